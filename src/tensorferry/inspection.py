@@ -96,12 +96,12 @@ def explain(
     if not isinstance(x, TensorInfo):
         registry.ready(name)
     try:
-        said = {key: value for key, value in options.items() if key in COLUMN_KEYWORDS}
-        if said:
+        column_keywords = {key: value for key, value in options.items() if key in COLUMN_KEYWORDS}
+        if column_keywords:
             from .execution.column_keywords import Masked, Rows, apply_column_keywords, take_column_keywords
 
-            options = {key: value for key, value in options.items() if key not in said}  # type: ignore[assignment]
-            x = apply_column_keywords(x, dtype, casting, **take_column_keywords(said))
+            options = {key: value for key, value in options.items() if key not in column_keywords}  # type: ignore[assignment]
+            x = apply_column_keywords(x, dtype, casting, **take_column_keywords(column_keywords))
             x = x.values if isinstance(x, Masked) else list(x) if isinstance(x, Rows) else x
         request = make_request(target, copy, dtype, casting, device, grad, tuple(options.items()))
         conversion = conversion_of(target, request)

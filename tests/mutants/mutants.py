@@ -22,7 +22,13 @@ PACKAGE = Path("src", "tensorferry")
 
 TESTS = {
     "planning": ("tests/planning", "tests/core"),
-    "execution": ("tests/api", "tests/sequences", "tests/execution/test_threads.py", "tests/conformance"),
+    "execution": (
+        "tests/api",
+        "tests/columns",
+        "tests/sequences",
+        "tests/execution/test_threads.py",
+        "tests/conformance",
+    ),
     "host/casts.py": (
         "tests/property/test_casts.py",
         "tests/hazards/test_values.py",

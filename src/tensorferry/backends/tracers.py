@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
-__all__ = ["awaited", "may_be_met", "shield", "untraced"]
+__all__ = ["may_be_active", "not_imported", "shield", "untraced"]
 
-awaited: tuple[str, ...] | None = None
+not_imported: tuple[str, ...] | None = None
 """The modules of frameworks with tracers that are not imported yet; ``None`` if they must be looked up again."""
 _shielded: list[Backend] = []
 """The backends whose tracers are kept out already."""
@@ -26,16 +26,16 @@ _lock = threading.RLock()
 
 
 def _expect_another() -> None:
-    global awaited
-    awaited = None
+    global not_imported
+    not_imported = None
 
 
 registry.on_change.append(_expect_another)
 
 
-def may_be_met() -> bool:
+def may_be_active() -> bool:
     """Whether a tracer that is not kept out may be running. Then call `untraced` functions by means of `shield`."""
-    return awaited is None or any(module in sys.modules for module in awaited)
+    return not_imported is None or any(module in sys.modules for module in not_imported)
 
 
 def untraced(function: Function) -> Function:
@@ -48,7 +48,7 @@ def untraced(function: Function) -> Function:
 
 def shield(function: Callable[..., Any]) -> Callable[..., Any]:
     """Keep the tracers of imported frameworks out of `untraced` functions; gives the function to call this time."""
-    global awaited
+    global not_imported
     called = function
     with _lock:
         known, revision = list(registry.known().values()), registry.revision
@@ -61,5 +61,5 @@ def shield(function: Callable[..., Any]) -> Callable[..., Any]:
                         called = shielded if each is function else called
         left = tuple(backend.module for backend in known if backend.is_traced and backend not in _shielded)
         # Another backend may have been registered meanwhile.
-        awaited = left if registry.revision == revision else None
+        not_imported = left if registry.revision == revision else None
     return called

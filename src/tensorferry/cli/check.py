@@ -14,7 +14,7 @@ from tensorferry.files.reports.check import check_path
 
 from .console import EXIT_FAILED, out, printable
 from .listing import MOST_STYLED, styled
-from .outcome import code_of, counted, progress, result, show_error, told, waiting, without_collecting, writing
+from .outcome import code_of, counted, error_data, progress, result, show_error, waiting, without_collecting, writing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +47,7 @@ def run(paths: Sequence[Path], *, values: bool, allow: Sequence[str], as_json: b
                     "path": str(path),
                     "ok": error is None and not errors,
                     "findings": [each._asdict() for each in findings],
-                    "error": None if error is None else told(error, "check"),
+                    "error": None if error is None else error_data(error, "check"),
                 }
             )
             continue

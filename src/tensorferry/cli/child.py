@@ -12,7 +12,7 @@ from tensorferry.files.base.wording import named
 from tensorferry.files.opening.registry import may_end_process
 
 from .console import EXIT_INTERRUPTED
-from .outcome import code_of, failed, result, told, writing
+from .outcome import code_of, error_data, failed, result, writing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,7 +67,7 @@ def run(command: str, sources: Sequence[Path], /, *, in_process: bool, **argumen
     )
     if command == "convert" or not arguments["as_json"]:
         return failed(command, {"report": None}, error, as_json=arguments["as_json"])
-    files = [{"path": str(path), **_EACH[command], "error": told(error, command)} for path in sources]
+    files = [{"path": str(path), **_EACH[command], "error": error_data(error, command)} for path in sources]
     with writing():
         result(command, {**_ALL[command], "files": files})
     return code_of(error)

@@ -19,7 +19,7 @@ from tensorferry.planning.step import WAYS
 from .code import print_code
 from .console import EXIT_FAILED, EXIT_USAGE, err, facts_table, out, print_json, printable
 from .hints import as_options
-from .outcome import none_of, show_error, told
+from .outcome import error_data, none_of, show_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,7 +103,7 @@ def run(info: TensorInfo, target: str, keywords: dict[str, Any], *, html: Path |
         plan = ferry.explain(info, target, **keywords)
     except ferry.ConversionError as error:
         if as_json:
-            print_json({"source": info.to_dict(), "target": target, "error": told(error, about)})
+            print_json({"source": info.to_dict(), "target": target, "error": error_data(error, about)})
         else:
             show_error(error, about)
         return EXIT_FAILED

@@ -16,7 +16,7 @@ from tensorferry.files.reports.summary import Summary, disk_bytes, summarise
 
 from .console import EXIT_REFUSED, printable
 from .listing import facts, heading, rows
-from .outcome import code_of, counted, plain, progress, result, show_error, told, without_collecting, writing
+from .outcome import code_of, counted, error_data, plain, progress, result, show_error, without_collecting, writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
@@ -63,13 +63,13 @@ def _report(
         return _refused(path, error, as_json=as_json, first=first)
     except (ConversionError, OSError) as error:
         if as_json:
-            return code_of(error), {"path": str(path), "error": told(error, "inspect")}
+            return code_of(error), {"path": str(path), "error": error_data(error, "inspect")}
         show_error(error, "inspect")
         return code_of(error), None
     code = EXIT_REFUSED if not summary.safe else max(map(code_of, lacking), default=0)
     if as_json:
         data = _data(summary, contents, allowed, found, every=every)
-        return code, {**data, "error": told(lacking[0], "inspect")} if lacking else data
+        return code, {**data, "error": error_data(lacking[0], "inspect")} if lacking else data
     with writing():
         _title(summary.path, first=first)
         facts(list(_facts(summary, allowed, every=every)))
@@ -123,7 +123,7 @@ def _refused(path: Path, error: UnsafeFileError, *, as_json: bool, first: bool) 
         data["asks_for"] = list(asked)
         data["bytes"] = disk_bytes([str(path)])
     if as_json:
-        return EXIT_REFUSED, {**data, "error": told(error, "inspect")}
+        return EXIT_REFUSED, {**data, "error": error_data(error, "inspect")}
     with writing():
         _title(path, first=first)
         lines = [("format", data["format"])] if "format" in data else []

@@ -18,7 +18,18 @@ from .hints import as_options
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["SCHEMA", "code_of", "counted", "failed", "none_of", "plain", "progress", "result", "show_error", "told"]
+__all__ = [
+    "SCHEMA",
+    "code_of",
+    "counted",
+    "error_data",
+    "failed",
+    "none_of",
+    "plain",
+    "progress",
+    "result",
+    "show_error",
+]
 __all__ += ["waiting", "without_collecting", "writing"]
 
 SCHEMA = "tensorferry.files/1"
@@ -34,7 +45,7 @@ def code_of(error: BaseException) -> int:
     return EXIT_RESUMABLE if isinstance(error, ResumableError) else EXIT_USAGE
 
 
-def told(error: Exception, command: str) -> dict[str, Any]:
+def error_data(error: Exception, command: str) -> dict[str, Any]:
     """An error as plain data for JSON, with the hint in the words of this command."""
     message, hint = _words(error, command)
     return {"type": type(error).__name__, "message": message, "hint": hint}
@@ -56,7 +67,9 @@ def show_error(error: Exception, command: str) -> None:
 
 def result(command: str, data: dict[str, Any], error: Exception | None = None) -> None:
     """Print the JSON of a command."""
-    print_json({"schema": SCHEMA, "command": command, **data, "error": None if error is None else told(error, command)})
+    print_json(
+        {"schema": SCHEMA, "command": command, **data, "error": None if error is None else error_data(error, command)}
+    )
 
 
 def failed(command: str, data: dict[str, Any], error: Exception, *, as_json: bool) -> int:

@@ -86,7 +86,7 @@ def _convert(
     function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any], conversion: Conversion | None = None
 ) -> Any:
     """Convert for a public function that was called with `keywords`; `conversion` is given if it is already known."""
-    if tracers.awaited != () and tracers.may_be_met():
+    if tracers.not_imported != () and tracers.may_be_active():
         shielded = tracers.shield(_convert)
         if shielded is not _convert:
             return shielded(function, x, name, keywords, conversion)

@@ -136,7 +136,7 @@ class Wrapped:
                 return outer_of(backend.name).entrance(self)
 
         def enter(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-            if tracers.may_be_met():
+            if tracers.may_be_active():
                 self.enter = self._entrance()
             return self(args, keywords)
 

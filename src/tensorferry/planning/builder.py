@@ -115,14 +115,14 @@ class PlanBuilder:
         why: str,
         *,
         copies: Path = Path.NONE,
-        told: tuple[Any, ...] | None = None,
+        snippet_arguments: tuple[Any, ...] | None = None,
         **changes: Any,
     ) -> None:
-        """Append a step; what the value is afterwards are `changes` to what it was.
+        """Append a step. `changes` are those in the description of the value.
 
-        Its code is asked for with what is `told`, where that is more than the verb's own arguments.
+        If `snippet_arguments` are given, the printed code is made with them instead of the verb's own arguments.
         """
-        template = backend.snippet(verb, arguments if told is None else told, self.now)
+        template = backend.snippet(verb, arguments if snippet_arguments is None else snippet_arguments, self.now)
         self.become(**changes)
         is_copy = copies is not Path.NONE
         moved = self.now.nbytes if is_copy else 0

@@ -210,8 +210,10 @@ def _write(plan: PlanBuilder, by: Declaration, overlaps: bool = False) -> None:
     assert out is not None  # noqa: S101 - who calls this has looked
     copies = plan.path if same_place(plan.now.device, out.device) else Path.BUS
     arguments = (True,) if overlaps else ()
-    told = (out, "own", overlaps)
-    plan.add(by, "write", arguments, "into the memory that was given", copies=copies, told=told)
+    snippet_arguments = (out, "own", overlaps)
+    plan.add(
+        by, "write", arguments, "into the memory that was given", copies=copies, snippet_arguments=snippet_arguments
+    )
     plan.now = out
     plan.reason = "out= is written into"
 

@@ -216,8 +216,8 @@ def _adopt(plan: PlanBuilder) -> None:
     offers = caps.devices.takes_offers and plan.source.capabilities.devices.offers
     offered = offers and able and not plan.allocated and _ends_with_export(plan)
     code = target.snippet("hand_over", (plan.source.name,), plan.now) if offered else ""
-    told = ("newly allocated",) if plan.allocated else ()
-    plan.add(target, "adopt", (), why, copies=copies, told=told, **plan.as_targets())
+    snippet_arguments = ("newly allocated",) if plan.allocated else ()
+    plan.add(target, "adopt", (), why, copies=copies, snippet_arguments=snippet_arguments, **plan.as_targets())
     if code:
         export, adopt = plan.steps[-2:]
         plan.steps[-2:] = [export._replace(template="{x}"), adopt._replace(template=code)]
@@ -242,6 +242,6 @@ def write_out(plan: PlanBuilder, out: TensorInfo) -> None:
         why = "each value is compared before the first is written"
         plan.add(plan.exchange, "check", (plan.dtype, plan.check), why)
     copies, why = Path.HOST if out.device == HOST else Path.BUS, "into the memory that was given"
-    plan.add(plan.target, "write", (), why, copies=copies, told=(out,), dtype=plan.dtype)
+    plan.add(plan.target, "write", (), why, copies=copies, snippet_arguments=(out,), dtype=plan.dtype)
     plan.now = out
     plan.reason = "out= is written into"

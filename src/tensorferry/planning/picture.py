@@ -77,12 +77,12 @@ def drawing(
         _draw_apart(canvas, plan, written if marks else None)
     if written is not None:
         canvas.y += 4
-        canvas.lines(_said_of_write(plan, written, words), "name", 10)
+        canvas.lines(_sentence_about_write(plan, written, words), "name", 10)
     if any("class='number'" in part for part in canvas.parts):
         canvas.y += 3
         canvas.lines(words.order, "quiet", 10)
     canvas.y += 6
-    told = _told(plan, words) + ("" if written is None else f" {_said_of_write(plan, written, words)}")
+    told = _in_words(plan, words) + ("" if written is None else f" {_sentence_about_write(plan, written, words)}")
     return canvas.svg(_title(plan, words), told, styled=styled)
 
 
@@ -94,7 +94,7 @@ def _title(plan: Rendered, words: Words) -> str:
     return title.format(source=plan.source.framework, result=plan.result.framework)
 
 
-def _told(plan: Rendered, words: Words) -> str:
+def _in_words(plan: Rendered, words: Words) -> str:
     """The picture in words."""
     source, result, writers = plan.source, plan.result, _who_writes(plan, words)
     if not source.size:
@@ -133,7 +133,7 @@ def _parts(info: TensorInfo, words: Words) -> str:
     return words.one_part if many == 1 else words.part_count.format(count=f"{many:,}")
 
 
-def _said_of_write(plan: Rendered, side: str, words: Words) -> str:
+def _sentence_about_write(plan: Rendered, side: str, words: Words) -> str:
     """The sentence about a write to one side."""
     info = plan.source if side == "source" else plan.result
     if not info.size:

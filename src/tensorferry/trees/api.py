@@ -120,8 +120,8 @@ def convert_tree(
     asked = (to, like, dtype, device, copy, casting, grad, options)
     if coalesce is not True or index is not False:
         validate_flags(coalesce=coalesce, index=index)
-    said = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype, casting)
-    return call_for(convert_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, said)
+    of_columns = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype, casting)
+    return call_for(convert_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, of_columns)
 
 
 def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
@@ -207,8 +207,8 @@ def explain_tree(
     asked = (to, like, dtype, device, copy, casting, grad, options)
     if coalesce is not True or index is not False:
         validate_flags(coalesce=coalesce, index=index)
-    said = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype, casting)
-    return call_for(explain_tree, asked, _explain, tree, asked, out, leaves, unknown, coalesce, said)  # type: ignore[no-any-return]
+    of_columns = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype, casting)
+    return call_for(explain_tree, asked, _explain, tree, asked, out, leaves, unknown, coalesce, of_columns)  # type: ignore[no-any-return]
 
 
 def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown = "error") -> dict[str, TensorInfo]:
@@ -238,7 +238,7 @@ def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown 
 
 def untraced(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function that tracers must not trace."""
-    run = tracers.shield(_call) if tracers.may_be_met() else _call
+    run = tracers.shield(_call) if tracers.may_be_active() else _call
     return run(function, arguments)
 
 
@@ -270,17 +270,23 @@ def _conversion() -> Any:
     return tree_conversion
 
 
-def _said_in(tree: Any, said: tuple[Any, ...]) -> Any:
+def _with_column_keywords(tree: Any, column_keywords: tuple[Any, ...]) -> Any:
     from .tables import with_column_keywords
 
-    nulls, ragged, pad, index, dtype, casting = said
+    nulls, ragged, pad, index, dtype, casting = column_keywords
     return with_column_keywords(tree, nulls=nulls, ragged=ragged, pad=pad, index=index, dtype=dtype, casting=casting)
 
 
 def _convert(
-    tree: Any, asked: Asked, out: Any, leaves: Any, unknown: str, coalesce: bool, said: tuple[object, ...] | None
+    tree: Any,
+    asked: Asked,
+    out: Any,
+    leaves: Any,
+    unknown: str,
+    coalesce: bool,
+    of_columns: tuple[object, ...] | None,
 ) -> Any:
-    tree = tree if said is None else _said_in(tree, said)
+    tree = tree if of_columns is None else _with_column_keywords(tree, of_columns)
     rule = leaf_rule(leaves, unknown=unknown)
     return _conversion().convert(tree, targets_of(asked, leaves), rule, out, coalesce=coalesce)
 
@@ -291,9 +297,15 @@ def _snapshot(tree: Any, unknown: str) -> Any:
 
 
 def _explain(
-    tree: Any, asked: Asked, out: Any, leaves: Any, unknown: str, coalesce: bool, said: tuple[object, ...] | None
+    tree: Any,
+    asked: Asked,
+    out: Any,
+    leaves: Any,
+    unknown: str,
+    coalesce: bool,
+    of_columns: tuple[object, ...] | None,
 ) -> TreePlan:
-    tree = tree if said is None else _said_in(tree, said)
+    tree = tree if of_columns is None else _with_column_keywords(tree, of_columns)
     rule = leaf_rule(leaves, infos=True, unknown=unknown)
     plan: TreePlan = _conversion().TreeConversion(tree, targets_of(asked, leaves), rule, out, coalesce=coalesce).plan()
     return plan

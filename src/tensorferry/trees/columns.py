@@ -17,7 +17,7 @@ from ..errors import LossyCastError, ShapeError, UnsupportedTypeError, an, shown
 from ..execution.recipes import conversion_of
 from ..sequences.members import Members, look_at
 from ..sequences.reader import PYTHON_NUMBERS, NewArray
-from .kinds import dtype_together, kinds_met
+from .kinds import dtype_together, kinds_in
 from .padding import common_dtype, extent_of, filling, without_nothing
 from .rows import RowsRead
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..core.info import TensorInfo
     from ..execution.recipes import Conversion
     from ..execution.run import Prepared
-    from .kinds import Met
+    from .kinds import NumberKinds
     from .leaves import LeafRule
     from .padding import Extent, Padding
     from .targets import Targets
@@ -89,13 +89,13 @@ class Columns:
         if nothing and value is None:
             return Leaf(None, [])
         members = None if value is None and _are_numbers(column) else _looked_at(column)
-        met = None if type(column) is RowsRead else kinds_met(column, members)
+        kinds = None if type(column) is RowsRead else kinds_in(column, members)
         if value is not None and members is not None:
-            padded = self._padded(index, column, members, met, value, target, request)
+            padded = self._padded(index, column, members, kinds, value, target, request)
             if padded is not None:
                 return padded
             members = None if _are_numbers(column) else members
-        prepared = self._stacked(index, column, members, met, target, request)
+        prepared = self._stacked(index, column, members, kinds, target, request)
         return Leaf(prepared, None, None)
 
     def _is_stacked(self, column: Sequence[Any]) -> bool:
@@ -120,7 +120,13 @@ class Columns:
         )
 
     def _stacked(
-        self, index: int, column: Any, members: Members | None, met: Met | None, target: Backend, request: Request
+        self,
+        index: int,
+        column: Any,
+        members: Members | None,
+        kinds: NumberKinds | None,
+        target: Backend,
+        request: Request,
     ) -> Prepared:
         """The conversion of a column whose leaves have the same shape.
 
@@ -131,7 +137,7 @@ class Columns:
         conversion, decide = conversion_of(target, request), self._decider(index, target, request)
         if type(column) is RowsRead:
             return self._prepare(NewArray(self._row_of(index, column), weak=True), conversion, None, decide)
-        apart = met is not None and (met.differ or met.numbers_among_tensors)
+        apart = kinds is not None and (kinds.differ or kinds.numbers_among_tensors)
         if members is None and not apart:
             try:
                 return self._prepare(column, conversion, None, decide)
@@ -142,8 +148,8 @@ class Columns:
         members = _looked_at(column) if members is None else members
         if decide is not None:
             request, decide = _decided(decide, members).request, None
-        if met is not None and met.differ:
-            self._refuse_mixture(index, met, request, target)
+        if kinds is not None and kinds.differ:
+            self._refuse_mixture(index, kinds, request, target)
             members = members._replace(asked=_asked(request, request.dtype))
         elif apart:
             members = members._replace(asked=_asked(request, common_dtype(members.infos, target, request)))
@@ -176,7 +182,7 @@ class Columns:
         name = self._name(index)
         return ShapeError(message, f"pad={{{quoted(name)}: 0}}" if name else "pad=0")
 
-    def _refuse_mixture(self, index: int, met: Met, request: Request, target: Backend) -> None:
+    def _refuse_mixture(self, index: int, kinds: NumberKinds, request: Request, target: Backend) -> None:
         """Raise for a column with integers and floats, unless `dtype=` says what they become.
 
         Raises:
@@ -185,10 +191,10 @@ class Columns:
         if request.dtype not in (None, *dtypes.KEYWORDS):
             return
         name = self._name(index)
-        dtype = met.floating or target.capabilities.dtypes.default(met.kind)
-        hints = [f'dtype="{dtype}"'] if met.kind == "float" else []
-        hints += [f'dtype={{{quoted(name or met.kind)}: "{dtype}"}}'] if name or not hints else []
-        raise LossyCastError(f"Numbers of different kinds do not stack: {met.where}.", " or ".join(hints))
+        dtype = kinds.floating or target.capabilities.dtypes.default(kinds.kind)
+        hints = [f'dtype="{dtype}"'] if kinds.kind == "float" else []
+        hints += [f'dtype={{{quoted(name or kinds.kind)}: "{dtype}"}}'] if name or not hints else []
+        raise LossyCastError(f"Numbers of different kinds do not stack: {kinds.where}.", " or ".join(hints))
 
     # -- padding --------------------------------------------------------------------------------------
 
@@ -197,7 +203,7 @@ class Columns:
         index: int,
         column: Any,
         members: Members,
-        met: Met | None,
+        kinds: NumberKinds | None,
         value: Any,
         target: Backend,
         request: Request,
@@ -211,12 +217,12 @@ class Columns:
             return None
         if not (extent.is_needed or has_nothing):
             members_or_numbers = None if _are_numbers(column) else members
-            prepared = self._stacked(index, column, members_or_numbers, met, target, request)
+            prepared = self._stacked(index, column, members_or_numbers, kinds, target, request)
         else:
             decide = self._decider(index, target, request)
             request = request if decide is None else _decided(decide, members).request
-            if met is not None and met.differ:
-                self._refuse_mixture(index, met, request, target)
+            if kinds is not None and kinds.differ:
+                self._refuse_mixture(index, kinds, request, target)
             dtype = common_dtype(members.infos, target, request)
             request = _where_they_are(members, target, request)._replace(dtype=dtype)
             members = members._replace(

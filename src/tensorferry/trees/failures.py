@@ -69,7 +69,7 @@ def ask_for_all(rule: DtypeRule, errors: Iterable[tuple[ConversionError, str]]) 
     found = [(error, error.instead, name) for error, name in errors if isinstance(error, LossyCastError)]
     others = [(*instead, name) for _, instead, name in found if instead is not None]
     asked = with_others(rule, [(dtype, name, instead) for dtype, instead, name in others]) if others else ""
-    for error, said, _ in found:
-        if said is not None and error.hint is not None:
-            error.hint = f"dtype={asked}{error.hint.removeprefix(f'dtype={quoted(said[1])}')}"
+    for error, instead, _ in found:
+        if instead is not None and error.hint is not None:
+            error.hint = f"dtype={asked}{error.hint.removeprefix(f'dtype={quoted(instead[1])}')}"
             error.args = error.message, error.hint

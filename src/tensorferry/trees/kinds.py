@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from ..core.info import TensorInfo
     from ..sequences.members import Members
 
-__all__ = ["Met", "dtype_together", "kinds_met"]
+__all__ = ["NumberKinds", "dtype_together", "kinds_in"]
 
 _NUMBERS = (*PYTHON_NUMBERS, np.generic)
 _WEAK = {bool: "bool", int: "int", float: "float", complex: "complex"}
 
 
-class Met(NamedTuple):
+class NumberKinds(NamedTuple):
     """The kinds of numbers in a column.
 
     Args:
@@ -41,7 +41,7 @@ class Met(NamedTuple):
     numbers_among_tensors: bool
 
 
-def kinds_met(column: Sequence[Any], members: Members | None) -> Met | None:
+def kinds_in(column: Sequence[Any], members: Members | None) -> NumberKinds | None:
     """The kinds of numbers in a column; ``None`` if all leaves have the same type and dtype.
 
     Args:
@@ -73,7 +73,7 @@ def kinds_met(column: Sequence[Any], members: Members | None) -> Met | None:
     where = f"{low} and {high} in samples[{places[low]}]"
     if places[low] != places[high]:
         where = f"{low} in samples[{places[low]}], {high} in samples[{places[high]}]"
-    return Met(_kind(high), _widest(set(floats)) if floats else "", where, differ, bool(typed and weak))
+    return NumberKinds(_kind(high), _widest(set(floats)) if floats else "", where, differ, bool(typed and weak))
 
 
 def _dtypes_in(leaf: Any) -> set[tuple[str, bool]]:

@@ -73,13 +73,13 @@ class Targets:
         """
         rule, request = self.rule, conversion.request
         if rule.names:
-            said = dtype_of_leaf(rule, dtype, name(), request.dtype)
-            return conversion_of(conversion.target, request._replace(dtype=said))
+            choice = dtype_of_leaf(rule, dtype, name(), request.dtype)
+            return conversion_of(conversion.target, request._replace(dtype=choice))
         # Leaves of the same dtype mostly have the same request.
         found = self._by_dtype.get((conversion, dtype))
         if found is None:
-            said = dtype_of_leaf(rule, dtype, "", request.dtype)
-            found = conversion_of(conversion.target, request._replace(dtype=said))
+            choice = dtype_of_leaf(rule, dtype, "", request.dtype)
+            found = conversion_of(conversion.target, request._replace(dtype=choice))
             self._by_dtype[conversion, dtype] = found
         return found
 
@@ -105,8 +105,8 @@ class Targets:
         options = dict(asked["options"])
         if self._overlaps and OVERLAPS in backend.capabilities.options.names:
             options[OVERLAPS] = True
-        said = tuple(options.items())
-        request = make_request(backend, asked["copy"], dtype, asked["casting"], device, asked["grad"], said)
+        pairs = tuple(options.items())
+        request = make_request(backend, asked["copy"], dtype, asked["casting"], device, asked["grad"], pairs)
         return conversion_of(backend, request)
 
 

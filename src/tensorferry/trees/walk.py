@@ -244,13 +244,13 @@ class Walk:
 
 
 def _is_leaf_or_row(own: Any, finder: RowFinder) -> Callable[[Any], bool]:
-    leaves, is_row_met = _LEAVES, finder.is_leaf
+    leaves, is_row = _LEAVES, finder.is_leaf
 
     def ask(x: Any) -> bool:
         if x is own or type(x) in leaves:
             return False
         # Containers that are opened here note their rows themselves.
-        return _is_ours(x) or is_row_met(x)
+        return _is_ours(x) or is_row(x)
 
     return ask
 
