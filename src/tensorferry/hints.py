@@ -56,8 +56,8 @@ class Hint(str):
 
     Args:
         template: The text. ``{one:…}`` becomes a call of the function with one tensor, ``{tree:…}`` a call with a tree,
-            ``{either:…}`` both of these, ``{load:…}`` and ``{prefetch:…}`` calls of these functions with the same
-            target, and ``{again:x|…}`` the same call with more keywords.
+            ``{either:…}`` both of these, ``{load:…}``, ``{prefetch:…}``, ``{explain:…}`` and ``{explain_tree:…}`` calls
+            of these functions with the same target, and ``{again:x|…}`` the same call with more keywords.
         function: The function that was called.
         target: The canonical name of the target.
     """
@@ -74,6 +74,7 @@ class Hint(str):
             else _BEFORE_IT.get(function, "to_numpy")
         )
         gaps = {"one": one, "tree": tree, "again": again, "load": "load", "prefetch": "prefetch"}
+        gaps.update({"explain": "explain", "explain_tree": "explain_tree"})
         filled: dict[str, Any] = {gap: _Gap(name, target) for gap, name in gaps.items()}
         text = template.format(either=_Either(filled["one"], filled["tree"]), **filled)
         made = super().__new__(cls, text)

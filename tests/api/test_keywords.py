@@ -100,6 +100,15 @@ def test_a_conversion_refuses_it_too(name):
         assert caught.value.__suppress_context__
 
 
+@pytest.mark.parametrize("name", ["to_torch", "to_numpy", "convert", "start"])
+def test_the_word_of_a_framework_for_a_keyword_is_understood(name):
+    """`pin_memory=` is not similar to `pinned=`, but means the same."""
+    arguments = ("numpy",) if name in ("convert", "start") else ()
+    with pytest.raises(TypeError) as caught:
+        getattr(ferry, name)([1.5], *arguments, pin_memory=True)
+    assert str(caught.value) == f"{name}() got an unexpected keyword argument 'pin_memory'. Did you mean 'pinned'?"
+
+
 def test_it_is_refused_where_there_is_nothing_to_convert():
     """An empty tree has no leaf to which the keyword could not be applied."""
     with pytest.raises(TypeError, match="'devcie'"):

@@ -274,3 +274,17 @@ def test_a_description_is_a_leaf_of_every_tree(call):
     with pytest.raises(ferry.ConversionError) as refused:
         call(within, "numpy")
     assert re.search(r'A TensorInfo describes a tensor, and has no values\. - at .*\["y"\]', str(refused.value))
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        (lambda x: ferry.convert(x, "python"), 'explain(x, "python") says what would be done'),
+        (lambda x: ferry.convert_tree({"a": x}, "python"), 'explain(x, "python") says what would be done'),
+        (lambda x: ferry.to_list([x, x]), 'explain_tree(x, "python") says what would be done with each'),
+    ],
+)
+def test_the_hint_about_a_description_has_the_target(call, hint):
+    with pytest.raises(ferry.ConversionError) as refused:
+        call(ferry.TensorInfo("torch", (2,)))
+    assert str(refused.value).endswith(f"Hint: {hint}")

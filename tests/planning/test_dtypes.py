@@ -292,7 +292,21 @@ def test_one_tensor_takes_no_mapping():
     ):
         with pytest.raises(ferry.UnsupportedTypeError, match="mapping") as caught:
             call()
-        assert re.search(r"(convert|explain)_tree\(x, .*, dtype=\"float32\"\)", caught.value.hint)
+        assert re.search(r"(convert|explain)_tree\(x, .*, dtype=\{\"float\": \"float32\"\}\)", caught.value.hint)
+
+
+def test_the_hint_about_a_mapping_repeats_the_whole_mapping():
+    """So that it means the same when it is pasted: here, an integer keeps its dtype."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    x = torch.tensor([1, 2])
+    with pytest.raises(ferry.UnsupportedTypeError) as caught:
+        ferry.to_numpy(x, dtype={"float": "float16", "x.y": None, "int8": "int32"})
+    # The names of leaves come first, because they win.
+    assert caught.value.hint == 'convert_tree(x, "numpy", dtype={"x.y": None, "float": "float16", "int8": "int32"})'
+    with pytest.raises(ferry.UnsupportedTypeError) as caught:
+        ferry.to_numpy(x, dtype={"float": "float16"})
+    pasted = eval(caught.value.hint, {"convert_tree": ferry.convert_tree, "x": x})  # noqa: S307 - that is what a hint is for
+    assert pasted.dtype == np.int64
 
 
 def test_ml_dtypes_and_frameworks_objects_are_dtypes():

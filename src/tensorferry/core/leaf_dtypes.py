@@ -55,6 +55,15 @@ class DtypeRule(NamedTuple):
             return None
         return (said.pop() if said else None,)
 
+    def as_code(self) -> str:
+        """The rule as a mapping, in code.
+
+        >>> rule_of({"float": "float16", "label": None}).as_code()
+        '{"label": None, "float": "float16"}'
+        """
+        entries = (*self.names, *self.kinds, *self.dtypes)
+        return "{" + ", ".join(f"{quoted(key)}: {quoted(value)}" for key, value in entries) + "}"
+
 
 def dtype_of_leaf(rule: DtypeRule, dtype: str, name: str, otherwise: Choice = None) -> Choice:
     """The choice for one leaf of a tree, a batch or a file.
@@ -245,8 +254,7 @@ def with_others(rule: DtypeRule, others: Iterable[tuple[str, str, str]]) -> str:
     for one in alone:
         if kinds == _of_its_kind(one):
             return quoted(one)
-    every = {**names, **kinds, **types}.items()
-    return "{" + ", ".join(f"{quoted(key)}: {quoted(value)}" for key, value in every) + "}"
+    return DtypeRule(tuple(names.items()), tuple(types.items()), tuple(kinds.items())).as_code()
 
 
 def _kinds_of(dtype: str) -> tuple[str, ...]:

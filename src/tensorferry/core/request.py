@@ -12,7 +12,7 @@ from . import names
 from .devices import device_name, host_index
 from .dtype_names import asked
 from .dtypes import CASTINGS
-from .leaf_dtypes import DtypeRule, quoted, rule_of, with_others
+from .leaf_dtypes import DtypeRule, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -140,16 +140,16 @@ def _of_one(dtype: object) -> str | None:
         UnsupportedTypeError: It is not a dtype, or it is a mapping for the leaves of a tree.
     """
     if isinstance(dtype, (Mapping, DtypeRule)):
-        rule = rule_of(dtype)
-        choices = map(asked, dtype.values()) if isinstance(dtype, Mapping) else ()
-        one = next(filter(None, choices), "float32")
-        mapping = with_others(rule, ()).replace("{", "{{").replace("}", "}}")
+        mapping = rule_of(dtype).as_code().replace("{", "{{").replace("}", "}}")
         raise UnsupportedTypeError(
             "dtype= of one tensor is one dtype; a mapping says which each leaf of a tree takes.",
-            Hint(f"dtype={quoted(one)}, or {{tree:x|dtype={mapping}}}"),
+            Hint(f"{{tree:x|dtype={mapping}}}"),
         )
     return asked(dtype)
 
+
+_SAME_KEYWORD = {"pin_memory": PINNED}
+"""Keywords of frameworks for which ours have another name that is not similar."""
 
 _TAKES_ANY = 8
 """`inspect.CO_VARKEYWORDS`; to import `inspect` would make ``import tensorferry`` slower."""
@@ -175,7 +175,7 @@ def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> Non
         refused = f"{function.__name__}() got an unexpected keyword argument {keyword!r}"
         if keyword in options:
             raise TypeError(f"{refused}: {_who_has(keyword)}") from None
-        meant = nearest(keyword, {*known, "to"} if takes_options else known)
+        meant = nearest(_SAME_KEYWORD.get(keyword, keyword), {*known, "to"} if takes_options else known)
         raise TypeError(refused if meant is None else f"{refused}. Did you mean {meant!r}?") from None
 
 

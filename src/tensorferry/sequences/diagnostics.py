@@ -11,6 +11,7 @@ import numpy as np
 from ..backends import registry
 from ..core.info import TensorInfo
 from ..errors import ConversionError, LossyCastError, ShapeError, UnsupportedTypeError
+from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def described(path: str) -> UnsupportedTypeError:
     """The error for a `TensorInfo` among numbers or tensors."""
     return UnsupportedTypeError(
         f"The TensorInfo at {path} describes a tensor, and has no values.",
-        'explain_tree(x, "numpy") says what would be done with each',
+        Hint("{explain_tree:x} says what would be done with each"),
     )
 
 

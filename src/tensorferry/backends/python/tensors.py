@@ -98,7 +98,7 @@ class PythonBackend(Backend):
 
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if issubclass(kind, TensorInfo):
-            return "A TensorInfo describes a tensor, and has no values.", 'explain(x, "numpy") says what would be done'
+            return "A TensorInfo describes a tensor, and has no values.", Hint("{explain:x} says what would be done")
         for base, words in _REFUSED.items():
             if issubclass(kind, base):
                 return words
