@@ -85,11 +85,11 @@ def validate_flags(**flags: object) -> None:
 
 
 def validate_word(keyword: str, value: object, words: Sequence[str]) -> None:
-    """Raise for a keyword's value that is none of a few words.
+    """Raise for a keyword's value that is not one of a few words.
 
     Raises:
-        TypeError: It is no word.
-        ValueError: It is another one.
+        TypeError: It is not a string.
+        ValueError: It is another string.
     """
     if not isinstance(value, str) or value not in words:
         *others, last = [f'"{word}"' for word in words]

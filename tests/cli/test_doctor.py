@@ -146,7 +146,7 @@ def test_without_frameworks_nothing_is_empty(cli, absent):
     """There is nobody to share an ndarray with: no table of rows without a word."""
     done = cli("doctor", shadows=absent("torch", "tensorflow", "jax", "cupy", "pyarrow", "pandas", "polars"))
     assert (done.returncode, done.stderr) == (0, "")
-    assert "What copy=False needs" not in done.stdout
+    assert "Which ndarrays copy=False can share" not in done.stdout
     assert "What a conversion does" in done.stdout
     assert not [line for line in done.stdout.splitlines() if line.startswith("transposed")]
 

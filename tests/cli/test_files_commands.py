@@ -1027,3 +1027,51 @@ def test_inspect_of_many_tensors_is_small(tmp_path, count):
 
     assert f"{count // 4:,}x" in done.stdout
     assert int(done.stderr) < peak_of(lambda: json.loads(header))[0] * 2 / 3
+
+
+@pytest.mark.parametrize("command", ["check", "diff", "convert", "roundtrip"])
+def test_a_file_that_may_not_be_read(run, files, monkeypatch, command):
+    """It is an error of the command, with JSON and the other files, not wrong usage."""
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    path = files / "model.safetensors"
+    others = {"check": [files / "model.pt"], "diff": [files / "model.pt"], "convert": [files / "new.npz", "--dry-run"]}
+    done = run(command, path, *others.get(command, []), "--json")
+    assert done.data["command"] == command
+
+
+def test_a_part_says_that_the_others_are_not_done(run, files, tmp_path):
+    """The folder does not exist before the last part; then nothing is announced."""
+    words = ["convert", files / "model.pt", tmp_path / "shards", "--to", "safetensors", "--shard", "100"]
+    first, last = (run(*words, "--part", part).out for part in ("1/2", "2/2"))
+    assert ", part 1 of 2, " in first
+    assert first.endswith("the output appears when all parts are done\n")
+    assert ", part 2 of 2, " in last
+    assert last.endswith(" s\n")
+
+
+def test_files_with_no_name_in_common(run, tmp_path):
+    """Nothing is called equal."""
+    for name in "ab":
+        np.savez(tmp_path / f"{name}.npz", **{name: np.full(2, ord(name))})
+    done = run("diff", tmp_path / "a.npz", tmp_path / "b.npz")
+    assert (done.code, done.out.splitlines()[-1]) == (
+        1,
+        "different: 0 tensors in common; only in A: 1; only in B: 1",
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--to", "safetensor"], "Did you mean 'safetensors'?"),
+        (["--to", "torchscript"], "Hint: --to safetensors, or another format"),
+        (["--part", "3/2"], "'3/2' is not a part I/N such as 3/16, with I from 1 to N"),
+        (["--engine", "threds"], "'threds' is not one of threads, processes, dask, ray. Did you mean 'threads'?"),
+    ],
+)
+def test_a_wrong_word_names_the_right_ones(run, files, tmp_path, monkeypatch, words, text):
+    """On a terminal of any width."""
+    monkeypatch.setenv("COLUMNS", "400")
+    done = run("convert", files / "model.pt", tmp_path / "out.npz", *words)
+    assert (done.code, done.out) == (2, "")
+    assert text in done.err

@@ -144,7 +144,7 @@ def test_hints_as_they_are_shown(forked_cli, tmp_path, options):
     """On stderr and in the JSON, of files and of plans."""
     np.savez(tmp_path / "two.npz", a=np.ones(2), b=np.ones(2))
     for command, hint in (
-        (["convert", "two.npz", "one.npy"], "--include … with the name of one"),
+        (["convert", "two.npz", "one.npy"], "--include a, or another of them"),
         (["convert", "two.npz", "folder"], "--to safetensors"),
         (["explain", "--from", "numpy", "--to", "torch", "--device", "cuda"], "--device cpu"),
         (["explain", "--from", "numpy", "--to", "jax", "--to-device", "mps"], "--to-device cpu"),

@@ -94,3 +94,14 @@ def test_what_is_no_file_of_weights_is_an_error(tmp_path, capsys):
     captured = capsys.readouterr()
     assert not captured.out
     assert "FileFormatError" in captured.err
+
+
+def test_a_narrow_terminal_breaks_no_word(weights, capsys, monkeypatch):
+    """Each line of the tables is one line, whatever the width."""
+    monkeypatch.setenv("COLUMNS", "40")
+    assert roundtrip.run(weights, as_json=False) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["from", "to", "tensors", "size", "seconds", "bits"] in lines
+    assert roundtrip.run(weights, as_json=True) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert sum(line[-1:] == ["equal"] for line in lines) == len(data["journeys"] + data["loaded"])

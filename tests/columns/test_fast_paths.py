@@ -106,5 +106,5 @@ def test_a_table_of_plain_columns_is_one_tensor():
         assert ferry.to_list(x) == rows.tolist()
     assert ferry.to_numpy(whole, copy=False).base is not None
     for x in (apart, chunked):
-        with pytest.raises(ferry.CopyRequiredError, match="a memory for each column"):
+        with pytest.raises(ferry.CopyRequiredError, match="each column has its own memory"):
             ferry.to_numpy(x, copy=False)

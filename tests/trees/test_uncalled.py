@@ -37,6 +37,7 @@ def test_a_function_is_no_tree(function, x):
     """It came back as it was: a snapshot that is none, a description of nothing."""
     hint, message = hint_of(lambda: TREES[function](x))
     assert f"{x.__name__} is a function that was not called" in message
+    assert message.endswith("it has no values.")
     assert hint.startswith(f"{function}(x()")
 
 

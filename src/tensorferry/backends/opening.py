@@ -48,7 +48,7 @@ COUNTING, INDEXED = "counting ", "with an index"
 """Words in a `TensorInfo.kind`: the numbers count something (days), and there is an index, which is dropped."""
 
 
-_APART = "a memory for each column"
+_APART = "each column has its own memory"
 _ANYWHERE = 16
 """The assumed address, modulo 64, of memory that a library allocates."""
 

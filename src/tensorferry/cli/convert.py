@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -38,7 +39,7 @@ def run(sources: Sequence[Path], target: Path, options: dict[str, Any], *, as_js
         if as_json:
             result("convert", {"report": report.to_dict()})
         else:
-            _print(report)
+            _print(report, options["part"])
     return 0
 
 
@@ -47,7 +48,7 @@ def _total(sources: Sequence[Path], target: Path, options: dict[str, Any]) -> in
     return passes * convert_files(list(sources), target, **{**options, "dry_run": True}).bytes_written
 
 
-def _print(report: Report) -> None:
+def _print(report: Report, part: tuple[int, int] | None) -> None:
     for warning in report.warnings:
         err().print(Text.assemble(("careful: ", "warn"), printable(warning)), soft_wrap=True)
     words = [counted(report.tensors, "tensor"), size_text(report.bytes_written), report.format]
@@ -57,6 +58,8 @@ def _print(report: Report) -> None:
         words.append(f"{len(report.skipped):,} finished before")
     if report.verified:
         words.append("verified")
+    if part is not None:
+        words.append(f"part {part[0]} of {part[1]}")
     if report.dry_run:
         words.append("nothing written (--dry-run)")
     else:
@@ -64,4 +67,6 @@ def _print(report: Report) -> None:
         measured = report.seconds > 0 and report.bytes_read >= 1 << 24
         rate = f", {size_text(int(report.bytes_read / report.seconds))}/s" if measured else ""
         words.append(f"{report.seconds:.1f} s{rate}")
+        if part is not None and not os.path.lexists(report.target):
+            words.append("the output appears when all parts are done")
     out().print(Text.assemble((printable(report.target), "name"), ": ", ", ".join(words)), soft_wrap=True)

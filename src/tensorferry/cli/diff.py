@@ -61,7 +61,8 @@ def _print(found: Difference, tolerance: float | None) -> None:
     within = "equal in value" if tolerance is None else f"within atol={tolerance:g}, rtol=0"
     counts = [f"differing: {differing:,}"] if differing else []
     counts += [f"{'accepted' if found.equal else within}: {accepted:,}"] if accepted else []
-    words = [f"{counted(found.tensors, 'tensor')} in common, {', '.join(counts) or 'all equal, bit for bit'}"]
+    counts = counts or (["all equal, bit for bit"] if found.tensors else [])
+    words = [", ".join([f"{counted(found.tensors, 'tensor')} in common", *counts])]
     verdict = ("equal", "ok") if found.equal else ("different", "bad")
     if found.equal and accepted:
         verdict = (within if tolerance is None else f"equal {within}", "ok")

@@ -125,7 +125,7 @@ def _print(
     _print_pairs(console, pairs)
     # Without a framework there is no table of sharing.
     if any(row for _, row in layouts):
-        _heading(console, "What copy=False needs of an ndarray", "yes: it shares")
+        _heading(console, "Which ndarrays copy=False can share", "with each framework")
         console.print(_layout_table(layouts))
     _heading(console, "Dtypes, there and back", "bit for bit or refused, never changed in silence")
     console.print(_dtype_table(dtypes))

@@ -19,7 +19,7 @@ from tensorferry.planning.step import WAYS
 from .code import print_code
 from .console import EXIT_FAILED, EXIT_USAGE, err, facts_table, out, print_json, printable
 from .hints import as_options
-from .outcome import error_data, none_of, show_error
+from .outcome import error_data, show_error, unknown_word
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,18 +79,19 @@ def understood(
     """
     target = _known(target, "--to")
     if casting is not None and casting not in CASTINGS:
-        raise UsageError(none_of(casting, CASTINGS), "--casting")
+        raise UsageError(unknown_word(casting, CASTINGS), "--casting")
     if dtype is not None and dtype not in KEYWORDS:
         _named(dtype, "--to-dtype")
     if device is not None:
         _named(device, "--to-device")
     if grad not in _GRADS:
-        raise UsageError(none_of(grad, _GRADS), "--grad")
+        raise UsageError(unknown_word(grad, _GRADS), "--grad")
     abilities = backend_named(target).capabilities
     known = sorted(abilities.options.names | abilities.options.finishers)
     for option in options:
         if option not in known:
-            raise UsageError(f"{target} has {', '.join(known) or 'no options'}, and no {option!r}", "--option")
+            own = f"; it has {', '.join(known)}" if known else ""
+            raise UsageError(f"{target} has no option {option!r}{own}", "--option")
     return target
 
 
@@ -204,5 +205,5 @@ def _known(framework: str, option: str) -> str:
     if broken is not None:
         raise UsageError(broken.message, option)
     if framework not in names:
-        raise UsageError(none_of(framework, names), option)
+        raise UsageError(unknown_word(framework, names), option)
     return framework

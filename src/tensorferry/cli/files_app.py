@@ -11,7 +11,7 @@ import typer
 
 from tensorferry.errors import ConversionError
 
-from .outcome import none_of
+from .outcome import unknown_word
 from .usage import Command
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["add_commands"]
 
-_Paths = Annotated[list[Path], typer.Argument(metavar="PATH", help="Files, folders of shards, or their index.json.")]
+_Paths = Annotated[
+    list[Path], typer.Argument(readable=False, metavar="PATH", help="Files, folders of shards, or their index.json.")
+]
 _Allow = Annotated[
     list[str] | None,
     typer.Option(
@@ -83,8 +85,10 @@ def check(
 
 
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help="A file, a folder of shards, or its index.json.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Another, of any format.")],
+    a: Annotated[
+        Path, typer.Argument(readable=False, metavar="A", help="A file, a folder of shards, or its index.json.")
+    ],
+    b: Annotated[Path, typer.Argument(readable=False, metavar="B", help="Another, of any format.")],
     tolerance: Annotated[
         float | None,
         typer.Option(
@@ -112,11 +116,16 @@ def diff(
 
 def convert(
     sources: Annotated[
-        list[Path], typer.Argument(metavar="IN", help="A file, a folder of shards, its index.json, or several files.")
+        list[Path],
+        typer.Argument(
+            readable=False, metavar="IN", help="A file, a folder of shards, its index.json, or several files."
+        ),
     ],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write, or with --shard the folder.")],
+    target: Annotated[
+        Path, typer.Argument(readable=False, metavar="OUT", help="The file to write, or with --shard the folder.")
+    ],
     to: Annotated[
-        str | None, _written(metavar="FORMAT", help="safetensors, pytorch, npz, …; OUT's suffix says it by default.")
+        str | None, _written(metavar="FORMAT", help="safetensors, pytorch, npz, …; by default, from OUT's suffix.")
     ] = None,
     dtype: Annotated[
         _Words,
@@ -128,8 +137,8 @@ def convert(
     overflow: Annotated[
         str, _chosen(metavar="RULE", help="raise, saturate or nan: what becomes of a number too large for --dtype.")
     ] = "raise",
-    include: Annotated[_Words, _chosen(metavar="GLOB", help="Only tensors whose names fit.")] = None,
-    exclude: Annotated[_Words, _chosen(metavar="GLOB", help="No tensors whose names fit.")] = None,
+    include: Annotated[_Words, _chosen(metavar="GLOB", help="Only tensors whose names match.")] = None,
+    exclude: Annotated[_Words, _chosen(metavar="GLOB", help="No tensors whose names match.")] = None,
     rename: Annotated[_Words, _chosen(metavar="s/RE/TO/", help="Change the names.")] = None,
     tensors_only: Annotated[
         bool, _chosen("--tensors-only", help="Leave out metadata and values that are not tensors, and how they nest.")
@@ -197,7 +206,11 @@ def convert(
 def roundtrip(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="PATH", help="Weights; those of an installed package by default, as `make demo` has."),
+        typer.Argument(
+            readable=False,
+            metavar="PATH",
+            help="Weights; those of an installed package by default, as `make demo` has.",
+        ),
     ] = None,
     allow: _Allow = None,
     json: _Json = False,
@@ -214,7 +227,7 @@ def roundtrip(
 
 def _validate(word: str, words: Iterable[str], option: str) -> None:
     if word not in words:
-        raise typer.BadParameter(none_of(word, words), param_hint=option)
+        raise typer.BadParameter(unknown_word(word, words), param_hint=option)
 
 
 def _understood(text: str | None, read: Callable[[str], object], option: str) -> None:
@@ -232,5 +245,5 @@ def _part(text: str) -> tuple[int, int]:
     number, slash, count = text.partition("/")
     digits = slash and number.isdecimal() and count.isdecimal() and len(text) < 40
     if not (digits and 1 <= int(number) <= int(count)):
-        raise typer.BadParameter(f"{text!r} is not like 3/16, from 1/16 to 16/16", param_hint="--part")
+        raise typer.BadParameter(f"{text!r} is not a part I/N such as 3/16, with I from 1 to N", param_hint="--part")
     return int(number), int(count)

@@ -24,13 +24,12 @@ __all__ = [
     "counted",
     "error_data",
     "failed",
-    "none_of",
     "plain",
     "progress",
     "result",
     "show_error",
 ]
-__all__ += ["waiting", "without_collecting", "writing"]
+__all__ += ["unknown_word", "waiting", "without_collecting", "writing"]
 
 SCHEMA = "tensorferry.files/1"
 """The version of the JSON of all commands on files; docs/reference/files-schema.json describes it."""
@@ -166,15 +165,15 @@ def counted(number: int, one: str) -> str:
     return f"{number:,} {one if number == 1 else one + 's'}"
 
 
-def none_of(word: str, words: Iterable[str]) -> str:
+def unknown_word(word: str, words: Iterable[str]) -> str:
     """The message for an unknown word.
 
-    >>> none_of("saefe", ["safe", "unsafe"])
-    "'saefe' is none of safe, unsafe. Did you mean 'safe'?"
+    >>> unknown_word("saefe", ["safe", "unsafe"])
+    "'saefe' is not one of safe, unsafe. Did you mean 'safe'?"
     """
     known = list(words)
     meant = nearest(word, known)
-    return f"{word!r} is none of {', '.join(known)}" + (f". Did you mean {meant!r}?" if meant else "")
+    return f"{word!r} is not one of {', '.join(known)}" + (f". Did you mean {meant!r}?" if meant else "")
 
 
 def _words(error: Exception, command: str) -> tuple[str, str | None]:

@@ -22,14 +22,13 @@ from tensorferry.files.lazy import mapped_arrays
 from tensorferry.files.opening.registry import formats
 from tensorferry.files.reports.diff import diff
 
-from .console import EXIT_FAILED, out, plain_table, printable, quiet
+from .console import EXIT_FAILED, out, printable, quiet
 from .doctor import working
+from .listing import rows
 from .outcome import counted, failed, result, writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from rich.table import Table
 
     from tensorferry.files.base.contents import Contents
 
@@ -73,8 +72,8 @@ def run(path: Path, *, allow: Sequence[str] = (), as_json: bool) -> int:
                     f": {counted(len(source.tensors), 'tensor')}, {size_text(sizes)}, {source.format}",
                 )
             )
-            console.print(_journey_table(journeys))
-            console.print(_load_table(loaded))
+            _print_journeys(journeys)
+            _print_loads(loaded)
             for why in sorted({why for row in loaded for why in row["refused"].values()}):
                 console.print(Text.assemble(("refused", "warn"), f": {printable(why)}"), soft_wrap=True)
             verdict = ("every bit came back", "ok") if held else ("not every bit came back", "bad")
@@ -170,10 +169,10 @@ def _bits(array: np.ndarray[Any, Any]) -> tuple[str, tuple[int, ...], bytes]:
     return str(array.dtype), array.shape, np.ascontiguousarray(array).tobytes()
 
 
-def _journey_table(rows: list[dict[str, Any]]) -> Table:
-    table = plain_table("from", "to", "tensors", "size", "seconds", "bits", right=(2, 3, 4))
-    for row in rows:
-        table.add_row(
+def _print_journeys(found: Sequence[dict[str, Any]]) -> None:
+    lines = [("from", "to", "tensors", "size", "seconds", "bits")]
+    lines += [
+        (
             row["from"],
             row["to"],
             f"{row['tensors']:,}",
@@ -181,14 +180,15 @@ def _journey_table(rows: list[dict[str, Any]]) -> Table:
             f"{row['seconds']:.2f}",
             _verdict(equal=row["equal"]),
         )
-    return table
+        for row in found
+    ]
+    rows(lines, styles=[""] * 6, right=frozenset({2, 3, 4}))
 
 
-def _load_table(rows: list[dict[str, Any]]) -> Table:
-    headers = ("from", "into", "mapped, ms", "used, ms", "shared", "copied", "refused", "bits")
-    table = plain_table(*headers, right=(2, 3, 4, 5, 6))
-    for row in rows:
-        table.add_row(
+def _print_loads(found: Sequence[dict[str, Any]]) -> None:
+    lines = [("from", "into", "mapped, ms", "used, ms", "shared", "copied", "refused", "bits")]
+    lines += [
+        (
             row["from"],
             row["to"],
             f"{row['seconds_mapped'] * 1e3:,.1f}",
@@ -198,8 +198,10 @@ def _load_table(rows: list[dict[str, Any]]) -> Table:
             f"{len(row['refused']):,}",
             _verdict(equal=row["equal"]),
         )
-    return table
+        for row in found
+    ]
+    rows(lines, styles=[""] * 8, right=frozenset({2, 3, 4, 5, 6}))
 
 
-def _verdict(*, equal: bool) -> Text:
-    return Text("equal", "ok") if equal else Text("different", "bad")
+def _verdict(*, equal: bool) -> str:
+    return "equal" if equal else "different"

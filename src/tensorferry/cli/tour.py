@@ -67,6 +67,8 @@ def run(ids: Sequence[str], *, brief: bool, as_json: bool) -> int:
     console = out()
     if not as_json:
         _print_opening(console, status, world, worlds)
+        if brief:
+            console.print()
     wanted = [CASES[name] for name in sorted(name.upper() for name in ids)] or [CASES[name] for name in sorted(CASES)]
     records = []
     for case in wanted:
@@ -192,7 +194,9 @@ def _print_opening(console: Console, status: Status, world: World, rows: list[di
     _print_pictures(console, world)
     console.print()
     console.print(
-        Text.assemble("Its predictions, ", ("scores = model(images)", "code"), ", in every other world, scored there:")
+        Text.assemble(
+            "Its predictions, ", ("scores = model(images)", "code"), ", in the other frameworks, scored there:"
+        )
     )
     console.print()
     table = plain_table("one call", "memory", "accuracy", "every value equal")

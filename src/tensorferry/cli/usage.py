@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["Command", "CommandGroup"]
 
@@ -19,6 +20,11 @@ class Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         """Its arguments and options, as its help shows them."""
         return _untyped(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help. It is not an error if the reader of stdout stops early."""
+        with _unread():
+            super().format_help(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments. If only one path is given for ``IN... OUT``, OUT is the missing one."""
@@ -39,6 +45,20 @@ class CommandGroup(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         """Its options, as its help shows them."""
         return _untyped(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help. It is not an error if the reader of stdout stops early."""
+        with _unread():
+            super().format_help(ctx, formatter)
+
+
+@contextmanager
+def _unread() -> Iterator[None]:
+    """A context that changes the exit code to 0 if Rich ends the process because of a broken pipe."""
+    try:
+        yield
+    except SystemExit:
+        raise SystemExit(0) from None
 
 
 def _untyped(params: Iterable[Any]) -> list[Any]:

@@ -125,6 +125,8 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
         # A mapping has a message of its own below.
         inside = None if isinstance(node, Mapping) else rule.tensor_inside(node)
         if inside is None:
+            if path == "$":
+                raise
             raise type(error)(f"{error.message} - at {path}", error.hint) from error
         name = type(node).__name__
         raise UnsupportedTypeError(

@@ -341,7 +341,7 @@ def layout_obstacles(info: TensorInfo, target: Declaration) -> list[str]:
     if info.dtype in caps.dtypes.unshared:
         found.append(f"{target.name} stores {info.dtype} in another form")
     if caps.memory.by_columns and len(info.shape) > 1:
-        found.append("a memory for each column")
+        found.append("each column has its own memory")
     if caps.memory.strides != "any":
         found += _stride_obstacles(info, row.itemsize)
     if caps.memory.strides == "compact" and not found and not is_compact(info.shape, info.strides, row.itemsize):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import importlib
 import os
 from abc import ABC, abstractmethod
@@ -110,7 +111,9 @@ class Format(ABC):
         if self.holds_one and len(contents.tensors) != 1:
             raise FormatLimitError(
                 f"{self.title or self.name} holds one tensor, not {len(contents.tensors)}: {named(contents.tensors)}.",
-                "include=[…] with the name of one",
+                f"include={[glob.escape(next(iter(contents.tensors)))]}, or another of them"
+                if contents.tensors
+                else None,
             )
         if contents.tree is not None and not self.holds_tree:
             raise FormatLimitError(
@@ -149,7 +152,9 @@ class Format(ABC):
 
         The bytes of tensors go through `pump`, which counts them and compares checksums. `refuse` has been called.
         """
-        raise FormatLimitError(f"{self.title or self.name} can be read, not written.", "another to=")
+        raise FormatLimitError(
+            f"{self.title or self.name} can be read, not written.", 'to="safetensors", or another format'
+        )
 
     def dequantised(self, stored: Stored, blocks: Blocks, name: str) -> Stored:
         """The numbers of a tensor in quantised blocks of this format; see `blocks_of`.

@@ -284,7 +284,9 @@ def _format(target: Path, to: str | None) -> Format:
     """
     format_ = format_for(target) if to is None else format_named(to)
     if not format_.writes:
-        raise FormatLimitError(f"{format_.title or format_.name} can be read, not written.", "another to=")
+        raise FormatLimitError(
+            f"{format_.title or format_.name} can be read, not written.", 'to="safetensors", or another format'
+        )
     format_.ensure_loaded()
     return format_
 

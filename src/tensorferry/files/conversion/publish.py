@@ -102,9 +102,11 @@ def validate_target(
         _keep_apart(target, Path(source))
     folder = target.parent
     if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, f"cannot write {target.name} into what is no folder", str(folder))
+        raise NotADirectoryError(
+            errno.ENOTDIR, f"cannot write {target.name} into this, which is not a folder", str(folder)
+        )
     if not _may(folder, os.W_OK | os.X_OK) and folder.exists():
-        raise PermissionError(errno.EACCES, f"cannot write {target.name} into a folder without permission", str(folder))
+        raise PermissionError(errno.EACCES, f"no permission to write {target.name} into this folder", str(folder))
     # Other processes may write there at the same time, and remove files between two checks.
     with suppress(FileNotFoundError, NotADirectoryError):
         _validate_room(target, target.stat().st_mode, overwrite=overwrite, is_folder=is_folder, own=own)

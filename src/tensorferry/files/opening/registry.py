@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ...backends.plugins import Door
-from ...errors import FileFormatError, shown
+from ...errors import FileFormatError, nearest, shown
 from ..base.format import Format
 from ..encodings.wrapped import wrapped
 
@@ -126,7 +126,11 @@ def format_named(name: str) -> Format:
     found = next((each for each in own_formats() if each.name == name), None) or outside.open(name)
     if found is None:
         names = [*(each.name for each in own_formats()), *outside.names()]
-        raise ValueError(f"to must be the name of a format, one of {', '.join(names)}, not {shown(name)}")
+        meant = nearest(name, names) if isinstance(name, str) else None
+        raise ValueError(
+            f"to must be the name of a format, one of {', '.join(names)}, not {shown(name)}"
+            + (f". Did you mean {meant!r}?" if meant else "")
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""polars' series, and frames, which have a memory for each column."""
+"""polars' series, and frames, whose columns each have their own memory."""
 
 # ruff: noqa: D102 - the witness is documented where it is declared
 
