@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tensorferry import testing
-from tensorferry.backends import registry
+from tensorferry.backends import fast_paths, registry
 from tensorferry.execution import recipes, run
 from tensorferry.host import memory
 
@@ -486,3 +486,24 @@ def test_each_mutant_is_caught(name, checked):
         group, found = first_found(source, target, None if checked else about)
     assert found, mutate.__doc__
     assert testing.check(group)
+
+
+@pytest.mark.parametrize("target", ["numpy", "python"])
+def test_a_broken_fast_path_is_caught(monkeypatch, target):
+    """Only a call without keywords takes it: `groups(paths=True)` makes such calls, the other groups do not."""
+    kind = type(testing.witness_for("torch").make("aligned", "float32").x)
+    backend("torch"), backend(target)
+    given = fast_paths._given["torch"]
+    broken_paths = {**given.paths, (kind, target): lambda x: "wrong"}
+    monkeypatch.setitem(fast_paths._given, "torch", given._replace(paths=broken_paths))
+    group = testing.Group("torch", "aligned", target)
+    assert testing.check(group)
+    with pytest.raises(testing.NonConformance, match="is not the right type"):
+        testing.check(group._replace(paths=True))
+
+
+def test_a_result_of_none_is_caught(monkeypatch):
+    """It cannot be read, but it is no reason to skip the checks."""
+    monkeypatch.setattr(testing.suite.api, "convert", lambda *_, **__: None)
+    with pytest.raises(testing.NonConformance, match="convert returned None"):
+        testing.check(testing.Group("numpy", "aligned", "numpy"))

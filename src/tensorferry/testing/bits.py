@@ -1,9 +1,8 @@
-"""Dtypes as bit patterns: what is stored, and the exact number that it means.
+"""Dtypes as bit patterns: the bits that are stored, and the exact numbers that they mean.
 
-Written from the formats' definitions alone, so that it can judge the rest: nothing here comes from
-NumPy, ml_dtypes, or tensorferry's own table of dtypes. The narrow floats are those of the OCP
-specification of 8-bit and microscaling formats and of StableHLO's types
-(https://openxla.org/stablehlo/spec#types).
+This is written from the definitions of the formats, and uses neither NumPy, nor ml_dtypes, nor tensorferry's own table
+of dtypes, so that those can be tested with it. The narrow floats are defined in the OCP specifications of 8-bit and
+microscaling formats, and in StableHLO (https://openxla.org/stablehlo/spec#types).
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ class Format(NamedTuple):
     Args:
         name: Canonical name.
         kind: ``"bool"``, ``"int"``, ``"uint"``, ``"float"`` or ``"complex"``.
-        itemsize: Bytes of an element; narrower ones stand in the low bits of a byte.
-        bits: How many bits count; of one part, for a complex.
+        itemsize: Bytes of an element. An element of less than 8 bits is in the low bits of a byte.
+        bits: How many bits have a meaning; for complex numbers, in each of the two parts.
         exponent: Bits of a float's exponent.
         mantissa: Bits of a float's mantissa.
-        bias: What is subtracted from the exponent.
+        bias: The number that is subtracted from the exponent.
         specials: ``"ieee"`` has infinities and NaN, ``"fn"`` one NaN per sign and no infinity,
             ``"fnuz"`` one NaN in the place of -0, ``"finite"`` none, ``"scale"`` powers of two.
     """
@@ -43,7 +42,7 @@ class Format(NamedTuple):
 
     @property
     def part(self) -> int:
-        """Bytes of an element, or of either part of a complex one."""
+        """Bytes of an element, or of each part of a complex number."""
         return self.itemsize // 2 if self.kind == "complex" else self.itemsize
 
 
@@ -90,7 +89,7 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 """For each width in bytes, the code of `struct` for an unsigned integer."""
 
 
-# -- what a pattern means -----------------------------------------------------------------------
+# -- from bits to numbers -----------------------------------------------------------------------
 
 
 def decode(dtype: str, content: bytes) -> list[Any]:
@@ -114,7 +113,7 @@ def _split(content: bytes, itemsize: int) -> list[int]:
 
 
 def numbers(dtype: str, pattern: int) -> Any:
-    """The Python scalar that one pattern of a dtype (no complex one) means."""
+    """The Python scalar that a bit pattern means, for dtypes that are not complex."""
     row = FORMATS[dtype]
     pattern &= (1 << row.bits) - 1
     if row.kind == "bool":
@@ -144,26 +143,26 @@ def _float(row: Format, pattern: int) -> float:
     return sign * ldexp((1 << row.mantissa) | mantissa, exponent - row.bias - row.mantissa)
 
 
-# -- patterns to carry --------------------------------------------------------------------------
+# -- patterns for tests -------------------------------------------------------------------------
 
 
 @cache
 def patterns(dtype: str, count: int) -> tuple[bytes, ...]:
-    """So many elements of a dtype: what is special about it first, then others, each a fixed choice.
+    """Elements of a dtype, always the same: first its special values, then others.
 
-    Zeros of both signs, the smallest and the largest subnormal, the ends of the range, infinities,
-    quiet and signalling NaNs with a payload, of both signs; extremes of integers.
+    Special values are zeros, the smallest and the largest subnormal, the ends of the range, infinities, and quiet and
+    signalling NaNs with a payload, with both signs; of integers, the largest and the smallest.
     """
     row = FORMATS[dtype]
     chosen = _specials(row)
-    source = random.Random(dtype)  # noqa: S311 - nobody guards a secret with it
+    source = random.Random(dtype)  # noqa: S311 - it is not for cryptography
     width = 1 if row.kind == "bool" else row.bits
     while len(chosen) < 2 * count:
         chosen.append(source.getrandbits(width))
     code = _CODES[row.part]
     if row.kind != "complex":
         return tuple(struct.pack(f"={code}", pattern) for pattern in chosen[:count])
-    # The specials meet one another: a NaN beside a -0, an infinity beside a subnormal.
+    # Two different special values in each complex number: a NaN beside a -0, an infinity beside a subnormal.
     pairs = zip(chosen[:count], chosen[3 : count + 3], strict=True)
     return tuple(struct.pack(f"=2{code}", *pair) for pair in pairs)
 
@@ -188,7 +187,7 @@ def _specials(row: Format) -> list[int]:
 
 
 def flip_sign(dtype: str, content: bytes, *, imaginary_only: bool = False) -> bytes:
-    """The bytes of the negated floats or complex numbers, or of their conjugates."""
+    """The bytes of the negated numbers; with `imaginary_only`, of their conjugates."""
     row = FORMATS[dtype]
     found = _split(content, row.part)
     start, step = (1, 2) if imaginary_only else (0, 1)
@@ -197,13 +196,13 @@ def flip_sign(dtype: str, content: bytes, *, imaginary_only: bool = False) -> by
 
 
 def swap(dtype: str, content: bytes) -> bytes:
-    """The same elements in the other byte order; a complex number's parts keep their places."""
+    """The same elements in the other byte order. The parts of complex numbers are swapped each by itself."""
     size = FORMATS[dtype].part
     return b"".join(content[at : at + size][::-1] for at in range(0, len(content), size))
 
 
 def nested(dtype: str, shape: tuple[int, ...], content: bytes) -> Any:
-    """The nested list that these bytes mean; the scalar itself for shape ``()``."""
+    """The nested list of the elements; for shape ``()``, the number itself."""
     flat: list[Any] = decode(dtype, content)
     if not shape:
         return flat[0]

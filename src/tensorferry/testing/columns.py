@@ -1,6 +1,6 @@
-"""What the witnesses of columns and tables have in common: an axis or two, never none."""
+"""`ColumnWitness`: the base of witnesses for libraries of columns and tables."""
 
-# ruff: noqa: D102 - each is documented where it is declared
+# ruff: noqa: D102 - the methods are documented in the base class
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["ColumnWitness"]
 
 
 class ColumnWitness(Witness):
-    """A library of columns: `build` gives a column of one axis, a table or a column of tensors of more."""
+    """A library of columns. `build` makes a column; with more than one axis, a table or a column of tensors."""
 
     layouts: ClassVar[tuple[str, ...]] = ("column", "aligned", "empty")
     mutable: ClassVar[bool] = False
-    """Whether somebody can write a column's memory."""
+    """Whether the memory of a column can be written through any object."""
 
     def knows(self, dtype: str) -> bool:
         try:
@@ -37,5 +37,5 @@ class ColumnWitness(Witness):
         return Sample(x, dtype, shape, found.content, False, self.mutable, poke=poke)
 
     def poker(self, x: Any) -> Callable[[bytes], None] | None:
-        """What writes other elements through the library itself."""
+        """A function that writes other elements into a column; ``None`` if the library has no such operation."""
         return None

@@ -1,4 +1,4 @@
-"""Where the elements of a test tensor lie: layouts as arithmetic, before any framework sees them."""
+"""Layouts of test tensors in memory, computed without any framework."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["LAYOUTS", "Image", "Place", "addresses", "compact_strides", "image",
 
 
 class Place(NamedTuple):
-    """Where a tensor lies, as its own framework tells: bytes all."""
+    """The address, shape and strides of a tensor, as its framework reports them, in bytes."""
 
     address: int
     shape: tuple[int, ...]
@@ -25,11 +25,11 @@ class Image(NamedTuple):
     """A block of memory and the tensor in it.
 
     Args:
-        block: The bytes of the whole block, whose start is to be 64-byte aligned.
-        offset: From the block's start to the first element.
-        shape: Lengths of the axes.
-        strides: Bytes from one element to the next.
-        content: The elements' bytes in C order: what every conversion must give.
+        block: The bytes of the whole block, to be put at a 64-byte aligned address.
+        offset: Bytes from the start of the block to the first element.
+        shape: The shape.
+        strides: Bytes from one element to the next along each axis.
+        content: The elements' bytes in C order. Every conversion must keep them.
     """
 
     block: bytes
@@ -40,7 +40,7 @@ class Image(NamedTuple):
 
 
 def compact_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Bytes from one element to the next along each axis, without gaps and in C order."""
+    """The strides in bytes of a tensor without gaps, in C order."""
     strides = [itemsize]
     for length in reversed(shape[1:]):
         strides.insert(0, strides[0] * max(length, 1))
@@ -48,7 +48,7 @@ def compact_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def _geometries(size: int) -> dict[str, tuple[int, tuple[int, ...], tuple[int, ...]]]:
-    """For each layout of elements of a size: offset, shape and strides."""
+    """For each layout, its offset, shape and strides, for elements of this size."""
     shape = (4, 6)
     rows, columns = compact_strides(shape, size)
     return {
@@ -70,12 +70,12 @@ def _geometries(size: int) -> dict[str, tuple[int, tuple[int, ...], tuple[int, .
 
 
 LAYOUTS = tuple(_geometries(1))
-"""The layouts of host memory, from the plainest to the oddest."""
+"""The names of the layouts of host memory."""
 
 
 @cache
 def image(layout: str, dtype: str) -> Image:
-    """The block of memory of a layout, filled with a dtype's special patterns.
+    """A block of memory with a tensor of this layout, filled with special values of the dtype.
 
     >>> found = image("negative", "int16")
     >>> found.shape, found.strides, found.offset
@@ -96,17 +96,17 @@ def image(layout: str, dtype: str) -> Image:
 
 
 def addresses(place: Place) -> set[int]:
-    """Every byte that a tensor's elements occupy, by brute force."""
+    """The address of every byte of a tensor's elements."""
     return {start + byte for start in _starts(place) for byte in range(place.itemsize)}
 
 
 def read(place: Place) -> bytes:
-    """The elements' bytes in C order, straight from memory."""
+    """The elements' bytes in C order, read from memory by address."""
     return b"".join(ctypes.string_at(start, place.itemsize) for start in _starts(place))
 
 
 def _starts(place: Place) -> list[int]:
-    """The address of each element in C order."""
+    """The address of each element, in C order."""
     starts = [place.address]
     for length, step in zip(place.shape, place.strides, strict=True):
         starts = [start + at * step for start in starts for at in range(length)]

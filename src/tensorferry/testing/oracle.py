@@ -1,7 +1,6 @@
-"""The memory contract in one page, written a second time: what must come out of a conversion.
+"""The memory contract, written a second time: what must be the result of a conversion.
 
-Nothing of tensorferry's planner or rules is used here; only the words of the contract, and what a
-target's backend declares that it can hold and adopt.
+The planner and its rules are not used here, only what the backends declare.
 """
 
 from __future__ import annotations
@@ -20,14 +19,15 @@ __all__ = ["Verdict", "verdict"]
 
 
 class Verdict(NamedTuple):
-    """What must happen.
+    """What a conversion must do.
 
     Args:
-        error: The class that must be raised, exactly, or ``None``.
-        shares: Whether the result must lie over the source's memory; ``None``: there are no elements.
-        writable: Whether the result must be writable; ``None``: nothing is promised.
-        hazard: Whether the plan must warn of what the caller consented to, or cannot see.
-        identical: Whether the very same object must come back.
+        error: The exact class of the error that it must raise, or ``None``.
+        shares: Whether the result must share the source's memory; ``None`` without elements.
+        writable: Whether the result must be writable; ``None`` if the contract does not say.
+        hazard: Whether the plan must have a warning: because the caller allowed something dangerous, or because of
+            something that cannot be seen.
+        identical: Whether the result must be the same object.
     """
 
     error: type[ConversionError] | None = None
@@ -46,15 +46,15 @@ def verdict(
     same: bool,
     copy: bool | None,
 ) -> Verdict:
-    """The contract's word on one conversion without a change of dtype.
+    """What the contract demands of a conversion that does not change the dtype.
 
     Args:
-        sample: What comes in.
-        place: Where it lies.
-        source: What its backend declares.
-        target: What the target's backend declares.
-        same: Whether source and target are one framework.
-        copy: The keyword.
+        sample: The tensor.
+        place: Its address, shape and strides; ``None`` if it has no memory.
+        source: The capabilities of its backend.
+        target: The capabilities of the target's backend.
+        same: Whether source and target are the same framework.
+        copy: The keyword ``copy=``.
     """
     if sample.dtype not in source.dtypes.held:
         return Verdict(UnsupportedTypeError)
@@ -67,7 +67,7 @@ def verdict(
     fresh = Verdict(shares=None if sample.empty else False, writable=target.memory.writable)
     if same and sample.owns and not sample.swapped:
         if copy is True:
-            # A gradient is at stake only where there can be one.
+            # The plan warns about gradients only for dtypes that can have one.
             differentiable = FORMATS[sample.dtype].kind in ("float", "complex")
             return fresh._replace(hazard=bool(source.gradients.tape) and differentiable)
         shares = None if sample.empty else True
@@ -76,7 +76,7 @@ def verdict(
         return fresh._replace(writable=target.memory.writable if copy else None)
     possible = _possible(sample, place, source, target)
     if copy is False:
-        # Out of a graph there is no consent to writes: detach is that.
+        # `copy=False` does not allow writes to a tensor that requires grad; its user has to call `detach`.
         refused = sample.requires_grad and target.memory.writable and not target.memory.read_only
         return _shared(sample, place, target) if possible and not refused else Verdict(CopyRequiredError)
     if copy is None and possible and _permitted(sample, target):
@@ -85,7 +85,7 @@ def verdict(
 
 
 def _permitted(sample: Sample, target: Capabilities) -> bool:
-    """Whether memory is shared without being asked: neither side can break the other's promise."""
+    """Whether memory is shared with ``copy=None``: neither side can break the other's promise."""
     if not target.memory.writable:
         return not sample.mutable
     return target.memory.read_only or (sample.writable and not sample.requires_grad)
@@ -101,14 +101,14 @@ def _shared(sample: Sample, place: Place | None, target: Capabilities) -> Verdic
 
 
 def _repeats(place: Place | None) -> bool:
-    """Whether elements lie in one place, so that one write would change several."""
+    """Whether several elements share memory, so that one write would change all of them."""
     return place is not None and any(
         length > 1 and not step for length, step in zip(place.shape, place.strides, strict=True)
     )
 
 
 def _possible(sample: Sample, place: Place | None, source: Capabilities, target: Capabilities) -> bool:
-    """Whether the target can lie over this memory at all."""
+    """Whether the target can use this memory at all."""
     if not sample.owns or sample.lazy or sample.swapped or place is None:
         return False
     if sample.dtype in source.dtypes.unshared | target.dtypes.unshared:

@@ -1,6 +1,6 @@
 """Hypothesis strategies: dtypes, bytes, blocks of memory with any layout, and tensors in them.
 
-They need hypothesis (https://hypothesis.readthedocs.io), which tensorferry itself does not.
+They need hypothesis (https://hypothesis.readthedocs.io), which tensorferry does not install.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ __all__ = ["contents", "dtypes", "images", "requests", "shapes", "tensors"]
 
 
 def dtypes(*frameworks: str) -> st.SearchStrategy[str]:
-    """Names of dtypes that each of these frameworks declares."""
+    """Names of dtypes that all these frameworks have."""
     declared = [registry.ready(name).capabilities.dtypes.held for name in frameworks]
     return st.sampled_from([name for name in FORMATS if all(name in each for each in declared)])
 
 
 def shapes(axes: int = 3, longest: int = 4) -> st.SearchStrategy[tuple[int, ...]]:
-    """Shapes of up to so many axes, with lengths of 0 and 1 among them."""
+    """Shapes with at most this many axes. Lengths can be 0."""
     return st.lists(st.integers(0, longest), max_size=axes).map(tuple)
 
 
 def contents(dtype: str, count: int) -> st.SearchStrategy[bytes]:
-    """The bytes of so many elements: what is special about the dtype as often as anything."""
+    """The bytes of elements of a dtype. About half of them are special values."""
     row = FORMATS[dtype]
     parts = row.itemsize // row.part
     width = 1 if row.kind == "bool" else row.bits
@@ -57,10 +57,10 @@ def images(
     """A tensor in a block of memory: any order of axes, steps, directions and offset.
 
     Args:
-        draw: Hypothesis gives it.
+        draw: Given by hypothesis.
         dtype: Canonical name.
-        plain: Only what has whole, non-negative strides and an aligned address.
-        block: The bytes to lie in, instead of new ones; they must hold at least 64 elements.
+        plain: Whether the strides are non-negative multiples of the element's size, and the address is aligned.
+        block: The block to use instead of a new one. It must have room for at least 64 elements.
     """
     itemsize = FORMATS[dtype].itemsize
     shape = draw(shapes(3, 3))
@@ -82,7 +82,7 @@ def images(
         strides, offset, size = [0] * len(shape), 0, itemsize
     memory = block
     if memory is None:
-        # Elements that overlap other than by whole ones would have no bytes of their own choice.
+        # If elements overlapped in part, their bytes could not be chosen, so all start at multiples of the size.
         start = offset % itemsize
         count = -(-(size - start) // itemsize)
         memory = bytes(start) + draw(contents(dtype, count))
@@ -97,7 +97,7 @@ def images(
 
 @st.composite
 def tensors(draw: Callable[[st.SearchStrategy[Any]], Any], framework: str, dtype: str | None = None) -> Any:
-    """A tensor of a framework, of one dtype or of any, in any layout that it can have."""
+    """A tensor of a framework, with any layout that it can have. Without `dtype`, with any dtype."""
     witness = witness_for(framework)
     name = dtype or draw(dtypes(framework))
     strides = registry.ready(framework).capabilities.memory.strides
@@ -105,5 +105,5 @@ def tensors(draw: Callable[[st.SearchStrategy[Any]], Any], framework: str, dtype
 
 
 def requests() -> st.SearchStrategy[dict[str, Any]]:
-    """The keywords of a conversion that cast nothing."""
+    """Keywords of a conversion that does not cast."""
     return st.fixed_dictionaries({"copy": st.sampled_from([None, True, False])})

@@ -1,7 +1,7 @@
-"""The conformance suite: every source, layout, dtype, target and ``copy=``, each judged on its own.
+"""The conformance suite: a check of each source, layout, dtype, target and ``copy=``.
 
-Cells are generated from what the witnesses can make and what the backends declare, so a new layout
-or a new dtype is tested, in what must work and in what must raise, without a line of test code.
+A case is made for each tensor that a witness can make. So a new layout or dtype needs no new test code: if the backends
+declare it, it must work, and otherwise it must raise the right error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COPIES = (None, True, False)
 
 
 class Group(NamedTuple):
-    """The cells that make one test: all dtypes and each ``copy=`` of a source, layout and target."""
+    """The cells of one test: one source, layout and target, with all dtypes and each ``copy=``."""
 
     source: str
     layout: str
@@ -43,7 +43,7 @@ class Group(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One conversion that is judged."""
+    """One conversion to check."""
 
     group: Group
     dtype: str
@@ -54,7 +54,7 @@ class Cell(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What is wrong with a cell."""
+    """Something that is wrong with a conversion."""
 
     cell: Cell
     about: str
@@ -64,8 +64,8 @@ class Finding(NamedTuple):
         return f"{self.cell}: {self.about}: {self.text}"
 
 
-class NonConformance(AssertionError):  # noqa: N818 - a verdict
-    """A backend that does not keep the contract; the message lists where."""
+class NonConformance(AssertionError):  # noqa: N818 - it is not an error in the code that runs
+    """A backend does not keep the contract. The message lists where."""
 
     def __init__(self, found: Iterable[Finding]) -> None:
         self.findings = tuple(found)
@@ -73,27 +73,27 @@ class NonConformance(AssertionError):  # noqa: N818 - a verdict
         super().__init__(f"{len(self.findings)} findings\n{shown}")
 
 
-# -- what there is to judge ---------------------------------------------------------------------
+# -- groups and cells -----------------------------------------------------------------------------
 
 
 def groups(backend: str | None = None, *, paths: bool = False) -> list[Group]:
     """The groups of cells, in a fixed order.
 
     Args:
-        backend: Only those from or to this one, and of the others only frameworks that are installed.
-        paths: Those that the fast paths may take, instead of all.
+        backend: Only groups from or to this backend, and with installed frameworks. Without it, all groups.
+        paths: Whether to check the fast paths: the calls without keywords.
 
     Raises:
-        LookupError: Nobody is a witness of `backend`.
+        LookupError: `backend` has no witness.
     """
-    everybody = witnesses()
+    all_witnesses = witnesses()
     if backend is not None:
         named = witness_named(backend)
-        everybody = {name: each for name, each in everybody.items() if each is named or each.is_installed()}
+        all_witnesses = {name: each for name, each in all_witnesses.items() if each is named or each.is_installed()}
     return [
         Group(source.name, layout, target.name, mode, paths)
-        for source in everybody.values()
-        for target in everybody.values()
+        for source in all_witnesses.values()
+        for target in all_witnesses.values()
         if backend in (None, source.name, target.name)
         for mode in _modes(source, target)
         for layout in source.layouts
@@ -101,7 +101,7 @@ def groups(backend: str | None = None, *, paths: bool = False) -> list[Group]:
 
 
 def _modes(source: Witness, target: Witness) -> tuple[str, ...]:
-    """The ways in which one of the two can be set up."""
+    """The settings of one of the two frameworks under which to check."""
     return source.modes if source.modes != ("",) else target.modes
 
 
@@ -111,11 +111,11 @@ def _cells(group: Group) -> Iterator[Cell]:
 
 
 def check(group: Group) -> int:
-    """Judge every cell of a group; how many there were.
+    """Check all cells of a group. Gives their number.
 
     Raises:
-        NonConformance: Some do not keep the contract.
-        LookupError: A framework is not here, or has no witness.
+        NonConformance: Some conversions do not keep the contract.
+        LookupError: A framework is not installed, or has no witness.
     """
     count, found = 0, []
     for _, wrong in findings(group):
@@ -127,7 +127,7 @@ def check(group: Group) -> int:
 
 
 def findings(group: Group) -> Iterator[tuple[Cell, list[Finding]]]:
-    """Each cell of a group that exists, and what is wrong with it."""
+    """Yield each cell of a group for which there is a tensor, and what is wrong with it."""
     source, target = witness_for(group.source), witness_for(group.target)
     with ExitStack() as stack:
         stack.enter_context(verifying(not group.paths))
@@ -145,7 +145,7 @@ def findings(group: Group) -> Iterator[tuple[Cell, list[Finding]]]:
 
 
 def judge(cell: Cell, source: Witness, target: Witness) -> list[Finding] | None:
-    """What is wrong with one conversion; ``None`` if there is no such source."""
+    """What is wrong with one conversion; ``None`` if the source has no such tensor."""
     sample = source.make(cell.group.layout, cell.dtype)
     if sample is None:
         return None
@@ -155,7 +155,7 @@ def judge(cell: Cell, source: Witness, target: Witness) -> list[Finding] | None:
 
 
 class _Case:
-    """One conversion, from before it to after somebody has written to both sides."""
+    """The check of one conversion."""
 
     def __init__(self, cell: Cell, source: Witness, target: Witness, sample: Sample) -> None:
         self.cell, self.source, self.target, self.sample = cell, source, target, sample
@@ -173,7 +173,7 @@ class _Case:
     def run(self) -> None:
         x, source = self.sample.x, self.source
         if source.content(x) != self.sample.content:
-            self.wrong("witness", "the source does not hold what it was made of")
+            self.wrong("witness", "the source does not have the values that it was made of")
             return
         before = source.state(x)
         plan = self.attempt("explain", inspection.explain)
@@ -182,26 +182,31 @@ class _Case:
             self.wrong("source", f"metadata changed from {before} to {source.state(x)}")
         if source.content(x) != self.sample.content:
             self.wrong("source", "its elements changed")
-        if self.must.error is None and result is not None:
-            self.judge_result(result)
+        if self.must.error is None and result is not None and self.has_right_type(result):
+            if not self.must.identical:
+                self.judge_result(result)
             if plan is not None:
                 self.judge_plan(plan, result)
             self.judge_memory(result)
 
     def convert(self, x: Any, to: str, **keywords: Any) -> Any:
-        """The call that is judged: the target's own function, which has the fast paths, or the general one."""
+        """Call `convert`; or, to check a fast path, the target's own function, without keywords."""
+        if not self.cell.group.paths:
+            return api.convert(x, to, **keywords)
         own = getattr(api, {"python": "to_list"}.get(to, f"to_{to}"), None)
-        return own(x, **keywords) if own and self.cell.group.paths else api.convert(x, to, **keywords)
+        return own(x) if own else api.convert(x, to)
 
     def attempt(self, name: str, function: Any) -> Any:
-        """What a function gives, or ``None`` after an error: the one that must come, or a finding."""
+        """The result of a function; ``None`` after an error, which is checked."""
         try:
             found = function(self.sample.x, self.target.name, copy=self.cell.copy)
-        except Exception as error:  # noqa: BLE001 - whatever is raised is judged
+        except Exception as error:  # noqa: BLE001 - any error is checked
             self.judge_error(name, error)
             return None
         if self.must.error is not None:
             self.wrong("raises", f"{name} must raise {self.must.error.__name__}, and did not")
+        elif found is None:
+            self.wrong("type", f"{name} returned None")
         return found
 
     def judge_error(self, name: str, error: Exception) -> None:
@@ -213,16 +218,23 @@ class _Case:
         elif self.must.error is not UnsupportedTypeError and not error.hint:
             self.wrong("raises", f"{name}: the error has no hint: {error}")
 
+    @property
+    def keeps_gradient(self) -> bool:
+        return self.same and self.sample.requires_grad
+
+    def has_right_type(self, result: Any) -> bool:
+        """Whether the result has the type that it must have. If not, a witness cannot read it."""
+        if self.must.identical:
+            right, text = result is self.sample.x, "the result must be the same object"
+        else:
+            right = self.keeps_gradient or self.target.is_plain(result)
+            text = f"{an(type(result).__qualname__)} is not the right type"
+        if not right:
+            self.wrong("type", text)
+        return right
+
     def judge_result(self, result: Any) -> None:
         target, must = self.target, self.must
-        if must.identical:
-            if result is not self.sample.x:
-                self.wrong("type", "the same object must come back")
-            return
-        inside = self.same and self.sample.requires_grad
-        if not inside and not target.is_plain(result):
-            self.wrong("type", f"{an(type(result).__qualname__)} is not what must come out")
-            return
         if registry.backend_named(target.name).capabilities.memory.exists:
             if target.shape(result) != self.sample.shape:
                 self.wrong("shape", f"{target.shape(result)} instead of {self.sample.shape}")
@@ -230,8 +242,8 @@ class _Case:
                 self.wrong("dtype", f"{target.dtype(result)} instead of {self.cell.dtype}")
             if must.writable is not None and target.writable(result) != must.writable:
                 self.wrong("writable", f"must be {must.writable}")
-        if target.requires_grad(result) != inside:
-            self.wrong("gradient", f"requires_grad must be {inside}")
+        if target.requires_grad(result) != self.keeps_gradient:
+            self.wrong("gradient", f"requires_grad must be {self.keeps_gradient}")
         if target.content(result) != self.expected:
             self.wrong("values", f"{target.content(result)!r} instead of {self.expected!r}")
 
@@ -240,28 +252,28 @@ class _Case:
     def judge_memory(self, result: Any) -> None:
         if self.place is None or self.must.identical or not self.sample.content:
             return
-        lies = self.target.place(result)
-        if lies is None:
+        place = self.target.place(result)
+        if place is None:
             return
         if self.must.shares:
-            if (lies.address, _steps(lies)) != (self.place.address, _steps(self.place)):
-                self.wrong("address", f"must be shared: {self.place} and {lies}")
-        elif addresses(lies) & addresses(self.place):
-            self.wrong("address", f"must be apart: {self.place} and {lies}")
+            if (place.address, _steps(place)) != (self.place.address, _steps(self.place)):
+                self.wrong("address", f"memory must be shared: {self.place} and {place}")
+        elif addresses(place) & addresses(self.place):
+            self.wrong("address", f"memory must not be shared: {self.place} and {place}")
         try:
-            said = inspection.shares_memory(self.sample.x, result)
-        except Exception as error:  # noqa: BLE001 - whatever is raised is judged
+            shares = inspection.shares_memory(self.sample.x, result)
+        except Exception as error:  # noqa: BLE001 - any error is checked
             self.wrong("shares_memory", f"{type(error).__name__}: {error}")
         else:
-            if said != bool(self.must.shares):
-                self.wrong("shares_memory", f"must say {self.must.shares}")
+            if shares != bool(self.must.shares):
+                self.wrong("shares_memory", f"must return {bool(self.must.shares)}")
         self.judge_mutation(result)
 
     def judge_mutation(self, result: Any) -> None:
-        """Write on one side that permits it, and look at the other."""
+        """Write on one side, if it can be written, and look at the other."""
         sample, x = self.sample, self.sample.x
         if any(finding.about == "source" for finding in self.found):
-            return  # what was harmed may not even take a write
+            return  # a write to a damaged source could end the process
         other = bytes(byte ^ 1 for byte in sample.content)
         if sample.poke is not None or sample.writable:
             if sample.poke is not None:
@@ -269,7 +281,7 @@ class _Case:
             else:
                 self.source.poke(x, other)
             if self.source.content(x) != other:
-                self.wrong("witness", "the source did not take what was written")
+                self.wrong("witness", "the source does not have the values that were written")
             shows = bool(self.must.shares) and not sample.isolated
             now, side = self.target.content(result), "source"
             expected = self.target.expected(sample.dtype, sample.shape, other)
@@ -299,7 +311,7 @@ class _Case:
             self.wrong("plan", f"claims dtype {claims.dtype}, keeps_dtype={plan.keeps_dtype}")
         if claims.requires_grad != target.requires_grad(result):
             self.wrong("plan", f"claims requires_grad={claims.requires_grad}")
-        if plan.keeps_gradient != (self.same and self.sample.requires_grad):
+        if plan.keeps_gradient != self.keeps_gradient:
             self.wrong("plan", f"claims keeps_gradient={plan.keeps_gradient}")
         declared = registry.backend_named(target.name).capabilities
         if not declared.memory.exists:
@@ -310,17 +322,16 @@ class _Case:
             self.wrong("plan", f"claims to share and to copy {plan.bytes_copied} bytes")
         if self.must.shares is False and plan.bytes_copied < len(self.sample.content):
             self.wrong("plan", f"claims a copy of {plan.bytes_copied} bytes only")
-        lies = target.place(result)
-        if lies is not None and self.sample.content:
-            # `claims` has a tensor's strides, so it reads like a place.
-            planned = Place(lies.address, claims.shape, claims.strides, lies.itemsize)
-            if _steps(planned) != _steps(lies):
-                self.wrong("plan", f"claims strides {claims.strides}, they are {lies.strides}")
-            told = self.must.shares or declared.memory.alignment > 1
-            if told and claims.misalignment != lies.address % 64:
+        place = target.place(result)
+        if place is not None and self.sample.content:
+            planned = Place(place.address, claims.shape, claims.strides, place.itemsize)
+            if _steps(planned) != _steps(place):
+                self.wrong("plan", f"claims strides {claims.strides}, they are {place.strides}")
+            is_known = self.must.shares or declared.memory.alignment > 1
+            if is_known and claims.misalignment != place.address % 64:
                 self.wrong("plan", f"claims address % 64 == {claims.misalignment}")
 
 
 def _steps(place: Place) -> tuple[int, ...]:
-    """The strides that matter."""
+    """The strides of the axes with more than one element."""
     return tuple(step for length, step in zip(place.shape, place.strides, strict=True) if length > 1)

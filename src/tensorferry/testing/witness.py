@@ -1,8 +1,7 @@
-"""A witness: one framework's tensors made and looked at with that framework's own operations only.
+"""`Witness`: makes and reads the tensors of a framework, with the framework's own operations only.
 
-The conformance suite believes no backend about itself. For each framework a `Witness` makes tensors
-whose bytes are known beforehand, and tells where a tensor lies, what it holds and who may write it,
-without tensorferry.
+The conformance suite does not trust a backend to report about itself. So a witness makes tensors with known bytes, and
+reads their address, their values and whether they can be written, without tensorferry.
 """
 
 from __future__ import annotations
@@ -32,24 +31,24 @@ COMPACT = ("aligned", "zero-d", "empty")
 
 @dataclass
 class Sample:
-    """A tensor and everything that is known of it before anybody looks.
+    """A tensor, and the facts about it that are known because a witness made it so.
 
     Args:
         x: The tensor.
         dtype: Canonical name.
-        shape: Lengths of the axes.
+        shape: The shape.
         content: The elements' bytes in C order and native byte order.
         writable: Whether it can be written through `x`.
-        mutable: Whether somebody can write its memory.
-        owns: Whether it has memory that can be shared; numbers and scalars have none.
+        mutable: Whether its memory can be written through any object.
+        owns: Whether it has memory that can be shared. Numbers and scalars have not.
         requires_grad: Whether it belongs to an autograd graph.
-        lazy: Whether its memory holds other values than it means (conjugate, negative bit).
-        swapped: Whether its bytes are in the other order.
-        plain: Whether its own framework gives it back as it is.
-        isolated: Whether what is written to it later goes into other memory (a variable).
-        file: Whether it is a map, so that what is written to it may reach a file.
+        lazy: Whether it has a conjugate or a negative bit, so that its memory holds other values.
+        swapped: Whether its bytes are not in native order.
+        plain: Whether a conversion to its own framework gives the same object.
+        isolated: Whether later writes to it go into other memory (as for a variable).
+        file: Whether it is over a file, so that writes may change the file.
         fatal: Whether a write to its memory would end the process.
-        poke: Writes other elements through the source's own side; ``None``: the witness knows how.
+        poke: Writes other elements into the memory; ``None`` if `Witness.poke` does it.
     """
 
     x: Any
@@ -75,32 +74,32 @@ class Sample:
 
 
 class Witness(ABC):
-    """What the suite needs to know of a framework; a subclass for each.
+    """Makes and reads the tensors of a framework for the suite. Each framework has a subclass.
 
-    A subclass sets `name` and implements `build`, `place` and `state`; the rest has defaults that
-    suit a framework whose tensors are compact, of the host, and never written.
+    A subclass sets `name` and `module`, and implements `build`, `place` and `state`. The other methods have defaults,
+    for a framework whose tensors have no gaps, are on the host, and cannot be written.
     """
 
     name: ClassVar[str]
-    """The backend that it is about."""
+    """The name of the backend."""
     module: ClassVar[str]
-    """What has to be importable."""
+    """The module to import."""
     layouts: ClassVar[tuple[str, ...]] = COMPACT
-    """Names of what `make` can make; those of `memory.LAYOUTS`, and the framework's own."""
+    """The layouts that `make` can make: some of `memory.LAYOUTS`, and others that only this framework has."""
     modes: ClassVar[tuple[str, ...]] = ("",)
-    """Ways in which the framework can be set up that decide what it can hold."""
+    """Names of settings of the framework that change which dtypes it has."""
     writes: ClassVar[bool] = False
     """Whether its tensors can be written in place."""
 
-    def load(self) -> None:  # noqa: B027 - a framework may need nothing
-        """Import what is needed."""
+    def load(self) -> None:  # noqa: B027 - not all frameworks need this
+        """Import the framework."""
 
     def is_installed(self) -> bool:
-        """Whether its framework is here to be imported, which it may be already."""
+        """Whether the framework can be imported. It is not imported."""
         return self.module in sys.modules or importlib.util.find_spec(self.module) is not None
 
     def missing(self) -> str | None:
-        """Why there is nothing to be witnessed here, or ``None``."""
+        """Import the framework. Gives the reason why that failed, or ``None``."""
         try:
             importlib.import_module(self.module)
         except ImportError as error:
@@ -109,11 +108,11 @@ class Witness(ABC):
         return None
 
     def mode(self, name: str) -> AbstractContextManager[Any]:
-        """The framework set up in one of its `modes`."""
+        """A context with one of the settings in `modes`."""
         return nullcontext(name)
 
     def knows(self, dtype: str) -> bool:
-        """Whether the framework itself has this dtype, as it is set up now."""
+        """Whether the framework has this dtype, with its present settings."""
         try:
             self.build(b"\x00" * FORMATS[dtype].itemsize, dtype, ())
         except (TypeError, ValueError, AttributeError, RuntimeError):
@@ -124,14 +123,14 @@ class Witness(ABC):
 
     @abstractmethod
     def build(self, content: bytes, dtype: str, shape: tuple[int, ...]) -> Any:
-        """A plain tensor with these bytes, in memory of its own."""
+        """A new tensor with these bytes, in its own memory."""
 
     def lay(self, image: Image, dtype: str) -> Any:
-        """A plain tensor that lies in a block of memory as the image says, if it can lie so at all."""
+        """A new tensor with the layout of an image, if the framework can have it; otherwise with its values only."""
         return self.build(image.content, dtype, image.shape)
 
     def make(self, layout: str, dtype: str) -> Sample | None:
-        """A new tensor of a layout, or ``None`` where the framework has no such thing."""
+        """A new tensor with a layout; ``None`` if the framework has no such tensor."""
         if layout not in LAYOUTS:
             return None
         found = image(layout, dtype)
@@ -139,50 +138,50 @@ class Witness(ABC):
         return Sample(x, dtype, found.shape, found.content, self.writes, self.writes)
 
     def variants(self) -> Mapping[str, Callable[[Any], Any]]:
-        """What a plain tensor can be made into that is converted in another way, by a word for it."""
+        """Functions that turn a plain tensor into one that is converted in another way, by a name for it."""
         return {}
 
-    # -- looking ----------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
 
     @abstractmethod
     def place(self, x: Any) -> Place | None:
-        """Where its elements lie, or ``None`` for what has no memory."""
+        """The address, shape and strides of a tensor; ``None`` if it has no memory."""
 
     @abstractmethod
     def state(self, x: Any) -> Hashable:
-        """All its metadata: what must be the same before and after."""
+        """All metadata of a tensor. A conversion must not change them."""
 
     def content(self, x: Any) -> object:
-        """What it holds: the elements' bytes in C order, or what `expected` is compared with."""
+        """The values of a tensor: the bytes in C order, or another object, to be compared with `expected`."""
         place = self.place(x)
         return b"" if place is None else read(place)
 
     def expected(self, dtype: str, shape: tuple[int, ...], content: bytes) -> object:
-        """What a tensor with these elements holds, as `content` tells it."""
+        """What `content` gives for a tensor with these elements."""
         return content
 
     def dtype(self, x: Any) -> str:
-        """The canonical name of its dtype."""
+        """The canonical name of a tensor's dtype."""
         return str(getattr(x.dtype, "name", x.dtype)).rpartition(".")[2]
 
     def shape(self, x: Any) -> tuple[int, ...]:
-        """Lengths of its axes."""
+        """The shape of a tensor."""
         return tuple(x.shape)
 
     def is_plain(self, x: Any) -> bool:
-        """Whether it is of the very type that a conversion must give."""
+        """Whether a tensor has the type that a conversion must give."""
         return True
 
     def writable(self, x: Any) -> bool:
-        """Whether it can be written."""
+        """Whether a tensor can be written."""
         return self.writes
 
     def requires_grad(self, x: Any) -> bool:
-        """Whether it belongs to an autograd graph."""
+        """Whether a tensor belongs to an autograd graph."""
         return False
 
     def poke(self, x: Any, content: bytes) -> None:
-        """Write other elements (their bytes in C order) in place."""
+        """Write other elements into a tensor, given as bytes in C order."""
         raise TypeError(f"{self.name} tensors are immutable")
 
 
@@ -199,12 +198,12 @@ def _own() -> dict[str, Witness]:
 
 
 def witnesses() -> dict[str, Witness]:
-    """This package's witnesses by name of backend, and those that were added."""
+    """The witnesses of this package, and those that were added, by the name of the backend."""
     return {**_own(), **_outside}
 
 
 def add_witness(witness: Witness) -> None:
-    """Make a witness known beside this package's own."""
+    """Add a witness. It replaces one of the same name."""
     _outside[witness.name] = witness
 
 
@@ -212,19 +211,19 @@ def witness_named(name: str) -> Witness:
     """The witness of a backend.
 
     Raises:
-        LookupError: There is none.
+        LookupError: It has none.
     """
     found = witnesses().get(name)
     if found is None:
-        raise LookupError(f"no witness of {name!r} is known: tensorferry.testing.add_witness(...)")
+        raise LookupError(f"the backend {name!r} has no witness: add one with tensorferry.testing.add_witness(...)")
     return found
 
 
 def witness_for(name: str) -> Witness:
-    """The witness of a backend, its framework imported.
+    """The witness of a backend, with its framework imported.
 
     Raises:
-        LookupError: There is none, or its framework is not installed.
+        LookupError: It has none, or its framework cannot be imported.
     """
     found = witness_named(name)
     why = found.missing()

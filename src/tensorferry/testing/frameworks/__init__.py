@@ -1,1 +1,1 @@
-"""One file per framework: how its tensors are made and looked at without tensorferry."""
+"""The witnesses of this package, in one file for each framework."""

@@ -1,6 +1,6 @@
-"""Arrow's arrays: of numbers, of bits, of tensors."""
+"""The witness for Arrow: arrays of numbers, of bits, of tensors."""
 
-# ruff: noqa: D102 - the witness is documented where it is declared
+# ruff: noqa: D102 - the methods are documented in the base class
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OWN = {"double": "float64", "float": "float32", "halffloat": "float16"}
 
 
 class ArrowWitness(ColumnWitness):
-    """`pa.Array`, and `pa.FixedShapeTensorArray` for more axes than one."""
+    """`pa.Array`; with more than one axis, `pa.FixedShapeTensorArray`."""
 
     name = "arrow"
     module = "pyarrow"

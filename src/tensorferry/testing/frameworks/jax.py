@@ -1,6 +1,6 @@
-"""JAX's arrays, with and without 64-bit dtypes."""
+"""The witness for JAX, with and without 64-bit dtypes."""
 
-# ruff: noqa: D102 - the witness is documented where it is declared
+# ruff: noqa: D102 - the methods are documented in the base class
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class JaxWitness(Witness):
         self.jax: Any = importlib.import_module("jax")
 
     def mode(self, name: str) -> AbstractContextManager[Any]:
-        # Before JAX 0.7 only the experimental module has it.
+        # Before JAX 0.7, it is in the experimental module.
         home = self.jax if hasattr(self.jax, "enable_x64") else importlib.import_module("jax.experimental")
         return home.enable_x64(name == "64 bits")  # type: ignore[no-any-return]
 
     def knows(self, dtype: str) -> bool:
-        # Asked for a dtype that is switched off, JAX gives another.
+        # For a 64-bit dtype that is switched off, JAX makes an array of another dtype.
         return super().knows(dtype) and self.dtype(self.build(b"", dtype, (0,))) == dtype
 
     def build(self, content: bytes, dtype: str, shape: tuple[int, ...]) -> Any:
@@ -48,14 +48,14 @@ class JaxWitness(Witness):
         sample = super().make("aligned", dtype)
         if sample is None or FORMATS[dtype].bits < 8:
             return sample
-        # What an operation gives lies in XLA's own memory; a transpose moves bits and no more.
+        # The result of an operation is in memory that XLA allocated. A transpose keeps all bits.
         sample.x = self.jax.numpy.transpose(self.jax.numpy.transpose(sample.x))
         return sample
 
     def place(self, x: Any) -> Place | None:
         itemsize = x.dtype.itemsize
         if FORMATS[self.dtype(x)].bits < 8 and self.dtype(x) != "bool":
-            return None  # packed: two or more elements in a byte
+            return None  # several elements are in one byte
         return Place(x.unsafe_buffer_pointer(), x.shape, compact_strides(x.shape, itemsize), itemsize)
 
     def content(self, x: Any) -> bytes:

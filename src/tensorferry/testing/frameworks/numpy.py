@@ -1,6 +1,6 @@
-"""NumPy's arrays in every layout, over every kind of memory."""
+"""The witness for NumPy: arrays with every layout, over every kind of memory."""
 
-# ruff: noqa: D102 - the witness is documented where it is declared
+# ruff: noqa: D102 - the methods are documented in the base class
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Subclass(np.ndarray[Any, Any]):
-    """An array of a type that says nothing new."""
+    """A subclass that adds nothing."""
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
@@ -32,7 +32,7 @@ def dtype_of(name: str) -> np.dtype[Any]:
 
 
 def at_64(content: bytes) -> Array:
-    """A writable copy of bytes, whose address is a multiple of 64."""
+    """A writable copy of bytes, at an address that is a multiple of 64."""
     raw = np.empty(len(content) + 64, np.uint8)
     start = -raw.__array_interface__["data"][0] % 64
     found = raw[start : start + len(content)]
@@ -41,7 +41,7 @@ def at_64(content: bytes) -> Array:
 
 
 def place_of(array: Array) -> Place:
-    """Where an array's elements lie."""
+    """The address, shape and strides of an array."""
     return Place(array.__array_interface__["data"][0], array.shape, array.strides, array.itemsize)
 
 
@@ -128,12 +128,12 @@ def _read_only(x: Array) -> Array:
 
 
 def _frozen(layout: str, dtype: str) -> Sample:
-    """Over the memory of a `bytes`, which nobody can write."""
+    """An array over the memory of a `bytes` object, which cannot be written."""
     found = image_of(layout.removeprefix("frozen").strip() or "aligned", dtype)
     held = bytes(len(found.block) + 64)
     start = ctypes.cast(ctypes.c_char_p(held), ctypes.c_void_p).value or 0
     shift = -start % 64
-    # Nobody else has seen these bytes yet, so their content is still to be chosen.
+    # Only this function refers to these bytes yet, so that they may be set.
     ctypes.memmove(start + shift, found.block, len(found.block))
     x: Array = np.ndarray(found.shape, dtype_of(dtype), held, shift + found.offset, found.strides)
     return Sample(x, dtype, found.shape, found.content, writable=False, mutable=False)
@@ -148,7 +148,7 @@ def _owned(layout: str, dtype: str) -> Sample:  # noqa: ARG001
 
 
 def _view(layout: str, dtype: str) -> Sample:  # noqa: ARG001
-    """Read-only itself, over memory that its base can write."""
+    """A read-only view of a writable array."""
     found = image_of("aligned", dtype)
     base = WITNESS.lay(found, dtype)
     return Sample(

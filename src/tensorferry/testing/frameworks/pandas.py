@@ -1,6 +1,6 @@
-"""pandas' series and frames over NumPy's memory."""
+"""The witness for pandas: series and frames over NumPy's memory."""
 
-# ruff: noqa: D102 - the witness is documented where it is declared
+# ruff: noqa: D102 - the methods are documented in the base class
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""polars' series, and frames, whose columns each have their own memory."""
+"""The witness for polars: series, and frames, whose columns each have their own memory."""
 
-# ruff: noqa: D102 - the witness is documented where it is declared
+# ruff: noqa: D102 - the methods are documented in the base class
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..memory import Place
 
 _NEWER = ("float16",)
-"""Dtypes that only newer versions have."""
+"""Dtypes that only newer versions of polars have."""
 
 
 class PolarsWitness(ColumnWitness):

@@ -1,6 +1,6 @@
-"""Python's typed buffers as sources, and nested lists of numbers as what comes out."""
+"""The witness for Python: typed buffers as sources, and nested lists of numbers as results."""
 
-# ruff: noqa: D102 - the witness is documented where it is declared
+# ruff: noqa: D102 - the methods are documented in the base class
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class PythonWitness(Witness):
     def content(self, x: Any) -> object:
         if isinstance(x, (bytes, bytearray, arrays.array, memoryview)):
             return memoryview(x).tobytes()
-        # A repr tells -0.0 from 0.0, True from 1, and one NaN is as good as another.
+        # The repr of -0.0 and 0.0 differs, as that of True and 1; that of all NaNs is the same.
         return repr(x)
 
     def expected(self, dtype: str, shape: tuple[int, ...], content: bytes) -> object:

@@ -1,6 +1,6 @@
-"""TensorFlow's eager tensors and variables."""
+"""The witness for TensorFlow: eager tensors and variables."""
 
-# ruff: noqa: D102 - the witness is documented where it is declared
+# ruff: noqa: D102 - the methods are documented in the base class
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class TensorflowWitness(Witness):
             try:
                 part = x[1]
             except (self.tf.errors.NotFoundError, self.tf.errors.InvalidArgumentError):
-                return None  # no kernel slices this dtype
+                return None  # TensorFlow cannot slice this dtype
             return Sample(part, dtype, found.shape[1:], content, False, False)
         try:
             variable = self.tf.Variable(x)
         except self.tf.errors.InvalidArgumentError:
-            return None  # no kernel assigns this dtype
+            return None  # TensorFlow has no variables of this dtype
         return Sample(
             variable,
             dtype,
@@ -63,7 +63,7 @@ class TensorflowWitness(Witness):
 
     def place(self, x: Any) -> Place:
         value = x.value() if isinstance(x, self.tf.Variable) else x
-        # Of shape (), TensorFlow gives a scalar instead of memory; a reshape lies over the same.
+        # For shape (), `np.asarray` would copy. A reshaped tensor has the same memory.
         array = np.asarray(value if value.shape.rank else self.tf.reshape(value, [1]))
         return place_of(array.reshape(tuple(value.shape)))
 

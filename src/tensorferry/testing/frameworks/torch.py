@@ -1,6 +1,6 @@
-"""PyTorch's tensors: strided views, lazy bits, leaves and results of a graph, subclasses."""
+"""The witness for PyTorch: strided views, lazy bits, leaves and results of a graph, subclasses."""
 
-# ruff: noqa: D102, SLF001 - the witness is documented where it is declared; some facts have no public name
+# ruff: noqa: D102, SLF001 - the methods are documented in the base class; some facts are private in PyTorch
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TorchWitness(Witness):
         self.torch: Any = importlib.import_module("torch")
 
         class Subclass(self.torch.Tensor):  # type: ignore[name-defined, misc]
-            """A tensor of a type that says nothing new."""
+            """A subclass that adds nothing."""
 
         self.subclass: Any = Subclass
 
@@ -46,7 +46,7 @@ class TorchWitness(Witness):
         if not hasattr(self.torch, dtype):
             return False
         try:
-            # The sub-byte types have a name and a size, and no operation.
+            # The dtypes of less than 8 bits have a name and a size, but no operations.
             self.torch.zeros(2, dtype=getattr(self.torch, dtype)).clone()
         except (RuntimeError, NotImplementedError):
             return False
@@ -73,7 +73,7 @@ class TorchWitness(Witness):
             whole = torch.frombuffer(whole.numpy(), dtype=kind, count=count, offset=image.offset)
             return whole.reshape(image.shape)
         padded = raw[start : start + size + -size % itemsize].view(kind)
-        # An axis of length 1 may have any stride; in whole elements here.
+        # The stride of an axis of length 1 is not used, and PyTorch needs whole elements.
         strides = [
             step // itemsize if length > 1 else 5 for length, step in zip(image.shape, image.strides, strict=True)
         ]
@@ -102,7 +102,7 @@ class TorchWitness(Witness):
     def _lazy(self, layout: str, dtype: str) -> Sample | None:
         kind, found = FORMATS[dtype].kind, image_of("aligned", dtype)
         if layout == "imaginary part":
-            # The public way to a negative bit: x.conj().imag, which is strided besides.
+            # This is the public way to set the negative bit. The tensor is strided too.
             wide = {"float32": "complex64", "float64": "complex128"}.get(dtype)
             if wide is None:
                 return None
@@ -155,7 +155,7 @@ class TorchWitness(Witness):
 
     def poke(self, x: Any, content: bytes) -> None:
         values = self.build(content, self.dtype(x), tuple(x.shape))
-        # PyTorch writes to no memory that several elements share, as those of a broadcast axis do.
+        # PyTorch refuses writes where elements share memory, as along a broadcast axis.
         one = tuple(slice(None if step else 1) for step in x.stride())
         x.detach()[one].copy_(values[one])
 
