@@ -557,7 +557,7 @@ def installed(**settings):
     finally:
         backend.close()
         del sys.modules["simulated"]
-        fast_paths._given.pop("simulated", None)
+        fast_paths._by_backend.pop("simulated", None)
         for table in (registry._by_name, registry._by_module, registry._ready, registry.BY_TYPE):
             for key in [key for key, each in table.items() if each.name not in known]:
                 del table[key]

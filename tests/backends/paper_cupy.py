@@ -202,5 +202,5 @@ def installed():
         del sys.modules["cupy"]
         if real is not None:
             sys.modules["cupy"] = real
-        fast_paths._given.pop("cupy", None)
+        fast_paths._by_backend.pop("cupy", None)
         registry.register(own)

@@ -493,9 +493,9 @@ def test_a_broken_fast_path_is_caught(monkeypatch, target):
     """Only a call without keywords takes it: `groups(paths=True)` makes such calls, the other groups do not."""
     kind = type(testing.witness_for("torch").make("aligned", "float32").x)
     backend("torch"), backend(target)
-    given = fast_paths._given["torch"]
-    broken_paths = {**given.paths, (kind, target): lambda x: "wrong"}
-    monkeypatch.setitem(fast_paths._given, "torch", given._replace(paths=broken_paths))
+    of_torch = fast_paths._by_backend["torch"]
+    broken_paths = {**of_torch.paths, (kind, target): lambda x: "wrong"}
+    monkeypatch.setitem(fast_paths._by_backend, "torch", of_torch._replace(paths=broken_paths))
     group = testing.Group("torch", "aligned", target)
     assert testing.check(group)
     with pytest.raises(testing.NonConformance, match="is not the right type"):

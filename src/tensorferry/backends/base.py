@@ -53,7 +53,7 @@ class Backend(ABC):
     """The base of every backend.
 
     A subclass declares the class variables and `capabilities`, and implements `load`, `describe`
-    and the verbs that its capabilities need (`validation.verbs_lacking`). Each verb has a `snippet`: the code that a
+    and the verbs that its capabilities need (`validation.missing_verbs`). Each verb has a `snippet`: the code that a
     person would type.
     """
 
@@ -337,7 +337,7 @@ class Backend(ABC):
         """
         raise TypeError(f"{self.name} tensors are not packed")
 
-    def unpack(self, parcel: Any, layout: Any) -> Sequence[Any]:
+    def unpack(self, packed: Any, layout: Any) -> Sequence[Any]:
         """The tensors in a packed buffer, as views of its memory."""
         raise TypeError(f"{self.name} tensors are not packed")
 

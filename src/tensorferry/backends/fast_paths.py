@@ -34,7 +34,7 @@ _open = True
 _lock = threading.RLock()
 
 
-class _Given(NamedTuple):
+class _BackendPaths(NamedTuple):
     """The fast paths of a backend whose framework is loaded."""
 
     backend: Backend
@@ -42,7 +42,7 @@ class _Given(NamedTuple):
     for_many: Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]
 
 
-_given: dict[str, _Given] = {}
+_by_backend: dict[str, _BackendPaths] = {}
 """The fast paths of all loaded backends, by name."""
 
 
@@ -75,8 +75,8 @@ def open_all(on: bool) -> bool:
         _for_many.clear()
         _copying.clear()
         _owners.clear()
-        for given in list(_given.values()) if on else ():
-            _put(given)
+        for entry in list(_by_backend.values()) if on else ():
+            _open_paths_of(entry)
     return before
 
 
@@ -91,31 +91,31 @@ def add(backend: Backend, *, is_outside: bool) -> None:
         ValueError: A fast path of an outside package is between two other frameworks.
     """
     with _lock:
-        known = _given.get(backend.name)
+        known = _by_backend.get(backend.name)
         if known is not None and known.backend is backend:
             return
-        given = _Given(backend, backend.fast_paths(), backend.fast_paths_for_many())
-        for kind, target in (*given.paths, *given.for_many) if is_outside else ():
+        entry = _BackendPaths(backend, backend.fast_paths(), backend.fast_paths_for_many())
+        for kind, target in (*entry.paths, *entry.for_many) if is_outside else ():
             if target != backend.name and not backend.claims(kind):
                 raise ValueError(f"its fast path from {kind.__qualname__} to {target!r} is between two others")
-        _given[backend.name] = given
+        _by_backend[backend.name] = entry
         if _open:
-            _put(given)
+            _open_paths_of(entry)
 
 
-def _put(given: _Given) -> None:
-    for (kind, target), path in given.paths.items():
+def _open_paths_of(entry: _BackendPaths) -> None:
+    for (kind, target), path in entry.paths.items():
         paths_to(target)[kind] = path
         if target == EXCHANGE:
-            _owners[kind] = given.backend
-    _for_many.update(given.for_many)
+            _owners[kind] = entry.backend
+    _for_many.update(entry.for_many)
     _join()
 
 
 def _join() -> None:
     """Add fast paths through an array, for pairs of a type with a path to NumPy and a target with a path from NumPy."""
     for kind, owner in _owners.items():
-        for name, (target, *_) in _given.items():
+        for name, (target, *_) in _by_backend.items():
             takes, memory = paths_to(name).get(np.ndarray), target.capabilities.memory
             if takes is None or PATHS[name].get(kind, no_path) is not no_path or owner is target:
                 continue

@@ -69,7 +69,7 @@ class Inner(Protocol):
     name: str
     keeps_outputs: bool = False
     """Whether derivatives take the outputs of the function."""
-    looks_first: bool = False
+    traces_first: bool = False
     """Whether a function is traced before it is called with inputs of new shapes and dtypes."""
 
     def environment(self) -> Hashable:
@@ -88,7 +88,7 @@ class Inner(Protocol):
         """A function of tensors of the framework: `flat`, with the rules applied in order.
 
         Raises:
-            GradientError: There is no such derivative.
+            GradientError: The function does not have this derivative.
         """
         ...
 
@@ -104,7 +104,7 @@ class Inner(Protocol):
         """Whether a function can neither keep nor write memory that is only valid during the call."""
         return False
 
-    def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
+    def unshared(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
         """For each result of a function that `borrows`: whether no other object has it, or shares its memory."""
         return [False] * len(results)
 
@@ -113,7 +113,7 @@ class Inner(Protocol):
         return None
 
     def derivatives(self, flat: Flat) -> str:
-        """Which derivatives there are, in words."""
+        """A text that says which derivatives the function has."""
         return EVERY
 
     def remarks(self, flat: Flat) -> Sequence[str]:
@@ -126,9 +126,9 @@ class Outer(Protocol):
 
     name: str
     differentiates: bool = True
-    """Whether it has gradients at all."""
+    """Whether it has gradients."""
     modes: tuple[str, ...]
-    """The functions of the framework inside of which such a function can be used."""
+    """The names of the framework's transformations in which such a function can be used: jit, grad …"""
 
     def spec(self, tensor: Any) -> Spec:
         """The shape and dtype of a tensor, which may be traced. The length of an unknown axis is -1."""

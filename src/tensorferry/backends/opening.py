@@ -49,7 +49,7 @@ COUNTING, INDEXED = "counting ", "with an index"
 
 
 _APART = "each column has its own memory"
-_ANYWHERE = 16
+_ANY_ADDRESS = 16
 """The assumed address, modulo 64, of memory that a library allocates."""
 
 
@@ -121,12 +121,12 @@ class Later(NamedTuple):
 
 def remark_of(kind: str) -> str:
     """The warning of a plan for a column of a kind."""
-    said = kind.partition(": ")[0]
-    counted = said.partition(COUNTING)[2].partition(f" {INDEXED}")[0].partition(" column")[0]
-    words = [f"the numbers count {counted}"] if counted else []
-    if INDEXED in said:
-        words.append("the index does not come along: index=True keeps it as a column, in a tree")
-    return "; ".join(words)
+    text = kind.partition(": ")[0]
+    counted = text.partition(COUNTING)[2].partition(f" {INDEXED}")[0].partition(" column")[0]
+    remarks = [f"the numbers count {counted}"] if counted else []
+    if INDEXED in text:
+        remarks.append("the index does not come along: index=True keeps it as a column, in a tree")
+    return "; ".join(remarks)
 
 
 def node_of(held: Mapping[object, Any]) -> Node:
@@ -178,16 +178,16 @@ def open_column(
         raise refuse(what, found, hint, request)
     if found.fill is None and found.nulls[0]:
         raise refuse(what, found, nulls_hint(found), request)
-    said = [f"{COUNTING}{found.unit}"] if found.unit else []
-    said += [note] if note else []
+    words = [f"{COUNTING}{found.unit}"] if found.unit else []
+    words += [note] if note else []
     obstacles = found.obstacles(exactly=exactly)
     if not obstacles:
         view = found.view()
-        info = over(framework, view, mutable=found.mutable, kind=" ".join(said))
+        info = over(framework, view, mutable=found.mutable, kind=" ".join(words))
         return info, view if kept is None else kept
     if as_it_is and obstacles == ["bit-packed"]:
-        return TensorInfo(framework, found.shape, found.dtype, kind=" ".join(said)), kept
-    kind = " ".join([f"{COPIED}{kind}", *said])
+        return TensorInfo(framework, found.shape, found.dtype, kind=" ".join(words)), kept
+    kind = " ".join([f"{COPIED}{kind}", *words])
     itemsize = find(found.dtype).itemsize
     physical = compact_strides((found.rows, *found.inner), itemsize)
     strides = physical if found.order is None else (physical[0], *(physical[1 + axis] for axis in found.order))
@@ -222,8 +222,8 @@ def open_table(
         return TensorInfo(framework, frame.shape, frame.dtype, kind=note), kept
     itemsize = find(frame.dtype).itemsize
     strides = compact_strides(frame.shape, itemsize) if by_rows else (itemsize, itemsize * max(frame.rows, 1))
-    said = " ".join([f"{COPIED}{kind}", *([note] if note else [])])
-    info = TensorInfo(framework, frame.shape, frame.dtype, strides=strides, kind=f"{said}: {_APART}")
+    words = " ".join([f"{COPIED}{kind}", *([note] if note else [])])
+    info = TensorInfo(framework, frame.shape, frame.dtype, strides=strides, kind=f"{words}: {_APART}")
     return info, Later(lambda: frame.read(by_rows=by_rows))
 
 
@@ -234,20 +234,20 @@ def open_gathered(
     if kept is not None:
         return TensorInfo(framework, whole.shape, whole.dtype, kind=note), kept
     by_rows = _takes_rows(target)
-    said = f"{COPIED}{kind} {note}" if note else f"{COPIED}{kind}"
-    return _gathered(framework, *whole[:2], by_rows, said), Later(lambda: whole.read(by_rows))
+    words = f"{COPIED}{kind} {note}" if note else f"{COPIED}{kind}"
+    return _gathered(framework, *whole[:2], by_rows, words), Later(lambda: whole.read(by_rows))
 
 
 @lru_cache(maxsize=256)
-def _gathered(framework: str, shape: tuple[int, int], dtype: str, by_rows: bool, said: str) -> TensorInfo:
+def _gathered(framework: str, shape: tuple[int, int], dtype: str, by_rows: bool, words: str) -> TensorInfo:
     itemsize = find(dtype).itemsize
     return TensorInfo(
         framework,
         shape,
         dtype,
         strides=None if by_rows else (itemsize, itemsize * max(shape[0], 1)),
-        misalignment=_ANYWHERE,
-        kind=f"{said}: {_APART}",
+        misalignment=_ANY_ADDRESS,
+        kind=f"{words}: {_APART}",
     )
 
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from importlib import metadata
 
-__all__ = ["Door", "Plugin"]
+__all__ = ["EntryPoints", "Plugin"]
 
 Thing = TypeVar("Thing")
-_NOBODY = "an unknown package"
+_UNKNOWN = "an unknown package"
 
 
 class Plugin(NamedTuple):
@@ -43,7 +43,7 @@ class _NotYetError(ImportError):
     """The entry point is being imported by this very thread."""
 
 
-class Door(Generic[Thing]):
+class EntryPoints(Generic[Thing]):
     """The entry points of one group.
 
     Args:
@@ -71,10 +71,10 @@ class Door(Generic[Thing]):
         self._known, self._own, self._make, self._keep, self._lock = known, own, make, keep, lock
         self._packages: dict[str, str] = {}
         self._failed: dict[tuple[str, str], str] = {}
-        self._opening = threading.local()
+        self._being_loaded = threading.local()
         self._searched = False
 
-    # -- opening ----------------------------------------------------------------------------------
+    # -- loading ----------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
         """The names of all entry points. No package is imported."""
@@ -89,7 +89,7 @@ class Door(Generic[Thing]):
         failed: tuple[str, BaseException] | None = None
         for point, package in self._points():
             if point.name == name:
-                error = self._enter(point, package)
+                error = self._try_to_load(point, package)
                 if error is None:
                     return self._known().get(name)
                 failed = failed or (package, error)
@@ -105,33 +105,33 @@ class Door(Generic[Thing]):
 
     def open_all(self) -> bool:
         """Load all entry points. Whether none has to be tried again (because it is being imported now)."""
-        errors = [self._enter(point, package) for point, package in self._points()]
+        errors = [self._try_to_load(point, package) for point, package in self._points()]
         return not any(isinstance(error, _NotYetError) for error in errors)
 
-    def _enter(self, point: metadata.EntryPoint, package: str) -> BaseException | None:
+    def _try_to_load(self, point: metadata.EntryPoint, package: str) -> BaseException | None:
         """Load one entry point, and make its thing known. Gives the error, if any, which is also recorded."""
         key = point.name, package
-        opening = self._opening.__dict__.setdefault("keys", set())
-        if key in opening:
-            return _NotYetError("it is asked for while it is being made")
-        opening.add(key)
+        being_loaded = self._being_loaded.__dict__.setdefault("keys", set())
+        if key in being_loaded:
+            return _NotYetError("it was used while it was being made")
+        being_loaded.add(key)
         try:
-            self._let_in(point, package)
+            self._load_and_keep(point, package)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # noqa: BLE001 - a SystemExit, or a panic of Rust's, is a finding like any other
+        except BaseException as error:  # noqa: BLE001 - a SystemExit, or a panic in Rust, is recorded too
             if _is_being_imported(point):
-                return _NotYetError("it is asked for while its own package is being imported")
-            self._failed[key] = _words(error)
+                return _NotYetError("it was used while its own package was being imported")
+            self._failed[key] = _one_line(error)
             return error
         finally:
-            opening.discard(key)
+            being_loaded.discard(key)
         return None
 
-    def _let_in(self, point: metadata.EntryPoint, package: str) -> None:
+    def _load_and_keep(self, point: metadata.EntryPoint, package: str) -> None:
         name = point.name
         if name in self._own():
-            raise ValueError(f"{name!r} is the name of a {self.what} of tensorferry itself: it needs another")
+            raise ValueError(f"{name!r} is the name of a {self.what} of tensorferry itself: use another name")
         if name not in self._known():
             made = self._make(name, point.load())
             with self._lock:
@@ -141,7 +141,7 @@ class Door(Generic[Thing]):
             self._failed.pop((name, package), None)
         first = self._packages.get(name, package)
         if first != package:
-            raise ValueError(f"{first} has a {self.what} of that name too, which is the one that is used")
+            raise ValueError(f"{first} also has a {self.what} of that name, which is used instead")
 
     def _points(self) -> list[tuple[metadata.EntryPoint, str]]:
         """The entry points and their packages, sorted by name."""
@@ -153,7 +153,7 @@ class Door(Generic[Thing]):
 
         try:
             return list(metadata.entry_points(group=self.group))
-        except Exception:  # noqa: BLE001 - one package's damaged list is no reason not to read the others'
+        except Exception:  # noqa: BLE001 - the list of one package may be damaged; then read each by itself
             return self._read_one_by_one(metadata.distributions())
 
     def _read_one_by_one(self, packages: Iterable[metadata.Distribution]) -> list[metadata.EntryPoint]:
@@ -164,12 +164,12 @@ class Door(Generic[Thing]):
                 for point in each.entry_points:
                     if point.group == self.group:
                         found.setdefault((package, point.name), point)
-            except Exception as error:  # noqa: BLE001 - likewise
+            except Exception as error:  # noqa: BLE001 - damaged, as above
                 if self.group in (each.read_text("entry_points.txt") or ""):
-                    self._failed["entry_points.txt", package] = _words(error)
+                    self._failed["entry_points.txt", package] = _one_line(error)
         return list(found.values())
 
-    # -- what is recorded -------------------------------------------------------------------------
+    # -- errors -----------------------------------------------------------------------------------
 
     def plugins(self) -> list[Plugin]:
         """All entry points that have been loaded, also broken ones; see `open_all`."""
@@ -186,13 +186,13 @@ class Door(Generic[Thing]):
         """The package that provided this name; ``None`` if none did."""
         return self._packages.get(name) if name in self._known() else None
 
-    def takes_blame(self, name: str, error: BaseException) -> bool:
+    def record_if_outside(self, name: str, error: BaseException) -> bool:
         """Record an error, if the name was provided by an outside package. Whether it was."""
         package = self.package_of(name)
         if package is None or isinstance(error, KeyboardInterrupt):
             return False
-        own_words = isinstance(error, FrameworkNotInstalledError)
-        self._failed[name, package] = _words((own_words and error.__cause__) or error)
+        is_ours = isinstance(error, FrameworkNotInstalledError)
+        self._failed[name, package] = _one_line((is_ours and error.__cause__) or error)
         return True
 
     def guarded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -211,7 +211,7 @@ class Door(Generic[Thing]):
         """A context that records errors of an outside package that the user has not named."""
         return _Guard(self, name)
 
-    def forgive(self, name: str) -> None:
+    def forget_error(self, name: str) -> None:
         """Forget an error, because the package works now."""
         self._failed.pop((name, self._packages.get(name, "")), None)
 
@@ -222,42 +222,42 @@ class Door(Generic[Thing]):
 
     def broken(self, name: str, package: str, error: BaseException | str | None) -> FrameworkNotInstalledError:
         """The error for a user who has named a broken package."""
-        words = _words(error) if isinstance(error, BaseException) else error
-        fix = "tensorferry doctor" if package == _NOBODY else f"pip install --upgrade {package.partition(' ')[0]}"
-        return FrameworkNotInstalledError(f"The {self.what} {name!r} of {package} is broken: {words}.", fix)
+        why = _one_line(error) if isinstance(error, BaseException) else error
+        fix = "tensorferry doctor" if package == _UNKNOWN else f"pip install --upgrade {package.partition(' ')[0]}"
+        return FrameworkNotInstalledError(f"The {self.what} {name!r} of {package} is broken: {why}.", fix)
 
 
 class _Guard:
     """Records an error of an outside package, and does not raise it."""
 
-    __slots__ = ("_door", "_name")
+    __slots__ = ("_entry_points", "_name")
 
-    def __init__(self, door: Door[Any], name: str) -> None:
-        self._door, self._name = door, name
+    def __init__(self, entry_points: EntryPoints[Any], name: str) -> None:
+        self._entry_points, self._name = entry_points, name
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
-        return error is not None and self._door.takes_blame(self._name, error)
+        return error is not None and self._entry_points.record_if_outside(self._name, error)
 
 
 def _package_of(found: metadata.Distribution | None) -> str:
     """The name and version of a distribution, if its metadata can be read."""
     try:
         name, version = (None, "") if found is None else (found.metadata["Name"], found.version)
-    except Exception:  # noqa: BLE001 - damaged metadata is not what is asked about
+    except Exception:  # noqa: BLE001 - damaged metadata must not hide the entry point
         name, version = None, ""
-    return f"{name} {version}" if name else _NOBODY
+    return f"{name} {version}" if name else _UNKNOWN
 
 
-def _words(error: BaseException) -> str:
+def _one_line(error: BaseException) -> str:
     """An error in one line, even if its ``__str__`` fails."""
     try:
-        said = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 - as the docstring says
-        said = ""
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+        text = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - see the docstring
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _is_being_imported(point: metadata.EntryPoint) -> bool:

@@ -22,7 +22,7 @@ from ..core.names import NAMES
 from ..errors import DeviceError, UnknownFrameworkError, UnsupportedTypeError, nearest, shown
 from . import fast_paths
 from .no_tensor import full_name, refusal_to_convert
-from .plugins import Door
+from .plugins import EntryPoints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,11 +34,11 @@ __all__ = [
     "NAMES",
     "backend_named",
     "backend_of",
+    "backend_that_knows",
     "backends",
     "canonical",
     "is_known_tensor",
     "is_tensor",
-    "knower_of",
     "known",
     "load",
     "on_change",
@@ -63,7 +63,7 @@ _by_module: dict[str, Backend] = {}
 _own: dict[str, Backend] = {}
 _lock = threading.RLock()
 _loading: dict[str, threading.RLock] = {}
-_stuck: set[str] = set()
+_failed_to_load: set[str] = set()
 
 
 def register(backend: Backend) -> None:
@@ -81,10 +81,10 @@ def register(backend: Backend) -> None:
     validate(backend)
     known()
     with _lock:
-        _keep(backend)
+        _add(backend)
 
 
-def _keep(backend: Backend) -> None:
+def _add(backend: Backend) -> None:
     global revision
     if NAMES.get(backend.name, backend.name) != backend.name:
         raise ValueError(f"{backend.name!r} is another name of {NAMES[backend.name]}")
@@ -123,7 +123,7 @@ def _read_own() -> list[Backend]:
     found = [importlib.import_module(f"{package.__name__}.{name}.tensors").BACKEND for name in modules]
     found.sort(key=lambda each: (each.rank, each.name))
     for backend in found:
-        _keep(backend)
+        _add(backend)
     return found
 
 
@@ -133,7 +133,7 @@ def backends() -> dict[str, Backend]:
     return dict(known())
 
 
-def _make(name: str, found: object) -> Backend:
+def _backend_of_entry_point(name: str, found: object) -> Backend:
     """The backend of an entry point, which may be a class or an instance."""
     from .base import Backend
     from .validation import validate
@@ -145,13 +145,13 @@ def _make(name: str, found: object) -> Backend:
     return backend  # type: ignore[no-any-return]
 
 
-outside: Door[Backend] = Door(
+outside: EntryPoints[Backend] = EntryPoints(
     "tensorferry.backends",
     "backend",
     known=known,
     own=lambda: known() and {each for each, name in list(NAMES.items()) if name in _own},
-    make=_make,
-    keep=_keep,
+    make=_backend_of_entry_point,
+    keep=_add,
     lock=_lock,
 )
 """The backends of outside packages."""
@@ -215,9 +215,9 @@ def _named(name: str) -> str:
 def _unknown(name: str) -> UnknownFrameworkError:
     """The error for an unknown name, with the most similar known one."""
     targets = [each for each in known().values() if each.is_target]
-    device = _as_device(name)
+    device = _device_or_empty(name)
     kinds = {kind for each in targets for kind in each.capabilities.devices.kinds}
-    kinds.update(kind_of(there) for each in targets if each.loaded for there in each.devices())
+    kinds.update(kind_of(name) for each in targets if each.loaded for name in each.devices())
     if kind_of(device) in kinds:
         return UnknownFrameworkError(f"{name!r} is a device, and not the name of a framework.", f'device="{device}"')
     with suppress(UnsupportedTypeError):
@@ -231,7 +231,7 @@ def _unknown(name: str) -> UnknownFrameworkError:
     )
 
 
-def _as_device(name: str) -> str:
+def _device_or_empty(name: str) -> str:
     try:
         return device_name(name)
     except DeviceError:
@@ -251,13 +251,13 @@ def load(backend: Backend) -> Backend:
             with _loading.setdefault(backend.name, threading.RLock()):
                 backend.ensure_loaded()
         except BaseException as error:
-            if outside.takes_blame(backend.name, error):
-                _stuck.add(backend.name)
+            if outside.record_if_outside(backend.name, error):
+                _failed_to_load.add(backend.name)
                 raise outside.broken(backend.name, outside.package_of(backend.name) or "", error) from error
             raise
-        if backend.name in _stuck:
-            _stuck.discard(backend.name)
-            outside.forgive(backend.name)
+        if backend.name in _failed_to_load:
+            _failed_to_load.discard(backend.name)
+            outside.forget_error(backend.name)
         with _lock, outside.guard(backend.name):
             fast_paths.add(backend, is_outside=bool(outside.package_of(backend.name)))
     return backend
@@ -274,7 +274,7 @@ def ready(name: str) -> Backend:
     if found is None:
         found = backend_named(name)
         if not found.is_target:
-            raise UnsupportedTypeError(f"{name} is what comes in, never what comes out.", "to_numpy(x)")
+            raise UnsupportedTypeError(f"{name} can only be a source, not a target.", "to_numpy(x)")
         _ready[name] = load(found)
     return found
 
@@ -286,7 +286,7 @@ def backend_of(x: object) -> Backend:
         UnsupportedTypeError: `x` is not a tensor.
     """
     found = BY_TYPE.get(type(x))
-    return found if found is not None else _find(x)
+    return found if found is not None else _find_backend(x)
 
 
 def is_known_tensor(kind: type) -> bool:
@@ -312,7 +312,7 @@ def refusal_of(kind: type) -> UnsupportedTypeError | None:
     return None
 
 
-def knower_of(kind: type) -> Backend | None:
+def backend_that_knows(kind: type) -> Backend | None:
     """The backend that knows a type of another library, whatever its base class is; ``None`` if none does."""
     for backend in list(known().values()):
         with outside.guard(backend.name):
@@ -349,32 +349,32 @@ def _owner(kind: type) -> Backend | None:
 
 def _owner_of(module: str) -> Backend | None:
     """The backend that owns a top-level module. If no known one does, outside packages are looked up."""
-    if module not in _by_module and module not in _NOBODYS:
+    if module not in _by_module and module not in _OWNED_BY_NO_BACKEND:
         outside.search()
     return _by_module.get(module)
 
 
-_NOBODYS = frozenset({*sys.stdlib_module_names, "__main__"})
+_OWNED_BY_NO_BACKEND = frozenset({*sys.stdlib_module_names, "__main__"})
 """Modules that cannot belong to the framework of an outside package."""
 
 
-def _find(x: object) -> Backend:
+def _find_backend(x: object) -> Backend:
     kind = type(x)
     if isinstance(x, type):
         raise refusal_to_convert(x)
     try:
         owner = _owner(kind)
     except UnsupportedTypeError:
-        owner = knower_of(kind)
+        owner = backend_that_knows(kind)
         if owner is None:
             raise
     if owner is not None:
         return owner
-    for backend in _in_turn():
+    for backend in _known_then_outside():
         with outside.guard(backend.name):
             if backend.accepts_foreign(x):
                 return load(backend)
-    modules = {base.__module__.partition(".")[0] for base in kind.__mro__} - _NOBODYS
+    modules = {base.__module__.partition(".")[0] for base in kind.__mro__} - _OWNED_BY_NO_BACKEND
     broken = outside.failure({*modules, *(_by_module[module].name for module in modules if module in _by_module)})
     if broken is not None:
         raise UnsupportedTypeError(
@@ -383,7 +383,7 @@ def _find(x: object) -> Backend:
     raise refusal_to_convert(x)
 
 
-def _in_turn() -> Iterator[Backend]:
+def _known_then_outside() -> Iterator[Backend]:
     """Yield the known backends, then those of outside packages, which are looked up only then."""
     before = list(known().values())
     yield from before

@@ -6,21 +6,23 @@ from typing import Any
 
 from ..core.capabilities import Capabilities
 from .base import Backend
-from .verbs import called_for
+from .verbs import verbs_needed
 
-__all__ = ["validate", "verbs_lacking"]
+__all__ = ["missing_verbs", "validate"]
 
 
-def verbs_lacking(backend: Backend) -> list[str]:
-    """The abilities that a backend declares without their verbs, in words. Verbs of `Backend` itself do not count.
+def missing_verbs(backend: Backend) -> list[str]:
+    """For each verb that a backend lacks, a text with its name and the declaration that needs it.
+
+    The default methods of `Backend` do not count.
 
     >>> from tensorferry.backends.registry import backends
-    >>> verbs_lacking(backends()["numpy"])
+    >>> missing_verbs(backends()["numpy"])
     []
     """
     return [
         f"{declared} and has no verb {verb}()"
-        for declared, verbs in called_for(backend.capabilities).items()
+        for declared, verbs in verbs_needed(backend.capabilities).items()
         for verb in verbs
         if not _has(backend, verb)
     ]
@@ -48,6 +50,6 @@ def validate(backend: object) -> None:
             raise TypeError(f"{kind}.{each} must be a tuple of strings")
     if not isinstance(declared["capabilities"], Capabilities):
         raise TypeError(f"{kind}.capabilities must be of tensorferry.core.capabilities.Capabilities")
-    lacking = verbs_lacking(backend)
-    if lacking:
-        raise TypeError(f"the backend {backend.name!r} declares {', '.join(lacking)}")
+    missing = missing_verbs(backend)
+    if missing:
+        raise TypeError(f"the backend {backend.name!r} declares {', '.join(missing)}")

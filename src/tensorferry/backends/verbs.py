@@ -6,7 +6,7 @@ value of one step and gives that of the next. A protocol can be a base class of 
 instance without the verb.
 
 >>> from tensorferry.core.capabilities import Capabilities, Dtypes, Memory
->>> called_for(Capabilities(Dtypes(frozenset(), {}), Memory(writable=True, out=True)))
+>>> verbs_needed(Capabilities(Dtypes(frozenset(), {}), Memory(writable=True, out=True)))
 {'Memory(out=True)': ('write',)}
 """
 
@@ -46,7 +46,7 @@ __all__ = [
     "Stacks",
     "Straightens",
     "Writes",
-    "called_for",
+    "verbs_needed",
 ]
 
 # -- host memory --------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class Packs(Protocol):
         """
 
     @abstractmethod
-    def unpack(self, parcel: Any, layout: Any) -> Sequence[Any]:
+    def unpack(self, packed: Any, layout: Any) -> Sequence[Any]:
         """The tensors in a packed buffer, as views of its memory."""
 
 
@@ -254,26 +254,26 @@ class Pins(Protocol):
         """A complete copy of a device's tensor on the host, in page-locked memory if there is any."""
 
 
-def called_for(declared: Capabilities) -> dict[str, tuple[str, ...]]:
+def verbs_needed(declared: Capabilities) -> dict[str, tuple[str, ...]]:
     """The verbs that a backend must have, by the declarations that need them."""
     memory, devices, objects, options = declared.memory, declared.devices, declared.objects, declared.options
     graph, inside = declared.gradients.graph, bool(objects.inside_only or objects.tracer)
-    away, homeless = devices.others or set(devices.kinds) != {HOST}, HOST not in devices.kinds
-    handed = away and bool(declared.dtypes.held - declared.dtypes.unhanded)
+    off_host, without_host = devices.others or set(devices.kinds) != {HOST}, HOST not in devices.kinds
+    shared_on_device = off_host and bool(declared.dtypes.held - declared.dtypes.unhanded)
     table: list[tuple[str, bool, tuple[type, ...]]] = [
         ("Memory(read_only=True)", memory.read_only, (PresentsReadOnly,)),
         ("Memory(out=True)", memory.out, (Writes,)),
         ("Memory(lazy_bits=True)", memory.lazy_bits, (Resolves,)),
-        ("Devices(kinds=…) beside the host", away, (Copies, Casts, Moves)),
-        ("Devices(kinds=…) and dtypes that are not unhanded", handed, (HandsOver,)),
-        ("Devices(kinds=…) without the host", homeless, (Places, Fetches)),
+        ("Devices(kinds=…) beside the host", off_host, (Copies, Casts, Moves)),
+        ("Devices(kinds=…) and dtypes that are not unhanded", shared_on_device, (HandsOver,)),
+        ("Devices(kinds=…) without the host", without_host, (Places, Fetches)),
         ("Devices(shards=True)", devices.shards, (Fetches,)),
         ("Devices(fetches=True)", devices.fetches, (Fetches,)),
         ("Devices(fetches_ahead=True)", devices.fetches_ahead, (FetchesAhead, Fetches)),
         ("Devices(packs=True)", devices.packs, (Packs,)),
         ("Devices(pins=True)", devices.pins, (Pins,)),
         ("Devices(spreads=True)", devices.spreads, (Spreads,)),
-        ("Devices(kinds=…) and Memory(strides=…)", handed and memory.strides != "compact", (Straightens,)),
+        ("Devices(kinds=…) and Memory(strides=…)", shared_on_device and memory.strides != "compact", (Straightens,)),
         ("Gradients(graph=True)", graph, (Detaches, Stacks, Copies, Casts)),
         ("Objects(read_kinds=…)", bool(objects.read_kinds - JOINS.keys()), (Reads,)),
         ("Objects(value_kinds=…)", bool(objects.value_kinds), (HasValues,)),

@@ -59,7 +59,7 @@ class Declaration(Protocol):
         ...
 
     def placement(self, device: object, /) -> Placement | None:
-        """A warning for the plan, if the numbers of such a tensor are not what one expects (they count days, say)."""
+        """The placement that ``device=`` means, if it is an object of the framework for that; otherwise ``None``."""
         ...
 
     def misfit(self, placement: Placement, shape: tuple[int, ...], /) -> tuple[str, str] | None:

@@ -104,7 +104,7 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
         raise UnsupportedTypeError(f"This tree is nested deeper than {DEEPEST} levels, or contains itself.")
     if isinstance(node, (*_PLAIN, np.generic)):
         return node
-    if isinstance(node, Mapping) and registry.knower_of(type(node)) is None:
+    if isinstance(node, Mapping) and registry.backend_that_knows(type(node)) is None:
         result: dict[Any, Any] = _container(node, path)
         for key, child in node.items():
             if isinstance(key, int) and key.bit_length() > MOST_BITS:
@@ -139,7 +139,7 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
 def _opened(node: Any) -> dict[str, Any] | list[Any] | None:
     """A container of `convert_tree` as a plain one; ``None`` if it is not one, or has attributes besides its values."""
     # A container of a library may have names and attributes besides its values, and is refused with its own message.
-    openers = () if registry.knower_of(type(node)) is not None else openers_of(type(node), [node])
+    openers = () if registry.backend_that_knows(type(node)) is not None else openers_of(type(node), [node])
     for opener in openers:
         found = opener(node)
         if found is not None:

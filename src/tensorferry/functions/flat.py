@@ -291,7 +291,7 @@ class Flat:
     def _look(self, specs: tuple[Spec, ...]) -> Looked:
         inside = [self.admitted(spec, index) for index, spec in enumerate(specs)]
         if self.source.shapes is not None:
-            if self.inner.looks_first:
+            if self.inner.traces_first:
                 self.see(lambda: self.inner.shapes(self, inside))
             return self._told(self.source.shapes, inside)
         self.take_tree()

@@ -151,7 +151,7 @@ class Wrapped:
             return self.source.function(*call.args, **call.keywords)
         function, tensors, outer = call
         flat = function.flat
-        if flat.inner.looks_first and not flat.careful:
+        if flat.inner.traces_first and not flat.careful:
             flat.see(lambda: flat.look(call.specs()))
         flat.take_tree()
         results = outer.apply(function, tensors)

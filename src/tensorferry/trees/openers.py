@@ -47,7 +47,7 @@ def openers_of(kind: type, leaves: Sequence[Any]) -> tuple[Opener, ...]:
     own = opener_of(kind)
     if (registered or own is not None) and registry.is_tensor(kind):
         return ()
-    if own is not None and issubclass(kind, Mapping) and registry.knower_of(kind) is not None:
+    if own is not None and issubclass(kind, Mapping) and registry.backend_that_knows(kind) is not None:
         return ()
     return (*registered, *(() if own is None else (own,)))
 

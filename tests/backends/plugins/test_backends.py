@@ -267,7 +267,7 @@ def test_names_that_are_taken(tmp_path):
     assert "of tensorferry itself" in found["np"].error and type(ferry.convert([1.0], "np")) is np.ndarray
     assert found["slabs"].installed and found["slabs"].package == "a-slabs 1.0" and found["slabs"].error is None
     assert found["slabs (b-slabs 1.0)"].error == (
-        "ValueError: a-slabs 1.0 has a backend of that name too, which is the one that is used"
+        "ValueError: a-slabs 1.0 also has a backend of that name, which is used instead"
     )
     """
     assert loaded(lives(loads(tmp_path, code))) == ["slabs_ferry"]
@@ -485,18 +485,18 @@ def test_what_is_declared_without_its_verb_is_refused(what):
             registry.register(type("Lacking", (Plain,), {"declared": declared, **others})())
     assert "plain" not in registry.known()
     whole = type("Whole", (Plain,), {"declared": declared, **dict.fromkeys(names, Plain._)})()
-    assert validation.verbs_lacking(whole) == []
+    assert validation.missing_verbs(whole) == []
 
 
 def test_every_backend_here_has_the_verbs_that_it_declares():
     """The table says of none of tensorferry's own that something is lacking, and each row is some backend's."""
-    called_for = {}
+    verbs_needed = {}
     for backend in registry.known().values():
-        assert validation.verbs_lacking(backend) == []
-        called_for |= verbs.called_for(backend.capabilities)
+        assert validation.missing_verbs(backend) == []
+        verbs_needed |= verbs.verbs_needed(backend.capabilities)
     named = {name for _, names in DECLARED.values() for name in names}
-    assert {name for names in called_for.values() for name in names} == named
-    assert len(called_for) == len(DECLARED) - 1  # a tracer and what it traces are one row
+    assert {name for names in verbs_needed.values() for name in names} == named
+    assert len(verbs_needed) == len(DECLARED) - 1  # a tracer and what it traces are one row
 
 
 def test_a_plan_names_no_verb_that_is_not_called_for():
@@ -510,8 +510,8 @@ def test_a_plan_names_no_verb_that_is_not_called_for():
     named = everything()[3]
     assert {"adopt", "move", "cast", "hand_over", "place"} <= {verb for _, verb in named}
     for name, verb in named:
-        called_for = verbs.called_for(registry.backend_named(name).capabilities).values()
-        assert verb in always | own.get(name, set()) | {each for group in called_for for each in group}, (name, verb)
+        verbs_needed = verbs.verbs_needed(registry.backend_named(name).capabilities).values()
+        assert verb in always | own.get(name, set()) | {each for group in verbs_needed for each in group}, (name, verb)
 
 
 def test_a_verbs_protocol_is_a_base_that_cannot_be_left_empty():
@@ -519,7 +519,7 @@ def test_a_verbs_protocol_is_a_base_that_cannot_be_left_empty():
     with pytest.raises(TypeError, match="write"):
         type("Mine", (Plain, verbs.Writes), {})()
     whole = type("Mine", (Plain, verbs.Writes), {"write": Plain._, "declared": DECLARED["out"][0]})()
-    assert validation.verbs_lacking(whole) == []
+    assert validation.missing_verbs(whole) == []
 
 
 def test_capabilities_are_a_cheap_key():

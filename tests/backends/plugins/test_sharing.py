@@ -36,7 +36,7 @@ def _registered(name, *, read_only):
         yield backend
     finally:
         del sys.modules[name]
-        fast_paths._given.pop(name, None)
+        fast_paths._by_backend.pop(name, None)
         for table in (registry._by_name, registry._by_module, registry._ready, registry.BY_TYPE):
             for key in [key for key, each in table.items() if each is backend]:
                 del table[key]

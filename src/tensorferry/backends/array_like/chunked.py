@@ -9,7 +9,7 @@ import numpy as np
 
 from ...host.numpy_dtypes import of_numpy
 from .protocols import from_array, open_contents
-from .sources import later
+from .sources import open_later_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ def open_later(x: Any, target: Any, request: Any, take: Callable[[Any], Any] = f
     # The shape may be unknown before the values are computed.
     if name is None or shape is None or not all(isinstance(length, (int, np.integer)) for length in shape):
         return open_contents(x, take, target, request)
-    return None, *later(x, partial(take, x), tuple(map(int, shape)), name)
+    return None, *open_later_values(x, partial(take, x), tuple(map(int, shape)), name)
 
 
 def is_text(x: Any) -> bool:

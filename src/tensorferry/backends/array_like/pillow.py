@@ -11,7 +11,7 @@ from ...host.numpy_dtypes import of_numpy
 from .libraries import KnownClass
 from .protocols import open_offered
 from .snippets import PALETTE
-from .sources import kind_of, later
+from .sources import kind_of, open_later_values
 
 if TYPE_CHECKING:
     from .libraries import Opened
@@ -35,7 +35,7 @@ def _open(x: Any, target: Any, request: Any) -> Opened:
         return open_offered(x, target, request)
     bands = (len(mode.bands),) if len(mode.bands) > 1 else ()
     kind = f"{kind_of(x)}{PALETTE}" if x.mode in ("P", "PA") else ""
-    return None, *later(x, partial(_read, x), (x.height, x.width, *bands), dtype, kind)
+    return None, *open_later_values(x, partial(_read, x), (x.height, x.width, *bands), dtype, kind)
 
 
 def _read(x: Any) -> Any:

@@ -16,7 +16,7 @@ from ...host import dlpack
 from ...host.masked import has_masked
 from .. import registry
 from .snippets import DLPACK
-from .sources import copied, kind_of, over, shown, taken
+from .sources import kind_of, open_array, open_copy, open_if_shared, open_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ def open_offered(x: Any, target: Backend | None, request: Request | None) -> tup
     name = offered(x) or "__array__"
     try:
         if name == "the buffer protocol":
-            return None, *over(np.asarray(memoryview(x)), kind_of(x))
+            return None, *open_view(np.asarray(memoryview(x)), kind_of(x))
         if name == "__dlpack__":
             return None, *_over_dlpack(x)
         return open_contents(x, _TAKEN[name], target, request)
@@ -68,7 +68,7 @@ def open_contents(
 ) -> tuple[Backend | None, TensorInfo, Any]:
     """Open an object as the array that it gives; or, for an array of Python objects, as these."""
     try:
-        return None, *taken(x, take)
+        return None, *open_array(x, take)
     except _Objects as found:
         return registry.backend_named(EXCHANGE).open(found.array, target, request)
 
@@ -103,9 +103,9 @@ def _over_dlpack(x: Any) -> tuple[TensorInfo, Any]:
     capsule = dlpack.take(x)
     kind = kind_of(x) + DLPACK
     if capsule.versioned:
-        return (copied if capsule.copied else over)(capsule.array, kind)
+        return (open_copy if capsule.copied else open_view)(capsule.array, kind)
     # An export without a version cannot say whether it is a copy.
-    return shown(capsule.array, kind, lambda: dlpack.take(x).array)
+    return open_if_shared(capsule.array, kind, lambda: dlpack.take(x).array)
 
 
 def from_array(x: Any, code: str = "np.asanyarray(x)") -> Array:

@@ -1,7 +1,7 @@
 """Open objects of other libraries: as an array over their memory, or as a copy.
 
-An array from an object counts as a copy, unless its address is shown to be the object's own: a second array has the
-same address while the first one is alive.
+An array that an object gives shares the object's memory if a second one has the same address while the first one is
+alive. Otherwise it counts as a copy.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
-    "copied",
     "kind_of",
-    "later",
-    "over",
-    "own",
-    "shown",
-    "taken",
+    "open_array",
+    "open_copy",
+    "open_if_shared",
+    "open_later_values",
+    "open_view",
+    "values_of",
 ]
 
 Array = np.ndarray[Any, Any]
 
-_ANYWHERE = 16
+_ANY_ADDRESS = 16
 """The assumed address, modulo 64, of memory that NumPy allocates."""
 
 
@@ -46,7 +46,7 @@ def kind_of(x: object) -> str:
     return kind_of_type(type(x))
 
 
-def over(array: Array, kind: str) -> tuple[TensorInfo, Any]:
+def open_view(array: Array, kind: str) -> tuple[TensorInfo, Any]:
     """Open an array over memory of the object.
 
     Raises:
@@ -55,14 +55,14 @@ def over(array: Array, kind: str) -> tuple[TensorInfo, Any]:
     dtype = of_numpy(array.dtype)
     if dtype is None:
         raise UnsupportedTypeError(
-            f"{an(kind, 'A')} gives an array of dtype {array.dtype}, which cannot be converted.", _as_written(array)
+            f"{an(kind, 'A')} gives an array of dtype {array.dtype}, which cannot be converted.", _hint_for_dtype(array)
         )
     writable = array.flags.writeable
     mutable = writable or bool(memory.writable_somewhere(array))
     return opening.over(NAME, array, dtype, mutable=mutable, kind=kind, writable=writable), array
 
 
-def later(
+def open_later_values(
     x: object, read: Callable[[], Array], shape: tuple[int, ...], dtype: str, kind: str = ""
 ) -> tuple[TensorInfo, Any]:
     """Open values whose shape and dtype are known before they are read.
@@ -74,38 +74,38 @@ def later(
         dtype: The name of their dtype.
         kind: The object's `TensorInfo.kind`, if not the name of its class.
     """
-    info = TensorInfo(NAME, shape, dtype, misalignment=_ANYWHERE, kind=COPIED + (kind or kind_of(x)))
-    return info, opening.Later(partial(_as_said, read, shape, dtype, type(x).__name__))
+    info = TensorInfo(NAME, shape, dtype, misalignment=_ANY_ADDRESS, kind=COPIED + (kind or kind_of(x)))
+    return info, opening.Later(partial(_read_and_check, read, shape, dtype, type(x).__name__))
 
 
-def taken(x: Any, take: Callable[[Any], Array]) -> tuple[TensorInfo, Any]:
-    """Open the array that `take` gets from an object: over the object's memory, if that can be shown."""
+def open_array(x: Any, take: Callable[[Any], Array]) -> tuple[TensorInfo, Any]:
+    """Open the array that `take` gets from an object, as a view or as a copy."""
     kind = kind_of(x)
     array = take(x)
-    if _is_alone(_references(array)) and array.size:
-        return copied(array, kind)
-    return shown(array, kind, lambda: take(x))
+    if _is_alone(_reference_counts(array)) and array.size:
+        return open_copy(array, kind)
+    return open_if_shared(array, kind, lambda: take(x))
 
 
-def shown(array: Array, kind: str, again: Callable[[], Array]) -> tuple[TensorInfo, Any]:
-    """Open an array as over the object's own memory, if `again` gives the same address; otherwise as a copy.
+def open_if_shared(array: Array, kind: str, again: Callable[[], Array]) -> tuple[TensorInfo, Any]:
+    """Open an array as a view of the object's memory, if `again` gives the same address; otherwise as a copy.
 
-    It is not certain that such a copy belongs to us, so it is not written to: `own` copies it again.
+    The object may still use such a copy, so it is made read-only, and `values_of` copies it again.
     """
     if not array.size or memory.address(array) == memory.address(again()):
-        return over(array, kind)
+        return open_view(array, kind)
     array = array.view()
     array.flags.writeable = False
-    return copied(array, kind)
+    return open_copy(array, kind)
 
 
-def copied(array: Array, kind: str) -> tuple[TensorInfo, Any]:
+def open_copy(array: Array, kind: str) -> tuple[TensorInfo, Any]:
     """Open an array that was made from the object's values."""
-    info, _ = over(array, kind)
+    info, _ = open_view(array, kind)
     return info._replace(kind=COPIED + kind), array
 
 
-def own(x: Any) -> Array:
+def values_of(x: Any) -> Array:
     """The values of an object that was opened as a copy, in memory that no other object has.
 
     Raises:
@@ -116,8 +116,8 @@ def own(x: Any) -> Array:
     return x if x.flags.writeable else x.copy()  # type: ignore[no-any-return]
 
 
-def _as_said(read: Callable[[], Array], shape: tuple[int, ...], dtype: str, kind: str) -> Array:
-    """Values in memory that no other object has, checked against the shape and dtype that the object says."""
+def _read_and_check(read: Callable[[], Array], shape: tuple[int, ...], dtype: str, kind: str) -> Array:
+    """Read the values into memory that no other object has, and check that they have this shape and dtype."""
     with reading(kind):
         array = read()
     if array.shape != shape or of_numpy(array.dtype) != dtype:
@@ -125,7 +125,7 @@ def _as_said(read: Callable[[], Array], shape: tuple[int, ...], dtype: str, kind
             f"This {kind} says that it is {dtype} of shape {shape}, and is {array.dtype} of shape {array.shape}.",
             "np.asarray(x), which is what it gives",
         )
-    ours = _is_alone(_references(array)) and array.flags.writeable and array.flags.c_contiguous
+    ours = _is_alone(_reference_counts(array)) and array.flags.writeable and array.flags.c_contiguous
     if ours and array.dtype.isnative:
         return array
     result = memory.compact(array.shape, array.dtype.newbyteorder("="))
@@ -151,7 +151,7 @@ def reading(what: str) -> Iterator[None]:
         ) from error
 
 
-def _as_written(array: Array) -> str:
+def _hint_for_dtype(array: Array) -> str:
     """The code for a hint about an object `x` whose array has an unsupported dtype."""
     return {
         "M": 'np.asarray(x).astype("int64"), a count of units',
@@ -161,10 +161,10 @@ def _as_written(array: Array) -> str:
     }.get(array.dtype.kind, "np.asarray(x).tolist()")
 
 
-# -- whether an array is anybody else's ------------------------------------------------------------
+# -- whether other objects refer to an array -------------------------------------------------------
 
 
-def _references(array: Array) -> list[int]:
+def _reference_counts(array: Array) -> list[int]:
     """The reference counts of an array and of the arrays under it; empty if they cannot be known."""
     if not hasattr(sys, "getrefcount"):
         return []
@@ -179,12 +179,14 @@ def _references(array: Array) -> list[int]:
 
 def _count_references() -> list[int]:
     array = np.empty(4)[1:]
-    return _references(array)
+    return _reference_counts(array)
 
 
-_FEWEST = _count_references()
+_FEWEST_REFERENCES = _count_references()
 
 
 def _is_alone(found: list[int]) -> bool:
     """Whether only the calling function refers to the array and its memory, so that it was made for us."""
-    return bool(found) and found[0] <= _FEWEST[0] and all(each <= _FEWEST[1] for each in found[1:])
+    return (
+        bool(found) and found[0] <= _FEWEST_REFERENCES[0] and all(each <= _FEWEST_REFERENCES[1] for each in found[1:])
+    )

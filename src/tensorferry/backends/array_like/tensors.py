@@ -15,7 +15,7 @@ from .declared import CAPABILITIES, DECLARED, NAME
 from .libraries import known_class
 from .protocols import offered, open_offered
 from .snippets import PALETTE, snippet
-from .sources import own, reading
+from .sources import reading, values_of
 from .tables import ArrowColumn, is_known_by_arrow, open_arrow, open_contents, opener_of
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class ArrayLikeBackend(Backend):
 
     def read(self, x: Any) -> Array:
         """The object's values in new memory."""
-        return own(x)
+        return values_of(x)
 
     def export(self, x: Any) -> Array:
         array: Array = x

@@ -172,11 +172,11 @@ class CupyBackend(Backend):
 
     def write(self, x: Any, out: Any, overlaps: bool = False) -> None:
         """Write the values of a NumPy array, cast to its dtype, or of a CuPy array, into `out`."""
-        there = f"cuda:{out.device.id}"
+        device = f"cuda:{out.device.id}"
         if not isinstance(x, self.cupy.ndarray):
-            x = self.place(casts.cast(x, _NAMES[out.dtype], compact=True), there)
+            x = self.place(casts.cast(x, _NAMES[out.dtype], compact=True), device)
         elif x.device.id != out.device.id:
-            x = self.move(x, there)
+            x = self.move(x, device)
         with out.device:
             self._integers(out)[...] = self._integers(x)
 
@@ -207,11 +207,11 @@ class CupyBackend(Backend):
             filling = cache(lambda nbytes: self.cupy.zeros(nbytes, np.uint8))
             return self.cupy.concatenate(packing.joined([self._flat(x) for x in packed], parts, filling)), parts
 
-    def unpack(self, parcel: Any, layout: Any) -> list[Any]:
+    def unpack(self, packed: Any, layout: Any) -> list[Any]:
         """The arrays in a packed buffer, as views."""
-        with parcel.device:
+        with packed.device:
             return [
-                self.cupy.ndarray(part.shape, part.dtype, parcel.data + part.start, part.strides) for part in layout
+                self.cupy.ndarray(part.shape, part.dtype, packed.data + part.start, part.strides) for part in layout
             ]
 
 

@@ -26,9 +26,9 @@ __all__ = ["INNER"]
 jax: Any = registry.load(BACKEND).jax  # type: ignore[attr-defined]
 jnp: Any = jax.numpy
 _NAMES = by_numpy()
-_WORTH = 1 << 14
+_WORTH_A_CHECK = 1 << 14
 """From this size in bytes on, a copy takes longer than a check whether it is needed."""
-_ALONE = 2
+_ONLY_IN_TUPLE = 2
 """The reference count of an object that only a tuple refers to, including the reference of the call."""
 
 
@@ -66,9 +66,12 @@ class JaxInner(Inner):
     def borrows(self, flat: Any) -> bool:
         return _is_jitted(flat) and not flat.environment[1]
 
-    def fresh(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
+    def unshared(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
         # Other code also has the object if a jitted function returns an argument or a constant.
-        alone = [sys.getrefcount(results[i]) <= _ALONE and _bytes(results[i]) >= _WORTH for i in range(len(results))]
+        alone = [
+            sys.getrefcount(results[i]) <= _ONLY_IN_TUPLE and _bytes(results[i]) >= _WORTH_A_CHECK
+            for i in range(len(results))
+        ]
         if not any(alone) or any(x.is_deleted() for x in inputs):
             return [False] * len(results)
         known = [x.unsafe_buffer_pointer() for x in (*results, *inputs)]
@@ -101,9 +104,9 @@ def _vjp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
 
 def _jvp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
     def tangents(*tensors: Any) -> Sequence[Any]:
-        inputs, given = tensors[: rule.kept], tensors[rule.kept :]
+        inputs, input_tangents = tensors[: rule.kept], tensors[rule.kept :]
         primals = tuple(inputs[index] for index in rule.wrt)
-        found: Sequence[Any] = jax.jvp(chosen(function, inputs, rule), primals, tuple(given))[1]
+        found: Sequence[Any] = jax.jvp(chosen(function, inputs, rule), primals, tuple(input_tangents))[1]
         return found
 
     return tangents

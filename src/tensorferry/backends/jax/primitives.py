@@ -71,7 +71,7 @@ def spec_of(aval: Any) -> Spec:
         ) from None
 
 
-def _held(function: Function, specs: Sequence[Spec]) -> list[Spec]:
+def _supported(function: Function, specs: Sequence[Spec]) -> list[Spec]:
     """The shapes and dtypes, if JAX has them with its present settings.
 
     Raises:
@@ -90,8 +90,8 @@ def _held(function: Function, specs: Sequence[Spec]) -> list[Spec]:
     return found
 
 
-def _promised(function: Function, avals: Sequence[Any]) -> list[Spec]:
-    return _held(function, function.specs([spec_of(aval) for aval in avals]))
+def _result_specs(function: Function, avals: Sequence[Any]) -> list[Spec]:
+    return _supported(function, function.specs([spec_of(aval) for aval in avals]))
 
 
 def _is_inexact(dtype: Any) -> bool:
@@ -122,20 +122,20 @@ def _sharded(function: Function, count: int) -> UnsupportedTypeError:
     )
 
 
-def _filler(function: Function, promised: Sequence[Spec]) -> Callable[[list[Any], list[Any]], None]:
+def _filling_function(function: Function, specs: Sequence[Spec]) -> Callable[[list[Any], list[Any]], None]:
     """A function that calls it with lent NumPy arrays and writes the results into others, on a thread of XLA."""
-    want = [name for _, name in promised] if function.flat.source.dtype else None
+    want = [name for _, name in specs] if function.flat.source.dtype else None
     return subnormals.unflushed(function.filler(want))
 
 
-def _giving(function: Function, promised: Sequence[Spec]) -> Callable[..., tuple[Any, ...]]:
+def _returning_callback(function: Function, specs: Sequence[Spec]) -> Callable[..., tuple[Any, ...]]:
     """The callback of XLA that takes arrays and returns arrays."""
-    _refuse_narrowing(function, promised)
-    fill = _filler(function, promised)
-    dtypes = [numpy_dtype(name) for _, name in promised]
+    _refuse_narrowing(function, specs)
+    fill = _filling_function(function, specs)
+    dtypes = [numpy_dtype(name) for _, name in specs]
 
     def callback(*arrays: Any) -> tuple[Any, ...]:
-        outs = [np.empty(shape, dtype) for (shape, _), dtype in zip(promised, dtypes, strict=True)]
+        outs = [np.empty(shape, dtype) for (shape, _), dtype in zip(specs, dtypes, strict=True)]
         try:
             fill([*map(np.asarray, arrays)], outs)
         except Exception as error:
@@ -145,9 +145,9 @@ def _giving(function: Function, promised: Sequence[Spec]) -> Callable[..., tuple
     return callback
 
 
-def _filling(function: Function, promised: Sequence[Spec], count: int) -> Callable[..., tuple[()]]:
+def _filling_callback(function: Function, specs: Sequence[Spec], count: int) -> Callable[..., tuple[()]]:
     """The callback of XLA that takes its memory, of `count` arguments and of the results, which is lent."""
-    fill = _filler(function, promised)
+    fill = _filling_function(function, specs)
 
     def callback(_: Any, *buffers: Any) -> tuple[()]:
         # `np.asarray` would take twice as long.
@@ -161,10 +161,10 @@ def _filling(function: Function, promised: Sequence[Spec], count: int) -> Callab
     return callback
 
 
-def _refuse_narrowing(function: Function, promised: Sequence[Spec]) -> None:
+def _refuse_narrowing(function: Function, specs: Sequence[Spec]) -> None:
     """Raise for 64-bit results if x64 is on for only this thread: JAX would narrow them on its callback threads."""
     everywhere = import_module("jax._src.config").enable_x64.get_global()
-    if jax.config.jax_enable_x64 and not everywhere and any(name in _WIDE for _, name in promised):
+    if jax.config.jax_enable_x64 and not everywhere and any(name in _WIDE for _, name in specs):
         raise LossyCastError(
             f"{function.flat.source.name} gives 64-bit numbers, which this JAX narrows on its callback threads, as "
             "only this thread has them.",
@@ -211,7 +211,7 @@ class _Primitive:
         return self.call.bind(*arrays, function=function)  # type: ignore[no-any-return]
 
     def _abstract(self, *avals: Any, function: Function) -> list[Any]:
-        return [jax.core.ShapedArray(shape, numpy_dtype(name)) for shape, name in _promised(function, avals)]
+        return [jax.core.ShapedArray(shape, numpy_dtype(name)) for shape, name in _result_specs(function, avals)]
 
     def _jvp(self, primals: Sequence[Any], tangents: Sequence[Any], *, function: Function) -> Any:
         zero, float0 = self.ad.Zero, jax.dtypes.float0
@@ -254,12 +254,12 @@ class _Primitive:
         devices = getattr(module.axis_context, "num_devices", 1)
         if devices > 1:
             raise _sharded(function, devices)
-        promised = _promised(function, ctx.avals_in)
+        specs = _result_specs(function, ctx.avals_in)
         function.native  # noqa: B018 - a derivative that is not there is refused before anything is run
         if self.by_buffer is not None and tuple(module.platforms) == ("cpu",):
-            module.add_host_callback(_filling(function, promised, len(operands)))
+            module.add_host_callback(_filling_callback(function, specs, len(operands)))
             return self.by_buffer(ctx, *operands, index=np.uint64(len(module.host_callbacks) - 1))
-        callback = _giving(function, promised)
+        callback = _returning_callback(function, specs)
         results, _, keep = self.emit(
             ctx, callback, None, list(operands), ctx.avals_in, ctx.avals_out, has_side_effect=False, **self.options
         )
@@ -314,9 +314,9 @@ class _Fallback:
     def __call__(self, function: Function, arrays: Sequence[Any]) -> Sequence[Any]:
         @jax.custom_vjp  # type: ignore[untyped-decorator]
         def call(*arrays: Any) -> Any:
-            promised = _promised(function, arrays)
-            shapes = [jax.ShapeDtypeStruct(shape, numpy_dtype(name)) for shape, name in promised]
-            callback = _giving(function, promised)
+            specs = _result_specs(function, arrays)
+            shapes = [jax.ShapeDtypeStruct(shape, numpy_dtype(name)) for shape, name in specs]
+            callback = _returning_callback(function, specs)
             return tuple(jax.pure_callback(callback, tuple(shapes), *arrays, vmap_method="sequential"))
 
         def forward(*arrays: Any) -> Any:

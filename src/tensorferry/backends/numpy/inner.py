@@ -56,9 +56,9 @@ class NumpyInner(Inner):
         return [(y.shape, of_numpy(y.dtype) or "") for y in results]
 
     def derivatives(self, flat: Flat) -> str:
-        given = (("reverse", flat.source.vjp), ("forward", flat.source.jvp))
-        modes = " and in ".join(f"{mode} mode" for mode, function in given if function is not None)
-        return f"of the first order in {modes}" if modes else "none: neither vjp= nor jvp= was given"
+        derivatives = (("reverse", flat.source.vjp), ("forward", flat.source.jvp))
+        modes = " and in ".join(f"{mode} mode" for mode, function in derivatives if function is not None)
+        return f"of the first order in {modes}" if modes else "none, without vjp= and jvp="
 
     def remarks(self, flat: Flat) -> Sequence[str]:
         if flat.source.shapes is None:
@@ -103,8 +103,8 @@ def _batched_derivative(flat: Flat, earlier: list[Rule], batch: Any, rule: Vjp |
     one = _derived(flat, [*earlier, rule])
     inputs = len(batch.dims)
     outputs = (0,) * (rule.kept - inputs)
-    given = (0,) * len(rule.outs) if isinstance(rule, Vjp) else tuple(batch.dims[index] for index in rule.wrt)
-    loop = _looped(one, Vmap((*batch.dims, *outputs, *given), batch.size))
+    others = (0,) * len(rule.outs) if isinstance(rule, Vjp) else tuple(batch.dims[index] for index in rule.wrt)
+    loop = _looped(one, Vmap((*batch.dims, *outputs, *others), batch.size))
 
     def derivative(*arrays: Any) -> Sequence[Any]:
         found = loop(*arrays)
@@ -116,7 +116,7 @@ def _batched_derivative(flat: Flat, earlier: list[Rule], batch: Any, rule: Vjp |
     return derivative
 
 
-class _Parts:
+class _Arguments:
     """The arguments of a derivative that the user has written.
 
     Raises:
@@ -128,11 +128,11 @@ class _Parts:
         self.flat, self.rule = flat, rule
         self.inputs = [_read_only(x) for x in arrays[:count]]
         self.outputs = [_read_only(y) for y in arrays[count : rule.kept]]
-        self.given = arrays[rule.kept :]
+        self.derivatives = arrays[rule.kept :]
         self.primals, keywords = flat.arguments(self.inputs)
         if keywords:
             raise GradientError(
-                f"{flat.source.name} was called with keywords, of which vjp= and jvp= are told nothing.",
+                f"{flat.source.name} was called with keywords, which vjp= and jvp= do not get.",
                 "pass every argument by position",
             )
 
@@ -146,7 +146,7 @@ class _Parts:
         return found if isinstance(found, tuple) else (found,)
 
     def read(self, name: str, found: Any, like: tuple[Any, ...], arrays: Sequence[Any], which: Sequence[int]) -> Any:
-        """Check the result of a derivative: a tuple like `like`, of which the arrays in `which` are given back.
+        """Check the result of a derivative, a tuple like `like`. Gives its arrays with the indices in `which`.
 
         Raises:
             TypeError: It is not a tuple, has another length, or has another kind of number.
@@ -154,22 +154,22 @@ class _Parts:
         """
         where = f"{name}= of {self.flat.source.name}"
         if not isinstance(found, tuple) or len(found) != len(like):
-            given = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
-            raise TypeError(f"{where} gave {given}, and has to give a tuple of {len(like)}")
+            kind = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
+            raise TypeError(f"{where} gave {kind}, and has to give a tuple of {len(like)}")
         leaves: list[Any] = []
         for each, whole in zip(found, like, strict=True):
-            theirs = [leaf for leaf in self.flat.leaves_of(whole) if isinstance(leaf, np.ndarray)]
-            mine = [None] * len(theirs) if each is None else self.flat.leaves_of(each)
+            expected = [leaf for leaf in self.flat.leaves_of(whole) if isinstance(leaf, np.ndarray)]
+            mine = [None] * len(expected) if each is None else self.flat.leaves_of(each)
             if len(mine) != len(self.flat.leaves_of(whole)) and each is not None:
-                raise TypeError(f"{where} gave a tree of {len(mine)} leaves in the place of one of {len(theirs)}")
+                raise TypeError(f"{where} gave a tree of {len(mine)} leaves in the place of one of {len(expected)}")
             if each is not None:
                 pairs = zip(mine, self.flat.leaves_of(whole), strict=True)
                 mine = [one for one, leaf in pairs if isinstance(leaf, np.ndarray)]
             leaves += mine
-        return [_as(leaves[index], arrays[index], where) for index in which]
+        return [_checked(leaves[index], arrays[index], where) for index in which]
 
 
-def _as(found: Any, like: Any, where: str) -> Any:
+def _checked(found: Any, like: Any, where: str) -> Any:
     if found is None:
         return np.zeros_like(like)
     array = np.asarray(found)
@@ -182,10 +182,10 @@ def _as(found: Any, like: Any, where: str) -> Any:
     return array.astype(like.dtype)
 
 
-def _spread(given: Sequence[Any], which: Sequence[int], like: Sequence[Any]) -> list[Any]:
-    """One array for each of `like`: the given one, zeros, or ``None`` if there is no derivative."""
+def _spread(arrays: Sequence[Any], which: Sequence[int], like: Sequence[Any]) -> list[Any]:
+    """One array for each of `like`: one of `arrays` (for the indices in `which`), zeros, or ``None`` for integers."""
     found: list[Any] = [np.zeros_like(x) if _is_inexact(x) else None for x in like]
-    for index, x in zip(which, given, strict=True):
+    for index, x in zip(which, arrays, strict=True):
         found[index] = _read_only(x)
     return found
 
@@ -203,8 +203,8 @@ def _vjp(flat: Flat, rule: Vjp) -> Callable[..., Sequence[Any]]:
         )
 
     def gradients(*arrays: Any) -> Sequence[Any]:
-        parts = _Parts(flat, rule, arrays)
-        cotangents = parts.like_outputs(_spread(parts.given, rule.outs, parts.outputs))
+        parts = _Arguments(flat, rule, arrays)
+        cotangents = parts.like_outputs(_spread(parts.derivatives, rule.outs, parts.outputs))
         found = vjp(parts.primals, parts.like_outputs(parts.outputs), cotangents)
         return parts.read("vjp", found, parts.primals, parts.inputs, rule.wrt)  # type: ignore[no-any-return]
 
@@ -220,8 +220,8 @@ def _jvp(flat: Flat, rule: Jvp) -> Callable[..., Sequence[Any]]:
         )
 
     def tangents(*arrays: Any) -> Sequence[Any]:
-        parts = _Parts(flat, rule, arrays)
-        found = jvp(parts.primals, parts.like_inputs(_spread(parts.given, rule.wrt, parts.inputs)))
+        parts = _Arguments(flat, rule, arrays)
+        found = jvp(parts.primals, parts.like_inputs(_spread(parts.derivatives, rule.wrt, parts.inputs)))
         return parts.read("jvp", found, parts.like_outputs(parts.outputs), parts.outputs, rule.outs)  # type: ignore[no-any-return]
 
     return tangents

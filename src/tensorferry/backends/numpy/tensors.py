@@ -65,7 +65,7 @@ class NumpyBackend(Backend):
         return CAPABILITIES
 
     def load(self) -> None:
-        """NumPy is always imported."""
+        """There is nothing to load: NumPy is always imported."""
 
     def claims(self, kind: type) -> bool:
         if issubclass(kind, np.ndarray):

@@ -87,7 +87,7 @@ class PythonBackend(Backend):
         return CAPABILITIES
 
     def load(self) -> None:
-        """Python is always there."""
+        """There is no framework to load."""
 
     def claims(self, kind: type) -> bool:
         own = (list, tuple, range, reader.NewArray, *_BUFFERS, *_NUMBERS)
@@ -166,14 +166,14 @@ class PythonBackend(Backend):
 
         def decide(shape: tuple[int, ...], exact: flags.Exact) -> chunks.Wanted:
             info = _info_of_many(shape, exact, target, request)
-            asked = conversion_of(target, request).here(info, request)
-            dtype = rules.target_dtype(info, asked, target)
-            check = rules.check_of(info, asked, dtype)
+            resolved = conversion_of(target, request).here(info, request)
+            dtype = rules.target_dtype(info, resolved, target)
+            check = rules.check_of(info, resolved, dtype)
             if rules.fills_lists(info, target):
                 return chunks.Wanted(dtype, check, "lists")
-            if rules.fills_out(info, asked, target):
+            if rules.fills_out(info, resolved, target):
                 return chunks.Wanted(dtype, check, "")
-            device = rules.target_device(info, asked, target, dtype)
+            device = rules.target_device(info, resolved, target, dtype)
             if not rules.reads_as_asked(info, target, dtype, device, check):
                 dtype, check = exact.dtype, ""
             return chunks.Wanted(dtype, check, "array")

@@ -32,7 +32,7 @@ class TensorflowInner(Inner):
     """Calls functions of TensorFlow."""
 
     name = "tensorflow"
-    looks_first = True
+    traces_first = True
 
     def output(self, leaf: Any) -> Any:
         if isinstance(leaf, tf.Tensor):
@@ -136,9 +136,9 @@ def _vjp(flat: Flat, function: Callable[..., Any], rule: Any) -> Callable[..., A
 
 def _jvp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
     def tangents(*tensors: Any) -> Sequence[Any]:
-        inputs, given = tensors[: rule.kept], tensors[rule.kept :]
+        inputs, input_tangents = tensors[: rule.kept], tensors[rule.kept :]
         primals = [tf.identity(inputs[index]) for index in rule.wrt]
-        with tf.autodiff.ForwardAccumulator(primals, list(given)) as forward:
+        with tf.autodiff.ForwardAccumulator(primals, list(input_tangents)) as forward:
             results = chosen(function, inputs, rule)(*primals)
         return [forward.jvp(y, tf.UnconnectedGradients.ZERO) for y in results]
 

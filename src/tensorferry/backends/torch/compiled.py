@@ -32,49 +32,49 @@ def entrance(wrapped: Any) -> Callable[..., Any]:
     is_compiling = torch.compiler.is_compiling
 
     def entered(args: Any, keywords: Any) -> Any:
-        if is_compiling() and _is_whole():
-            _keep(number)
+        if is_compiling() and _must_not_break():
+            _remember(number)
             tensors: list[Any] = []
-            template = _taken(args, tensors), _taken(keywords, tensors)
-            called = _number(number, template)
+            template = _template_of(args, tensors), _template_of(keywords, tensors)
+            called = _number_of_call(number, template)
             results = _in_graph(called, *tensors)
-            return _made(_result(called), iter(results))
-        return _called(wrapped, args, keywords)
+            return _filled(_result(called), iter(results))
+        return _call_untraced(wrapped, args, keywords)
 
-    def _keep(number: int) -> None:
+    def _remember(number: int) -> None:
         _wrapped[number] = wrapped
 
-    _keep.__dict__["_dynamo_marked_constant"] = True
+    _remember.__dict__["_dynamo_marked_constant"] = True
     return entered
 
 
-def _called(wrapped: Any, args: Any, keywords: Any) -> Any:
+def _call_untraced(wrapped: Any, args: Any, keywords: Any) -> Any:
     return wrapped(args, keywords)
 
 
-_called.__dict__["_torchdynamo_disable"] = True
-# For its effect on the code; its result is only for a tracer that is running now.
-BACKEND.shield(_called)
+_call_untraced.__dict__["_torchdynamo_disable"] = True
+# This changes the function. The result would be needed only if a tracer were running now.
+BACKEND.shield(_call_untraced)
 
 
-def _at_trace(function: Any) -> Any:
+def _run_while_tracing(function: Any) -> Any:
     """Mark a function that Dynamo runs with constants while it traces, instead of tracing it."""
     function.__dict__["_dynamo_marked_constant"] = True
     return function
 
 
-@_at_trace
-def _is_whole() -> bool:
+@_run_while_tracing
+def _must_not_break() -> bool:
     """Whether the graph must not break, as with ``fullgraph=True``."""
     torch._dynamo.allow_in_graph(_in_graph)
     translator = torch._dynamo.symbolic_convert.InstructionTranslator
     try:
-        whole = bool(getattr(translator.current_tx(), "one_graph", False))
+        must_not_break = bool(getattr(translator.current_tx(), "one_graph", False))
     except AttributeError:  # `torch.export` traces without Dynamo
         return False
-    if whole:
+    if must_not_break:
         _warn_of_limit(translator.current_tx().f_code)
-    return whole
+    return must_not_break
 
 
 def _warn_of_limit(code: Any) -> None:
@@ -96,11 +96,11 @@ def _warn_of_limit(code: Any) -> None:
         )
 
 
-@_at_trace
-def _number(number: int, template: Any) -> int:
+@_run_while_tracing
+def _number_of_call(number: int, template: Any) -> int:
     """The number of a call with these arguments, without the tensors."""
     wrapped = _wrapped[number]
-    args, keywords = (_rebuilt(each, wrapped.tensor) for each in template)
+    args, keywords = (_filled_with_one(each, wrapped.tensor) for each in template)
     function = wrapped.function_of(args, keywords)
     for known, other in _calls.items():
         if other is function:
@@ -110,13 +110,13 @@ def _number(number: int, template: Any) -> int:
     return found
 
 
-@_at_trace
+@_run_while_tracing
 def _result(number: int) -> Any:
     """The result of the call, without the tensors."""
     tree = _calls[number].flat.tree
     tensors: list[Any] = []
     marks = [torch.empty(0) for leaf in tree.leaves if leaf is type(_calls[number].flat).tensor]
-    return _taken(tree.filled(marks), tensors)
+    return _template_of(tree.filled(marks), tensors)
 
 
 def _in_graph(number: int, *tensors: Any) -> Any:
@@ -127,36 +127,36 @@ def _in_graph(number: int, *tensors: Any) -> Any:
     return tuple(OUTER.apply(function, tensors))
 
 
-def _taken(tree: Any, tensors: list[Any]) -> Any:
-    """A tree as nested tuples of constants. Its tensors are appended to a list."""
+def _template_of(tree: Any, tensors: list[Any]) -> Any:
+    """A tree without its tensors, as nested tuples of constants. The tensors are appended to a list."""
     if isinstance(tree, torch.Tensor):
         tensors.append(tree)
         return (_TENSOR,)
     if type(tree) is dict:
-        return (_DICT, tuple(tree.keys()), tuple([_taken(each, tensors) for each in tree.values()]))
+        return (_DICT, tuple(tree.keys()), tuple([_template_of(each, tensors) for each in tree.values()]))
     if type(tree) is list:
-        return (_LIST, tuple([_taken(each, tensors) for each in tree]))
+        return (_LIST, tuple([_template_of(each, tensors) for each in tree]))
     if type(tree) is tuple:
-        return (_TUPLE, tuple([_taken(each, tensors) for each in tree]))
+        return (_TUPLE, tuple([_template_of(each, tensors) for each in tree]))
     return (_FIXED, tree)
 
 
-def _made(template: Any, tensors: Any) -> Any:
-    """The tree, rebuilt with tensors."""
+def _filled(template: Any, tensors: Any) -> Any:
+    """The tree of a template, with these tensors."""
     kind = template[0]
     if kind == _TENSOR:
         return next(tensors)
     if kind == _DICT:
-        return dict(zip(template[1], [_made(each, tensors) for each in template[2]], strict=True))
+        return dict(zip(template[1], [_filled(each, tensors) for each in template[2]], strict=True))
     if kind == _LIST:
-        return [_made(each, tensors) for each in template[1]]
+        return [_filled(each, tensors) for each in template[1]]
     if kind == _TUPLE:
-        return tuple([_made(each, tensors) for each in template[1]])
+        return tuple([_filled(each, tensors) for each in template[1]])
     return template[1]
 
 
-def _rebuilt(template: Any, mark: Any) -> Any:
-    """The tree, rebuilt with a mark in place of each tensor."""
+def _filled_with_one(template: Any, mark: Any) -> Any:
+    """The tree of a template, with the same object in place of each tensor."""
     from itertools import repeat
 
-    return _made(template, repeat(mark))
+    return _filled(template, repeat(mark))

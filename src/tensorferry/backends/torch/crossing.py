@@ -53,10 +53,10 @@ def _packed(x: Any) -> Any:
     return x.permute(order).contiguous().permute(back)
 
 
-def unpack(parcel: Any, layout: Sequence[packing.Part]) -> list[Any]:
+def unpack(packed: Any, layout: Sequence[packing.Part]) -> list[Any]:
     """The tensors in a packed buffer, as views."""
     return [
-        parcel[part.start : part.start + part.nbytes].view(part.dtype).as_strided(part.shape, part.strides)
+        packed[part.start : part.start + part.nbytes].view(part.dtype).as_strided(part.shape, part.strides)
         for part in layout
     ]
 
@@ -79,8 +79,8 @@ def cross(backend: TorchBackend, x: Any, device: str, axes: Sequence[int], dtype
 
     def do(x: Any) -> Any:
         part = backend.resolve(memory.narrow(x, axes))
-        there = backend.cast(part, dtype).to(device) if first else backend.cast(part.to(device), dtype)
-        return spread(there, x.shape)
+        moved = backend.cast(part, dtype).to(device) if first else backend.cast(part.to(device), dtype)
+        return spread(moved, x.shape)
 
     return backend.in_graph(x, do)
 
@@ -131,7 +131,7 @@ def _reach(x: Any) -> int:
     return spans(x.shape, [step * itemsize for step in x.stride()], itemsize)[1]
 
 
-# -- into memory that is given --------------------------------------------------------------------
+# -- ``out=`` and other frameworks -----------------------------------------------------------------
 
 
 def put(backend: TorchBackend, x: Any, out: Any, *, overlaps: bool) -> None:

@@ -24,16 +24,16 @@ __all__ = ["INNER"]
 
 torch: Any = registry.load(BACKEND).torch  # type: ignore[attr-defined]
 
-_NOBODYS_SEED = 0x7E6A5EED5EED5EED
+_UNLIKELY_SEED = 0x7E6A5EED5EED5EED
 _CLOSED_OVER = "pass them as arguments; the parameters of a module: apply, params = wrap_module(module)"
-_RANDOM = "random numbers that no generator= was given for differ each time that it is called, also for its gradient"
+_RANDOM = "without generator=, they differ at each call, also when its gradient is computed"
 
 
 class TorchInner(Inner):
     """Calls functions of PyTorch."""
 
     name = "torch"
-    looks_first = True
+    traces_first = True
 
     def environment(self) -> Hashable:
         """The default dtype, and the autocast of each kind of device; ``None`` for PyTorch's initial settings."""
@@ -64,13 +64,13 @@ class TorchInner(Inner):
             return ["its values decide what it does, so it cannot be traced without shapes=, and each call is watched"]
         return ()
 
-    # -- what is derived ------------------------------------------------------------------------------
+    # -- derivatives ----------------------------------------------------------------------------------
 
     def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
         """Gradients use autograd, unless a transformation of `torch.func` is running, which needs its own."""
         if not rules:
             return partial(_forward, flat)
-        found: Callable[..., Sequence[Any]] = partial(_of_a_derivative, flat)
+        found: Callable[..., Sequence[Any]] = partial(_called_again, flat)
         last = max((index for index, rule in enumerate(rules) if not isinstance(rule, Vjp)), default=-1)
         for index, rule in enumerate(rules):
             if isinstance(rule, Vjp):
@@ -100,7 +100,7 @@ class TorchInner(Inner):
                     results = flat(*tensors)
                 except problems as error:
                     raise UnsupportedTypeError(
-                        f"The shapes that {flat.source.name} gives cannot be told without values: {_short(error)}",
+                        f"The shapes that {flat.source.name} gives cannot be told without values: {_first_line(error)}",
                         'wrap(function, inner="torch", shapes=lambda x: x) says them; or call it outside jit',
                     ) from error
             watch.refuse()
@@ -116,7 +116,7 @@ def _autocast_on() -> bool:
 _is_any_autocast_on: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", _autocast_on)
 
 
-def _short(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0][:200]
 
 
@@ -129,41 +129,41 @@ def _forward(flat: Flat, *tensors: Any) -> Sequence[Any]:
         results: Sequence[Any] = flat(*tensors)
     else:
         with torch.enable_grad():
-            results = _watched(flat, tensors)
+            results = _call_watched(flat, tensors)
     for each in results:
         if each.requires_grad:
             _refuse_closed_over(flat, results)
     return results
 
 
-def _watched(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
+def _call_watched(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
     with _Watch(flat) as watch:
         results = flat(*tensors)
     watch.refuse()
     return results
 
 
-def _of_a_derivative(flat: Flat, *tensors: Any) -> Sequence[Any]:
-    """Call the function again for its derivative. It must give the same numbers.
+def _called_again(flat: Flat, *tensors: Any) -> Sequence[Any]:
+    """Call the function again, for its derivative. It must give the same results.
 
     Raises:
         GradientError: It uses random numbers.
     """
-    call = partial(_watched, flat) if flat.careful else lambda tensors: flat(*tensors)
+    call = partial(_call_watched, flat) if flat.careful else lambda tensors: flat(*tensors)
     if not flat.generators:
         return call(tensors)
     known = (reference() for reference in flat.generators)
     before = {generator: generator.get_state() for generator in known if generator is not None}
     try:
-        seeded = {generator: generator.manual_seed(_NOBODYS_SEED).get_state() for generator in before}
+        seeded = {generator: generator.manual_seed(_UNLIKELY_SEED).get_state() for generator in before}
         results = call(tensors)
         if any(
-            generator.initial_seed() == _NOBODYS_SEED and not torch.equal(generator.get_state(), state)
+            generator.initial_seed() == _UNLIKELY_SEED and not torch.equal(generator.get_state(), state)
             for generator, state in seeded.items()
         ):
             raise GradientError(
-                f"{flat.source.name} draws random numbers from a generator as it finds it, and would draw others for "
-                "its derivative.",
+                f"{flat.source.name} draws random numbers from a generator without setting its seed, and would draw "
+                "others for its derivative.",
                 "generator.manual_seed(int(seed)) in the function, with the seed as an argument",
             )
     finally:
@@ -189,22 +189,22 @@ class _Watch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[mi
     def __init__(self, flat: Flat) -> None:
         super().__init__()
         self._flat = flat
-        self._met = ""
+        self._random_operator = ""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = (*args, *(kwargs or {}).values())
+        arguments = (*args, *(kwargs or {}).values())
         if torch.Tag.nondeterministic_seeded in function.tags:
-            generators = {each for each in given if isinstance(each, torch.Generator)}
+            generators = {each for each in arguments if isinstance(each, torch.Generator)}
             alive = {each for each in self._flat.generators if each() is not None}
             self._flat.generators = frozenset(alive.union(map(weakref.ref, generators)))
-            self._met = self._met or ("" if generators else str(function))
+            self._random_operator = self._random_operator or ("" if generators else str(function))
         return function(*args, **(kwargs or {}))
 
     def refuse(self) -> None:
-        """Raise if they were used."""
-        if self._met:
+        """Raise if one was used."""
+        if self._random_operator:
             raise UnsupportedTypeError(
-                f"{self._flat.source.name} draws random numbers ({self._met}): {_RANDOM}.",
+                f"{self._flat.source.name} draws random numbers ({self._random_operator}): {_RANDOM}.",
                 "draw them outside and pass them as an argument; module.eval() switches dropout off",
             )
 
@@ -255,9 +255,9 @@ def _vjp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
 
 def _jvp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
     def tangents(*tensors: Any) -> Sequence[Any]:
-        inputs, given = tensors[: rule.kept], tensors[rule.kept :]
+        inputs, input_tangents = tensors[: rule.kept], tensors[rule.kept :]
         primals = tuple(inputs[index] for index in rule.wrt)
-        found: Any = torch.func.jvp(chosen(function, inputs, rule), primals, tuple(given))
+        found: Any = torch.func.jvp(chosen(function, inputs, rule), primals, tuple(input_tangents))
         return found[1]  # type: ignore[no-any-return]
 
     return tangents

@@ -24,11 +24,11 @@ def opened(module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[
 
     def apply(params: Any, /, *args: Any, **keywords: Any) -> Any:
         # In training mode, a module may write into its buffers, so it gets copies.
-        given = {key: each.clone() for key, each in module.named_buffers()}
-        held = {**params, **given}
-        before = {key: each._version for key, each in given.items()}
-        result = torch.func.functional_call(module, held, args, keywords)
-        changed = [key for key, each in given.items() if held[key] is not each or each._version != before[key]]
+        copies = {key: each.clone() for key, each in module.named_buffers()}
+        tensors = {**params, **copies}
+        before = {key: each._version for key, each in copies.items()}
+        result = torch.func.functional_call(module, tensors, args, keywords)
+        changed = [key for key, each in copies.items() if tensors[key] is not each or each._version != before[key]]
         if changed:
             raise UnsupportedTypeError(
                 f"{name} changes its buffers when it is called ({changed[0]}), which a pure function must not.",
@@ -37,10 +37,10 @@ def opened(module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[
         return result
 
     def apply_with_state(params: Any, state: Any, /, *args: Any, **keywords: Any) -> Any:
-        given = {key: each.clone() for key, each in state.items()}
-        held = {**params, **given}
-        result = torch.func.functional_call(module, held, args, keywords)
-        return result, {key: held[key].detach() for key in given}
+        copies = {key: each.clone() for key, each in state.items()}
+        tensors = {**params, **copies}
+        result = torch.func.functional_call(module, tensors, args, keywords)
+        return result, {key: tensors[key].detach() for key in copies}
 
     chosen = apply_with_state if state else apply
     chosen.__qualname__ = chosen.__name__ = name

@@ -74,8 +74,10 @@ _SNIPPETS = {
 def _write_code(out: TensorInfo, own: str = "", overlaps: bool = False, *, info: TensorInfo) -> str:
     """The code that writes values into `out`, cast by NumPy; or those of a tensor of its dtype."""
     if own:
-        there = "out" if out.framework == info.framework else _adopt_code(out, CARRIED.get(out.dtype)).format(x="out")
-        return f"{there}.copy_({{y}}{', non_blocking=True' if overlaps else ''}); {{y}} = out"
+        destination = (
+            "out" if out.framework == info.framework else _adopt_code(out, CARRIED.get(out.dtype)).format(x="out")
+        )
+        return f"{destination}.copy_({{y}}{', non_blocking=True' if overlaps else ''}); {{y}} = out"
     if out.device != HOST or out.conjugate or out.negative:
         steps = packed_strides(info.shape, info.strides, find(out.dtype).itemsize)
         cast = info._replace(dtype=out.dtype, strides=steps, writable=True)

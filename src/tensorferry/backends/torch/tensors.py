@@ -363,8 +363,8 @@ class TorchBackend(Backend):
     def pack(self, tensors: Sequence[Any], alignment: int, lock: bool = False) -> tuple[Any, Any]:
         return crossing.pack(self, tensors, alignment, lock=lock)
 
-    def unpack(self, parcel: Any, layout: Any) -> Sequence[Any]:
-        return crossing.unpack(parcel, layout)
+    def unpack(self, packed: Any, layout: Any) -> Sequence[Any]:
+        return crossing.unpack(packed, layout)
 
     def fast_paths_for_many(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
         return many.fast_paths(self)

@@ -11,7 +11,7 @@ import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ...backends.plugins import Door
+from ...backends.plugins import EntryPoints
 from ...errors import FileFormatError, nearest, shown
 from ..base.format import Format
 from ..encodings.wrapped import wrapped
@@ -91,7 +91,7 @@ def _make(name: str, found: Any) -> Format:
     return made
 
 
-outside: Door[Format] = Door(
+outside: EntryPoints[Format] = EntryPoints(
     "tensorferry.formats",
     "format",
     known=lambda: _brought,
