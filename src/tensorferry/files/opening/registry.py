@@ -126,7 +126,7 @@ def format_named(name: str) -> Format:
     found = next((each for each in own_formats() if each.name == name), None) or outside.open(name)
     if found is None:
         names = [*(each.name for each in own_formats()), *outside.names()]
-        meant = nearest(name, names) if isinstance(name, str) else None
+        meant = nearest(str(name), names)
         raise ValueError(
             f"to must be the name of a format, one of {', '.join(names)}, not {shown(name)}"
             + (f". Did you mean {meant!r}?" if meant else "")
