@@ -51,7 +51,7 @@ test: $(VENV)/.test ## the tests (no slow ones, no benchmarks; gpu tests say why
 
 # In processes of their own: PyTorch keeps a device until one ends. Three minutes on two cores, and half a minute for the
 # first time, when it is built. `make slow` has one more of half a minute.
-test-device: $(VENV)/.test ## the tests on a simulated device, which a C++ compiler makes; skipped, with the reason, where there is none
+test-device: $(VENV)/.test ## the tests on a simulated device; needs a C++ compiler, and is skipped without one
 	$(BIN)/python tests/device/build.py
 	FERRY_TEST_DEVICE=1 $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable tests/device $(PYTEST_ARGS)
 
@@ -61,14 +61,14 @@ slow: $(VENV)/.test ## the long tests
 	$(BIN)/python tests/device/build.py
 	FERRY_TEST_DEVICE=1 $(BIN)/python -m pytest -q -m slow --benchmark-disable tests/device $(PYTEST_ARGS)
 
-gpu: $(VENV)/.test ## the tests that need a GPU, and what it is measured at: docs/reference/devices.md says where that has been done
+gpu: $(VENV)/.test ## the tests and benchmarks that need a GPU; docs/reference/devices.md says where they were run
 	$(BIN)/python -m pytest -q -m gpu --benchmark-disable $(PYTEST_ARGS)
 	$(BIN)/python -m benchmarks --only GPU --no-page
 
-coverage: $(VENV)/.test ## the tests, and which lines and branches of src/ they run; fails below the floor in pyproject.toml
+coverage: $(VENV)/.test ## the tests, and which lines and branches of src/ they run; fails below the minimum in pyproject.toml
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
-mutants: $(VENV)/.test ## small faults put into planning/, execution/ and the casts, one at a time: what no test finds is listed (long)
+mutants: $(VENV)/.test ## put small faults into planning/, execution/ and the casts, one at a time, and list those that no test finds (long)
 	$(BIN)/python tests/mutants/mutants.py $(MUTANTS)
 
 # Nothing but the floors is held back: whatever else they need is the newest that they take, as for a user who has them.
@@ -89,7 +89,7 @@ everyday: ## an environment with pandas, polars, PIL, xarray, datasets, gymnasiu
 	$(EVERYDAY)/bin/python -m pytest -q -m "" --benchmark-disable tests/everyday $(PYTEST_ARGS)
 
 # Nothing of the checkout's own environment is used: the wheel is made from the sdist, and each is installed alone.
-package: ## the sdist, the wheel and the one of Python alone, made in dist/, each tried in an environment that has nothing else
+package: ## make the sdist, the wheel and the wheel that is only Python in dist/, and try each in an empty environment
 	rm -rf dist
 	$(PYTHON) -m venv --clear $(PACKAGE)
 	$(PACKAGE)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt build hatchling setuptools
@@ -110,15 +110,15 @@ docs: $(VENV)/.docs ## the documentation in four languages, in build/site; warni
 	cp docs/_templates/start.html build/site/index.html
 
 # The pictures and notebooks that the repository keeps; a test says when they are not what the code makes.
-pictures: $(VENV)/.test ## the pictures in docs/_static and the notebooks in examples, made anew
+pictures: $(VENV)/.test ## make the pictures in docs/_static and the notebooks in examples again
 	$(BIN)/python docs/pictures.py
 
 # What changed in the English pages; docs/locale/README.md says how it is translated.
-translations: $(VENV)/.docs ## the messages of the translated pages, put into docs/locale
+translations: $(VENV)/.docs ## put the messages of the translated pages into docs/locale
 	$(BIN)/python -m sphinx -q -b gettext docs build/gettext
 	$(BIN)/python docs/locale/update.py build/gettext
 
-docs-test: docs $(VENV)/.test ## the built documentation in a browser; skipped, with the reason, where there is no Chromium
+docs-test: docs $(VENV)/.test ## test the built documentation in Chromium; skipped without it
 	$(BIN)/python -m pytest -q -m browser --benchmark-disable tests/site $(PYTEST_ARGS)
 
 # The package is copied: what is in use elsewhere stays as it was built. The sanitizer keeps what is freed: memory grows.

@@ -1,4 +1,4 @@
-"""array-api-strict for tensorferry: what its arrays can do is declared, and a few short verbs do it."""
+"""A backend for array-api-strict: it declares what the arrays can do, and has a few short methods that do it."""
 
 import numpy as np
 
@@ -34,21 +34,21 @@ class StrictBackend(Backend, PresentsReadOnly, Writes):
     )
 
     def load(self):
-        """Take what is needed from the framework; called once, when it is importable and somebody needs it."""
+        """Import the framework. This is called once, before the framework is used for the first time."""
         import array_api_strict as xp
 
         self.xp, self.array, self.numpy = xp, type(xp.empty(0)), backend_named("numpy")
         self.host = xp.empty(0).device
 
     def claims(self, kind):
-        """Whether objects of this type, from the modules that it owns, are its tensors."""
+        """Whether objects of this type are arrays; it is asked for the types that are defined in the modules `owns`."""
         return issubclass(kind, self.array)
 
     def describe(self, x):
-        """Metadata only: NumPy's backend knows how to tell what lies below."""
+        """The metadata of an array: NumPy's backend describes the ndarray inside."""
         if x.device != self.host:
             hint = 'x.to_device(array_api_strict.Device("CPU_DEVICE"))'
-            raise UnsupportedTypeError(f"This array is on {x.device}, which is no memory of its own.", hint)
+            raise UnsupportedTypeError(f"This array is on {x.device}, and its memory cannot be read there.", hint)
         return self.numpy.describe(self.export(x))._replace(framework=self.name)
 
     def pointer(self, x):
@@ -56,21 +56,21 @@ class StrictBackend(Backend, PresentsReadOnly, Writes):
         return self.numpy.pointer(self.export(x))
 
     def export(self, x):
-        """An ndarray over the same memory; a view, because NumPy gives the very array that is inside."""
+        """An ndarray that shares the memory. It is a view, because NumPy gives the array inside itself."""
         return np.asarray(x, copy=False).view()
 
     def adopt(self, array):
-        """An array over an ndarray's memory, which it keeps alive."""
+        """An array that shares an ndarray's memory and keeps it alive."""
         return self.xp.asarray(array, copy=False)
 
     def read_only(self, x):
-        """The same memory, that nobody can write through what is given."""
+        """A read-only array that shares the memory."""
         return self.adopt(self.numpy.read_only(self.export(x)))
 
     def write(self, x, out):
-        """Put an ndarray's values into an array of one's own, cast as everywhere in tensorferry."""
+        """Write an ndarray's values into an array, with tensorferry's rules for casts."""
         self.numpy.write(x, self.export(out))
 
     def snippet(self, verb, arguments, info):
-        """What a person would have typed."""
+        """The code that a person would type."""
         return SNIPPETS[verb]

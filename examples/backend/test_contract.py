@@ -1,4 +1,4 @@
-"""tensorferry's public conformance suite, from and to array-api-strict: ``pytest test_contract.py``."""
+"""Run tensorferry's public conformance suite for array-api-strict: ``pytest test_contract.py``."""
 
 import array_api_strict as xp
 import numpy as np
@@ -9,14 +9,14 @@ from tensorferry.testing.memory import LAYOUTS, Place
 
 
 class StrictWitness(testing.Witness):
-    """Makes the arrays and looks at them without tensorferry."""
+    """Makes arrays and looks at them, without tensorferry."""
 
     name = module = "array_api_strict"
     layouts = LAYOUTS
     writes = True
 
     def build(self, content, dtype, shape):
-        getattr(xp, dtype)  # AttributeError: it has no such dtype
+        getattr(xp, dtype)  # raises AttributeError if there is no such dtype
         return xp.asarray(np.frombuffer(bytearray(content), dtype).reshape(shape), copy=False)
 
     def lay(self, image, dtype):

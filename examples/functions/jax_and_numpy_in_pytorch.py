@@ -1,10 +1,10 @@
-"""A loss that is written for JAX, and a simulator that is written for NumPy, in a training loop of PyTorch's.
+"""Use a loss written for JAX and a simulator written for NumPy in a training loop of PyTorch.
 
     python examples/functions/jax_and_numpy_in_pytorch.py
 
-A rod cools from both ends. From its temperatures at a later time the diffusivity and the temperatures at the start are
-found: the simulator has an adjoint that a person wrote, the loss is differentiated by JAX, and PyTorch's optimizer
-knows of neither. The same simulator is then differentiated by JAX, under jit.
+A rod cools from both ends. From its temperatures at a later time, the program finds the diffusivity and the
+temperatures at the start. The simulator has an adjoint that is written by hand, JAX differentiates the loss, and PyTorch's optimizer
+does not have to know. At the end, JAX differentiates the same simulator under jit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def cool(start, diffusivity):
 
 
 def adjoint(primals, _, cotangents):
-    """The gradients of `cool`: the same steps back, along the states on the way there."""
+    """The gradients of `cool`: the same steps backwards, from the last state to the first."""
     (start, diffusivity), (cotangent,) = primals, cotangents
     states = [start]
     for _ in range(STEPS - 1):
@@ -51,13 +51,13 @@ simulate = ferry.wrap(cool, inner="numpy", vjp=adjoint, shapes=lambda start, dif
 
 @ferry.wrap(inner="jax", dtype="fit")
 @jax.jit
-def loss(found, seen, start):
-    """How far it is from what was seen, and how rough the start is."""
-    return ((found - seen) ** 2).mean() + 1e-4 * (jnp.diff(start) ** 2).mean()
+def loss(result, seen, start):
+    """The distance from the temperatures that were seen, plus a penalty for a rough start."""
+    return ((result - seen) ** 2).mean() + 1e-4 * (jnp.diff(start) ** 2).mean()
 
 
 def train():
-    """Find both with PyTorch's Adam; the losses, and the diffusivity that was found."""
+    """Find the start and the diffusivity with PyTorch's Adam; gives the losses and the diffusivity."""
     points = torch.linspace(0, 3, POINTS)
     seen = simulate(torch.exp(-((points - 1.2) ** 2) * 4), torch.tensor(0.2))
     start = torch.full((POINTS,), 0.3, requires_grad=True)
@@ -83,7 +83,7 @@ def gradients_in_both():
 
 
 def main():
-    """Train, and compare the gradients; the losses."""
+    """Train, and compare the gradients; gives the losses."""
     losses, diffusivity = train()
     for one, other in zip(*gradients_in_both(), strict=True):
         np.testing.assert_allclose(ferry.to_numpy(one), other, rtol=1e-5)

@@ -1,9 +1,9 @@
-"""A network of PyTorch's, trained by optax under jax.jit, step by step as PyTorch trains it itself.
+"""Train a PyTorch network with optax under jax.jit, and compare each step with PyTorch's own training.
 
     python examples/functions/optax_trains_pytorch.py
 
-`ferry.wrap_module` gives the module as a pure function and its parameters as a tree; for JAX and optax that is a model
-like any other. Beside it the same module is trained by PyTorch, and both are compared after every step.
+`ferry.wrap_module` gives a pure function and a tree of parameters, which JAX and optax can use like any other model.
+PyTorch trains the same module, and the two are compared after every step.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def network():
 
 
 def batches():
-    """The digits as batches of NumPy's."""
+    """The digits in batches of ndarrays."""
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(images))
     for start in range(0, STEPS * BATCH, BATCH):
@@ -35,7 +35,7 @@ def batches():
 
 
 def by_optax(module):
-    """Each step's loss and the parameters after it: PyTorch's forward and backward pass inside of jax.jit."""
+    """Yield the loss and the parameters of each step. PyTorch's forward and backward pass run inside jax.jit."""
     apply, params = ferry.wrap_module(module)
     optimizer = optax.sgd(RATE)
     state = optimizer.init(params)
@@ -56,7 +56,7 @@ def by_optax(module):
 
 
 def by_pytorch(module):
-    """The same without JAX."""
+    """Yield the same without JAX."""
     optimizer = torch.optim.SGD(module.parameters(), RATE)
     for images, labels in batches():
         loss = torch.nn.functional.cross_entropy(module(torch.from_numpy(images)), torch.from_numpy(labels).long())
@@ -67,7 +67,7 @@ def by_pytorch(module):
 
 
 def main():
-    """Train both ways and compare them after every step; the losses of both."""
+    """Train both ways and compare them after every step; gives the losses of both."""
     losses = []
     for (one, params), (other, expected) in zip(by_optax(network()), by_pytorch(network()), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4)

@@ -145,6 +145,8 @@ class ConversionError(Exception):
     Args:
         message: What could not be done, and why.
         hint: The code to type instead, or ``None``.
+
+    .. versionadded:: 0.1
     """
 
     # Read by AutoGraph, which would raise another type in place of an error that crosses what it has rewritten.
@@ -172,71 +174,111 @@ class CopyRequiredError(ConversionError, ValueError, BufferError):
 
     The Array API standard names both builtins for this case, hence both bases:
     https://data-apis.org/array-api/latest/API_specification/generated/array_api.from_dlpack.html
+
+    .. versionadded:: 0.1
     """
 
 
 class LossyCastError(ConversionError, TypeError):
-    """The dtype cannot hold a value of the source, or the target does not have the dtype."""
+    """The dtype cannot hold a value of the source, or the target does not have the dtype.
+
+    .. versionadded:: 0.1
+    """
 
     instead: tuple[str, str] | None = None
     """The tensor's dtype, and the ``dtype=`` of the hint. In a tree, entries for other leaves are added."""
 
 
 class GradientError(ConversionError, RuntimeError):
-    """You used ``grad="error"``, and the conversion would leave the autograd graph."""
+    """You used ``grad="error"``, and the conversion would leave the autograd graph.
+
+    .. versionadded:: 0.1
+    """
 
 
 class DeviceError(ConversionError, RuntimeError):
-    """The device does not exist, or the target framework cannot use it."""
+    """The device does not exist, or the target framework cannot use it.
+
+    .. versionadded:: 0.1
+    """
 
 
 class ShapeError(ConversionError, ValueError):
-    """Rows have unequal lengths, leaves have unequal shapes, or ``out`` has another shape."""
+    """Rows have unequal lengths, leaves have unequal shapes, or ``out`` has another shape.
+
+    .. versionadded:: 0.1
+    """
 
 
 class UnsupportedTypeError(ConversionError, TypeError):
-    """The object is not a tensor, or a tensor without memory (a tracer, a deleted array, a meta tensor)."""
+    """The object is not a tensor, or a tensor without memory (a tracer, a deleted array, a meta tensor).
+
+    .. versionadded:: 0.1
+    """
 
 
 class UnknownFrameworkError(ConversionError, ValueError):
-    """The name is not that of a framework. If it is, but the framework is missing: `FrameworkNotInstalledError`."""
+    """The name is not that of a framework. If it is, but the framework is missing: `FrameworkNotInstalledError`.
+
+    .. versionadded:: 0.1
+    """
 
 
 class FrameworkNotInstalledError(ConversionError, ImportError):
-    """The framework is not installed, or its import fails."""
+    """The framework is not installed, or its import fails.
+
+    .. versionadded:: 0.1
+    """
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         ConversionError.__init__(self, message, hint)
 
 
 class FileFormatError(ConversionError, ValueError):
-    """The file breaks the rules of its format (it is cut off or damaged), or its format is not known."""
+    """The file breaks the rules of its format (it is cut off or damaged), or its format is not known.
+
+    .. versionadded:: 0.1
+    """
 
 
 class UnsafeFileError(ConversionError, pickle.UnpicklingError):
     """The file asks for code to be run, or would need far more memory or time than its size explains.
 
     ``torch.load(weights_only=True)`` raises the same builtin: https://docs.pytorch.org/docs/stable/notes/serialization.html
+
+    .. versionadded:: 0.1
     """
 
 
 class FormatLimitError(ConversionError, TypeError):
-    """The format cannot hold a dtype, a structure or a value; nothing was written."""
+    """The format cannot hold a dtype, a structure or a value; nothing was written.
+
+    .. versionadded:: 0.1
+    """
 
 
 class OutputExistsError(ConversionError, FileExistsError):
-    """The output exists already, and ``overwrite=True`` was not used; nothing was written."""
+    """The output exists already, and ``overwrite=True`` was not used; nothing was written.
+
+    .. versionadded:: 0.1
+    """
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         ConversionError.__init__(self, message, hint)
 
 
 class VerificationError(ConversionError, RuntimeError):
-    """The output does not read back the same; there is no output then."""
+    """The output does not read back the same; there is no output then.
+
+    .. versionadded:: 0.1
+    """
 
 
 class ResumableError(ConversionError, RuntimeError):
-    """A conversion of files stopped in the middle. Finished parts are kept, and ``resume=True`` continues it."""
+    """A conversion of files stopped in the middle. Finished parts are kept, and ``resume=True`` continues it.
+
+    .. versionadded:: 0.1
+    """
 
 
 if sys.version_info >= (3, 11):
@@ -261,6 +303,8 @@ class TreeError(ConversionError, _Group):
     Args:
         message: What cannot be done.
         exceptions: The error of each leaf, in the tree's order.
+
+    .. versionadded:: 0.1
     """
 
     exceptions: tuple[ConversionError, ...]
@@ -292,4 +336,7 @@ class TreeError(ConversionError, _Group):
 
 
 class PlanViolation(AssertionError):  # noqa: N818 - not an error of the caller's: a broken promise of ours
-    """After a conversion, the result was not as its plan had said."""
+    """After a conversion, the result was not as its plan had said.
+
+    .. versionadded:: 0.1
+    """

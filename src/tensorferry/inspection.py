@@ -166,6 +166,8 @@ class FrameworkStatus(NamedTuple):
         error: Why it cannot be used, or ``None``.
         install: The command that installs it.
         package: The package that its backend came from, with its version; ``None`` for tensorferry's own.
+
+    .. versionadded:: 0.1
     """
 
     installed: bool

@@ -11,6 +11,9 @@ import yaml
 from tests.support import ROOT
 
 import tensorferry
+import tensorferry.testing
+from tensorferry.files.base.contents import Contents
+from tensorferry.transfers.prefetch import PrefetchStats
 
 HOSTED = sorted((ROOT / ".github").rglob("*.yml"))
 WORKFLOWS = {path.stem: path for path in HOSTED if path.parent.name == "workflows"}
@@ -115,13 +118,18 @@ def test_one_version_of_the_package():
     assert re.search(r'^version = "(.*?)"', PROJECT, re.MULTILINE)[1] == tensorferry.__version__
 
 
-PUBLIC = [name for name in (*tensorferry.__all__, "open") if inspect.isfunction(getattr(tensorferry, name))]
+PUBLIC = {
+    getattr(module, name)
+    for module in (tensorferry, tensorferry.testing)
+    for name in module.__all__
+    if inspect.isroutine(getattr(module, name)) or inspect.isclass(getattr(module, name))
+} | {tensorferry.open, Contents, PrefetchStats}
 
 
-@pytest.mark.parametrize("name", PUBLIC)
-def test_a_function_says_since_when_it_is_there(name):
+@pytest.mark.parametrize("named", sorted(PUBLIC, key=lambda each: each.__name__), ids=lambda each: each.__name__)
+def test_a_public_name_says_since_when_it_is_there(named):
     """One `versionadded`, of this version or of one before it."""
-    (added,) = re.findall(r"^ *\.\. versionadded:: (\d+\.\d+)$", getattr(tensorferry, name).__doc__, re.MULTILINE)
+    (added,) = re.findall(r"^ *\.\. versionadded:: (\d+\.\d+)$", named.__doc__, re.MULTILINE)
     assert numbers(added) <= numbers(tensorferry.__version__)[:2]
 
 

@@ -143,6 +143,8 @@ class TensorInfo(_Fields):
         UnsupportedTypeError: No such dtype.
         DeviceError: No such device.
         ValueError: A negative length, fewer than one shard, or as many strides as axes are not given.
+
+    .. versionadded:: 0.1
     """
 
     __slots__ = ()

@@ -61,6 +61,8 @@ class LazyTree(Mapping[Any, Any]):
         source: Makes the tensors.
         node: The node of this mapping in the file's tree.
         keys: The keys that lead to the node.
+
+    .. versionadded:: 0.1
     """
 
     __slots__ = ("_keys", "_node", "_source")

@@ -38,6 +38,8 @@ class WrapPlan:
         derivatives: Which derivatives there are.
         modes: The functions of the outer framework inside of which the function can be used.
         notes: Remarks.
+
+    .. versionadded:: 0.1
     """
 
     name: str

@@ -33,6 +33,8 @@ class Plan(Rendered):
         reason: Why memory is shared, or why not.
         warnings: What can go wrong afterwards, if anything.
         imports: The import lines that `code` needs.
+
+    .. versionadded:: 0.1
     """
 
     source: TensorInfo

@@ -38,6 +38,8 @@ class Step(NamedTuple):
         copies: Whether it writes the elements into other memory.
         bytes: How many bytes it writes.
         path: Where the bytes go: none, through host memory, over the bus, or within a device.
+
+    .. versionadded:: 0.1
     """
 
     verb: str

@@ -13,7 +13,10 @@ __all__ = ["LAYOUTS", "Image", "Place", "addresses", "compact_strides", "image",
 
 
 class Place(NamedTuple):
-    """The address, shape and strides of a tensor, as its framework reports them, in bytes."""
+    """The address, shape and strides of a tensor, as its framework reports them, in bytes.
+
+    .. versionadded:: 0.1
+    """
 
     address: int
     shape: tuple[int, ...]
@@ -30,6 +33,8 @@ class Image(NamedTuple):
         shape: The shape.
         strides: Bytes from one element to the next along each axis.
         content: The elements' bytes in C order. Every conversion must keep them.
+
+    .. versionadded:: 0.1
     """
 
     block: bytes
@@ -96,7 +101,10 @@ def image(layout: str, dtype: str) -> Image:
 
 
 def addresses(place: Place) -> set[int]:
-    """The address of every byte of a tensor's elements."""
+    """The address of every byte of a tensor's elements.
+
+    .. versionadded:: 0.1
+    """
     return {start + byte for start in _starts(place) for byte in range(place.itemsize)}
 
 

@@ -28,6 +28,8 @@ class Verdict(NamedTuple):
         hazard: Whether the plan must have a warning: because the caller allowed something dangerous, or because of
             something that cannot be seen.
         identical: Whether the result must be the same object.
+
+    .. versionadded:: 0.1
     """
 
     error: type[ConversionError] | None = None
@@ -55,6 +57,8 @@ def verdict(
         target: The capabilities of the target's backend.
         same: Whether source and target are the same framework.
         copy: The keyword ``copy=``.
+
+    .. versionadded:: 0.1
     """
     if sample.dtype not in source.dtypes.held:
         return Verdict(UnsupportedTypeError)

@@ -29,7 +29,10 @@ COPIES = (None, True, False)
 
 
 class Group(NamedTuple):
-    """The cells of one test: one source, layout and target, with all dtypes and each ``copy=``."""
+    """The cells of one test: one source, layout and target, with all dtypes and each ``copy=``.
+
+    .. versionadded:: 0.1
+    """
 
     source: str
     layout: str
@@ -43,7 +46,10 @@ class Group(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One conversion to check."""
+    """One conversion to check.
+
+    .. versionadded:: 0.1
+    """
 
     group: Group
     dtype: str
@@ -54,7 +60,10 @@ class Cell(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Something that is wrong with a conversion."""
+    """Something that is wrong with a conversion.
+
+    .. versionadded:: 0.1
+    """
 
     cell: Cell
     about: str
@@ -65,7 +74,10 @@ class Finding(NamedTuple):
 
 
 class NonConformance(AssertionError):  # noqa: N818 - it is not an error in the code that runs
-    """A backend does not keep the contract. The message lists where."""
+    """A backend does not keep the contract. The message lists where.
+
+.. versionadded:: 0.1
+"""
 
     def __init__(self, found: Iterable[Finding]) -> None:
         self.findings = tuple(found)
@@ -85,6 +97,8 @@ def groups(backend: str | None = None, *, paths: bool = False) -> list[Group]:
 
     Raises:
         LookupError: `backend` has no witness.
+
+    .. versionadded:: 0.1
     """
     all_witnesses = witnesses()
     if backend is not None:
@@ -116,6 +130,8 @@ def check(group: Group) -> int:
     Raises:
         NonConformance: Some conversions do not keep the contract.
         LookupError: A framework is not installed, or has no witness.
+
+    .. versionadded:: 0.1
     """
     count, found = 0, []
     for _, wrong in findings(group):
@@ -127,7 +143,10 @@ def check(group: Group) -> int:
 
 
 def findings(group: Group) -> Iterator[tuple[Cell, list[Finding]]]:
-    """Yield each cell of a group for which there is a tensor, and what is wrong with it."""
+    """Yield each cell of a group for which there is a tensor, and what is wrong with it.
+
+    .. versionadded:: 0.1
+    """
     source, target = witness_for(group.source), witness_for(group.target)
     with ExitStack() as stack:
         stack.enter_context(verifying(not group.paths))

@@ -49,6 +49,8 @@ class Sample:
         file: Whether it is over a file, so that writes may change the file.
         fatal: Whether a write to its memory would end the process.
         poke: Writes other elements into the memory; ``None`` if `Witness.poke` does it.
+
+    .. versionadded:: 0.1
     """
 
     x: Any
@@ -78,6 +80,8 @@ class Witness(ABC):
 
     A subclass sets `name` and `module`, and implements `build`, `place` and `state`. The other methods have defaults,
     for a framework whose tensors have no gaps, are on the host, and cannot be written.
+
+    .. versionadded:: 0.1
     """
 
     name: ClassVar[str]
@@ -198,12 +202,18 @@ def _own() -> dict[str, Witness]:
 
 
 def witnesses() -> dict[str, Witness]:
-    """The witnesses of this package, and those that were added, by the name of the backend."""
+    """The witnesses of this package, and those that were added, by the name of the backend.
+
+    .. versionadded:: 0.1
+    """
     return {**_own(), **_outside}
 
 
 def add_witness(witness: Witness) -> None:
-    """Add a witness. It replaces one of the same name."""
+    """Add a witness. It replaces one of the same name.
+
+    .. versionadded:: 0.1
+    """
     _outside[witness.name] = witness
 
 
@@ -224,6 +234,8 @@ def witness_for(name: str) -> Witness:
 
     Raises:
         LookupError: It has none, or its framework cannot be imported.
+
+    .. versionadded:: 0.1
     """
     found = witness_named(name)
     why = found.missing()

@@ -27,6 +27,8 @@ class PrefetchStats(NamedTuple):
         copy_seconds: How long it waited because the batch was being converted or copied. What a device's stream
             waits for a copy is not in it: the host does not see that.
         threaded: Whether batches are converted ahead, or as they are asked for.
+
+    .. versionadded:: 0.1
     """
 
     batches: int
@@ -49,6 +51,8 @@ class Prefetch:
     an earlier loop is over. A generator can be read once: a loop after a ``break`` continues with it, and a loop after
     its end is an error, not an empty loop. ``next`` continues the latest loop. Its thread ends at the end of the
     ``with`` block, after `close`, and when the object is deleted.
+
+    .. versionadded:: 0.1
     """
 
     def __init__(self, iterable: Iterable[Any], target: Target, depth: int, *, skips: bool = False) -> None:

@@ -25,6 +25,8 @@ class Transfer:
 
     You can ``await`` it. You can also drop it: the memory of the sources and of the result stays until the copy is
     done.
+
+    .. versionadded:: 0.1
     """
 
     __slots__ = ("__weakref__", "_future", "_process")

@@ -58,6 +58,8 @@ class BatchPlan(PlansOfLeaves):
         samples: How many samples there are.
         leaves: The leaves that become a tensor, in the order of the samples; its mask and lengths follow each of them.
         kept: The leaves that stay objects.
+
+    .. versionadded:: 0.1
     """
 
     samples: int

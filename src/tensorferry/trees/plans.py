@@ -126,6 +126,8 @@ class TreePlan(PlansOfLeaves):
         leaves: The leaves that are converted, in the tree's order.
         kept: The other leaves, which stay as they are.
         batches: The leaves that cross the bus together.
+
+    .. versionadded:: 0.1
     """
 
     leaves: tuple[LeafPlan, ...]

@@ -90,6 +90,8 @@ class Contents:
         others: Names of things that cannot be loaded, and why; a `NotTensor` if it is not part of a tensor.
         asks_for: The globals that a pickle asks for.
         refuses: Those of them, and other demands, that make it unsafe to open.
+
+    .. versionadded:: 0.1
     """
 
     format: str

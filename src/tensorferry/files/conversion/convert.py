@@ -62,6 +62,8 @@ class Report:
         skipped: The paths that were complete already.
         verified: Whether the output was read again and compared.
         dry_run: Whether nothing was written.
+
+    .. versionadded:: 0.1
     """
 
     source: tuple[str, ...]
