@@ -3,8 +3,8 @@
     python examples/functions/jax_and_numpy_in_pytorch.py
 
 A rod cools from both ends. From its temperatures at a later time, the program finds the diffusivity and the
-temperatures at the start. The simulator has an adjoint that is written by hand, JAX differentiates the loss, and PyTorch's optimizer
-does not have to know. At the end, JAX differentiates the same simulator under jit.
+temperatures at the start. The simulator has an adjoint that is written by hand, JAX differentiates the loss, and
+PyTorch's optimizer does not have to know. At the end, JAX differentiates the same simulator under jit.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ class Finding(NamedTuple):
 class NonConformance(AssertionError):  # noqa: N818 - it is not an error in the code that runs
     """A backend does not keep the contract. The message lists where.
 
-.. versionadded:: 0.1
-"""
+    .. versionadded:: 0.1
+    """
 
     def __init__(self, found: Iterable[Finding]) -> None:
         self.findings = tuple(found)
