@@ -27,6 +27,8 @@ TESTS = {
         "tests/columns",
         "tests/sequences",
         "tests/execution/test_threads.py",
+        "tests/trees",
+        "tests/property/test_signatures.py",
         "tests/conformance",
     ),
     "host/casts.py": (

@@ -191,3 +191,10 @@ def test_where_nothing_lies_nothing_is_in_the_way(name):
         "its bytes are in the other order"
     ]
     assert len(layout_obstacles(TensorInfo("numpy", (2, 3), **odd), target)) > 1
+
+
+def test_only_a_table_of_several_columns_has_memory_for_each_column():
+    """One column of a table shares an array's memory; a table of two axes cannot."""
+    assert ferry.explain(TensorInfo("numpy", (3,)), "polars", copy=False).shares_memory
+    with pytest.raises(ferry.CopyRequiredError, match="each column has its own memory"):
+        ferry.explain(TensorInfo("numpy", (3, 2)), "polars", copy=False)

@@ -298,6 +298,17 @@ def test_leaves_may_change_places(target, dtype):
     assert shifted.tolist() == [3, 4, 0, 1, 2, 5]
 
 
+@pytest.mark.parametrize("count", [2, 40])
+def test_an_out_with_gaps_is_compared_with_the_sources_as_far_as_it_reaches(count):
+    """Its last elements lie in the source of a later leaf, beyond as many bytes as it has."""
+    block, result = np.arange(64.0), np.zeros(4)
+    tree = {str(index): np.full(4, -1.0) for index in range(count - 1)} | {"last": block[8:12]}
+    out = {path: np.zeros(4) for path in tree} | {"0": block[0:16:4], "last": result}
+    ferry.convert_tree(tree, "numpy", out=out)
+    assert result.tolist() == [8, 9, 10, 11]
+    assert block[:13:4].tolist() == [-1.0] * 4
+
+
 def test_two_leaves_are_not_written_into_one_memory():
     """The one would overwrite the other; tied leaves and views that lie likewise may be."""
     first, second, room = np.ones(4), np.zeros(4), np.full(6, 7.0)
