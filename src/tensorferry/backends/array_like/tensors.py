@@ -21,7 +21,6 @@ from .tables import ArrowColumn, is_known_by_arrow, open_arrow, open_contents, o
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...core.capabilities import Capabilities
     from ...core.info import TensorInfo
     from ...core.request import Request
     from ..nodes import Node
@@ -38,11 +37,8 @@ class ArrayLikeBackend(Backend):
     is_target = False
     reads_as_asked = True
     imports = DECLARED.imports
+    capabilities = CAPABILITIES  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return CAPABILITIES
 
     def load(self) -> None:
         """There is no framework to load."""

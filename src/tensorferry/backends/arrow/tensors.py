@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from ...columns.column import Found
     from ...columns.regular import Regular
-    from ...core.capabilities import Capabilities
 
 Array = np.ndarray[Any, Any]
 
@@ -40,11 +39,8 @@ class ArrowBackend(ColumnBackend):
     install = "pip install pyarrow"
     imports = DECLARED.imports
     renamed = "x.rename_columns([f'{index} {name}' for index, name in enumerate(x.column_names)])"
+    capabilities = CAPABILITIES  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return CAPABILITIES
 
     def load(self) -> None:
         import pyarrow as pa

@@ -25,7 +25,6 @@ from .snippets import snippet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...core.capabilities import Capabilities
 
 Array = np.ndarray[Any, Any]
 
@@ -48,11 +47,8 @@ class CupyBackend(Backend):
     rank = 5
     install = "pip install cupy-cuda12x"
     imports = DECLARED.imports
+    capabilities = CAPABILITIES  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return CAPABILITIES
 
     def load(self) -> None:
         self.cupy: Any = importlib.import_module(self.module)

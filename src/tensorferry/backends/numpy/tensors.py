@@ -28,7 +28,6 @@ from .snippets import snippet
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    from ...core.capabilities import Capabilities
     from ...core.request import Request
     from ...planning.plan import Plan
     from ...planning.step import Step
@@ -58,11 +57,8 @@ class NumpyBackend(Backend):
     rank = 1
     install = "pip install numpy"
     imports = DECLARED.imports
+    capabilities = CAPABILITIES  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return CAPABILITIES
 
     def load(self) -> None:
         """There is nothing to load: NumPy is always imported."""

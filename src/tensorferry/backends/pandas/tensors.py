@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...columns.column import Found
-    from ...core.capabilities import Capabilities
     from ...core.info import TensorInfo
     from ...core.request import Request
     from ..base import Backend
@@ -47,11 +46,8 @@ class PandasBackend(ColumnBackend):
     install = "pip install pandas"
     imports = DECLARED.imports
     renamed = "x.set_axis(range(x.shape[1]), axis=1)"
+    capabilities = CAPABILITIES  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return CAPABILITIES
 
     def load(self) -> None:
         import pandas as pd

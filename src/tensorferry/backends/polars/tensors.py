@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...columns.column import Found
-    from ...core.capabilities import Capabilities
 
 Array = np.ndarray[Any, Any]
 
@@ -33,11 +32,8 @@ class PolarsBackend(ColumnBackend):
     install = "pip install polars"
     imports = DECLARED.imports
     renamed = ""
+    capabilities = CAPABILITIES  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return CAPABILITIES
 
     def load(self) -> None:
         import polars as pl

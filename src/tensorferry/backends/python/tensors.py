@@ -30,7 +30,6 @@ from .snippets import exact_scalar, snippet
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from ...core.capabilities import Capabilities
     from ...core.request import Request
     from ...planning.plan import Plan
     from ...planning.step import Step
@@ -80,11 +79,8 @@ class PythonBackend(Backend):
     owns = ("builtins", "array", "collections", "decimal", "fractions", "pathlib", "tensorferry")
     rank = 0
     imports = DECLARED.imports
+    capabilities = CAPABILITIES  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return CAPABILITIES
 
     def load(self) -> None:
         """There is no framework to load."""
