@@ -107,7 +107,7 @@ _ALONE = (
         "import zipfile\nwith zipfile.ZipFile('a.zip', 'w') as z:\n"
         f"    for n in range({MANY}): z.writestr(f'archive/data/{{n}}', b'12345678')",
         "from tensorferry.files.encodings.zip_archive import Archive",
-        'held = Archive.open("a.zip")',
+        'held = Archive("a.zip")',
         50,
     ),
     _Alone(

@@ -53,7 +53,7 @@ def test_what_zipfile_writes_is_read(method, tmp_path):
         for name, data in members.items():
             archive.writestr(name, data)
         archive.comment = b"PK\5\6 in a comment"
-    archive = Archive.open(path)
+    archive = Archive(path)
     assert list(archive) == list(members)
     for name, data in members.items():
         member = archive[name]
@@ -77,7 +77,7 @@ def test_streamed_archives_are_read(tmp_path):
 
         with zipfile.ZipFile(Stream(), "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("a", DATA)
-    archive = Archive.open(path)
+    archive = Archive(path)
     assert archive.read_bytes(archive["a"], 1 << 20) == DATA
 
 
@@ -93,7 +93,7 @@ def test_what_is_written_is_read_by_zipfile_and_aligned(tmp_path):
     ]
     expected = [b"beginend", DATA, b"x" * 64 + np.arange(9.0).tobytes(), b""]
     path = made(tmp_path, members, b"a comment")
-    own = Archive.open(path)
+    own = Archive(path)
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
         assert archive.comment == b"a comment"
@@ -117,7 +117,7 @@ def test_sizes_of_zip64_are_read_wherever_they_stand(tmp_path):
     wide = struct.pack("<HHQQ", 1, 16, len(DATA), len(DATA))
     lies = Lies({"extra": b""}, size=0xFFFFFFFF, packed=0xFFFFFFFF, extra=wide)
     members = [(f"member {number:060}", b"", TRUE) for number in range(2_000)]
-    archive = Archive.open(write(tmp_path, hostile.zip_bytes([("first", DATA, lies), *members, ("last", DATA, lies)])))
+    archive = Archive(write(tmp_path, hostile.zip_bytes([("first", DATA, lies), *members, ("last", DATA, lies)])))
     assert [archive.read_bytes(archive[name], 1 << 20) for name in ("first", "last")] == [DATA, DATA]
 
 
@@ -125,7 +125,7 @@ def test_sizes_of_zip64_are_read_wherever_they_stand(tmp_path):
 def test_archives_of_many_members_and_gigabytes(tmp_path):
     """More than 65,535 members, and a member of more than 4 GiB with one after it, which zip64 is for."""
     path = made(tmp_path, [{"name": f"{number}", "prefix": b"%d" % number} for number in range(70_000)])
-    assert len(Archive.open(path)) == 70_000
+    assert len(Archive(path)) == 70_000
     with zipfile.ZipFile(path) as archive:
         assert archive.read("69999") == b"69999"
     sparse = tmp_path / "sparse"
@@ -133,13 +133,13 @@ def test_archives_of_many_members_and_gigabytes(tmp_path):
         file.truncate((1 << 32) + 7)
     big = Extent("uint8", ((1 << 32) + 7,), str(sparse), 0)
     path = made(tmp_path, [{"name": "big", "stored": big, "pump": Pump()}, {"name": "after", "prefix": b"after"}])
-    archive = Archive.open(path)
+    archive = Archive(path)
     assert (archive["big"].size, archive.read_bytes(archive["after"], 10)) == ((1 << 32) + 7, b"after")
     assert archive.offset(archive["after"]) % ALIGNMENT == 0
     with zipfile.ZipFile(path) as other:
         assert [each.file_size for each in other.infolist()] == [(1 << 32) + 7, 5]
         assert other.read("after") == b"after"
-    assert archive["big"].crc == Archive.open(path)["big"].crc == other.getinfo("big").CRC
+    assert archive["big"].crc == Archive(path)["big"].crc == other.getinfo("big").CRC
     path.unlink()
 
 
@@ -160,9 +160,9 @@ LIARS = {
 def test_directories_that_lie_are_refused(what, tmp_path):
     """An end of the directory that does not fit the file is an error, whatever it claims."""
     members = [("a", DATA, TRUE), ("b", DATA, TRUE)]
-    assert len(Archive.open(write(tmp_path, hostile.zip_bytes(members)))) == 2
+    assert len(Archive(write(tmp_path, hostile.zip_bytes(members)))) == 2
     with pytest.raises(FileFormatError):
-        Archive.open(write(tmp_path, hostile.zip_bytes(members, **LIARS[what])))
+        Archive(write(tmp_path, hostile.zip_bytes(members, **LIARS[what])))
 
 
 MEMBERS = {
@@ -202,13 +202,13 @@ def test_members_that_lie_are_refused_and_found(what, tmp_path):
     members, error, message = MEMBERS[what]
     path = write(tmp_path, hostile.zip_bytes(members))
     with pytest.raises(error, match=message):
-        Archive.open(path)
+        Archive(path)
     if "UTF-8" in message or "zip64" in message:
         # Without names or sizes there is nothing to go on with.
         with pytest.raises(error, match=message):
-            Archive(str(path), tolerant=True)
+            Archive(path, tolerant=True)
         return
-    found = list(Archive(str(path), tolerant=True).findings({}.get))
+    found = list(Archive(path, tolerant=True).findings({}.get))
     assert any(message in finding.message for finding in found)
     assert all(finding.offset is not None for finding in found)
 
@@ -228,7 +228,7 @@ def test_local_headers_are_compared_when_data_is_needed(what, tmp_path):
     """A member that says one thing in the directory and another before its data is refused: readers would differ."""
     fields, message = LOCAL[what]
     path = write(tmp_path, hostile.zip_bytes([("a", DATA, Lies(local=fields)), ("b", DATA, TRUE)]))
-    archive = Archive.open(path)
+    archive = Archive(path)
     assert archive.read_bytes(archive["b"], 1 << 20) == DATA
     if message is None:
         assert archive.read_bytes(archive["a"], 1 << 20) == DATA
@@ -242,7 +242,7 @@ def test_data_that_reaches_into_the_next_member_is_refused(tmp_path):
     """An extra field that only the local header has can push data over what follows it."""
     raw = bytearray(hostile.zip_bytes([("a", DATA, TRUE), ("b", DATA, TRUE)]))
     raw[28:30] = struct.pack("<H", 40)
-    archive = Archive.open(write(tmp_path, raw))
+    archive = Archive(write(tmp_path, raw))
     with pytest.raises(FileFormatError, match="overlaps what stands after it"):
         archive.offset(archive["a"])
 
@@ -252,7 +252,7 @@ def test_a_flipped_bit_is_found_with_its_tensor_and_place(tmp_path):
     raw = bytearray(hostile.zip_bytes([("a", DATA, TRUE), ("b", DATA, TRUE)]))
     second = raw.index(b"PK\3\4", 4)
     raw[second + 100] ^= 1
-    archive = Archive.open(write(tmp_path, raw))
+    archive = Archive(write(tmp_path, raw))
     (finding,) = archive.findings({"b": "weight"}.get)
     assert (finding.tensor, finding.offset, finding.error) == ("weight", second, True)
     with pytest.raises(FileFormatError, match="corrupt"):
@@ -280,7 +280,7 @@ def test_deflated_members_hold_what_the_directory_says(packed, size, message, tm
     """More or fewer bytes than declared, or a stream that is no deflate, is an error; never more is inflated."""
     lies = Lies(method=8, size=size, crc=zlib.crc32(DATA))
     path = write(tmp_path, hostile.zip_bytes([("a", packed, lies)]))
-    archive = Archive.open(path)
+    archive = Archive(path)
     with pytest.raises(FileFormatError, match=message):
         archive.read_bytes(archive["a"], 1 << 20)
 
@@ -288,7 +288,7 @@ def test_deflated_members_hold_what_the_directory_says(packed, size, message, tm
 def test_a_limit_on_what_is_read_into_memory(tmp_path):
     """A member that claims more than the caller's limit is not read at all."""
     path = write(tmp_path, hostile.zip_bytes([("a", deflated(bytes(1 << 20)), Lies(method=8, size=1 << 20))]))
-    archive = Archive.open(path)
+    archive = Archive(path)
     with pytest.raises(UnsafeFileError, match="no more than 1,000"):
         archive.read_bytes(archive["a"], 1_000)
 
@@ -297,8 +297,8 @@ def test_files_that_are_no_archives(tmp_path):
     """Empty files, text, and ends without a beginning raise the named error."""
     for data in (b"", b"hello", b"PK\5\6", b"PK\5\6" + bytes(17), b"PK\5\6" + b"\xff" * 18):
         with pytest.raises(FileFormatError):
-            Archive.open(write(tmp_path, data))
-    assert len(Archive.open(write(tmp_path, b"PK\5\6" + bytes(18)))) == 0
+            Archive(write(tmp_path, data))
+    assert len(Archive(write(tmp_path, b"PK\5\6" + bytes(18)))) == 0
 
 
 def test_an_archive_cut_off_or_damaged_anywhere_raises_nothing_else(tmp_path):
@@ -311,7 +311,7 @@ def test_an_archive_cut_off_or_damaged_anywhere_raises_nothing_else(tmp_path):
         damaged += [good[:place] + bytes([byte]) + good[place + 1 :] for byte in (0, 255, draw.randrange(256))]
     for data in damaged:
         try:
-            archive = Archive.open(write(tmp_path, data))
+            archive = Archive(write(tmp_path, data))
             assert {archive.read_bytes(archive[name], 100) for name in archive} <= {b"first", b"second"}
             outcomes.add("read")
         except (FileFormatError, UnsafeFileError) as error:
@@ -330,20 +330,20 @@ def test_zip64_ends_are_read_and_compared(tmp_path):
     wide = struct.pack("<IQHHIIQQQQ", 0x06064B50, 44, 45, 45, 0, 0, 1, 1, end - begin, begin)
     locator = struct.pack("<IIQI", 0x07064B50, 0, end, 1)
     both = raw[:end] + wide + locator + raw[end:]
-    archive = Archive.open(write(tmp_path, both))
+    archive = Archive(write(tmp_path, both))
     assert archive.read_bytes(archive["a"], 1 << 20) == DATA
     for at, value in ((end + 48, begin + 1), (end + 24, 2), (end + 56 + 8, end + 1)):
         other = bytearray(both)
         other[at : at + 8] = struct.pack("<Q", value)
         with pytest.raises(FileFormatError):
-            Archive.open(write(tmp_path, other))
+            Archive(write(tmp_path, other))
 
 
 @pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_many_members_take_little(tmp_path, count):
     """A directory of many members is read in less than half of the memory that `zipfile` takes."""
     path = made(tmp_path, [{"name": f"archive/data/{number}", "prefix": b"12345678"} for number in range(count)])
-    ours, archive = peak_of(lambda: Archive.open(path))
+    ours, archive = peak_of(lambda: Archive(path))
     assert len(archive) == count
     theirs, _ = peak_of(lambda: zipfile.ZipFile(path).close())
     assert ours < theirs / 2

@@ -66,46 +66,40 @@ class Member(NamedTuple):
 
 
 class Archive(Mapping[str, Member]):
-    """A zip archive: its members by name, in the order of its directory. `Archive.open` makes it.
+    """A zip archive: its members by name, in the order of its directory, which is read at once.
 
     Args:
         path: The file.
         tolerant: Whether problems are collected in `problems`, if possible, instead of raising the first one.
         may_lack_sums: Whether checksums that are all zero mean that there are none, as in PyTorch.
         within: Its position and length in the file; ``None`` if it is the whole file.
+
+    Raises:
+        OSError: It cannot be read.
+        FileFormatError: It is not a zip archive, is cut off, or has members that overlap or are outside of it.
+        UnsafeFileError: Two members have the same name, a name leads out of the archive, the declared size of a
+            member is impossible, or the directory is far too large.
     """
 
     def __init__(
         self,
-        path: str,
+        path: Path | str,
         *,
         tolerant: bool = False,
         may_lack_sums: bool = False,
         within: tuple[int, int] | None = None,
     ) -> None:
-        self.path = path
-        self.id = (path, *(within or ()))
+        self.path = os.fspath(path)
+        self.id = (self.path, *(within or ()))
         self.problems: list[FileFinding] = []
         self._tolerant = tolerant
         self._asked = 0
         self._descriptor: int | None = None
         self._index: dict[str, int] | None = None
-        self._directory = Directory(path, self._problem, within)
+        self._directory = Directory(self.path, self._problem, within)
         self._names: list[str] | None = self._directory.read()
         self.comment = self._directory.comment
         self.lacks_sums = may_lack_sums and not any(self._directory.crcs)
-
-    @classmethod
-    def open(cls, path: Path | str, *, may_lack_sums: bool = False, within: tuple[int, int] | None = None) -> Archive:
-        """Read an archive's directory; the arguments are those of `Archive`.
-
-        Raises:
-            OSError: It cannot be read.
-            FileFormatError: It is not a zip archive, is cut off, or has members that overlap or are outside of it.
-            UnsafeFileError: Two members have the same name, a name leads out of the archive, the declared size of a
-                member is impossible, or the directory is far too large.
-        """
-        return cls(os.fspath(path), may_lack_sums=may_lack_sums, within=within)
 
     def __len__(self) -> int:
         return len(self.names)

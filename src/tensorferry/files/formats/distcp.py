@@ -183,7 +183,7 @@ def _opened(item: _Item, allow: frozenset[str], wrap: Any = None) -> Any:
     from ..pickles.torch import Names
     from ..pickles.torch_archive import stem_of, unpickled_in
 
-    archive = Archive.open(item.path, may_lack_sums=True, within=(item.offset, item.nbytes))
+    archive = Archive(item.path, may_lack_sums=True, within=(item.offset, item.nbytes))
     return unpickled_in(archive, stem_of(archive), Names(item.path, allow), wrap=wrap)
 
 

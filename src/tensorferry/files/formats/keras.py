@@ -136,7 +136,7 @@ def _is_weights(path: Path) -> bool:
 def _read_archive(form: str, path: Path) -> Contents:
     from ..encodings.zip_archive import Archive
 
-    archive = Archive.open(path)
+    archive = Archive(path)
     if _WEIGHTS not in archive:
         what = "has its weights in several files" if "model.weights.json" in archive else "has no weights"
         raise FileFormatError(f"{path} {what}: there is no {_WEIGHTS} in it.", "model.save_weights('model.weights.h5')")

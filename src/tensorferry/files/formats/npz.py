@@ -74,7 +74,7 @@ class _Npz(Format):
         return head[:4] in (b"PK\3\4", b"PK\5\6") and path.name.lower().endswith(self.suffixes)
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
-        archive = Archive.open(path)
+        archive = Archive(path)
         contents = Contents(self.name, (str(path),))
         contents.metadata = _commented(archive.comment, str(path))
         with archive.held_open(), path.open("rb", buffering=0) as file:
@@ -116,7 +116,7 @@ class _Npz(Format):
         self, path: Path, *, allow: frozenset[str] = frozenset(), found: Contents | ConversionError | None = None
     ) -> Iterator[FileFinding]:
         try:
-            archive = Archive(str(path), tolerant=True)
+            archive = Archive(path, tolerant=True)
         except ConversionError as error:
             yield FileFinding(str(path), None, None, error.message)
             return

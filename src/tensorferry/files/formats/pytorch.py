@@ -68,7 +68,7 @@ class PyTorch(Format):
         if _is_legacy(path):
             found, others = read_legacy_file(path, allow)
             return Contents(self.name, (where,), found.leaves, {}, found.tree, others, found.asks_for)
-        archive = Archive.open(path, may_lack_sums=True)
+        archive = Archive(path, may_lack_sums=True)
         stem = stem_of(archive)
         metadata = _metadata(archive, f"{stem}/{_METADATA}")
         found, others = unpickled_in(archive, stem, Names(where, allow))
@@ -82,7 +82,7 @@ class PyTorch(Format):
 
         if _is_legacy(path):
             return asked_in_legacy(path)
-        archive = Archive.open(path, may_lack_sums=True)
+        archive = Archive(path, may_lack_sums=True)
         return asked_in(archive, stem_of(archive), Names(os.fspath(path), frozenset()))
 
     def refuse(self, contents: Contents) -> None:

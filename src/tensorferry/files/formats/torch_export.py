@@ -61,7 +61,7 @@ class TorchExport(Format):
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         from ..encodings.zip_archive import Archive
 
-        archive = Archive.open(path, may_lack_sums=True)
+        archive = Archive(path, may_lack_sums=True)
         stem = archive.names[0].partition("/")[0] if archive.names else ""
         contents = Contents(self.name, (os.fspath(path),))
         if f"{stem}/archive_format" in archive:
@@ -90,7 +90,7 @@ def _read_inside(archive: Archive, name: str, contents: Contents, allow: frozens
     from ..pickles.torch_archive import stem_of, unpickled_in
 
     record = archive.record(archive[name])
-    inner = Archive.open(archive.path, may_lack_sums=True, within=(record.offset, record.nbytes))
+    inner = Archive(archive.path, may_lack_sums=True, within=(record.offset, record.nbytes))
     found, others = unpickled_in(inner, stem_of(inner), Names(archive.path, allow))
     contents.asks_for = tuple(dict.fromkeys((*contents.asks_for, *found.asks_for)))
     _add(contents, archive, found.leaves, others)

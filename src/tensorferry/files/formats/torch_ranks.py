@@ -41,7 +41,7 @@ class SavedFile:
         from ..pickles.resolver import ArchiveResolver
         from ..pickles.torch_archive import MOST_PICKLE, stem_of
 
-        archive = Archive.open(path, may_lack_sums=True)
+        archive = Archive(path, may_lack_sums=True)
         stem = stem_of(archive)
         pickle = archive[f"{stem}/data.pkl"]
         self.path = os.fspath(path)
@@ -64,7 +64,7 @@ def asked_by(files: Iterable[Path], vocabulary: Callable[[str, frozenset[str]], 
 
     asked: dict[str, None] = {}
     for file in files:
-        archive = Archive.open(file, may_lack_sums=True)
+        archive = Archive(file, may_lack_sums=True)
         asked |= dict.fromkeys(asked_in(archive, stem_of(archive), vocabulary(os.fspath(file), frozenset())))
     return tuple(asked)
 

@@ -86,7 +86,7 @@ def _opened(path: Path) -> tuple[Archive, str]:
     from ..encodings.zip_archive import Archive
     from ..pickles.torch_archive import stem_of
 
-    archive = Archive.open(path, may_lack_sums=True)
+    archive = Archive(path, may_lack_sums=True)
     stem = stem_of(archive)
     if f"{stem}/constants.pkl" not in archive:
         raise FileFormatError(f"{path}: there is no {stem}/constants.pkl in it, as TorchScript has it.")
