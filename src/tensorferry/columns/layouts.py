@@ -185,10 +185,10 @@ def _buffer(span: _Span, index: int) -> int:
     return span.chunk.buffers[index]
 
 
-def _over(span: _Span, dtype: str, buffer: int = 1, *, more: int = 0) -> Array:
+def _over(span: _Span, dtype: str, *, more: int = 0) -> Array:
     """An array over the numbers in a buffer: one for each element, and `more`."""
     native = numpy_dtype(dtype)
-    start = _buffer(span, buffer) + span.at * native.itemsize
+    start = _buffer(span, 1) + span.at * native.itemsize
     return bytes_at(start, (span.length + more,), native, span.chunk.owner)
 
 

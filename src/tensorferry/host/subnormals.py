@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Function = TypeVar("Function", bound=Callable[..., Any])
 
-__all__ = ["are_flushed", "cast_to", "kept", "kept_of", "unflushed"]
+__all__ = ["are_flushed", "cast_to", "kept", "unflushed"]
 
 _SMALLEST = 5e-324
 
@@ -69,22 +69,6 @@ def unflushed(function: Function) -> Function:
             _free.append(before)
 
     return cast("Function", on_any_thread)
-
-
-def kept_of(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`kept` for a function with one argument, which is faster to call."""
-
-    def on_any_thread(x: Any) -> Any:
-        before = _be_quiet()
-        try:
-            if _SMALLEST * 1.0:
-                return function(x)
-            with _ordinary():
-                return function(x)
-        finally:
-            _be_as(before)
-
-    return on_any_thread
 
 
 def cast_to(dtype: np.dtype[Any]) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:

@@ -39,14 +39,7 @@ def naming(target: Path) -> Iterator[None]:
 
 
 @contextmanager
-def publishing(
-    target: Path,
-    *,
-    overwrite: bool = False,
-    sources: Iterable[str | Path] = (),
-    nbytes: int = 0,
-    is_folder: bool = False,
-) -> Iterator[Path]:
+def publishing(target: Path, *, overwrite: bool = False, is_folder: bool = False) -> Iterator[Path]:
     """A path to write to, which becomes `target` when the block ends without an error.
 
     The path has the target's name and is free; a file or a folder may be made there. It is flushed to the disk
@@ -56,16 +49,13 @@ def publishing(
     Args:
         target: The path of the output.
         overwrite: Whether to replace an existing output.
-        sources: Files and folders that must not be the target, be in it, or contain it.
-        nbytes: How much will be written at least. It is an error if the disk has less room.
         is_folder: Whether it is a folder, which may replace an empty one.
 
     Raises:
-        OutputExistsError: The target exists and `overwrite` is false, is one of the sources, or is being written by
-            another process.
-        OSError: It cannot be written, or there is too little room.
+        OutputExistsError: The target exists and `overwrite` is false, or is being written by another process.
+        OSError: It cannot be written.
     """
-    validate_target(target, overwrite=overwrite, sources=sources, nbytes=nbytes, is_folder=is_folder)
+    validate_target(target, overwrite=overwrite, is_folder=is_folder)
     with Workspace(target) as work:
         work.recover()
         validate_target(target, overwrite=overwrite, is_folder=is_folder)
@@ -91,8 +81,8 @@ def validate_target(
     Args:
         target: As for `publishing`.
         overwrite: As for `publishing`.
-        sources: As for `publishing`.
-        nbytes: As for `publishing`.
+        sources: Files and folders that must not be the target, be in it, or contain it.
+        nbytes: How much will be written at least. It is an error if the disk has less room.
         is_folder: As for `publishing`.
         own: If the target is a folder: the names in it that belong to an earlier output; other files must not be
             lost. ``None`` if all belong to it.

@@ -95,17 +95,16 @@ def described(root: Any, vocabulary: Names, nbytes: int) -> Unpickled:
     return Unpickled(walk.leaves, tree, asks_for, _besides(vocabulary, walk.leaves))
 
 
-def globals_of(read: Callable[[], bytes | mmap], vocabulary: Names, begin: int = 0) -> tuple[str, ...]:
+def globals_of(read: Callable[[], bytes | mmap], vocabulary: Names) -> tuple[str, ...]:
     """The globals that a pickle asks for, as far as it can be read.
 
     Args:
         read: Gives the pickle; see `run`.
         vocabulary: Defines the meaning of its names.
-        begin: The position of the pickle.
     """
     # The names until the error are given. The error itself comes from `root_of`.
     with suppress(FileFormatError, UnsafeFileError):
-        run(read, vocabulary, vocabulary.where, begin, _STEPS_FOR_GLOBALS)
+        run(read, vocabulary, vocabulary.where, 0, _STEPS_FOR_GLOBALS)
     return tuple(dict.fromkeys([*vocabulary.asked, *vocabulary.refused]))
 
 
