@@ -46,8 +46,10 @@ if TYPE_CHECKING:
     TensorflowTensor: TypeAlias = tf.Tensor
     TensorflowVariable: TypeAlias = tf.Variable
     JaxArray: TypeAlias = jax.Array
+    # For the code of tensorferry. Of a `NumpyArray`, pyright does not know `real` and `imag`.
+    Array: TypeAlias = np.ndarray[Any, Any]
 else:
-    NumpyArray = TorchTensor = TensorflowTensor = TensorflowVariable = JaxArray = Any
+    NumpyArray = TorchTensor = TensorflowTensor = TensorflowVariable = JaxArray = Array = Any
 
 NumpyName: TypeAlias = Literal["numpy", "np"]
 TorchName: TypeAlias = Literal["torch", "pt", "pytorch"]

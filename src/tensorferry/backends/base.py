@@ -21,8 +21,6 @@ from ..errors import FrameworkNotInstalledError
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    import numpy as np
-
     from ..core.capabilities import Capabilities, DeviceFacts
     from ..core.info import TensorInfo
     from ..core.placement import Placement
@@ -30,9 +28,8 @@ if TYPE_CHECKING:
     from ..devices.streams import Stream
     from ..planning.plan import Plan
     from ..planning.step import Step
+    from ..typing import Array
     from .nodes import Node
-
-    Array = np.ndarray[Any, Any]
 
 __all__ = ["Backend", "kind_of_type", "unchanged"]
 
@@ -306,11 +303,11 @@ class Backend(ABC):
     # -- the verbs: each takes a value and returns the next ---------------------------------------
 
     @abstractmethod
-    def export(self, x: Any) -> np.ndarray[Any, Any]:
+    def export(self, x: Any) -> Array:
         """A new `ndarray` over the host memory of `x`, which may then be made read-only."""
 
     @abstractmethod
-    def adopt(self, array: np.ndarray[Any, Any]) -> Any:
+    def adopt(self, array: Array) -> Any:
         """A tensor over the memory of `array`, which keeps the memory alive."""
 
     def join_alike(self, tensors: Sequence[Any]) -> Any:

@@ -40,13 +40,12 @@ if TYPE_CHECKING:
     from ..columns.column import Found
     from ..core.info import TensorInfo
     from ..core.request import Request
+    from ..typing import Array
     from .nodes import Node
 
     Opened = tuple[TensorInfo, Any]
 
 __all__ = ["ColumnBackend", "Views"]
-
-Array = np.ndarray[Any, Any]
 
 _LISTS = ".to_pylist()"
 _TABLE = 2

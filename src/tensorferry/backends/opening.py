@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from ..columns.column import Ragged, Refused
 from ..columns.frames import frame_of, nulls_hint, refuse
 from ..core.dtypes import find
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from ..columns.column import Found
     from ..columns.frames import Frame
     from ..core.request import Request
+    from ..typing import Array
     from .base import Backend
 
     Opened = tuple[TensorInfo, Any]
@@ -41,8 +40,6 @@ __all__ = [
     "over",
     "remark_of",
 ]
-
-Array = np.ndarray[Any, Any]
 
 COUNTING, INDEXED = "counting ", "with an index"
 """Words in a `TensorInfo.kind`: the numbers count something (days), and there is an index, which is dropped."""

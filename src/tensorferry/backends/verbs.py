@@ -21,11 +21,8 @@ from ..core.info import JOINS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-
     from ..core.capabilities import Capabilities
-
-    Array = np.ndarray[Any, Any]
+    from ..typing import Array
 
 __all__ = [
     "Casts",

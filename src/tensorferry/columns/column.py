@@ -20,9 +20,9 @@ from .pieces import Bits, Cast, Decoded, Missing, Piece
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["TEXT", "Column", "Found", "Ragged", "Refused"]
+    from ..typing import Array
 
-Array = np.ndarray[Any, Any]
+__all__ = ["TEXT", "Column", "Found", "Ragged", "Refused"]
 
 TEXT = "holds text, which has no numbers"
 _FEW = 8

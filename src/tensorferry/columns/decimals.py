@@ -13,11 +13,10 @@ from .pieces import gone_in
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..typing import Array
     from .pieces import Missing
 
 __all__ = ["Decimals"]
-
-Array = np.ndarray[Any, Any]
 
 _EXACT = 1 << 53
 """Integers up to this one are exact floats, so that a division by a small power of ten is rounded once."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from ..core.dtypes import DTYPES, casting_scale, common
 from ..errors import ConversionError, CopyRequiredError, LossyCastError, UnsupportedTypeError
 from ..hints import Hint
@@ -18,11 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..core.request import Request
+    from ..typing import Array
     from .column import Found
 
 __all__ = ["Frame", "frame_of", "nulls_hint", "refuse", "write_columns"]
-
-Array = np.ndarray[Any, Any]
 
 _ROWS = 1 << 14
 """How many rows are written at a time for a result in row order, so that they stay in the processor's cache."""

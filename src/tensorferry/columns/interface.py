@@ -19,9 +19,9 @@ from ..host import memory
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Chunk", "Type", "array_at", "array_in", "bytes_at", "numbers_at", "offers", "pointers", "read", "type_in"]
+    from ..typing import Array
 
-Array = np.ndarray[Any, Any]
+__all__ = ["Chunk", "Type", "array_at", "array_in", "bytes_at", "numbers_at", "offers", "pointers", "read", "type_in"]
 
 _SCHEMA = struct.Struct("PPPqqPPPP")
 _ARRAY = struct.Struct("qqqqqPPPPP")

@@ -23,12 +23,11 @@ from .pieces import Bits, Decoded, Missing, Piece, gone_in
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..typing import Array
     from .column import Found
     from .interface import Chunk, Type
 
 __all__ = ["CATEGORIES", "DATES", "NUMBERS", "are_integers", "asked_of", "column_of", "fields", "spans_of"]
-
-Array = np.ndarray[Any, Any]
 
 NUMBERS = {
     "c": "int8",

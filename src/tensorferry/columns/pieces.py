@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -11,11 +11,10 @@ from ..errors import UnsupportedTypeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ..typing import Array
     from .decimals import Decimals
 
 __all__ = ["Bits", "Cast", "Decoded", "Missing", "Piece", "gone_in"]
-
-Array = np.ndarray[Any, Any]
 
 
 class Bits:

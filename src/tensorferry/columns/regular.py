@@ -17,11 +17,10 @@ from .layouts import NUMBERS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..typing import Array
     from .interface import Type
 
 __all__ = ["Regular", "arrays_of", "regular_of"]
-
-Array = np.ndarray[Any, Any]
 
 _OFFSETS: dict[str, np.dtype[Any]] = {"+l": np.dtype(np.int32), "+L": np.dtype(np.int64)}
 _FIXED = "+w:"

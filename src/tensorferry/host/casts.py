@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ..sequences.chunks import Chunks
+    from ..typing import Array
 
 __all__ = ["cast", "cast_each", "check_values", "copy_into", "direct_cast", "fill", "write_each"]
-
-Array = np.ndarray[Any, Any]
 
 BLOCK = 1 << 16
 """How many elements are cast and compared at a time."""

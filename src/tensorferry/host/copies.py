@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from .memory import MAPPED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    Array = np.ndarray[Any, Any]
+    from ..typing import Array
 
 __all__ = ["gather", "processors"]
 

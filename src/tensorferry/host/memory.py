@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ..core.info import TensorInfo
+    from ..typing import Array
 
 __all__ = [
     "IN_ONE_RUN",
@@ -38,8 +39,6 @@ __all__ = [
     "span",
     "writable_somewhere",
 ]
-
-Array = np.ndarray[Any, Any]
 
 LOWEST = 1 << 22
 """No memory of a process has a lower address; Linux loads programs above it."""

@@ -12,12 +12,12 @@ from . import memory
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from ..typing import Array
+
 __all__ = ["LARGEST", "Part", "joined", "lay_out", "pack", "starts", "unpack"]
 
 LARGEST = 1 << 20
 """An array of this many bytes, or more, is transferred alone: its transfer takes longer than to start one."""
-
-Array = np.ndarray[Any, Any]
 
 
 class Part(NamedTuple):

@@ -17,11 +17,9 @@ from .diagnostics import ROWS, length_of, shape_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import numpy as np
-
+    from ..typing import Array
     from .flags import Exact
 
-    Array = np.ndarray[Any, Any]
     Index = tuple[Any, ...]
 
 __all__ = ["Chunks", "Read", "Wanted", "read"]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from ..typing import Array
 
 __all__ = [
     "BEYOND",
@@ -33,8 +36,6 @@ __all__ = [
     "found_in",
     "weak_of",
 ]
-
-Array = np.ndarray[Any, Any]
 
 DOUBT = -1
 """There is another object among the numbers, or rows have unequal lengths."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
+    from ..typing import Array
+
 __all__ = [
     "FEW",
     "HAS_EXTENSION",
@@ -36,8 +38,6 @@ __all__ = [
     "read_part",
     "with_types",
 ]
-
-Array = np.ndarray[Any, Any]
 
 PYTHON_NUMBERS = frozenset({float, int, bool, complex})
 

@@ -7,7 +7,7 @@ chooses; if it is a NumPy scalar or a tensor, they have dtypes.
 from __future__ import annotations
 
 from array import array as typed_array
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from . import flags, numbers
 from .diagnostics import DEEPEST, ROWS, at_member, described, leaves, shape_of, why_unreadable
 from .numbers import PYTHON_NUMBERS, opened
 
+if TYPE_CHECKING:
+    from ..typing import Array
+
 __all__ = [
     "PYTHON_NUMBERS",
     "NewArray",
@@ -30,8 +33,6 @@ __all__ = [
     "narrowest",
     "read",
 ]
-
-Array = np.ndarray[Any, Any]
 
 _READABLE = (*PYTHON_NUMBERS, np.generic, *ROWS)
 _BUFFERS = (bytes, bytearray, memoryview, typed_array)

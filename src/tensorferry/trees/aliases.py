@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ..execution.run import Prepared
+    from ..typing import Array
 
 __all__ = ["Group", "clusters", "converted_together", "copied_together", "is_broadcast", "overlapping", "ties"]
-
-Array = np.ndarray[Any, Any]
 
 
 class Group(NamedTuple):

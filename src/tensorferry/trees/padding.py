@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ..backends.base import Backend
     from ..sequences.members import Members
+    from ..typing import Array
 
 __all__ = [
     "NOT_PADDED",
@@ -35,8 +36,6 @@ __all__ = [
     "filling",
     "without_nothing",
 ]
-
-Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
 _SHORT = 256

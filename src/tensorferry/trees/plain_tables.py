@@ -14,13 +14,10 @@ from .tables import has_columns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-
     from ..backends.columnar import ColumnBackend, Views
     from ..execution.recipes import Conversion, Recipe
+    from ..typing import Array
     from .targets import Targets
-
-    Array = np.ndarray[Any, Any]
 
 __all__ = ["convert_plainly"]
 

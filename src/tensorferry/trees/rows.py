@@ -16,9 +16,9 @@ from ..sequences.diagnostics import DEEPEST
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["RowFinder", "RowsRead", "is_row", "read_rows"]
+    from ..typing import Array
 
-Array = np.ndarray[Any, Any]
+__all__ = ["RowFinder", "RowsRead", "is_row", "read_rows"]
 
 
 def is_row(x: list[Any], depth: int = 0) -> bool:

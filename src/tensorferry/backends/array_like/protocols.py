@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 
     from ...core.info import TensorInfo
     from ...core.request import Request
+    from ...typing import Array
     from ..base import Backend
 
 __all__ = ["from_array", "offered", "open_contents", "open_offered"]
-
-Array = np.ndarray[Any, Any]
 
 
 def offered(x: object) -> str | None:

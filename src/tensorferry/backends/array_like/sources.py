@@ -25,6 +25,8 @@ from .declared import NAME
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ...typing import Array
+
 __all__ = [
     "kind_of",
     "open_array",
@@ -34,8 +36,6 @@ __all__ = [
     "open_view",
     "values_of",
 ]
-
-Array = np.ndarray[Any, Any]
 
 _ANY_ADDRESS = 16
 """The assumed address, modulo 64, of memory that NumPy allocates."""

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
     from ...core.info import TensorInfo
     from ...core.request import Request
+    from ...typing import Array
     from ..nodes import Node
-
-Array = np.ndarray[Any, Any]
 
 
 class ArrayLikeBackend(Backend):

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from ...columns.column import Found
     from ...columns.regular import Regular
-
-Array = np.ndarray[Any, Any]
+    from ...typing import Array
 
 _MOST = 64
 """The most schemas for which it is remembered how their columns are read."""

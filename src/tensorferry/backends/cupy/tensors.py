@@ -25,8 +25,7 @@ from .snippets import snippet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
-Array = np.ndarray[Any, Any]
+    from ...typing import Array
 
 _NAMES = by_numpy()
 

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from ...core.request import Request
     from ...planning.plan import Plan
     from ...planning.step import Step
-
-Array = np.ndarray[Any, Any]
+    from ...typing import Array
 
 _WHOLE = (
     "device=jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec()), which leaves it whole on each; "

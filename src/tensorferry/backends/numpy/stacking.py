@@ -13,9 +13,9 @@ from ...host.numpy_dtypes import numpy_dtype, of_numpy
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["pad", "stack"]
+    from ...typing import Array
 
-Array = np.ndarray[Any, Any]
+__all__ = ["pad", "stack"]
 
 
 def stack(tensors: Sequence[Any], shape: tuple[int, ...]) -> Array:

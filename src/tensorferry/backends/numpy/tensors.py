@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from ...core.request import Request
     from ...planning.plan import Plan
     from ...planning.step import Step
-
-Array = np.ndarray[Any, Any]
+    from ...typing import Array
 
 _DTYPE = attrgetter("dtype")
 _RANK, _SIZE, _FLAGS = attrgetter("ndim"), attrgetter("size"), attrgetter("flags")

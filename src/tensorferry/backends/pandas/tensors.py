@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from ...columns.column import Found
     from ...core.info import TensorInfo
     from ...core.request import Request
+    from ...typing import Array
     from ..base import Backend
-
-Array = np.ndarray[Any, Any]
 
 _OBJECTS = Refused("holds Python objects", "{x}.infer_objects(), which makes numbers of it where all are")
 _WRITTEN = '{x}.astype("float64"), which reads numbers that are written out'

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ...columns.column import TEXT, Column, Refused
 from ...columns.pieces import Piece
 from ..columnar import ColumnBackend, Views
@@ -17,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...columns.column import Found
-
-Array = np.ndarray[Any, Any]
+    from ...typing import Array
 
 
 class PolarsBackend(ColumnBackend):

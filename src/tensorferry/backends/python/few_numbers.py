@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from ...core.request import Request
     from ...planning.plan import Plan
     from ...planning.step import Step
+    from ...typing import Array
     from ..base import Backend
-
-    Array = np.ndarray[Any, Any]
 
 __all__ = ["copied", "likeness", "read", "signature_reader"]
 

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from ...core.request import Request
     from ...planning.plan import Plan
     from ...planning.step import Step
-
-Array = np.ndarray[Any, Any]
+    from ...typing import Array
 
 _BUFFERS = (bytes, bytearray, memoryview, arrays.array)
 _NUMBERS = (bool, int, float, complex)

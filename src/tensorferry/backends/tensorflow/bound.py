@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
     from ...planning.plan import Plan
     from ...planning.step import Step
+    from ...typing import Array
     from .tensors import TensorflowBackend
-
-    Array = np.ndarray[Any, Any]
 
 __all__ = ["bound"]
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from .tensors import TensorflowBackend
 
-    Array = np.ndarray[Any, Any]
-
 __all__ = ["fast_paths"]
 
 

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from ...core.request import Request
     from ...planning.plan import Plan
     from ...planning.step import Step
-
-Array = np.ndarray[Any, Any]
+    from ...typing import Array
 
 _DLPACK = frozenset(map(numpy_dtype, ORDINARY))
 """The dtypes that NumPy's ``__dlpack__`` supports. Narrow dtypes are adopted through the constructor."""

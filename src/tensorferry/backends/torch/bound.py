@@ -13,13 +13,10 @@ from ..base import unchanged
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
-
     from ...planning.plan import Plan
     from ...planning.step import Step
+    from ...typing import Array
     from .tensors import TorchBackend
-
-    Array = np.ndarray[Any, Any]
 
 __all__ = ["LISTED", "bound"]
 

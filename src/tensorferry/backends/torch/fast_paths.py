@@ -15,9 +15,8 @@ from .bound import LISTED
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
 
+    from ...typing import Array
     from .tensors import TorchBackend
-
-    Array = np.ndarray[Any, Any]
 
 __all__ = ["fast_paths"]
 

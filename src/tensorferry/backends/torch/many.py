@@ -15,9 +15,8 @@ from ...host import casts, memory
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ...typing import Array
     from .tensors import TorchBackend
-
-    Array = np.ndarray[Any, Any]
 
 __all__ = ["fast_paths", "verbs"]
 

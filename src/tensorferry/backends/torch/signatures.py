@@ -16,6 +16,7 @@ from ...host import memory
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
 
+    from ...typing import Array
     from .tensors import TorchBackend
 
 __all__ = ["environment_reader", "extents", "group_reader", "likeness_reader", "signature_readers"]
@@ -26,9 +27,6 @@ LARGEST = 16
 _IS_NESTED, _NBYTES = attrgetter("is_nested"), attrgetter("nbytes")
 _MOST = 16
 """How many lists are remembered. A guard takes some hundred bytes for each tensor."""
-
-
-Array = np.ndarray[Any, Any]
 Reader = Callable[[Any], "Hashable | None"]
 
 

@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from ...devices.streams import Stream
     from ...planning.plan import Plan
     from ...planning.step import Step
+    from ...typing import Array
     from ..nodes import Node
-
-Array = np.ndarray[Any, Any]
 
 
 def _mode_that_fakes(torch: Any) -> Callable[[], Any]:

@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future, ThreadPoolExecutor
 
+    from ...typing import Array
     from .stored import Stored
 
 __all__ = ["Pump"]
-
-Array = np.ndarray[Any, Any]
 
 _NO_RANGES = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
 """Errors of copy_file_range between file systems, or on systems without it."""

@@ -6,7 +6,7 @@ import mmap
 import os
 from abc import ABC, abstractmethod
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,9 @@ from .raw import mapped, read_fully
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
-__all__ = ["BLOCK_BYTES", "Decoded", "Extent", "InMemory", "Packed", "Record", "Stored", "Turned", "View", "chunks"]
+    from ...typing import Array
 
-Array = np.ndarray[Any, Any]
+__all__ = ["BLOCK_BYTES", "Decoded", "Extent", "InMemory", "Packed", "Record", "Stored", "Turned", "View", "chunks"]
 
 BLOCK_BYTES = 1 << 20
 """How many bytes are in memory at a time while a tensor is copied."""

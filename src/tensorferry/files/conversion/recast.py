@@ -17,9 +17,9 @@ from ..base.stored import BLOCK_BYTES, Record, Stored
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
-__all__ = ["OVERFLOWS", "Recast"]
+    from ...typing import Array
 
-Array = np.ndarray[Any, Any]
+__all__ = ["OVERFLOWS", "Recast"]
 
 OVERFLOWS = ("raise", "saturate", "nan")
 

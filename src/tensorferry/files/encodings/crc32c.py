@@ -16,9 +16,9 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["crc32c", "masked"]
+    from ...typing import Array
 
-Array = np.ndarray[Any, Any]
+__all__ = ["crc32c", "masked"]
 
 _POLYNOMIAL = 0x82F63B78
 _LANE = 256

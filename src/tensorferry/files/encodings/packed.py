@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,9 +14,9 @@ from .slabs import cuts, filled
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["BITS", "bare", "packed", "packed_bytes", "unpacked", "varints"]
+    from ...typing import Array
 
-Array = np.ndarray[Any, Any]
+__all__ = ["BITS", "bare", "packed", "packed_bytes", "unpacked", "varints"]
 
 BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
 """The bits of the dtypes for which NumPy uses a whole byte."""

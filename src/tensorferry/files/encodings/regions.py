@@ -21,11 +21,10 @@ from .slabs import lengths, slabs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ...typing import Array
     from ..base.stored import Stored
 
 __all__ = ["Region", "differ", "joined", "runs", "values_of"]
-
-Array = np.ndarray[Any, Any]
 
 _BOX_BYTES = 1 << 22
 _MOST_CORNERS = 20_000_000

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import tempfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,11 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from ...typing import Array
     from ..base.pump import Pump
     from ..base.stored import Stored
     from ..encodings.zip_archive import Member
-
-Array = np.ndarray[Any, Any]
 
 _SUFFIX = ".npy"
 _MARK = b"tensorferry "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from ...typing import Array
     from ..base.contents import Contents
     from ..base.stored import Stored
 
 __all__ = ["check_path", "check_values"]
-
-Array = np.ndarray[Any, Any]
 
 MOST_FINDINGS = 10_000
 """The most findings for one file. Nobody reads more, and they would take long."""

@@ -20,12 +20,13 @@ from .summary import values_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping
 
+    from ...typing import Array
     from ..base.contents import Contents
     from ..base.stored import Stored
 
-__all__ = ["Change", "Difference", "TensorDifference", "diff", "pairs", "words"]
+    Distances = tuple[Array, Array]
 
-Array = np.ndarray[Any, Any]
+__all__ = ["Change", "Difference", "TensorDifference", "diff", "pairs", "words"]
 
 _ELEMENTS = 1 << 16
 """How many elements are compared at a time."""
@@ -332,9 +333,6 @@ def _bits_differ(x: Array, y: Array) -> Array:
         return np.asarray(x.view(word) != y.view(word))
     differ = (x.view(np.uint64) != y.view(np.uint64)).reshape(x.size, -1)
     return np.asarray(differ.any(axis=1))
-
-
-Distances = tuple[Array, Array]
 
 
 def _distance_between(dtype_a: str, dtype_b: str) -> Callable[[Array, Array], Distances]:

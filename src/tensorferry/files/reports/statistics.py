@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import frexp, ldexp
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,11 +12,10 @@ from ..encodings.packed import bare
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...typing import Array
     from ..base.stored import Stored
 
 __all__ = ["Statistics", "statistics"]
-
-Array = np.ndarray[Any, Any]
 
 _ELEMENTS = 1 << 17
 _BINS = 4096

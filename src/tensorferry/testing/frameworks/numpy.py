@@ -19,7 +19,7 @@ from ..witness import Sample, Witness
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
-Array = np.ndarray[Any, Any]
+    from ...typing import Array
 
 
 class Subclass(np.ndarray[Any, Any]):

@@ -9,7 +9,7 @@ import os
 import stat
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,12 +27,11 @@ from .model import DOUBLES, DTYPES, FLOATS, INT32, INT64, RAW, STRING, TEXTS, TY
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ....typing import Array
     from ...base.stored import Stored
     from ...encodings.protobuf import Field, Message
 
 __all__ = ["Reader"]
-
-Array = np.ndarray[Any, Any]
 
 _DEEPEST = 16
 _LONGEST_SHAPE = 1000

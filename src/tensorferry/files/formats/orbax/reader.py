@@ -5,8 +5,6 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from ....core.dtypes import find
 from ....errors import FileFormatError, UnsafeFileError
 from ....host.numpy_dtypes import of_numpy
@@ -24,11 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from ....typing import Array
     from ...base.stored import Stored
 
 __all__ = ["Checkpoint", "item_of"]
-
-Array = np.ndarray[Any, Any]
 
 _ARRAYS = frozenset({"np.ndarray", "jax.Array"})
 _MANIFEST = b"\x0c\xdb\x3a\x2a"

@@ -18,13 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    import numpy as np
-
+    from ....typing import Array
     from ...base.contents import Contents
     from ...base.pump import Pump
     from ...base.stored import Stored
-
-    Array = np.ndarray[Any, Any]
 
 __all__ = ["Writer", "is_known", "kind_of", "outline"]
 

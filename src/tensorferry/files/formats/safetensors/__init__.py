@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ....errors import ConversionError
+    from ....typing import Array
     from ...base.pump import Pump
     from ...base.stored import Stored
-
-Array = np.ndarray[Any, Any]
 
 _ALIGNMENT = 64
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,9 +14,9 @@ from ...base.stored import Decoded, Extent
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BITS", "DTYPES", "NAMES", "NIBBLES", "UNPACKED", "nibbles"]
+    from ....typing import Array
 
-Array = np.ndarray[Any, Any]
+__all__ = ["BITS", "DTYPES", "NAMES", "NIBBLES", "UNPACKED", "nibbles"]
 
 DTYPES = {
     "BOOL": "bool",

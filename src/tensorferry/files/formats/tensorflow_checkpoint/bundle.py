@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
     from mmap import mmap
 
-__all__ = ["INDEX", "STATE", "Bundle", "index_of"]
+    from ....typing import Array
 
-Array = np.ndarray[Any, Any]
+__all__ = ["INDEX", "STATE", "Bundle", "index_of"]
 
 INDEX = ".index"
 STATE = "checkpoint"
