@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import struct
 from collections import OrderedDict
@@ -19,9 +20,10 @@ from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileErro
 from tensorferry.files.base.contents import Contents, Ref
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import InMemory
-from tensorferry.files.formats.safetensors import FORMAT
+from tensorferry.files.formats.safetensors import FORMAT, header
 
 safetensors = pytest.importorskip("safetensors", reason="compares with the official library, which is not installed")
+safetensors_numpy = pytest.importorskip("safetensors.numpy")
 
 OFFICIAL = {
     "bool": "BOOL",
@@ -288,6 +290,76 @@ def test_unusual_but_valid_headers_are_read(tmp_path, header):
     assert list(found.tensors) == [name] == ["a"]
     assert found.tensors["a"].array().tolist() == [[0, 1, 2], [3, 4, 5]]
     assert official["shape"] == [2, 3]
+
+
+NAMES = st.sampled_from(["a", "b.c", "é", "]},", "]}", "__metadata__", *(f"layer.{number}" for number in range(9))])
+KINDS = st.sampled_from(
+    [
+        ("F32", "2", 8),
+        ("I64", "1,2", 16),
+        ("BF16", "", 2),
+        ("U8", "0,3", 0),
+        ("F4", "2", 1),
+        ("F6_E2M3", "4", 3),
+        ("X9", "1", 1),
+        ("U8", "01", 1),
+        ("U8", "2,,", 2),
+        ("U8", ",".join("1" * 70), 1),
+    ]
+)
+
+
+@st.composite
+def headers(draw):
+    """Headers as the official writer puts them, with and without faults; and how many bytes of data they are for."""
+    entries, at = [], 0
+    for name in draw(st.lists(NAMES, min_size=1, max_size=12)):
+        dtype, shape, nbytes = draw(KINDS) if not draw(st.integers(0, 3)) else ("F32", "2", 8)
+        at += draw(st.sampled_from([0] * 20 + [1]))
+        end = at + nbytes + draw(st.sampled_from([0] * 20 + [1]))
+        entries.append(f'"{name}":{{"dtype":"{dtype}","shape":[{shape}],"data_offsets":[{at},{end}]}}')
+        at = end
+    if draw(st.booleans()):
+        entries.insert(0, '"__metadata__":{"key":"value"}')
+    entries = draw(st.permutations(entries)) if not draw(st.integers(0, 3)) else entries
+    text = ("{" + ",".join(entries) + "}").encode()
+    for _ in range(draw(st.sampled_from([0, 0, 1, 2]))):
+        place = draw(st.integers(0, len(text)))
+        text = text[:place] + draw(st.binary(max_size=3)) + text[place + draw(st.integers(0, 30)) :]
+    return text, at
+
+
+@given(made=headers(), window=st.sampled_from([100, 300, 1 << 17]))
+@settings(max_examples=300)
+def test_entries_that_are_read_together_are_read_as_one_by_one(tmp_path_factory, made, window):
+    """The same tensors, findings and metadata, whatever the header, and wherever a window of it ends."""
+    path = tmp_path_factory.mktemp("header") / "a.safetensors"
+    path.write_bytes(raw(made[0], bytes(made[1])))
+    found = []
+    for together in (header._ALIKE, re.compile(r"(?!)")):  # the second matches nothing
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(header, "_ALIKE", together)
+            patch.setattr(header, "_WINDOW", window)
+            scan = header.Scan(path)
+        places = [(name, each.dtype, each.shape, each.key) for name, each in scan.tensors.items()]
+        found.append((places, scan.others, scan.metadata, scan.findings))
+    assert found[0] == found[1]
+
+
+def test_entries_of_the_official_writer_are_read_together(tmp_path, monkeypatch):
+    """None of them is read alone, in any window."""
+    path = tmp_path / "a.safetensors"
+    values = {f"layer.{number}": np.full(number % 3, number, "f4") for number in range(3000)}
+    safetensors_numpy.save_file(values, path, metadata={"format": "np"})
+    monkeypatch.setattr(header, "_ENTRY", re.compile(rb"(?!)"))
+    others = []
+    read = header.Scan._other_entry
+    monkeypatch.setattr(header.Scan, "_other_entry", lambda *given: others.append(given[3]) or read(*given))
+    found = FORMAT.read(path)
+    assert same_bits(dict(sorted(arrays(found).items())), dict(sorted(values.items())))
+    assert found.metadata == {"format": "np"}
+    # Only the metadata, and at the end of each window the beginning of an entry.
+    assert len(others) <= 1 + path.stat().st_size // header._WINDOW + 1
 
 
 @pytest.mark.parametrize("more", ['{"}": [{"y": "\\\\"}]}', "[[], null, 0.5]", '"{\\""', "{}"])

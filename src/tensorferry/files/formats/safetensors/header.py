@@ -11,8 +11,6 @@ import re
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ....errors import UnsafeFileError
 from ...base.contents import MOST_TENSORS, FileFinding
 from ...base.raw import read_at
@@ -20,6 +18,7 @@ from ...base.stored import Extent
 from ...base.wording import is_unicode, named
 from ...encodings.json_scan import BLANK, Cut, blank, compound, expect, string, strings
 from .dtypes import BITS, DTYPES, UNPACKED, nibbles
+from .places import misplaced
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +30,7 @@ __all__ = ["HEADER_LIMIT", "METADATA", "Scan"]
 HEADER_LIMIT = 100_000_000
 """The longest header that the official reader accepts."""
 METADATA = "__metadata__"
+_METADATA_NAME = b'"__metadata__"'
 _MOST_AXES = 64
 """NumPy's limit: https://numpy.org/devdocs/release/2.0.0-notes.html"""
 
@@ -62,12 +62,16 @@ _ENTRY = re.compile(
     )
 )
 """The entry of a tensor in the usual form: a plain name, and fields in this order."""
+_ALIKE = re.compile(
+    r'("([^"\\\x00-\x1f]*)":\{"dtype":"([A-Z0-9_]{1,16})","shape":\[([0-9,]*)\],'
+    r'"data_offsets":\[(0|[1-9][0-9]{0,18}),(0|[1-9][0-9]{0,18})\]\}(?:,|\}\Z))'
+)
+"""A whole entry as the official writer puts it, without blanks; then its name, dtype, shape, beginning and end."""
 _EMPTY = re.compile(rb"\{" + BLANK + rb"\}")
 _FIELDS = ("dtype", "shape", "data_offsets")
 _LONGEST_ENTRY = 1 << 16
 _LONGEST_NAME = 1 << 20
 _USUAL_ENTRY = 80
-_SHORTEST_ENTRY = 40
 _MOST_MORE = 1 << 20
 _MOST_MORE_AXES = 100_000
 """The most axes beyond NumPy's limit, in all shapes together."""
@@ -96,15 +100,28 @@ class Scan:
         self._more_axes = 0
         self._aside: dict[str, tuple[int, int]] = {}
         self._shapes: dict[bytes, tuple[tuple[int, ...], int, int]] = {}
-        self._usual: dict[tuple[bytes, bytes], tuple[str, tuple[int, ...], int]] = {}
         with path.open("rb", buffering=0) as file:
             self._descriptor = file.fileno()
             self._size = os.fstat(self._descriptor).st_size
             self._data = self._opening()
-            if self._data and self._entries():
-                room = self._size - self._data
-                if not self._in_order or self._reached != room or self.findings:
-                    self._compare_places(room)
+            if self._data and self._entries() and not self._is_gapless():
+                self._compare_places()
+
+    def _is_gapless(self) -> bool:
+        return self._in_order and self._reached == self._size - self._data and not self.findings
+
+    def _compare_places(self) -> None:
+        names = [name for name in self.tensors if name not in self._aside] + list(self._aside)
+        places = (place for name in names for place in self._aside.get(name) or self._extent_of(name))
+        for message, offset, name in misplaced(names, places, self._data, self._size):
+            # If there are broken entries, what is left over at the end may belong to them.
+            if name is not None or not self.findings:
+                self._find(message, offset, name)
+
+    def _extent_of(self, name: str) -> tuple[int, int]:
+        stored: Any = self.tensors[name]
+        begin = stored.offset - self._data
+        return begin, begin + stored.nbytes
 
     def _find(self, message: str, offset: int | None = None, tensor: str | None = None) -> None:
         self.findings.append(FileFinding(self.path, offset, tensor, message))
@@ -169,32 +186,71 @@ class Scan:
     def _whole_entries(self) -> None:
         """Read the complete entries in the window. `Cut` is raised for the first incomplete one, at ``_at``."""
         match_at, text, base, position = _ENTRY.match, self._text, self._base, self._at
-        tensors, others, path, data, usual = self.tensors, self.others, self.path, self._data, self._usual
-        # The entries of one window cannot exceed the limit.
-        quick = len(tensors) + len(self.findings) + len(text) // _SHORTEST_ENTRY < MOST_TENSORS
-        closing = b","
+        closing, failed = b",", False
         while closing == b",":
+            if not (failed or text.startswith(_METADATA_NAME, position)):
+                length = self._entries_alike(text, position)
+                if length:
+                    self._at = position = position + length
+                    closing = text[position - 1 : position]
+                    continue
+                # It is not tried again in this window, which would take a time that grows with its square.
+                failed = True
             match = match_at(text, position)
             if match is None:
                 self._at = position
                 position, closing = self._other_entry(text, base, position)
                 continue
             raw, dtype, shape, begin, end, closing = match.groups()
-            start, stop, known = int(begin), int(end), usual.get((dtype, shape))
             try:
-                name = raw.decode()
+                self._add(raw.decode(), dtype.decode(), shape, int(begin), int(end), base + position)
             except UnicodeDecodeError:
                 self._find("a name is not UTF-8", base + position)
-            else:
-                # The usual case of `_add`, without the call.
-                fits = known is not None and start == self._reached and stop - start == known[2] and quick
-                if known is None or not fits or name in tensors or name in others or name == METADATA:
-                    self._add(name, dtype.decode(), shape, start, stop, base + position)
-                else:
-                    tensors[name] = Extent(known[0], known[1], path, data + start)
-                    self._reached = stop
             position = match.end()
         self._at = position
+
+    def _entries_alike(self, text: bytes, position: int) -> int:
+        """Read many entries together: those in the form of the official writer, without anything wrong.
+
+        Gives how many bytes they take; 0 if an entry is not like this, and then none is read.
+        """
+        end = text.rfind(b"]}", position, min(len(text) - 1, position + _WINDOW)) + 3
+        try:
+            entries = text[position:end].decode()
+        except UnicodeDecodeError:
+            return 0
+        found = _ALIKE.findall(entries)
+        # What stands between two entries is not found, and so not counted.
+        if not found or sum([len(each[0]) for each in found]) != len(entries):
+            return 0
+        if len(self.tensors) + len(self.findings) + len(found) >= MOST_TENSORS:
+            return 0
+        _, names, dtypes, shapes, starts, stops = zip(*found, strict=True)
+        kinds = list(zip(dtypes, shapes, strict=True))
+        known = {kind: self._kind(*kind) for kind in set(kinds)}
+        begins, ends = list(map(int, starts)), list(map(int, stops))
+        made: dict[str, Stored] = {}
+        for name, kind, begin, stop in zip(names, kinds, begins, ends, strict=True):
+            dtype, shape, nbytes = known[kind]
+            if stop - begin != nbytes:
+                return 0
+            made[name] = Extent(dtype, shape, self.path, self._data + begin)
+        are_new = self.tensors.keys().isdisjoint(made) and self.others.keys().isdisjoint(made)
+        if len(made) < len(found) or METADATA in made or not are_new:
+            return 0
+        self._in_order = self._in_order and begins == [self._reached, *ends[:-1]]
+        self._reached = ends[-1]
+        self.tensors.update(made)
+        return end - position
+
+    def _kind(self, dtype: str, raw: str) -> tuple[str, tuple[int, ...], int]:
+        """The canonical dtype, the shape and the number of bytes; -1 if it is not an ordinary tensor."""
+        if dtype not in DTYPES or BITS[dtype] % 8 or raw.count(",") >= _MOST_AXES:
+            return "", (), -1
+        counted = self._shape(raw.encode())
+        if counted is None or counted[2] * BITS[dtype] >= 1 << 66:
+            return "", (), -1
+        return DTYPES[dtype], counted[0], counted[1] * BITS[dtype] // 8
 
     def _add(self, name: str, dtype: str, raw: bytes, begin: int, end: int, at: int) -> None:
         if len(self.tensors) + len(self.findings) >= MOST_TENSORS:
@@ -228,7 +284,6 @@ class Scan:
             self.tensors[name] = nibbles(shape, self.path, offset)
         else:
             self.tensors[name] = Extent(DTYPES[dtype], shape, self.path, offset)
-            self._usual[dtype.encode(), raw] = DTYPES[dtype], shape, end - begin
         if bits % 8 or name in self.others:
             self._aside[name] = begin, end
         if begin != self._reached:
@@ -324,40 +379,6 @@ class Scan:
             if key not in _FIELDS:
                 plain = isinstance(value, str) and is_unicode(value)
                 self._more[f"{name}@{key}"] = value if plain else json.dumps(value)
-
-    def _compare_places(self, room: int) -> None:
-        """Find overlaps and gaps, and tensors past the end."""
-        names = [name for name in self.tensors if name not in self._aside] + list(self._aside)
-        places = (place for name in names for place in self._aside.get(name) or self._extent_of(name))
-        begins, ends = np.fromiter(places, np.uint64, 2 * len(names)).reshape(-1, 2).T
-        order = np.lexsort((ends, begins))
-        starts = begins[order]
-        reached = np.concatenate([np.zeros(1, np.uint64), np.maximum.accumulate(ends[order])])
-        wrong = np.flatnonzero(starts != reached[:-1])
-        beyond = np.flatnonzero(ends[order] > room)
-        for place in wrong:
-            name, start, before = names[order[place]], int(starts[place]), int(reached[place])
-            if start < before:
-                other = names[order[max(place - 1, 0)]]
-                self._find(f"it overlaps what lies before it, {other!r}", self._data + start, name)
-            else:
-                self._find(f"{start - before} bytes before it belong to no tensor", self._data + before, name)
-        for place in beyond:
-            name, end = names[order[place]], int(ends[order[place]])
-            self._find(
-                f"it ends at byte {self._data + end}, past the end of the file at {self._size}",
-                self._data + int(starts[place]),
-                name,
-            )
-        # If there are broken entries, the gap may belong to them.
-        if int(reached[-1]) < room and not self.findings:
-            last = self._data + int(reached[-1])
-            self._find(f"its last {self._size - last} bytes belong to no tensor", last)
-
-    def _extent_of(self, name: str) -> tuple[int, int]:
-        stored: Any = self.tensors[name]
-        begin = stored.offset - self._data
-        return begin, begin + stored.nbytes
 
 
 class _Pairs(list[Any]):
