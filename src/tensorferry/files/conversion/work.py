@@ -106,6 +106,7 @@ class Written:
     skipped: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
 class Work:
     """Runs the jobs of a conversion, and publishes their output.
 
@@ -119,24 +120,13 @@ class Work:
         resume: Whether an interrupted run is continued.
     """
 
-    def __init__(
-        self,
-        recipe: FileRecipe,
-        layout: Layout,
-        run: Callable[..., None],
-        *,
-        in_threads: bool,
-        verify: bool,
-        overwrite: bool,
-        resume: bool,
-    ) -> None:
-        self.recipe = recipe
-        self.layout = layout
-        self.run = run
-        self.in_threads = in_threads
-        self.verify = verify
-        self.overwrite = overwrite
-        self.resume = resume
+    recipe: FileRecipe
+    layout: Layout
+    run: Callable[..., None]
+    in_threads: bool
+    verify: bool
+    overwrite: bool
+    resume: bool
 
     def rehearse(self, part: tuple[int, int] | None = None) -> None:
         """Raise the errors that `whole` or `part` would raise at the beginning. Nothing is changed.
