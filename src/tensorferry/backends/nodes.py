@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Node", "attribute", "dotted", "item"]
+__all__ = ["Node", "as_dict", "attribute", "dotted", "item"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -34,6 +34,11 @@ class Node(NamedTuple):
     registered: Any = None
     stack: Callable[[Sequence[Any], int], Any] | None = None
     no_batch: tuple[str, str] | None = None
+
+
+def as_dict(held: Mapping[Any, Any]) -> Node:
+    """Named values as a container, which is rebuilt as a dict."""
+    return Node([item(key) for key in held], list(held.values()), lambda values: dict(zip(held, values, strict=True)))
 
 
 def item(key: object) -> str:

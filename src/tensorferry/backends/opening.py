@@ -13,7 +13,7 @@ from ..core.layout import compact_strides
 from ..hints import Hint
 from ..host import memory
 from ..host.numpy_dtypes import of_numpy
-from .nodes import Node, item
+from .nodes import Node, as_dict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -128,13 +128,9 @@ def remark_of(kind: str) -> str:
 
 def node_of(held: Mapping[object, Any]) -> Node:
     """A table as a container of its columns, which is rebuilt as a dict. A single column without a name is one leaf."""
-
-    def rebuild(values: Sequence[Any]) -> Any:
-        return dict(zip(held, values, strict=True))
-
     if [*held] == [None]:
         return Node([""], list(held.values()), lambda values: values[0])
-    return Node([item(name) for name in held], list(held.values()), rebuild)
+    return as_dict(held)
 
 
 def open_column(

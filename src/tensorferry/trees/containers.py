@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..backends.nodes import Node, attribute, item
+from ..backends.nodes import Node, as_dict, attribute, item
 from ..errors import UnsupportedTypeError, an
 
 if TYPE_CHECKING:
@@ -79,19 +79,16 @@ def _mirror(x: dict[Any, Any], result: dict[Any, Any]) -> None:
 
 def _open_user_dict(x: UserDict[Any, Any]) -> Node:
     data: Any = x.data
-    inside = _open_dict(data) if isinstance(data, dict) else _open_mapping(data)
-
-    def rebuild(values: Sequence[Any]) -> Any:
-        result = like(x)
-        result.data = inside.rebuild(values)
-        return result
-
-    return inside._replace(rebuild=rebuild, static=dict(inside.static) | rest(x, ("data",)))
+    return _open_data(x, _open_dict(data) if isinstance(data, dict) else _open_mapping(data))
 
 
 def _open_user_list(x: UserList[Any]) -> Node:
     data: Any = x.data
-    inside = _open_list(data) if isinstance(data, list) else _open_tuple(tuple(data))
+    return _open_data(x, _open_list(data) if isinstance(data, list) else _open_tuple(tuple(data)))
+
+
+def _open_data(x: Any, inside: Node) -> Node:
+    """Open an object that keeps its values in a container, its attribute ``data``."""
 
     def rebuild(values: Sequence[Any]) -> Any:
         result = like(x)
@@ -235,12 +232,7 @@ def like(x: Any) -> Any:
 
 def open_structured(x: np.ndarray[Any, Any]) -> Node:
     """Open a structured array, or one element of it, as a dict of its fields, which are views."""
-    names = x.dtype.names or ()
-
-    def rebuild(values: Sequence[Any]) -> Any:
-        return dict(zip(names, values, strict=True))
-
-    return Node([item(name) for name in names], [np.asarray(x)[name] for name in names], rebuild)
+    return as_dict({name: np.asarray(x)[name] for name in x.dtype.names or ()})
 
 
 def _copied(x: Any) -> Any:

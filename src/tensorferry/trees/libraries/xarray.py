@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...backends.nodes import Node, item
+from ...backends.nodes import as_dict
 from . import is_a
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
+
+    from ...backends.nodes import Node
 
 __all__ = ["opener_of"]
 
@@ -24,15 +26,8 @@ def opener_of(kind: type) -> Callable[[Any], Node] | None:
 
 
 def _open_dataset(x: Any) -> Node:
-    return _node(dict(x.variables))
+    return as_dict(dict(x.variables))
 
 
 def _open_tree(x: Any) -> Node:
-    return _node({**x.to_dataset().variables, **x.children})
-
-
-def _node(held: dict[Any, Any]) -> Node:
-    def rebuild(values: Sequence[Any]) -> Any:
-        return dict(zip(held, values, strict=True))
-
-    return Node([item(name) for name in held], list(held.values()), rebuild)
+    return as_dict({**x.to_dataset().variables, **x.children})
