@@ -121,7 +121,7 @@ def convert_tree(
     if coalesce is not True or index is not False:
         validate_flags(coalesce=coalesce, index=index)
     of_columns = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype, casting)
-    return call_for(convert_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, of_columns)
+    return call_for(convert_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, of_columns, False)
 
 
 def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
@@ -208,7 +208,7 @@ def explain_tree(
     if coalesce is not True or index is not False:
         validate_flags(coalesce=coalesce, index=index)
     of_columns = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype, casting)
-    return call_for(explain_tree, asked, _explain, tree, asked, out, leaves, unknown, coalesce, of_columns)  # type: ignore[no-any-return]
+    return call_for(explain_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, of_columns, True)  # type: ignore[no-any-return]
 
 
 def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown = "error") -> dict[str, TensorInfo]:
@@ -285,30 +285,18 @@ def _convert(
     unknown: str,
     coalesce: bool,
     of_columns: tuple[object, ...] | None,
+    looks: bool,
 ) -> Any:
     tree = tree if of_columns is None else _with_column_keywords(tree, of_columns)
-    rule = leaf_rule(leaves, unknown=unknown)
+    rule = leaf_rule(leaves, infos=looks, unknown=unknown)
+    if looks:
+        return _conversion().TreeConversion(tree, targets_of(asked, leaves), rule, out, coalesce=coalesce).plan()
     return _conversion().convert(tree, targets_of(asked, leaves), rule, out, coalesce=coalesce)
 
 
 def _snapshot(tree: Any, unknown: str) -> Any:
     own = _made(None, None)
     return _conversion().TreeConversion(tree, own, leaf_rule("tensors", unknown=unknown), None, coalesce=True).convert()
-
-
-def _explain(
-    tree: Any,
-    asked: Asked,
-    out: Any,
-    leaves: Any,
-    unknown: str,
-    coalesce: bool,
-    of_columns: tuple[object, ...] | None,
-) -> TreePlan:
-    tree = tree if of_columns is None else _with_column_keywords(tree, of_columns)
-    rule = leaf_rule(leaves, infos=True, unknown=unknown)
-    plan: TreePlan = _conversion().TreeConversion(tree, targets_of(asked, leaves), rule, out, coalesce=coalesce).plan()
-    return plan
 
 
 def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:

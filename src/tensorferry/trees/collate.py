@@ -63,19 +63,9 @@ class Batch:
         self._padding = NOT_PADDED if asked is None else Padding(**asked)
         self._prepare = run.foresee if looks else run.prepare
         self._columns, self._structure = columns_of(samples, rule)
-        self._paths: list[str] | None = None
-        self._names: list[str] | None = None
+        structure = self._structure
+        self._planner = Columns(targets, rule, self._padding, self._prepare, structure.path, structure.name)
         self._places: list[tuple[Any, str] | None] | None = None
-
-    def _path(self, index: int) -> str:
-        if self._paths is None:
-            self._paths = self._structure.paths()
-        return self._paths[index]
-
-    def _name(self, index: int) -> str:
-        if self._names is None:
-            self._names = self._structure.names()
-        return self._names[index]
 
     def stack(self) -> Any:
         """Make the batch.
@@ -84,14 +74,14 @@ class Batch:
             ConversionError: A leaf cannot be stacked or converted; several raise a `TreeError`.
         """
         marks: list[tuple[int, str, Any]] = []
-        path, columns = self._fast_path(), self._planner()
+        path = self._fast_path()
 
         def done(index: int, column: Any) -> Any:
             if path is not None and type(column) is list and registry.is_known_tensor(type(column[0])):
                 result = _tried(path, column)
                 if result is not None:
                     return result
-            leaf = columns.leaf(index, column)
+            leaf = self._planner.leaf(index, column)
             if leaf.prepared is None:
                 return leaf.kept
             result = run.complete(leaf.prepared)
@@ -111,14 +101,13 @@ class Batch:
         """
         leaves: list[StackedLeaf] = []
         kept: list[KeptLeaf] = []
-        columns = self._planner()
 
         def planned(index: int, column: Any) -> tuple[Leaf, list[tuple[str, run.Prepared]]]:
-            leaf = columns.leaf(index, column)
+            leaf = self._planner.leaf(index, column)
             return leaf, self._beside(index, leaf)
 
         for index, (leaf, beside) in enumerate(self._each(planned)):
-            path, column = self._path(index), self._columns[index]
+            path, column = self._structure.path(index), self._columns[index]
             if leaf.prepared is None:
                 kept.append(KeptLeaf(path, type(column[0]).__name__, _why_kept(leaf.kept, column)))
                 continue
@@ -129,10 +118,6 @@ class Batch:
                 for keyword, each in beside
             ]
         return BatchPlan(len(self._samples), tuple(leaves), tuple(kept))
-
-    def _planner(self) -> Columns:
-        """A planner of the columns. It is not kept in an attribute, because it refers to this object."""
-        return Columns(self._targets, self._rule, self._padding, self._prepare, self._path, self._name)
 
     def _fast_path(self) -> Callable[[list[Any]], Any] | None:
         """The target's fast path for a list of samples, if no keyword prevents it."""
@@ -154,7 +139,7 @@ class Batch:
         if targets.rule.names or padding.goes_by_name:
             takes = self._rule.takes
             tensors = [
-                self._name(index)
+                self._structure.name(index)
                 for index, column in enumerate(self._columns)
                 if type(column) is RowsRead or any(map(takes, column))
             ]
@@ -167,7 +152,7 @@ class Batch:
                 results.append(do(index, column))
             except ConversionError as error:
                 errors[index] = _in_samples(error)
-        raise_all(errors, self._path, self._targets.rule, self._name)
+        raise_all(errors, self._structure.path, self._targets.rule, self._structure.name)
         return results
 
     def _beside(self, index: int, leaf: Leaf) -> list[tuple[str, run.Prepared]]:
@@ -213,7 +198,7 @@ class Batch:
                     UnsupportedTypeError(
                         "The mapping that was made of this one takes no more keys.", "a dict in its place"
                     ),
-                    self._path(index),
+                    self._structure.path(index),
                 )
             mapping, key = place
             mapping[f"{key}_{keyword}"] = mark

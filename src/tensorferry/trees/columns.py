@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -50,6 +51,7 @@ class Leaf(NamedTuple):
     extent: Extent | None = None
 
 
+@dataclass
 class Columns:
     """Plans what becomes of each column.
 
@@ -62,30 +64,21 @@ class Columns:
         name: Gives the dotted name of a leaf.
     """
 
-    def __init__(
-        self,
-        targets: Targets,
-        rule: LeafRule,
-        padding: Padding,
-        prepare: Callable[..., Prepared],
-        path: Callable[[int], str],
-        name: Callable[[int], str],
-    ) -> None:
-        self._targets = targets
-        self._rule = rule
-        self._padding = padding
-        self._prepare = prepare
-        self._path = path
-        self._name = name
+    targets: Targets
+    rule: LeafRule
+    padding: Padding
+    prepare: Callable[..., Prepared]
+    path: Callable[[int], str]
+    name: Callable[[int], str]
 
     def leaf(self, index: int, column: Any) -> Leaf:
         """What becomes of a column."""
         if type(column) is not RowsRead and not self._is_stacked(column):
             return Leaf(None, None if all(each is None for each in column) else column)
-        conversion = self._targets.of(lambda: self._path(index))
+        conversion = self.targets.of(lambda: self.path(index))
         target, request = registry.ready(conversion.target.name), conversion.request
-        value = self._padding.value_of(lambda: self._name(index)) if self._padding.on else None
-        nothing = type(column) is list and self._rule.takes_rows and not any(type(x) is not list or x for x in column)
+        value = self.padding.value_of(lambda: self.name(index)) if self.padding.on else None
+        nothing = type(column) is list and self.rule.takes_rows and not any(type(x) is not list or x for x in column)
         if nothing and value is None:
             return Leaf(None, [])
         members = None if value is None and _are_numbers(column) else _looked_at(column)
@@ -105,9 +98,9 @@ class Columns:
             UnsupportedTypeError: Some are tensors, and some are not.
         """
         kinds = set(map(type, column))
-        if len(kinds) == 1 and kinds <= PYTHON_NUMBERS and self._rule.chosen is None:
-            return self._rule.takes(column[0])
-        taken = self._rule.takes_each(column)
+        if len(kinds) == 1 and kinds <= PYTHON_NUMBERS and self.rule.chosen is None:
+            return self.rule.takes(column[0])
+        taken = self.rule.takes_each(column)
         if all(taken):
             return True
         if not any(taken):
@@ -136,11 +129,11 @@ class Columns:
         """
         conversion, decide = conversion_of(target, request), self._decider(index, target, request)
         if type(column) is RowsRead:
-            return self._prepare(NewArray(self._row_of(index, column), weak=True), conversion, None, decide)
+            return self.prepare(NewArray(self._row_of(index, column), weak=True), conversion, None, decide)
         apart = kinds is not None and (kinds.differ or kinds.numbers_among_tensors)
         if members is None and not apart:
             try:
-                return self._prepare(column, conversion, None, decide)
+                return self.prepare(column, conversion, None, decide)
             except ShapeError as error:
                 if type(column[0]) is list:
                     _looked_at(column)  # raises if the rows within one sample have unequal lengths
@@ -157,7 +150,7 @@ class Columns:
             members = members.stacked((len(column),))
         except ShapeError as error:
             raise self._ragged(index, error.message) from error
-        return self._prepare(members, conversion_of(target, request))
+        return self.prepare(members, conversion_of(target, request))
 
     def _row_of(self, index: int, rows: RowsRead) -> Any:
         """The numbers of rows of equal length, as one array or list."""
@@ -172,14 +165,14 @@ class Columns:
 
     def _decider(self, index: int, target: Backend, request: Request) -> Callable[[Any], Conversion] | None:
         """A function that chooses the conversion by the description of a column; ``None`` if none is needed."""
-        targets = self._targets
+        targets = self.targets
         if not targets.decides_by_leaf:
             return None
-        conversion, name = conversion_of(target, request), partial(self._name, index)
+        conversion, name = conversion_of(target, request), partial(self.name, index)
         return lambda info: targets.asked_of(conversion, info.dtype, name)
 
     def _ragged(self, index: int, message: str) -> ShapeError:
-        name = self._name(index)
+        name = self.name(index)
         return ShapeError(message, f"pad={{{quoted(name)}: 0}}" if name else "pad=0")
 
     def _refuse_mixture(self, index: int, kinds: NumberKinds, request: Request, target: Backend) -> None:
@@ -190,7 +183,7 @@ class Columns:
         """
         if request.dtype not in (None, *dtypes.KEYWORDS):
             return
-        name = self._name(index)
+        name = self.name(index)
         dtype = kinds.floating or target.capabilities.dtypes.default(kinds.kind)
         hints = [f'dtype="{dtype}"'] if kinds.kind == "float" else []
         hints += [f'dtype={{{quoted(name or kinds.kind)}: "{dtype}"}}'] if name or not hints else []
@@ -212,7 +205,7 @@ class Columns:
         full = without_nothing(column, members, value)
         members, has_nothing = (members, False) if full is None else (full, True)
         shapes = [(length,) for length in column.lengths] if type(column) is RowsRead else members.shapes
-        extent = extent_of(shapes, self._padding)
+        extent = extent_of(shapes, self.padding)
         if extent is None:
             return None
         if not (extent.is_needed or has_nothing):
@@ -231,13 +224,13 @@ class Columns:
                 places=extent.mask if members.which is None and extent.is_short else extent.places(),
                 value=self._filling(index, value, dtype, request, members.infos),
                 lengths=[shape[0] for shape in shapes],
-                keywords=self._padding.keywords(value),
+                keywords=self.padding.keywords(value),
             )
-            prepared = self._prepare(members, conversion_of(target, request))
+            prepared = self.prepare(members, conversion_of(target, request))
         return Leaf(prepared, None, extent)
 
     def _filling(self, index: int, value: Any, dtype: str, request: Request, infos: Sequence[TensorInfo]) -> Any:
-        name = self._name(index)
+        name = self.name(index)
         instead = f"pad={{{quoted(name)}: 0}}" if name else "pad=0"
         if isinstance(value, (bool, np.bool_)) and all(info.dtype != "bool" for info in infos):
             raise LossyCastError(f"pad= fills up with a bool, and here are {infos[0].dtype}.", instead)

@@ -49,7 +49,7 @@ class Inner(NamedTuple):
 class Structure:
     """A tree without its leaves."""
 
-    __slots__ = ("_inner", "_spec", "size", "twins")
+    __slots__ = ("_inner", "_names", "_paths", "_spec", "size", "twins")
 
     def __init__(self, spec: optree.PyTreeSpec, inner: dict[int, Inner], size: int) -> None:
         self._spec = spec
@@ -58,6 +58,8 @@ class Structure:
         """The number of leaves."""
         self.twins: dict[int, int] = {}
         """For each leaf of a container that occurs again: the index of the leaf at its first occurrence."""
+        self._paths: list[str] | None = None
+        self._names: list[str] | None = None
 
     @property
     def flat_keys(self) -> list[Any] | None:
@@ -71,6 +73,18 @@ class Structure:
         one = self._spec.child(0)
         many = optree.treespec_list([one] * self._spec.num_children, none_is_leaf=True, namespace=NAMESPACE)
         return Structure(one, {}, one.num_leaves) if many == self._spec else None
+
+    def path(self, index: int) -> str:
+        """The path of a leaf. All are made at the first call."""
+        if self._paths is None:
+            self._paths = self.paths()
+        return self._paths[index]
+
+    def name(self, index: int) -> str:
+        """The dotted name of a leaf. All are made at the first call."""
+        if self._names is None:
+            self._names = self.names()
+        return self._names[index]
 
     def paths(self) -> list[str]:
         """The path of each leaf: ``$["encoder"][3].weight``. Leaves with equal paths get numbers."""

@@ -59,28 +59,10 @@ class TreeConversion:
         self._prepares = run.prepare
         self.leaves, self._structure = take_apart(tree, rule.chosen, sharing=True)
         rule.check(self._structure, self.leaves)
-        self._paths: list[str] | None = None
-        self._names: list[str] | None = None
         self.errors: dict[int, ConversionError] = {}
         self._known: dict[int, Prepared] = {}
         self._ready: Backend | None = None
         self.outs: list[Any] | None = None if out is None else self._match(out)
-
-    def path(self, index: int) -> str:
-        """The path of a leaf."""
-        return self.paths()[index]
-
-    def paths(self) -> list[str]:
-        """The path of each leaf."""
-        if self._paths is None:
-            self._paths = self._structure.paths()
-        return self._paths
-
-    def name(self, index: int) -> str:
-        """The dotted name of a leaf."""
-        if self._names is None:
-            self._names = self._structure.names()
-        return self._names[index]
 
     def _match(self, out: Any) -> list[Any]:
         leaves, structure = take_apart(out, self._rule.chosen)
@@ -112,10 +94,11 @@ class TreeConversion:
         )
         prepared = {index: found for index, found in each if found is not None}
         if self._targets.rule.names:
-            refuse_unknown_name(self._targets.rule, map(self.name, sorted({*prepared, *self.errors})))
+            refuse_unknown_name(self._targets.rule, map(self._structure.name, sorted({*prepared, *self.errors})))
         for index, earlier in refused(prepared, self.outs) if self.outs is not None else ():
+            path = self._structure.path(earlier)
             self.errors[index] = UnsupportedTypeError(
-                f"out= has the same memory here as at {self.path(earlier)}: the one would overwrite the other.",
+                f"out= has the same memory here as at {path}: the one would overwrite the other.",
                 "out= a tree whose tensors do not overlap",
             )
         return prepared
@@ -128,7 +111,7 @@ class TreeConversion:
                 from .tables import is_counted
 
                 for index, leaf in enumerate(self.leaves):
-                    found[index] = found[index] or is_counted(leaf, self._targets.rule, self.name(index))
+                    found[index] = found[index] or is_counted(leaf, self._targets.rule, self._structure.name(index))
             return found
         found = [False] * len(self.leaves)
         for index, leaf in enumerate(self.leaves):
@@ -141,7 +124,7 @@ class TreeConversion:
     def _prepare(self, index: int, leaf: Any, known: dict[int, Prepared] | None) -> Prepared | None:
         try:
             targets = self._targets
-            conversion = targets.common or targets.of(lambda: self.path(index), leaf)
+            conversion = targets.common or targets.of(lambda: self._structure.path(index), leaf)
             out = None if self.outs is None else self.outs[index]
             decide = partial(self._decided, conversion, index) if targets.decides_by_leaf else None
             if isinstance(leaf, TensorInfo):
@@ -155,7 +138,7 @@ class TreeConversion:
 
     def _decided(self, conversion: Conversion, index: int, info: TensorInfo) -> Conversion:
         """The conversion of a leaf, by its description."""
-        return self._targets.asked_of(conversion, info.dtype, partial(self.name, index))
+        return self._targets.asked_of(conversion, info.dtype, partial(self._structure.name, index))
 
     def bind(self, prepared: Mapping[int, Prepared]) -> tuple[dict[int, int], list[Group], list[Shipment]]:
         """The leaves that are the same, those that are copied together, and those that cross the bus together."""
@@ -188,7 +171,7 @@ class TreeConversion:
         )
 
     def _kept(self, index: int, leaf: Any) -> KeptLeaf:
-        path, inside = self.path(index), self._rule.tensor_inside(leaf)
+        path, inside = self._structure.path(index), self._rule.tensor_inside(leaf)
         return KeptLeaf(path, type(leaf).__name__, tensor=None if inside is None else path + inside)
 
     def _plans(
@@ -199,7 +182,7 @@ class TreeConversion:
         # By the id of the description, which lives as long as `prepared`.
         plans: dict[tuple[int, int], tuple[Plan, int]] = {}
         found = []
-        paths = self.paths()
+        path = self._structure.path
         for index, each in prepared.items():
             key = id(each.info), id(each.request)
             planned = plans.get(key)
@@ -208,21 +191,21 @@ class TreeConversion:
                 planned = plans[key] = plan, plan.bytes_copied
             same_as, group = same.get(index), together.get(index)
             if same_as is None and group is None:
-                found.append(LeafPlan(paths[index], planned[0], None, None, batches.get(index), planned[1]))
+                found.append(LeafPlan(path(index), planned[0], None, None, batches.get(index), planned[1]))
             else:
                 found.append(self._bound_plan(index, each, planned[0], same_as, group))
         return tuple(found)
 
     def _bound_plan(self, index: int, each: Prepared, plan: Plan, same: int | None, group: Group | None) -> LeafPlan:
-        path = self.path(index)
+        path = self._structure.path(index)
         if same is not None or group is None:
-            return LeafPlan(path, plan, same_as=None if same is None else self.path(same))
+            return LeafPlan(path, plan, same_as=None if same is None else self._structure.path(same))
         # In the copy it has the same strides. The bytes of the copy are counted for the first leaf.
         result = plan.result._replace(strides=each.info.strides, misalignment=each.info.misalignment)
         plan, first = replace(plan, result=result), group.members[0]
         if index == first:
             return LeafPlan(path, plan, bytes_copied=group.end - group.start)
-        return LeafPlan(path, plan, view_with=self.path(first))
+        return LeafPlan(path, plan, view_with=self._structure.path(first))
 
     # -- run --------------------------------------------------------------------------------------
 
@@ -367,7 +350,7 @@ class TreeConversion:
 
     def raise_errors(self) -> None:
         """Raise all kept errors."""
-        raise_all(self.errors, self.path, self._targets.rule, self.name)
+        raise_all(self.errors, self._structure.path, self._targets.rule, self._structure.name)
 
 
 def convert(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: bool) -> Any:

@@ -80,6 +80,7 @@ class _FlatDict(Structure):
         self._inner = {}
         self.size = len(keys)
         self.twins = {}
+        self._paths = self._names = None
 
     @property
     def flat_keys(self) -> list[Any]:
