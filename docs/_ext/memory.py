@@ -23,7 +23,7 @@ from sphinx.util.docutils import SphinxDirective
 import tensorferry as ferry
 from tensorferry.planning.canvas import clean
 from tensorferry.planning.page import both_widths, page
-from tensorferry.planning.picture import drawing
+from tensorferry.planning.picture import picture
 from tensorferry.planning.plan import Plan
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Memory(Drawn):
         if not isinstance(value, Plan):
             raise TypeError(f"the last line must be a plan, not {type(value).__name__}")
         words = picture_words.words(self.config)
-        return page([both_widths(lambda width: drawing(value, width, styled=False, words=words))])
+        return page([both_widths(lambda width: picture(value, width=width, styled=False, words=words))])
 
 
 def value_of(code: str) -> object:

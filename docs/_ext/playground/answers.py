@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tensorferry.backends.declared import declarations, explain, stand_in
 from tensorferry.core.sizes import size_text
 from tensorferry.errors import ConversionError
-from tensorferry.planning.picture import drawing
+from tensorferry.planning.picture import picture
 from tensorferry.planning.words import WORDS as PICTURES
 
 from .sentences import said as in_words
@@ -290,7 +290,7 @@ def _memory(plan: Plan, words: Mapping[str, str]) -> str:
     pictures = PICTURES._replace(**language)
     for written in (None, "source", "result"):
         for name, width in _WIDTHS:
-            drawn = drawing(plan, width, written, styled=False, words=pictures)
+            drawn = picture(plan, width=width, written=written, styled=False, words=pictures)
             marks = f"data-written='{written or ''}'{' hidden' if written else ''}"
             figures.append(f"<div class='pg-figure {name}' {marks}>{drawn}</div>")
     said = said_of_writes(plan, words)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..core.sizes import size_text
 from .canvas import STYLE, clean
-from .picture import drawing
+from .picture import picture
 from .step import WAYS
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def plan_page(plan: Rendered, summary: str) -> str:
     """A plan as HTML: source and result, memory, and steps."""
 
     def draw(width: Literal[64, 32]) -> str:
-        return drawing(plan, width, styled=False)
+        return picture(plan, width=width, styled=False)
 
     rows = [(str(number), code(step.code), _way(step), escape(step.why)) for number, step in enumerate(plan.steps, 1)]
     steps = table(("", "step", "bytes", "why"), rows) if rows else "<p>Nothing to do: x is returned as it is.</p>"

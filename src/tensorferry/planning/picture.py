@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .render import Rendered
     from .words import Words
 
-__all__ = ["drawing", "memory_kind", "picture"]
+__all__ = ["memory_kind", "picture"]
 
 _PENCIL = "M0 9.5l.6-2.6L7.3.2l2 2L2.6 8.9zM6.2 1.4l2 2"
 _LOCK = "M1.5 4.2h7v5.6h-7zM3 4V2.8a2 2 0 0 1 4 0V4"
@@ -31,6 +31,7 @@ def picture(
     *,
     width: Literal[64, 32] = 64,
     written: Literal["source", "result"] | None = None,
+    styled: bool = True,
     words: Words = WORDS,
 ) -> str:
     """The memory of a plan's source and result as an ``<svg>`` element.
@@ -48,23 +49,12 @@ def picture(
         width: Bytes in a row: 64, which is one line, or 32, which can be read on a phone.
         written: The side whose first element is written. The element is marked, on both sides if they share
             memory. If the side cannot be written to, or has no elements, the picture says so and marks nothing.
+        styled: Whether the element has its style sheet.
         words: The words, for a picture in another language.
 
     Raises:
         ValueError: Another width, or another side.
     """
-    return drawing(plan, width, written, words=words)
-
-
-def drawing(
-    plan: Rendered,
-    width: Literal[64, 32] = 64,
-    written: Literal["source", "result"] | None = None,
-    *,
-    styled: bool = True,
-    words: Words = WORDS,
-) -> str:
-    """A `picture`, with its style sheet or without it."""
     if width not in (64, 32):
         raise ValueError(f"width must be 64 or 32 bytes, not {width!r}")
     if written not in (None, "source", "result"):
