@@ -1,5 +1,8 @@
 """`TorchBackend`: descriptions of PyTorch tensors, and the verbs."""
 
+# pyright: reportAssignmentType=false
+# It does not take a function for a method of the base class. mypy does, and compares them.
+
 from __future__ import annotations
 
 import importlib
@@ -32,12 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ...core.capabilities import Capabilities, DeviceFacts
-    from ...core.info import TensorInfo
     from ...devices.streams import Stream
-    from ...planning.plan import Plan
-    from ...planning.step import Step
     from ...typing import Array
-    from ..nodes import Node
 
 
 def _mode_that_fakes(torch: Any) -> Callable[[], Any]:
@@ -59,8 +58,23 @@ class TorchBackend(Backend):
     is_traced = True
     install = "pip install torch"
     imports = DECLARED.imports
+    snippet = staticmethod(snippet)
+
+    # -- what the other modules of this folder do -------------------------------------------------
+
+    describe = describing.describe
+    describe_alike = stacking.describe_alike
+    extents = staticmethod(extents)
+    bound = bound
+    fast_paths_for_many = many.fast_paths
+    opener_of = staticmethod(opener_of)
+    has_node, open_node = staticmethod(is_registered), staticmethod(open_registered)
     narrow, span = staticmethod(memory.narrow), staticmethod(crossing.span)
     spread = staticmethod(crossing.spread)
+    copy_together, offer = crossing.copy_together, crossing.offer
+    unpack = staticmethod(crossing.unpack)
+
+    # -- the framework ----------------------------------------------------------------------------
 
     def load(self) -> None:
         import torch
@@ -145,17 +159,8 @@ class TorchBackend(Backend):
 
     # -- describe ---------------------------------------------------------------------------------
 
-    def describe(self, x: Any) -> TensorInfo:
-        return describing.describe(self, x)
-
-    def extents(self, tensors: Sequence[Any], *, compact: bool) -> tuple[Array, Array]:
-        return extents(tensors, compact=compact)
-
     def for_many(self) -> Mapping[str, Callable[..., Any]]:
         return self._for_many if self.loaded else {}
-
-    def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
-        return stacking.describe_alike(self, tensors)
 
     def pointer(self, x: Any) -> int | None:
         pointer: int = x.data_ptr()
@@ -296,9 +301,6 @@ class TorchBackend(Backend):
         """A C-contiguous copy on the same device."""
         return x.contiguous()
 
-    def copy_together(self, tensors: Sequence[Any]) -> Sequence[Any]:
-        return crossing.copy_together(self, tensors)
-
     def current_stream(self, device: str) -> Stream | None:
         return self.accelerators.current_stream(device)
 
@@ -309,9 +311,6 @@ class TorchBackend(Backend):
         """The tensor, after its values have been computed."""
         self.accelerators.wait(x.device)
         return x
-
-    def offer(self, x: Any) -> Any:
-        return crossing.offer(self, x)
 
     def hand_over(self, x: Any, source: str = "") -> Any:
         """A tensor over another framework's memory on the same device. DLPack orders the streams."""
@@ -344,29 +343,8 @@ class TorchBackend(Backend):
         casts.copy_into(self.export(out), x)
         self.torch.autograd.graph.increment_version(out)
 
-    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
-        return bound(self, step, plan)
-
-    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-        return snippet(verb, arguments, info)
-
-    def opener_of(self, kind: type) -> Callable[[Any], Node] | None:
-        return opener_of(kind)
-
-    def has_node(self, kind: type) -> bool:
-        return is_registered(kind)
-
-    def open_node(self, x: Any) -> Node | None:
-        return open_registered(x)
-
     def pack(self, tensors: Sequence[Any], alignment: int, lock: bool = False) -> tuple[Any, Any]:
         return crossing.pack(self, tensors, alignment, lock=lock)
-
-    def unpack(self, packed: Any, layout: Any) -> Sequence[Any]:
-        return crossing.unpack(packed, layout)
-
-    def fast_paths_for_many(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
-        return many.fast_paths(self)
 
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
         torch: Any = importlib.import_module("torch")
