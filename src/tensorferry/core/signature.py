@@ -6,6 +6,7 @@ all.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from .dtypes import find
@@ -44,6 +45,7 @@ def layout_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Ha
     return SPREAD if forward and are_apart(shape, strides, itemsize) else (tuple(shape), tuple(strides))
 
 
+@lru_cache(maxsize=256)
 def signature_of(info: TensorInfo) -> Hashable:
     """The signature of a tensor, from its description.
 
