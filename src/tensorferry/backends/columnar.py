@@ -74,14 +74,25 @@ class Views(NamedTuple):
 class ColumnBackend(Backend):
     """The base of a backend of columns.
 
-    A subclass implements `found`, which reads a column, `columns_of`, and `is_table`; and ``adopt`` if it is a target.
+    A subclass implements `found`, which reads a column, and `columns_of`; and ``adopt`` if it is a target. Its `load`
+    sets the types of columns and of tables.
     """
 
     reads_as_asked = True
+    column_types: tuple[type, ...]
+    """The types of its columns. The first is that of plain columns."""
+    table_types: tuple[type, ...]
+    """The types of its tables."""
 
-    @abstractmethod
+    def claims(self, kind: type) -> bool:
+        return issubclass(kind, (*self.column_types, *self.table_types))
+
+    def stands_for(self, kind: type) -> bool:
+        return kind is self.column_types[0]
+
     def is_table(self, kind: type) -> bool:
         """Whether a type that it claims is a type of tables."""
+        return issubclass(kind, self.table_types)
 
     @abstractmethod
     def found(self, x: Any, asked: str | None) -> Found:
@@ -222,7 +233,7 @@ class ColumnBackend(Backend):
 
     def plain_types(self) -> Sequence[type]:
         """The types of columns that may be plain."""
-        return ()
+        return self.column_types[:1]
 
     # -- what it holds --------------------------------------------------------------------------------
 

@@ -45,19 +45,13 @@ class ArrowBackend(ColumnBackend):
         import pyarrow as pa
 
         self._pa = pa
-        self._tables = (pa.Table, pa.RecordBatch)
-        self._columns = (pa.Array, pa.ChunkedArray)
+        self.table_types = (pa.Table, pa.RecordBatch)
+        self.column_types = (pa.Array, pa.ChunkedArray)
         types = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
         plain = {each: str(each) for each in types}
         self._plain = {**plain, pa.float16(): "float16", pa.float32(): "float32", pa.float64(): "float64"}
         self._types = {name: kind for kind, name in self._plain.items()}
         self._schemas: dict[tuple[str, ...], tuple[Any, list[Regular | None]]] = {}
-
-    def claims(self, kind: type) -> bool:
-        return issubclass(kind, (*self._tables, *self._columns))
-
-    def stands_for(self, kind: type) -> bool:
-        return kind is self._pa.Array
 
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if issubclass(kind, self._pa.RecordBatchReader):
@@ -65,9 +59,6 @@ class ArrowBackend(ColumnBackend):
         if issubclass(kind, self._pa.Scalar):
             return "A Scalar of Arrow's is no array.", "x.as_py()"
         return None
-
-    def is_table(self, kind: type) -> bool:
-        return issubclass(kind, self._tables)
 
     def dtype_of(self, x: Any) -> Any:
         kind = x.type

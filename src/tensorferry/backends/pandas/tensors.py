@@ -52,22 +52,16 @@ class PandasBackend(ColumnBackend):
         import pandas as pd
 
         self._pd = pd
-        self._columns = (pd.Series, pd.Index, pd.api.extensions.ExtensionArray)
+        self.column_types = (pd.Series, pd.Index, pd.api.extensions.ExtensionArray)
+        self.table_types = (pd.DataFrame,)
 
     def claims(self, kind: type) -> bool:
-        pd = self._pd
-        return issubclass(kind, (pd.DataFrame, *self._columns)) and not issubclass(kind, pd.MultiIndex)
-
-    def stands_for(self, kind: type) -> bool:
-        return kind is self._pd.Series
+        return super().claims(kind) and not issubclass(kind, self._pd.MultiIndex)
 
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if issubclass(kind, self._pd.MultiIndex):
             return "A MultiIndex is several columns.", "x.to_frame()"
         return None
-
-    def is_table(self, kind: type) -> bool:
-        return issubclass(kind, self._pd.DataFrame)
 
     def note(self, x: Any) -> str:
         index = getattr(x, "index", None)
@@ -145,9 +139,6 @@ class PandasBackend(ColumnBackend):
         places = zip(manager.blknos.tolist(), manager.blklocs.tolist(), strict=True)
         rows = [None if (values := blocks[block]) is None else values[row] for block, row in places]
         return Views(dict(zip(x.columns, rows, strict=True)), lambda: self.named_columns(x))
-
-    def plain_types(self) -> Sequence[type]:
-        return (self._pd.Series,)
 
     def dtype_of(self, x: Any) -> Any:
         return None if x.dtype == object else x.dtype

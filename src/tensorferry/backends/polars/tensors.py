@@ -36,23 +36,15 @@ class PolarsBackend(ColumnBackend):
         import polars as pl
 
         self._pl = pl
+        self.column_types, self.table_types = (pl.Series,), (pl.DataFrame,)
         names = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Float32", "Float64")
         self._plain = {getattr(pl, name): name.lower() for name in names}
         self._text = (pl.String, pl.Binary)
-
-    def claims(self, kind: type) -> bool:
-        return issubclass(kind, (self._pl.DataFrame, self._pl.Series))
-
-    def stands_for(self, kind: type) -> bool:
-        return kind is self._pl.Series
 
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if issubclass(kind, self._pl.LazyFrame):
             return "A LazyFrame is a query that has not run.", "x.collect()"
         return None
-
-    def is_table(self, kind: type) -> bool:
-        return issubclass(kind, self._pl.DataFrame)
 
     def whole(self, x: Any) -> Gathered | Array | None:
         # The classes of dtypes are compared, because dtypes of numbers have no parameters.
@@ -70,9 +62,6 @@ class PolarsBackend(ColumnBackend):
         names, columns = x.columns, x.get_columns()
         # The series are kept, because a frame makes new memory for a constant column at each access.
         return Views(dict(zip(names, map(_view, columns), strict=True)), lambda: dict(zip(names, columns, strict=True)))
-
-    def plain_types(self) -> Sequence[type]:
-        return (self._pl.Series,)
 
     def dtype_of(self, x: Any) -> Any:
         return x.dtype
