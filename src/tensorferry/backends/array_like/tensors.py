@@ -19,12 +19,9 @@ from .sources import reading, values_of
 from .tables import ArrowColumn, is_known_by_arrow, open_arrow, open_contents, opener_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ...core.info import TensorInfo
     from ...core.request import Request
     from ...typing import Array
-    from ..nodes import Node
 
 
 class ArrayLikeBackend(Backend):
@@ -38,6 +35,7 @@ class ArrayLikeBackend(Backend):
     imports = DECLARED.imports
     capabilities = CAPABILITIES  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
+    opener_of = staticmethod(opener_of)  # pyright: ignore[reportAssignmentType]
 
     def load(self) -> None:
         """There is no framework to load."""
@@ -95,9 +93,6 @@ class ArrayLikeBackend(Backend):
         if not info.kind.endswith(PALETTE):
             return remark_of(info.kind)
         return 'the numbers are indices into the image\'s palette, no colours: x.convert("RGB") has those'
-
-    def opener_of(self, kind: type) -> Callable[[Any], Node] | None:
-        return opener_of(kind)
 
     def pointer(self, x: Any) -> int | None:
         return None if isinstance(x, Later) else memory.address(x)

@@ -25,7 +25,7 @@ from .declared import DECLARED, NARROW, PACKED, X64
 from .snippets import snippet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable
 
     from ...core.capabilities import Capabilities
     from ...core.request import Request
@@ -60,6 +60,7 @@ class JaxBackend(Backend):
     install = "pip install jax"
     imports = DECLARED.imports
     snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
+    fast_paths, fast_paths_for_many = fast_paths.fast_paths, fast_paths.for_many  # pyright: ignore[reportAssignmentType]
 
     def load(self) -> None:
         import jax
@@ -338,12 +339,6 @@ class JaxBackend(Backend):
         return Node(entries, values, lambda others: tree_util.tree_unflatten(spec, others), registered=spec)
 
     # -- fast paths -------------------------------------------------------------------------------
-
-    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        return fast_paths.fast_paths(self)
-
-    def fast_paths_for_many(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
-        return fast_paths.for_many(self)
 
 
 def _export(x: Any) -> Array:

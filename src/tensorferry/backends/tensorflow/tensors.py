@@ -26,12 +26,10 @@ from .fast_paths import fast_paths
 from .snippets import device_code, snippet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable
 
     from ...core.capabilities import Capabilities
     from ...core.request import Request
-    from ...planning.plan import Plan
-    from ...planning.step import Step
     from ...typing import Array
 
 _DLPACK = frozenset(map(numpy_dtype, ORDINARY))
@@ -59,6 +57,8 @@ class TensorflowBackend(Backend):
     install = "pip install tensorflow"
     imports = DECLARED.imports
     snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
+    bound = bound  # pyright: ignore[reportAssignmentType]
+    fast_paths = fast_paths  # pyright: ignore[reportAssignmentType]
 
     def __init__(self) -> None:
         super().__init__()
@@ -326,12 +326,6 @@ class TensorflowBackend(Backend):
         """Assign an array's values, cast to its dtype, to a variable."""
         # An aligned copy, which the variable keeps as its memory. Operations on unaligned memory end the process.
         out.assign(self.adopt(casts.cast(x, self.names[out.dtype], compact=True)), read_value=False)
-
-    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
-        return bound(self, step, plan)
-
-    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        return fast_paths(self)
 
 
 BACKEND = TensorflowBackend()
