@@ -6,7 +6,7 @@ import warnings
 import weakref
 from collections.abc import Mapping
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any
 
 from ..backends.registry import backend_named
@@ -295,8 +295,9 @@ def lazily(contents: Contents, load: Callable[..., Any], asked: dict[str, Any], 
     tree = contents.tree
     if tree is None:
         # Without a Python call for each tensor, because there may be a hundred thousand.
-        make, rest = tuple.__new__, tuple(Ref._field_defaults.values())
-        tree = {name: make(Ref, (name, *rest)) for name in (*contents.tensors, *contents.others)}
+        names = [*contents.tensors, *contents.others]
+        fields = zip(names, *map(repeat, Ref._field_defaults.values()), strict=False)
+        tree = dict(zip(names, map(tuple.__new__, repeat(Ref), fields), strict=True))
     if contents.others and asked["strict"]:
         name, why = next(iter(contents.others.items()))
         raise FormatLimitError(

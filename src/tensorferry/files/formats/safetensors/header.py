@@ -230,11 +230,12 @@ class Scan:
         known = {kind: self._kind(*kind) for kind in set(kinds)}
         begins, ends = list(map(int, starts)), list(map(int, stops))
         made: dict[str, Stored] = {}
+        path, data = self.path, self._data
         for name, kind, begin, stop in zip(names, kinds, begins, ends, strict=True):
             dtype, shape, nbytes = known[kind]
             if stop - begin != nbytes:
                 return 0
-            made[name] = Extent(dtype, shape, self.path, self._data + begin)
+            made[name] = Extent(dtype, shape, path, data + begin)
         are_new = self.tensors.keys().isdisjoint(made) and self.others.keys().isdisjoint(made)
         if len(made) < len(found) or METADATA in made or not are_new:
             return 0
