@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import decimal
+import math
 
 import numpy as np
 import pytest
@@ -105,3 +107,62 @@ def test_hints_of_nulls_in_dates_can_be_typed():
         ferry.to_torch(x, dtype="int64")
     code = caught.value.hint.partition(",  ")[0].partition(", which")[0]
     assert eval(code, {"x": x, "to_torch": ferry.to_torch}).tolist() == [1, 0]  # noqa: S307 - the hint's own code
+
+
+DATE, AMOUNT = dt.date(1970, 1, 2), decimal.Decimal("1.5")
+
+
+@pytest.mark.parametrize(
+    ("x", "values"),
+    [
+        (pa.array([DATE, None]), [1, 0]),
+        (pa.chunked_array([[DATE], [None]]), [1, 0]),
+        (pa.array([[DATE, None]]), [[1, 0]]),
+        (pa.array(["a", None]).dictionary_encode(), [0, 0]),
+        (pa.table({"d": pa.array([1, None], pa.date32())}), [[1], [0]]),
+        (pa.table({"d": pa.array([1, 2], pa.date32()), "e": pa.array([1, None])}), [[1, 1], [2, 0]]),
+        (pl.Series([DATE, None]), [1, 0]),
+        (pl.Series(["a", None], dtype=pl.Categorical), [0, 0]),
+        (pl.DataFrame({"a": [AMOUNT, AMOUNT], "b": [None, AMOUNT]}), [[1.5, math.nan], [1.5, 1.5]]),
+        (pd.Series(pd.to_datetime(["1970-01-02", None]).astype("M8[s]")), [86400, 0]),
+        (pd.Series(["a", None], dtype="category"), [0, 0]),
+        (pd.Series(pd.to_datetime(["1970-01-02", None]).astype("M8[s]"), dtype="category"), [86400, 0]),
+        (pd.DataFrame({"d": pd.Series(["a", None], dtype="category"), "e": [1, 2]}), [[0, 1], [0, 2]]),
+    ],
+)
+def test_the_first_hint_for_dates_and_the_like_also_replaces_their_nulls(x, values):
+    with pytest.raises(ferry.UnsupportedTypeError) as caught:
+        ferry.to_numpy(x)
+    first, then = caught.value.hint.partition(", which")[0], caught.value.hint.partition("; or ")[2]
+    found = eval(first, {"x": x, "to_numpy": ferry.to_numpy})  # noqa: S307 - the hint's own code
+    np.testing.assert_array_equal(found, values)
+    _, mask = eval(then, {"x": x, "to_numpy": ferry.to_numpy})  # noqa: S307 - the hint's own code
+    assert not mask.all()
+
+
+def test_without_nulls_the_hint_for_dates_does_not_replace_any():
+    for x in (pa.array([DATE]), pl.Series([DATE]), pd.Series(["a"], dtype="category"), pa.table({"d": [DATE]})):
+        with pytest.raises(ferry.UnsupportedTypeError) as caught:
+            ferry.to_numpy(x)
+        assert "nulls" not in caught.value.hint
+
+
+@pytest.mark.parametrize("library", [pa.table, pl.DataFrame])
+def test_a_table_with_rows_of_numbers_is_refused_in_words_for_a_mask_too(library):
+    """A mask cannot have one shape for both columns."""
+    x = library({"a": [[1, 2], [3, 4]], "b": [1, 2]})
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"Column 'a' .* holds rows of numbers"):
+        ferry.to_numpy(x, nulls="mask")
+
+
+def test_the_mask_of_python_objects_has_the_shape_of_their_values():
+    """In a table, in a dict, and alone; objects that are no numbers are refused with their path."""
+    cells = pd.Series([np.arange(2), np.arange(2)])
+    for tree in ({"a": cells}, pd.DataFrame({"a": cells})):
+        found = ferry.convert_tree(tree, "numpy", nulls="mask")
+        assert found["a"].shape == found["a_mask"].shape == (2, 2)
+        assert found["a_mask"].all()
+    values, mask = ferry.convert_tree(pd.Series([1, 2], dtype=object), "numpy", nulls="mask")
+    assert (values.tolist(), mask.tolist()) == ([1, 2], [True, True])
+    with pytest.raises(ferry.UnsupportedTypeError, match=r'at \$\["a"\]'):
+        ferry.convert_tree({"a": pd.Series([1, object()], dtype=object)}, "numpy", nulls="mask")

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..columns.column import Ragged, Refused
-from ..columns.frames import frame_of, nulls_hint, refuse
+from ..columns.frames import asked_hint, frame_of, nulls_hint, refuse
 from ..core.dtypes import find
 from ..core.info import COPIED, TensorInfo
 from ..core.layout import compact_strides
@@ -164,8 +164,7 @@ def open_column(
     """
     what = f"This {kind}" if name is None or name == "" else f"This {kind} {name!r}"
     if isinstance(found, Refused):
-        counted = Hint(f'{{again:x|dtype="{found.asked}"}}').before(found.hint)
-        raise refuse(what, found, counted if found.asked else found.hint.format(x="x"), request)
+        raise refuse(what, found, asked_hint(found) if found.asked else found.hint.format(x="x"), request)
     if isinstance(found, Ragged):
         hint = Hint('{again:x|ragged="rows"}, which gives a list of tensors; or {again:x|pad=0}, which fills them up')
         raise refuse(what, found, hint, request)

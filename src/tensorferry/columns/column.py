@@ -39,12 +39,14 @@ class Refused(NamedTuple):
         hint: Code that makes a tensor of it, with ``{x}`` for the column; then, perhaps, a comma and a remark.
         stays: Whether it stays as it is in a tree, because it has no numbers (text, for example).
         asked: The dtype that must be named to convert it (dates, for example). Then the hint is a remark.
+        lacks: With `asked`: whether it has nulls, so that ``nulls=`` must be given too.
     """
 
     why: str
     hint: str
     stays: bool = False
     asked: str = ""
+    lacks: bool = False
 
 
 class Ragged(NamedTuple):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..typing import Array
     from .column import Found
 
-__all__ = ["Frame", "frame_of", "nulls_hint", "refuse", "write_columns"]
+__all__ = ["Frame", "asked_hint", "frame_of", "nulls_hint", "refuse", "write_columns"]
 
 _ROWS = 1 << 14
 """How many rows are written at a time for a result in row order, so that they stay in the processor's cache."""
@@ -134,7 +134,8 @@ def frame_of(
         if isinstance(found, Refused):
             hint: str = drop(stays) if found.stays and len(stays) < len(columns) else put(name, found.hint)
             if found.asked:
-                hint = Hint(f'{{again:x|dtype="{found.asked}"}}').before(found.hint)
+                lacks = any(_has_nulls(other) for _, other in columns)
+                hint = asked_hint(found._replace(lacks=lacks))
             raise refuse(what, found, hint, request)
         if isinstance(found, Ragged) or found.inner:
             raise UnsupportedTypeError(
@@ -147,6 +148,21 @@ def frame_of(
     dtype = _dtype_of(kind, numbers, request, apart)
     checks = [_check_of(name, found.dtype, dtype, request) for name, found in numbers]
     return Frame(dtype, rows, numbers, checks)
+
+
+def _has_nulls(found: Found) -> bool:
+    return found.nulls[0] > 0 if isinstance(found, Column) else isinstance(found, Refused) and found.lacks
+
+
+def asked_hint(found: Refused) -> Hint:
+    """The hint for a column that is converted only if its dtype is named."""
+    if not found.lacks:
+        return Hint(f'{{again:x|dtype="{found.asked}"}}').before(found.hint)
+    value = '"nan"' if DTYPES[found.asked].kind == "float" else "0"
+    return Hint(
+        f'{{again:x|dtype="{found.asked}", nulls={value}}}{found.hint} and replaces nulls; '
+        f'or {{again:x|dtype="{found.asked}", nulls="mask"}}'
+    )
 
 
 def nulls_hint(found: Column) -> Hint:

@@ -78,7 +78,11 @@ def column_of(kind: Type, chunks: Sequence[Chunk | _Span], asked: str | None = N
         UnsupportedTypeError: The memory does not fit the type.
     """
     spans = [each for each in spans_of(chunks) if each.length]
-    return _column(kind, spans, (), asked)
+    found = _column(kind, spans, (), asked)
+    if isinstance(found, Refused) and found.asked:
+        counted = _column(kind, spans, (), found.asked)
+        return found._replace(lacks=isinstance(counted, Column) and counted.nulls[0] > 0)
+    return found
 
 
 def asked_of(dtype: str | None, casting: str | None) -> str | None:

@@ -107,7 +107,7 @@ def apply_column_keywords(
     if in_tree and contents is not None and isinstance(contents.found, Refused) and read_as is not None:
         contents = contents_of(x, read_as)
     if contents is None:
-        return Masked(x, None) if masks else x
+        return Masked(x, None) if masks and not in_tree else x
     if contents.table is not None:
         if nulls is None or not contents.columns:
             return x
@@ -115,7 +115,9 @@ def apply_column_keywords(
         filled = TableContents(contents.kind, contents.name, None, contents.table, columns)
         if not masks:
             return filled
-        return Masked(filled, np.stack([_mask(each, contents.table.rows) for _, each in contents.columns], axis=1))
+        # A column of lists is refused when the table is converted.
+        flat = [None if isinstance(each, Column) and each.inner else each for _, each in contents.columns]
+        return Masked(filled, np.stack([_mask(each, contents.table.rows) for each in flat], axis=1))
     found = contents.found
     if isinstance(found, Ragged):
         found = found._replace(elements=fill(found.elements))
@@ -173,7 +175,7 @@ def _mask(found: Any, rows: int) -> Any:
 
 def full_mask(values: Any) -> Any:
     """A mask for values without nulls: true everywhere."""
-    return np.ones(registry.backend_of(values).describe(values).shape, bool)
+    return np.ones(registry.backend_of(values).preview(values)[1].shape, bool)
 
 
 def take_column_keywords(keywords: dict[str, Any]) -> Mapping[str, Any]:

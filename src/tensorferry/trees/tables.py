@@ -7,16 +7,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..backends import registry
 from ..backends.array_like import tables
 from ..backends.columnar import ColumnBackend
 from ..backends.nodes import dotted, item
 from ..columns.column import Column
 from ..core.leaf_dtypes import dtype_of_leaf, place_of_name, rule_of
-from ..errors import UnsupportedTypeError
-from ..execution.column_keywords import Masked, Rows, apply_column_keywords, contents_of, validate
+from ..errors import ConversionError, UnsupportedTypeError
+from ..execution.column_keywords import Masked, Rows, apply_column_keywords, contents_of, full_mask, validate
 from .walk import take_apart
 
 if TYPE_CHECKING:
@@ -93,19 +91,25 @@ def _apply(x: Any, index: bool, rule: DtypeRule, name: str, casting: str | None,
 
     def apply(column: Any, path: str) -> Any:
         becomes = partial(dtype_of_leaf, rule, name=path)
-        return apply_column_keywords(column, _dtype_for(rule, path), casting, in_tree=becomes, **keywords)
+        found = apply_column_keywords(column, _dtype_for(rule, path), casting, in_tree=becomes, **keywords)
+        return _with_full_mask(column) if isinstance(found, Masked) and found.mask is None else found
 
     if isinstance(x, (str, bytes, dict, list, tuple)) or not _is_table(x):
-        found = apply(x, name)
-        return x if isinstance(found, Masked) and found.mask is None else found
+        return apply(x, name)
     owner = registry.BY_TYPE.get(type(x))
     columns = owner.named_columns(x, index=index) if isinstance(owner, ColumnBackend) else tables.named_columns(x)
     result = {}
     for key, each in columns.items():
-        found = apply(each, (name + dotted(item(key))).removeprefix("."))
-        no_nulls = isinstance(found, Masked) and found.mask is None
-        result[key] = Masked(each, np.ones(len(each), bool)) if no_nulls else found
+        result[key] = apply(each, (name + dotted(item(key))).removeprefix("."))
     return result[None] if [*result] == [None] else result
+
+
+def _with_full_mask(column: Any) -> Any:
+    """A column without nulls, with its mask; alone if it cannot be converted, which is an error later."""
+    try:
+        return Masked(column, full_mask(column))
+    except ConversionError:
+        return column
 
 
 def _put_masks_beside(x: Any) -> Any:

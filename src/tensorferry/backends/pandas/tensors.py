@@ -197,9 +197,9 @@ class PandasBackend(ColumnBackend):
             decoded = Decoded(codes, found.whatever(), gone if marked else None)
             return Column(found.dtype, (), [Piece(len(codes), decoded, marked)] if len(codes) else [], unit=found.unit)
         if isinstance(found, Refused) and found.asked:
-            return found
+            return found._replace(lacks=bool(gone.any()))
         if not are_integers(asked):
-            return CATEGORIES
+            return CATEGORIES._replace(lacks=bool(gone.any()))
         pieces = [Piece(len(codes), codes, marked)] if len(codes) else []
         return Column(of_numpy(codes.dtype) or "", (), pieces, unit="codes of categories", mutable=True)
 
@@ -261,7 +261,7 @@ def _over(array: Array) -> Column:
 
 def _dates(counts: Array, missing: Array, unit: str, asked: str | None) -> Found:
     if not are_integers(asked):
-        return Refused(DATES, f", which counts {unit}", stays=True, asked="int64")
+        return Refused(DATES, f", which counts {unit}", stays=True, asked="int64", lacks=bool(missing.any()))
     marked = (Missing(missing),) if missing.any() else ()
     pieces = [Piece(len(counts), counts, marked)] if len(counts) else []
     return Column("int64", (), pieces, unit=unit, mutable=True)
