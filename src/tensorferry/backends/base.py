@@ -314,30 +314,6 @@ class Backend(ABC):
         """Tensors that `describe_alike` accepts, concatenated; ``None`` if they must be handled one by one."""
         return None
 
-    def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
-        """Stack tensors of equal shapes, in the autograd graph. Only called for a backend with gradients."""
-        raise TypeError(f"{self.name} tensors carry no graph: they are stacked as arrays")
-
-    def start_fetch(self, x: Any) -> None:
-        """Start the transfer that `fetch` will wait for. Only called for a backend that `fetches_ahead`."""
-        raise TypeError(f"{self.name} starts no transfer ahead")
-
-    def copy_together(self, tensors: Sequence[Any]) -> Sequence[Any]:
-        """Copies of overlapping tensors on one device, which overlap in the same way. Only called if it `spreads`."""
-        raise TypeError(f"{self.name} tensors do not tell which memory they share")
-
-    def pack(self, tensors: Sequence[Any], alignment: int, lock: bool = False) -> tuple[Any, Any]:
-        """A packed buffer with the bytes of many tensors on one device, and what `unpack` needs to separate them.
-
-        Only called for a backend that `packs`. Each tensor is aligned to `alignment` bytes and to the size of its
-        elements. With `lock`, the buffer is in page-locked memory if there is any.
-        """
-        raise TypeError(f"{self.name} tensors are not packed")
-
-    def unpack(self, packed: Any, layout: Any) -> Sequence[Any]:
-        """The tensors in a packed buffer, as views of its memory."""
-        raise TypeError(f"{self.name} tensors are not packed")
-
     # -- containers: the framework's own, and those that its users registered with it ---------------
 
     def opener_of(self, kind: type) -> Callable[[Any], Node] | None:

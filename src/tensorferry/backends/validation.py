@@ -14,8 +14,6 @@ __all__ = ["missing_verbs", "validate"]
 def missing_verbs(backend: Backend) -> list[str]:
     """For each verb that a backend lacks, a text with its name and the declaration that needs it.
 
-    The default methods of `Backend` do not count.
-
     >>> from tensorferry.backends.registry import backends
     >>> missing_verbs(backends()["numpy"])
     []
@@ -24,13 +22,8 @@ def missing_verbs(backend: Backend) -> list[str]:
         f"{declared} and has no verb {verb}()"
         for declared, verbs in verbs_needed(backend.capabilities).items()
         for verb in verbs
-        if not _has(backend, verb)
+        if not callable(getattr(backend, verb, None))
     ]
-
-
-def _has(backend: Backend, verb: str) -> bool:
-    found, by_default = getattr(backend, verb, None), getattr(Backend, verb, None)
-    return callable(found) and (by_default is None or getattr(found, "__func__", None) is not by_default)
 
 
 def validate(backend: object) -> None:

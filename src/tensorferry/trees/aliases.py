@@ -197,7 +197,8 @@ def converted_together(group: Group, prepared: Mapping[int, Prepared]) -> dict[i
     """
     first = prepared[group.members[0]]
     if first.info.device != HOST:
-        copies = first.source.copy_together([prepared[index].handle for index in group.members])
+        source: Any = first.source  # it `spreads`
+        copies = source.copy_together([prepared[index].handle for index in group.members])
         return dict(zip(group.members, copies, strict=True))
     arrays = {}
     for index in group.members:

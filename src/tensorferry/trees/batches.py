@@ -97,7 +97,7 @@ def cross(shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[
     first = next(iter(values))
     recipe, step = prepared[first].recipe, shipment.steps[first]
     transfer = recipe.plan.steps[step]
-    backend = registry.backend_named(transfer.backend)
+    backend: Any = registry.backend_named(transfer.backend)  # it `packs`, or `fetches_ahead`
     if shipment.batch.transfers > 1:
         for value in values.values():
             backend.start_fetch(value)
