@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 
 import numpy as np
 import pytest
@@ -158,15 +159,100 @@ def test_offsets_that_are_sliced():
         Producer(b"i", 3, [None, np.array([0, 7, 1], "int32")], dictionary=integers(2)),
         Producer(b"+s", 9, [None], children=[integers(5)]),
         Producer(b"?", 3, [None, VALUES]),
+        Producer(b"", 3, [None, VALUES]),
+        Producer(b"\xff", 3, [None, VALUES]),
+        Producer(b"+l", 2, [None, VALUES]),
+        Producer(b"+w:-2", 2, [None], children=[integers(8)]),
+        Producer(b"+w:x", 2, [None], children=[integers(8)]),
+        Producer(b"+w:", 2, [None], children=[integers(8)]),
+        Producer(b"+w:2", 2, [None]),
+        Producer(b"+r", 2, []),
+        Producer(b"+r", 2, [], children=[integers(2)]),
+        Producer(b"+r", 2, [], children=[Producer(b"g", 1, [None, np.array([2.0])]), integers(1)]),
+        Producer(b"d:", 2, [None, VALUES]),
+        Producer(b"d:5", 2, [None, VALUES]),
+        Producer(b"d:5,0,77", 2, [None, VALUES]),
+        Producer(b"t", 2, [None, VALUES]),
+        Producer(b"tsq:", 2, [None, VALUES]),
+        Producer(b"tdX", 2, [None, VALUES]),
+        Producer(b"g", 2, [None, np.zeros(2)], dictionary=integers(2)),
+        Producer(b"u", 2, [None, VALUES, VALUES], dictionary=integers(2)),
     ],
 )
 def test_what_is_broken_is_refused(broken):
-    """Never read: a length without memory, a null without a bitmap, what was released, lists past their elements."""
+    """Never read: a length without memory, a null without a bitmap, what was released, lists past their elements.
+
+    Nor what has a format without its parameters, its children, or integers as indices.
+    """
     for target in ("numpy", "torch", "python"):
         with pytest.raises(ferry.ConversionError):
             ferry.convert(broken, target)
     with pytest.raises(ferry.ConversionError):
         ferry.convert_tree(broken, "numpy")
+
+
+def test_an_array_with_other_children_than_its_type_is_refused():
+    lists = Producer(b"+l", 2, [None, np.array([0, 1, 2], "int32")], children=[integers(2)])
+    lists.array.n_children = 0
+    with pytest.raises(ferry.UnsupportedTypeError, match="other children than its type"):
+        ferry.to_numpy(lists)
+
+
+GOOD = integers(3).__arrow_c_array__()
+
+
+@pytest.mark.parametrize("given", [None, (), (*GOOD, 1), GOOD[0], (1, 2), GOOD[::-1], NotImplementedError("not now")])
+def test_a_producer_that_gives_no_capsules_is_refused(given):
+    class Odd:
+        def __arrow_c_array__(self, requested_schema=None):
+            if isinstance(given, Exception):
+                raise given
+            return given
+
+    for call in (ferry.to_numpy, ferry.describe, lambda x: ferry.convert_tree(x, "numpy")):
+        with pytest.raises(ferry.UnsupportedTypeError, match=r"capsule|not now"):
+            call(Odd())
+
+
+class Tensors(Producer):
+    """Storage with the name and the metadata of an extension type."""
+
+    def __init__(self, name, said, *arguments, **keywords):
+        super().__init__(*arguments, **keywords)
+        pairs = [b"ARROW:extension:name", name, b"ARROW:extension:metadata", said]
+        self.metadata = struct.pack("=i", 2) + b"".join(struct.pack("=i", len(each)) + each for each in pairs)
+        self.schema.metadata = self.metadata
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(b"", b"{", b"\xff", b"[]", b"null", b"3", b"{}"),
+        *(b'{"shape": %s}' % shape for shape in (b"null", b'"ab"', b"[-2, -2]", b"[2.5, 2]", b"[[2], [2]]", b"[3, 3]")),
+        *(b'{"shape": [2, 2], "permutation": %s}' % axes for axes in (b"[0, 0]", b"[0, 5]", b"[1]", b"[]", b'"ab"')),
+        b'{"shape": [2, 2], "permutation": [1.0, 0]}',
+    ],
+)
+def test_tensors_without_a_shape_are_refused(said):
+    x = Tensors(b"arrow.fixed_shape_tensor", said, b"+w:4", 2, [None], children=[integers(8)])
+    with pytest.raises(ferry.UnsupportedTypeError, match="shape"):
+        ferry.to_numpy(x)
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "children"),
+    [
+        (b"{", b"+s", [integers(4), integers(4)]),
+        (b"[]", b"+s", [integers(4), integers(4)]),
+        (b"", b"+s", [integers(4), integers(4)]),
+        (b"", b"+s", [integers(4)]),
+        (b"", b"i", []),
+    ],
+)
+def test_tensors_of_any_shape_without_shapes_are_refused(said, code, children):
+    x = Tensors(b"arrow.variable_shape_tensor", said, code, 2, [None, VALUES], children=children)
+    with pytest.raises(ferry.UnsupportedTypeError, match="shape"):
+        ferry.to_numpy(x)
 
 
 def test_a_released_stream_is_refused():

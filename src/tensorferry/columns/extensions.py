@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -32,23 +33,45 @@ def truths(found: Found) -> Found:
     return Column("bool", found.inner, pieces, reasons=("booleans of a byte that may have any value",))
 
 
-def tensors(said: dict[str, Any], found: Found, inner: tuple[int, ...]) -> Found:
+def tensors(metadata: bytes, found: Found, inner: tuple[int, ...]) -> Found:
     """A column of tensors of one shape.
 
     Raises:
-        UnsupportedTypeError: The shape does not fit the number of elements.
+        UnsupportedTypeError: The shape does not fit the number of elements, or there is none.
     """
+    said = _said_in(metadata)
+    shape = _lengths_in(said.get("shape"))
+    order = None if shape is None or said.get("permutation") is None else _lengths_in(said["permutation"]) or ()
+    if shape is None or (order is not None and sorted(order) != [*range(len(shape))]):
+        raise UnsupportedTypeError(_WITHOUT_SHAPE, None)
     if not isinstance(found, Column):
         return found
-    shape = tuple(said["shape"])
     if prod(shape) != prod(found.inner[len(inner) :]):
         raise UnsupportedTypeError("The shape of these tensors is not that of their elements.", None)
-    order = said.get("permutation")
     before = len(inner)
     found = _reshaped(found, (*inner, *shape))
     if order is not None:
         found.order = (*range(before), *(before + axis for axis in order))
     return found
+
+
+_WITHOUT_SHAPE = "The metadata of these tensors does not say what their shape is."
+
+
+def _said_in(metadata: bytes) -> dict[str, Any]:
+    """What an extension type says in JSON."""
+    try:
+        said = json.loads(metadata or b"{}")
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        raise UnsupportedTypeError(_WITHOUT_SHAPE, None)
+    return said
+
+
+def _lengths_in(x: object) -> tuple[int, ...] | None:
+    """A list from JSON, as lengths; ``None`` if it is not a list of integers from 0 on."""
+    return tuple(x) if isinstance(x, list) and all(type(each) is int and each >= 0 for each in x) else None
 
 
 def _reshaped(found: Column, inner: tuple[int, ...]) -> Column:
@@ -61,16 +84,18 @@ def _reshaped(found: Column, inner: tuple[int, ...]) -> Column:
     return Column(found.dtype, inner, pieces, unit=found.unit, reasons=found.reasons)
 
 
-def tensors_of_any_shape(said: dict[str, Any], data: Found, shape: Found) -> Found:
+def tensors_of_any_shape(metadata: bytes, data: Found, shape: Found) -> Found:
     """A column of tensors with different shapes.
 
     Raises:
         UnsupportedTypeError: A shape does not fit the number of elements.
     """
-    if said.get("permutation"):
+    if _said_in(metadata).get("permutation"):
         return Refused("has tensors whose axes are permuted", "{x}.storage")
-    if not isinstance(shape, Column) or not isinstance(data, (Column, Ragged)):
-        return data if isinstance(data, Refused) else Refused("has tensors without shapes", "{x}.storage")
+    if isinstance(data, Refused):
+        return data
+    if not isinstance(shape, Column) or len(shape.inner) != 1 or shape.dtype != "int32":
+        return Refused("has tensors without shapes", "{x}.storage")
     sizes = shape.whatever()
     counts = np.full(data.rows, prod(data.inner)) if isinstance(data, Column) else data.lengths
     if (sizes.prod(1) != counts).any() or (sizes < 0).any():

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import struct
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -92,10 +94,17 @@ def read(x: Any) -> tuple[Type, list[Chunk]]:
     Raises:
         UnsupportedTypeError: It was released, its stream failed, or it gives no Arrow data.
     """
-    if hasattr(x, "__arrow_c_array__"):
-        schema, array = x.__arrow_c_array__()
-        return type_in(schema), [_chunk(array_in(array), array)]
-    capsule = x.__arrow_c_stream__()
+    is_array = hasattr(x, "__arrow_c_array__")
+    try:
+        capsule = x.__arrow_c_array__() if is_array else x.__arrow_c_stream__()
+    except Exception as error:
+        raise UnsupportedTypeError(f"Arrow's interface of this {type(x).__name__} fails: {error}", None) from error
+    if is_array:
+        if not isinstance(capsule, tuple) or len(capsule) != 2:
+            raise UnsupportedTypeError(f"This {type(x).__name__} gives no pair of Arrow's capsules.", None)
+        schema, array = capsule
+        kind = type_in(schema)
+        return kind, [_chunk(array_in(array), kind, array)]
     return _of_stream(_pointer(capsule, b"arrow_array_stream"), capsule)
 
 
@@ -105,7 +114,12 @@ _pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 def _pointer(capsule: object, name: bytes) -> int:
-    return int(_pointer_of(capsule, name))
+    try:
+        return int(_pointer_of(capsule, name))
+    except ValueError as error:
+        raise UnsupportedTypeError(
+            f"This object gives Arrow no capsule of the name {name.decode()!r}.", None
+        ) from error
 
 
 def type_in(capsule: object) -> Type:
@@ -168,7 +182,7 @@ def _of_stream(at: int, capsule: object) -> tuple[Type, list[Chunk]]:
         call(get_next, array)
         if not _POINTER.unpack_from(_memory_at(array.address), _RELEASE_ARRAY)[0]:
             break
-        chunks.append(_chunk(array.address, array))
+        chunks.append(_chunk(array.address, kind, array))
     del capsule
     return kind, chunks
 
@@ -180,26 +194,51 @@ def _type(at: int) -> Type:
     format_, name, metadata, _, count, children, values, release, _ = _SCHEMA.unpack_from(_memory_at(at))
     if not release or not format_ or not 0 <= count <= _MOST:
         raise UnsupportedTypeError("This schema of Arrow's was released, or is none.", None)
-    return Type(
-        ctypes.string_at(format_).decode(),
+    found = Type(
+        ctypes.string_at(format_).decode(errors="replace"),
         ctypes.string_at(name).decode(errors="replace") if name else "",
         _metadata(metadata) if metadata else {},
         tuple([_type(each) for each in pointers(children, count)]),
         _type(values) if values else None,
     )
+    if not _is_whole(found):
+        raise UnsupportedTypeError(
+            f"This schema of Arrow's has the format {found.format!r}, and not what belongs to it.", None
+        )
+    return found
 
 
-def _chunk(at: int, owner: object, *, inside: bool = False) -> Chunk:
+def _is_whole(kind: Type) -> bool:
+    """Whether a type has the parameters, the children and the indices that its format needs."""
+    count = len(kind.children)
+    if kind.values is not None and kind.format not in _INTEGERS:
+        return False
+    if kind.format == "+r":
+        return count == 2 and kind.children[0].format in _INTEGERS
+    return count == 1 if _LIST.fullmatch(kind.format) else _OTHER.fullmatch(kind.format) is not None
+
+
+_INTEGERS = frozenset("cCsSiIlL")
+_LIST = re.compile(r"\+(l|L|vl|vL|m|w:\d{1,18})")
+_OTHER = re.compile(
+    r"[^+dt].*|\+[^lLvmwr].*|d:\d+,-?\d+(,(32|64|128|256))?|td[Dm]|t[tD][smun]|ts[smun]:.*|ti[MDn]", re.DOTALL
+)
+"""Formats of lists, and other formats: those with parameters that are read are given in full."""
+
+
+def _chunk(at: int, kind: Type, owner: object, *, inside: bool = False) -> Chunk:
     length, nulls, offset, count, inner, buffers, children, values, release, _ = array_at(at)
     if not (release or inside) or length < 0 or offset < 0 or not (0 <= count <= _MOST and 0 <= inner <= _MOST):
         raise UnsupportedTypeError("This array of Arrow's was released, or has a negative length or offset.", None)
+    if inner != len(kind.children):
+        raise UnsupportedTypeError("This array of Arrow's has other children than its type.", None)
     return Chunk(
         length,
         nulls,
         offset,
         pointers(buffers, count),
-        tuple([_chunk(each, owner, inside=True) for each in pointers(children, inner)]),
-        _chunk(values, owner, inside=True) if values else None,
+        tuple(map(partial(_chunk, owner=owner, inside=True), pointers(children, inner), kind.children)),
+        _chunk(values, kind.values, owner, inside=True) if values and kind.values is not None else None,
         owner,
     )
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -383,13 +382,15 @@ def _extension(name: str, kind: Type, spans: list[_Span], inner: tuple[int, ...]
     if name == "arrow.bool8":
         return extensions.truths(_column(plain, spans, inner, None))
     if name == "arrow.fixed_shape_tensor":
-        return extensions.tensors(json.loads(said), _column(plain, spans, inner, asked), inner)
+        return extensions.tensors(said, _column(plain, spans, inner, asked), inner)
     if name != "arrow.variable_shape_tensor":
         return Refused(f"has type {name}, which is not known here", "{x}.storage", stays=True)
+    if kind.format != "+s" or len(kind.children) != 2:
+        raise UnsupportedTypeError("These tensors have no data or no shapes.", None)
     if any(_marked(())(each) is not each for each in spans):
         return Refused("has nulls among tensors", "{x}.storage")
     data, shape = (
         _column(child, [_Span(each.chunk.children[index], each.at, each.length) for each in spans], (), asked)
         for index, child in enumerate(kind.children)
     )
-    return extensions.tensors_of_any_shape(json.loads(said or b"{}"), data, shape)
+    return extensions.tensors_of_any_shape(said, data, shape)
