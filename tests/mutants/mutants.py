@@ -28,6 +28,7 @@ TESTS = {
         "tests/sequences",
         "tests/execution/test_threads.py",
         "tests/trees",
+        "tests/property/test_many.py",
         "tests/property/test_signatures.py",
         "tests/conformance",
     ),
