@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tensorferry as ferry
+from tensorferry.backends import registry
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas", reason="pandas is not in this environment")
@@ -295,3 +296,28 @@ def test_the_code_of_a_plan_says_what_stands_for_nulls(value):
     names = {"x": x, "ferry": ferry}
     exec("\n".join([*plan.imports, plan.code]), names)  # noqa: S102 - that is what the code is for
     assert np.array_equal(names["y"], ferry.to_numpy(x, nulls=value), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint32"])
+@pytest.mark.parametrize("copy", [None, True])
+@pytest.mark.parametrize(
+    ("x", "to"),
+    [
+        (pl.Series([dt.date(1970, 1, 2)]), "polars"),
+        (pl.Series([dt.time(0, 0, 0, 0)]), "polars"),
+        (pl.Series(["a"], dtype=pl.Categorical), "polars"),
+        (pa.array([dt.date(1970, 1, 2)]), "arrow"),
+        (pa.array([1], pa.timestamp("us")), "arrow"),
+        (pa.array(["a"]).dictionary_encode(), "arrow"),
+        (pd.Series(pd.to_datetime(["1970-01-01"])), "pandas"),
+        (pd.Series(["a"], dtype="category"), "pandas"),
+    ],
+)
+def test_dates_become_numbers_in_their_own_library_too(x, to, copy, dtype):
+    """Not the dates themselves, and not an array of another library."""
+    found = ferry.convert(x, to, dtype=dtype, copy=copy)
+    assert registry.backend_of(found).name == to
+    assert ferry.describe(found).dtype == dtype
+    assert ferry.to_list(found) == ferry.to_list(x, dtype=dtype)
+    with pytest.raises(ferry.CopyRequiredError):
+        ferry.convert(x, to, dtype=dtype, copy=False)

@@ -15,6 +15,7 @@ from ..columns import interface
 from ..columns.column import Column, Refused
 from ..columns.frames import refuse
 from ..columns.layouts import asked_of, column_of
+from ..core.info import READ_AS
 from ..core.names import EXCHANGE
 from ..core.places import places_by
 from ..core.signature import COMPACT, layout_of
@@ -186,6 +187,9 @@ class ColumnBackend(Backend):
             kept = x if target is self else None
             return open_table(name, kind, table, columns, target, request, note=note, kept=kept, as_it_is=as_it_is)
         found = self.found(x, asked)
+        if target is self and isinstance(found, Column) and found.unit:
+            # The column itself is not the numbers that were requested: a new column is made of them.
+            found.reasons = (*found.reasons, f"{found.unit}{READ_AS}{found.dtype}")
         return open_column(
             self.name,
             type(x).__name__,
