@@ -44,6 +44,9 @@ _BEFORE_IT: dict[str, str] = dict.fromkeys(
     ("collate", "describe_tree", "explain_collate", "prefetch", "save", "snapshot", "start"), "convert_tree"
 )
 
+_BY_NAME = ("load", "prefetch", "collate", "explain", "explain_tree")
+"""Functions that a hint names, whichever was called."""
+
 
 class Hint(str):
     """A hint with gaps for the function that the user called.
@@ -56,8 +59,9 @@ class Hint(str):
 
     Args:
         template: The text. ``{one:…}`` becomes a call of the function with one tensor, ``{tree:…}`` a call with a tree,
-            ``{either:…}`` both of these, ``{load:…}``, ``{prefetch:…}``, ``{explain:…}`` and ``{explain_tree:…}`` calls
-            of these functions with the same target, and ``{again:x|…}`` the same call with more keywords.
+            ``{either:…}`` both of these, ``{load:…}``, ``{prefetch:…}``, ``{collate:…}``, ``{explain:…}`` and
+            ``{explain_tree:…}`` calls of these functions with the same target, and ``{again:x|…}`` the same call with
+            more keywords.
         function: The function that was called.
         target: The canonical name of the target.
     """
@@ -73,8 +77,8 @@ class Hint(str):
             if function in _WITH_COLUMN_KEYWORDS or function.startswith("to_")
             else _BEFORE_IT.get(function, "to_numpy")
         )
-        gaps = {"one": one, "tree": tree, "again": again, "load": "load", "prefetch": "prefetch"}
-        gaps.update({"explain": "explain", "explain_tree": "explain_tree"})
+        gaps = {"one": one, "tree": tree, "again": again}
+        gaps |= dict(zip(_BY_NAME, _BY_NAME, strict=True))
         filled: dict[str, Any] = {gap: _Gap(name, target) for gap, name in gaps.items()}
         text = template.format(either=_Either(filled["one"], filled["tree"]), **filled)
         made = super().__new__(cls, text)

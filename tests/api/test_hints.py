@@ -263,6 +263,36 @@ def test_text_that_is_numbers_becomes_numbers():
 # -- the text itself --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("x", "padded"),
+    [
+        ([[1, 2], [3]], [[1, 2], [3, 0]]),
+        ([(1.5,), (), (2.5, 3.5)], [[1.5, 0], [0, 0], [2.5, 3.5]]),
+        ([[[1, 2]], [[3, 4], [5, 6]]], [[[1, 2], [0, 0]], [[3, 4], [5, 6]]]),
+        ([[[1]], [[2, 3]]], [[[1, 0]], [[2, 3]]]),
+        ([np.ones(1), np.full(2, 2.0)], [[1, 0], [2, 2]]),
+    ],
+)
+def test_rows_of_unequal_lengths_are_padded(x, padded):
+    """The code of the hint gives one tensor of the target that was named."""
+    pytest.importorskip("torch")
+    with pytest.raises(ferry.ShapeError) as caught:
+        ferry.to_torch(x)
+    code, _, words = caught.value.hint.partition(", which ")
+    assert words == "fills them up"
+    result = eval(code, {"collate": ferry.collate, "x": x})  # noqa: S307 - a hint
+    assert ferry.describe(result).framework == "torch"
+    assert result.tolist() == padded
+
+
+@pytest.mark.parametrize("x", [[[1, [2]], [3, 4]], [[1], 2], [np.ones(1), np.ones((1, 1))]])
+def test_what_cannot_be_padded_is_not_sent_to_collate(x):
+    """Rows inside of rows, and arrays with more axes than others."""
+    with pytest.raises(ferry.ShapeError) as caught:
+        ferry.to_numpy(x)
+    assert "collate" not in caught.value.hint
+
+
 def test_a_hint_survives_a_process():
     """With the call that it names, and that it may yet be told."""
     error = ferry.UnsupportedTypeError("no", Hint("{one:list(x)}"))

@@ -116,6 +116,26 @@ def test_a_series_over_memory_that_is_not_to_be_written_says_so():
     assert column.to_pylist() == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("x", "target", "shape"),
+    [
+        (1.5, "arrow", (1,)),
+        (torch.tensor(2), "polars", (1,)),
+        (np.ones((2, 1, 3)), "pandas", (2, 3)),
+        (pa.FixedShapeTensorArray.from_numpy_ndarray(np.ones((2, 1, 3))), "pandas", (2, 3)),
+        ([[[1, 2], [3, 4]], [[5, 6], [7, 8]]], "polars", (8,)),
+    ],
+    ids=["number", "scalar", "numpy", "arrow", "lists"],
+)
+def test_another_number_of_axes_is_had_as_the_hint_says(x, target, shape):
+    """Numbers, lists and Arrow arrays have no method `reshape`, so that an array is made first."""
+    with pytest.raises(ferry.ShapeError) as caught:
+        ferry.convert(x, target)
+    code = caught.value.hint.partition(", which ")[0]
+    reshaped = eval(code, {"to_numpy": ferry.to_numpy, "x": x})  # noqa: S307 - a hint
+    assert ferry.describe(ferry.convert(reshaped, target)).shape == shape
+
+
 @pytest.mark.parametrize("target", MADE)
 def test_what_it_cannot_hold_is_refused(target):
     """No axis, too many, a dtype that it has not, a device, `out=`."""

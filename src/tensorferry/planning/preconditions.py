@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["refuse_abstract", "refuse_axes", "refuse_move", "refuse_out", "refuse_place"]
 
+_MOST_OF_ARRAYS = 64
+"""NumPy's limit: https://numpy.org/devdocs/release/2.0.0-notes.html"""
+
 
 def refuse_abstract(info: TensorInfo, request: Request, source: Declaration, target: Declaration) -> None:
     """Raise for an object without memory, unless it stays in its own framework and does not change.
@@ -46,13 +49,17 @@ def refuse_axes(info: TensorInfo, exchange: Declaration) -> None:
     if len(info.shape) < fewest:
         raise ShapeError(
             f"What {exchange.name} holds has at least {fewest} axis, and this tensor has {len(info.shape)}.",
-            "x.reshape(1)",
+            "to_numpy(x).reshape(1)",
         )
     if len(info.shape) > most:
         longer = tuple(length for length in info.shape if length != 1)
+        # Not every source has the method, but what has too many axes even for an array has no other form.
+        x = "to_numpy(x)" if len(info.shape) <= _MOST_OF_ARRAYS else "x"
         raise ShapeError(
             f"{an(exchange.name, 'A')} array has at most {most} axes, and this tensor has {len(info.shape)}.",
-            f"x.reshape({longer}), which leaves out the axes of length 1" if len(longer) <= most else "x.reshape(-1)",
+            f"{x}.reshape({longer}), which leaves out the axes of length 1"
+            if len(longer) <= most
+            else f"{x}.reshape(-1)",
         )
 
 

@@ -170,7 +170,7 @@ def _ragged(x: Any, path: str, depth: int = 0) -> ConversionError | None:
             tensors = any(size is None and getattr(row, "shape", ()) for row, size in zip(x, lengths, strict=True))
             return ShapeError(
                 f"Rows of unequal lengths are no tensor: {here} at {path}[0], {there} at {path}[{index}].",
-                f"[to_list(row) for row in {path}]" if tensors else "pad the rows to one length first",
+                f"[to_list(row) for row in {path}]" if tensors else _padded(path, are_rows=None not in lengths),
             )
     if lengths[0] is None:
         return None
@@ -194,9 +194,18 @@ def _ragged_across(x: Any, path: str) -> ShapeError | None:
         if shape != shapes[0]:
             return ShapeError(
                 f"Rows of unequal lengths are no tensor: shape {shapes[0]} at {path}[0], {shape} at {path}[{index}].",
-                "pad the rows to one length first",
+                _padded(path, are_rows=True),
             )
     return None
+
+
+_PAD = "pad the rows to one length first"
+_PADDED = Hint('{collate:[{{"row": list(row)}} for row in x]|pad=0}["row"], which fills them up')
+
+
+def _padded(path: str, *, are_rows: bool) -> str:
+    """The hint for rows of unequal lengths."""
+    return _PADDED if path == "x" and are_rows else _PAD
 
 
 def length_of(x: Any) -> int | None:
@@ -219,4 +228,5 @@ def at_member(error: ConversionError, path: str) -> ConversionError:
     """The error of a member of a stack, with the position of the member."""
     inside = error.message.replace(" at x[", f" at {path}[")
     message = f"{error.message} - at {path}" if inside == error.message else inside
-    return type(error)(message, error.hint)
+    # The rows of one member are not those of `x`.
+    return type(error)(message, _PAD if error.hint == _PADDED else error.hint)

@@ -16,6 +16,7 @@ from ..core.info import PADDED, TensorInfo
 from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import ConversionError, DeviceError, ShapeError
+from ..hints import Hint
 from ..host import memory
 from .diagnostics import ROWS, at_member, leaves, outer_shape
 from .numbers import PYTHON_NUMBERS
@@ -94,7 +95,9 @@ class Members(NamedTuple):
             raise ShapeError(
                 f"Tensors of unequal shapes do not stack: {tuple(shapes[0])} at {_path(outer, 0)}, "
                 f"{tuple(shapes[odd])} at {_path(outer, odd)}.",
-                "pad them to one shape first",
+                Hint("{collate:x|pad=0}, which fills them up")
+                if len(outer) == 1 and len(set(map(len, shapes))) == 1
+                else "pad them to one shape first",
             )
         return self._replace(shape=(*outer, *shapes[0]))
 
