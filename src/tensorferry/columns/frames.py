@@ -9,6 +9,7 @@ from ..core.dtypes import DTYPES, casting_scale, common
 from ..errors import ConversionError, CopyRequiredError, LossyCastError, UnsupportedTypeError
 from ..hints import Hint
 from ..host import casts, memory
+from ..host.copies import gather
 from ..host.numpy_dtypes import numpy_dtype
 from .column import Column, Ragged, Refused
 
@@ -55,15 +56,7 @@ class Frame(NamedTuple):
             LossyCastError: A value does not fit the dtype.
         """
         dtype = numpy_dtype(self.dtype)
-        if not by_rows:
-            result: Array = memory.compact((len(self.columns), self.rows), dtype).T
-            for index, ((name, column), check) in enumerate(zip(self.columns, self.checks, strict=True)):
-                if column.dtype == self.dtype:
-                    column.put(result[:, index])
-                else:
-                    result[:, index] = self._cast(name, column.read(), check)
-            return result
-        result = memory.compact(self.shape, dtype)
+        result = memory.compact(self.shape, dtype) if by_rows else memory.compact(self.shape[::-1], dtype).T
         arrays: list[tuple[int, Array]] = []
         for index, ((name, column), check) in enumerate(zip(self.columns, self.checks, strict=True)):
             if column.dtype != self.dtype:
@@ -72,7 +65,10 @@ class Frame(NamedTuple):
                 column.put(result[:, index])
             else:
                 arrays.append((index, column.view()))
-        write_columns(result, arrays)
+        if len(arrays) == len(self.columns) and not by_rows:
+            gather([array for _, array in arrays], result.T)
+        else:
+            write_columns(result, arrays)
         return result
 
     def _cast(self, name: object, array: Array, check: Any) -> Array:

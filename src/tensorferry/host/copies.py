@@ -29,24 +29,24 @@ def processors() -> int:
 
 
 def gather(rows: Sequence[Array], out: Array) -> None:
-    """Copy arrays of one row each into the rows of another array of the same dtype.
+    """Copy arrays of one axis into the rows of another array of the same dtype.
 
     One thread does not use all the bandwidth of memory, and waits while the system gives new memory page by page. So
     from `memory.MAPPED` bytes on several threads copy, because NumPy releases the interpreter's lock.
 
     >>> import numpy as np
     >>> result = np.empty((2, 3))
-    >>> gather([np.ones((1, 3)), np.zeros((1, 3))], result)
+    >>> gather([np.ones(3), np.zeros(3)], result)
     >>> result.tolist()
     [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
 
     Args:
         rows: The arrays.
-        out: The array that is written, which no other code uses meanwhile.
+        out: The array that is written, C-contiguous, which no other code uses meanwhile.
     """
     threads = min(_MOST, len(rows), processors()) if out.nbytes >= MAPPED else 1
     if threads < 2:
-        np.concatenate(rows, out=out)
+        _copy(rows, out)
         return
     from concurrent.futures import ThreadPoolExecutor  # here, because it imports logging, which takes long
 
@@ -54,9 +54,13 @@ def gather(rows: Sequence[Array], out: Array) -> None:
     parts = [slice(start, end) for start, end in pairwise(ends)]
     with ThreadPoolExecutor(threads - 1, thread_name_prefix="tensorferry") as others:
         try:
-            copies = [others.submit(np.concatenate, rows[part], out=out[part]) for part in parts[1:]]
+            copies = [others.submit(_copy, rows[part], out[part]) for part in parts[1:]]
         except RuntimeError:  # no thread can be started: the interpreter is ending, or the system has no more
             copies, parts = [], [slice(None)]
-        np.concatenate(rows[parts[0]], out=out[parts[0]])
+        _copy(rows[parts[0]], out[parts[0]])
         for each in copies:
             each.result()
+
+
+def _copy(rows: Sequence[Array], out: Array) -> None:
+    np.concatenate(rows, out=out.reshape(-1))

@@ -111,11 +111,11 @@ class PandasBackend(ColumnBackend):
                 array = x.to_numpy(copy=True)
                 return np.ascontiguousarray(array) if by_rows else _by_columns(array)
             # Each column is a block. They are put in the order of the frame.
-            columns = [blocks[place].values for place in x._mgr.blknos.tolist()]
+            columns = [blocks[place].values[0] for place in x._mgr.blknos.tolist()]
             shape: tuple[int, int] = x.shape if by_rows else x.shape[::-1]
             result = memory.compact(shape, columns[0].dtype)
             if by_rows:
-                write_columns(result, [(index, column[0]) for index, column in enumerate(columns)])
+                write_columns(result, [*enumerate(columns)])
                 return result
             gather(columns, result)
             turned: Array = result.T
