@@ -19,7 +19,7 @@ SHARDED = {"name": "sharding_indexed", "configuration": {"chunk_shape": [2, 2], 
 VALUES = np.arange(70, dtype="<f4").reshape(10, 7)
 
 
-def checkpoint(folder, driver, *, database=False, kind="np.ndarray", values=VALUES, **metadata):
+def checkpoint(folder, driver, *, database=False, kind="np.ndarray", values=VALUES, zeros=False, **metadata):
     """A checkpoint with one array, and what tensorstore keeps it in."""
     folder.mkdir()
     value = {"value_type": kind, "skip_deserialize": False}
@@ -29,7 +29,8 @@ def checkpoint(folder, driver, *, database=False, kind="np.ndarray", values=VALU
     place = {"driver": "file", "path": f"{folder}/"}
     place = {"driver": "ocdbt", "base": place, "path": "a/"} if database else {**place, "path": f"{folder}/a/"}
     described = {"shape": values.shape, **metadata}
-    store = tensorstore.open({"driver": driver, "kvstore": place, "metadata": described}, create=True).result()
+    spec = {"driver": driver, "kvstore": place, "metadata": described, "store_data_equal_to_fill_value": zeros}
+    store = tensorstore.open(spec, create=True).result()
     store.write(values).result()
     return store.kvstore
 
@@ -105,13 +106,34 @@ def test_blosc_in_shards_is_refused(tmp_path):
 
 
 def test_a_number_that_is_an_array_is_refused_before_it_is_read(tmp_path):
-    """A number of the tree is one number: a terabyte of zeros under its name is not made."""
+    """A number of the tree is one number: a million zeros under its name are not made."""
     settings = {"dtype": "<f8", "chunks": [], "compressor": BLOSC}
     checkpoint(tmp_path / "a", "zarr", kind="scalar", values=np.float64(2.5), **settings)
     assert FORMAT.read(tmp_path / "a").tree == {"a": 2.5}
 
     described = json.loads((tmp_path / "a" / "a" / ".zarray").read_text())
-    described |= {"shape": [1 << 37], "chunks": [1 << 20]}
+    described |= {"shape": [1 << 20], "chunks": [1 << 20]}
     (tmp_path / "a" / "a" / ".zarray").write_text(json.dumps(described))
-    with pytest.raises(FileFormatError, match="'a' is no number, but an array of 137,438,953,472"):
+    with pytest.raises(FileFormatError, match="'a' is no number, but an array of 1,048,576"):
         FORMAT.read(tmp_path / "a")
+
+
+@pytest.mark.parametrize("database", [False, True])
+@pytest.mark.parametrize(("length", "chunk"), [(1 << 40, 1 << 20), (8, 1 << 30)])
+def test_values_that_are_nowhere_are_not_made(length, chunk, database, tmp_path):
+    """Missing chunks are filled in: many small ones would take for ever, and a large one all memory."""
+    store = checkpoint(tmp_path / "a", "zarr", database=database, dtype="<f4", chunks=[10, 7])
+    described = json.loads(store.read(".zarray").result().value)
+    described |= {"shape": [length], "chunks": [chunk]}
+    store.write(".zarray", json.dumps(described).encode()).result()
+    with pytest.raises(UnsafeFileError, match=r"'a' is out of all proportion: .* bytes are declared in"):
+        FORMAT.read(tmp_path / "a")
+
+
+def test_what_zstandard_makes_of_zeros_is_read(tmp_path):
+    """The moments of an optimizer are zeros at first: 128 MiB of them in some kilobytes are a checkpoint."""
+    values = np.zeros((1 << 12, 1 << 13), np.float32)
+    zstd = {"id": "zstd", "level": 1}
+    settings = {"dtype": "<f4", "chunks": [1 << 12, 1 << 13], "compressor": zstd, "zeros": True}
+    checkpoint(tmp_path / "a", "zarr", database=True, values=values, **settings)
+    assert FORMAT.read(tmp_path / "a").tensors["a"].nbytes == values.nbytes

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..base.contents import Contents
     from ..base.stored import Stored
 
-__all__ = ["NAMES", "is_entry", "placed", "refuse_links_out", "restore_names", "walked"]
+__all__ = ["NAMES", "is_entry", "placed", "refuse_links_out", "restore_names", "size_of", "walked"]
 
 NAMES = "tensorferry.names"
 """The attribute with the order of the tensors, and with names that are not paths, as JSON pairs of name and path."""
@@ -48,6 +48,11 @@ def refuse_links_out(folder: Path, marker: str) -> None:
                         raise UnsafeFileError(f"{entry.path} is a link that leads out of its folder, to {real}.")
                 elif entry.is_dir(follow_symlinks=False):
                     left.append(entry.path)
+
+
+def size_of(folder: Path) -> int:
+    """How many bytes the files in a folder have."""
+    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
 
 
 def placed(names: Iterable[str], is_path: Callable[[str], bool]) -> dict[str, str]:

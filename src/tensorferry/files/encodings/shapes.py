@@ -10,13 +10,15 @@ from ...errors import FileFormatError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["checked", "is_bomb", "is_too_large"]
+__all__ = ["ZSTD_RATIO", "checked", "is_bomb", "is_too_large"]
 
 _MOST_AXES = 64
 _MOST_BYTES = 1 << 63
 _LEAST_BOMB = 1 << 26
 _MOST_RATIO = 2000
 """The largest plausible ratio of compression. Deflate's limit is 1032 (https://zlib.net/zlib_tech.html)."""
+ZSTD_RATIO = 1 << 15
+"""The largest ratio of Zstandard: blocks of 128 KiB in 4 bytes (RFC 8878, 3.1.1.2)."""
 
 
 def checked(shape: Iterable[int], itemsize: int, where: str) -> tuple[int, ...]:
@@ -40,6 +42,6 @@ def is_too_large(shape: tuple[int, ...], itemsize: int) -> bool:
     return len(shape) > _MOST_AXES or prod(each or 1 for each in shape) * itemsize >= _MOST_BYTES
 
 
-def is_bomb(declared: int, held: int) -> bool:
+def is_bomb(declared: int, held: int, ratio: int = _MOST_RATIO) -> bool:
     """Whether the declared size of values is implausible for the number of bytes in the file."""
-    return declared > max(_LEAST_BOMB, _MOST_RATIO * held)
+    return declared > max(_LEAST_BOMB, ratio * held)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +14,8 @@ from ...base.nesting import DEEPEST, leaves, names, relabel
 from ...base.stored import Decoded
 from ...base.wording import named
 from ...encodings.crc32c import crc32c
-from ...encodings.shapes import checked
+from ...encodings.paths import size_of
+from ...encodings.shapes import ZSTD_RATIO, checked, is_bomb
 from ...encodings.slabs import slabs
 from .chunks import Chunks
 from .layout import BATCH, BOX_BYTES, EMPTY, LARGEST_JSON, SEQUENCE, STRINGS, TREE, load, store_at, tagged
@@ -48,6 +50,7 @@ class Checkpoint:
         self._folder = folder
         self._note = load(folder / TREE)
         self._database = self._note.get("use_ocdbt", True) is not False
+        self._declared = 0
         self._driver = "zarr3" if self._note.get("use_zarr3") else "zarr"
         if self._database:
             _check_manifest(folder / "manifest.ocdbt")
@@ -135,6 +138,12 @@ class Checkpoint:
         chunks = store.chunk_layout.read_chunk.shape or (1,) * len(shape)
         if prod(chunks) * itemsize > _LARGEST_CHUNK:
             raise UnsafeFileError(f"{where} has chunks of {prod(chunks) * itemsize:,} bytes, more than are read.")
+        # All chunks may be missing, and are filled in then.
+        self._declared += max(prod(shape), prod(chunks) if prod(shape) else 0) * itemsize
+        if is_bomb(self._declared, 0) and is_bomb(self._declared, self._held, ZSTD_RATIO):
+            raise UnsafeFileError(
+                f"{where} is out of all proportion: up to it, {self._declared:,} bytes are declared in {self._held:,}."
+            )
         # A box has whole chunks, so that none is decompressed twice.
         band = min(chunks[0], shape[0]) * prod(shape[1:]) * itemsize if shape else itemsize
         held = Chunks(store, itemsize, where, None if self._database else self._folder / name)
@@ -148,6 +157,11 @@ class Checkpoint:
                     raise FileFormatError(f"{where} cannot be read: {str(error)[:300]}.", "get it anew") from error
 
         return Decoded(dtype, shape, read, (str(self._folder), name))
+
+    @cached_property
+    def _held(self) -> int:
+        """How many bytes the checkpoint has."""
+        return size_of(self._folder)
 
     def _scalar(self, store: Any, name: str) -> Any:
         """A number of the tree."""

@@ -15,6 +15,7 @@ from ....host.numpy_dtypes import numpy_dtype
 from ...base.contents import NotTensor
 from ...base.nesting import DEEPEST
 from ...base.stored import Decoded, Extent
+from ...encodings.paths import size_of
 from ...encodings.shapes import is_bomb
 from ...encodings.slabs import slabs
 from .nodes import description_of, layout_of, node_of
@@ -102,13 +103,9 @@ def _array(folder: Path, node: Node) -> Stored | str:
         return stored
     declared = max(prod(shape), prod(layout.chunks) if prod(shape) else 0) * itemsize
     # The size of the folder is read only for large arrays.
-    if is_bomb(declared, 0) and is_bomb(declared, held := _size(folder)):
+    if is_bomb(declared, 0) and is_bomb(declared, held := size_of(folder)):
         raise UnsafeFileError(f"{folder} is out of all proportion: {declared} bytes are declared in {held}.")
     return Decoded(dtype, shape, _reading(folder, layout, dtype), (str(folder),))
-
-
-def _size(folder: Path) -> int:
-    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
 
 
 def _reading(folder: Path, layout: ArrayLayout, dtype: str) -> Any:
