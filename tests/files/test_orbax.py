@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tensorferry as ferry
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
 from tensorferry.files.base.contents import Contents, Ref
@@ -490,3 +491,25 @@ def test_only_the_checkpoint_is_its_own(ocp, tmp_path):
         assert sorted(FORMAT.own_entries(path)) == own
     (tmp_path / "ours" / "d" / "mine.txt").write_text("")
     assert "d" not in FORMAT.own_entries(tmp_path / "ours")
+
+
+def test_the_tree_of_keys_is_read_once(tmp_path):
+    """A database's node is not read again for each array, or time would grow with the square of their number."""
+    values = {f"layer.{number}.weight": np.full(3, number, "f4") for number in range(600)}
+    read = files_read()
+    ferry.save(values, tmp_path / "a.orbax")
+    database = tmp_path / "a.orbax" / "d"
+    manifest = (tmp_path / "a.orbax" / "manifest.ocdbt").stat().st_size
+    held = sum(each.stat().st_size for each in database.iterdir())
+    assert files_read() - read < held + 100 * manifest
+
+    found = FORMAT.read(tmp_path / "a.orbax")
+    read = files_read()
+    assert all(np.array_equal(found.tensors[name].load(), each) for name, each in values.items())
+    assert files_read() - read < held + len(values) * 2 * manifest
+
+
+def files_read():
+    """How many bytes tensorstore has read from files."""
+    found = tensorstore.experimental_collect_matching_metrics("/tensorstore/kvstore/file/bytes_read")
+    return sum(each["value"] for metric in found for each in metric["values"])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["BATCH", "BOX_BYTES", "DICT", "EMPTY", "LARGEST_JSON", "SEQUENCE", "STEP", "STRINGS", "TREE"]
-__all__ += ["dump", "is_own", "load", "store_at", "tagged", "untagged"]
+__all__ += ["caches", "dump", "is_own", "load", "store_at", "tagged", "untagged"]
 
 TREE = "_METADATA"
 STEP = "_CHECKPOINT_METADATA"
@@ -26,7 +26,6 @@ _JSON = '{"orbax.json":'
 LARGEST_JSON = 256 << 20
 BATCH = 512
 BOX_BYTES = 2 << 20  # tensorstore holds some ten boxes at a time, raw and compressed
-
 _DATABASE = r"manifest\.ocdbt|d/[0-9a-f]+"
 _OF_TREE = re.compile(
     r"_METADATA|_CHECKPOINT_METADATA|_strings\.json|_sharding|commit_success\.txt|array_metadatas/process_\d+"
@@ -54,12 +53,22 @@ def _is_of_tree(folder: Path, inner: str) -> bool:
     return bool(_OF_TREE.fullmatch(inner) or (is_array and _ARRAY.fullmatch(below)))
 
 
+def caches(nodes: int) -> dict[str, Any]:
+    """What tensorstore keeps: no values, but nodes of a database's tree of keys, since each access begins at its root.
+
+    Args:
+        nodes: The most bytes of nodes. A larger node is read again for each access.
+    """
+    return {"cache_pool": {"total_bytes_limit": 0}, "cache_pool#nodes": {"total_bytes_limit": nodes}}
+
+
 def store_at(folder: Path, name: str, database: bool) -> dict[str, Any]:
-    """Tensorstore's description of the place for a name."""
+    """Tensorstore's description of the place for a name, for a context with `caches`."""
     inner = f"{name}/" if name else ""
     if not database:
         return {"driver": "file", "path": f"{folder.absolute()}/{inner}"}
-    return {"driver": "ocdbt", "base": {"driver": "file", "path": f"{folder.absolute()}/"}, "path": inner}
+    base = {"driver": "file", "path": f"{folder.absolute()}/"}
+    return {"driver": "ocdbt", "base": base, "path": inner, "cache_pool": "cache_pool#nodes"}
 
 
 def load(path: Path) -> dict[str, Any]:

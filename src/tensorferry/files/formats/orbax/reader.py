@@ -18,7 +18,7 @@ from ...encodings.paths import size_of
 from ...encodings.shapes import ZSTD_RATIO, checked, is_bomb
 from ...encodings.slabs import slabs
 from .chunks import Chunks
-from .layout import BATCH, BOX_BYTES, EMPTY, LARGEST_JSON, SEQUENCE, STRINGS, TREE, load, store_at, tagged
+from .layout import BATCH, BOX_BYTES, EMPTY, LARGEST_JSON, SEQUENCE, STRINGS, TREE, caches, load, store_at, tagged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,7 @@ __all__ = ["Checkpoint", "item_of"]
 _ARRAYS = frozenset({"np.ndarray", "jax.Array"})
 _MANIFEST = b"\x0c\xdb\x3a\x2a"
 _LARGEST_CHUNK = 8 << 30
+_NODES_BYTES = 128 << 20  # Orbax lets a node have 100 MB
 
 
 class _Leaf(NamedTuple):
@@ -109,7 +110,7 @@ class Checkpoint:
     def _open(self, wanted: list[_Leaf]) -> Iterator[Any]:
         import tensorstore
 
-        context = tensorstore.Context({"cache_pool": {"total_bytes_limit": 0}})
+        context = tensorstore.Context(caches(_NODES_BYTES))
         for start in range(0, len(wanted), BATCH):
             batch = wanted[start : start + BATCH]
             opened = [

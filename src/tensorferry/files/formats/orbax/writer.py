@@ -12,7 +12,7 @@ from ...base.contents import Ref
 from ...base.nesting import names
 from ...base.tree_strings import packed
 from ...encodings.slabs import filled, slabs
-from .layout import BATCH, BOX_BYTES, DICT, SEQUENCE, store_at
+from .layout import BATCH, BOX_BYTES, DICT, SEQUENCE, caches, store_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Writer", "is_known", "kind_of", "outline"]
 
+_NODES_BYTES = 16 << 20  # two of tensorstore's largest nodes
 _COMPRESSOR = {"id": "zstd", "level": 1}
 
 
@@ -37,8 +38,7 @@ class Writer:
         self._path = path
         self._library = tensorstore
         # The caller flushes everything to the disk, once.
-        settings = {"cache_pool": {"total_bytes_limit": 0}, "file_io_sync": False}
-        self._context = tensorstore.Context(settings)
+        self._context = tensorstore.Context({**caches(_NODES_BYTES), "file_io_sync": False})
         self._transaction: Any = None
         self._bytes = self._count = 0
 
