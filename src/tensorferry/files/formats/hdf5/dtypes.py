@@ -52,15 +52,22 @@ def types() -> dict[str, tuple[Any, Any]]:
     return found
 
 
+_KNOWN: dict[bytes, tuple[str, bool]] = {}
+"""What `dtype_of` has found, by the encoded type, because dozens of comparisons for each of many datasets take long."""
+
+
 def dtype_of(found: Any) -> tuple[str, bool]:
     """The canonical name of a dataset's dtype, and whether its bytes are swapped; or why it has none."""
     import h5py
 
     kind = found.get_type()
-    for name, pair in types().items():
+    encoded = kind.encode()
+    for name, pair in types().items() if encoded not in _KNOWN else ():
         for swapped, each in enumerate(pair):
             if kind == each:
-                return name, bool(swapped)
+                _KNOWN.setdefault(encoded, (name, bool(swapped)))
+    if encoded in _KNOWN:
+        return _KNOWN[encoded]
     if isinstance(kind, h5py.h5t.TypeOpaqueID):
         attributes = h5py.Dataset(found).attrs
         label = attributes.get(DTYPE)
