@@ -295,3 +295,14 @@ def test_nothing_of_any_process_is_run(route, made, tmp_path, monkeypatch):
     assert name in refused.value.message
     assert not canary.exists()
     assert "evil" not in sys.modules
+
+
+@pytest.mark.parametrize("read", [ferry.open, ferry.load, lambda path: list(check_path(path))])
+def test_what_cannot_be_read_is_named(read, made, tmp_path):
+    """A folder in place of a process's file: the system's error over an open file names none."""
+    folder = tmp_path / "global_step2"
+    written(folder, 3, 2, made)
+    (folder / FIRST).unlink()
+    (folder / FIRST).mkdir()
+    with pytest.raises(IsADirectoryError, match=FIRST):
+        read(folder)

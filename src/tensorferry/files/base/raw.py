@@ -16,11 +16,16 @@ def read_fully(descriptor: int, view: memoryview, offset: int, path: str) -> Non
     """Fill a buffer from a position in a file.
 
     Raises:
+        OSError: It cannot be read. As the file is open already, only `path` says which.
         FileFormatError: The file is too short.
     """
     done = 0
     while done < view.nbytes:
-        count = os.preadv(descriptor, [view[done:]], offset + done)
+        try:
+            count = os.preadv(descriptor, [view[done:]], offset + done)
+        except OSError as error:
+            error.filename = path
+            raise
         if not count:
             raise FileFormatError(f"{path} ends at byte {offset + done}, in the middle of a tensor.")
         done += count
@@ -30,6 +35,7 @@ def read_at(path: str, offset: int, nbytes: int, descriptor: int | None = None) 
     """Read bytes of a file, which may be open already.
 
     Raises:
+        OSError: As for `read_fully`.
         FileFormatError: The file is too short.
     """
     # Opened each time, because a model may have more shards than a process can have open files.
@@ -40,6 +46,10 @@ def read_at(path: str, offset: int, nbytes: int, descriptor: int | None = None) 
             rest = bytearray(nbytes - len(raw))
             read_fully(opened, memoryview(rest), offset + len(raw), path)
             raw += rest
+    except OSError as error:
+        error.filename = path
+        raise
+    else:
         return raw
     finally:
         if descriptor is None:
