@@ -87,7 +87,7 @@ def cast_each(arrays: Sequence[Array], dtype: str, check: str = "", compact: boo
     """
     before, after = arrays[0].dtype, numpy_dtype(dtype)
     if not (check or compact) and before.kind != "c" and _casts_directly(before, after):
-        return [x.astype(after, "K", "unsafe", False) for x in arrays]
+        return [x.astype(after) for x in arrays]
     return [cast(x, dtype, check, compact) for x in arrays]
 
 
