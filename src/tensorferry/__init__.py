@@ -13,8 +13,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .api import convert, to_jax, to_list, to_numpy, to_tensorflow, to_torch
-from .api_tables import to_arrow, to_pandas, to_polars
+from .api import (
+    convert,
+    to_arrow,
+    to_jax,
+    to_list,
+    to_numpy,
+    to_pandas,
+    to_polars,
+    to_tensorflow,
+    to_torch,
+)
 from .core.info import TensorInfo
 from .core.version import __version__ as __version__
 from .errors import (

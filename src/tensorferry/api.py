@@ -5,36 +5,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from .execution.calls import DECLARED, converts, converts_to
+from .typing import AnyKeywords, Keywords, NumpyKeywords, TensorflowKeywords, TorchKeywords, WritingKeywords
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .typing import (
-        AnyKeywords,
-        Casting,
-        Grad,
         JaxArray,
         JaxName,
-        Keywords,
         NumpyArray,
-        NumpyKeywords,
         NumpyName,
-        Options,
-        TensorflowKeywords,
         TensorflowName,
         TensorflowTensor,
         TensorflowVariable,
         To,
-        TorchKeywords,
         TorchName,
         TorchTensor,
     )
 
 __all__ = [
     "convert",
+    "to_arrow",
     "to_jax",
     "to_list",
     "to_numpy",
+    "to_pandas",
+    "to_polars",
     "to_tensorflow",
     "to_torch",
 ]
@@ -42,23 +38,8 @@ __all__ = [
 Tensor = TypeVar("Tensor")
 
 
-@converts_to("numpy")
-def to_numpy(
-    x: object,
-    /,
-    *,
-    copy: bool | None = None,
-    dtype: object = None,
-    casting: Casting | None = None,
-    device: object = None,
-    grad: Grad = "detach",
-    nulls: object = None,
-    ragged: Literal["rows"] | None = None,
-    pad: object = None,
-    out: NumpyArray | None = None,
-    non_blocking: bool = False,
-    pinned: bool = False,
-) -> NumpyArray:
+@converts_to("numpy", NumpyKeywords)
+def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray:
     """Any tensor as a NumPy array, which shares the tensor's memory if that is safe.
 
     >>> import tensorferry as ferry
@@ -116,23 +97,8 @@ def to_numpy(
     return DECLARED  # type: ignore[no-any-return]
 
 
-@converts_to("torch")
-def to_torch(
-    x: object,
-    /,
-    *,
-    copy: bool | None = None,
-    dtype: object = None,
-    casting: Casting | None = None,
-    device: object = None,
-    grad: Grad = "detach",
-    nulls: object = None,
-    ragged: Literal["rows"] | None = None,
-    pad: object = None,
-    out: TorchTensor | None = None,
-    non_blocking: bool = False,
-    pinned: bool = False,
-) -> TorchTensor:
+@converts_to("torch", TorchKeywords)
+def to_torch(x: object, /, **keywords: Unpack[TorchKeywords]) -> TorchTensor:
     """Any tensor as a PyTorch tensor.
 
     >>> import numpy as np, tensorferry as ferry
@@ -147,19 +113,13 @@ def to_torch(
 
     Args:
         x: As for `to_numpy`.
-        copy: As for `to_numpy`.
         dtype: As for `to_numpy`; ``"default"`` follows ``torch.get_default_dtype()``.
-        casting: As for `to_numpy`.
-        device: As for `to_numpy`.
-        grad: As for `to_numpy`.
-        nulls: As for `to_numpy`.
-        ragged: As for `to_numpy`.
-        pad: As for `to_numpy`.
         out: A tensor of the source's shape to write into; it must not require grad.
         non_blocking: Copy to a device through page-locked memory without waiting. You do not have to
             synchronize. (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
             To the host: as for `to_numpy`.
         pinned: As for `to_numpy`; with ``device="cpu"``.
+        **keywords: The others, as for `to_numpy`.
 
     Raises:
         ConversionError: As for `to_numpy`.
@@ -176,21 +136,9 @@ def to_tensorflow(
 ) -> TensorflowTensor: ...
 @overload
 def to_tensorflow(x: object, /, *, variable: bool, **keywords: Unpack[TensorflowKeywords]) -> TensorflowVariable: ...
-@converts_to("tensorflow")
+@converts_to("tensorflow", TensorflowKeywords)
 def to_tensorflow(
-    x: object,
-    /,
-    *,
-    copy: bool | None = None,
-    dtype: object = None,
-    casting: Casting | None = None,
-    device: object = None,
-    grad: Grad = "detach",
-    nulls: object = None,
-    ragged: Literal["rows"] | None = None,
-    pad: object = None,
-    out: TensorflowVariable | None = None,
-    variable: bool = False,
+    x: object, /, *, variable: bool = False, **keywords: Unpack[TensorflowKeywords]
 ) -> TensorflowTensor | TensorflowVariable:
     """Any tensor as a TensorFlow tensor, or with ``variable=True`` as a ``tf.Variable``.
 
@@ -203,16 +151,9 @@ def to_tensorflow(
 
     Args:
         x: As for `to_numpy`.
-        copy: As for `to_numpy`.
-        dtype: As for `to_numpy`.
-        casting: As for `to_numpy`.
-        device: As for `to_numpy`.
-        grad: As for `to_numpy`.
-        nulls: As for `to_numpy`.
-        ragged: As for `to_numpy`.
-        pad: As for `to_numpy`.
         out: A ``tf.Variable`` of the source's shape to assign to.
         variable: Make a ``tf.Variable``, which always has memory of its own.
+        **keywords: The others, as for `to_numpy`.
 
     Raises:
         ConversionError: As for `to_numpy`.
@@ -223,21 +164,8 @@ def to_tensorflow(
     return DECLARED
 
 
-@converts_to("jax")
-def to_jax(
-    x: object,
-    /,
-    *,
-    copy: bool | None = None,
-    dtype: object = None,
-    casting: Casting | None = None,
-    device: object = None,
-    grad: Grad = "detach",
-    nulls: object = None,
-    ragged: Literal["rows"] | None = None,
-    pad: object = None,
-    out: Any = None,
-) -> JaxArray:
+@converts_to("jax", WritingKeywords)
+def to_jax(x: object, /, **keywords: Unpack[WritingKeywords]) -> JaxArray:
     """Any tensor as a JAX array.
 
     >>> import tensorferry as ferry
@@ -251,15 +179,9 @@ def to_jax(
 
     Args:
         x: As for `to_numpy`; a tracer is returned unchanged.
-        copy: As for `to_numpy`.
-        dtype: As for `to_numpy`.
-        casting: As for `to_numpy`.
         device: As for `to_numpy`, or a ``jax.sharding.Sharding``, over whose devices the result is laid out.
-        grad: As for `to_numpy`.
-        nulls: As for `to_numpy`.
-        ragged: As for `to_numpy`.
-        pad: As for `to_numpy`.
         out: Always an error: JAX arrays never change.
+        **keywords: The others, as for `to_numpy`.
 
     Raises:
         ConversionError: As for `to_numpy`.
@@ -270,21 +192,8 @@ def to_jax(
     return DECLARED  # type: ignore[no-any-return]
 
 
-@converts_to("python")
-def to_list(
-    x: object,
-    /,
-    *,
-    copy: bool | None = None,
-    dtype: object = None,
-    casting: Casting | None = None,
-    device: object = None,
-    grad: Grad = "detach",
-    nulls: object = None,
-    ragged: Literal["rows"] | None = None,
-    pad: object = None,
-    out: Any = None,
-) -> Any:
+@converts_to("python", WritingKeywords)
+def to_list(x: object, /, **keywords: Unpack[WritingKeywords]) -> Any:
     """Any tensor as nested lists of Python numbers; a tensor of shape ``()`` as one number.
 
     >>> import numpy as np, tensorferry as ferry
@@ -297,16 +206,87 @@ def to_list(
         x: As for `to_numpy`.
         copy: ``False`` is always an error: Python numbers share no memory.
         dtype: The dtype to which values are cast before they become Python numbers.
-        casting: As for `to_numpy`.
         device: Only ``"cpu"``.
-        grad: As for `to_numpy`.
-        nulls: As for `to_numpy`.
-        ragged: As for `to_numpy`.
-        pad: As for `to_numpy`.
         out: Always an error: values cannot be written into a list.
+        **keywords: The others, as for `to_numpy`.
 
     Raises:
         ConversionError: As for `to_numpy`.
+
+    .. versionadded:: 0.1
+    """
+    return DECLARED
+
+
+@converts_to("arrow", Keywords)
+def to_arrow(x: object, /, **keywords: Unpack[Keywords]) -> Any:
+    """Any tensor as an Arrow array: a ``pa.Array`` for one axis, a ``pa.FixedShapeTensorArray`` for more.
+
+    >>> import tensorferry as ferry
+    >>> ferry.to_arrow([1.5, 2.5]).type
+    DataType(double)
+
+    Arrow arrays never change, so a source that can be written is copied; ``copy=False`` consents to share. They cannot
+    hold complex numbers or bfloat16, and have at least one axis.
+
+    Args:
+        x: As for `to_numpy`.
+        device: Only ``"cpu"``.
+        **keywords: The others, as for `to_numpy`.
+
+    Raises:
+        ConversionError: As for `to_numpy`.
+        FrameworkNotInstalledError: PyArrow is not installed.
+
+    .. versionadded:: 0.1
+    """
+    return DECLARED
+
+
+@converts_to("pandas", Keywords)
+def to_pandas(x: object, /, **keywords: Unpack[Keywords]) -> Any:
+    """Any tensor as a ``pd.Series`` (one axis) or a ``pd.DataFrame`` (two axes).
+
+    >>> import tensorferry as ferry
+    >>> ferry.to_pandas([[1, 2], [3, 4]]).shape
+    (2, 2)
+
+    pandas expects that nobody else writes to its memory, so a source that can be written is copied; ``copy=False``
+    consents to share. A result that shares memory with JAX, TensorFlow, Arrow or polars is read-only.
+
+    Args:
+        x: As for `to_numpy`.
+        device: Only ``"cpu"``.
+        **keywords: The others, as for `to_numpy`.
+
+    Raises:
+        ConversionError: As for `to_numpy`.
+        FrameworkNotInstalledError: pandas is not installed.
+
+    .. versionadded:: 0.1
+    """
+    return DECLARED
+
+
+@converts_to("polars", Keywords)
+def to_polars(x: object, /, **keywords: Unpack[Keywords]) -> Any:
+    """Any tensor as a ``pl.Series`` (one axis) or a ``pl.DataFrame`` (two axes).
+
+    >>> import tensorferry as ferry
+    >>> ferry.to_polars(range(3)).to_list()
+    [0, 1, 2]
+
+    Columns of polars never change, so a source that can be written is copied; ``copy=False`` consents to share. A
+    ``pl.DataFrame`` has a separate memory for each column, so it is always a copy.
+
+    Args:
+        x: As for `to_numpy`.
+        device: Only ``"cpu"``.
+        **keywords: The others, as for `to_numpy`.
+
+    Raises:
+        ConversionError: As for `to_numpy`.
+        FrameworkNotInstalledError: polars is not installed.
 
     .. versionadded:: 0.1
     """
@@ -341,24 +321,8 @@ def convert(
 def convert(x: object, /, to: To, **keywords: Unpack[AnyKeywords]) -> Any: ...
 @overload
 def convert(x: object, /, *, like: Tensor, **keywords: Unpack[AnyKeywords]) -> Tensor: ...
-@converts
-def convert(
-    x: object,
-    /,
-    to: To | None = None,
-    *,
-    like: object = None,
-    copy: bool | None = None,
-    dtype: object = None,
-    casting: Casting | None = None,
-    device: object = None,
-    grad: Grad = "detach",
-    nulls: object = None,
-    ragged: Literal["rows"] | None = None,
-    pad: object = None,
-    out: Any = None,
-    **options: Unpack[Options],
-) -> Any:
+@converts(AnyKeywords)
+def convert(x: object, /, to: To | None = None, *, like: object = None, **keywords: Unpack[AnyKeywords]) -> Any:
     """Any tensor as a tensor of the framework that you name, or like another tensor.
 
     >>> import numpy as np, tensorferry as ferry
@@ -374,17 +338,13 @@ def convert(
             module (``jax.numpy``) or tensor class (``torch.Tensor``).
         like: Instead of `to`: a tensor whose framework, dtype and device the result takes. The result is a plain
             tensor of that framework, even if `like` is a parameter, a variable or another subclass.
-        copy: As for `to_numpy`.
         dtype: As for `to_numpy`; it wins over the dtype of `like`.
-        casting: As for `to_numpy`.
         device: As for `to_numpy`; it wins over the device of `like`.
-        grad: As for `to_numpy`.
-        nulls: As for `to_numpy`.
-        ragged: As for `to_numpy`.
-        pad: As for `to_numpy`.
         out: As for `to_numpy`.
-        **options: Keywords that only some targets take: ``variable`` (TensorFlow), ``non_blocking`` and
-            ``pinned`` (NumPy, PyTorch).
+        non_blocking: As for `to_numpy` and `to_torch`; other targets refuse it.
+        pinned: As for `to_numpy` and `to_torch`; other targets refuse it.
+        variable: As for `to_tensorflow`; other targets refuse it.
+        **keywords: The others, as for `to_numpy`; and those that the backend of an outside package has.
 
     Raises:
         ConversionError: As for `to_numpy`.

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
-
-from typing_extensions import TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 __all__ = [
+    "DEFAULTS",
     "AnyKeywords",
     "Casting",
     "Grad",
@@ -33,6 +32,7 @@ __all__ = [
     "TorchKeywords",
     "TorchName",
     "TorchTensor",
+    "WritingKeywords",
 ]
 
 if TYPE_CHECKING:
@@ -111,7 +111,15 @@ class TensorflowKeywords(Keywords, total=False):
     out: TensorflowVariable | None
 
 
-class AnyKeywords(Keywords, Options, total=False):
-    """The keywords of a conversion to any framework."""
+class WritingKeywords(Keywords, total=False):
+    """The keywords of a conversion whose result may be a tensor that is given."""
 
     out: Any
+
+
+class AnyKeywords(WritingKeywords, Options, total=False):
+    """The keywords of a conversion to any framework."""
+
+
+DEFAULTS: dict[str, Any] = {"grad": "detach", "non_blocking": False, "pinned": False, "variable": False}
+"""The defaults of keywords; that of all others is ``None``."""

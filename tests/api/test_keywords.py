@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import pickle
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from tests.support import lives
 
 import tensorferry as ferry
+from tensorferry import typing as names
 
 torch = pytest.importorskip("torch")
 
@@ -151,3 +153,43 @@ def test_the_target_is_given_once():
         ferry.convert([1.5], "numpy", to="torch")
     with pytest.raises(TypeError, match="give one of to and like"):
         ferry.convert([1.5], to="numpy", like=np.ones(2))
+
+
+DECLARED = {
+    ferry.to_numpy: (names.NumpyKeywords, set()),
+    ferry.to_torch: (names.TorchKeywords, set()),
+    ferry.to_tensorflow: (names.TensorflowKeywords, {"variable"}),
+    ferry.to_jax: (names.WritingKeywords, set()),
+    ferry.to_list: (names.WritingKeywords, set()),
+    ferry.to_arrow: (names.Keywords, set()),
+    ferry.to_pandas: (names.Keywords, set()),
+    ferry.to_polars: (names.Keywords, set()),
+    ferry.convert: (names.AnyKeywords, {"like"}),
+}
+
+
+@pytest.mark.parametrize("function", DECLARED, ids=lambda each: each.__name__)
+def test_help_shows_each_keyword(function):
+    """They are declared once, for type checkers and for `help`; nothing stands there as ``**keywords``."""
+    declared, own = DECLARED[function]
+    shown = inspect.signature(function).parameters.values()
+    keywords = {each.name: each for each in shown if each.kind is each.KEYWORD_ONLY}
+    written = {name: kind.__forward_arg__ for name, kind in declared.__annotations__.items()}
+    assert keywords.keys() == declared.__annotations__.keys() | own
+    assert {name: keywords[name].annotation for name in written} == written
+    assert all(keywords[name].default == names.DEFAULTS.get(name) for name in written)
+    assert {each.kind for each in shown} <= {
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.KEYWORD_ONLY,
+    }
+    assert "keywords" not in function.__annotations__
+
+
+@pytest.mark.parametrize("function", [each for each in DECLARED if each is not ferry.convert], ids=lambda f: f.__name__)
+def test_a_keyword_that_is_left_out_has_the_default_that_is_shown(function):
+    """All of them given, with their defaults, is the same conversion."""
+    every = {name: names.DEFAULTS.get(name) for name in DECLARED[function][0].__annotations__}
+    given, left_out = function([1.5, 2.5], **every), function([1.5, 2.5])
+    assert type(given) is type(left_out)
+    assert ferry.to_list(given) == ferry.to_list(left_out) == [1.5, 2.5]

@@ -98,4 +98,4 @@ ferry.start([1], to="numpy", devcie="cpu")  # type: ignore[call-arg]  # pyright:
 ferry.prefetch([1], to="numpy", devcie="cpu")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 ferry.to_numpy([1], casting="loose")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 ferry.to_numpy([1], grad="keep")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-ferry.to_numpy([1], True)  # type: ignore[call-arg, misc, unused-ignore]  # pyright: ignore[reportCallIssue]
+ferry.to_numpy([1], True)  # type: ignore[arg-type, call-arg, misc, unused-ignore]  # pyright: ignore[reportCallIssue]

@@ -151,9 +151,6 @@ def _of_one(dtype: object) -> str | None:
 _SAME_KEYWORD = {"pin_memory": PINNED}
 """Keywords of frameworks for which ours have another name that is not similar."""
 
-_TAKES_ANY = 8
-"""`inspect.CO_VARKEYWORDS`; to import `inspect` would make ``import tensorferry`` slower."""
-
 
 def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> None:
     """Raise for a keyword that neither the function nor a framework has.
@@ -164,7 +161,7 @@ def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> Non
         TypeError: There is such a keyword. The message names the function and a similar keyword.
     """
     own = set(function.__kwdefaults__ or ())
-    takes_options = bool(function.__code__.co_flags & _TAKES_ANY)
+    takes_options = "like" in own  # its target is not fixed
     options = _all_options(names.registry.known())
     if not {*keywords} <= {*own, *options, *COLUMN_KEYWORDS}:
         options = _all_options(names.registry.found())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from ..backends import fast_paths, tracers
 from ..core.request import COLUMN_KEYWORDS, refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError
+from ..typing import DEFAULTS
 from .recipes import conversion_as
 from .run import convert as convert_one
 from .target import aim, conversion_like
@@ -24,15 +25,23 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 DECLARED: Any = None
 """Returned in the body of a function that only declares its keywords. Its decorator converts."""
 
+_TAKES_ANY = 8
+"""`inspect.CO_VARKEYWORDS`."""
 
-def converts_to(name: str) -> Callable[[Function], Function]:
+
+def converts_to(name: str, declared: type) -> Callable[[Function], Function]:
     """Decorate a conversion to the framework `name`. A call without keywords tries the fast path of ``type(x)``.
 
-    The decorated function takes ``**keywords``, because each declared keyword would make the call slower.
+    Args:
+        name: The canonical name of the framework.
+        declared: A ``TypedDict`` of the keywords. The function takes them as ``**keywords``, because each declared
+            keyword would make the call slower.
     """
     paths, refusals, no_path = fast_paths.paths_to(name), fast_paths.REFUSALS, fast_paths.no_path
 
     def decorate(function: Function) -> Function:
+        _declare(function, declared)
+
         @wraps(function)
         def conversion(x: Any, /, **keywords: Any) -> Any:
             if keywords:
@@ -50,22 +59,46 @@ def converts_to(name: str) -> Callable[[Function], Function]:
     return decorate
 
 
-def converts(function: Function) -> Function:
+def converts(declared: type) -> Callable[[Function], Function]:
     """Decorate the conversion whose target is an argument, in the same way."""
     paths_to, refusals = fast_paths.PATHS, fast_paths.REFUSALS
 
-    @wraps(function)
-    def conversion(x: Any, /, to: Any = None, **keywords: Any) -> Any:
-        if not keywords:
-            try:
-                result = paths_to[to][type(x)](x)
-            except refusals:
-                result = None
-            if result is not None:
-                return result
-        return _convert_to(function, x, to, keywords)
+    def decorate(function: Function) -> Function:
+        _declare(function, declared)
 
-    return cast("Function", conversion)
+        @wraps(function)
+        def conversion(x: Any, /, to: Any = None, **keywords: Any) -> Any:
+            if not keywords:
+                try:
+                    result = paths_to[to][type(x)](x)
+                except refusals:
+                    result = None
+                if result is not None:
+                    return result
+            return _convert_to(function, x, to, keywords)
+
+        return cast("Function", conversion)
+
+    return decorate
+
+
+def _declare(function: Any, declared: Any) -> None:
+    """Give a function that returns `DECLARED` the keywords of a ``TypedDict``, in place of its ``**keywords``.
+
+    Its code gets them, because a signature of `inspect` would make ``import tensorferry`` slower.
+    """
+    code, added = function.__code__, declared.__annotations__
+    names = (*code.co_varnames[: code.co_argcount + code.co_kwonlyargcount], *added)
+    function.__code__ = code.replace(
+        co_varnames=names,
+        co_nlocals=len(names),
+        co_kwonlyargcount=len(names) - code.co_argcount,
+        co_flags=code.co_flags & ~_TAKES_ANY,
+    )
+    function.__kwdefaults__ = {**(function.__kwdefaults__ or {}), **{name: DEFAULTS.get(name) for name in added}}
+    written = {name: getattr(kind, "__forward_arg__", kind) for name, kind in added.items()}
+    kept = {name: kind for name, kind in function.__annotations__.items() if name in (*names, "return")}
+    function.__annotations__ = {**kept, **written}
 
 
 def _convert_to(function: Callable[..., Any], x: Any, to: object, keywords: dict[str, Any]) -> Any:
