@@ -86,7 +86,7 @@ everyday: ## an environment with pandas, polars, PIL, xarray, datasets, gymnasiu
 	test -x $(EVERYDAY)/bin/python || $(PYTHON) -m venv $(EVERYDAY)
 	$(EVERYDAY)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt torch
 	$(EVERYDAY)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt tensorflow-cpu -e '.[torch,jax,test]' $(NEIGHBOURS)
-	$(EVERYDAY)/bin/python -m pytest -q -m "" --benchmark-disable tests/everyday $(PYTEST_ARGS)
+	$(EVERYDAY)/bin/python -m pytest -q -m "" --benchmark-disable tests/everyday tests/columns/test_producers.py $(PYTEST_ARGS)
 
 # Nothing of the checkout's own environment is used: the wheel is made from the sdist, and each is installed alone.
 package: ## make the sdist, the wheel and the wheel that is only Python in dist/, and try each in an empty environment

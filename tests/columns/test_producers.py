@@ -426,6 +426,13 @@ def test_datasets():
         assert found["label"].tolist() == [0, 1, 2]
         assert found["text"].to_pylist() == ["a", "b", "c"]
         assert found["image"].to_pylist() == [None] * 3
+    plain = made.remove_columns("image")
+    for name in ("numpy", "torch", "pandas", "polars"):
+        for batch in (plain.with_format(name)[:], next(plain.with_format(name).iter(3))):
+            found = ferry.convert_tree(batch, "numpy", leaves="numbers")
+            assert found["pixels"].tolist() == pixels.tolist()
+            assert found["label"].tolist() == [0, 1, 2]
+            assert list(found["text"]) == ["a", "b", "c"]
     assert [*ferry.convert_tree(made.with_format("torch", columns=["label"]), "numpy")] == ["label"]
     assert ferry.convert_tree(made.select([2, 0]), "torch")["label"].tolist() == [2, 0]
     batches = [*ferry.prefetch(made.with_format("arrow").iter(2), "torch")]

@@ -263,7 +263,12 @@ def are_of_one_dtype(tensors: Sequence[Any]) -> bool:
     Arrays of objects do not, because each may hold other values.
     """
     dtype = getattr(tensors[0], "dtype", None)
-    return dtype is not None and not getattr(dtype, "hasobject", False) and len(set(map(_DTYPE, tensors))) == 1
+    if dtype is None or getattr(dtype, "hasobject", False):
+        return False
+    try:
+        return len(set(map(_DTYPE, tensors))) == 1
+    except Exception:  # noqa: BLE001 - whatever the hash of somebody else's dtype raises
+        return False
 
 
 def _has(x: Any, name: str) -> bool:

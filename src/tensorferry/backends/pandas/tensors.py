@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...columns.column import TEXT, Column, Refused
+from ...columns.column import TEXT, Column, Ragged, Refused
 from ...columns.frames import write_columns
 from ...columns.layouts import CATEGORIES, DATES, are_integers
 from ...columns.pieces import Decoded, Missing, Piece
@@ -141,7 +141,9 @@ class PandasBackend(ColumnBackend):
         return Views(dict(zip(x.columns, rows, strict=True)), lambda: self.named_columns(x))
 
     def dtype_of(self, x: Any) -> Any:
-        return None if x.dtype == object else x.dtype
+        # A dtype of another package says nothing of the values, and may have no hash.
+        is_own = isinstance(x.dtype, np.dtype) or _is_own(x.dtype)
+        return x.dtype if is_own and x.dtype != object else None
 
     def empty(self, x: Any) -> Any:
         return x[:0]
@@ -172,7 +174,19 @@ class PandasBackend(ColumnBackend):
             data, mask = values._data, values._mask
             marked = (Missing(mask),) if mask.any() else ()
             return Column(name, (), [Piece(len(data), data, marked)] if len(data) else [], mutable=True)
+        found = None if _is_own(dtype) else self._found_in_foreign(values, asked)
+        if isinstance(found, (Column, Ragged)):
+            return found
         return Refused(f"has dtype {dtype}, which cannot be converted", "{x}.tolist()", stays=dtype.kind == "O")
+
+    def _found_in_foreign(self, values: Any, asked: str | None) -> Found | None:
+        """What an array of another package (images and matrices of datasets, say) gives to Arrow, if anything."""
+        if not hasattr(values, "__arrow_array__"):
+            return None
+        try:
+            return self.found_by_arrow(values.__arrow_array__(), asked)
+        except (NotImplementedError, TypeError, ValueError):
+            return None
 
     def _found_in_numpy(self, x: Any, dtype: np.dtype[Any], asked: str | None) -> Found:
         if of_plain(dtype) is not None:
@@ -234,6 +248,11 @@ _PLAIN = frozenset(
         *("BoolDType", "LongLongDType", "ULongLongDType"),
     }
 )
+
+
+def _is_own(dtype: Any) -> bool:
+    """Whether a dtype is pandas' own, and not one of another package."""
+    return type(dtype).__module__.partition(".")[0] == "pandas"
 
 
 def _read_only(values: Any) -> Array | None:
