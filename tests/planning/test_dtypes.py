@@ -268,6 +268,14 @@ def test_what_is_like_no_name_gets_no_list_of_thirty(wrong):
     assert len(str(caught.value)) < 250
 
 
+@pytest.mark.parametrize("kind", ["number", "integer", "signedinteger", "unsignedinteger", "inexact", "floating"])
+@pytest.mark.filterwarnings("ignore:Converting:DeprecationWarning")
+def test_a_kind_of_numbers_is_not_a_dtype(kind):
+    """NumPy before 2.4 makes one of it, and says in a warning that this is not right."""
+    with pytest.raises(TypeError, match="is not a dtype"):
+        ferry.to_numpy([1], dtype=getattr(np, kind))
+
+
 @pytest.mark.parametrize("kind", ["f4", "i8", "u2", "c16"])
 def test_an_order_of_bytes_is_not_ignored(kind):
     """Results are in the machine's: the other is refused, as a code and as a dtype; as a tensor's own it is read."""

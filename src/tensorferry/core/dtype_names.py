@@ -128,10 +128,15 @@ def _of_class(kind: type) -> str | None:
     if kind in _PYTHONS:
         return _PYTHONS[kind]
     numpy = sys.modules.get("numpy")
-    try:
-        name = None if numpy is None else numpy.dtype(kind).name
-    except TypeError:
+    if numpy is None:
         return None
+    try:
+        found = numpy.dtype(kind)
+    except (DeprecationWarning, TypeError):
+        return None
+    if issubclass(kind, numpy.generic) and found.type is not kind:
+        return None  # before NumPy 2.4, `numpy.floating` and the like become a dtype
+    name: str = found.name
     return name if name in DTYPES else None
 
 
