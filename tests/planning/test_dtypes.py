@@ -101,6 +101,23 @@ def test_fit_in_a_plan(source, target, name, keywords, expected):
     assert any("has no" in step.why for step in plan.steps if step.verb == "cast") == (name != expected)
 
 
+@pytest.mark.parametrize(
+    ("target", "name", "default", "fits"),
+    [
+        ("torch", "int4", "int64", "int8"),
+        ("torch", "uint2", "uint64", "uint8"),
+        ("jax", "int64", "int32", "int32"),
+        ("jax", "complex128", "complex64", "complex64"),
+        ("torch", "int16", "int16", "int16"),
+        ("torch", "float16", "float32", "float16"),
+    ],
+)
+def test_default_is_the_targets_widest_where_it_lacks_the_dtype(target, name, default, fits):
+    """For integers and complex numbers; for floats it is the float of its own constructor."""
+    for asked, expected in (("default", default), ("fit", fits)):
+        assert ferry.explain(TensorInfo("numpy", (4,), name), target, dtype=asked).result.dtype == expected
+
+
 def test_where_no_dtype_is_needed_fit_changes_nothing():
     """The same steps as of a call that names none, for everything that has such a plan."""
     frameworks = [name for name, backend in _backends().items() if backend.capabilities.dtypes.held]

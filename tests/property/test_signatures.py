@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests import simulated
 from tests.backends.plugins.packages import BACKEND
 from tests.support import TARGETS, counted, examples, lives, memory_at
 
@@ -21,6 +22,7 @@ from tensorferry import testing
 from tensorferry.backends import registry
 from tensorferry.core.info import MANY
 from tensorferry.core.layout import compact_strides, packed_strides
+from tensorferry.core.request import Request
 from tensorferry.core.signature import signature_of
 from tensorferry.execution import recipes, run
 from tensorferry.execution.recipes import conversion_as
@@ -356,6 +358,31 @@ def test_a_backend_that_is_registered_anew_counts_at_once():
     changed = printed(SLABS, before, "first = outcomes()", after)
     assert changed == printed(SLABS, after)
     assert changed != printed(SLABS, before)
+
+
+def test_devices_that_come_and_go_count_at_once(monkeypatch):
+    """A device that is gone is refused by `convert` as by `explain`, and is used again when it is back."""
+    with simulated.installed() as backend:
+        array, there = np.ones(3), backend.devices()
+        for devices in (there, ("cpu",), there):
+            monkeypatch.setattr(type(backend), "devices", lambda _, devices=devices: devices)
+            for call in (ferry.convert, ferry.explain, ferry.convert_tree):
+                known = contextlib.nullcontext()
+                with known if devices is there else pytest.raises(ferry.DeviceError, match="no sim:0 here"):
+                    call(array, "simulated", device="sim:0")
+
+
+def test_recipes_that_are_used_are_kept():
+    """However many others have been made since, those that have not been used go."""
+    conversion = recipes.Conversion(registry.ready("numpy"), Request("numpy"))
+    for number in range(3 * recipes.MOST):
+        conversion.keep(number, number)
+        if conversion.find("used") is None:
+            assert number == 0
+            conversion.keep("used", "recipe")
+    assert conversion.find("used") == "recipe"
+    assert conversion.find(3 * recipes.MOST - 1) is not None
+    assert conversion.find(1) is None
 
 
 def test_what_is_followed_is_looked_at_each_time():

@@ -267,10 +267,12 @@ def _prepared(
         signature = signature_of(info) if out is None else (signature_of(info), signature_of(out))
     if several:
         signature = signature, handle.signature
-    key = signature, conversion.target.environment()
+    here = conversion.here(info, request)
+    environment = conversion.target.environment()
+    key = signature, environment if here.present is None else (environment, here.present)
     recipe = conversion.find(key)
     if recipe is None:
-        recipe = conversion.make(info, source, conversion.here(info, request))
+        recipe = conversion.make(info, source, here)
         if several:
             from .stacks import with_members
 
