@@ -1,4 +1,4 @@
-"""HDF5 in a process of its own: a damaged file that ends the process that reads it is exit code 2 and a message."""
+"""HDF5 and Orbax in a process of their own: a damaged file that ends it is exit code 2 and a message."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from tests.support import ROOT
 
+import tensorferry as ferry
+from tensorferry.cli import child
 from tensorferry.files.formats.hdf5 import FORMAT
 from tensorferry.files.formats.hdf5.reader import LARGEST_CHUNK
 from tensorferry.files.opening.registry import may_end_process
@@ -218,6 +220,16 @@ def test_only_files_of_that_library_are_read_so(good, tmp_path):
     assert not may_end_process(tmp_path / "nothing.h5")
 
 
+def test_only_folders_with_databases_are_read_so(tmp_path):
+    """Also if they are an item of a step."""
+    (tmp_path / "item").mkdir()
+    (tmp_path / "item" / "manifest.ocdbt").touch()
+    assert may_end_process(tmp_path / "item")
+    assert not may_end_process(tmp_path)
+    (tmp_path / "_CHECKPOINT_METADATA").touch()
+    assert may_end_process(tmp_path)
+
+
 @pytest.mark.parametrize("filters", [{"compression": "gzip"}, {"shuffle": True, "compression": "lzf"}])
 def test_a_compressed_chunk_that_is_too_large_is_not_read(tmp_path, filters):
     """It would be in memory twice: it is listed, and refused by name; one that is not compressed is read by parts."""
@@ -235,3 +247,35 @@ def test_a_compressed_chunk_that_is_too_large_is_not_read(tmp_path, filters):
     code, _, err = done("convert", tmp_path / "a.h5", tmp_path / "out.npz", "--tensors-only")
     assert code == 2
     assert "--exclude z" in err
+
+
+def test_a_database_that_takes_too_much_memory_is_refused(tmp_path, monkeypatch, capfd):
+    """A node of its keys: 512 MiB of zeros, which Zstandard makes small. Another checkpoint needs less than allowed."""
+    tensorstore = pytest.importorskip("tensorstore", reason="tensorstore is not installed")
+    if sys.platform != "linux":
+        pytest.skip("only Linux limits the memory of a process so")
+    ferry.save({"a": np.arange(4.0)}, tmp_path / "good.orbax")
+    bomb = tmp_path / "bomb.orbax"
+    ferry.save({"a": np.arange(4.0)}, bomb)
+    (bomb / "manifest.ocdbt").unlink()
+    place = {"driver": "file", "path": f"{bomb}/"}
+    config = {"max_inline_value_bytes": 1 << 20, "max_decoded_node_bytes": 1 << 30}
+    database = tensorstore.KvStore.open({"driver": "ocdbt", "base": place, "config": config}).result()
+    good = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{tmp_path}/good.orbax/"}}
+    transaction = tensorstore.Transaction()
+    for key in (b"a/.zarray", b"a/0"):
+        database.with_transaction(transaction)[key] = tensorstore.KvStore.open(good).result()[key]
+    for number in range(512):
+        database.with_transaction(transaction)[f"z{number}"] = bytes(1 << 20)
+    transaction.commit_async().result()
+    assert sum(each.stat().st_size for each in bomb.rglob("*") if each.is_file()) < 100_000
+
+    monkeypatch.setattr(child, "_LEAST_MEMORY", 400 << 20)
+    monkeypatch.setattr(child, "_PER_PROCESSOR", 1 << 22)
+    arguments = {"paths": [tmp_path / "good.orbax"], "values": False, "allow": (), "as_json": True}
+    assert child.run("check", arguments["paths"], in_process=False, **arguments) == 0, capfd.readouterr().err
+    capfd.readouterr()
+    assert child.run("check", [bomb], in_process=False, **{**arguments, "paths": [bomb]}) == 2
+    error = json.loads(capfd.readouterr().out)["files"][0]["error"]
+    assert "takes more than" in error["message"]
+    assert "--in-process" in error["hint"]

@@ -1,14 +1,20 @@
-"""Run commands in a child process, for files whose library (HDF5) may end the process if they are damaged."""
+"""Run commands in a child process, for files whose library may end the process if they are damaged.
+
+HDF5's library does. So does tensorstore, which also expands the tree of keys of a database without a limit, so its
+process has one.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tensorferry.errors import ConversionError, FileFormatError
 from tensorferry.files.base.wording import named
+from tensorferry.files.encodings.paths import size_of
 from tensorferry.files.opening.registry import may_end_process
 
 from .console import EXIT_INTERRUPTED
@@ -23,6 +29,12 @@ __all__ = ["main", "run"]
 _CODE = "import sys; sys.path[:] = {!r}; from tensorferry.cli.child import main; main()"
 _DIES_WITH_PARENT = 1
 """PR_SET_PDEATHSIG, https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html"""
+
+_LEAST_MEMORY = 1 << 30
+_PER_PROCESSOR = 1 << 26
+"""The stacks and buffers of threads, which every library has for each processor."""
+_RATIO = 64
+"""Bytes of memory for a byte of a database: a node is compressed, and its keys share their beginnings."""
 
 _ALL: Mapping[str, dict[str, Any]] = {"inspect": {}, "check": {"ok": False}}
 _EACH: Mapping[str, dict[str, Any]] = {"inspect": {}, "check": {"ok": False, "findings": []}}
@@ -42,6 +54,7 @@ def run(command: str, sources: Sequence[Path], /, *, in_process: bool, **argumen
     if not fragile:
         code: int = importlib.import_module(f"tensorferry.cli.{command}").run(**arguments)
         return code
+    memory = _memory(fragile)
     # Imported here, because it takes more memory than to inspect a file.
     import pickle
     import signal
@@ -51,7 +64,7 @@ def run(command: str, sources: Sequence[Path], /, *, in_process: bool, **argumen
     # In its own session, so that only this process sends it Ctrl-C.
     with subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True) as process:  # noqa: S603 - our own code
         try:
-            process.communicate(pickle.dumps((command, arguments)))
+            process.communicate(pickle.dumps((command, arguments, memory)))
         except KeyboardInterrupt:
             process.send_signal(signal.SIGINT)
             process.wait()
@@ -61,10 +74,12 @@ def run(command: str, sources: Sequence[Path], /, *, in_process: bool, **argumen
     if command == "convert":
         _clean(arguments["target"], arguments["options"])
     which = f"{named(fragile)} is" if len(fragile) == 1 else f"One of {named(fragile)} is"
-    error = FileFormatError(
-        f"{which} damaged: HDF5's library ended the process that read it ({signal.Signals(-process.returncode).name}).",
-        "get the file anew" if len(fragile) == 1 else "one file at a time, to see which",
-    )
+    ended = f"ended the process that read it ({signal.Signals(-process.returncode).name})."
+    what = f"damaged: HDF5's library {ended}"
+    if memory is not None:
+        what = f"damaged, or takes more than {memory:,} bytes of memory: its library {ended}"
+    hint = "get the file anew" if memory is None else "--in-process, which has no limit, if you trust who made it"
+    error = FileFormatError(f"{which} {what}", hint if len(fragile) == 1 else "one file at a time, to see which")
     if command == "convert" or not arguments["as_json"]:
         return failed(command, {"report": None}, error, as_json=arguments["as_json"])
     files = [{"path": str(path), **_EACH[command], "error": error_data(error, command)} for path in sources]
@@ -78,6 +93,14 @@ def _is_fragile(path: Path) -> bool:
         return may_end_process(path)
     except OSError:
         return False  # the command reports the error
+
+
+def _memory(fragile: Sequence[Path]) -> int | None:
+    """The most bytes of memory for the process that reads these; ``None`` if it has no limit."""
+    folders = [path for path in fragile if path.is_dir()]
+    if not folders:
+        return None
+    return _LEAST_MEMORY + _PER_PROCESSOR * (os.cpu_count() or 1) + _RATIO * sum(map(size_of, folders))
 
 
 def _clean(target: Path, options: Mapping[str, Any]) -> None:
@@ -97,7 +120,6 @@ def main() -> None:
         SystemExit: Always, with the exit code.
     """
     import ctypes
-    import os
     import pickle
     import signal
 
@@ -107,6 +129,15 @@ def main() -> None:
         ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGTERM)
     # The parent passes Ctrl-C on, so it must not be ignored here, even in the background of a shell.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    command, arguments = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - from this very package
+    command, arguments, memory = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - from this very package
+    if memory is not None and sys.platform == "linux":  # elsewhere it does nothing
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        most = memory if limit == resource.RLIM_INFINITY else min(memory, limit)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, limit))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    end_with(lambda: importlib.import_module(f"tensorferry.cli.{command}").run(**arguments))
+    try:
+        end_with(lambda: importlib.import_module(f"tensorferry.cli.{command}").run(**arguments))
+    except MemoryError:
+        os.abort()  # as a library does

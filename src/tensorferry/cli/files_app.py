@@ -36,7 +36,7 @@ _Words = list[str] | None
 
 _InProcess = Annotated[
     bool,
-    typer.Option("--in-process", help="Read HDF5 here, though its library may end the process over a damaged file."),
+    typer.Option("--in-process", help="Read HDF5 and Orbax here, though their libraries may end the process."),
 ]
 
 _chosen = partial(typer.Option, rich_help_panel="Which tensors, and as what")

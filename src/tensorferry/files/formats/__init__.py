@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["MODULES", "is_fragile"]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["MODULES", "is_fragile", "is_fragile_folder"]
 
 MODULES = {
     "bin": "pytorch",
@@ -28,3 +33,12 @@ def is_fragile(name: str, head: bytes) -> bool:
     # Archives of Keras, by the name of their first member.
     inner = name.lower().endswith(".keras") or head[30:].startswith((b"metadata.json", b"config.json"))
     return inner and head.startswith(b"PK\3\4")
+
+
+def is_fragile_folder(path: Path) -> bool:
+    """Whether a damaged folder may end the process, because its library (tensorstore) reads a database in it.
+
+    A database is in the folder itself, or in an item of a step.
+    """
+    name = "manifest.ocdbt"
+    return (path / name).is_file() or ((path / "_CHECKPOINT_METADATA").is_file() and any(path.glob(f"*/{name}")))

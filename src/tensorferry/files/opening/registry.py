@@ -174,12 +174,12 @@ def format_of(path: Path) -> Format:
 
 
 def may_end_process(path: Path) -> bool:
-    """Whether the library for a file may end the process, by the file's first bytes."""
-    from ..formats import is_fragile
+    """Whether the library for a path may end the process: by a file's first bytes, or by the names in a folder."""
+    from ..formats import is_fragile, is_fragile_folder
 
     mode = _mode(path)
     if mode is None or not stat.S_ISREG(mode):
-        return False
+        return mode is not None and stat.S_ISDIR(mode) and is_fragile_folder(path)
     with path.open("rb") as file:
         return is_fragile(path.name, file.read(_HEAD))
 
