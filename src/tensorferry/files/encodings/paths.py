@@ -12,7 +12,7 @@ from ..base.wording import named
 from .json_scan import loaded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from ..base.contents import Contents
     from ..base.stored import Stored
@@ -38,21 +38,27 @@ def refuse_links_out(folder: Path, marker: str) -> None:
         UnsafeFileError: There is such a link.
     """
     inside, cache = folder.resolve(), (folder / marker).resolve().parent
+    for entry in _below(folder):
+        if entry.is_symlink():
+            real = Path(os.path.realpath(entry.path))
+            if not real.is_relative_to(inside) and real.parent != cache:
+                raise UnsafeFileError(f"{entry.path} is a link that leads out of its folder, to {real}.")
+
+
+def size_of(folder: Path | str) -> int:
+    """How many bytes the files in a folder have."""
+    return sum(entry.stat().st_size for entry in _below(folder) if entry.is_file())
+
+
+def _below(folder: Path | str) -> Iterator[os.DirEntry[str]]:
+    """Everything in a folder and in its folders, but not in those to which links lead."""
     left = [os.fspath(folder)]
     while left:
         with os.scandir(left.pop()) as entries:
             for entry in entries:
-                if entry.is_symlink():
-                    real = Path(os.path.realpath(entry.path))
-                    if not real.is_relative_to(inside) and real.parent != cache:
-                        raise UnsafeFileError(f"{entry.path} is a link that leads out of its folder, to {real}.")
-                elif entry.is_dir(follow_symlinks=False):
+                yield entry
+                if entry.is_dir(follow_symlinks=False):
                     left.append(entry.path)
-
-
-def size_of(folder: Path) -> int:
-    """How many bytes the files in a folder have."""
-    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
 
 
 def placed(names: Iterable[str], is_path: Callable[[str], bool]) -> dict[str, str]:

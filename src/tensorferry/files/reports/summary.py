@@ -12,6 +12,7 @@ from ...core.dtypes import find
 from ..base.blocks import blocks_of, noted
 from ..base.contents import Ref
 from ..base.nesting import PLAIN, are_plain
+from ..encodings.paths import size_of
 from .folded_names import fold
 from .overview import modules, quantisation, shards
 
@@ -119,21 +120,8 @@ def summarise(path: Path, contents: Contents) -> Summary:
 
 def disk_bytes(paths: Iterable[str]) -> int:
     """The size of files, and of all files in folders, in bytes."""
-    total = 0
-    for path in paths:
-        if os.path.isdir(path):  # noqa: PTH112 - plain strings
-            for folder, _, names in os.walk(path):
-                total += sum(_size(os.path.join(folder, name)) for name in names)  # noqa: PTH118
-        else:
-            total += os.stat(path).st_size  # noqa: PTH116
-    return total
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size  # noqa: PTH116
-    except OSError:
-        return 0  # a broken link
+    # As plain strings, because there may be thousands of shards.
+    return sum(size_of(path) if os.path.isdir(path) else os.stat(path).st_size for path in paths)  # noqa: PTH112, PTH116
 
 
 def values_of(contents: Contents) -> dict[str, Any]:

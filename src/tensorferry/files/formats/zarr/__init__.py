@@ -50,9 +50,10 @@ class Zarr(Format):
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         self.ensure_loaded()
-        refuse_links_out(path, description_of(path) or JSON)
+        description = description_of(path) or JSON
+        refuse_links_out(path, description)
         contents = Contents(self.name, (str(path),))
-        Walk(path, contents).node(path, "", 0)
+        Walk(path, contents).node(str(path), description, "", 0)
         contents.tensors = dict(sorted(contents.tensors.items()))
         restore_names(contents)
         return unpacked(contents)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -76,9 +77,9 @@ class ArrayLayout(NamedTuple):
     plain: dict[str, Any]
 
 
-def description_of(folder: Path) -> str | None:
+def description_of(folder: Path | str) -> str | None:
     """The name of the file with the description of a folder; ``None`` if it is neither an array nor a group."""
-    return next((name for name in (JSON, _ARRAY, _GROUP) if (folder / name).is_file()), None)
+    return next((name for name in (JSON, _ARRAY, _GROUP) if os.path.isfile(os.path.join(folder, name))), None)
 
 
 def is_array(folder: Path) -> bool | None:
@@ -98,19 +99,18 @@ def is_own(path: str, *, in_array: bool) -> bool:
     return bool(_OWN.fullmatch(path) or (in_array and _CHUNK.fullmatch(path)))
 
 
-def node_of(folder: Path, read: Callable[[Path], bytes]) -> Node:
-    """The description of a folder. `read` gives a file's bytes."""
-    name = description_of(folder) or JSON
-    where = str(folder / name)
-    described = loaded(where, name, read(folder / name), dict)
+def node_of(folder: str, name: str, read: Callable[[str], bytes]) -> Node:
+    """The description of a folder, in the file with this name. `read` gives a file's bytes."""
+    where = os.path.join(folder, name)
+    described = loaded(where, name, read(where), dict)
     if name == JSON:
         kind, attributes = described.get("node_type"), described.get("attributes", {})
         fits = described.get("zarr_format") == 3 and kind in ("array", "group")
     else:
         kind, attributes = "array" if name == _ARRAY else "group", {}
         fits = described.get("zarr_format") == 2
-        if (folder / _ATTRIBUTES).is_file():
-            attributes = loaded(str(folder / _ATTRIBUTES), _ATTRIBUTES, read(folder / _ATTRIBUTES), dict)
+        if os.path.isfile(beside := os.path.join(folder, _ATTRIBUTES)):
+            attributes = loaded(beside, _ATTRIBUTES, read(beside), dict)
     if not fits:
         raise FileFormatError(f"{where} describes no array or group of Zarr, version 2 or 3.")
     if not isinstance(attributes, dict):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from .nodes import description_of, layout_of, node_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from ...base.contents import Contents
     from ...base.stored import Stored
@@ -45,11 +45,11 @@ class Walk:
         self._contents = contents
         self._text = 0
 
-    def node(self, folder: Path, path: str, depth: int) -> None:
-        """Collect an array, or all arrays of a group, by their paths."""
+    def node(self, folder: str, description: str, path: str, depth: int) -> None:
+        """Collect an array, or all arrays of a group, by their paths. `description` is the name of the file with it."""
         if depth > DEEPEST:
             raise UnsafeFileError(f"{self._root} nests deeper than {DEEPEST} groups, at {path!r}.")
-        node = node_of(folder, self._read)
+        node = node_of(folder, description, self._read)
         attributes = node.attributes
         if node.is_array:
             name = path or _LONE
@@ -67,26 +67,29 @@ class Walk:
         if not node.is_array:
             self._group(folder, path, depth)
 
-    def _read(self, path: Path) -> bytes:
-        self._text += path.stat().st_size
-        if self._text > _MOST_TEXT:
-            raise UnsafeFileError(f"{self._root} has more than {_MOST_TEXT} bytes of JSON, at {path}.")
-        return path.read_bytes()
+    def _read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            self._text += os.fstat(file.fileno()).st_size
+            if self._text > _MOST_TEXT:
+                raise UnsafeFileError(f"{self._root} has more than {_MOST_TEXT} bytes of JSON, at {path}.")
+            return file.read()
 
-    def _group(self, folder: Path, path: str, depth: int) -> None:
+    def _group(self, folder: str, path: str, depth: int) -> None:
         with os.scandir(folder) as entries:
             inner = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
         for name, is_folder in inner:
             below = f"{path}/{name}" if path else name
-            if description_of(folder / name) is None:
+            place = os.path.join(folder, name)
+            description = description_of(place)
+            if description is None:
                 continue
             if is_folder:
-                self.node(folder / name, below, depth + 1)
+                self.node(place, description, below, depth + 1)
             else:
                 self._contents.others[below] = NotTensor("a symbolic link to a folder, which is not followed")
 
 
-def _array(folder: Path, node: Node) -> Stored | str:
+def _array(folder: str, node: Node) -> Stored | str:
     layout = layout_of(node)
     if isinstance(layout, str):
         return layout
@@ -95,17 +98,17 @@ def _array(folder: Path, node: Node) -> Stored | str:
     fits = isinstance(dtype, str) and dtype in DTYPES and find(dtype).itemsize == itemsize
     if not fits or (dtype != kind and not kind.startswith("uint")):
         raise FileFormatError(f"{node.where}: the attribute {DTYPE!r} says {dtype!r:.40}, which is no dtype of {kind}.")
-    if layout.lone is not None and (folder / layout.lone).is_file():
-        stored = Extent(dtype, shape, str(folder / layout.lone), 0)
-        held = (folder / layout.lone).stat().st_size
+    if layout.lone is not None and os.path.isfile(lone := os.path.join(folder, *layout.lone.split("/"))):
+        stored = Extent(dtype, shape, lone, 0)
+        held = os.path.getsize(lone)
         if held != stored.nbytes:
-            raise FileFormatError(f"{folder / layout.lone} has {held} bytes; its shape needs {stored.nbytes}.")
+            raise FileFormatError(f"{lone} has {held} bytes; its shape needs {stored.nbytes}.")
         return stored
     declared = max(prod(shape), prod(layout.chunks) if prod(shape) else 0) * itemsize
     # The size of the folder is read only for large arrays.
     if is_bomb(declared, 0) and is_bomb(declared, held := size_of(folder)):
         raise UnsafeFileError(f"{folder} is out of all proportion: {declared} bytes are declared in {held}.")
-    return Decoded(dtype, shape, _reading(folder, layout, dtype), (str(folder),))
+    return Decoded(dtype, shape, _reading(Path(folder), layout, dtype), (folder,))
 
 
 def _reading(folder: Path, layout: ArrayLayout, dtype: str) -> Any:
