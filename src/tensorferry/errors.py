@@ -282,10 +282,10 @@ class ResumableError(ConversionError, RuntimeError):
 
 
 if sys.version_info >= (3, 11):
-    _Group = ExceptionGroup[ConversionError]  # noqa: F821 - a linter for 3.10 does not know it
+    _ExceptionGroup = ExceptionGroup[ConversionError]  # noqa: F821 - a linter for 3.10 does not know it
 else:
 
-    class _Group(Exception):  # noqa: N818 - what Python 3.11 brings
+    class _ExceptionGroup(Exception):  # noqa: N818 - what Python 3.11 brings
         """As much of an exception group as is used here."""
 
         def __new__(cls, message: str, exceptions: Sequence[Exception]) -> Self:
@@ -294,7 +294,7 @@ else:
             return made  # type: ignore[no-any-return]
 
 
-class TreeError(ConversionError, _Group):
+class TreeError(ConversionError, _ExceptionGroup):
     """Several leaves of a tree cannot be converted. Each error in `exceptions` ends in the path of its leaf.
 
     From Python 3.11 on it is a group for ``except*``; before, an ordinary error with the same text and the same

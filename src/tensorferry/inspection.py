@@ -11,7 +11,7 @@ from .core.request import COLUMN_KEYWORDS, make_request, refuse_unknown
 from .errors import ConversionError, FrameworkNotInstalledError, UnsupportedTypeError, validate_flags
 from .execution.recipes import conversion_of
 from .execution.run import foresee, prepare_described
-from .execution.target import aim
+from .execution.target import name_dtype_device
 from .host import memory
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def explain(
 
     .. versionadded:: 0.1
     """
-    name, dtype, device = aim(to, like, dtype, device)
+    name, dtype, device = name_dtype_device(to, like, dtype, device)
     target = registry.backend_named(name)
     if not isinstance(x, TensorInfo):
         registry.ready(name)

@@ -324,7 +324,7 @@ def test_what_is_said_of_a_write_is_what_a_write_does(query):
             stays = WORDS[f"{side}-stays"] in told
             assert allowed == (shows or stays), (asked.query, side, told)
             assert seen == shows, (asked.query, side, told)
-            assert ("lie over the same bytes: " in told) is False
+            assert ("use the same bytes: " in told) is False
             many = re.search(r"One write changes (\d+) elements", told)
             if side == "x" and allowed:
                 assert int(many[1] if many else 1) == np.count_nonzero(ferry.to_numpy(names["x"]) == 1), told

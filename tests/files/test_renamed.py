@@ -64,7 +64,7 @@ def test_what_is_broken_is_told_by_its_name(tmp_path, suffix):
 
 STANDING_FOR = {
     "pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "Git LFS", "git lfs pull"),
-    "page": (b"\n<!DOCTYPE html>\n<html></html>", "a web page in HTML", "get the file anew"),
+    "page": (b"\n<!DOCTYPE html>\n<html></html>", "a web page in HTML", "get the file again"),
     "compressed": (gzip.compress(b"\x80\x02}."), "compressed, by gzip", "gunzip -c"),
 }
 

@@ -482,7 +482,7 @@ for call in (double, jax.jit(double)):
     try:
         call(x)
     except ferry.UnsupportedTypeError as error:
-        assert "lies over 2 devices" in str(error), error
+        assert "is on 2 devices" in str(error), error
     else:
         raise AssertionError("it was taken")
 """,

@@ -78,7 +78,7 @@ def run(command: str, sources: Sequence[Path], /, *, in_process: bool, **argumen
     what = f"damaged: HDF5's library {ended}"
     if memory is not None:
         what = f"damaged, or takes more than {memory:,} bytes of memory: its library {ended}"
-    hint = "get the file anew" if memory is None else "--in-process, which has no limit, if you trust who made it"
+    hint = "get the file again" if memory is None else "--in-process, which has no limit, if you trust who made it"
     error = FileFormatError(f"{which} {what}", hint if len(fragile) == 1 else "one file at a time, to see which")
     if command == "convert" or not arguments["as_json"]:
         return failed(command, {"report": None}, error, as_json=arguments["as_json"])

@@ -193,7 +193,7 @@ def _of_stream(at: int, capsule: object) -> tuple[Type, list[Chunk]]:
 def _type(at: int) -> Type:
     format_, name, metadata, _, count, children, values, release, _ = _SCHEMA.unpack_from(_memory_at(at))
     if not release or not format_ or not 0 <= count <= _MOST:
-        raise UnsupportedTypeError("This schema of Arrow's was released, or is none.", None)
+        raise UnsupportedTypeError("This is not a schema of Arrow's, or it was released.", None)
     found = Type(
         ctypes.string_at(format_).decode(errors="replace"),
         ctypes.string_at(name).decode(errors="replace") if name else "",

@@ -11,7 +11,7 @@ from ..errors import ConversionError, UnsupportedTypeError
 from ..typing import DEFAULTS
 from .recipes import conversion_as
 from .run import convert as convert_one
-from .target import aim, conversion_like
+from .target import conversion_like, name_dtype_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,10 +107,10 @@ def _convert_to(function: Callable[..., Any], x: Any, to: object, keywords: dict
         like = keywords.pop("like")
         if to is None and not keywords and (found := conversion_like(like)) is not None:
             return _convert(function, x, "", keywords, found)
-        name, dtype, device = aim(to, like, keywords.get("dtype"), keywords.get("device"))
+        name, dtype, device = name_dtype_device(to, like, keywords.get("dtype"), keywords.get("device"))
         keywords["dtype"], keywords["device"] = dtype, device
     else:
-        name = aim(to, None, None, None)[0]
+        name = name_dtype_device(to, None, None, None)[0]
     return _convert(function, x, name, keywords)
 
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from ..core.request import Request
     from .recipes import Conversion
 
-__all__ = ["aim", "conversion_like", "follow", "target_of", "writing_into"]
+__all__ = ["conversion_like", "follow", "name_dtype_device", "target_of", "writing_into"]
 
 
-def aim(to: object, like: object, dtype: object, device: object) -> tuple[str, Any, object]:
+def name_dtype_device(to: object, like: object, dtype: object, device: object) -> tuple[str, Any, object]:
     """The canonical name of the target, the dtype and the device. Exactly one of `to` and `like` must be given.
 
     Raises:
@@ -92,7 +92,7 @@ registry.on_change.append(_conversions.clear)
 def target_of(to: object, like: object) -> str:
     """The canonical name of the target, for a hint; NumPy's if `to` and `like` name no target."""
     try:
-        return aim(to, like, None, None)[0]
+        return name_dtype_device(to, like, None, None)[0]
     except (TypeError, ConversionError):
         return EXCHANGE
 

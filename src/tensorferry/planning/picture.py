@@ -157,7 +157,7 @@ def _count(info: TensorInfo) -> int:
 # -- drawn --------------------------------------------------------------------------------------
 
 
-class _Place:
+class _Frame:
     """A frame with the name of a device, around everything that is drawn inside the ``with`` block."""
 
     def __init__(self, canvas: Canvas, info: TensorInfo) -> None:
@@ -189,7 +189,7 @@ def _place(info: TensorInfo, words: Words) -> str:
 
 def _draw_shared(canvas: Canvas, plan: Rendered, *, written: bool) -> None:
     """One memory between two names."""
-    with _Place(canvas, plan.source):
+    with _Frame(canvas, plan.source):
         _name(canvas, "source", plan.source)
         _bracket(canvas, plan.source, down=True)
         _memory(canvas, plan.source, "shared", written=written)
@@ -201,15 +201,15 @@ def _draw_apart(canvas: Canvas, plan: Rendered, written: str | None) -> None:
     """Two memories, and what is carried from one to the other."""
     source, result = plan.source, plan.result
     if _place(source, canvas.words) == _place(result, canvas.words):
-        with _Place(canvas, source):
+        with _Frame(canvas, source):
             _side(canvas, "source", source, written=written == "source")
             _carried(canvas, plan)
             _side(canvas, "result", result, written=written == "result")
         return
-    with _Place(canvas, source):
+    with _Frame(canvas, source):
         _side(canvas, "source", source, written=written == "source")
     _carried(canvas, plan)
-    with _Place(canvas, result):
+    with _Frame(canvas, result):
         _side(canvas, "result", result, written=written == "result")
 
 

@@ -13,10 +13,10 @@ from functools import cache
 from math import inf, ldexp, nan
 from typing import Any, NamedTuple
 
-__all__ = ["FORMATS", "Format", "decode", "flip_sign", "nested", "numbers", "patterns", "swap"]
+__all__ = ["FORMATS", "ElementFormat", "decode", "flip_sign", "nested", "numbers", "patterns", "swap"]
 
 
-class Format(NamedTuple):
+class ElementFormat(NamedTuple):
     """How the elements of one dtype are stored.
 
     Args:
@@ -46,7 +46,7 @@ class Format(NamedTuple):
         return self.itemsize // 2 if self.kind == "complex" else self.itemsize
 
 
-def _floats() -> list[Format]:
+def _floats() -> list[ElementFormat]:
     rows = [
         ("float4_e2m1fn", 2, 1, 1, "finite"),
         ("float6_e2m3fn", 2, 3, 1, "finite"),
@@ -64,24 +64,24 @@ def _floats() -> list[Format]:
         ("float64", 11, 52, 1023, "ieee"),
     ]
     return [
-        Format(name, "float", -(-(1 + e + m) // 8), 1 + e + m, e, m, bias, specials)
+        ElementFormat(name, "float", -(-(1 + e + m) // 8), 1 + e + m, e, m, bias, specials)
         for name, e, m, bias, specials in rows
     ]
 
 
-def _formats() -> dict[str, Format]:
-    rows = [Format("bool", "bool", 1, 1)]
+def _formats() -> dict[str, ElementFormat]:
+    rows = [ElementFormat("bool", "bool", 1, 1)]
     for bits in (2, 4, 8, 16, 32, 64):
-        rows.append(Format(f"int{bits}", "int", max(bits // 8, 1), bits))
-        rows.append(Format(f"uint{bits}", "uint", max(bits // 8, 1), bits))
+        rows.append(ElementFormat(f"int{bits}", "int", max(bits // 8, 1), bits))
+        rows.append(ElementFormat(f"uint{bits}", "uint", max(bits // 8, 1), bits))
     rows += _floats()
-    rows.append(Format("float8_e8m0fnu", "float", 1, 8, 8, 0, 127, "scale"))
+    rows.append(ElementFormat("float8_e8m0fnu", "float", 1, 8, 8, 0, 127, "scale"))
     for name, part in (("complex64", rows[-3]), ("complex128", rows[-2])):
         rows.append(part._replace(name=name, kind="complex", itemsize=2 * part.itemsize))
     return {row.name: row for row in rows}
 
 
-FORMATS: dict[str, Format] = _formats()
+FORMATS: dict[str, ElementFormat] = _formats()
 """Every dtype that some framework knows, by its canonical name."""
 
 
@@ -125,7 +125,7 @@ def numbers(dtype: str, pattern: int) -> Any:
     return _float(row, pattern)
 
 
-def _float(row: Format, pattern: int) -> float:
+def _float(row: ElementFormat, pattern: int) -> float:
     if row.specials == "scale":
         return nan if pattern == 0xFF else ldexp(1.0, pattern - row.bias)
     sign = -1.0 if pattern >> (row.bits - 1) else 1.0
@@ -167,7 +167,7 @@ def patterns(dtype: str, count: int) -> tuple[bytes, ...]:
     return tuple(struct.pack(f"=2{code}", *pair) for pair in pairs)
 
 
-def _specials(row: Format) -> list[int]:
+def _specials(row: ElementFormat) -> list[int]:
     if row.kind == "bool":
         return [1, 0, 0, 1, 1, 0]
     top = 1 << (row.bits - 1)

@@ -13,7 +13,7 @@ from ..core.leaf_dtypes import rule_for_all, rule_of
 from ..core.request import COLUMN_KEYWORDS
 from ..errors import validate_flags
 from ..execution import run
-from ..execution.target import aim
+from ..execution.target import name_dtype_device
 from ..planning import rules
 from ..trees.api import is_ordinary_tensor, targets_of, untraced
 from ..trees.leaves import LeafRule, leaf_rule
@@ -83,7 +83,7 @@ class Target:
             return replace(found, columns=columns)
         if to is None and like is not None and not isinstance(like, TensorInfo) and not _is_alone(like, "tensors"):
             return cls(None, like, dtype, rule_of(dtype), device, *rest)
-        name, theirs, device = aim(to, like, None, device)
+        name, theirs, device = name_dtype_device(to, like, None, device)
         found = cls(name, None, theirs if dtype is None else dtype, rule_of(dtype, theirs), device, *rest)
         asked = found._of_one.common
         if asked is not None:

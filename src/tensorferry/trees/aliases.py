@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from ..execution.run import Prepared
     from ..typing import Array
 
-__all__ = ["Group", "clusters", "converted_together", "copied_together", "is_broadcast", "overlapping", "ties"]
+__all__ = ["Cluster", "clusters", "converted_together", "copied_together", "is_broadcast", "overlapping", "ties"]
 
 
-class Group(NamedTuple):
+class Cluster(NamedTuple):
     """Leaves that overlap, by their indices, and the bytes from the first to the last of all."""
 
     start: int
@@ -92,7 +92,7 @@ def _address(each: Prepared) -> int | None:
     return each.source.pointer(each.handle)
 
 
-def overlapping(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[Group]:
+def overlapping(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[Cluster]:
     """Groups of leaves that overlap on one device, and would be copied separately.
 
     Args:
@@ -121,20 +121,20 @@ def overlapping(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> lis
     ]
 
 
-def clusters(intervals: Iterable[tuple[int, int, int]], sizes: Mapping[int, int]) -> list[Group]:
+def clusters(intervals: Iterable[tuple[int, int, int]], sizes: Mapping[int, int]) -> list[Cluster]:
     """Groups of leaves that overlap, if the gaps in their memory are not larger than the leaves.
 
     Args:
         intervals: For each leaf: its first byte, the byte after its last, and its index.
         sizes: The bytes of each leaf's elements.
     """
-    found: list[Group] = []
+    found: list[Cluster] = []
     left = [_chains(intervals)]
     while left:
         for chain in left.pop():
             if len(chain) == 1:
                 continue
-            group = Group(chain[0][0], max(end for _, end, _ in chain), tuple(index for _, _, index in chain))
+            group = Cluster(chain[0][0], max(end for _, end, _ in chain), tuple(index for _, _, index in chain))
             if group.end - group.start <= sum(sizes[index] for index in group.members):
                 found.append(group)
                 continue
@@ -188,7 +188,7 @@ def _reach(info: TensorInfo) -> tuple[int, int]:
     return spans(info.shape, info.strides, find(info.dtype).itemsize)
 
 
-def converted_together(group: Group, prepared: Mapping[int, Prepared]) -> dict[int, Any]:
+def converted_together(group: Cluster, prepared: Mapping[int, Prepared]) -> dict[int, Any]:
     """The leaves of a group as tensors of the target, which are views of one copy of their memory.
 
     Args:
@@ -215,13 +215,13 @@ def converted_together(group: Group, prepared: Mapping[int, Prepared]) -> dict[i
     }
 
 
-def copied_together(group: Group, arrays: Mapping[int, Array], block: Array) -> dict[int, Array]:
+def copied_together(group: Cluster, arrays: Mapping[int, Array], block: Array) -> dict[int, Array]:
     """The arrays of a group as views of one copy of their memory, with the same alignment (modulo 64).
 
     Args:
         group: The arrays.
         arrays: Each of them, by its index.
-        block: New, aligned memory of `Group.room` bytes.
+        block: New, aligned memory of `Cluster.room` bytes.
     """
     length = group.end - group.start
     block = block[group.room - length :]

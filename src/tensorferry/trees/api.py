@@ -11,7 +11,7 @@ from ..core.leaf_dtypes import rule_of
 from ..core.names import EXCHANGE
 from ..core.request import refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError, validate_flags
-from ..execution.target import aim, target_of
+from ..execution.target import name_dtype_device, target_of
 from .leaves import leaf_rule
 
 if TYPE_CHECKING:
@@ -347,7 +347,7 @@ def targets_of(asked: Asked, leaves: Leaves, *, overlaps: bool = False) -> Targe
     if overlaps:
         keywords["overlaps"] = True
     if like is None or to is not None or isinstance(like, TensorInfo):
-        name, theirs, device = aim(to, like, None, device)
+        name, theirs, device = name_dtype_device(to, like, None, device)
     else:
         alone = not callable(leaves) and is_ordinary_tensor(like)
         infos = (
@@ -355,7 +355,7 @@ def targets_of(asked: Asked, leaves: Leaves, *, overlaps: bool = False) -> Targe
         )
         if not infos:
             raise UnsupportedTypeError("like= has no tensor in it.", "like= a tensor, or a tree of tensors")
-        targets = {path: aim(None, info, None, device) for path, info in infos.items()}
+        targets = {path: name_dtype_device(None, info, None, device) for path, info in infos.items()}
         if set(targets) != {"$"}:
             return _made(targets, dtype, **keywords)
         name, theirs, device = targets["$"]

@@ -66,7 +66,7 @@ class Padding:
         asked = {"pad_to_multiple_of": multiple is not None, "padding_side": side != "right"}
         odd = [keyword for keyword, on in {**asked, "mask": mask, "lengths": lengths}.items() if on]
         if pad is None and odd:
-            raise TypeError(f"{odd[0]}= says how leaves are padded, and pad= names none that is: pad=0, for all")
+            raise TypeError(f"{odd[0]}= is about padded leaves, and pad= is not given: pad=0 pads all")
         self.on = pad is not None
         self.multiple = 1 if multiple is None else _positive(multiple)
         self.left = side == "left"

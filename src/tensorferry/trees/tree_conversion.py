@@ -12,7 +12,7 @@ from ..core.info import TensorInfo
 from ..core.places import one_of_each
 from ..errors import ConversionError, UnsupportedTypeError
 from ..execution import run
-from .aliases import Group, converted_together, overlapping, ties
+from .aliases import Cluster, converted_together, overlapping, ties
 from .alike import Alike
 from .batches import Shipment, arrive, cross, depart, shipments
 from .failures import raise_all, refuse_unknown_name
@@ -140,7 +140,7 @@ class TreeConversion:
         """The conversion of a leaf, by its description."""
         return self._targets.asked_of(conversion, info.dtype, partial(self._structure.name, index))
 
-    def bind(self, prepared: Mapping[int, Prepared]) -> tuple[dict[int, int], list[Group], list[Shipment]]:
+    def bind(self, prepared: Mapping[int, Prepared]) -> tuple[dict[int, int], list[Cluster], list[Shipment]]:
         """The leaves that are the same, those that are copied together, and those that cross the bus together."""
         same = {} if self.outs is not None else {**self._twins(prepared), **ties(prepared)}
         groups = [] if self.outs is not None else overlapping(prepared, same)
@@ -175,7 +175,7 @@ class TreeConversion:
         return KeptLeaf(path, type(leaf).__name__, tensor=None if inside is None else path + inside)
 
     def _plans(
-        self, prepared: Mapping[int, Prepared], same: Mapping[int, int], groups: list[Group], sent: list[Shipment]
+        self, prepared: Mapping[int, Prepared], same: Mapping[int, int], groups: list[Cluster], sent: list[Shipment]
     ) -> tuple[LeafPlan, ...]:
         together = {index: group for group in groups for index in group.members}
         batches = {index: number for number, shipment in enumerate(sent) for index in shipment.steps}
@@ -196,7 +196,7 @@ class TreeConversion:
                 found.append(self._bound_plan(index, each, planned[0], same_as, group))
         return tuple(found)
 
-    def _bound_plan(self, index: int, each: Prepared, plan: Plan, same: int | None, group: Group | None) -> LeafPlan:
+    def _bound_plan(self, index: int, each: Prepared, plan: Plan, same: int | None, group: Cluster | None) -> LeafPlan:
         path = self._structure.path(index)
         if same is not None or group is None:
             return LeafPlan(path, plan, same_as=None if same is None else self._structure.path(same))

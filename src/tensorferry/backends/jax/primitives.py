@@ -117,7 +117,7 @@ def _run_here(function: Function, arrays: Sequence[Any]) -> list[Any]:
 
 def _sharded(function: Function, count: int) -> UnsupportedTypeError:
     return UnsupportedTypeError(
-        f"An argument of {function.flat.source.name} lies over {count} devices, and the function is called on one.",
+        f"An argument of {function.flat.source.name} is on {count} devices, and the function is called on one.",
         "jax.device_put(x, jax.devices()[0]) first",
     )
 

@@ -329,7 +329,7 @@ def _masked() -> UnsupportedTypeError:
 def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
     if not dtype.itemsize and dtype.names is not None:
         return UnsupportedTypeError(
-            f"dtype {dtype} cannot be converted: it has no bytes, like the gradient of integers, which is none.",
+            f"dtype {dtype} cannot be converted: it has no bytes: integers have no gradient.",
             "np.zeros(x.shape)",
         )
     if dtype.names is not None:

@@ -54,7 +54,7 @@ def _adopt_code(info: TensorInfo, *, is_new: bool) -> str:
         return _SNIPPETS["hand_over"]
     if info.writable and info.dtype == "bfloat16":
         return 'tf.bitcast(tf.experimental.dlpack.from_dlpack({x}.view("int16").__dlpack__()), tf.bfloat16)'
-    return "# tensorferry lies over this memory; tf.constant copies it\ntf.constant({x})"
+    return "# tensorferry uses this memory; tf.constant copies it\ntf.constant({x})"
 
 
 def _copy_code(info: TensorInfo) -> str:

@@ -215,7 +215,7 @@ class Pump:
             raise FileFormatError(
                 f"{record.path} is corrupt: the {record.nbytes} bytes at {record.offset} have CRC-32 {found:08x}, "
                 f"the archive says {record.crc:08x}.",
-                "get the file anew",
+                "get the file again",
             )
         self._checked.add(record)
 

@@ -38,7 +38,7 @@ def path_of(path: object, call: str) -> Path:
     TypeError: the path in save(tree, path) must be a string or a pathlib.Path, not an object of type dict
 
     Raises:
-        TypeError: It is none.
+        TypeError: It is not a path.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"the path in {call} must be a string or a pathlib.Path, not {shown(path)}")

@@ -78,7 +78,7 @@ class Message:
         while start < end:
             self._left -= 1
             if self._left < 0:
-                raise UnsafeFileError(f"{self.path} has more than {_MOST_FIELDS:,} fields.", "get the file anew")
+                raise UnsafeFileError(f"{self.path} has more than {_MOST_FIELDS:,} fields.", "get the file again")
             head = self._peek(start, min(_LONGEST_HEAD, end - start))
             tag, at = varint_at(head, 0, self.path)
             number, kind = tag >> 3, tag & 7

@@ -46,7 +46,7 @@ def wrapped(path: Path, head: bytes) -> FileFormatError | None:
     if head.lstrip().lower().startswith(_PAGES):
         return FileFormatError(
             f"{path} is a web page in HTML, perhaps what a server said instead of giving the file.",
-            "get the file anew, by the address of the file itself",
+            "get the file again, by the address of the file itself",
         )
     inside, out = _first(path), path.with_name(_plain(path.name))
     for magic, (what, command) in _MAGIC.items():

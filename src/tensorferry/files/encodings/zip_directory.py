@@ -106,7 +106,7 @@ class Directory:
         if at < 0:
             raise FileFormatError(
                 f"{self.path} is no whole zip archive: its directory, which is at the end, is missing.",
-                "the file was probably cut off: get it anew",
+                "the file was probably cut off: get it again",
             )
         _, disk, start_disk, here, count, nbytes, begin, _ = _END.unpack_from(tail, at)
         end = tail_at + at

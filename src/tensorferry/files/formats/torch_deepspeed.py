@@ -150,7 +150,7 @@ class _Saved(SavedFile):
         return stored
 
 
-class _Place(NamedTuple):
+class _Slice(NamedTuple):
     """The place of a parameter in the vectors: the group, the position of its first element, and its shape."""
 
     group: int
@@ -188,7 +188,7 @@ class _Checkpoint:
         ]
         self._places = dict(self._placed())
 
-    def _placed(self) -> Iterator[tuple[str, _Place]]:
+    def _placed(self) -> Iterator[tuple[str, _Slice]]:
         """Yield the place of each parameter. In stage 3, each process has an equal part of each."""
         first = self._models[0]
         groups = first.part(first.root, "param_shapes", list)
@@ -198,7 +198,7 @@ class _Checkpoint:
             offset = offset if self._is_third else 0
             padding = paddings[group] if isinstance(paddings, list) and group < len(paddings) else ()
             for place, (name, shape) in enumerate(self._shapes(shapes)):
-                yield name, _Place(group, offset, shape)
+                yield name, _Slice(group, offset, shape)
                 offset += -(-prod(shape) // len(self._optimizers)) if self._is_third else prod(shape)
                 if not self._is_third and place < len(padding) and type(padding[place]) is int:
                     offset += max(padding[place], 0)
@@ -214,7 +214,7 @@ class _Checkpoint:
             found.append((name, shape))
         return found
 
-    def _whole(self, name: str, place: _Place, vectors: list[list[Any]]) -> _Whole:
+    def _whole(self, name: str, place: _Slice, vectors: list[list[Any]]) -> _Whole:
         """A whole parameter, from the vectors of all processes."""
         from ..encodings.regions import joined, runs
 

@@ -154,7 +154,7 @@ def format_of(path: Path) -> Format:
         with path.open("rb") as file:
             head = file.read(_HEAD)
         if not head:
-            raise FileFormatError(f"{path} is empty: it has no bytes.", "get the file anew")
+            raise FileFormatError(f"{path} is empty: it has no bytes.", "get the file again")
     # Outside packages are looked up only if needed, because that takes long.
     found = recognised(path, head, _namesake(path)) or recognised(path, head, each_format())
     if found is not None:

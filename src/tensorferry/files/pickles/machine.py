@@ -314,9 +314,8 @@ def _fixed(kind: Struct) -> _Handler:
     read, width = kind.unpack_from, kind.size
 
     def push(machine: Machine) -> None:
-        start = machine.at
-        machine.at = start + width
-        machine.stack.append(read(machine.data, start)[0])
+        machine.stack.append(read(machine.data, machine.at)[0])
+        machine.at += width
 
     return push
 

@@ -164,5 +164,5 @@ def pages_of(path: Path) -> mmap.mmap:
     """A map of a file that is read as a pickle."""
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
-            raise FileFormatError(f"{path} is empty: it has no bytes.", "get the file anew")
+            raise FileFormatError(f"{path} is empty: it has no bytes.", "get the file again")
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -43,7 +43,7 @@ class ScriptNames(Names):
     def as_it_is(self, value: Any, _kind: Any = None) -> Any:
         """``restore_type_tag(value, type)``, and ``build_intlist(value)``."""
         if value is not OPAQUE and type(value) not in (list, dict, tuple):
-            raise self.wrong("has a list or dict that is none")
+            raise self.wrong("has a list or dict of another type")
         return value
 
 

@@ -253,7 +253,7 @@ class _Header:
     def _take(self, count: int) -> bytes:
         if self._at + count > _LONGEST_HEADER:
             raise (FileFormatError if self._at + count > self._size else UnsafeFileError)(
-                f"{self._path} has a header of more than {_LONGEST_HEADER:,} bytes.", "get the file anew"
+                f"{self._path} has a header of more than {_LONGEST_HEADER:,} bytes.", "get the file again"
             )
         raw = self._file.read(count) if count <= self._size - self._at else b""
         if len(raw) < count:

@@ -85,7 +85,7 @@ class Reader:
 
     def _graph(self, field: Field, prefix: str, depth: int) -> None:
         if depth > _DEEPEST:
-            raise UnsafeFileError(f"{self._path} has graphs inside graphs, {depth} deep.", "get the file anew")
+            raise UnsafeFileError(f"{self._path} has graphs inside graphs, {depth} deep.", "get the file again")
         nodes = 0
         for part in self._message.inner(field):
             if part.number == 5:

@@ -155,7 +155,7 @@ class Checkpoint:
                 try:
                     yield store[box].read().result()
                 except Exception as error:
-                    raise FileFormatError(f"{where} cannot be read: {str(error)[:300]}.", "get it anew") from error
+                    raise FileFormatError(f"{where} cannot be read: {str(error)[:300]}.", "get it again") from error
 
         return Decoded(dtype, shape, read, (str(self._folder), name))
 
@@ -243,4 +243,4 @@ def _check_manifest(path: Path) -> None:
     if len(raw) < 16 or raw[:4] != _MANIFEST or int.from_bytes(raw[4:12], "little") != len(raw):
         raise FileFormatError(f"{path} is no manifest of a database, or is cut off.")
     if crc32c(raw[:-4]) != int.from_bytes(raw[-4:], "little"):
-        raise FileFormatError(f"{path} is corrupt: it has another CRC-32C than it says.", "get the checkpoint anew")
+        raise FileFormatError(f"{path} is corrupt: it has another CRC-32C than it says.", "get the checkpoint again")

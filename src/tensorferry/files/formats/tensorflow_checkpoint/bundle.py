@@ -67,7 +67,7 @@ class _Summed(Stored):
             raise FileFormatError(
                 f"{self.extent.path} is corrupt: the {self.nbytes} bytes at {self.extent.offset} have another CRC-32C "
                 "than the checkpoint's index says.",
-                "get the file anew",
+                "get the file again",
             )
 
     def array(self, map_of: Callable[[str], mmap] = mapped) -> Array:
@@ -219,7 +219,7 @@ class Bundle:
         text = raw[at + 4 :]
         expected, checksum = string_of(text)
         if len(text) != length or expected != raw or masked(checksum) != entry.checksum:
-            raise FileFormatError(f"{where} is corrupt: its length or its CRC-32C does not fit.", "get the file anew")
+            raise FileFormatError(f"{where} is corrupt: its length or its CRC-32C does not fit.", "get the file again")
         return as_metadata(text)
 
     def _where(self, name: str) -> str:

@@ -79,7 +79,7 @@ def _entries(data: bytes, handle: tuple[int, int], path: Path) -> Iterator[tuple
     if kind:
         raise FileFormatError(f"{path} has a compressed block at {offset:,}, which is not read.")
     if masked(crc32c(data[offset : offset + size + 1])) != checksum:
-        raise FileFormatError(f"{path} is corrupt: the block at {offset:,} has another CRC-32C.", "get the file anew")
+        raise FileFormatError(f"{path} is corrupt: the block at {offset:,} has another CRC-32C.", "get the file again")
     end = size - 4 - 4 * int.from_bytes(block[-4:], "little")
     if end < 0:
         raise FileFormatError(f"{path} has a block at {offset:,} whose restarts do not fit into it.")
