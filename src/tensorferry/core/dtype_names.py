@@ -119,7 +119,7 @@ def name_of(dtype: object) -> str:
     if name is not None:
         return name
     raise UnsupportedTypeError(
-        f"{repr(dtype) if is_dtype else shown(dtype)} is not a dtype that tensorferry carries.", _nearest(dtype)
+        f"{repr(dtype) if is_dtype else shown(dtype)} is not a dtype that tensorferry knows.", _nearest(dtype)
     )
 
 

@@ -301,7 +301,7 @@ def lazily(contents: Contents, load: Callable[..., Any], asked: dict[str, Any], 
     if contents.others and asked["strict"]:
         name, why = next(iter(contents.others.items()))
         raise FormatLimitError(
-            f"Not all of it can be carried: {named(contents.others)} ({name}: {why}).",
+            f"Not all of it can be converted: {named(contents.others)} ({name}: {why}).",
             "strict=False, which lists it in .skipped",
         )
     lazy = LazyTree(Source(contents, load, asked, rule), tree if isinstance(tree, dict) else {})

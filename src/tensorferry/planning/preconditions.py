@@ -36,7 +36,7 @@ def refuse_abstract(info: TensorInfo, request: Request, source: Declaration, tar
                     f"leave {option}= out",
                 )
         return
-    raise UnsupportedTypeError(f"This {source.name} object has no values to carry: {why}.", hint)
+    raise UnsupportedTypeError(f"This {source.name} object has no values to convert: {why}.", hint)
 
 
 def refuse_axes(info: TensorInfo, exchange: Declaration) -> None:

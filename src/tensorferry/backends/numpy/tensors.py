@@ -38,10 +38,10 @@ _RANK, _SIZE, _FLAGS = attrgetter("ndim"), attrgetter("size"), attrgetter("flags
 
 _WRITTEN = 'x.astype("float64"), which reads numbers that are written out'
 _HOLDERS = {
-    "M": ('x.view("int64")', "a datetime is a count of units: its integers can be carried"),
-    "m": ('x.view("int64")', "a timedelta is a count of units: its integers can be carried"),
+    "M": ('x.view("int64")', "a datetime is a count of units: its integers can be converted"),
+    "m": ('x.view("int64")', "a timedelta is a count of units: its integers can be converted"),
     "U": (_WRITTEN, "text has no numbers"),
-    "S": ("np.frombuffer(x.tobytes(), np.uint8)", "bytes can be carried as uint8"),
+    "S": ("np.frombuffer(x.tobytes(), np.uint8)", "bytes can be converted as uint8"),
     "T": (_WRITTEN, "text has no numbers"),
 }
 

@@ -185,7 +185,7 @@ class PythonBackend(Backend):
         name = _NAMES.get(array.dtype) or of_numpy(array.dtype)
         if name is None:
             raise UnsupportedTypeError(
-                f"A buffer of format {array.dtype.str!r} has no numbers to carry.",
+                f"A buffer of format {array.dtype.str!r} has no numbers to convert.",
                 "memoryview(x).tobytes(), which are uint8",
             )
         writable = array.flags.writeable
@@ -291,7 +291,7 @@ def _list_path(x: Array) -> Any:
 
 def _over_buffer(x: Any) -> Array:
     if isinstance(x, arrays.array) and x.typecode in "uw":
-        raise UnsupportedTypeError("An array of characters has no numbers to carry.", "x.tounicode().encode()")
+        raise UnsupportedTypeError("An array of characters has no numbers to convert.", "x.tounicode().encode()")
     try:
         view = memoryview(x)
     except ValueError as error:
@@ -303,7 +303,7 @@ def _over_buffer(x: Any) -> Array:
         return np.asarray(view).view(np.uint8) if view.format == "c" else np.asarray(view)
     except (ValueError, TypeError, RuntimeError) as error:
         raise UnsupportedTypeError(
-            f"A buffer of format {view.format!r} has no numbers to carry.",
+            f"A buffer of format {view.format!r} has no numbers to convert.",
             "memoryview(x).tobytes(), which are uint8",
         ) from error
 

@@ -37,7 +37,7 @@ class TensorflowOuter(Outer):
         name = BACKEND.names.get(tensor.dtype.base_dtype)
         if name is None:
             why, hint = BACKEND.capabilities.objects.abstract["text"]
-            raise UnsupportedTypeError(f"This tensorflow object has no values to carry: {why}.", hint)
+            raise UnsupportedTypeError(f"This tensorflow object has no values to convert: {why}.", hint)
         return shape, name
 
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:

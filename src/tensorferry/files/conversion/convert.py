@@ -272,7 +272,7 @@ def _validate_carriable(contents: Contents) -> None:
         few = len(contents.others) <= _LISTED
         which = f"exclude={[*map(glob.escape, contents.others)]}" if few else "exclude=[…] with their names"
         raise FormatLimitError(
-            f"Not all of it can be carried: {named(contents.others)} ({name}: {contents.others[name]}).",
+            f"Not all of it can be converted: {named(contents.others)} ({name}: {contents.others[name]}).",
             f"{which}, which leaves them out" if tensors else f"{which}, or tensors_only=True, which leaves them out",
         )
 
