@@ -85,7 +85,7 @@ def dataset() -> dict[str, Any]:
 def _no_datasets() -> str | None:
     if importlib.util.find_spec("datasets") is not None:
         return None
-    return "datasets is not installed: `.everyday/bin/python -m benchmarks --only dataset`, after `make everyday`"
+    return "datasets is not installed: `.venv-everyday/bin/python -m benchmarks --only dataset`, after `make everyday`"
 
 
 _SMALL = (
