@@ -57,18 +57,26 @@ def _compares() -> bool:
 
     (https://numpy.org/doc/2.4/release/2.4.0-notes.html)
     """
-    version = str(getattr(sys.modules.get("numpy"), "__version__", "2.4"))
-    return tuple(map(int, version.split(".")[:2])) >= (2, 4)
+    return _version("numpy", "2.4") >= (2, 4)
+
+
+def _version(module: str, otherwise: str) -> tuple[int, ...]:
+    """The first two numbers of the version of a module, if it is imported."""
+    version = str(getattr(sys.modules.get(module), "__version__", otherwise))
+    return tuple(map(int, version.split(".")[:2]))
+
+
+_SMALL = {"int2", "int4", "uint2", "uint4"}
 
 
 def _casts(source: str, dtype: str) -> bool:
-    """Whether NumPy has a cast between two dtypes. Some between two dtypes of ml_dtypes are missing."""
+    """Whether NumPy has a cast between two dtypes. Some between two of ml_dtypes are missing, in 0.5 most."""
     pair = {source, dtype}
     if len(pair) == 1 or pair & ORDINARY:
         return True
     if "float8_e8m0fnu" in pair:
         return "bfloat16" in pair
-    if pair <= {"int2", "int4", "uint2", "uint4"}:
+    if pair <= _SMALL or (pair & _SMALL and _version("ml_dtypes", "0.6") < (0, 6)):
         return find(source).kind == find(dtype).kind and width(source) < width(dtype)
     return "float6_e2m3fn" not in pair or not pair & {"int4", "uint4"}
 

@@ -100,11 +100,11 @@ class PandasBackend(ColumnBackend):
         name = of_plain(dtypes.pop()) if len(dtypes) == 1 else None
         if name is None:
             return None
-        # The array of a single block is the frame's own memory, so it is read-only.
+        # The array of a single block is the frame's own memory. Before pandas 3 it can be written.
         if len(blocks) == 1:
-            array = x.to_numpy()
-            if not array.flags.writeable:
-                return array  # type: ignore[no-any-return]
+            array = x.to_numpy().view()
+            array.flags.writeable = False
+            return array  # type: ignore[no-any-return]
 
         def read(by_rows: bool) -> Array:
             if len(blocks) < x.shape[1]:
