@@ -22,6 +22,7 @@ from functools import cache
 
 import pytest
 from hypothesis import settings
+from tests import absent
 
 # Some hundred processes are started here: what one of them has compiled is read by all others.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -33,6 +34,8 @@ settings.load_profile("unhurried")
 
 
 def pytest_configure(config):
+    # Registered, it is asked about the doctests of src too, which this file is not.
+    config.pluginmanager.register(absent)
     config.addinivalue_line("markers", "fast_paths: runs with the fast paths open instead of checking every plan")
     # With `-n` this process hands out the tests, and needs no framework for that.
     if getattr(config.option, "dist", "no") == "no":

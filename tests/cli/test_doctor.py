@@ -7,6 +7,9 @@ from importlib.util import find_spec
 
 import pytest
 
+for needed in ("typer", "rich"):
+    pytest.importorskip(needed, reason=f"the command line needs {needed}, which is not installed")
+
 WORLDS = ["python", "numpy", "torch", "tensorflow", "jax"]
 TABLES = [
     name for name, module in {"arrow": "pyarrow", "pandas": "pandas", "polars": "polars"}.items() if find_spec(module)

@@ -11,6 +11,9 @@ import pytest
 
 import tensorferry as ferry
 
+for needed in ("typer", "rich"):
+    pytest.importorskip(needed, reason=f"the command line needs {needed}, which is not installed")
+
 CUDA = [
     "--from",
     "torch",

@@ -14,6 +14,9 @@ import pytest
 
 import tensorferry
 
+for needed in ("typer", "rich"):
+    pytest.importorskip(needed, reason=f"the command line needs {needed}, which is not installed")
+
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 

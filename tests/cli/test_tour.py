@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+for needed in ("typer", "rich"):
+    pytest.importorskip(needed, reason=f"the command line needs {needed}, which is not installed")
+
 IDS = [f"C{number:02d}" for number in range(1, 28)]
 NEED_GPU = {"C05", "C06", "C07", "C20", "C21"}
 

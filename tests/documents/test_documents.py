@@ -17,12 +17,12 @@ def _text(document):
 
 
 @pytest.mark.parametrize("document", ["README.md", *(page for page in PAGES if ">>> " in _text(page))])
-def test_examples_run(document):
+def test_examples_run(document, capsys):
     """Every example in a page gives what it shows, error messages included."""
     result = doctest.testfile(str(ROOT / document), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
 
     assert result.attempted > 0
-    assert result.failed == 0
+    assert result.failed == 0, capsys.readouterr().out
 
 
 def _links(document):

@@ -61,12 +61,12 @@ def test_the_code_is_that_of_the_readme(name):
 
 
 @pytest.mark.parametrize("name", TRANSLATED)
-def test_the_code_runs(name):
+def test_the_code_runs(name, capsys):
     """The examples give what they show: no sentence of the translation is read as a part of one."""
     result = doctest.testfile(str(ROOT / name), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
     source = doctest.DocTestParser().get_examples(_text("README.md"))
 
-    assert result == doctest.TestResults(failed=0, attempted=len(source))
+    assert result == doctest.TestResults(failed=0, attempted=len(source)), capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", TRANSLATED)

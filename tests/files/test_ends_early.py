@@ -41,6 +41,8 @@ LISTENING = (
 
 
 def command(*words, **keywords):
+    for needed in ("typer", "rich"):
+        pytest.importorskip(needed, reason=f"the command line needs {needed}, which is not installed")
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     return subprocess.Popen(
         [sys.executable, "-c", LISTENING, sys.executable, *map(str, words)],

@@ -94,6 +94,8 @@ def bare(tmp_path_factory):
         "iniconfig",
         "packaging",
     )
+    if sys.version_info < (3, 11):
+        needed += ("exceptiongroup", "tomli")
     for name in (*needed, "py", "pygments"):
         origin = Path(importlib.util.find_spec(name).origin)
         whole = origin.parent if origin.name == "__init__.py" else origin

@@ -220,6 +220,7 @@ def test_one_failing_leaf_raises_its_own_error_with_its_path():
 
 def test_all_failing_leaves_are_reported_at_once():
     """A group, in the tree's order, which also is a ConversionError; planning and values alike."""
+    pytest.importorskip("torch")
     tree = {"a": np.array([2.5]), "b": np.ones(1), "c": np.ma.array([1.0], mask=[True]), "d": [np.array([np.nan])]}
     with pytest.raises(ferry.ConversionError) as caught:
         ferry.convert_tree(tree, "torch", dtype={"float": "int32"})

@@ -103,8 +103,8 @@ def expected_of(x: Any, head: Any) -> flags.Exact | None:
 def read(x: Any, head: Any, shape: tuple[int, ...]) -> tuple[Array, int] | None:
     """Python numbers in a new array of their exact dtype, and their flags; ``None`` if they are unusual.
 
-    >>> read([1, 2.5], 1, (2,))
-    (array([1. , 2.5]), 6)
+    >>> read([1.5, 2.5], 1.5, (2,))
+    (array([1.5, 2.5]), 4)
 
     Args:
         x: Nested sequences of numbers.

@@ -11,6 +11,9 @@ import pytest
 from tests.backends.plugins.packages import FORMAT, install
 from tests.support import SOURCE
 
+for needed in ("typer", "rich"):
+    pytest.importorskip(needed, reason=f"the command line needs {needed}, which is not installed")
+
 ABSENT = 'raise ModuleNotFoundError("No module named {0!r}", name={0!r})\n'
 
 
