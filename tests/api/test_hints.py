@@ -285,9 +285,11 @@ def test_rows_of_unequal_lengths_are_padded(x, padded):
     assert result.tolist() == padded
 
 
-@pytest.mark.parametrize("x", [[[1, [2]], [3, 4]], [[1], 2], [np.ones(1), np.ones((1, 1))]])
+@pytest.mark.parametrize(
+    "x", [[[1, [2]], [3, 4]], [[1], 2], [np.ones(1), np.ones((1, 1))], [[[1], [1, 2]], [[1]]], [[[1, [2]]], []]]
+)
 def test_what_cannot_be_padded_is_not_sent_to_collate(x):
-    """Rows inside of rows, and arrays with more axes than others."""
+    """Rows inside of rows, arrays with more axes than others, and rows that are unequal in themselves."""
     with pytest.raises(ferry.ShapeError) as caught:
         ferry.to_numpy(x)
     assert "collate" not in caught.value.hint

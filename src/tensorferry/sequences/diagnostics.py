@@ -170,7 +170,7 @@ def _ragged(x: Any, path: str, depth: int = 0) -> ConversionError | None:
             tensors = any(size is None and getattr(row, "shape", ()) for row, size in zip(x, lengths, strict=True))
             return ShapeError(
                 f"Rows of unequal lengths are no tensor: {here} at {path}[0], {there} at {path}[{index}].",
-                f"[to_list(row) for row in {path}]" if tensors else _padded(path, are_rows=None not in lengths),
+                f"[to_list(row) for row in {path}]" if tensors else _padded(x, path, are_rows=None not in lengths),
             )
     if lengths[0] is None:
         return None
@@ -194,7 +194,7 @@ def _ragged_across(x: Any, path: str) -> ShapeError | None:
         if shape != shapes[0]:
             return ShapeError(
                 f"Rows of unequal lengths are no tensor: shape {shapes[0]} at {path}[0], {shape} at {path}[{index}].",
-                _padded(path, are_rows=True),
+                _padded(x, path, are_rows=True),
             )
     return None
 
@@ -203,9 +203,9 @@ _PAD = "pad the rows to one length first"
 _PADDED = Hint('{collate:[{{"row": list(row)}} for row in x]|pad=0}["row"], which fills them up')
 
 
-def _padded(path: str, *, are_rows: bool) -> str:
-    """The hint for rows of unequal lengths."""
-    return _PADDED if path == "x" and are_rows else _PAD
+def _padded(x: Any, path: str, *, are_rows: bool) -> str:
+    """The hint for rows of unequal lengths. `collate` pads them if each of them is a tensor."""
+    return _PADDED if path == "x" and are_rows and not any(_ragged(row, path) for row in x) else _PAD
 
 
 def length_of(x: Any) -> int | None:
