@@ -4,7 +4,7 @@ Its framework is made up: a `simulated.Tensor` lies on the host or on ``sim:0`` 
 reached only through the backend's verbs. What a GPU does in silence to those who do not wait, it does as well:
 
 - a stream is a thread that runs what is queued, each copy after a random delay; memory is full of `POISON` before
-  that, so whoever reads without waiting for the event reads garbage;
+  that, so a reader that does not wait for the event reads garbage;
 - a queued copy reads page-locked memory when it runs, not when it is queued: writing such memory too early changes
   what arrives, and giving back what `pinned_memory` gave too early makes it `POISON` (what `pin` made waits for its
   readers, as it does with the allocators that are simulated here);

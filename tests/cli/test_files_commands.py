@@ -114,7 +114,7 @@ def files(tmp_path_factory, state):
 
 
 def test_the_schema_is_one():
-    """files-schema.json is a JSON Schema of the draft that it names, and refuses what is none of the commands'."""
+    """files-schema.json is a JSON Schema of the draft that it names, and refuses what no command prints."""
     jsonschema.Draft202012Validator.check_schema(SCHEMA.schema)
     assert not SCHEMA.is_valid({"schema": "tensorferry.files/1", "command": "inspect"})
     assert not SCHEMA.is_valid({"schema": "tensorferry.files/2", "command": "inspect", "files": [], "error": None})

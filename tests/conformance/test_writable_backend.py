@@ -68,7 +68,7 @@ class SlateBackend(Backend, verbs.PresentsReadOnly, verbs.Writes):
         return issubclass(kind, Slate)
 
     def describe(self, x):
-        # Memory that is closed here may be open to whoever has another slate over it.
+        # Memory that is closed here may be open through another slate.
         return TensorInfo(self.name, x.shape, x.dtype, None, x.strides, x.address, writable=x.writable, mutable=True)
 
     def pointer(self, x):
@@ -186,7 +186,7 @@ def never_mutable(self, x):
         ("read_only", same, testing.Group("numpy", "view read-only", "slates")),
         ("describe", never_mutable, testing.Group("slates", "closed", "jax")),
     ],
-    ids=["a silent copy", "a read-only view that is none", "memory that is said to be nobody's to write"],
+    ids=["a silent copy", "a read-only view that can be written", "memory that is said to be nobody's to write"],
 )
 def test_the_suite_finds_what_breaks_the_contract(verb, lie, cells):
     """Each of three lies of such a backend is a finding: none of them passes because nobody looks."""

@@ -144,7 +144,7 @@ def test_another_packages_backend_declares_its_own():
 
 
 def test_an_alias_never_hides_a_name():
-    """Whoever comes later."""
+    """The one that comes later."""
     with installed() as backend:
         type(backend).aliases = ("torch", "np")
         try:

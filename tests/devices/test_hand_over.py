@@ -37,7 +37,7 @@ def test_every_framework_waits_for_its_own(monkeypatch):
     """For who names no stream; TensorFlow, which has no word for one tensor, waits for all devices."""
     waited = []
     monkeypatch.setattr(tf.test.experimental, "sync_devices", lambda: waited.append(True))
-    for framework in ("jax", "tensorflow"):  # torch asks the tensor's device, of which the host is none
+    for framework in ("jax", "tensorflow"):  # torch asks the tensor's device, and the host has none
         x = tensor_of(framework, "float32")
         assert backend(framework).wait(x) is x
     assert waited == [True]

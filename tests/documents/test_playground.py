@@ -189,7 +189,7 @@ def test_what_had_to_be_put_aside_comes_back():
 
 
 def test_an_address_that_makes_no_sense_is_as_usual():
-    """What no control offers is left out; a shape that is none is said."""
+    """What no control offers is left out; a wrong shape gives a message."""
     assert read("from=julia&copy=maybe&colour=red") == settings.DEFAULTS
     assert read("shape=(3,+4,)")["shape"] == "3,4"
     shown = answers.answer(read("shape=<b>"), WORDS)

@@ -348,7 +348,7 @@ def test_parameters_of_flax_and_back(jax):
 
 
 def test_a_parameter_of_nnx_cannot_be_written_through_numpy(jax):
-    """Expected: JAX's memory never changes, whoever wraps it."""
+    """Expected: JAX's memory never changes, in any wrapper."""
     nnx = needed("flax.nnx")
     linear = nnx.Linear(2, 2, rngs=nnx.Rngs(0))
     array = ferry.to_numpy(linear.kernel)

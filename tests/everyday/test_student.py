@@ -250,7 +250,7 @@ def test_a_dtype_by_the_names_of_numpy_pandas_and_torch(name, dtype):
 
 
 def test_a_dtype_of_another_framework():
-    """Expected: torch.float32 says float32, whoever converts."""
+    """Expected: torch.float32 says float32, in every library."""
     assert ferry.to_jax(np.ones(2), dtype=torch.float32).dtype == jnp.float32
     assert ferry.to_torch(np.ones(2), dtype=np.float32).dtype == torch.float32
     assert ferry.to_numpy(np.ones(2), dtype=tf.float32).dtype == np.float32

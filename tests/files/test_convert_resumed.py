@@ -206,7 +206,7 @@ tensorferry.convert_files({str(start)!r}, {str(tmp_path / "out.npz")!r})
 
 @pytest.mark.parametrize("order", [(1, 2, 3), (3, 1, 2)])
 def test_parts_one_after_the_other(tmp_path, order):
-    """Each does its shards; whoever comes last, in whatever order, writes the index and publishes."""
+    """Each does its shards; the last one, in any order, writes the index and publishes."""
     start = write(tmp_path / "in.safetensors", model())
     written = []
     for number in order:

@@ -111,7 +111,7 @@ def test_fit_is_what_the_format_can_hold(tmp_path):
 
 
 def test_fit_is_the_same_in_every_job(tmp_path):
-    """Each shard is planned anew by whoever writes it, by other processes too."""
+    """Each shard is planned again by the process that writes it."""
     ferry.save({str(n): np.full(300, 1j * n) for n in range(4)}, tmp_path / "in.npz")
     report = ferry.convert_files(
         tmp_path / "in.npz",

@@ -172,7 +172,7 @@ HOSTILE = {
     ),
     "chunks that are none": msgpack.packb({"a": {"__msgpack_chunked_array__": True, "shape": {}, "chunks": {}}}),
     "text that is no tree": msgpack.packb({"__tensorferry__": {"tensorferry.tree": "{"}}),
-    "text that is none": msgpack.packb({"__tensorferry__": 5}),
+    "text of another type": msgpack.packb({"__tensorferry__": 5}),
 }
 
 

@@ -283,7 +283,7 @@ NPY_FILES = {
         npy("'<V2'", data=bytes(4) + b'\ntensorferry {"tensorferry.dtype":"int8"}'),
         "names their dtype 'int8'",
     ),
-    "a dtype that is none": (
+    "a wrong dtype": (
         npy("'<V2'", data=bytes(4) + b'\ntensorferry {"tensorferry.dtype":"object"}'),
         "names their dtype 'object'",
     ),
@@ -399,7 +399,7 @@ def test_a_bomb_of_zeros_is_read_in_little_memory(tmp_path):
     ],
 )
 def test_a_comment_that_nobody_wrote_is_an_error(tmp_path, comment):
-    """A comment that begins like ours and is none is an error, not dropped."""
+    """A comment that only begins like ours is an error, not dropped."""
     path = tmp_path / "a.npz"
     np.savez(path, x=np.ones(2))
     with zipfile.ZipFile(path, "a") as archive:

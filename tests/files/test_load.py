@@ -124,7 +124,7 @@ def test_a_file_that_has_been_replaced_is_an_error(target, tmp_path):
         for use in (partial(fresh.__getitem__, "a"), partial(fresh.__getitem__, "b")):
             with pytest.raises(ferry.FileFormatError, match="has changed since it was opened"):
                 use()
-        # What cannot lie over the map is read from the file: then this is refused too.
+        # What cannot use the map is read from the file: then this is refused too.
         read = packed or target in ("jax", "tensorflow")
         with suppress(ferry.FileFormatError) if read else nullcontext():
             assert bits(begun["b"]) == bits(arrays["b"])
@@ -146,7 +146,7 @@ def test_a_file_larger_than_memory_is_mapped(tmp_path):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "int32"])
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".npz"])
 def test_jax_and_tensorflow_share_the_map(suffix, dtype, target, tmp_path):
-    """What `save` wrote is aligned, so immutable frameworks lie over the map, whatever the dtype."""
+    """What `save` wrote is aligned, so immutable frameworks use the map, for every dtype."""
     ferry.save({"x": awkward("int8", 3), "a": awkward(dtype, 1024)}, tmp_path / f"a{suffix}")
     view = ferry.open(tmp_path / f"a{suffix}").tensors["a"].array()
     tensor = ferry.load(tmp_path / f"a{suffix}", target, copy=False)["a"]

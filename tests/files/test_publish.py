@@ -1,4 +1,4 @@
-"""Publishing: the target is the old file or the new one, never a part; and whoever may not write is told so before."""
+"""Publishing: the target is the old file or the new one, never a part; a user who may not write is told before."""
 
 from __future__ import annotations
 

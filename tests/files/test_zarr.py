@@ -205,13 +205,13 @@ HOSTILE = {
     "no codecs": {"codecs": 5},
     "codecs in codecs": {"codecs": [{"name": "sharding_indexed", "configuration": {"codecs": [[]]}}]},
     "a dtype of another size": {"attributes": {"tensorferry.dtype": "bfloat16"}, "data_type": "uint8"},
-    "a dtype that is none": {"attributes": {"tensorferry.dtype": 5}, "data_type": "uint8"},
+    "a wrong dtype": {"attributes": {"tensorferry.dtype": 5}, "data_type": "uint8"},
     "a dtype for floats": {"attributes": {"tensorferry.dtype": "bfloat16"}, "data_type": "float16"},
     "attributes that are none": {"attributes": []},
     "another version": {"zarr_format": 4},
     "no node": {"node_type": "file"},
     "names that do not fit": {"attributes": {"tensorferry.names": '[["a", "b"]]'}},
-    "a fill value that is none": {"data_type": "bfloat16", "fill_value": ["x"]},
+    "a wrong fill value": {"data_type": "bfloat16", "fill_value": ["x"]},
 }
 
 
@@ -234,7 +234,7 @@ def test_a_shape_out_of_all_proportion_is_refused(tmp_path, shape, chunk):
 
 
 def test_a_chunk_that_is_cut_off_is_refused(tmp_path):
-    """Missing bytes of a chunk are an error, whoever reads it."""
+    """Missing bytes of a chunk are an error, for every reader."""
     written(tmp_path / "x.zarr", contents({"one": np.arange(100), "many": np.arange(3 << 20)}))
     for chunk in ("one/c/0", "many/c/1"):
         path = tmp_path / "x.zarr" / chunk
@@ -377,11 +377,11 @@ HOSTILE_V2 = {
     "other chunks": {"chunks": [2, 2]},
     "a codec without a name": {"compressor": {"level": 1}},
     "codecs that are none": {"filters": "zlib"},
-    "a compressor that is none": {"compressor": 5},
+    "a wrong compressor": {"compressor": 5},
     "settings that are none": {"compressor": {"id": "zlib", "level": "x"}, "shape": [4], "chunks": [4]},
-    "an order that is none": {"order": "X"},
-    "a separator that is none": {"dimension_separator": 5},
-    "a fill value that is none": {"dtype": "bfloat16", "fill_value": ["x"]},
+    "a wrong order": {"order": "X"},
+    "a wrong separator": {"dimension_separator": 5},
+    "a wrong fill value": {"dtype": "bfloat16", "fill_value": ["x"]},
 }
 
 

@@ -68,7 +68,7 @@ def test_an_exception_keeps_its_type_where_the_call_is_ours(others, length):
 
 
 def test_an_exception_that_a_runtime_took_keeps_no_tensors():
-    """It is kept aside for whoever called the runtime; nobody may have."""
+    """It is kept for the caller of the runtime, if there is one."""
     gone = []
 
     def refuses(x):

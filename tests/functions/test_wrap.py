@@ -280,7 +280,7 @@ def test_a_function_of_numpy_cannot_write_into_its_arguments():
 
 
 def test_consent_to_share():
-    """With copy=False a function that is not jitted is handed the memory itself, and the result lies over it."""
+    """With copy=False a function that is not jitted gets the memory itself, and the result uses it."""
     x = ferry.to_torch(counted((64,)))
     assert address(to_torch(lambda x: x, copy=False)(x)) == address(x)
     assert address(to_torch(lambda x: x)(x)) != address(x)

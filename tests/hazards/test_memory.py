@@ -173,7 +173,7 @@ def test_H21_every_shareable_dtype_shares(name, target):
 
 @pytest.mark.parametrize("target", IMMUTABLE)
 def test_H21_a_read_only_capsule_promises_nothing(target):
-    """An array over a DLPack capsule of a read-only view can still change: a constant must not lie over it."""
+    """An array over a DLPack capsule of a read-only view can still change: a constant must not use it."""
     block = memory_at((16,))
     view = block.view()
     view.flags.writeable = False

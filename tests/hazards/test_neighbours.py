@@ -72,7 +72,7 @@ def test_H61_each_protocol_is_a_source_for_every_target(protocol, target):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_H61_its_memory_is_shared_on_request(protocol, target):
-    """``copy=False`` lies over the producer's memory; the default follows the sharing rule."""
+    """``copy=False`` uses the producer's memory; the default follows the sharing rule."""
     array = counted((4, 16))
     foreign = PROTOCOLS[protocol](array)
     shared = ferry.convert(foreign, target, copy=False)

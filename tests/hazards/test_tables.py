@@ -102,7 +102,7 @@ def test_H79_pandas_nulls_are_refused(pd, dtype):
 
 
 def test_H79_columns_of_arrow_in_pandas(pd, pa):
-    """The same, whoever holds the memory."""
+    """The same, in the memory of every library."""
     accepted(pd.Series([LARGE, 1], dtype="int64[pyarrow]"), [LARGE, 1], "int64")
     accepted(pd.Series([True, False], dtype="bool[pyarrow]"), [True, False], "bool")
     assert ferry.to_list(refused(pd.Series([LARGE, None], dtype="int64[pyarrow]"), "nulls")) == [LARGE, 0]

@@ -91,7 +91,7 @@ RELEASES = {
 @pytest.mark.parametrize("how", ["set_", "resize_", "data"])
 @pytest.mark.parametrize("target", ["numpy", "tensorflow", "jax"])
 def test_H76_what_was_shared_outlives_the_tensors_own_memory(target, how):
-    """`x.set_`, `x.resize_` and `x.data = …` free what a DLPack view of `x` itself lies over."""
+    """`x.set_`, `x.resize_` and `x.data = …` free the memory of a DLPack view of `x` itself."""
     x = torch.arange(4096.0)
     shared = ferry.convert(x, target, copy=False)
     assert ferry.shares_memory(shared, x)
@@ -262,7 +262,7 @@ def test_a_stack_of_too_many_axes_is_refused():
 @pytest.mark.fast_paths
 @pytest.mark.parametrize("kind", ["tensor", "parameter"])
 def test_to_torch_is_the_identity_in_a_whole_graph(kind):
-    """`torch.compile(fullgraph=True)` takes no break: `to_torch` of a PyTorch tensor is none."""
+    """`torch.compile(fullgraph=True)` allows no break of the graph: `to_torch` of a PyTorch tensor makes none."""
     lives(
         """
         import sys, torch

@@ -420,7 +420,7 @@ def _sources(values):
 
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "bfloat16", "float16"])
 def test_H07_a_cast_gives_the_same_bits_from_and_to_every_framework(name):
-    """NumPy's and ml_dtypes' rule, whoever holds the values before and after."""
+    """NumPy's and ml_dtypes' rule, in every framework."""
     with np.errstate(all="ignore"):
         expected = EDGES.astype(getattr(ml_dtypes, name, None) or name).tobytes()
     for source in _sources(EDGES):

@@ -302,7 +302,7 @@ def into(framework, device="cuda:0", **fields):
 
 @pytest.mark.parametrize(("source", "target"), [*itertools.product(ON_CUDA, STRIDED)])
 def test_out_on_the_same_device_crosses_no_bus(source, target):
-    """Written there, by whoever owns it, from whoever's tensor."""
+    """Written there, by the framework that owns it, from any framework's tensor."""
     plan = ferry.explain(info(source), target, **into(target))
     assert on(plan, "bus") == on(plan, "host") == 0
     assert verbs(plan)[-1] == "write"

@@ -195,7 +195,7 @@ def test_an_option_is_true_or_false(function, keywords):
     "dtype", [np.zeros(3, "f4"), np.float32(1), "foo.float32", "torch.nn.float33", ["float32"], b"float32"]
 )
 def test_what_is_no_dtype_is_refused(dtype):
-    """An array of a dtype, a framework's name that is none, a list."""
+    """An array of a dtype, a wrong name of a framework, a list."""
     with pytest.raises(ferry.UnsupportedTypeError, match="is not a dtype") as caught:
         ferry.to_numpy([1], dtype=dtype)
     assert caught.value.hint.startswith('dtype="float32"')

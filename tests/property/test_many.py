@@ -167,7 +167,7 @@ def test_leaves_of_every_layout_become_what_each_alone_becomes(to, keywords, req
 
 
 def test_copies_in_a_graph_have_nodes_of_their_own():
-    """A gradient of one is none of another's, and a leaf outside the graph stays outside."""
+    """A gradient of one leaf is not one of another's, and a leaf outside the graph stays outside."""
     a, b, c = (torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True), torch.ones(2))
     x, y, z = ferry.convert_tree([a, b, c], "torch", copy=True)
     (x * 3).sum().backward()

@@ -283,7 +283,7 @@ def test_floats_of_16_bits_are_those_of_a_cast(dtype, rows):
     ],
 )
 def test_a_float_that_becomes_infinite_is_a_misfit(dtype, largest, beyond):
-    """Wherever it stands; what rounds down is none, nor is an infinity."""
+    """In any place; a number that rounds down does not count, nor does an infinity."""
     need_filled(dtype)
     for odd, misfits in ((largest, False), (-largest, False), (beyond, True), (-beyond, True), (math.inf, False)):
         for place in (0, 31, 32, 99):

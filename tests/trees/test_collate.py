@@ -406,7 +406,7 @@ def test_ragged_leaves_raise_with_path_and_shapes():
     ],
 )
 def test_different_samples_are_refused_by_path(samples, words):
-    """A leaf that is missing, or a number that is none."""
+    """A leaf that is missing, or something else in place of a number."""
     with pytest.raises(ferry.UnsupportedTypeError, match=words):
         ferry.collate(samples, "torch")
 

@@ -171,7 +171,7 @@ def test_keywords_that_say_nothing_are_refused(keywords):
 
 
 def test_a_multiple_is_at_least_one():
-    """A length of nothing is none."""
+    """A multiple of 0 is refused."""
     with pytest.raises(ValueError, match="1 or more"):
         ferry.collate(TEXTS, "torch", pad=0, pad_to_multiple_of=0)
 

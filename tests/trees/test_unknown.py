@@ -194,7 +194,7 @@ def test_a_plan_of_many_that_are_kept_shows_those_with_tensors_first():
 
 
 def test_what_a_container_has_beside_its_values_is_looked_at_too():
-    """An attribute of a list is none of its items."""
+    """An attribute of a list is not one of its items."""
 
     class Rows(list):
         pass

@@ -107,7 +107,7 @@ def _open_mapping(x: Mapping[Any, Any]) -> Node:
         try:
             made: Any = type(x)(plain)  # type: ignore[call-arg]
             return made if list(made) == keys and all(made[key] is plain[key] for key in keys) else plain
-        except Exception:  # noqa: BLE001 - whatever a class of somebody else's raises
+        except Exception:  # noqa: BLE001 - what a class of another library raises
             return plain
 
     return Node([item(key) for key in keys], [x[key] for key in keys], rebuild)

@@ -275,7 +275,7 @@ def _has(x: Any, name: str) -> bool:
     """Whether an object has an attribute, even if its value cannot be read yet."""
     try:
         return hasattr(x, name)
-    except Exception:  # noqa: BLE001 - whatever a class of somebody else's raises
+    except Exception:  # noqa: BLE001 - what a class of another library raises
         return True
 
 

@@ -144,7 +144,7 @@ BROKEN = {
     "aliases that are none": (CLASS + "\n    aliases = ['sl']", "aliases must be a tuple of strings"),
     "another's module": (CLASS + "\n    owns = ('numpy',)", "owns 'numpy', which 'numpy' owns already"),
     "another name": (CLASS + "\n    name = 'tiles'", "named 'slabs', and its backend 'tiles'"),
-    "a name that is none": (CLASS + "\n    name = None", "name must be a string"),
+    "a wrong name": (CLASS + "\n    name = None", "name must be a string"),
     "a verb that is not there": (CLASS.replace("read_only=False", "read_only=True"), "has no verb read_only()"),
 }
 UNNAMED = """

@@ -69,7 +69,7 @@ def test_it_tells_what_is_broken_and_measures_what_is_not(site):
 
 
 def test_a_person_reads_it_too(site):
-    """The words, the package and the line that may mend it."""
+    """The message, the package and the command that may fix it."""
     code, out, err = doctor(site, "doctor")
     text = " ".join(out.split())
     assert (code, err) == (0, "")

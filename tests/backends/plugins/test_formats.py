@@ -71,7 +71,7 @@ BROKEN = {
     "a constructor that fails": (FORMAT + "    def __init__(self): raise OSError('no librows')", "OSError: no librows"),
     "another name": (FORMAT.replace('"rows"', '"lines"'), "named 'rows', and its format 'lines'"),
     "a suffix that is no tuple": (FORMAT.replace('(".rows",)', '".rows"'), "suffixes must be a tuple"),
-    "a rank that is none": (FORMAT + "    rank = 'first'", "a whole number"),
+    "a wrong rank": (FORMAT + "    rank = 'first'", "a whole number"),
     "no dtypes": (FORMAT.replace('frozenset({"float32"})', "None"), "dtypes must be a frozenset"),
     "an index without a suffix": (
         FORMAT.replace('(".rows",)', "()") + '    index_suffix = ".index.json"',

@@ -60,7 +60,7 @@ class ArrayLikeBackend(Backend):
             if known is not None:
                 return known.is_text(x)
             dtype = getattr(x, "dtype", None)
-        except Exception:  # noqa: BLE001 - whatever a class of somebody else's raises: `open` says it
+        except Exception:  # noqa: BLE001 - what a class of another library raises: `open` says it
             return False
         return isinstance(dtype, np.dtype) and dtype.kind in "UST"
 
