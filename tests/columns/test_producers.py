@@ -272,6 +272,34 @@ def test_a_released_stream_is_refused():
     pa.chunked_array(Once(used))
     with pytest.raises(ferry.UnsupportedTypeError, match="released"):
         ferry.to_list(Once(used))
+    # What was read here is not empty the second time.
+    for _ in range(2):
+        with pytest.raises(ferry.UnsupportedTypeError, match="read already"):
+            ferry.to_list(Once(stream))
+    failing = Once(pa.RecordBatchReader.from_batches(pa.schema([("a", pa.int64())]), iter([1])).__arrow_c_stream__())
+    with pytest.raises(ferry.UnsupportedTypeError, match="cannot be read"):
+        ferry.convert_tree(failing, "numpy")
+    with pytest.raises(ferry.UnsupportedTypeError, match="read already"):
+        ferry.convert_tree(failing, "numpy")
+
+
+def test_a_table_with_metadata_is_a_table():
+    """Those that pandas has written have some."""
+    table = pa.table({"a": [1, 2], "b": [3, 4]}).replace_schema_metadata({"pandas": "{}"})
+    for x in (pa.RecordBatchReader.from_batches(table.schema, table.to_batches()), Foreign(table)):
+        found = ferry.convert_tree(x, "torch")
+        assert {name: each.tolist() for name, each in found.items()} == {"a": [1, 2], "b": [3, 4]}
+    assert ferry.to_torch(Foreign(table)).tolist() == [[1, 3], [2, 4]]
+
+
+class Foreign:
+    """A library's own table."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__()
 
 
 def test_a_stream_that_fails_says_why():
@@ -393,6 +421,11 @@ def test_duckdb():
     assert found["l"].tolist() == [[0, 0], [1, 1], [2, 2]]
     assert found["t"].tolist() == ["x0", "x1", "x2"]
     assert ferry.to_torch(duckdb.sql("select i from range(3) t(i)")).tolist() == [[0], [1], [2]]
+    relation = duckdb.sql("select i::int as i from range(3) t(i)")
+    for call in (ferry.prefetch, ferry.collate):  # it has no rows to loop over
+        with pytest.raises((TypeError, ferry.UnsupportedTypeError), match="is one value"):
+            call(relation, "numpy")
+    assert [each["i"].tolist() for each in ferry.prefetch([relation], "numpy")] == [[0, 1, 2]]
 
 
 def test_nanoarrow():

@@ -144,7 +144,7 @@ _RELEASES = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class _Owned:
-    """A structure that a library has filled in. It is released when no array uses its memory any more."""
+    """A structure that a library has filled in. It is released when nothing uses what it has any more."""
 
     def __init__(self, layout: struct.Struct, release: int) -> None:
         self._memory = ctypes.create_string_buffer(layout.size)
@@ -158,7 +158,7 @@ class _Owned:
             release(found)(self.address)
 
 
-_RELEASE_SCHEMA, _RELEASE_ARRAY = 56, 64
+_RELEASE_SCHEMA, _RELEASE_ARRAY, _RELEASE_STREAM = 56, 64, 24
 """The offsets of the release functions in the structures."""
 
 
@@ -166,11 +166,15 @@ def _of_stream(at: int, capsule: object) -> tuple[Type, list[Chunk]]:
     get_schema, get_next, get_error, release, _ = _STREAM.unpack_from(_memory_at(at))
     if not release:
         raise UnsupportedTypeError("This stream of Arrow's was released: it has been read already.", None)
+    # The stream is moved, as its interface asks for: the capsule has none any more. Read again, it would be empty.
+    stream = _Owned(_STREAM, _RELEASE_STREAM)
+    ctypes.memmove(stream.address, at, _STREAM.size)
+    _POINTER.pack_into(_memory_at(at), _RELEASE_STREAM, 0)
 
     def call(function: int, into: _Owned) -> None:
-        code = _GIVES(function)(at, into.address)
+        code = _GIVES(function)(stream.address, into.address)
         if code:
-            said = _SAYS(get_error)(at) if get_error else None
+            said = _SAYS(get_error)(stream.address) if get_error else None
             words = said.decode(errors="replace") if said else f"error {code}"
             raise UnsupportedTypeError(f"This stream of Arrow's cannot be read: {words}", None)
 

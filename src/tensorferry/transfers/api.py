@@ -160,14 +160,14 @@ def prefetch(
     from .prefetch import Prefetch
     from .target import Target
 
-    if not hasattr(iterable, "__iter__") and not hasattr(iterable, "__getitem__"):
-        called = "; prefetch(x(), to), for a function x that gives them" if callable(iterable) else ""
-        raise TypeError(f"prefetch reads an iterable of batches, not {an(type(iterable).__name__)}{called}")
     if is_one_value(iterable):
         kind = type(iterable).__name__
         raise TypeError(
             f"prefetch reads an iterable of batches, and {an(kind)} is one value: prefetch([x], to) has it as one"
         )
+    if not hasattr(iterable, "__iter__") and not hasattr(iterable, "__getitem__"):
+        called = "; prefetch(x(), to), for a function x that gives them" if callable(iterable) else ""
+        raise TypeError(f"prefetch reads an iterable of batches, not {an(type(iterable).__name__)}{called}")
     if isinstance(depth, bool) or not hasattr(depth, "__index__"):
         raise TypeError(f"depth must be an integer, not {shown(depth)}")
     if operator.index(depth) < 1:

@@ -68,8 +68,10 @@ def has_columns(x: Any) -> bool:
 
 
 def is_one_value(x: Any) -> bool:
-    """Whether an iterable is one value, because to iterate over it gives keys, characters or columns."""
-    return isinstance(x, (Mapping, str, bytes)) or has_columns(x)
+    """Whether an object is one value: to iterate over it gives keys, characters or columns, or a table cannot do it."""
+    if isinstance(x, (Mapping, str, bytes)) or has_columns(x):
+        return True
+    return not hasattr(type(x), "__iter__") and tables.is_known_by_arrow(type(x))
 
 
 def is_counted(x: Any, rule: DtypeRule, name: str) -> bool:

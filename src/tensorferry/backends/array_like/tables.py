@@ -72,7 +72,7 @@ def read_arrow(x: Any) -> ArrowColumn | dict[str, ArrowColumn]:
         UnsupportedTypeError: It gives no Arrow data, or two columns with the same name.
     """
     kind, chunks = interface.read(x)
-    if kind.format != "+s" or kind.metadata:
+    if kind.format != "+s" or kind.extension:
         return ArrowColumn(type(x).__name__, kind.name, kind, chunks)
     found: dict[str, ArrowColumn] = {}
     for child, spans in fields(kind, chunks):
