@@ -191,6 +191,16 @@ def test_what_is_broken_is_refused(broken):
         ferry.convert_tree(broken, "numpy")
 
 
+def test_a_table_names_the_column_that_is_broken():
+    broken = pa.DictionaryArray.from_arrays(pa.array([0, 9]), pa.array([5, 6]), safe=False)
+    table = pa.table({"good": [1, 2], "broken": broken})
+    for x in (table, Foreign(table)):
+        with pytest.raises(ferry.UnsupportedTypeError, match=r"point past its values\. - in column 'broken'"):
+            ferry.to_numpy(x)
+        with pytest.raises(ferry.UnsupportedTypeError, match=r"point past its values\. - at \$\[\"broken\"\]"):
+            ferry.convert_tree(x, "numpy")
+
+
 def test_an_array_with_other_children_than_its_type_is_refused():
     lists = Producer(b"+l", 2, [None, np.array([0, 1, 2], "int32")], children=[integers(2)])
     lists.array.n_children = 0

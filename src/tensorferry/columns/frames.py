@@ -54,28 +54,26 @@ class Frame(NamedTuple):
 
         Raises:
             LossyCastError: A value does not fit the dtype.
+            UnsupportedTypeError: A dictionary's index is outside of it.
         """
         dtype = numpy_dtype(self.dtype)
         result = memory.compact(self.shape, dtype) if by_rows else memory.compact(self.shape[::-1], dtype).T
         arrays: list[tuple[int, Array]] = []
         for index, ((name, column), check) in enumerate(zip(self.columns, self.checks, strict=True)):
-            if column.dtype != self.dtype:
-                result[:, index] = self._cast(name, column.read(), check)
-            elif column.obstacles(exactly=False):
-                column.put(result[:, index])
-            else:
-                arrays.append((index, column.view()))
+            try:
+                if column.dtype != self.dtype:
+                    result[:, index] = casts.cast(column.read(), self.dtype, check)
+                elif column.obstacles(exactly=False):
+                    column.put(result[:, index])
+                else:
+                    arrays.append((index, column.view()))
+            except (LossyCastError, UnsupportedTypeError) as error:
+                raise type(error)(f"{error.message} - in column {_written(name)}", error.hint) from error
         if len(arrays) == len(self.columns) and not by_rows:
             gather([array for _, array in arrays], result.T)
         else:
             write_columns(result, arrays)
         return result
-
-    def _cast(self, name: object, array: Array, check: Any) -> Array:
-        try:
-            return casts.cast(array, self.dtype, check)
-        except LossyCastError as error:
-            raise LossyCastError(f"{error.message} - in column {_written(name)}", error.hint) from error
 
 
 def write_columns(result: Array, columns: Sequence[tuple[int, Array]]) -> None:
