@@ -115,6 +115,24 @@ LIGHT = [
 """What does with the standard library."""
 
 
+def test_the_page_draws_every_arrow():
+    """Each folder with those that it imports from, in the order of the floors."""
+    order = [name for floor in FLOORS for name in floor]
+    found = arrows()
+    drawn = re.search(r"```floors\n([^`]*? -> [^`]*)```", DRAWN, re.DOTALL)[1].splitlines()
+    rows = {name: [each for each in order if (name, each) in found] for name in order}
+    assert [" ".join(line.split()) for line in drawn] == [
+        f"{name} -> {' '.join(to)}" for name, to in rows.items() if to
+    ]
+
+
+def test_the_page_names_every_module():
+    """A stranger finds there what each is about; `files/` has a page of its own kind below."""
+    named = set(re.findall(r"`([\w]+)(?:\.py)?`", DRAWN))
+    told = [path for path in MODULES if part_of(path) != "files" and len(path.relative_to(PACKAGE).parts) == 2]
+    assert [str(path.relative_to(PACKAGE)) for path in told if path.stem not in {*named, "__init__"}] == []
+
+
 def test_plans_and_what_they_are_made_from_need_the_standard_library_only():
     """Nor do they import, from this package, what needs more; `typing_extensions` stands in for `typing`."""
     light = {each.relative_to(PACKAGE).with_suffix("").parts for each in LIGHT}
