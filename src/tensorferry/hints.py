@@ -6,9 +6,21 @@ has gaps, and the function that the user called fills them in.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Hint"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Hint", "lacks"]
+
+
+def _not_known(_target: str, _dtype: str) -> bool:
+    return False
+
+
+lacks: Callable[[str, str], bool] = _not_known
+"""Whether a target does not have a dtype. The registry of backends is on a higher floor, and puts its answer here."""
+
 
 _ORDINARY = "numpy"
 """The target in a hint, as long as the call is not known."""
@@ -61,7 +73,8 @@ class Hint(str):
         template: The text. ``{one:…}`` becomes a call of the function with one tensor, ``{tree:…}`` a call with a tree,
             ``{either:…}`` both of these, ``{load:…}``, ``{prefetch:…}``, ``{collate:…}``, ``{explain:…}`` and
             ``{explain_tree:…}`` calls of these functions with the same target, and ``{again:x|…}`` the same call with
-            more keywords.
+            more keywords. A third part of ``{again:x|…|int64}`` is the dtype of `x`, and adds ``dtype="fit"`` if the
+            target does not have it. ``{row:"name"}`` is what comes after ``{collate:…}`` to get one leaf of it.
         function: The function that was called.
         target: The canonical name of the target.
     """
@@ -79,8 +92,11 @@ class Hint(str):
         )
         gaps = {"one": one, "tree": tree, "again": again}
         gaps |= dict(zip(_BY_NAME, _BY_NAME, strict=True))
+        explains = function.startswith("explain")
+        if explains:
+            gaps["collate"] = "explain_collate"
         filled: dict[str, Any] = {gap: _Gap(name, target) for gap, name in gaps.items()}
-        text = template.format(either=_Either(filled["one"], filled["tree"]), **filled)
+        text = template.format(either=_Either(filled["one"], filled["tree"]), row=_Row(explains), **filled)
         made = super().__new__(cls, text)
         made._template, made._call = template, (function, target)
         return made
@@ -112,8 +128,21 @@ class _Gap:
         no_target = self.function in _WITHOUT_TARGET or self.function.startswith("to_")
         ordinary = self.function == "load" and self.target == _ORDINARY
         x, _, keywords = x.partition("|")
+        keywords, _, dtype = keywords.partition("|")
+        if dtype and lacks(self.target, dtype):
+            keywords += ', dtype="fit"'
         arguments = [x, *([] if no_target or ordinary else [f'"{self.target}"']), *([keywords] if keywords else [])]
         return f"{self.function}({', '.join(arguments)})"
+
+
+class _Row:
+    """One leaf of a batch, in brackets; nothing if the batch is only explained."""
+
+    def __init__(self, explains: bool) -> None:
+        self.explains = explains
+
+    def __format__(self, name: str) -> str:
+        return "" if self.explains else f"[{name}]"
 
 
 class _Either:

@@ -285,6 +285,35 @@ def test_rows_of_unequal_lengths_are_padded(x, padded):
     assert result.tolist() == padded
 
 
+@pytest.mark.parametrize("x", [[[1, 2], [3]], [np.ones(1), np.full(2, 2.0)]])
+def test_rows_of_unequal_lengths_are_explained_as_a_batch(x):
+    """`explain` sends to the function that explains, and not to the one that converts."""
+    hint = hint_of(lambda: ferry.explain(x, "torch"))
+    assert hint.startswith("explain_collate(")
+    assert '"torch"' in hint
+    [plan] = pasted(hint, x)
+    assert len(plan.leaves) == 1
+
+
+@pytest.mark.parametrize("name", ["Int64", "UInt64", "Float64"])
+@pytest.mark.parametrize("library", ["pyarrow", "pandas", "polars"])
+def test_one_hint_is_enough_for_nulls_of_a_dtype_that_the_target_lacks(library, name):
+    """JAX has no dtypes of 64 bits unless they are switched on."""
+    pytest.importorskip("jax", reason="JAX is not installed")
+    other = pytest.importorskip(library, reason=f"{library} is not installed")
+    if library == "pyarrow":
+        x = other.array([1, None, 3], getattr(other, name.lower())())
+    else:
+        x = other.Series([1, None, 3], dtype=name if library == "pandas" else getattr(other, name))
+    for call in (ferry.to_jax, lambda x: ferry.convert(x, "jax"), lambda x: ferry.convert_tree([x], "jax")):
+        values, masked = pasted(hint_of(lambda call=call: call(x)), x)
+        assert np.asarray(values)[[0, 2]].tolist() == [1, 3]
+        if call is ferry.to_jax:
+            assert np.asarray(masked[1]).tolist() == [True, False, True]
+    assert pasted(hint_of(lambda: ferry.explain(x, "jax")), x)
+    assert "dtype=" not in hint_of(lambda: ferry.to_torch(x))
+
+
 @pytest.mark.parametrize(
     "x", [[[1, [2]], [3, 4]], [[1], 2], [np.ones(1), np.ones((1, 1))], [[[1], [1, 2]], [[1]]], [[[1, [2]]], []]]
 )

@@ -236,7 +236,9 @@ def test_more_axes_than_an_array_has_are_refused(source, target):
     x = MANY[source]()
     with pytest.raises(ferry.ShapeError, match=r"at most 64 axes.*has 65") as caught:
         ferry.convert(x, target)
-    assert caught.value.hint.startswith("x.reshape(())")
+    code = caught.value.hint.partition(", which")[0]
+    found = eval(code, {"x": x, "tf": tf})  # noqa: S307 - the hint's own code
+    assert ferry.to_list(ferry.convert(found, target)) == 1
     assert ferry.describe(x).shape == (1,) * 65
     assert ferry.shares_memory(x, x)
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from .. import hints
 from ..core import names
 from ..core.devices import device_name, kind_of
 from ..core.dtype_names import name_of
@@ -392,3 +393,4 @@ def _known_then_outside() -> Iterator[Backend]:
 
 
 names.registry = names.Registry(canonical, backend_named, known, backends)
+hints.lacks = lambda target, dtype: target in _by_name and dtype not in _by_name[target].capabilities.dtypes.held

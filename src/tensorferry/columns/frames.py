@@ -164,7 +164,9 @@ def nulls_hint(found: Column) -> Hint:
     kind = DTYPES[found.dtype].kind
     value = "False" if kind == "bool" else '"nan"' if kind == "float" else "0"
     if not found.asked:
-        return Hint(f'{{again:x|nulls={value}}}, which replaces them; or {{again:x|nulls="mask"}}')
+        return Hint(
+            f'{{again:x|nulls={value}|{found.dtype}}}, which replaces them; or {{again:x|nulls="mask"|{found.dtype}}}'
+        )
     return Hint(
         f'{{again:x|dtype="{found.asked}", nulls={value}}}, which replaces them; '
         f'or {{again:x|dtype="{found.asked}", nulls="mask"}}'

@@ -58,6 +58,7 @@ class Memory(NamedTuple):
             1 any address.
         axes: How many axes its tensors have at most.
         fewest_axes: How many they have at least.
+        reshape: The code that gives one of its tensors another shape, for hints.
         by_columns: Whether a tensor of several axes is a table, with separate memory for each column.
         host_array: Whether its tensors *are* ndarrays in host memory.
         lazy_bits: Whether its tensors can have a conjugate or a negative bit, which the verb ``resolve`` applies.
@@ -74,6 +75,7 @@ class Memory(NamedTuple):
     alignment: int = 1
     axes: float = math.inf
     fewest_axes: int = 0
+    reshape: str = "{x}.reshape({shape})"
     by_columns: bool = False
     host_array: bool = False
     lazy_bits: bool = False

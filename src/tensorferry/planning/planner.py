@@ -45,7 +45,7 @@ def make_plan(
     info = _completed(info, source)
     preconditions.refuse_abstract(info, request, source, target)
     preconditions.refuse_out(info, request, target)
-    preconditions.refuse_axes(info, target)
+    preconditions.refuse_axes(info, source, target)
     dtype = rules.target_dtype(info, request, target)
     device = rules.target_device(info, request, target, dtype)
     preconditions.refuse_move(info, source, device)
@@ -236,7 +236,7 @@ def _to_array(plan: PlanBuilder) -> None:
     source, caps, now = plan.source, plan.source.capabilities, plan.now
     if now.framework != source.name:
         return  # it has come down as an array
-    preconditions.refuse_axes(now, plan.exchange)
+    preconditions.refuse_axes(now, source, plan.exchange)
     host_steps.take_value(plan)
     if now.device != HOST or (now.shards > 1 and not plan.allocated):
         bus_steps.fetch(plan)

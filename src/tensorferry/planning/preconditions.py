@@ -39,7 +39,7 @@ def refuse_abstract(info: TensorInfo, request: Request, source: Declaration, tar
     raise UnsupportedTypeError(f"This {source.name} object has no values to convert: {why}.", hint)
 
 
-def refuse_axes(info: TensorInfo, exchange: Declaration) -> None:
+def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) -> None:
     """Raise for a tensor with more or fewer axes than the framework allows.
 
     Raises:
@@ -53,13 +53,15 @@ def refuse_axes(info: TensorInfo, exchange: Declaration) -> None:
         )
     if len(info.shape) > most:
         longer = tuple(length for length in info.shape if length != 1)
-        # Not every source has the method, but what has too many axes even for an array has no other form.
-        x = "to_numpy(x)" if len(info.shape) <= _MOST_OF_ARRAYS else "x"
+        shape = longer if len(longer) <= most else (-1,)
+        # Not every source can be reshaped, but what has too many axes even for an array has no other form.
+        if len(info.shape) <= _MOST_OF_ARRAYS:
+            code = f"to_numpy(x).reshape({shape})"
+        else:
+            code = source.capabilities.memory.reshape.format(x="x", shape=shape)
         raise ShapeError(
             f"{an(exchange.name, 'A')} array has at most {most} axes, and this tensor has {len(info.shape)}.",
-            f"{x}.reshape({longer}), which leaves out the axes of length 1"
-            if len(longer) <= most
-            else f"{x}.reshape(-1)",
+            f"{code}, which leaves out the axes of length 1" if len(longer) <= most else code,
         )
 
 

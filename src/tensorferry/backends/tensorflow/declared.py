@@ -48,7 +48,7 @@ CAPABILITIES = Capabilities(
         },
         unhanded=UNHANDED,
     ),
-    memory=Memory(writable=False, strides="compact", alignment=ALIGNMENT, out=True),
+    memory=Memory(writable=False, strides="compact", alignment=ALIGNMENT, out=True, reshape="tf.reshape({x}, {shape})"),
     devices=Devices(("cpu", "cuda", "tpu"), fetches=True, waits=True, offers=True, takes_offers=True),
     gradients=Gradients(tape="tf.GradientTape"),
     objects=Objects(
