@@ -177,6 +177,13 @@ def test_what_keras_could_not_load_is_refused():
         assert name in str(caught.value)
         (typed,) = ast.literal_eval(str(caught.value).rpartition("rename=")[2])
         assert substitution(typed)(name) == "layers/dense/vars/0"
+    several = {name: np.ones(2) for name in ("w", "b", "0.weight")}
+    with pytest.raises(FormatLimitError) as caught:
+        FORMAT.refuse(contents(several))
+    typed = ast.literal_eval(str(caught.value).rpartition("rename=")[2])
+    for each in map(substitution, typed):
+        several = {each(name): array for name, array in several.items()}
+    FORMAT.refuse(contents(several))  # no tensor is left that Keras would not find
     with pytest.raises(FormatLimitError, match="a/vars/0"):
         FORMAT.refuse(contents({"a/vars/0": np.ones(2), "a/vars/0/vars/1": np.ones(2)}))
     with pytest.raises(FormatLimitError, match="float8_e4m3fn"):

@@ -81,11 +81,12 @@ class Keras(Format):
         paths = _paths(contents.tensors)
         foreign = [name for name in contents.tensors if name not in paths]
         if foreign:
-            example = f"s|^{re.escape(foreign[0])}$|layers/dense/vars/0|"
+            renamed = [f"s|^{re.escape(name)}$|layers/dense/vars/{place}|" for place, name in enumerate(foreign)]
             raise FormatLimitError(
                 f"Keras would not find {named(foreign)}: its weights are named like layers/dense/vars/0, or as its "
                 "layers name them, like dense.kernel.",
-                f'to="hdf5", which holds any name, or rename=[{example!r}]',
+                'to="hdf5", which holds any name'
+                + (f", or rename={renamed!r}" if len(renamed) <= _FEW and "dense" not in str(paths) else ""),
             )
         taken = set(paths.values())
         above = {path[:at] for path in taken for at, letter in enumerate(path) if letter == "/"}
@@ -101,6 +102,10 @@ class Keras(Format):
             )
         self.ensure_loaded()
         write_hdf5(contents, _paths(contents.tensors), path, pump, opaque=frozenset({"bfloat16"}))
+
+
+_FEW = 4
+"""Up to this many names are written out in a hint."""
 
 
 def _paths(names: Iterable[str]) -> dict[str, str]:
