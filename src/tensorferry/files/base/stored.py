@@ -124,14 +124,13 @@ class Packed(Stored):
         dtype = numpy_dtype(self.dtype)
         buffer = np.empty(max(min(BLOCK_BYTES, self.nbytes) // dtype.itemsize, 1), dtype)
         view = buffer.view(np.uint8).data
-        with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - unbuffered, for preadv
-            done = 0
-            while done < self.nbytes:
-                wanted = min(view.nbytes, self.nbytes - done)
+        for done in range(0, self.nbytes, view.nbytes):
+            wanted = min(view.nbytes, self.nbytes - done)
+            # Not open between the blocks, because a table is written from blocks of all its columns.
+            with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - unbuffered, for preadv
                 read_fully(file.fileno(), view[:wanted], self.offset + done, self.path)
-                block = buffer[: wanted // dtype.itemsize]
-                yield block.byteswap() if self.swapped else block
-                done += wanted
+            block = buffer[: wanted // dtype.itemsize]
+            yield block.byteswap() if self.swapped else block
 
     def array(self, map_of: Callable[[str], mmap.mmap] = mapped) -> Array:
         if self.swapped or not self.size:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections import Counter, deque
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT"]
 
 _MAGIC = b"PAR1"
+_MOST_OPEN = 4
 
 
 class Parquet(Arrow):
@@ -46,16 +49,18 @@ class Parquet(Arrow):
     def read_table(self, path: str, contents: Contents) -> None:
         from pyarrow import parquet
 
+        table = _Table(path)
         with parquet.ParquetFile(path) as file:
             columns, one_row = described(path, file.schema_arrow, contents)
             names = file.schema_arrow.names
+            counts = Counter(names)
             for index, name, column in columns:
                 field = names[index]
-                if names.count(field) > 1:
+                if counts[field] > 1:
                     contents.others[name] = "one of several columns of this name"
                     continue
                 shape = shape_of(path, name, column, file.metadata.num_rows, one_row=one_row)
-                read = _rows_of(path, field, column, f"{path}: {name!r}")
+                read = _rows_of(table, field, column, f"{path}: {name!r}")
                 contents.tensors[name] = Decoded(column.dtype, shape, read, (path, index))
 
     def write_table(self, contents: Contents, metadata: dict[str, str], path: Path, pump: Pump) -> None:
@@ -77,15 +82,46 @@ class Parquet(Arrow):
                 writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema), row_group_size=count)
 
 
-def _rows_of(path: str, name: str, column: Column, where: str) -> Callable[[], Iterator[np.ndarray[Any, Any]]]:
-    def read() -> Iterator[np.ndarray[Any, Any]]:
+_opened: deque[weakref.ref[_Table]] = deque()
+"""Those with an open file, the oldest first."""
+
+
+class _Table:
+    """A file that stays open for its next column, because to open it takes longer the more columns it has.
+
+    It is closed when all its columns are forgotten, or when some other files have been opened. Args: path: The file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._file: Any = None
+
+    def file(self) -> Any:
+        """The open file. It can be used by several threads, and is closed only when none uses it."""
         from pyarrow import parquet
 
+        found = self._file
+        if found is None:
+            found = self._file = parquet.ParquetFile(self.path, buffer_size=BLOCK_BYTES, pre_buffer=False)
+            _opened.append(weakref.ref(self))
+            while len(_opened) > _MOST_OPEN:
+                oldest = _opened.popleft()()
+                if oldest is not None:
+                    oldest.leave()
+        return found
+
+    def leave(self) -> None:
+        """Close the file, as soon as nobody reads it."""
+        self._file = None
+
+
+def _rows_of(table: _Table, name: str, column: Column, where: str) -> Callable[[], Iterator[np.ndarray[Any, Any]]]:
+    def read() -> Iterator[np.ndarray[Any, Any]]:
         if column.raw == "null":
             return
         rows = max(4 * BLOCK_BYTES // max(prod(column.shape) * find(column.dtype).itemsize, 1), 1)
-        with as_format_error(path), parquet.ParquetFile(path, buffer_size=BLOCK_BYTES, pre_buffer=False) as file:
-            for batch in file.iter_batches(batch_size=rows, columns=[name], use_threads=False):
+        with as_format_error(table.path):
+            for batch in table.file().iter_batches(batch_size=rows, columns=[name], use_threads=False):
                 # The library treats a dot as nesting, and also gives other columns with this prefix.
                 yield numbers(batch.column(batch.schema.get_field_index(name)), column, where)
 

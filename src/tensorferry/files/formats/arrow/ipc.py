@@ -185,7 +185,8 @@ def write_ipc(contents: Contents, metadata: dict[str, str], path: Path, pump: Pu
     """Write a file: pyarrow writes it without the values (over memory that is never read), then they are copied."""
     import pyarrow as pa
 
-    filled_in = [stored for name, stored in contents.tensors.items() if name not in contents.ties and stored.size]
+    ties = contents.ties
+    filled_in = [stored for name, stored in contents.tensors.items() if name not in ties and stored.size]
     empty = mmap.mmap(-1, max((stored.nbytes for stored in filled_in), default=1))
     room = pa.py_buffer(empty)
     schema, rows = schema_of(contents, metadata)
