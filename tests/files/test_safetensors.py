@@ -351,7 +351,6 @@ def test_entries_of_the_official_writer_are_read_together(tmp_path, monkeypatch)
     path = tmp_path / "a.safetensors"
     values = {f"layer.{number}": np.full(number % 3, number, "f4") for number in range(3000)}
     safetensors_numpy.save_file(values, path, metadata={"format": "np"})
-    monkeypatch.setattr(header, "_ENTRY", re.compile(rb"(?!)"))
     others = []
     read = header.Scan._other_entry
     monkeypatch.setattr(header.Scan, "_other_entry", lambda *given: others.append(given[3]) or read(*given))

@@ -34,42 +34,13 @@ _METADATA_NAME = b'"__metadata__"'
 _MOST_AXES = 64
 """NumPy's limit: https://numpy.org/devdocs/release/2.0.0-notes.html"""
 
-_ENTRY = re.compile(
-    BLANK.join(
-        [
-            b"",
-            rb'"([^"\\\x00-\x1f]*)"',
-            rb":",
-            rb"\{",
-            rb'"dtype"',
-            rb":",
-            rb'"([A-Z0-9_]{1,16})"',
-            rb",",
-            rb'"shape"',
-            rb":",
-            rb"\[([0-9, \t\n\r]*)\]",
-            rb",",
-            rb'"data_offsets"',
-            rb":",
-            rb"\[",
-            rb"(0|[1-9][0-9]{0,18})",
-            rb",",
-            rb"(0|[1-9][0-9]{0,18})",
-            rb"\]",
-            rb"\}",
-            rb"([,}])",
-        ]
-    )
-)
-"""The entry of a tensor in the usual form: a plain name, and fields in this order."""
 _ALIKE = re.compile(
-    r'("([^"\\\x00-\x1f]*)":\{"dtype":"([A-Z0-9_]{1,16})","shape":\[([0-9,]*)\],'
-    r'"data_offsets":\[(0|[1-9][0-9]{0,18}),(0|[1-9][0-9]{0,18})\]\}(?:,|\}\Z))'
+    r'( ?"([^"\\\x00-\x1f]*)": ?\{"dtype": ?"([A-Z0-9_]{1,16})", ?"shape": ?\[([0-9, ]*)\], ?'
+    r'"data_offsets": ?\[(0|[1-9][0-9]{0,18}), ?(0|[1-9][0-9]{0,18})\]\}(?:,|\}\Z))'
 )
-"""A whole entry as the official writer puts it, without blanks; then its name, dtype, shape, beginning and end."""
+"""A whole entry as the official writer or `json.dumps` puts it; then its name, dtype, shape, beginning and end."""
 _EMPTY = re.compile(rb"\{" + BLANK + rb"\}")
 _FIELDS = ("dtype", "shape", "data_offsets")
-_LONGEST_ENTRY = 1 << 16
 _LONGEST_NAME = 1 << 20
 _USUAL_ENTRY = 80
 _MOST_MORE = 1 << 20
@@ -99,7 +70,6 @@ class Scan:
         self._more_bytes = 0
         self._more_axes = 0
         self._aside: dict[str, tuple[int, int]] = {}
-        self._shapes: dict[bytes, tuple[tuple[int, ...], int, int]] = {}
         with path.open("rb", buffering=0) as file:
             self._descriptor = file.fileno()
             self._size = os.fstat(self._descriptor).st_size
@@ -185,10 +155,10 @@ class Scan:
 
     def _whole_entries(self) -> None:
         """Read the complete entries in the window. `Cut` is raised for the first incomplete one, at ``_at``."""
-        match_at, text, base, position = _ENTRY.match, self._text, self._base, self._at
+        text, base, position = self._text, self._base, self._at
         closing, failed = b",", False
         while closing == b",":
-            if not (failed or text.startswith(_METADATA_NAME, position)):
+            if not (failed or text.startswith(_METADATA_NAME, blank(text, position))):
                 length = self._entries_alike(text, position)
                 if length:
                     self._at = position = position + length
@@ -196,21 +166,12 @@ class Scan:
                     continue
                 # It is not tried again in this window, which would take a time that grows with its square.
                 failed = True
-            match = match_at(text, position)
-            if match is None:
-                self._at = position
-                position, closing = self._other_entry(text, base, position)
-                continue
-            raw, dtype, shape, begin, end, closing = match.groups()
-            try:
-                self._add(raw.decode(), dtype.decode(), shape, int(begin), int(end), base + position)
-            except UnicodeDecodeError:
-                self._find("a name is not UTF-8", base + position)
-            position = match.end()
+            self._at = position
+            position, closing = self._other_entry(text, base, position)
         self._at = position
 
     def _entries_alike(self, text: bytes, position: int) -> int:
-        """Read many entries together: those in the form of the official writer, without anything wrong.
+        """Read many entries together: those in a usual form, without anything wrong.
 
         Gives how many bytes they take; 0 if an entry is not like this, and then none is read.
         """
@@ -248,22 +209,21 @@ class Scan:
         """The canonical dtype, the shape and the number of bytes; -1 if it is not an ordinary tensor."""
         if dtype not in DTYPES or BITS[dtype] % 8 or raw.count(",") >= _MOST_AXES:
             return "", (), -1
-        counted = self._shape(raw.encode())
-        if counted is None or counted[2] * BITS[dtype] >= 1 << 66:
+        try:
+            shape: Any = json.loads(f"[{raw}]")
+        except ValueError:
             return "", (), -1
-        return DTYPES[dtype], counted[0], counted[1] * BITS[dtype] // 8
+        size, span = self._sizes(tuple(shape)) if _whole(shape) else (0, 1 << 66)
+        if span * BITS[dtype] >= 1 << 66:
+            return "", (), -1
+        return DTYPES[dtype], tuple(shape), size * BITS[dtype] // 8
 
-    def _add(self, name: str, dtype: str, raw: bytes, begin: int, end: int, at: int) -> None:
+    def _add(self, name: str, dtype: str, shape: tuple[int, ...], begin: int, end: int, at: int) -> None:
         if len(self.tensors) + len(self.findings) >= MOST_TENSORS:
             raise UnsafeFileError(f"{self.path} has more than {MOST_TENSORS:,} tensors, out of all proportion.")
-        counted = self._shapes.get(raw) or self._shape(raw)
-        if counted is None:
-            return self._find(f"shape [{raw[:80].decode()}] is not one of whole numbers", at, name)
-        shape, size, span = self._shapes[raw] = counted
+        size, span = self._sizes(shape)
         if name in self.tensors or name in self.others:
             return self._find("the name stands there twice", at, name)
-        if name == METADATA:
-            return self._find(f"{METADATA} is not strings by name", at)
         bits = BITS.get(dtype)
         if bits is None:
             return self._find(f"dtype {dtype} is not one of {', '.join(BITS)}", at, name)
@@ -292,14 +252,8 @@ class Scan:
         self._reached = end
         return None
 
-    def _shape(self, raw: bytes) -> tuple[tuple[int, ...], int, int] | None:
-        """The shape, the number of elements, and an upper bound of that number without empty axes."""
-        try:
-            shape: Any = json.loads(f"[{raw.decode()}]") if len(raw) <= _LONGEST_ENTRY else None
-        except ValueError:
-            return None
-        if not _whole(shape):
-            return None
+    def _sizes(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        """The number of elements, and an upper bound of that number without empty axes."""
         if len(shape) > _MOST_AXES:
             self._more_axes += len(shape)
             if self._more_axes > _MOST_MORE_AXES:
@@ -313,7 +267,7 @@ class Scan:
             # Stop here, because a product of thousands of numbers takes seconds.
             if span >= 1 << 66:
                 break
-        return tuple(shape), 0 if 0 in shape else span, span
+        return 0 if 0 in shape else span, span
 
     def _other_entry(self, text: bytes, base: int, position: int) -> tuple[int, bytes]:
         """Read an entry in an unusual form; gives the position after it, and the character there."""
@@ -369,7 +323,7 @@ class Scan:
             return self._find(f"data_offsets {str(offsets)[:80]} are not a beginning and an end", at, name)
         if len(pairs) > len(_FIELDS):
             self._keep_more(name, raw)
-        return self._add(name, dtype[:80], ",".join(map(str, shape)).encode(), offsets[0], offsets[1], at)
+        return self._add(name, dtype[:80], tuple(shape), offsets[0], offsets[1], at)
 
     def _keep_more(self, name: str, raw: bytes) -> None:
         """Keep additional fields, which the official reader ignores, as metadata: strings, or other values as JSON."""
