@@ -73,8 +73,9 @@ class Hint(str):
         template: The text. ``{one:…}`` becomes a call of the function with one tensor, ``{tree:…}`` a call with a tree,
             ``{either:…}`` both of these, ``{load:…}``, ``{prefetch:…}``, ``{collate:…}``, ``{explain:…}`` and
             ``{explain_tree:…}`` calls of these functions with the same target, and ``{again:x|…}`` the same call with
-            more keywords. A third part of ``{again:x|…|int64}`` is the dtype of `x`, and adds ``dtype="fit"`` if the
-            target does not have it. ``{row:"name"}`` is what comes after ``{collate:…}`` to get one leaf of it.
+            more keywords. A third part, as in ``{again:x|…|int64}`` and ``{tree:x||int64,bool}``, has the dtypes of `x`:
+            it adds ``dtype="fit"`` if the target lacks one. ``{widest}`` is the widest float dtype of the target.
+            ``{row:"name"}`` is what comes after ``{collate:…}`` to get one leaf of it.
         function: The function that was called.
         target: The canonical name of the target.
     """
@@ -95,8 +96,10 @@ class Hint(str):
         explains = function.startswith("explain")
         if explains:
             gaps["collate"] = "explain_collate"
+        widest = "float32" if lacks(target, "float64") else "float64"
         filled: dict[str, Any] = {gap: _Gap(name, target) for gap, name in gaps.items()}
-        text = template.format(either=_Either(filled["one"], filled["tree"]), row=_Row(explains), **filled)
+        filled |= {"either": _Either(filled["one"], filled["tree"]), "row": _Row(explains), "widest": widest}
+        text = template.format(**filled)
         made = super().__new__(cls, text)
         made._template, made._call = template, (function, target)
         return made
@@ -128,9 +131,9 @@ class _Gap:
         no_target = self.function in _WITHOUT_TARGET or self.function.startswith("to_")
         ordinary = self.function == "load" and self.target == _ORDINARY
         x, _, keywords = x.partition("|")
-        keywords, _, dtype = keywords.partition("|")
-        if dtype and lacks(self.target, dtype):
-            keywords += ', dtype="fit"'
+        keywords, _, names = keywords.partition("|")
+        if any(lacks(self.target, dtype) for dtype in names.split(",") if dtype):
+            keywords += (", " if keywords else "") + 'dtype="fit"'
         arguments = [x, *([] if no_target or ordinary else [f'"{self.target}"']), *([keywords] if keywords else [])]
         return f"{self.function}({', '.join(arguments)})"
 

@@ -235,21 +235,38 @@ def test_H79_polars_columns_that_are_no_numbers(pl):
     assert ferry.to_numpy(pl.DataFrame({"a": [1], "b": [True]}), dtype="float32").tolist() == [[1, 1]]
 
 
-def test_H79_the_hint_for_several_dtypes_is_of_the_call(pd, pl, pa):
-    """With the target that was asked for."""
+@pytest.mark.parametrize("target", ["torch", "jax", "tensorflow", "numpy"])
+def test_H79_the_hint_for_several_dtypes_is_of_the_call(target, pd, pl, pa):
+    """With the target that was asked for, and with a dtype that it has."""
+    if target != "numpy":
+        pytest.importorskip(target, reason=f"{target} is not installed")
     columns = {"a": [1, 2], "b": [True, False]}
     for x in (pd.DataFrame(columns), pl.DataFrame(columns), pa.table(columns)):
-        for function, call, target in (
-            (lambda x: ferry.explain(x, "jax"), "explain_tree", "jax"),
-            (ferry.to_torch, "convert_tree", "torch"),
-        ):
+        for function in (ferry.explain, ferry.convert):
             with pytest.raises(ferry.LossyCastError) as caught:
-                function(x)
-            code = caught.value.hint.partition("; or ")[2].partition(", which")[0]
-            assert code.startswith(f"{call}(")
-            assert code.endswith(f', "{target}")')
-        made = eval(code, {"x": x, **PUBLIC})  # noqa: S307 - that is what the hint is for
+                function(x, target)
+            keyword, _, code = caught.value.hint.partition("; or ")
+            together = eval(f"convert(x, {target!r}, {keyword.partition(', which')[0]})", {"x": x, **PUBLIC})  # noqa: S307 - that is what the hint is for
+            assert ferry.to_list(together) == [[1.0, 1.0], [2.0, 0.0]]
+            code = code.partition(", which")[0]
+            assert code.startswith("convert_tree(" if function is ferry.convert else "explain_tree(")
+            made = eval(code, {"x": x, **PUBLIC})  # noqa: S307 - that is what the hint is for
         assert [ferry.to_list(each) for each in made.values()] == [*columns.values()]
+
+
+@pytest.mark.parametrize("target", ["torch", "jax", "tensorflow", "numpy"])
+def test_H79_nulls_in_one_of_several_dtypes_have_one_hint(target, pd):
+    """It names a dtype too, so that the call that it shows is not refused."""
+    if target != "numpy":
+        pytest.importorskip(target, reason=f"{target} is not installed")
+    x = pd.DataFrame({"a": pd.array([1, 2, None], "Int64"), "b": [0.5, 1.5, 2.5]})
+    with pytest.raises(ferry.UnsupportedTypeError, match="Column 'a' .* row 2") as caught:
+        ferry.convert(x, target)
+    filled, masked = caught.value.hint.split(", which replaces them; or ")
+    assert ferry.to_list(eval(filled, {"x": x, **PUBLIC})) == [[1, 0.5], [2, 1.5], [0, 2.5]]  # noqa: S307 - that is what the hint is for
+    values, mask = eval(masked, {"x": x, **PUBLIC})  # noqa: S307 - that is what the hint is for
+    assert ferry.to_list(values)[:2] == [[1, 0.5], [2, 1.5]]
+    assert ferry.to_list(mask) == [[True, True], [True, True], [False, True]]
 
 
 # -- Arrow ----------------------------------------------------------------------------------------

@@ -137,7 +137,8 @@ def frame_of(
                 Hint(f"{{tree:{apart}}}, which gives a tensor for each column"),
             )
         if found.fill is None and found.nulls[0]:
-            raise refuse(what, found, nulls_hint(found), request)
+            names = {other.dtype for _, other in columns if isinstance(other, Column)}
+            raise refuse(what, found, nulls_hint(found, mixed=len(names) > 1 and not _have_common(names)), request)
     numbers = [(name, found) for name, found in columns if isinstance(found, Column)]
     dtype = _dtype_of(kind, numbers, request, apart)
     checks = [_check_of(name, found.dtype, dtype, request) for name, found in numbers]
@@ -159,10 +160,15 @@ def asked_hint(found: Refused) -> Hint:
     )
 
 
-def nulls_hint(found: Column) -> Hint:
-    """The hint for a column with nulls."""
+def nulls_hint(found: Column, *, mixed: bool = False) -> Hint:
+    """The hint for a column with nulls. If it is `mixed` with others, their dtypes have none in common."""
     kind = DTYPES[found.dtype].kind
     value = "False" if kind == "bool" else '"nan"' if kind == "float" else "0"
+    if not found.asked and mixed:
+        return Hint(
+            f'{{again:x|dtype="{{widest}}", nulls={value}}}, which replaces them; '
+            f'or {{again:x|dtype="{{widest}}", nulls="mask"}}'
+        )
     if not found.asked:
         return Hint(
             f'{{again:x|nulls={value}|{found.dtype}}}, which replaces them; or {{again:x|nulls="mask"|{found.dtype}}}'
@@ -184,9 +190,13 @@ def _dtype_of(kind: str, numbers: Sequence[tuple[object, Column]], request: Requ
         return common(names)
     first, second = _two(numbers)
     what = f"{_written(first[0])} is {first[1].dtype}, {_written(second[0])} is {second[1].dtype}"
+    each = ",".join(dict.fromkeys(column.dtype for _, column in numbers))
     raise LossyCastError(
         f"The columns of this {kind} have no dtype in common: {what}.",
-        Hint(f'dtype="float64", which each value must fit; or {{tree:{apart}}}, which gives a tensor for each column'),
+        Hint(
+            f'dtype="{{widest}}", which each value must fit; '
+            f"or {{tree:{apart}||{each}}}, which gives a tensor for each column"
+        ),
     )
 
 

@@ -184,6 +184,8 @@ class Columns:
         if request.dtype not in (None, *dtypes.KEYWORDS):
             return
         name = self.name(index)
+        if not kinds.floating and not target.capabilities.dtypes.numbers[kinds.kind]:
+            return  # the target has no such dtype, which the plan says
         dtype = kinds.floating or target.capabilities.dtypes.default(kinds.kind)
         hints = [f'dtype="{dtype}"'] if kinds.kind == "float" else []
         hints += [f'dtype={{{quoted(name or kinds.kind)}: "{dtype}"}}'] if name or not hints else []
