@@ -73,8 +73,8 @@ class Hint(str):
         template: The text. ``{one:…}`` becomes a call of the function with one tensor, ``{tree:…}`` a call with a tree,
             ``{either:…}`` both of these, ``{load:…}``, ``{prefetch:…}``, ``{collate:…}``, ``{explain:…}`` and
             ``{explain_tree:…}`` calls of these functions with the same target, and ``{again:x|…}`` the same call with
-            more keywords. A third part, as in ``{again:x|…|int64}`` and ``{tree:x||int64,bool}``, has the dtypes of `x`:
-            it adds ``dtype="fit"`` if the target lacks one. ``{widest}`` is the widest float dtype of the target.
+            more keywords. A third part, as in ``{again:x|…|int64}`` and ``{tree:x||int64,bool}``, has the dtypes of
+            `x`: it adds ``dtype="fit"`` if the target lacks one. ``{widest}`` is the widest float dtype of the target.
             ``{row:"name"}`` is what comes after ``{collate:…}`` to get one leaf of it.
         function: The function that was called.
         target: The canonical name of the target.

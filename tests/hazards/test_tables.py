@@ -260,7 +260,7 @@ def test_H79_nulls_in_one_of_several_dtypes_have_one_hint(target, pd):
     if target != "numpy":
         pytest.importorskip(target, reason=f"{target} is not installed")
     x = pd.DataFrame({"a": pd.array([1, 2, None], "Int64"), "b": [0.5, 1.5, 2.5]})
-    with pytest.raises(ferry.UnsupportedTypeError, match="Column 'a' .* row 2") as caught:
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"Column 'a' .* row 2") as caught:
         ferry.convert(x, target)
     filled, masked = caught.value.hint.split(", which replaces them; or ")
     assert ferry.to_list(eval(filled, {"x": x, **PUBLIC})) == [[1, 0.5], [2, 1.5], [0, 2.5]]  # noqa: S307 - that is what the hint is for
