@@ -74,8 +74,8 @@ class Hint(str):
             ``{either:…}`` both of these, ``{load:…}``, ``{prefetch:…}``, ``{collate:…}``, ``{explain:…}`` and
             ``{explain_tree:…}`` calls of these functions with the same target, and ``{again:x|…}`` the same call with
             more keywords. A third part, as in ``{again:x|…|int64}`` and ``{tree:x||int64,bool}``, has the dtypes of
-            `x`: it adds ``dtype="fit"`` if the target lacks one. ``{widest}`` is the widest float dtype of the target.
-            ``{row:"name"}`` is what comes after ``{collate:…}`` to get one leaf of it.
+            `x`: it adds ``dtype="fit"`` if the target lacks one. ``{widest}`` and ``{widest_complex}`` are dtypes that
+            it has. ``{row:"name"}`` is what comes after ``{collate:…}`` to get one leaf of it.
         function: The function that was called.
         target: The canonical name of the target.
     """
@@ -96,9 +96,12 @@ class Hint(str):
         explains = function.startswith("explain")
         if explains:
             gaps["collate"] = "explain_collate"
-        widest = "float32" if lacks(target, "float64") else "float64"
+        widest = {
+            "widest": "float32" if lacks(target, "float64") else "float64",
+            "widest_complex": "complex64" if lacks(target, "complex128") else "complex128",
+        }
         filled: dict[str, Any] = {gap: _Gap(name, target) for gap, name in gaps.items()}
-        filled |= {"either": _Either(filled["one"], filled["tree"]), "row": _Row(explains), "widest": widest}
+        filled |= {"either": _Either(filled["one"], filled["tree"]), "row": _Row(explains), **widest}
         text = template.format(**filled)
         made = super().__new__(cls, text)
         made._template, made._call = template, (function, target)

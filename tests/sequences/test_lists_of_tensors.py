@@ -145,3 +145,36 @@ def test_rows_of_tensors_among_tensors_are_still_no_numbers():
     for x in ([torch.ones(2), row], [row, torch.ones(2)]):
         with pytest.raises(ferry.ShapeError):
             ferry.to_numpy(x)
+
+
+MIXED = {
+    "int64 and float32": lambda: [np.array([1]), np.array([0.5], "float32")],
+    "uint64 and int64": lambda: [np.array([1], "uint64"), np.array([-1])],
+    "complex64 and int64": lambda: [np.array([2j], "complex64"), np.array([1])],
+}
+"""Dtypes that have none in common."""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", MIXED)
+def test_dtypes_with_none_in_common_take_the_one_that_the_hint_names(name, target):
+    """The call is refused as its plan is, and what the hint says gives all values."""
+    x = MIXED[name]()
+    for call, argument in ((ferry.convert, x), (ferry.explain, x)):
+        with pytest.raises(ferry.LossyCastError, match="No dtype holds every value") as caught:
+            call(argument, target)
+        dtype = caught.value.hint.removeprefix('dtype="').partition('"')[0]
+        assert ferry.explain(x, target, dtype=dtype).result.dtype == dtype
+        assert ferry.to_list(ferry.convert(x, target, dtype=dtype)) == [each.tolist() for each in x]
+
+
+def test_each_value_must_fit_the_dtype_that_dtypes_with_none_in_common_take():
+    """Before they are joined; the error says which tensor it is."""
+    x = [np.array([2**24 + 1]), np.array([0.5], "float32")]
+    assert ferry.to_list(ferry.to_numpy(x, dtype="float64")) == [[2**24 + 1], [0.5]]
+    with pytest.raises(ferry.LossyCastError, match=r"int64 to float32: the value at \[0\] does not fit. - at x\[0\]"):
+        ferry.to_numpy(x, dtype="float32")
+    assert ferry.to_list(ferry.to_numpy(x, dtype="float32", casting="unsafe")) == [[2**24], [0.5]]
+    out = np.zeros((2, 1))
+    assert ferry.to_numpy(x, out=out) is out
+    assert out.tolist() == [[2**24 + 1], [0.5]]

@@ -11,6 +11,7 @@ from re import search
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..errors import LossyCastError
+from ..hints import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -228,5 +229,7 @@ def common(names: Iterable[str]) -> str:
     holders = [row for row in DTYPES.values() if all(exact(name, row.name) for name in found)]
     if not holders:
         listed = ", ".join(sorted(found))
-        raise LossyCastError(f"No dtype holds every value of {listed}.", "convert the parts to one dtype first")
+        is_complex = any(find(name).kind == "complex" for name in found)
+        hint = Hint('dtype="{widest_complex}"') if is_complex else Hint('dtype="{widest}", which each value must fit')
+        raise LossyCastError(f"No dtype holds every value of {listed}.", hint)
     return min(holders, key=lambda row: (row.itemsize, KINDS.index(row.kind), row.precision)).name

@@ -15,7 +15,7 @@ from ..core.devices import HOST, kind_of, same_place
 from ..core.info import PADDED, TensorInfo
 from ..core.names import EXCHANGE
 from ..core.request import Request
-from ..errors import ConversionError, DeviceError, ShapeError
+from ..errors import ConversionError, DeviceError, LossyCastError, ShapeError
 from ..hints import Hint
 from ..host import memory
 from .diagnostics import ROWS, at_member, leaves, outer_shape
@@ -169,12 +169,13 @@ def look_at(tensors: Sequence[Any], outer: tuple[int, ...]) -> Members:
 
 
 def gathered(members: Members, target: Backend | None, request: Request | None) -> Members:
-    """The members, with a request that gives all the same device and dtype, if a framework stacks them itself.
+    """The members, with a request that gives all the same device and dtype, if they need one before they are joined.
 
     Raises:
         DeviceError: They would be stacked in their own framework, but are on several devices.
-        LossyCastError: No dtype has the values of all.
+        LossyCastError: No dtype has the values of all, and none was asked for.
     """
+    members = _of_the_dtype_asked_for(members, request)
     infos, source = members.infos, members.sources[0]
     devices = dict.fromkeys(info.device for info in infos)
     if devices.keys() == {HOST} or any(other is not source for other in members.sources):
@@ -200,6 +201,19 @@ def gathered(members: Members, target: Backend | None, request: Request | None) 
         return members
     asked = members.asked or Request(EXCHANGE, dtype=dtypes.common(info.dtype for info in infos))
     return members._replace(asked=asked._replace(device=place))
+
+
+def _of_the_dtype_asked_for(members: Members, request: Request | None) -> Members:
+    """The members, which are converted one by one to the dtype of the request if no dtype has the values of all."""
+    asked = request and (request.out.dtype if request.out is not None else request.dtype)
+    names = {info.dtype for info in members.infos}
+    if request is None or members.asked is not None or asked not in dtypes.DTYPES or len(names) == 1:
+        return members
+    try:
+        dtypes.common(names)
+    except LossyCastError:
+        return members._replace(asked=Request(EXCHANGE, dtype=asked, casting=request.casting, grad=request.grad))
+    return members
 
 
 def whole_of(members: Members, target: Backend | None) -> tuple[Backend | None, TensorInfo]:
