@@ -14,6 +14,7 @@ from tests.support import counted, lives
 import tensorferry as ferry
 from tensorferry.backends import registry
 from tensorferry.core.request import Request
+from tensorferry.execution import recipes
 from tensorferry.execution.run import verifying
 
 jnp = pytest.importorskip("jax.numpy")
@@ -167,3 +168,43 @@ def test_plans_are_not_kept_without_end():
         assert cache.maxsize is not None
         assert cache.currsize <= cache.maxsize
     assert 0 < conversion.kept <= 2 * recipes.MOST
+
+
+CHANGES = {
+    "a list gets integers": (lambda: [1.0, 2.0], lambda x: x.__setitem__(slice(2), [1, 2])),
+    "a tensor requires grad": (lambda: torch.tensor([1.0, 2.0]), lambda x: x.requires_grad_()),
+    "a leaf requires grad": (lambda: {"a": torch.tensor([1.0, 2.0])}, lambda x: x["a"].requires_grad_()),
+}
+"""How to make something, and what another thread does to it while it is looked at for the first time."""
+
+
+@pytest.mark.fast_paths
+@pytest.mark.parametrize("target", ["torch", "numpy", "jax"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_another_thread_changes_leaves_no_recipe_for_what_it_was(name, target, monkeypatch):
+    """The change comes after the tensor's signature was read, and before it is described."""
+    make, change = CHANGES[name]
+    convert = ferry.convert_tree if name == "a leaf requires grad" else ferry.convert
+    keywords, x = {"device": "cpu"}, make()
+    leaf = x["a"] if isinstance(x, dict) else x
+    backend = type(registry.backend_of(leaf))
+    before = backend.open
+
+    def open_late(self, given, *rest):
+        if given is leaf:
+            change(x)
+        return before(self, given, *rest)
+
+    recipes.forget()
+    with monkeypatch.context() as patched:
+        patched.setattr(backend, "open", open_late)
+        convert(x, target, **keywords)
+        patched.undo()
+        for _ in range(2):
+            result = convert(make(), target, **keywords)
+            result = result["a"] if isinstance(result, dict) else result
+            assert ferry.to_list(result) == [1.0, 2.0]
+            info = ferry.describe(result)
+            assert info.dtype in ("float32", "float64")
+            assert not info.requires_grad
+            assert info.writable == (target != "jax")

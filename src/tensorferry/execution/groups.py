@@ -79,7 +79,9 @@ def recipes_of(
         recipe = asked.find((signature, environment))
         if recipe is None:
             recipe = prepare(leaf, asked, out).recipe
-            asked.keep((signature, environment), recipe)
+            own = signature if outs is None else signature[0]
+            if own in (grouped([leaf], {type(leaf): leaf}, target.capabilities.memory.alignment) or ()):
+                asked.keep((signature, environment), recipe)  # otherwise another thread has changed the leaf meanwhile
         # Tensors that differ only in address or strides mostly take the same steps, and so share a recipe.
         plan = recipe.plan
         alike = plan.source._replace(shape=(), strides=(), misalignment=0), plan.source.is_compact

@@ -66,9 +66,10 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
         ConversionError: `x` cannot be converted; the message says why.
     """
     key: tuple[Any, Hashable] | None = None
+    seen: Hashable = None
     read = None if _verifying else conversion.readers.get(type(x)) or conversion.reader(type(x))
     if read is not None and (signature := read(x)) is not None:
-        target = conversion.target
+        seen, target = signature, conversion.target
         if out is not None:
             # If `out` is not a tensor of the target, or has another shape, no recipe is found; the planner refuses it.
             written = target.signature(out) if target.capabilities.memory.out else None
@@ -84,7 +85,8 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
             "A TensorInfo describes a tensor, and has no memory to write to.", "explain(x, to, out=out), or a tensor"
         )
     each = prepare(x, conversion, out)
-    if key is not None and (out is None or key[0][1] is not None):
+    # If another thread has changed `x` meanwhile, the recipe may be one for another signature.
+    if key is not None and (out is None or key[0][1] is not None) and read is not None and read(x) == seen:
         conversion.keep(key, each.recipe)
     return complete(each, out)
 
@@ -175,10 +177,13 @@ def prepare(
         ConversionError: `x` cannot be converted; the message says why.
     """
     source, target, request = registry.backend_of(x), conversion.target, _with_out(conversion.request, out)
-    opened = _opened(source.open, x, source, target, request, decide)
     if conversion.sized or decide is not None:
+        opened = _opened(source.open, x, source, target, request, decide)
         return _prepared(opened, None, conversion, request.out, decide, known)
     signature = source.signature(x)
+    opened = _opened(source.open, x, source, target, request, decide)
+    if signature != source.signature(x):
+        signature = None  # another thread has changed `x` meanwhile
     if signature is not None and out is not None:
         written = target.signature(out)
         signature = None if written is None else (signature, written)
