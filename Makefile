@@ -32,7 +32,7 @@ FLOOR_TESTS := tests/floors tests/conformance tests/sequences tests/backends/tes
 LANGUAGES := en ko ja zh_CN
 
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
-NEIGHBOURS := datasets equinox gymnasium pandas pillow polars xarray
+NEIGHBOURS := datasets deepspeed equinox gymnasium pandas pillow polars xarray
 
 .PHONY: help demo install test test-device slow gpu coverage mutants floors everyday package sanitize docs docs-test translations pictures bench lint types clean
 .DEFAULT_GOAL := help
@@ -82,7 +82,7 @@ floors: ## an environment with the oldest release of everything that pyproject.t
 	$(FLOORS)/bin/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable -W ignore::DeprecationWarning \
 		-W ignore::PendingDeprecationWarning $(FLOOR_TESTS) $(PYTEST_ARGS)
 
-everyday: ## an environment with pandas, polars, PIL, xarray, datasets, gymnasium, equinox …, and tests/everyday in it (slow)
+everyday: ## an environment with pandas, polars, PIL, xarray, datasets, DeepSpeed, equinox …, and tests/everyday in it (slow)
 	test -x $(EVERYDAY)/bin/python || $(PYTHON) -m venv $(EVERYDAY)
 	$(EVERYDAY)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt torch
 	$(EVERYDAY)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt tensorflow-cpu -e '.[torch,jax,test]' $(NEIGHBOURS)

@@ -1,6 +1,7 @@
 """DeepSpeed's ZeRO folders, in the layout of deepspeed 0.19 (``zero_to_fp32.py`` there): whole parameters, nothing run.
 
-DeepSpeed itself is no dependency of the tests: the files here are made as it makes them, with its classes by name.
+DeepSpeed itself is no dependency of these tests: the files here are made as it makes them, with its classes by name.
+Folders that it wrote itself are read in tests/everyday/test_deepspeed.py.
 """
 
 from __future__ import annotations
