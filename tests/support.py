@@ -17,6 +17,7 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
@@ -84,6 +85,26 @@ def device_facts(framework="torch", **kinds):
     finally:
         del backend.device_facts
         recipes.forget()
+
+
+@contextmanager
+def few_are_many():
+    """Let two Python numbers be many, which are read as long lists are."""
+    from tensorferry.backends.python import tensors
+    from tensorferry.core import info, signature
+    from tensorferry.execution import recipes
+
+    def forget():
+        """Plans and signatures are for a number of elements: those that were made for many are for few now."""
+        recipes.forget()
+        signature.signature_of.cache_clear()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(info, "MANY", 1)
+        patch.setattr(tensors, "MANY", 1)
+        forget()
+        yield
+    forget()
 
 
 @contextmanager

@@ -9,15 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.support import examples
+from tests.support import examples, few_are_many
 
 import tensorferry as ferry
 from tensorferry import testing
 from tensorferry.backends import fast_paths, registry
-from tensorferry.backends.python import tensors as python
-from tensorferry.core import info
 from tensorferry.core.info import MANY
-from tensorferry.execution import recipes
 from tensorferry.execution.run import verifying
 from tensorferry.sequences import chunks
 from tensorferry.sequences import numbers as python_numbers
@@ -147,14 +144,9 @@ def by_keywords(target, x, keywords):
 @contextlib.contextmanager
 def a_few_at_a_time():
     """Two numbers are many, and two are read at a time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(info, "MANY", 1)
-        patch.setattr(python, "MANY", 1)
+    with few_are_many(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "_CHUNK", 2)
-        # A plan is for a number of elements: those that were made for many are for few now.
-        recipes.forget()
         yield
-    recipes.forget()
 
 
 ODD_LISTS = st.one_of(

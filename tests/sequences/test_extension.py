@@ -20,11 +20,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support import examples, peak_of, survives
+from tests.support import examples, few_are_many, peak_of, survives
 
 import tensorferry as ferry
 from tensorferry.backends import fast_paths
-from tensorferry.core import info
 from tensorferry.execution import recipes
 from tensorferry.host import casts
 from tensorferry.host.numpy_dtypes import numpy_dtype
@@ -46,19 +45,6 @@ def by_numpy():
         before = fast_paths.open_all(False)
         yield
         fast_paths.open_all(before)
-    recipes.forget()
-
-
-@contextlib.contextmanager
-def a_few_are_many():
-    """Two numbers are many, and are read as long lists are."""
-    from tensorferry.backends.python import tensors
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(info, "MANY", 1)
-        patch.setattr(tensors, "MANY", 1)
-        recipes.forget()
-        yield
     recipes.forget()
 
 
@@ -137,7 +123,7 @@ def compared(seed, count):
     ]
     expected = None
     for without in (contextlib.nullcontext, by_numpy):
-        for many in (contextlib.nullcontext, a_few_are_many):
+        for many in (contextlib.nullcontext, few_are_many):
             with without(), many():
                 found = [outcome(*case) for case in cases]
             expected = found if expected is None else expected
