@@ -19,7 +19,7 @@ MUTANTS ?=
 
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
-INPUTS := pyproject.toml constraints.txt hatch_build.py src/tensorferry/sequences/_fill.c
+INPUTS := pyproject.toml constraints.txt hatch_build.py $(wildcard src/tensorferry/sequences/_*.[ch])
 
 # Start-up chatter of TensorFlow would drown what the tests say.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
