@@ -64,9 +64,19 @@ def test_numbers_among_python_objects_have_a_mask_in_a_tree():
 def test_a_table_without_columns_is_refused_whatever_is_said(table):
     """It has no dtype; in a tree it is an empty dict."""
     for said in ({}, {"nulls": "mask"}, {"nulls": 0}):
-        with pytest.raises(ferry.UnsupportedTypeError, match="has no columns, so no dtype"):
+        with pytest.raises(ferry.UnsupportedTypeError, match="has no columns, so no dtype") as caught:
             ferry.to_torch(table, **said)
+        assert caught.value.hint == 'convert_tree(x, "torch"), which has no tensors'
         assert ferry.convert_tree(table, "torch", **said) == {}
+
+
+def test_a_mask_does_not_replace_a_column_of_its_name():
+    """The hint is the same call with a value for nulls."""
+    x = pa.table({"a": pa.array([1, None]), "a_mask": [5, 6]})
+    with pytest.raises(ferry.UnsupportedTypeError, match="mask of 'a' would be named 'a_mask'") as caught:
+        ferry.convert_tree(x, "numpy", nulls="mask")
+    found = eval(caught.value.hint.partition(", which")[0], {"x": x, "convert_tree": ferry.convert_tree})  # noqa: S307 - that is what the hint is for
+    assert {name: values.tolist() for name, values in found.items()} == {"a": [1, 0], "a_mask": [5, 6]}
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])

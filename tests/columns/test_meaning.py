@@ -197,7 +197,7 @@ def test_masks_stand_beside_their_columns():
     assert found[0]["a_mask"].tolist() == [True, False]
     assert found[1]["s"].tolist() == [1.5, 0]
     assert found[1]["s_mask"].tolist() == [True, False]
-    with pytest.raises(ferry.UnsupportedTypeError, match="'a_mask' already"):
+    with pytest.raises(ferry.UnsupportedTypeError, match="'a_mask', and there is such a column already"):
         ferry.convert_tree({"a": pa.array([1]), "a_mask": 1}, "numpy", nulls="mask")
 
 

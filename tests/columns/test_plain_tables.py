@@ -202,6 +202,32 @@ def test_no_type_is_made_for_an_extension_type_of_lists():
     assert whole["image"].tolist() == VALUES.reshape(2, 3, 4).tolist()
 
 
+@pytest.mark.parametrize(("said", "shape"), [(b'[[3, 4], "float32"]', (3, 4)), (b'[[null, 4], "float32"]', (0, 4))])
+def test_a_column_without_rows_has_the_lengths_that_datasets_says(said, shape):
+    """As of Array2D, whose first length may be open; what it says otherwise is left alone."""
+
+    class Rows(pa.ExtensionType):
+        def __init__(self, said):
+            self.said = said
+            super().__init__(pa.list_(pa.list_(pa.float32())), "datasets.features.features.Array2DExtensionType")
+
+        def __arrow_ext_serialize__(self):
+            return self.said
+
+        @classmethod
+        def __arrow_ext_deserialize__(cls, storage, serialized):
+            return cls(serialized)
+
+    def empty(said):
+        storage = pa.array([], pa.list_(pa.list_(pa.float32())))
+        return pa.table({"image": pa.ExtensionArray.from_storage(Rows(said), storage)})
+
+    found = ferry.convert_tree(empty(said), "torch")["image"]
+    assert (tuple(found.shape), found.dtype) == ((0, *shape), torch.float32)
+    for odd in (b"", b"{}", b"[]", b"[3]", b"[[3]]", b'[["3", 4]]', b"[[-1, 4]]", b"\xff"):
+        assert ferry.convert_tree(empty(odd), "numpy")["image"].shape == (0, 0, 0)
+
+
 def test_an_extension_type_without_a_hash_is_refused_in_words():
     """As all are that say no more than what they are: Python takes the hash of a class that compares."""
 

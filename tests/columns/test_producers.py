@@ -131,12 +131,12 @@ def test_a_validity_bitmap_with_an_offset():
     assert ferry.to_numpy(clear, copy=False).base is not None
 
 
-@pytest.mark.parametrize("ends", [[0, 2, 1, 4], [-1, 1, 2, 3], [0, 2, 4, 21]])
-def test_offsets_that_are_not_so_are_refused(ends):
-    """Going back, before the first element, past the last."""
+@pytest.mark.parametrize(("ends", "row"), [([0, 2, 1, 4], 1), ([-1, 1, 2, 3], 0), ([0, 2, 4, 21], 2)])
+def test_offsets_that_are_not_so_are_refused(ends, row):
+    """Going back, before the first element, past the last; the message names the row."""
     x = Producer(b"+l", 3, [None, np.array(ends, "int32")], children=[integers(20)])
     for said in ({}, {"ragged": "rows"}, {"pad": 0}, {"nulls": 0}):
-        with pytest.raises(ferry.UnsupportedTypeError, match="go back, or past"):
+        with pytest.raises(ferry.UnsupportedTypeError, match=rf"go back, or past their elements, at row {row}\."):
             ferry.to_numpy(x, **said)
 
 
@@ -195,10 +195,26 @@ def test_a_table_names_the_column_that_is_broken():
     broken = pa.DictionaryArray.from_arrays(pa.array([0, 9]), pa.array([5, 6]), safe=False)
     table = pa.table({"good": [1, 2], "broken": broken})
     for x in (table, Foreign(table)):
-        with pytest.raises(ferry.UnsupportedTypeError, match=r"point past its values\. - in column 'broken'"):
+        with pytest.raises(ferry.UnsupportedTypeError, match=r"past its values, at row 1\. - in column 'broken'"):
             ferry.to_numpy(x)
-        with pytest.raises(ferry.UnsupportedTypeError, match=r"point past its values\. - at \$\[\"broken\"\]"):
+        with pytest.raises(ferry.UnsupportedTypeError, match=r"past its values, at row 1\. - at \$\[\"broken\"\]"):
             ferry.convert_tree(x, "numpy")
+
+
+def test_the_row_of_a_wrong_index_is_counted_over_all_chunks():
+    """Of lists in lists, it is the row of the column, not that of the list inside."""
+    good = pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array([5, 6]))
+    broken = pa.DictionaryArray.from_arrays(pa.array([0, None, 9]), pa.array([5, 6]), safe=False)
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"past its values, at row 5\."):
+        ferry.to_numpy(pa.chunked_array([good, broken]), nulls=0)
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"past its values, at row 3\."):
+        ferry.to_numpy(pa.chunked_array([good, broken.slice(2)]), nulls=0)
+    pairs = pa.FixedSizeListArray.from_arrays(broken.take(pa.array([0, 0, 0, 2])), 2)
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"past its values, at row 1\."):
+        ferry.to_numpy(pairs)
+    none = pa.DictionaryArray.from_arrays(pa.array([None, 0]), pa.array([], "int64"), safe=False)
+    with pytest.raises(ferry.UnsupportedTypeError, match="no values, and row 1 has"):
+        ferry.to_numpy(none, nulls=0)
 
 
 def test_an_array_with_other_children_than_its_type_is_refused():

@@ -18,7 +18,7 @@ from .pieces import Piece
 if TYPE_CHECKING:
     from .column import Found
 
-__all__ = ["tensors", "tensors_of_any_shape", "truths"]
+__all__ = ["nested", "tensors", "tensors_of_any_shape", "truths"]
 
 
 def truths(found: Found) -> Found:
@@ -53,6 +53,23 @@ def tensors(metadata: bytes, found: Found, inner: tuple[int, ...]) -> Found:
     if order is not None:
         found.order = (*range(before), *(before + axis for axis in order))
     return found
+
+
+def nested(metadata: bytes, found: Found) -> Found:
+    """A column without rows of nested lists, with the lengths that the metadata of datasets' `Array3D` and others say.
+
+    (https://github.com/huggingface/datasets/blob/main/src/datasets/features/features.py)
+    """
+    if not isinstance(found, Column):
+        return found
+    try:
+        said = json.loads(metadata)
+    except ValueError:
+        return found
+    shape = (
+        _lengths_in([each or 0 for each in said[0]]) if type(said) is list and said and type(said[0]) is list else None
+    )
+    return _reshaped(found, shape) if shape is not None and len(shape) == len(found.inner) else found
 
 
 _WITHOUT_SHAPE = "The metadata of these tensors does not say what their shape is."

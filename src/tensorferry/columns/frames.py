@@ -121,7 +121,7 @@ def frame_of(
         LossyCastError: The columns have no dtype in common that keeps every value, or do not take the one asked for.
     """
     if not columns:
-        raise UnsupportedTypeError(f"This {kind} has no columns, so no dtype.", None)
+        raise UnsupportedTypeError(f"This {kind} has no columns, so no dtype.", Hint("{tree:x}, which has no tensors"))
     stays = [name for name, found in columns if isinstance(found, Refused) and found.stays and not found.asked]
     for name, found in columns:
         what = f"Column {_written(name)} of this {kind}"

@@ -165,7 +165,10 @@ _RELEASE_SCHEMA, _RELEASE_ARRAY, _RELEASE_STREAM = 56, 64, 24
 def _of_stream(at: int, capsule: object) -> tuple[Type, list[Chunk]]:
     get_schema, get_next, get_error, release, _ = _STREAM.unpack_from(_memory_at(at))
     if not release:
-        raise UnsupportedTypeError("This stream of Arrow's was released: it has been read already.", None)
+        raise UnsupportedTypeError(
+            "This stream of Arrow's was released: it has been read already.",
+            "x = pyarrow.table(x) before it is read for the first time, which can be read again",
+        )
     # The stream is moved, as its interface asks for: the capsule has none any more. Read again, it would be empty.
     stream = _Owned(_STREAM, _RELEASE_STREAM)
     ctypes.memmove(stream.address, at, _STREAM.size)

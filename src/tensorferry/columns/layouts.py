@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from . import extensions
 from .column import TEXT, Column, Ragged, Refused
 from .decimals import Decimals
 from .interface import bytes_at
-from .pieces import Bits, Decoded, Missing, Piece, gone_in
+from .pieces import Decoded, Missing, Piece
+from .spans import Span, bits_in, buffer_of, marker, missing_in, over, piece_of, spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from .column import Found
     from .interface import Chunk, Type
 
-__all__ = ["CATEGORIES", "DATES", "NUMBERS", "are_integers", "asked_of", "column_of", "fields", "spans_of"]
+__all__ = ["CATEGORIES", "DATES", "NUMBERS", "are_integers", "asked_of", "column_of", "fields"]
 
 NUMBERS = {
     "c": "int8",
@@ -50,21 +51,7 @@ _ROWS = "holds rows or fields, which are no numbers"
 _OF_EXTENSION = b"ARROW:extension:metadata"
 
 
-class _Span(NamedTuple):
-    """Some elements of an array, and the nulls in the lists around them."""
-
-    chunk: Chunk
-    start: int
-    length: int
-    missing: tuple[Missing, ...] = ()
-
-    @property
-    def at(self) -> int:
-        """The position of the first element in the buffers."""
-        return self.chunk.offset + self.start
-
-
-def column_of(kind: Type, chunks: Sequence[Chunk | _Span], asked: str | None = None) -> Found:
+def column_of(kind: Type, chunks: Sequence[Chunk | Span], asked: str | None = None) -> Found:
     """Read chunks of an array as a column.
 
     Args:
@@ -95,33 +82,31 @@ def are_integers(asked: str | None) -> bool:
     return asked in DTYPES and DTYPES[asked].kind in ("int", "uint")
 
 
-def spans_of(chunks: Sequence[Chunk | _Span]) -> list[_Span]:
-    """The elements of chunks, as spans."""
-    return [each if isinstance(each, _Span) else _Span(each, 0, each.length) for each in chunks]
-
-
-def fields(kind: Type, chunks: Sequence[Chunk]) -> list[tuple[Type, list[_Span]]]:
+def fields(kind: Type, chunks: Sequence[Chunk]) -> list[tuple[Type, list[Span]]]:
     """The columns of a table, which is a struct array, as spans for `column_of`."""
-    spans = [_marked(())(_Span(each, 0, each.length)) for each in chunks]
+    spans = [marker(())(Span(each, 0, each.length)) for each in chunks]
     for each in spans:
         if any(each.at + each.length > child.length for child in each.chunk.children):
             raise UnsupportedTypeError("A table of Arrow's has a column that ends before its rows.", None)
     return [
-        (child, [_Span(each.chunk.children[index], each.at, each.length, each.missing) for each in spans])
+        (child, [Span(each.chunk.children[index], each.at, each.length, each.missing) for each in spans])
         for index, child in enumerate(kind.children)
     ]
 
 
-def _column(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
+def _column(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
     if kind.extension:
         return _extension(kind.extension, kind, spans, inner, asked)
+    if not spans and not inner and _OF_EXTENSION in kind.metadata:
+        found = _column(kind._replace(metadata={}), spans, inner, asked)
+        return extensions.nested(kind.metadata[_OF_EXTENSION], found)
     code = kind.format
     if kind.values is not None:
         return _dictionary(kind, kind.values, spans, inner, asked)
     if code in NUMBERS:
         return _numbers(NUMBERS[code], spans, inner)
     if code == "b":
-        return Column("bool", inner, [_piece(each, inner, _bits(each, 1)) for each in map(_marked(inner), spans)])
+        return Column("bool", inner, [piece_of(each, inner, bits_in(each, 1)) for each in map(marker(inner), spans)])
     if code[:3] == "+w:":
         return _fixed(kind, int(code[3:]), spans, inner, asked)
     if code in ("+l", "+L"):
@@ -147,94 +132,46 @@ def _refusal(code: str) -> Refused:
     return Refused(_ROWS, "{x}.to_pylist()", stays=code[:2] in ("+s", "+m", "+u"))
 
 
-# -- what is missing -------------------------------------------------------------------------------
-
-
-def _marked(inner: tuple[int, ...]) -> Any:
-    """A function that adds the nulls of a span's own array to those around it."""
-    each = prod(inner)
-
-    def mark(span: _Span) -> _Span:
-        chunk = span.chunk
-        if not chunk.null_count or not chunk.buffers or not chunk.buffers[0]:
-            if chunk.null_count > 0 and chunk.buffers:
-                raise UnsupportedTypeError("This array of Arrow's counts nulls, and does not say which.", None)
-            return span
-        bits = _bits(span, 0)
-        whole = not chunk.offset and span.length == chunk.length
-        if not (whole and chunk.null_count > 0) and not bits.zeros()[0]:
-            return span
-        return span._replace(missing=(*span.missing, Missing(bits, each)))
-
-    return mark
-
-
-def _gone(span: _Span, inner: tuple[int, ...]) -> Array | None:
-    """A mask of the null elements of a span, including nulls around them; ``None`` without nulls."""
-    size = max(1, prod(inner))
-    return gone_in(span.missing, 0, span.length // size, size)
-
-
-def _bits(span: _Span, buffer: int) -> Bits:
-    first, last = span.at // 8, -(-(span.at + span.length) // 8)
-    packed = bytes_at(_buffer(span, buffer) + first, (last - first,), numpy_dtype("uint8"), span.chunk.owner)
-    return Bits(packed, span.at % 8, span.length)
-
-
-def _buffer(span: _Span, index: int) -> int:
-    if index >= len(span.chunk.buffers) or (span.length and not span.chunk.buffers[index]):
-        raise UnsupportedTypeError("This array of Arrow's has elements, and no memory for them.", None)
-    return span.chunk.buffers[index]
-
-
-def _over(span: _Span, dtype: str, *, more: int = 0) -> Array:
-    """An array over the numbers in a buffer: one for each element, and `more`."""
-    native = numpy_dtype(dtype)
-    start = _buffer(span, 1) + span.at * native.itemsize
-    return bytes_at(start, (span.length + more,), native, span.chunk.owner)
-
-
-def _piece(span: _Span, inner: tuple[int, ...], values: Any) -> Piece:
-    return Piece(span.length // max(1, prod(inner)), values, span.missing)
-
-
 # -- by type ---------------------------------------------------------------------------------------
 
 
-def _numbers(dtype: str, spans: list[_Span], inner: tuple[int, ...]) -> Column:
+def _numbers(dtype: str, spans: list[Span], inner: tuple[int, ...]) -> Column:
     pieces = [
-        _piece(each, inner, _over(each, dtype).reshape(-1, *inner) if inner else _over(each, dtype))
-        for each in map(_marked(inner), spans)
+        piece_of(each, inner, over(each, dtype).reshape(-1, *inner) if inner else over(each, dtype))
+        for each in map(marker(inner), spans)
     ]
     return Column(dtype, inner, pieces)
 
 
-def _fixed(kind: Type, width: int, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
-    below, marked = [], list(map(_marked(inner), spans))
+def _fixed(kind: Type, width: int, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
+    below, marked = [], list(map(marker(inner), spans))
     for each in marked:
         child = each.chunk.children[0]
         if (each.at + each.length) * width > child.length:
             raise UnsupportedTypeError("A list of Arrow's ends past its elements.", None)
-        below.append(_Span(child, each.at * width, each.length * width, each.missing))
+        below.append(Span(child, each.at * width, each.length * width, each.missing))
     if not width:
         return _without_elements(kind.children[0], marked, inner, asked)
     return _column(kind.children[0], below, (*inner, width), asked)
 
 
-def _lists(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
+def _lists(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
     integers = "int64" if kind.format == "+L" else "int32"
-    measured = [_offsets(each, integers) for each in spans]
+    measured, size, before = [], max(1, prod(inner)), 0
+    for each in spans:
+        measured.append(_offsets(each, integers, before, size))
+        before += each.length // size
     each_of = [each for _, _, each in measured] or [np.zeros(0, np.int64)]
     lengths = each_of[0] if len(each_of) == 1 else np.concatenate(each_of)
     differ = len(lengths) > 0 and bool((lengths != lengths[0]).any())
-    size, before = max(1, prod(inner)), 0
+    before = 0
     for each in spans:
-        marked = _marked(inner)(each)
+        marked = marker(inner)(each)
         if marked is not each:
             return _no_list(before + int(marked.missing[-1].part(0, each.length // size).argmax()) // size)
         before += each.length // size
     below = [
-        _Span(each.chunk.children[0], start, stop - start, each.missing)
+        Span(each.chunk.children[0], start, stop - start, each.missing)
         for each, (start, stop, _) in zip(spans, measured, strict=True)
     ]
     if differ:
@@ -254,11 +191,11 @@ def _no_list(row: int) -> Refused:
     return Refused(f"has a null in the place of a list, at row {row}", "{x}.to_pylist()")
 
 
-def _without_elements(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
+def _without_elements(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
     size, lists = max(1, prod(inner)), 0
     for each in spans:
         # Without elements, a null list still differs from an empty list.
-        gone = _gone(each, inner)
+        gone = missing_in(each, inner)
         if gone is not None:
             return _no_list((lists + int(gone.argmax())) // size)
         lists += each.length
@@ -269,49 +206,65 @@ def _without_elements(kind: Type, spans: list[_Span], inner: tuple[int, ...], as
     return Column(found.dtype, shape, [Piece(rows, np.empty((rows, *shape), numpy_dtype(found.dtype)))] if rows else [])
 
 
-def _offsets(span: _Span, dtype: str) -> tuple[int, int, Array]:
-    """Where the rows of a span begin and end among the elements, and their lengths."""
-    found = _over(span, dtype, more=1)
+def _offsets(span: Span, dtype: str, first: int, each: int) -> tuple[int, int, Array]:
+    """Where the lists of a span begin and end among the elements, and their lengths.
+
+    Args:
+        span: The lists.
+        dtype: The dtype of the offsets.
+        first: The row of the column that the first list is in.
+        each: How many lists a row has.
+
+    Raises:
+        UnsupportedTypeError: An offset is less than the one before it, or past the elements.
+    """
+    found = over(span, dtype, more=1)
     lengths, start, stop = found[1:] - found[:-1], int(found[0]), int(found[-1])
-    if lengths.min(initial=0) < 0 or start < 0 or stop > span.chunk.children[0].length:
-        raise UnsupportedTypeError("The offsets of a list of Arrow's go back, or past its elements.", None)
+    count = span.chunk.children[0].length
+    if lengths.min(initial=0) < 0 or start < 0 or stop > count:
+        row = first + int(((lengths < 0) | (found[:-1] < 0) | (found[1:] > count)).argmax()) // each
+        raise UnsupportedTypeError(
+            f"The offsets of lists of Arrow's go back, or past their elements, at row {row}.", None
+        )
     return start, stop, lengths
 
 
-def _runs(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
+def _runs(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
     ends_kind = NUMBERS.get(kind.children[0].format, "int32")
-    parts: list[_Span] = []
+    parts: list[Span] = []
     indices: list[Array] = []
     for each in spans:
         ends, values = each.chunk.children
-        places = _over(_Span(ends, 0, ends.length), ends_kind)
+        places = over(Span(ends, 0, ends.length), ends_kind)
         if (np.diff(places, prepend=0) <= 0).any() or places[-1:].sum() < each.at + each.length:
             raise UnsupportedTypeError("The runs of an array of Arrow's go back, or end before its rows.", None)
         indices.append(np.searchsorted(places, np.arange(each.at, each.at + each.length), side="right"))
-        parts.append(_Span(values, 0, values.length))
-    return _looked_up(kind.children[1], parts, indices, [_gone(each, inner) for each in spans], inner, asked, "in runs")
+        parts.append(Span(values, 0, values.length))
+    return _looked_up(
+        kind.children[1], parts, indices, [missing_in(each, inner) for each in spans], inner, asked, "in runs"
+    )
 
 
-def _dictionary(kind: Type, values: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
+def _dictionary(kind: Type, values: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
     integers = NUMBERS[kind.format]
-    marked = list(map(_marked(inner), spans))
+    marked = list(map(marker(inner), spans))
     if values.format in _TEXTS:
         if not are_integers(asked):
             return CATEGORIES
-        pieces = [_piece(each, inner, _over(each, integers).reshape(-1, *inner)) for each in marked]
+        pieces = [piece_of(each, inner, over(each, integers).reshape(-1, *inner)) for each in marked]
         return Column(integers, inner, pieces, unit="codes of categories")
     parts = []
     for each in marked:
         if each.chunk.values is None:
             raise UnsupportedTypeError("This array of Arrow's is indices, and has no dictionary.", None)
-        parts.append(_Span(each.chunk.values, 0, each.chunk.values.length))
-    indices = [_over(each, integers) for each in marked]
-    return _looked_up(values, parts, indices, [_gone(each, inner) for each in marked], inner, asked)
+        parts.append(Span(each.chunk.values, 0, each.chunk.values.length))
+    indices = [over(each, integers) for each in marked]
+    return _looked_up(values, parts, indices, [missing_in(each, inner) for each in marked], inner, asked)
 
 
 def _looked_up(
     kind: Type,
-    parts: list[_Span],
+    parts: list[Span],
     indices: list[Array],
     missing: list[Array | None],
     inner: tuple[int, ...],
@@ -324,11 +277,13 @@ def _looked_up(
         return Refused("holds lists in a dictionary", "{x}.to_pylist()")
     if isinstance(found, Refused):
         return found
-    pieces, size = [], max(1, prod(inner))
+    pieces: list[Piece] = []
+    size = max(1, prod(inner))
     for part, each, gone in zip(parts, indices, missing, strict=True):
         one = _column(kind, [part] if part.length else [], (), asked)
         assert isinstance(one, Column)  # noqa: S101 - as the whole is
-        decoded = Decoded(each, one.whatever(), gone, encoded)
+        first = sum(piece.rows for piece in pieces)
+        decoded = Decoded(each, one.whatever(), gone, encoded, first, size)
         absent = one.missing()
         if absent.any():
             absent = decoded.look_up(absent, 0, len(each))
@@ -338,7 +293,7 @@ def _looked_up(
     return Column(found.dtype, inner, pieces, unit=found.unit)
 
 
-def _dates(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
+def _dates(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
     code = kind.format
     unit = _UNITS[code[2]]
     if not are_integers(asked):
@@ -350,7 +305,7 @@ def _dates(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | 
     return found
 
 
-def _decimals(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
+def _decimals(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
     scale, bits = (int(each) for each in (*kind.format.split(","), "128")[1:3])
     rounds = asked in DTYPES and DTYPES[asked].kind == "float"
     if scale > 0 and not rounds:
@@ -358,8 +313,8 @@ def _decimals(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str
     dtype = "float64" if rounds else "uint64" if asked == "uint64" else "int64"
     width, word = max(1, bits // 64), numpy_dtype("int64" if bits >= 64 else "int32")
     pieces: list[Piece] = []
-    for each in map(_marked(inner), spans):
-        at = _buffer(each, 1) + each.at * (bits // 8)
+    for each in map(marker(inner), spans):
+        at = buffer_of(each, 1) + each.at * (bits // 8)
         words = bytes_at(at, (each.length, width), word, each.chunk.owner)
         values = Decimals(
             words,
@@ -369,14 +324,14 @@ def _decimals(kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str
             missing=each.missing,
             first=sum(piece.rows for piece in pieces),
         )
-        pieces.append(_piece(each, inner, values))
+        pieces.append(piece_of(each, inner, values))
     return Column(dtype, inner, pieces)
 
 
 # -- extension types -------------------------------------------------------------------------------
 
 
-def _extension(name: str, kind: Type, spans: list[_Span], inner: tuple[int, ...], asked: str | None) -> Found:
+def _extension(name: str, kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
     said = kind.metadata.get(_OF_EXTENSION, b"")
     plain = kind._replace(metadata={})
     if name == "arrow.bool8":
@@ -387,10 +342,10 @@ def _extension(name: str, kind: Type, spans: list[_Span], inner: tuple[int, ...]
         return Refused(f"has type {name}, which is not known here", "{x}.storage", stays=True)
     if kind.format != "+s" or len(kind.children) != 2:
         raise UnsupportedTypeError("These tensors have no data or no shapes.", None)
-    if any(_marked(())(each) is not each for each in spans):
+    if any(marker(())(each) is not each for each in spans):
         return Refused("has nulls among tensors", "{x}.storage")
     data, shape = (
-        _column(child, [_Span(each.chunk.children[index], each.at, each.length) for each in spans], (), asked)
+        _column(child, [Span(each.chunk.children[index], each.at, each.length) for each in spans], (), asked)
         for index, child in enumerate(kind.children)
     )
     return extensions.tensors_of_any_shape(said, data, shape)

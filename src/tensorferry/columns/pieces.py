@@ -70,14 +70,23 @@ class Decoded:
         values: The dictionary.
         missing: A mask of indices without a meaning (nulls); ``None`` without nulls.
         encoded: The encoding, as the end of a sentence.
+        first: The row of the column that the first index is in.
+        each: How many indices a row has.
     """
 
-    __slots__ = ("encoded", "indices", "missing", "values")
+    __slots__ = ("each", "encoded", "first", "indices", "missing", "values")
 
     def __init__(
-        self, indices: Array, values: Array, missing: Array | None = None, encoded: str = "by a dictionary"
+        self,
+        indices: Array,
+        values: Array,
+        missing: Array | None = None,
+        encoded: str = "by a dictionary",
+        first: int = 0,
+        each: int = 1,
     ) -> None:
         self.indices, self.values, self.missing, self.encoded = indices, values, missing, encoded
+        self.first, self.each = first, each
 
     def look_up(self, values: Array, start: int, stop: int) -> Array:
         """Look some indices up in another dictionary. For nulls, the result is any value.
@@ -86,16 +95,22 @@ class Decoded:
             UnsupportedTypeError: An index is outside of the dictionary.
         """
         each = self.indices[start:stop]
-        if self.missing is not None:
-            each = np.where(self.missing[start:stop], 0, each)
+        missing = np.zeros(len(each), bool) if self.missing is None else self.missing[start:stop]
         if not len(values):
-            if len(each) and (self.missing is None or not self.missing[start:stop].all()):
-                raise UnsupportedTypeError("A dictionary has no values, and its indices point at some.", None)
+            if not missing.all():
+                row = self._row(start + int(missing.argmin()))
+                raise UnsupportedTypeError(f"A dictionary has no values, and row {row} has an index of one.", None)
             return np.zeros(len(each), values.dtype)
+        if self.missing is not None:
+            each = np.where(missing, 0, each)
         if each.size and (int(each.min()) < 0 or int(each.max()) >= len(values)):
-            raise UnsupportedTypeError("A dictionary's indices point past its values.", None)
+            row = self._row(start + int(((each < 0) | (each >= len(values))).argmax()))
+            raise UnsupportedTypeError(f"A dictionary's indices point past its values, at row {row}.", None)
         found: Array = values[each]
         return found
+
+    def _row(self, index: int) -> int:
+        return self.first + index // self.each
 
     def put(self, out: Array, start: int, stop: int) -> None:
         """Write some rows into an array.

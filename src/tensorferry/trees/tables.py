@@ -15,6 +15,7 @@ from ..columns.column import Column
 from ..core.leaf_dtypes import dtype_of_leaf, place_of_name, rule_of
 from ..errors import ConversionError, UnsupportedTypeError
 from ..execution.column_keywords import Masked, Rows, apply_column_keywords, contents_of, full_mask, validate
+from ..hints import Hint
 from .walk import take_apart
 
 if TYPE_CHECKING:
@@ -124,7 +125,10 @@ def _put_masks_beside(x: Any) -> Any:
                 continue
             beside = f"{name}_mask"
             if beside in x:
-                raise UnsupportedTypeError(f"There is a {beside!r} already, beside which a mask has no place.", None)
+                raise UnsupportedTypeError(
+                    f"The mask of {name!r} would be named {beside!r}, and there is such a column already.",
+                    Hint("{again:x|nulls=0}, which replaces nulls; or give that column another name"),
+                )
             result[name], result[beside] = map(_put_masks_beside, value)
         return result
     if type(x) is list or type(x) is Rows:

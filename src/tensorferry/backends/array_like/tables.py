@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...columns import interface
 from ...columns.column import Column
-from ...columns.layouts import asked_of, column_of, fields, spans_of
+from ...columns.layouts import asked_of, column_of, fields
+from ...columns.spans import spans_of
 from ...columns.texts import texts
 from ...errors import UnsupportedTypeError
 from .. import registry
