@@ -437,3 +437,16 @@ def test_large_tensors_that_cannot_lie_over_the_map_are_read_whole(target, tmp_p
     if target == "torch":
         assert not ferry.shares_memory(loaded, ferry.load(tmp_path / "a.safetensors")["a"])
     assert bits(loaded) == bits(state["a"])
+
+
+@pytest.mark.parametrize(("to", "device"), [("torch", "cuda:99"), ("torch", "cdua"), ("numpy", "cuda"), ("jax", "x")])
+def test_a_device_that_there_is_not_is_refused_before_a_tensor_is_read(to, device, tmp_path):
+    """By `load` itself, with the same words as `convert`."""
+    path = tmp_path / "a.safetensors"
+    ferry.save({"a": np.ones(3, "float32")}, path)
+    with pytest.raises(ferry.DeviceError) as caught:
+        ferry.load(path, to=to, device=device)
+    with pytest.raises(ferry.DeviceError) as also:
+        ferry.convert(np.ones(3, "float32"), to, device=device)
+    assert (str(caught.value), caught.value.hint) == (str(also.value), also.value.hint)
+    assert ferry.to_list(ferry.load(path, to=to, device="cpu")["a"]) == [1, 1, 1]

@@ -114,6 +114,7 @@ def load(
         FormatLimitError: A pattern in `names` or `exclude`, or a name in `dtype`, matches no tensor; or with `strict`,
             something cannot be loaded.
         UnsupportedTypeError: The dtype does not exist.
+        DeviceError: There is no such device.
         FrameworkNotInstalledError: The framework, or the library that the format needs, is not installed.
         ConversionError: When a tensor is used: as for `to_numpy`; the message ends in its name.
 
@@ -121,10 +122,14 @@ def load(
     """
     import os
 
+    import numpy as np
+
     from ..backends.registry import canonical, ready
     from ..core.leaf_dtypes import rule_of
     from ..core.request import make_request
     from ..errors import validate_flags
+    from ..execution.recipes import conversion_of
+    from ..execution.run import foresee
     from .base.wording import several
     from .conversion.select import select
     from .lazy import lazily
@@ -134,7 +139,10 @@ def load(
     classes, exclude = several("allow", allow), several("exclude", exclude)
     contents = open(path, allow=classes)
     to = canonical(to)
-    make_request(ready(to), copy, None, None, None, "detach", ())
+    request = make_request(ready(to), copy, None, None, device, "detach", ())
+    if device is not None:
+        # Any tensor tells whether there is such a device, which is better known before the first one is read.
+        foresee(np.zeros(1, "float32"), conversion_of(ready(to), request._replace(copy=None)))
     taken: dict[str, Any] = {"exclude": exclude, "dequantize": dequantize}
     if names is not None:
         names = several("names", names)
