@@ -300,8 +300,12 @@ def test_a_released_stream_is_refused():
         ferry.to_list(Once(used))
     # What was read here is not empty the second time.
     for _ in range(2):
-        with pytest.raises(ferry.UnsupportedTypeError, match="read already"):
+        with pytest.raises(ferry.UnsupportedTypeError, match="read already") as caught:
             ferry.to_list(Once(stream))
+        assert caught.value.hint.startswith("pa.table(x) before")
+    rows = eval("pa.table(x)", {"pa": pa, "x": Once(pa.table({"a": [1, 2]}).__arrow_c_stream__())})  # noqa: S307 - that is what the hint is for
+    for _ in range(2):
+        assert ferry.convert_tree(rows, "numpy")["a"].tolist() == [1, 2]
     failing = Once(pa.RecordBatchReader.from_batches(pa.schema([("a", pa.int64())]), iter([1])).__arrow_c_stream__())
     with pytest.raises(ferry.UnsupportedTypeError, match="cannot be read"):
         ferry.convert_tree(failing, "numpy")

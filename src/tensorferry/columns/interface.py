@@ -167,7 +167,7 @@ def _of_stream(at: int, capsule: object) -> tuple[Type, list[Chunk]]:
     if not release:
         raise UnsupportedTypeError(
             "This stream of Arrow's was released: it has been read already.",
-            "x = pyarrow.table(x) before it is read for the first time, which can be read again",
+            "pa.table(x) before it is read for the first time, which can be read again and again",
         )
     # The stream is moved, as its interface asks for: the capsule has none any more. Read again, it would be empty.
     stream = _Owned(_STREAM, _RELEASE_STREAM)
