@@ -267,7 +267,7 @@ def are_of_one_dtype(tensors: Sequence[Any]) -> bool:
         return False
     try:
         return len(set(map(_DTYPE, tensors))) == 1
-    except Exception:  # noqa: BLE001 - whatever the hash of somebody else's dtype raises
+    except Exception:  # noqa: BLE001 - what the hash of another library's dtype raises
         return False
 
 
