@@ -450,3 +450,13 @@ def test_a_device_that_there_is_not_is_refused_before_a_tensor_is_read(to, devic
         ferry.convert(np.ones(3, "float32"), to, device=device)
     assert (str(caught.value), caught.value.hint) == (str(also.value), also.value.hint)
     assert ferry.to_list(ferry.load(path, to=to, device="cpu")["a"]) == [1, 1, 1]
+
+
+def test_a_layout_over_devices_is_for_the_shapes_of_the_tensors(tmp_path):
+    """It is not refused by `load`, which knows no shape yet."""
+    jax = pytest.importorskip("jax")
+    path = tmp_path / "a.safetensors"
+    ferry.save({"a": np.ones((4, 6), "float32")}, path)
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",))
+    asked = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(None, "x"))
+    assert ferry.load(path, to="jax", device=asked)["a"].sharding == asked

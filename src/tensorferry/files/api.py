@@ -140,8 +140,9 @@ def load(
     contents = open(path, allow=classes)
     to = canonical(to)
     request = make_request(ready(to), copy, None, None, device, "detach", ())
-    if device is not None:
-        # Any tensor tells whether there is such a device, which is better known before the first one is read.
+    if request.device is not None and request.placement is None:
+        # Any tensor tells whether there is such a device, which is better known before the first one is read. A layout
+        # over several devices must fit the shape of each tensor, and has devices that exist.
         foresee(np.zeros(1, "float32"), conversion_of(ready(to), request._replace(copy=None)))
     taken: dict[str, Any] = {"exclude": exclude, "dequantize": dequantize}
     if names is not None:

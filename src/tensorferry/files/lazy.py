@@ -267,6 +267,8 @@ class Source:
             conversion = conversion_of(self._target, request)
             if self._writes and device is None and dtype is None and not copy and array.flags.aligned:
                 return convert(array, conversion)
+            if request.placement is not None:
+                return convert(array, conversion)
             plan = foresee(array, conversion).plan
             if plan.shares_memory or copy is False or not plan.keeps_dtype or plan.result.device != plan.source.device:
                 return convert(array, conversion)
