@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core.dtypes import DTYPES, casting_scale, common
+from ..core.dtypes import DTYPES, casting_scale, common, have_common
 from ..errors import ConversionError, CopyRequiredError, LossyCastError, UnsupportedTypeError
 from ..hints import Hint
 from ..host import casts, memory
@@ -210,13 +210,7 @@ def _two(numbers: Sequence[tuple[object, Column]]) -> tuple[tuple[object, Column
 
 
 def _have_common(names: set[str]) -> bool:
-    if "bool" in names:
-        return False
-    try:
-        common(names)
-    except LossyCastError:
-        return False
-    return True
+    return "bool" not in names and have_common(names)
 
 
 def _check_of(name: object, source: str, dtype: str, request: Request | None) -> str:

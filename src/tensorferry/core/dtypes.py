@@ -28,6 +28,7 @@ __all__ = [
     "exact",
     "find",
     "fit",
+    "have_common",
     "width",
 ]
 
@@ -217,6 +218,12 @@ def _size(name: str) -> tuple[int, int]:
     return width(name), find(name).precision
 
 
+def have_common(names: Iterable[str]) -> bool:
+    """Whether some dtype has all values of all the named ones."""
+    found = set(names)
+    return len(found) == 1 or bool(_holders(found))
+
+
 def common(names: Iterable[str]) -> str:
     """The narrowest dtype that has all values of all the named ones.
 
@@ -226,10 +233,14 @@ def common(names: Iterable[str]) -> str:
     found = set(names)
     if len(found) == 1:
         return next(iter(found))
-    holders = [row for row in DTYPES.values() if all(exact(name, row.name) for name in found)]
+    holders = _holders(found)
     if not holders:
         listed = ", ".join(sorted(found))
         is_complex = any(find(name).kind == "complex" for name in found)
         hint = Hint('dtype="{widest_complex}"') if is_complex else Hint('dtype="{widest}", which each value must fit')
         raise LossyCastError(f"No dtype holds every value of {listed}.", hint)
     return min(holders, key=lambda row: (row.itemsize, KINDS.index(row.kind), row.precision)).name
+
+
+def _holders(names: set[str]) -> list[DType]:
+    return [row for row in DTYPES.values() if all(exact(name, row.name) for name in names)]

@@ -265,9 +265,8 @@ class Source:
             array = stored.array(self.map_of)
             request = make_request(self._target, copy, dtype, None, device, "detach", ())
             conversion = conversion_of(self._target, request)
-            if self._writes and device is None and dtype is None and not copy and array.flags.aligned:
-                return convert(array, conversion)
-            if request.placement is not None:
+            is_copied_on_write = self._writes and device is None and dtype is None and not copy and array.flags.aligned
+            if is_copied_on_write or request.placement is not None:
                 return convert(array, conversion)
             plan = foresee(array, conversion).plan
             if plan.shares_memory or copy is False or not plan.keeps_dtype or plan.result.device != plan.source.device:

@@ -15,7 +15,7 @@ from ..core.devices import HOST, kind_of, same_place
 from ..core.info import PADDED, TensorInfo
 from ..core.names import EXCHANGE
 from ..core.request import Request
-from ..errors import ConversionError, DeviceError, LossyCastError, ShapeError
+from ..errors import ConversionError, DeviceError, ShapeError
 from ..hints import Hint
 from ..host import memory
 from .diagnostics import ROWS, at_member, leaves, outer_shape
@@ -207,13 +207,9 @@ def _of_the_dtype_asked_for(members: Members, request: Request | None) -> Member
     """The members, which are converted one by one to the dtype of the request if no dtype has the values of all."""
     asked = request and (request.out.dtype if request.out is not None else request.dtype)
     names = {info.dtype for info in members.infos}
-    if request is None or members.asked is not None or asked not in dtypes.DTYPES or len(names) == 1:
+    if request is None or members.asked is not None or asked not in dtypes.DTYPES or dtypes.have_common(names):
         return members
-    try:
-        dtypes.common(names)
-    except LossyCastError:
-        return members._replace(asked=Request(EXCHANGE, dtype=asked, casting=request.casting, grad=request.grad))
-    return members
+    return members._replace(asked=Request(EXCHANGE, dtype=asked, casting=request.casting, grad=request.grad))
 
 
 def whole_of(members: Members, target: Backend | None) -> tuple[Backend | None, TensorInfo]:

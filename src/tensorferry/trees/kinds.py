@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..core import dtypes
-from ..errors import LossyCastError
 from ..host.numpy_dtypes import of_numpy
 from ..sequences.reader import PYTHON_NUMBERS, element_types
 
@@ -116,7 +115,6 @@ def dtype_together(infos: Sequence[TensorInfo]) -> str:
 
 
 def _widest(names: set[str]) -> str:
-    try:
+    if dtypes.have_common(names):
         return dtypes.common(names)
-    except LossyCastError:
-        return max(names, key=lambda name: (_rank(_kind(name)), dtypes.width(name), name))
+    return max(names, key=lambda name: (_rank(_kind(name)), dtypes.width(name), name))
