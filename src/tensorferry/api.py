@@ -90,7 +90,8 @@ def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray:
         DeviceError: The device does not exist, or the target cannot use it; or ``pinned=True``, and no framework of
             the two can lock memory here.
         ShapeError: Rows have unequal lengths, or `out` has another shape.
-        TypeError: A keyword has a value that is not listed above.
+        TypeError: A keyword has a value of the wrong type.
+        ValueError: A keyword has a word that is not listed above: ``casting="safely"``.
 
     .. versionadded:: 0.1
     """

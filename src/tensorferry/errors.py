@@ -84,17 +84,24 @@ def validate_flags(**flags: object) -> None:
             raise TypeError(f"{name} must be True or False, not {shown(value)}")
 
 
-def validate_word(keyword: str, value: object, words: Sequence[str]) -> None:
+def validate_word(keyword: str, value: object, words: Sequence[str], other: str = "") -> None:
     """Raise for a keyword's value that is not one of a few words.
+
+    Args:
+        keyword: The keyword.
+        value: Its value.
+        words: The words.
+        other: What else it may be, for the message.
 
     Raises:
         TypeError: It is not a string.
         ValueError: It is another string.
     """
     if not isinstance(value, str) or value not in words:
-        *others, last = [f'"{word}"' for word in words]
+        *others, last = [*(f'"{word}"' for word in words), *([other] if other else [])]
+        listed = f"{', '.join(others)} or {last}" if others else last
         error = ValueError if isinstance(value, str) else TypeError
-        raise error(f"{keyword} must be {', '.join(others)} or {last}, not {shown(value)}")
+        raise error(f"{keyword} must be {listed}, not {shown(value)}")
 
 
 def an(noun: str, article: str = "a") -> str:

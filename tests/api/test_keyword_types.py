@@ -1,4 +1,4 @@
-"""A keyword that is on or off takes True and False; whatever else looks like one of them is refused by its name."""
+"""A keyword takes its own values. Another word is a ValueError, another type a TypeError, with the keyword's name."""
 
 from __future__ import annotations
 
@@ -62,18 +62,29 @@ def test_what_is_neither_true_nor_false_is_refused(tmp_path, name, flag, value):
     assert {each.name for each in tmp_path.iterdir()} <= {"in.npz"}
 
 
-WORDS = {
-    "on_error": lambda word: ferry.prefetch([], "numpy", on_error=word),
-    "engine": lambda word: ferry.convert_files("in.npz", "out.npz", engine=word),
-}
+KEYWORDS = ("casting", "engine", "grad", "leaves", "nulls", "on_error", "overflow", "padding_side", "ragged", "unknown")
+"""Their values are words, or something else that is no string."""
+WORDS = [
+    (name, keyword)
+    for name in FUNCTIONS
+    for keyword in KEYWORDS
+    if keyword in inspect.signature(getattr(ferry, name)).parameters
+]
 
 
-@pytest.mark.parametrize("keyword", ["on_error", "engine"])
-def test_no_word_is_a_type_error_and_another_word_a_value_error(keyword):
+def test_all_words_are_tried():
+    """So that the next test tests something."""
+    assert {keyword for _, keyword in WORDS} == {*KEYWORDS}
+
+
+@pytest.mark.parametrize("value", [["raise"], ("safe",), "perhaps"], ids=["list", "tuple", "word"])
+@pytest.mark.parametrize(("name", "keyword"), [*WORDS, ("wrap", "dtype")])
+def test_no_word_is_a_type_error_and_another_word_a_value_error(tmp_path, name, keyword, value):
     """As Python's own functions tell them apart."""
-    for value, error in ((1, TypeError), (["raise"], TypeError), ("perhaps", ValueError)):
-        with pytest.raises(error, match=f'{keyword} must be ".*" or ".*", not'):
-            WORDS[keyword](value)
+    call = CALLS.get(name) or (lambda _, **on: getattr(ferry, name)(ARRAY, **on))
+    with pytest.raises(ValueError if value == "perhaps" else TypeError, match=f"{keyword} must be .* or .*, not"):
+        call(tmp_path, **{keyword: value})
+    assert {each.name for each in tmp_path.iterdir()} <= {"in.npz"}
 
 
 @pytest.mark.parametrize("keyword", ["inner", "outer"])

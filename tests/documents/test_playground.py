@@ -68,7 +68,7 @@ for number in range(500):
     else:
         try:
             plan = ferry.explain(info, setting["to"], **settings.keywords(setting))
-        except (ferry.ConversionError, TypeError) as error:
+        except (ferry.ConversionError, TypeError, ValueError) as error:
             refusals += 1
             told = [WORDS["refused"], type(error).__name__, getattr(error, "message", str(error))]
             told += [getattr(error, "hint", None) or ""]

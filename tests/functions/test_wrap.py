@@ -179,7 +179,7 @@ def test_which_framework_calls():
     ("options", "error"),
     [
         ({"inner": "torch", "vjp": print}, TypeError),
-        ({"inner": "torch", "dtype": "float32"}, TypeError),
+        ({"inner": "torch", "dtype": "float32"}, ValueError),
         ({"inner": "torch", "copy": True}, TypeError),
         ({"inner": "nobody"}, ferry.UnknownFrameworkError),
     ],

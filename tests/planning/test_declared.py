@@ -42,7 +42,7 @@ def request():
 def said(explain, info, to, asked):
     try:
         plan = explain(info, to, **asked)
-    except (ferry.ConversionError, TypeError) as error:
+    except (ferry.ConversionError, TypeError, ValueError) as error:
         return type(error).__name__, str(error), getattr(error, "hint", None)
     return str(plan), repr(plan), plan.to_dict(), plan.imports, plan._repr_html_()
 

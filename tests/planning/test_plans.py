@@ -390,7 +390,10 @@ def test_explain_raises_what_the_conversion_would():
     for source, target, keywords, error in refused:
         with pytest.raises(error):
             ferry.explain(source, target, **keywords)
-    for keywords in ({"copy": "yes"}, {"casting": "round"}, {"grad": "keep"}, {"variable": True}):
+    for keywords in ({"casting": "round"}, {"grad": "keep"}):
+        with pytest.raises(ValueError, match="must be"):
+            ferry.explain(info(), "torch", **keywords)
+    for keywords in ({"copy": "yes"}, {"variable": True}):
         with pytest.raises(TypeError):
             ferry.explain(info(device="cpu"), "numpy", **keywords)
 

@@ -381,7 +381,7 @@ for values in json.load(open(sys.argv[1])):
         plan = ferry.explain(settings.tensor(setting), setting["to"], **settings.keywords(setting))
     except settings.ImpossibleError as error:
         found.append({{"word": error.word, "facts": error.facts}})
-    except (ferry.ConversionError, TypeError) as error:
+    except (ferry.ConversionError, TypeError, ValueError) as error:
         found.append({{"error": getattr(error, "message", str(error)), "hint": getattr(error, "hint", None)}})
     else:
         found.append({{**plan.to_dict(), "warnings": list(plan.warnings)}})

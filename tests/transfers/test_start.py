@@ -84,7 +84,7 @@ def test_what_a_plan_shows_is_raised_at_once():
         ferry.start(np.zeros(2), "numpy", out=np.zeros(2))
     with pytest.raises(TypeError, match="give one of to and like"):
         ferry.start(np.zeros(2))
-    with pytest.raises(TypeError, match="leaves must be"):
+    with pytest.raises(ValueError, match="leaves must be"):
         ferry.start(np.zeros(2), "numpy", leaves="all")
 
 

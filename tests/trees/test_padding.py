@@ -157,7 +157,6 @@ def test_zero_false_and_minus_zero_are_what_was_written():
         {"padding_side": "left"},
         {"mask": True},
         {"lengths": True},
-        {"pad": 0, "padding_side": "both"},
         {"pad": 0, "pad_to_multiple_of": 2.5},
         {"pad": 0, "pad_to_multiple_of": True},
         {"pad": 0, "mask": 1},

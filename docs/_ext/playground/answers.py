@@ -115,7 +115,7 @@ def refused(setting: Setting, words: Mapping[str, str]) -> _Refused | None:
         explain(tensor(setting), setting["to"], **keywords(setting))
     except ConversionError as error:
         return _Refused(type(error).__name__, error.message, error.hint)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         return _Refused(type(error).__name__, str(error))
     return None
 

@@ -73,7 +73,7 @@ def explain(
         **options: As for `tensorferry.convert`.
 
     Raises:
-        TypeError: A keyword's value is not one of those that it takes, or the target has no such option.
+        TypeError, ValueError: A keyword's value is not one of those that it takes, or the target has no such option.
         ConversionError: There is no such framework, no such tensor, or no such plan; the message says why.
     """
     target = _named(to)

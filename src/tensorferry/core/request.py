@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import ConversionError, DeviceError, UnsupportedTypeError, nearest, shown
+from ..errors import ConversionError, DeviceError, UnsupportedTypeError, nearest, shown, validate_word
 from ..hints import Hint
 from . import names
 from .devices import device_name, host_index
@@ -79,7 +79,7 @@ def make_request(
     """The request for the keywords of a call.
 
     Raises:
-        TypeError: A keyword has a value that it does not take.
+        TypeError, ValueError: A keyword has a value that it does not take.
         UnsupportedTypeError: No such dtype.
         DeviceError: No device has this name, or it is a CPU device other than the first.
     """
@@ -103,17 +103,16 @@ def _canonical(
     target: Declaration,
     copy: bool | None,
     dtype: object,
-    casting: object,
+    casting: str | None,
     device: object,
-    grad: object,
+    grad: str,
     options: tuple[tuple[str, object], ...],
 ) -> Request:
     if copy is not None and not isinstance(copy, bool):
         raise TypeError(f"copy must be True, False or None, not {shown(copy)}")
-    if casting is not None and not (isinstance(casting, str) and casting in CASTINGS):
-        raise TypeError(f"casting must be None or one of {', '.join(CASTINGS)}, not {shown(casting)}")
-    if not (isinstance(grad, str) and grad in ("detach", "error")):
-        raise TypeError(f'grad must be "detach" or "error", not {shown(grad)}')
+    if casting is not None:
+        validate_word("casting", casting, CASTINGS, "None")
+    validate_word("grad", grad, ("detach", "error"))
     placement = None if device is None or isinstance(device, str) else target.placement(device)
     if placement is None:
         refuse_index(device)

@@ -18,7 +18,7 @@ from ..core.dtype_names import asked as dtype_asked
 from ..core.dtypes import DTYPES
 from ..core.leaf_dtypes import DtypeRule
 from ..core.request import COLUMN_KEYWORDS
-from ..errors import LossyCastError, UnsupportedTypeError, shown
+from ..errors import LossyCastError, UnsupportedTypeError, shown, validate_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,14 +46,14 @@ def validate(nulls: object = None, ragged: object = None, pad: object = None) ->
     """Check the values of the keywords.
 
     Raises:
-        TypeError: A keyword has a value that it does not take; the message says which.
+        TypeError, ValueError: A keyword has a value that it does not take; the message says which.
     """
     if isinstance(nulls, str) and nulls not in ("nan", "mask"):
-        raise TypeError(f'nulls must be a value, "nan" or "mask", not {shown(nulls)}')
+        raise ValueError(f'nulls must be a value, "nan" or "mask", not {shown(nulls)}')
     if nulls is not None and not isinstance(nulls, (str, bool, int, float, complex, np.generic)):
         raise TypeError(f'nulls must be a value, "nan" or "mask", not {shown(nulls)}')
-    if ragged not in (None, "rows"):
-        raise TypeError(f'ragged must be "rows" or None, not {shown(ragged)}')
+    if ragged is not None:
+        validate_word("ragged", ragged, ("rows",), "None")
     if pad is not None and not isinstance(pad, (bool, int, float, complex, np.generic)):
         raise TypeError(f"pad must be a number or None, not {shown(pad)}")
     if ragged is not None and pad is not None:

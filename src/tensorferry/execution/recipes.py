@@ -200,7 +200,7 @@ def conversion_as(
         options: Keywords of one framework.
 
     Raises:
-        TypeError: A keyword has a value that it does not take, or the target has no such option.
+        TypeError, ValueError: A keyword has a value that it does not take, or the target has no such option.
         ConversionError: The framework is not installed; there is no such dtype or device.
     """
     target = registry.ready(name)

@@ -16,6 +16,7 @@ from ..errors import (
     UnknownFrameworkError,
     UnsupportedTypeError,
     shown,
+    validate_word,
 )
 from ..execution.recipes import conversion_as
 from ..execution.run import convert
@@ -310,7 +311,8 @@ def wrap(
 
     Raises:
         UnknownFrameworkError: `inner` or `outer` is not the name of a framework.
-        TypeError: `vjp` or `jvp` for a function that is not NumPy's, or a keyword has a value that is not listed above.
+        TypeError: `vjp` or `jvp` for a function that is not NumPy's, or a keyword has a value of the wrong type.
+        ValueError: A keyword has a word that is not listed above.
         UnsupportedTypeError: When it is called: the framework brings nothing for functions; the arguments do not tell
             `outer`; the function draws random numbers, or its shapes depend on values where it is traced.
         GradientError: When it is called: there is no such derivative, or the function uses tensors that require grad
@@ -345,10 +347,10 @@ def validate_dtype(dtype: object) -> None:
     """Check the ``dtype=`` of a function.
 
     Raises:
-        TypeError: It is neither ``None`` nor ``"fit"``.
+        TypeError, ValueError: It is neither ``None`` nor ``"fit"``.
     """
-    if dtype is not None and not (isinstance(dtype, str) and dtype == "fit"):
-        raise TypeError(f"dtype must be None or 'fit', not {shown(dtype)}")
+    if dtype is not None:
+        validate_word("dtype", dtype, ("fit",), "None")
 
 
 def canonical(keyword: str, framework: object) -> str:

@@ -67,7 +67,7 @@ def start(
 
     Raises:
         ConversionError: The conversion is impossible. Errors that depend on values are raised by `Transfer.result`.
-        TypeError: As for `convert`.
+        TypeError, ValueError: As for `convert`.
 
     .. versionadded:: 0.1
     """

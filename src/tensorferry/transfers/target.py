@@ -70,7 +70,7 @@ class Target:
         """The target for the keywords of a call. A single tensor in `like` is described now, and not kept.
 
         Raises:
-            TypeError: A keyword has a value that it does not take.
+            TypeError, ValueError: A keyword has a value that it does not take.
             ConversionError: There is no such target, dtype or device.
         """
         said, leaves, unknown, coalesce = rest

@@ -113,7 +113,7 @@ def convert_tree(
             ``$["encoder"][3].weight``.
         UnsupportedTypeError: `dtype` has a name that no leaf has; the hint has the nearest name.
         TreeError: Several leaves cannot be converted; it has all their errors. No half-converted tree is returned.
-        TypeError: As for `convert`.
+        TypeError, ValueError: As for `convert`.
 
     .. versionadded:: 0.1
     """

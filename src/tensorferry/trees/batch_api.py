@@ -117,7 +117,7 @@ def collate(
         ConversionError: As for `convert`; several leaves raise a `TreeError`.
         LossyCastError: The dtype of a leaf cannot hold its padding; or a leaf has integers and floats.
         TypeError: As for `convert`; or a keyword about padding is given without `pad`.
-        ValueError: `pad_to_multiple_of` is less than 1.
+        ValueError: As for `convert`; or `pad_to_multiple_of` is less than 1.
 
     .. versionadded:: 0.1
     """

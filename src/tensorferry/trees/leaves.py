@@ -13,7 +13,7 @@ from ..backends.base import Backend
 from ..backends.no_tensor import UNCALLED, refusal_to_convert
 from ..core.info import TensorInfo
 from ..core.places import one_of_each
-from ..errors import UnsupportedTypeError, an, shown
+from ..errors import UnsupportedTypeError, an, validate_word
 from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
 from . import libraries
@@ -59,14 +59,14 @@ class LeafRule:
             looked into.
 
     Raises:
-        TypeError: `leaves` or `unknown` has another value.
+        TypeError: `leaves` or `unknown` has a value of the wrong type.
+        ValueError: One is another word.
     """
 
     def __init__(self, leaves: str | Callable[[Any], bool], *, infos: bool = False, unknown: str = "keep") -> None:
-        if not callable(leaves) and leaves not in ("tensors", "numbers"):
-            raise TypeError(f'leaves must be "tensors", "numbers" or a callable, not {leaves!r}')
-        if unknown not in ("error", "keep"):
-            raise TypeError(f'unknown must be "error" or "keep", not {shown(unknown)}')
+        if not callable(leaves):
+            validate_word("leaves", leaves, ("tensors", "numbers"), "a function")
+        validate_word("unknown", unknown, ("error", "keep"))
         self._choose = leaves if callable(leaves) else None
         self._infos = infos
         self._numbers = leaves == "numbers"

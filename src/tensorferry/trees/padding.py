@@ -15,7 +15,7 @@ from ..core.info import TensorInfo
 from ..core.leaf_dtypes import place_of_name, unknown_key
 from ..core.names import EXCHANGE
 from ..core.request import Request
-from ..errors import ShapeError, UnsupportedTypeError, shown
+from ..errors import ShapeError, UnsupportedTypeError, shown, validate_word
 from ..execution import run
 from ..execution.recipes import conversion_of
 from ..planning import rules
@@ -54,12 +54,11 @@ class Padding:
 
     Raises:
         TypeError: A keyword has a value that it does not take, or is given without `pad`.
-        ValueError: `multiple` is less than 1.
+        ValueError: `side` is another word, or `multiple` is less than 1.
     """
 
     def __init__(self, pad: object, multiple: int | None, side: str, *, mask: bool, lengths: bool) -> None:
-        if side not in ("left", "right"):
-            raise TypeError(f'padding_side must be "right" or "left", not {shown(side)}')
+        validate_word("padding_side", side, ("right", "left"))
         for keyword, on in (("mask", mask), ("lengths", lengths)):
             if not isinstance(on, bool):
                 raise TypeError(f"{keyword} must be True or False, not {shown(on)}")

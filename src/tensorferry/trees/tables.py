@@ -37,7 +37,7 @@ def with_column_keywords(
         **keywords: ``nulls``, ``ragged`` and ``pad``, as `apply_column_keywords` takes them.
 
     Raises:
-        TypeError: A keyword has a value that it does not take.
+        TypeError, ValueError: A keyword has a value that it does not take.
         UnsupportedTypeError: A mask would have the name of another column.
     """
     validate(**keywords)
