@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..columns import interface
+from ..columns import producers
 from ..columns.column import Column, Refused
 from ..columns.frames import refuse
 from ..columns.layouts import asked_of, column_of
@@ -127,7 +127,7 @@ class ColumnBackend(Backend):
 
     def found_by_arrow(self, x: Any, asked: str | None) -> Found:
         """The contents of a column, read through Arrow's interfaces."""
-        found = column_of(*interface.read(x), asked)
+        found = column_of(*producers.read(x), asked)
         if isinstance(found, Refused) and found.hint.endswith(_LISTS):
             return found._replace(hint=found.hint.removesuffix(_LISTS) + self.lists)
         return found

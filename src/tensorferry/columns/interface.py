@@ -1,6 +1,6 @@
-"""Read Arrow's C data and stream interfaces of any library, without pyarrow.
+"""Read the structures of Arrow's C data interface, without pyarrow.
 
-(https://arrow.apache.org/docs/format/CDataInterface.html, CStreamInterface.html, PyCapsuleInterface.html)
+(https://arrow.apache.org/docs/format/CDataInterface.html)
 """
 
 from __future__ import annotations
@@ -23,14 +23,27 @@ if TYPE_CHECKING:
 
     from ..typing import Array
 
-__all__ = ["Chunk", "Type", "array_at", "array_in", "bytes_at", "numbers_at", "offers", "pointers", "read", "type_in"]
+__all__ = [
+    "ARRAY",
+    "SCHEMA",
+    "Chunk",
+    "Type",
+    "address_in",
+    "array_at",
+    "array_in",
+    "bytes_at",
+    "chunk_at",
+    "memory_at",
+    "numbers_at",
+    "pointers",
+    "type_at",
+    "type_in",
+]
 
-_SCHEMA = struct.Struct("PPPqqPPPP")
-_ARRAY = struct.Struct("qqqqqPPPPP")
-_STREAM = struct.Struct("PPPPP")
-_POINTER = struct.Struct("P")
+SCHEMA = struct.Struct("PPPqqPPPP")
+ARRAY = struct.Struct("qqqqqPPPPP")
 _PAIR = struct.Struct("2P")
-_memory_at = (ctypes.c_char * (sys.maxsize // 2)).from_address
+memory_at = (ctypes.c_char * (sys.maxsize // 2)).from_address
 """Memory from an address on. Nothing is read before it is indexed."""
 _EXTENSION, _DATASETS = b"ARROW:extension:name", "datasets.features"
 _MOST = 1 << 20
@@ -83,37 +96,17 @@ class Chunk(NamedTuple):
     owner: object
 
 
-def offers(kind: type) -> bool:
-    """Whether a type has one of the interfaces."""
-    return hasattr(kind, "__arrow_c_array__") or hasattr(kind, "__arrow_c_stream__")
-
-
-def read(x: Any) -> tuple[Type, list[Chunk]]:
-    """Read the type and the chunks of an object.
-
-    Raises:
-        UnsupportedTypeError: It was released, its stream failed, or it gives no Arrow data.
-    """
-    is_array = hasattr(x, "__arrow_c_array__")
-    try:
-        capsule = x.__arrow_c_array__() if is_array else x.__arrow_c_stream__()
-    except Exception as error:
-        raise UnsupportedTypeError(f"Arrow's interface of this {type(x).__name__} fails: {error}", None) from error
-    if is_array:
-        if not isinstance(capsule, tuple) or len(capsule) != 2:
-            raise UnsupportedTypeError(f"This {type(x).__name__} gives no pair of Arrow's capsules.", None)
-        schema, array = capsule
-        kind = type_in(schema)
-        return kind, [_chunk(array_in(array), kind, array)]
-    return _of_stream(_pointer(capsule, b"arrow_array_stream"), capsule)
-
-
 _pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer_of.restype = ctypes.c_void_p
 _pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
-def _pointer(capsule: object, name: bytes) -> int:
+def address_in(capsule: object, name: bytes) -> int:
+    """The address in a capsule.
+
+    Raises:
+        UnsupportedTypeError: It is not a capsule, or not one of this name.
+    """
     try:
         return int(_pointer_of(capsule, name))
     except ValueError as error:
@@ -128,85 +121,29 @@ def type_in(capsule: object) -> Type:
     Raises:
         UnsupportedTypeError: It was released, or is not a schema.
     """
-    return _type(_pointer(capsule, b"arrow_schema"))
+    return type_at(address_in(capsule, b"arrow_schema"))
 
 
 def array_in(capsule: object) -> int:
     """The address of the structure in an array capsule."""
-    return _pointer(capsule, b"arrow_array")
+    return address_in(capsule, b"arrow_array")
 
 
-# -- streams ---------------------------------------------------------------------------------------
+def type_at(at: int) -> Type:
+    """Read the type in a schema.
 
-_GIVES = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-_SAYS = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
-_RELEASES = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-
-
-class _Owned:
-    """A structure that a library has filled in. It is released when nothing uses what it has any more."""
-
-    def __init__(self, layout: struct.Struct, release: int) -> None:
-        self._memory = ctypes.create_string_buffer(layout.size)
-        self._place = release
-        self.address = ctypes.addressof(self._memory)
-
-    # Everything that it needs is an argument, because the module's names may be deleted before, at exit.
-    def __del__(self, unpack: Any = _POINTER.unpack_from, release: Any = _RELEASES) -> None:
-        found = unpack(self._memory, self._place)[0]
-        if found:
-            release(found)(self.address)
-
-
-_RELEASE_SCHEMA, _RELEASE_ARRAY, _RELEASE_STREAM = 56, 64, 24
-"""The offsets of the release functions in the structures."""
-
-
-def _of_stream(at: int, capsule: object) -> tuple[Type, list[Chunk]]:
-    get_schema, get_next, get_error, release, _ = _STREAM.unpack_from(_memory_at(at))
-    if not release:
-        raise UnsupportedTypeError(
-            "This stream of Arrow's was released: it has been read already.",
-            "pa.table(x) before it is read for the first time, which can be read again and again",
-        )
-    # The stream is moved, as its interface asks for: the capsule has none any more. Read again, it would be empty.
-    stream = _Owned(_STREAM, _RELEASE_STREAM)
-    ctypes.memmove(stream.address, at, _STREAM.size)
-    _POINTER.pack_into(_memory_at(at), _RELEASE_STREAM, 0)
-
-    def call(function: int, into: _Owned) -> None:
-        code = _GIVES(function)(stream.address, into.address)
-        if code:
-            said = _SAYS(get_error)(stream.address) if get_error else None
-            words = said.decode(errors="replace") if said else f"error {code}"
-            raise UnsupportedTypeError(f"This stream of Arrow's cannot be read: {words}", None)
-
-    schema = _Owned(_SCHEMA, _RELEASE_SCHEMA)
-    call(get_schema, schema)
-    kind, chunks = _type(schema.address), []
-    while True:
-        array = _Owned(_ARRAY, _RELEASE_ARRAY)
-        call(get_next, array)
-        if not _POINTER.unpack_from(_memory_at(array.address), _RELEASE_ARRAY)[0]:
-            break
-        chunks.append(_chunk(array.address, kind, array))
-    del capsule
-    return kind, chunks
-
-
-# -- structures ------------------------------------------------------------------------------------
-
-
-def _type(at: int) -> Type:
-    format_, name, metadata, _, count, children, values, release, _ = _SCHEMA.unpack_from(_memory_at(at))
+    Raises:
+        UnsupportedTypeError: It was released, or is not a schema.
+    """
+    format_, name, metadata, _, count, children, values, release, _ = SCHEMA.unpack_from(memory_at(at))
     if not release or not format_ or not 0 <= count <= _MOST:
         raise UnsupportedTypeError("This is not a schema of Arrow's, or it was released.", None)
     found = Type(
         ctypes.string_at(format_).decode(errors="replace"),
         ctypes.string_at(name).decode(errors="replace") if name else "",
         _metadata(metadata) if metadata else {},
-        tuple([_type(each) for each in pointers(children, count)]),
-        _type(values) if values else None,
+        tuple([type_at(each) for each in pointers(children, count)]),
+        type_at(values) if values else None,
     )
     if not _is_whole(found):
         raise UnsupportedTypeError(
@@ -233,7 +170,18 @@ _OTHER = re.compile(
 """Formats of lists, and other formats: those with parameters that are read are given in full."""
 
 
-def _chunk(at: int, kind: Type, owner: object, *, inside: bool = False) -> Chunk:
+def chunk_at(at: int, kind: Type, owner: object, *, inside: bool = False) -> Chunk:
+    """Read an array.
+
+    Args:
+        at: The address of its structure.
+        kind: Its type.
+        owner: The object that keeps the memory alive.
+        inside: Whether another array releases it.
+
+    Raises:
+        UnsupportedTypeError: It was released, or is not an array of this type.
+    """
     length, nulls, offset, count, inner, buffers, children, values, release, _ = array_at(at)
     if not (release or inside) or length < 0 or offset < 0 or not (0 <= count <= _MOST and 0 <= inner <= _MOST):
         raise UnsupportedTypeError("This array of Arrow's was released, or has a negative length or offset.", None)
@@ -244,22 +192,22 @@ def _chunk(at: int, kind: Type, owner: object, *, inside: bool = False) -> Chunk
         nulls,
         offset,
         pointers(buffers, count),
-        tuple(map(partial(_chunk, owner=owner, inside=True), pointers(children, inner), kind.children)),
-        _chunk(values, kind.values, owner, inside=True) if values and kind.values is not None else None,
+        tuple(map(partial(chunk_at, owner=owner, inside=True), pointers(children, inner), kind.children)),
+        chunk_at(values, kind.values, owner, inside=True) if values and kind.values is not None else None,
         owner,
     )
 
 
 def array_at(at: int) -> tuple[int, ...]:
     """The fields of an array's structure, in order."""
-    return _ARRAY.unpack_from(_memory_at(at))
+    return ARRAY.unpack_from(memory_at(at))
 
 
 def pointers(at: int, count: int) -> tuple[int, ...]:
     """Read `count` addresses from memory."""
     if count == 2 and at:  # the most common number of buffers
-        return _PAIR.unpack_from(_memory_at(at))
-    return struct.unpack_from(f"{count}P", _memory_at(at)) if count and at else ()
+        return _PAIR.unpack_from(memory_at(at))
+    return struct.unpack_from(f"{count}P", memory_at(at)) if count and at else ()
 
 
 def _metadata(at: int) -> dict[bytes, bytes]:
@@ -275,7 +223,7 @@ def _metadata(at: int) -> dict[bytes, bytes]:
 
 def numbers_at(at: int, count: int, dtype: np.dtype[Any]) -> Array:
     """An array over Arrow's memory. The caller must keep the memory alive."""
-    memory_there: Any = _memory_at(at)
+    memory_there: Any = memory_at(at)
     found: Array = np.frombuffer(memory_there, dtype, count)
     return found
 

@@ -287,10 +287,14 @@ def _convert(
     of_columns: tuple[object, ...] | None,
     looks: bool,
 ) -> Any:
-    tree = tree if of_columns is None else _with_column_keywords(tree, of_columns)
     rule = leaf_rule(leaves, infos=looks, unknown=unknown)
     if looks:
-        return _conversion().TreeConversion(tree, targets_of(asked, leaves), rule, out, coalesce=coalesce).plan()
+        from ..columns.producers import leaving_streams
+
+        with leaving_streams():
+            tree = tree if of_columns is None else _with_column_keywords(tree, of_columns)
+            return _conversion().TreeConversion(tree, targets_of(asked, leaves), rule, out, coalesce=coalesce).plan()
+    tree = tree if of_columns is None else _with_column_keywords(tree, of_columns)
     return _conversion().convert(tree, targets_of(asked, leaves), rule, out, coalesce=coalesce)
 
 
@@ -300,12 +304,14 @@ def _snapshot(tree: Any, unknown: str) -> Any:
 
 
 def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
+    from ..columns.producers import leaving_streams
     from .failures import raise_all
     from .walk import take_apart
 
     found: dict[str, TensorInfo] = {}
     errors: dict[int, ConversionError] = {}
-    parts, structure = take_apart(tree, rule.chosen)
+    with leaving_streams():
+        parts, structure = take_apart(tree, rule.chosen)
     rule.check(structure, parts)
     paths = structure.paths()
     for index, (path, leaf) in enumerate(zip(paths, parts, strict=True)):

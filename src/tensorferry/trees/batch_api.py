@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..typing import Casting, Grad, Leaves, Options, To, Unknown
     from .api import Asked
     from .batch_plans import BatchPlan
+    from .collate import Batch
 
 __all__ = ["collate", "explain_collate"]
 
@@ -205,10 +206,28 @@ def _collate(
     nulls: object,
     looks: bool,
 ) -> Any:
-    from .collate import Batch
-
     if type(samples) is not list:
         _refuse_one_value(samples)
+    if not looks:
+        return _batch(samples, asked, leaves, unknown, padding, nulls, looks=False).stack()
+    from ..columns.producers import leaving_streams
+
+    with leaving_streams():
+        return _batch(samples, asked, leaves, unknown, padding, nulls, looks=True).plan()
+
+
+def _batch(
+    samples: Iterable[Any],
+    asked: Asked,
+    leaves: Any,
+    unknown: str,
+    padding: dict[str, Any] | None,
+    nulls: object,
+    *,
+    looks: bool,
+) -> Batch:
+    from .collate import Batch
+
     rule = leaf_rule(leaves, unknown=unknown)
     if nulls is not None or (padding is not None and (padding["mask"] or padding["lengths"])):
         # A table must become a dict first, in which a mask can be put beside a column.
@@ -217,8 +236,7 @@ def _collate(
         samples = [
             with_column_keywords(each, index=False, dtype=asked[2], casting=asked[5], nulls=nulls) for each in samples
         ]
-    batch = Batch(list(samples), targets_of(asked, leaves), rule, padding, looks=looks)
-    return batch.plan() if looks else batch.stack()
+    return Batch(list(samples), targets_of(asked, leaves), rule, padding, looks=looks)
 
 
 def _refuse_one_value(samples: object) -> None:

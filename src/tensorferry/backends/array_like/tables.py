@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...columns import interface
+from ...columns import producers
 from ...columns.column import Column
 from ...columns.layouts import asked_of, column_of, fields
 from ...columns.spans import spans_of
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ...columns.column import Found
+    from ...columns.interface import Type
     from ...core.info import TensorInfo
     from ...core.request import Request
     from ..base import Backend
@@ -40,7 +41,7 @@ class ArrowColumn:
 
     __slots__ = ("chunks", "kind", "name", "type")
 
-    def __init__(self, kind: str, name: str, meaning: interface.Type, chunks: Any) -> None:
+    def __init__(self, kind: str, name: str, meaning: Type, chunks: Any) -> None:
         self.kind, self.name, self.type, self.chunks = kind, name, meaning, chunks
 
     def found(self, asked: str | None) -> Found:
@@ -72,7 +73,7 @@ def read_arrow(x: Any) -> ArrowColumn | dict[str, ArrowColumn]:
     Raises:
         UnsupportedTypeError: It gives no Arrow data, or two columns with the same name.
     """
-    kind, chunks = interface.read(x)
+    kind, chunks = producers.read(x)
     if kind.format != "+s" or kind.extension:
         return ArrowColumn(type(x).__name__, kind.name, kind, chunks)
     found: dict[str, ArrowColumn] = {}
@@ -133,7 +134,7 @@ def opener_of(kind: type) -> Callable[[Any], Node] | None:
 
 def is_known_by_arrow(kind: type) -> bool:
     """Whether a type is known only by Arrow's interfaces."""
-    return interface.offers(kind) and not hasattr(kind, "__dlpack__") and known_class(kind) is None
+    return producers.gives_arrow(kind) and not hasattr(kind, "__dlpack__") and known_class(kind) is None
 
 
 def named_columns(x: Any) -> Mapping[Any, Any]:

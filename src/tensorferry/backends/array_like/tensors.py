@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...columns import interface
 from ...columns.column import Refused
+from ...columns.producers import gives_arrow, leaving_streams
 from ...host import memory
 from ..base import Backend
 from ..opening import Later, TableContents, remark_of
@@ -46,7 +46,7 @@ class ArrayLikeBackend(Backend):
     def accepts_foreign(self, x: object) -> bool:
         kind = type(x)
         known = kind in (TableContents, ArrowColumn) or known_class(kind) is not None
-        return known or interface.offers(kind) or offered(x) is not None
+        return known or gives_arrow(kind) or offered(x) is not None
 
     def knows(self, kind: type) -> bool:
         return known_class(kind) is not None
@@ -66,12 +66,14 @@ class ArrayLikeBackend(Backend):
 
     def describe(self, x: Any) -> TensorInfo:
         """Describe the array over the object's memory, or the one that is made from its values."""
-        return self.open(x)[1]
+        with leaving_streams():
+            return self.open(x)[1]
 
     def preview(
         self, x: Any, target: Backend | None = None, request: Request | None = None
     ) -> tuple[Backend, TensorInfo, Any]:
-        return self.open(x, target, request, exactly=True)
+        with leaving_streams():
+            return self.open(x, target, request, exactly=True)
 
     def open(
         self, x: Any, target: Backend | None = None, request: Request | None = None, *, exactly: bool = False
