@@ -200,7 +200,7 @@ class SimulatedBackend(Backend):
         dtypes=Dtypes(
             held=_ALL,
             numbers={"bool": ("bool",), "int": ("int64",), "float": ("float32",), "complex": ("complex64",)},
-            unhanded=_ALL,  # nobody else has such a device
+            unexported=_ALL,  # nobody else has such a device
         ),
         memory=Memory(writable=True, strides="compact", alignment=0, out=True),
         devices=Devices(("cpu", "sim"), packs=True, pins=True),

@@ -75,14 +75,14 @@ def test_between_two_devices(cupy):
 
 
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float8_e5m2", "bool"])
-def test_handed_over_and_back(cupy, name):
+def test_exported_and_back(cupy, name):
     """The same memory as another framework's tensor; narrow floats as integers of the same width."""
     array = random_bits(name)
     x = ferry.convert(array, "cupy")
-    there = torch_backend().hand_over(x, "cupy")
+    there = torch_backend().import_dlpack(x, "cupy")
     assert str(there.dtype) == f"torch.{name}"
     assert there.data_ptr() == x.data.ptr
-    back = cupy.hand_over(there, "torch")
+    back = cupy.import_dlpack(there, "torch")
     assert ferry.describe(back).dtype == name
     assert back.data.ptr == x.data.ptr
 

@@ -46,9 +46,9 @@ def test_sharded_jax_is_gathered_and_says_so():
         copies = jax.device_put(whole, NamedSharding(mesh, P()))
         assert ferry.describe(copies).shards == 1
         assert ferry.explain(copies, "numpy").shares_memory
-        offered = registry.ready("jax").offer(copies)
-        assert offered.__dlpack_device__() == (1, 0)
-        assert "dltensor" in repr(offered.__dlpack__())
+        exported = registry.ready("jax").export_dlpack(copies)
+        assert exported.__dlpack_device__() == (1, 0)
+        assert "dltensor" in repr(exported.__dlpack__())
         assert np.array_equal(ferry.to_numpy(copies), whole)
         print("done")
         """,

@@ -125,7 +125,7 @@ def is_there(setting):
 
 
 def test_what_is_disabled_says_why_and_is_refused():
-    """Each choice that is offered gives a tensor; each that is not, the reason when the address asks for it."""
+    """Each possible choice gives a tensor; each that is not, the reason when the address asks for it."""
     rng = random.Random(3)  # noqa: S311 - settings, no secrets
     seen = set()
     for _ in range(30):
@@ -189,7 +189,7 @@ def test_what_had_to_be_put_aside_comes_back():
 
 
 def test_an_address_that_makes_no_sense_is_as_usual():
-    """What no control offers is left out; a wrong shape gives a message."""
+    """What no control has is left out; a wrong shape gives a message."""
     assert read("from=julia&copy=maybe&colour=red") == settings.DEFAULTS
     assert read("shape=(3,+4,)")["shape"] == "3,4"
     shown = answers.answer(read("shape=<b>"), WORDS)

@@ -282,7 +282,7 @@ def test_an_hdf5_dataset_is_read(tmp_path):
 
 
 def test_a_saved_npz_is_loaded(tmp_path):
-    """Expected: `np.savez` and back, with a hint where it is handed over as a tensor."""
+    """Expected: `np.savez` and back, with a hint where it is given as a tensor."""
     np.savez(tmp_path / "a.npz", x=np.ones(2), y=np.arange(3))
     loaded = ferry.load(tmp_path / "a.npz", to="torch")
     assert loaded["y"].tolist() == [0, 1, 2]

@@ -251,7 +251,7 @@ def test_writing_into_an_argument_reaches_no_immutable_tensor(jit):
 
 
 def test_a_function_of_numpy_may_keep_its_arguments_and_its_results():
-    """What jit hands over lies in memory that is gone after the call, so they are copies; results are too."""
+    """What jit gives lies in memory that is gone after the call, so they are copies; results are too."""
     kept = []
     state = np.zeros(3, np.float32)
 

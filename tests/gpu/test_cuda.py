@@ -237,7 +237,7 @@ def tensorflow_on_gpu():
 
 @pytest.mark.parametrize("target", ["jax", "tensorflow"])
 def test_H41_a_producer_on_another_stream_is_waited_for(target):
-    """50 times: torch is still writing on a side stream when its tensor is handed over."""
+    """50 times: torch is still writing on a side stream when its tensor is exported."""
     jax_on_gpu() if target == "jax" else tensorflow_on_gpu()
     side = torch.cuda.Stream()
     for round_ in range(50):

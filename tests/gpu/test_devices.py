@@ -1,4 +1,4 @@
-"""On a real CUDA device: large transfers, pinned results, hand over between frameworks, two GPUs. Skipped elsewhere."""
+"""On a real CUDA device: large transfers, pinned results, DLPack between frameworks, two GPUs. Skipped elsewhere."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_same_gpu_moves_no_bytes(source, target, name):
     """The same memory, the same bits, for every dtype that both can name."""
     needs(source, target)
     if "tensorflow" in (source, target) and (name.startswith("float8") or name == "int32"):
-        pytest.skip("TensorFlow hands over no float8, and keeps int32 on the host")
+        pytest.skip("TensorFlow exports no float8, and keeps int32 on the host")
     x, array = made(source, name)
     plan = ferry.explain(x, target, copy=False)
     assert plan.bytes_copied == 0
@@ -211,8 +211,8 @@ def test_same_gpu_moves_no_bytes(source, target, name):
 @pytest.mark.parametrize(
     ("source", "target"), [("torch", "jax"), ("torch", "cupy"), ("jax", "torch"), ("cupy", "torch")]
 )
-def test_a_thousand_tensors_handed_over_under_load(source, target):
-    """Each is still being computed on another stream when it is handed over, and is whole when it is read."""
+def test_a_thousand_tensors_exported_under_load(source, target):
+    """Each is still being computed on another stream when it is exported, and is whole when it is read."""
     needs(source, target)
     side = torch.cuda.Stream()
     for round_ in range(1000):
@@ -288,7 +288,7 @@ def test_two_gpus_are_one_copy(source, target):
 
 
 def test_H42_every_framework_takes_from_a_gpu_that_is_not_the_current_one():
-    """Handed over where it lies; the current device is what it was."""
+    """Shared where it lies; the current device is what it was."""
     needs_two_gpus()
     x = torch.arange(1 << 16, dtype=torch.float32, device="cuda:1")
     for target in FRAMEWORKS[1:]:

@@ -1,4 +1,4 @@
-"""Hazards at the border: objects of other libraries, known only by the protocols that they offer."""
+"""Hazards at the border: objects of other libraries, known only by the protocols that they have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ tf = pytest.importorskip("tensorflow")
 
 
 class Dlpack:
-    """Offers ``__dlpack__`` alone."""
+    """Has only ``__dlpack__``."""
 
     def __init__(self, array):
         self.array = array
@@ -37,7 +37,7 @@ class OldDlpack(Dlpack):
 
 
 class Interface:
-    """Offers ``__array_interface__`` alone."""
+    """Has only ``__array_interface__``."""
 
     def __init__(self, array):
         self.array = array
@@ -45,7 +45,7 @@ class Interface:
 
 
 class Array:
-    """Offers ``__array__`` alone."""
+    """Has only ``__array__``."""
 
     def __init__(self, array):
         self.array = array
@@ -60,7 +60,7 @@ PROTOCOLS = {"__dlpack__": Dlpack, "old __dlpack__": OldDlpack, "__array_interfa
 @pytest.mark.parametrize("target", EVERYWHERE)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_H61_each_protocol_is_a_source_for_every_target(protocol, target):
-    """Values and dtype arrive from an object that offers one protocol only."""
+    """Values and dtype arrive from an object that has only one protocol."""
     array = counted((4, 16))
     foreign = PROTOCOLS[protocol](array)
     assert ferry.describe(foreign).framework == "array-like"

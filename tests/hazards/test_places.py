@@ -89,7 +89,7 @@ class Producer:
 def test_H41_the_consumer_asks_the_producer_itself(target):
     """The consuming framework gets the tensor, not a bare capsule, so that it can name its stream."""
     plan = ferry.explain(TensorInfo("torch" if target == "jax" else "jax", (64,), device="cuda:0"), target, copy=False)
-    assert [step.verb for step in plan.steps] == ["hand_over"]
+    assert [step.verb for step in plan.steps] == ["import_dlpack"]
     assert plan.shares_memory
     assert "to_dlpack" not in plan.code
     assert ".__dlpack__()" not in plan.code
@@ -100,13 +100,13 @@ def test_H41_tensorflow_which_takes_capsules_only_names_a_stream_or_waits():
     """tf.experimental.dlpack has no stream: the capsule must be asked for with one."""
     array = np.zeros(64, np.float32)
     producer = Producer(array)
-    load(backends()["tensorflow"]).hand_over(producer)
+    load(backends()["tensorflow"]).import_dlpack(producer)
     assert producer.calls
     assert all("stream" in keywords for keywords in producer.calls)
 
 
 def test_H42_a_tensor_on_another_gpu_stays_there():
-    """cuda:1 is handed over where it lies, and moved only when it is asked for."""
+    """cuda:1 is shared where it lies, and moved only when it is asked for."""
     plan = ferry.explain(TensorInfo("torch", (64,), device="cuda:1"), "jax", copy=False)
     assert plan.result.device == "cuda:1"
     assert not plan.bytes_copied

@@ -153,12 +153,14 @@ def test_a_framework_casts_on_its_device_what_all_cast_alike():
     assert [step.verb for step in up.steps] == ["cast", "move"]
 
 
-def test_what_is_an_array_already_is_not_offered():
+def test_what_is_an_array_already_does_not_go_through_dlpack():
     """A target that takes another's tensor over DLPack is given the array where the source has no export."""
     mine = declared(
-        memory=Memory(writable=False, host_array=True), devices=Devices(offers=True), gradients=Gradients(graph=True)
+        memory=Memory(writable=False, host_array=True),
+        devices=Devices(exports_dlpack=True),
+        gradients=Gradients(graph=True),
     )
-    taker = declared("taker", Memory(writable=False), devices=Devices(takes_offers=True))
+    taker = declared("taker", Memory(writable=False), devices=Devices(prefers_dlpack=True))
     info = TensorInfo("numpy", (4,), writable=False, requires_grad=True)
     assert [step.template for step in planned(info, mine, taker).steps] == ["detach({x})", "adopt({x})"]
 

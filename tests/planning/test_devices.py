@@ -1,4 +1,4 @@
-"""Plans for devices that are not here: hand over, peer copies, the bus, page-locked memory, ``out=``, shards, maps."""
+"""Plans for devices that are not here: DLPack, peer copies, the bus, page-locked memory, ``out=``, shards, maps."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def test_the_same_gpu_moves_no_bytes(source, target):
         assert plan.shares_memory
         assert plan.bytes_copied == 0
         assert plan.result.device == device
-        assert verbs(plan)[-1] == "hand_over"
+        assert verbs(plan)[-1] == "import_dlpack"
         assert plan.steps[-1].arguments == (source,)
         assert ("wait" in verbs(plan)) == (target == "tensorflow")
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_without_consent_the_sharing_rule_holds_on_a_gpu_too(source, target):
-    """What one side could break is copied on the device, before it is handed over."""
+    """What one side could break is copied on the device, before it is exported."""
     plan = ferry.explain(info(source), target)
     writable = {name: registry.backend_named(name).capabilities.memory.writable for name in ON_CUDA}
     assert plan.shares_memory == (writable[source] == writable[target])
@@ -106,22 +106,22 @@ def test_a_negative_stride_is_copied_on_the_device():
     x = info("cupy", shape=(8,), strides=(-4,))
     with pytest.raises(ferry.CopyRequiredError, match="negative stride"):
         ferry.explain(x, "torch", copy=False)
-    assert verbs(ferry.explain(x, "torch")) == ["compact", "hand_over"]
+    assert verbs(ferry.explain(x, "torch")) == ["compact", "import_dlpack"]
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_narrow_floats_on_the_same_gpu(source, target, dtype):
-    """They are handed over too; float8 to and from TensorFlow, which cannot name it, goes by the host, and says so."""
+    """They are shared too; float8 to and from TensorFlow, which cannot name it, goes by the host, and says so."""
     plan = ferry.explain(info(source, dtype=dtype), target)
     if "tensorflow" in (source, target) and dtype.startswith("float8"):
-        assert "hand_over" not in verbs(plan)
+        assert "import_dlpack" not in verbs(plan)
         assert "cannot name float8" in plan.reason
         assert on(plan, "bus") == 2000
         with pytest.raises(ferry.CopyRequiredError, match="tensorflow cannot name float8"):
             ferry.explain(info(source, dtype=dtype), target, copy=False)
         return
-    assert verbs(plan)[-1] == "hand_over"
+    assert verbs(plan)[-1] == "import_dlpack"
     assert on(plan, "bus") == on(plan, "host") == 0
 
 
@@ -130,11 +130,11 @@ def test_narrow_floats_on_the_same_gpu(source, target, dtype):
 
 @pytest.mark.parametrize(("source", "target"), [*itertools.product(ON_CUDA, repeat=2)])
 def test_two_gpus_are_one_copy_and_never_the_host(source, target):
-    """The source's own framework moves it, then it is handed over; both devices are named."""
+    """The source's own framework moves it, then the target imports it; both devices are named."""
     plan = ferry.explain(info(source), target, device="cuda:1")
     moves = [step for step in plan.steps if step.copies]
     assert [(step.verb, step.backend, step.path, step.bytes) for step in moves] == [("move", source, "bus", 4000)]
-    assert plan.steps[-1].verb == ("move" if source == target else "hand_over")
+    assert plan.steps[-1].verb == ("move" if source == target else "import_dlpack")
     assert plan.result.device == "cuda:1"
     if source != target:
         assert "cuda:0" in plan.reason
@@ -147,10 +147,10 @@ def test_two_gpus_are_one_copy_and_never_the_host(source, target):
 def test_a_cast_between_two_gpus_crosses_with_fewer_bytes(source, target):
     """Narrower before the copy between them, wider after it."""
     narrow = ferry.explain(info(source), target, device="cuda:1", dtype="float16")
-    assert verbs(narrow) == ["cast", "move", "hand_over"]
+    assert verbs(narrow) == ["cast", "move", "import_dlpack"]
     assert on(narrow, "bus") == 2000
     wide = ferry.explain(info(source, dtype="float16"), target, device="cuda:1", dtype="float32")
-    assert verbs(wide) == ["move", "cast", "hand_over"]
+    assert verbs(wide) == ["move", "cast", "import_dlpack"]
     assert on(wide, "bus") == 2000
 
 

@@ -103,7 +103,7 @@ def test_a_gradient_stays_on_the_way_to_a_device():
 # -- places ---------------------------------------------------------------------------------------
 
 
-def test_cuda_to_cuda_is_handed_over_where_it_lies():
+def test_cuda_to_cuda_shares_the_memory():
     """Between frameworks that both live there, no byte crosses the bus."""
     for source, target in itertools.permutations(("torch", "jax", "tensorflow"), 2):
         plan = ferry.explain(info(source), target, copy=False)
@@ -111,7 +111,7 @@ def test_cuda_to_cuda_is_handed_over_where_it_lies():
         assert plan.result.device == "cuda:0"
         assert plan.shares_memory
     plan = ferry.explain(info("torch"), "jax")
-    assert verbs(plan) == ["copy", "hand_over"]
+    assert verbs(plan) == ["copy", "import_dlpack"]
     assert on(plan, "device") == 4 * N
 
 

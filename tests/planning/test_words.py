@@ -30,7 +30,7 @@ def pasted(plan, x):
 
 
 class Exporter:
-    """Another library's tensor, which offers nothing but DLPack."""
+    """Another library's tensor, which has only DLPack."""
 
     def __init__(self, tensor):
         self.tensor = tensor
@@ -44,7 +44,7 @@ class Exporter:
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bfloat16"])
 @pytest.mark.parametrize("target", ["numpy", "torch"])
-def test_code_of_what_offers_only_dlpack(target, dtype):
+def test_code_of_what_has_only_dlpack(target, dtype):
     """np.asarray would make an object array of it."""
     x = Exporter(torch.tensor([1, 2], dtype=getattr(torch, dtype)))
     result, expected = pasted(ferry.explain(x, target), x), ferry.convert(x, target)

@@ -133,7 +133,7 @@ class recorded:  # noqa: N801 - reads like a function
 
 
 VERBS = {
-    *("export", "adopt", "copy", "cast", "detach", "resolve", "move", "pin", "hand_over", "read", "read_only"),
+    *("export", "adopt", "copy", "cast", "detach", "resolve", "move", "pin", "import_dlpack", "read", "read_only"),
     *("write", "check", "value", "variable", "gather", "stack"),
 }
 

@@ -67,7 +67,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "grad": ("detach", "error"),
     **dict.fromkeys(OPTIONS, ("", "1")),
 }
-"""What each control of the page offers; the shape is free."""
+"""What each control of the page has; the shape is free."""
 
 
 class Setting(dict[str, str]):
@@ -106,7 +106,7 @@ class ImpossibleError(ValueError):
 
 
 def read(words: Mapping[str, str] | Iterable[tuple[str, str]]) -> Setting:
-    """The setting that an address asks for; what no control offers is as usual."""
+    """The setting that an address asks for; what no control has is as usual."""
     asked = dict(words)
     shape = ",".join(part.strip() for part in asked.pop("shape", DEFAULTS["shape"]).strip("()[] ").split(","))
     told = {name: value for name, value in asked.items() if value in CHOICES.get(name, ())}

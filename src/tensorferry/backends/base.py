@@ -346,7 +346,7 @@ class Backend(ABC):
         """Lay a tensor of the framework out over devices, by the result of `placement`."""
         raise TypeError(f"{self.name} tensors lie on one device each")
 
-    def offer(self, x: Any) -> Any:
+    def export_dlpack(self, x: Any) -> Any:
         """An object with ``__dlpack__`` from which another framework can take the memory of a tensor on a device."""
         return x
 

@@ -30,8 +30,8 @@ __all__ = [
     "Detaches",
     "Fetches",
     "FetchesAhead",
-    "HandsOver",
     "HasValues",
+    "ImportsDlpack",
     "Moves",
     "Packs",
     "Pins",
@@ -145,20 +145,20 @@ class Moves(Protocol):
         """A copy on another device, given by its canonical name. A copy on the host is complete when this returns."""
 
 
-class HandsOver(Protocol):
-    """``Devices(kinds)`` that other frameworks have too, for dtypes that are not in ``Dtypes(unhanded)``."""
+class ImportsDlpack(Protocol):
+    """``Devices(kinds)`` that other frameworks have too, for dtypes that are not in ``Dtypes(unexported)``."""
 
     @abstractmethod
     def wait(self, x: Any) -> Any:
         """The tensor, after its values have been computed: for a consumer without streams."""
 
     @abstractmethod
-    def hand_over(self, x: Any, source: str = "") -> Any:
+    def import_dlpack(self, x: Any, source: str = "") -> Any:
         """A tensor of the backend over the memory of another framework's tensor on the same device.
 
         Args:
             x: The tensor of the other framework.
-            source: The name of its backend, whose `Backend.offer` gives an object with ``__dlpack__``.
+            source: The name of its backend, whose `Backend.export_dlpack` gives an object with ``__dlpack__``.
         """
 
 
@@ -256,13 +256,13 @@ def verbs_needed(declared: Capabilities) -> dict[str, tuple[str, ...]]:
     memory, devices, objects, options = declared.memory, declared.devices, declared.objects, declared.options
     graph, inside = declared.gradients.graph, bool(objects.inside_only or objects.tracer)
     off_host, without_host = devices.others or set(devices.kinds) != {HOST}, HOST not in devices.kinds
-    shared_on_device = off_host and bool(declared.dtypes.held - declared.dtypes.unhanded)
+    shared_on_device = off_host and bool(declared.dtypes.held - declared.dtypes.unexported)
     table: list[tuple[str, bool, tuple[type, ...]]] = [
         ("Memory(read_only=True)", memory.read_only, (PresentsReadOnly,)),
         ("Memory(out=True)", memory.out, (Writes,)),
         ("Memory(lazy_bits=True)", memory.lazy_bits, (Resolves,)),
         ("Devices(kinds=…) beside the host", off_host, (Copies, Casts, Moves)),
-        ("Devices(kinds=…) and dtypes that are not unhanded", shared_on_device, (HandsOver,)),
+        ("Devices(kinds=…) and dtypes that are not unexported", shared_on_device, (ImportsDlpack,)),
         ("Devices(kinds=…) without the host", without_host, (Places, Fetches)),
         ("Devices(shards=True)", devices.shards, (Fetches,)),
         ("Devices(fetches=True)", devices.fetches, (Fetches,)),

@@ -29,7 +29,7 @@ class Dtypes(NamedTuple):
             narrowest first: the first that holds the values is taken.
         unshared: Those that it stores in another form than an ndarray, so that they are always copied.
         uncast: Those that its own operations do not cast on a device.
-        unhanded: Those that it cannot share with another framework on a device.
+        unexported: Those that it cannot share with another framework on a device.
         absent_reasons: For a dtype that it does not have now, but could have: why, as the end of a sentence.
         absent_hint: The code that gives it these dtypes, if there is any.
     """
@@ -38,7 +38,7 @@ class Dtypes(NamedTuple):
     numbers: Mapping[str, tuple[str, ...]]
     unshared: frozenset[str] = frozenset()
     uncast: frozenset[str] = frozenset()
-    unhanded: frozenset[str] = frozenset()
+    unexported: frozenset[str] = frozenset()
     absent_reasons: Mapping[str, str] = _NONE
     absent_hint: str = ""
 
@@ -100,8 +100,8 @@ class Devices(NamedTuple):
         spreads: Whether memory that elements, or tensors, share can be copied as such: its verbs ``narrow``,
             ``span``, ``spread``, ``cross`` and ``copy_together``.
         waits: Whether memory on a device must be complete before it takes it, because it names no stream.
-        offers: Whether its tensors have ``__dlpack__``.
-        takes_offers: Whether printed code gives it the source's tensor through DLPack, because it would copy an array.
+        exports_dlpack: Whether its tensors have ``__dlpack__``.
+        prefers_dlpack: Whether printed code gives it the source's tensor through DLPack, as it would copy an array.
     """
 
     kinds: tuple[str, ...] = ("cpu",)
@@ -113,8 +113,8 @@ class Devices(NamedTuple):
     pins: bool = False
     spreads: bool = False
     waits: bool = False
-    offers: bool = False
-    takes_offers: bool = False
+    exports_dlpack: bool = False
+    prefers_dlpack: bool = False
 
     def include(self, kind: str) -> bool:
         """Whether the framework supports a kind of device."""

@@ -1,4 +1,4 @@
-"""DLPack: make an array over host memory from a capsule, and offer memory of a device to another framework.
+"""DLPack: make an array over host memory from a capsule, and export memory of a device to another framework.
 
 NumPy's own `from_dlpack` refuses bfloat16 and float8, so the capsule is read here, for every dtype that has a
 code. The layout of its structures is DLPack's (https://dmlc.github.io/dlpack/latest/c_api.html).
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["Offer", "Taken", "end_of", "take"]
+__all__ = ["DlpackExport", "Taken", "end_of", "take"]
 
 _HOST_DEVICES = {1: "cpu", 3: "pinned memory"}
 _READ_ONLY = 1
@@ -174,7 +174,7 @@ def take(x: Any) -> Taken:
     return Taken(array, versioned, bool(flags & _IS_COPIED))
 
 
-class Offer(NamedTuple):
+class DlpackExport(NamedTuple):
     """A tensor on a device, for another framework to take through ``__dlpack__(stream=…)``.
 
     The consumer names its stream, and the producer makes that stream wait for its own
@@ -194,11 +194,11 @@ class Offer(NamedTuple):
     streams: bool = True
     code: int | None = None
 
-    def as_integers(self) -> Offer:
+    def as_integers(self) -> DlpackExport:
         """The same memory as unsigned integers of the same width, for a consumer that does not know the dtype."""
         return self._replace(code=_UNSIGNED)
 
-    def as_named(self) -> Offer:
+    def as_named(self) -> DlpackExport:
         """The same memory with the code of its own dtype, for a consumer that knows it."""
         return self._replace(code=_CODES[self.dtype])
 

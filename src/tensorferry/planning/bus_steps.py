@@ -49,7 +49,7 @@ def share_on_device(plan: PlanBuilder) -> bool:
     sides = (source, target)
     if any(plan.dtype not in each.capabilities.dtypes.held for each in sides):
         return False
-    unnamed = [each.name for each in sides if plan.dtype in each.capabilities.dtypes.unhanded]
+    unnamed = [each.name for each in sides if plan.dtype in each.capabilities.dtypes.unexported]
     if unnamed:
         plan.reason = f"{' and '.join(unnamed)} cannot name {plan.dtype} to another framework on a device"
         return False
@@ -69,7 +69,7 @@ def share_on_device(plan: PlanBuilder) -> bool:
         _share_or_copy(plan)
     if target.capabilities.devices.waits:
         plan.add(source, "wait", (), f"{target.name} cannot say on which stream it reads")
-    plan.add(target, "hand_over", (source.name,), "the same device: no bytes move", **plan.as_targets())
+    plan.add(target, "import_dlpack", (source.name,), "the same device: no bytes move", **plan.as_targets())
     if out is None:
         host_steps.present_read_only(plan)
     else:

@@ -212,10 +212,10 @@ def _adopt(plan: PlanBuilder) -> None:
     copies = Path.HOST if not caps.memory.exists or plan.now.dtype in caps.dtypes.unshared else Path.NONE
     why = rules.ADOPT_REASONS[caps.memory.exists]
     # The printed code gives the target the source's own tensor, if it takes it, and not the array over its memory.
-    able = plan.now.dtype not in plan.source.capabilities.dtypes.unhanded | caps.dtypes.unhanded
-    offers = caps.devices.takes_offers and plan.source.capabilities.devices.offers
-    offered = offers and able and not plan.allocated and _ends_with_export(plan)
-    code = target.snippet("hand_over", (plan.source.name,), plan.now) if offered else ""
+    able = plan.now.dtype not in plan.source.capabilities.dtypes.unexported | caps.dtypes.unexported
+    preferred = caps.devices.prefers_dlpack and plan.source.capabilities.devices.exports_dlpack
+    through_dlpack = preferred and able and not plan.allocated and _ends_with_export(plan)
+    code = target.snippet("import_dlpack", (plan.source.name,), plan.now) if through_dlpack else ""
     snippet_arguments = ("newly allocated",) if plan.allocated else ()
     plan.add(target, "adopt", (), why, copies=copies, snippet_arguments=snippet_arguments, **plan.as_targets())
     if code:

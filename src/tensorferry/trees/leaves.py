@@ -282,13 +282,13 @@ def _has(x: Any, name: str) -> bool:
 def _is_tensor_type(kind: type) -> bool | UnsupportedTypeError:
     if kind.__module__ == "builtins" or issubclass(kind, np.generic):
         return False
-    return registry.is_tensor(kind) or registry.refusal_of(kind) or libraries.refusal_of(kind) or _offers_memory(kind)
+    return registry.is_tensor(kind) or registry.refusal_of(kind) or libraries.refusal_of(kind) or _gives_memory(kind)
 
 
-def _offers_memory(kind: type) -> bool:
+def _gives_memory(kind: type) -> bool:
     """Whether a type of another library exports the memory of its objects, with shape and dtype."""
-    offers = any(hasattr(kind, name) for name in ("__dlpack__", "__array_interface__", "__array__"))
-    return offers and hasattr(kind, "shape") and hasattr(kind, "dtype")
+    has = any(hasattr(kind, name) for name in ("__dlpack__", "__array_interface__", "__array__"))
+    return has and hasattr(kind, "shape") and hasattr(kind, "dtype")
 
 
 @lru_cache(maxsize=16)

@@ -443,7 +443,7 @@ class Plain(Backend):
     load = claims = describe = pointer = export = adopt = snippet = _
 
 
-FLOATS = {"dtypes": Dtypes(frozenset({"float32"}), {}, unhanded=frozenset({"float32"}))}
+FLOATS = {"dtypes": Dtypes(frozenset({"float32"}), {}, unexported=frozenset({"float32"}))}
 DECLARED = {
     "read_only": ({"memory": Memory(writable=True, read_only=True)}, ["read_only"]),
     "out": ({"memory": Memory(writable=True, out=True)}, ["write"]),
@@ -451,7 +451,7 @@ DECLARED = {
     "an accelerator": ({"devices": Devices(("cpu", "sim")), **FLOATS}, ["copy", "cast", "move"]),
     "an accelerator of others": (
         {"devices": Devices(("cpu", "sim")), "dtypes": Dtypes(frozenset({"float32"}), {})},
-        ["copy", "cast", "move", "wait", "hand_over", "compact"],
+        ["copy", "cast", "move", "wait", "import_dlpack", "compact"],
     ),
     "no host": ({"devices": Devices(("sim",)), **FLOATS}, ["copy", "cast", "move", "place", "fetch"]),
     "shards": ({"devices": Devices(shards=True)}, ["fetch"]),
@@ -501,14 +501,14 @@ def test_every_backend_here_has_the_verbs_that_it_declares():
 
 def test_a_plan_names_no_verb_that_is_not_called_for():
     """A backend that was taken has what plans ask of it: none of some ten thousand names another of its verbs."""
-    always = {"export", "adopt", "offer", "place_over"}  # of every backend, by `Backend`
+    always = {"export", "adopt", "export_dlpack", "place_over"}  # of every backend, by `Backend`
     own = {
         "numpy": {"copy", "cast", "check"},  # as the currency of host memory
         "python": {"give_back", "look"},  # of numbers that are not one array
         "torch": {"resolve"},  # of the bits that only its `describe` sets
     }
     named = everything()[3]
-    assert {"adopt", "move", "cast", "hand_over", "place"} <= {verb for _, verb in named}
+    assert {"adopt", "move", "cast", "import_dlpack", "place"} <= {verb for _, verb in named}
     for name, verb in named:
         verbs_needed = verbs.verbs_needed(registry.backend_named(name).capabilities).values()
         assert verb in always | own.get(name, set()) | {each for group in verbs_needed for each in group}, (name, verb)

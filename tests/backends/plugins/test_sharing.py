@@ -194,12 +194,12 @@ def test_on_a_device_a_tensor_in_a_graph_is_copied_for_a_writable_target():
 
 @pytest.mark.parametrize("writable", [True, False])
 def test_on_a_device_the_verb_is_called_too(glass, monkeypatch, writable):
-    """A target that presents a device's memory read-only is asked to, after the hand over."""
+    """A target that presents a device's memory read-only is asked to, after the import."""
     on_cuda = glass.capabilities._replace(devices=Devices(("cuda",)))
     monkeypatch.setattr(type(glass), "capabilities", on_cuda)
-    monkeypatch.setattr(glass, "hand_over", None, raising=False)  # is planned here, and not called
+    monkeypatch.setattr(glass, "import_dlpack", None, raising=False)  # is planned here, and not called
     info = ON_A_DEVICE if writable else ON_A_DEVICE._replace(requires_grad=False, writable=False)
     plan = ferry.explain(info, "glass")
-    assert [step.verb for step in plan.steps][-2:] == ["hand_over", "read_only"]
+    assert [step.verb for step in plan.steps][-2:] == ["import_dlpack", "read_only"]
     assert plan.shares_memory
     assert plan.result.writable is False

@@ -1,1 +1,1 @@
-"""Objects of other libraries, by the protocols that they offer, or by a module for their library."""
+"""Objects of other libraries, by the protocols that they have, or by a module for their library."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...host.numpy_dtypes import of_numpy
 from .libraries import KnownClass
-from .protocols import open_offered
+from .protocols import open_by_protocol
 from .snippets import PALETTE
 from .sources import kind_of, open_later_values
 
@@ -32,7 +32,7 @@ def _open(x: Any, target: Any, request: Any) -> Opened:
     mode = ImageMode.getmode(x.mode)
     dtype = of_numpy(np.dtype(mode.typestr))
     if dtype is None:
-        return open_offered(x, target, request)
+        return open_by_protocol(x, target, request)
     bands = (len(mode.bands),) if len(mode.bands) > 1 else ()
     kind = f"{kind_of(x)}{PALETTE}" if x.mode in ("P", "PA") else ""
     return None, *open_later_values(x, partial(_read, x), (x.height, x.width, *bands), dtype, kind)

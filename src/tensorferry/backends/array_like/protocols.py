@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from ...typing import Array
     from ..base import Backend
 
-__all__ = ["from_array", "offered", "open_contents", "open_offered"]
+__all__ = ["from_array", "open_by_protocol", "open_contents", "protocol_of"]
 
 
-def offered(x: object) -> str | None:
-    """The first protocol that an object offers."""
-    if _offers(x, "__dlpack__") and _offers(x, "__dlpack_device__"):
+def protocol_of(x: object) -> str | None:
+    """The first protocol that an object has."""
+    if _has(x, "__dlpack__") and _has(x, "__dlpack_device__"):
         return "__dlpack__"
     try:
         memoryview(x)  # type: ignore[arg-type]
@@ -42,14 +42,14 @@ def offered(x: object) -> str | None:
     else:
         return "the buffer protocol"
     for name in ("__array_interface__", "__array__", "__cuda_array_interface__"):
-        if _offers(x, name):
+        if _has(x, name):
             return name
     return None
 
 
-def open_offered(x: Any, target: Backend | None, request: Request | None) -> tuple[Backend | None, TensorInfo, Any]:
-    """Open an object through the first protocol that it offers, with ``None`` in place of a backend."""
-    name = offered(x) or "__array__"
+def open_by_protocol(x: Any, target: Backend | None, request: Request | None) -> tuple[Backend | None, TensorInfo, Any]:
+    """Open an object through the first protocol that it has, with ``None`` in place of a backend."""
+    name = protocol_of(x) or "__array__"
     try:
         if name == "the buffer protocol":
             return None, *open_view(np.asarray(memoryview(x)), kind_of(x))
@@ -79,7 +79,7 @@ class _Objects(Exception):  # noqa: N818 - no error: an array of objects may hol
         self.array = array
 
 
-def _offers(x: object, name: str) -> bool:
+def _has(x: object, name: str) -> bool:
     """Whether an object has an attribute. The check may run code of its class, which may fail."""
     try:
         return hasattr(x, name)
@@ -93,7 +93,7 @@ def _failed(x: object, name: str, error: Exception) -> UnsupportedTypeError:
     if name == "the buffer protocol":
         hint = 'np.frombuffer(x, "uint8"), or the dtype that is meant'
     return UnsupportedTypeError(
-        f"{an(type(x).__name__, 'A')} offers {name}, which failed: {type(error).__name__}: {error}",
+        f"{an(type(x).__name__, 'A')} has {name}, which failed: {type(error).__name__}: {error}",
         hint,
     )
 
@@ -144,7 +144,7 @@ def _masked(x: object, hint: str) -> UnsupportedTypeError:
 
 def _on_a_gpu(x: Any) -> Array:
     raise DeviceError(
-        f"{an(type(x).__name__, 'A')} lies on a GPU and offers only __cuda_array_interface__.",
+        f"{an(type(x).__name__, 'A')} is on a GPU and has only __cuda_array_interface__.",
         "convert it to a tensor of a framework on the GPU first",
     )
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["COLUMN", "DLPACK", "FILLED", "PALETTE", "snippet"]
 
 DLPACK = ".__dlpack__"
-"""The end of a `TensorInfo.kind` if the object offers its memory by this method."""
+"""The end of a `TensorInfo.kind` if the object gives its memory by this method."""
 COLUMN = "column"
 """In a `TensorInfo.kind`: a column that is known by Arrow's interfaces, or whose nulls were replaced."""
 FILLED = " with nulls as "

@@ -13,7 +13,7 @@ from ..base import Backend
 from ..opening import Later, TableContents, remark_of
 from .declared import CAPABILITIES, DECLARED, NAME
 from .libraries import known_class
-from .protocols import offered, open_offered
+from .protocols import open_by_protocol, protocol_of
 from .snippets import PALETTE, snippet
 from .sources import reading, values_of
 from .tables import ArrowColumn, is_known_by_arrow, open_arrow, open_contents, opener_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ArrayLikeBackend(Backend):
-    """Any object that offers an array, and the objects of known libraries."""
+    """Any object that gives an array, and the objects of known libraries."""
 
     name = NAME
     module = "builtins"
@@ -46,7 +46,7 @@ class ArrayLikeBackend(Backend):
     def accepts_foreign(self, x: object) -> bool:
         kind = type(x)
         known = kind in (TableContents, ArrowColumn) or known_class(kind) is not None
-        return known or gives_arrow(kind) or offered(x) is not None
+        return known or gives_arrow(kind) or protocol_of(x) is not None
 
     def knows(self, kind: type) -> bool:
         return known_class(kind) is not None
@@ -85,7 +85,7 @@ class ArrayLikeBackend(Backend):
             return self, *open_arrow(x, target, request, exactly=exactly)
         known = known_class(type(x))
         if known is None:
-            backend, info, handle = open_offered(x, target, request)
+            backend, info, handle = open_by_protocol(x, target, request)
         else:
             with reading(type(x).__name__):
                 backend, info, handle = known.open(x, target, request)

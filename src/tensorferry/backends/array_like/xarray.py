@@ -10,7 +10,7 @@ from ...errors import UnsupportedTypeError
 from ...hints import Hint
 from .chunked import is_text, open_later
 from .libraries import KnownClass
-from .protocols import open_offered
+from .protocols import open_by_protocol
 
 if TYPE_CHECKING:
     from .libraries import Opened
@@ -32,7 +32,7 @@ def known_class(kind: type) -> KnownClass | None:
 def _open(x: Any, target: Any, request: Any) -> Opened:
     # Through the private attribute, because the public one would read the data. Unknown data count as read later.
     lies_here = isinstance(getattr(getattr(x, "variable", x), "_data", None), np.ndarray)
-    return (open_offered if lies_here else open_later)(x, target, request)
+    return (open_by_protocol if lies_here else open_later)(x, target, request)
 
 
 def _refuse(_x: Any, _target: Any, _request: Any) -> Opened:

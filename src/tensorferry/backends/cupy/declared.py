@@ -23,7 +23,7 @@ CAPABILITIES = Capabilities(
         absent_reasons=dict.fromkeys(_PACKED, ": its elements are narrower than a byte"),
     ),
     memory=Memory(writable=True, out=True, writes_own=True),
-    devices=Devices(("cuda",), fetches=True, packs=True, offers=True),
+    devices=Devices(("cuda",), fetches=True, packs=True, exports_dlpack=True),
 )
 
 DECLARED = Declared("cupy", CAPABILITIES, snippet, {"cupy": "import cupy"})

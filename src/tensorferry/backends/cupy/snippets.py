@@ -27,6 +27,6 @@ _SNIPPETS = {
     "copy": "{x}.copy()",
     "compact": "cupy.ascontiguousarray({x})",
     "wait": "cupy.cuda.get_current_stream().synchronize() or {x}",
-    "hand_over": "cupy.from_dlpack({x})",
+    "import_dlpack": "cupy.from_dlpack({x})",
     "write": "out.set({y}); {y} = out",
 }

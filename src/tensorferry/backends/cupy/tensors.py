@@ -14,7 +14,7 @@ from ...core.info import TensorInfo
 from ...core.layout import packed_strides
 from ...errors import UnsupportedTypeError, an
 from ...host import casts, memory, packing
-from ...host.dlpack import Offer
+from ...host.dlpack import DlpackExport
 from ...host.numpy_dtypes import by_numpy, numpy_dtype
 from ...planning.rules import agrees
 from .. import registry
@@ -151,19 +151,19 @@ class CupyBackend(Backend):
             self.cuda.get_current_stream().synchronize()
         return x
 
-    def offer(self, x: Any) -> Any:
-        return Offer(self._integers(x), _NAMES[x.dtype], lambda: self._device(f"cuda:{x.device.id}"))
+    def export_dlpack(self, x: Any) -> Any:
+        return DlpackExport(self._integers(x), _NAMES[x.dtype], lambda: self._device(f"cuda:{x.device.id}"))
 
-    def hand_over(self, x: Any, source: str = "") -> Any:
+    def import_dlpack(self, x: Any, source: str = "") -> Any:
         """An array over the memory of another framework's tensor on the same device.
 
         CuPy tells the producer its current stream.
         (https://docs.cupy.dev/en/stable/reference/generated/cupy.from_dlpack.html)
         """
-        offered = registry.backend_named(source).offer(x) if source else x
-        if isinstance(offered, Offer) and offered.dtype in CARRIED:
-            return self.cupy.from_dlpack(offered.as_integers()).view(numpy_dtype(offered.dtype))
-        return self.cupy.from_dlpack(offered)
+        exported = registry.backend_named(source).export_dlpack(x) if source else x
+        if isinstance(exported, DlpackExport) and exported.dtype in CARRIED:
+            return self.cupy.from_dlpack(exported.as_integers()).view(numpy_dtype(exported.dtype))
+        return self.cupy.from_dlpack(exported)
 
     def write(self, x: Any, out: Any, overlaps: bool = False) -> None:
         """Write the values of a NumPy array, cast to its dtype, or of a CuPy array, into `out`."""

@@ -28,12 +28,12 @@ def _capabilities(x64: bool) -> Capabilities:
                 "complex": ("complex128",) if x64 else ("complex64",),
             },
             unshared=PACKED,
-            unhanded=PACKED,
+            unexported=PACKED,
             absent_reasons={} if x64 else dict.fromkeys(_WIDE, _NO_X64),
             absent_hint='jax.config.update("jax_enable_x64", True) first',
         ),
         memory=Memory(writable=False, strides="compact", alignment=ALIGNMENT),
-        devices=Devices(("cpu", "cuda", "tpu"), shards=True, fetches=True, fetches_ahead=True, offers=True),
+        devices=Devices(("cpu", "cuda", "tpu"), shards=True, fetches=True, fetches_ahead=True, exports_dlpack=True),
         objects=Objects(
             abstract={
                 "traced": (

@@ -27,6 +27,6 @@ _SNIPPETS = {
     "adopt": "jax.device_put({x})",
     "wait": "{x}.block_until_ready()",
     "copy": "jnp.array({x}, copy=True)",
-    "hand_over": "jax.dlpack.from_dlpack({x})",
+    "import_dlpack": "jax.dlpack.from_dlpack({x})",
     "place_over": "# sharding is what was given as device=\njax.device_put({x}, sharding)",
 }

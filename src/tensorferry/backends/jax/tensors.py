@@ -301,18 +301,19 @@ class JaxBackend(Backend):
     def place_over(self, x: Any, placement: Placement) -> Any:
         return self.jax.device_put(x, placement.layout)
 
-    def offer(self, x: Any) -> Any:
+    def export_dlpack(self, x: Any) -> Any:
         # JAX makes the consumer's stream wait for the array, whichever device is current.
-        return dlpack.Offer(_replica(x), _NAMES[x.dtype], nullcontext)
+        return dlpack.DlpackExport(_replica(x), _NAMES[x.dtype], nullcontext)
 
-    def hand_over(self, x: Any, source: str = "") -> Any:
+    def import_dlpack(self, x: Any, source: str = "") -> Any:
         """An array over the memory of another framework's tensor on the same device.
 
         JAX tells the producer on which stream it will read.
         (https://docs.jax.dev/en/latest/_autosummary/jax.dlpack.from_dlpack.html)
         """
-        offered = registry.backend_named(source).offer(x) if source else x
-        return self.jax.dlpack.from_dlpack(offered.as_named() if isinstance(offered, dlpack.Offer) else offered)
+        exported = registry.backend_named(source).export_dlpack(x) if source else x
+        exported = exported.as_named() if isinstance(exported, dlpack.DlpackExport) else exported
+        return self.jax.dlpack.from_dlpack(exported)
 
     # -- containers that are registered with jax.tree_util ------------------------------------------
 

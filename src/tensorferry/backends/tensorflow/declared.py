@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
 from ...core.declaration import Declared
 from ...core.layout import ALIGNMENT
-from .snippets import UNHANDED, snippet
+from .snippets import UNEXPORTED, snippet
 
 __all__ = ["CAPABILITIES", "COPIED", "DECLARED", "DEFAULT_STREAM", "DTYPES", "REFUSED"]
 
@@ -46,10 +46,10 @@ CAPABILITIES = Capabilities(
             "float": ("float32",),
             "complex": ("complex128",),
         },
-        unhanded=UNHANDED,
+        unexported=UNEXPORTED,
     ),
     memory=Memory(writable=False, strides="compact", alignment=ALIGNMENT, out=True, reshape="tf.reshape({x}, {shape})"),
-    devices=Devices(("cpu", "cuda", "tpu"), fetches=True, waits=True, offers=True, takes_offers=True),
+    devices=Devices(("cpu", "cuda", "tpu"), fetches=True, waits=True, exports_dlpack=True, prefers_dlpack=True),
     gradients=Gradients(tape="tf.GradientTape"),
     objects=Objects(
         value_kinds=frozenset({"Variable"}),

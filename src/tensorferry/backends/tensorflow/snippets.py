@@ -11,10 +11,12 @@ from ..numpy import snippets as arrays
 if TYPE_CHECKING:
     from ...core.info import TensorInfo
 
-__all__ = ["UNHANDED", "device_code", "snippet"]
+__all__ = ["UNEXPORTED", "device_code", "snippet"]
 
 # TensorFlow cannot export these: "… is not supported by dlpack".
-UNHANDED = frozenset(name for name in DTYPES if name.startswith("float8") or name.endswith(("int2", "int4", "e2m1fn")))
+UNEXPORTED = frozenset(
+    name for name in DTYPES if name.startswith("float8") or name.endswith(("int2", "int4", "e2m1fn"))
+)
 
 
 def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
@@ -41,7 +43,7 @@ _SNIPPETS = {
     "value": "{x}.read_value_no_copy()",
     "fetch": "{x}.numpy()",
     "wait": "tf.test.experimental.sync_devices() or {x}",
-    "hand_over": "tf.experimental.dlpack.from_dlpack({x}.__dlpack__())",
+    "import_dlpack": "tf.experimental.dlpack.from_dlpack({x}.__dlpack__())",
     "variable": "tf.Variable({x})",
 }
 
@@ -51,7 +53,7 @@ def _adopt_code(info: TensorInfo, *, is_new: bool) -> str:
     if is_new:
         return "tf.constant({x})"
     if info.writable and info.dtype in ORDINARY:
-        return _SNIPPETS["hand_over"]
+        return _SNIPPETS["import_dlpack"]
     if info.writable and info.dtype == "bfloat16":
         return 'tf.bitcast(tf.experimental.dlpack.from_dlpack({x}.view("int16").__dlpack__()), tf.bfloat16)'
     return "# tensorferry uses this memory; tf.constant copies it\ntf.constant({x})"
@@ -60,7 +62,7 @@ def _adopt_code(info: TensorInfo, *, is_new: bool) -> str:
 def _copy_code(info: TensorInfo) -> str:
     if info.abstract:
         return "tf.identity({x})"
-    if info.dtype not in UNHANDED:
+    if info.dtype not in UNEXPORTED:
         return "tf.raw_ops.DeepCopy(x={x})"
     if info.device == HOST:
         return "tf.constant({x}.numpy())"

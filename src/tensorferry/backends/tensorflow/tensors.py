@@ -290,17 +290,17 @@ class TensorflowBackend(Backend):
         self.tf.test.experimental.sync_devices()
         return x
 
-    def offer(self, x: Any) -> Any:
+    def export_dlpack(self, x: Any) -> Any:
         # TensorFlow does not take a stream. Its values are complete when it exports
         # (https://www.tensorflow.org/api_docs/python/tf/experimental/dlpack/to_dlpack).
-        return dlpack.Offer(x, self.enums[x._datatype_enum()], nullcontext, streams=False)
+        return dlpack.DlpackExport(x, self.enums[x._datatype_enum()], nullcontext, streams=False)
 
-    def hand_over(self, x: Any, source: str = "") -> Any:
+    def import_dlpack(self, x: Any, source: str = "") -> Any:
         """A tensor over the memory of another framework's tensor on the same device."""
-        offered = registry.backend_named(source).offer(x) if source else x
-        offered = offered.as_named() if isinstance(offered, dlpack.Offer) else offered
+        exported = registry.backend_named(source).export_dlpack(x) if source else x
+        exported = exported.as_named() if isinstance(exported, dlpack.DlpackExport) else exported
         # TensorFlow does not name a stream. The step before has waited for the producer.
-        return self.from_dlpack(offered.__dlpack__(stream=DEFAULT_STREAM))
+        return self.from_dlpack(exported.__dlpack__(stream=DEFAULT_STREAM))
 
     def variable(self, x: Any) -> Any:
         """A new variable with this value, on the same device."""

@@ -9,7 +9,7 @@ from ...core.devices import HOST
 from ...core.layout import ALIGNMENT, spans
 from ...devices import pinned
 from ...host import memory, packing
-from ...host.dlpack import Offer
+from ...host.dlpack import DlpackExport
 from .snippets import CARRIED
 
 if TYPE_CHECKING:
@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 
     from .tensors import TorchBackend
 
-__all__ = ["copy_together", "cross", "offer", "pack", "put", "recorded", "span", "spread", "take_over", "unpack"]
+__all__ = [
+    "copy_together",
+    "cross",
+    "export_dlpack",
+    "import_dlpack",
+    "pack",
+    "put",
+    "recorded",
+    "span",
+    "spread",
+    "unpack",
+]
 
 
 # -- many in one: one launch, one transfer, views -------------------------------------------------
@@ -147,8 +158,8 @@ def put(backend: TorchBackend, x: Any, out: Any, *, overlaps: bool) -> None:
 # -- to and from other frameworks on a device -----------------------------------------------------
 
 
-def offer(backend: TorchBackend, x: Any) -> Offer:
-    """An offer of a tensor's memory to another framework.
+def export_dlpack(backend: TorchBackend, x: Any) -> DlpackExport:
+    """Export a tensor's memory to another framework.
 
     PyTorch exports only from the current device, and names the stream that is current there. Its narrow
     floats are exported as integers, whose codes every version of it knows.
@@ -158,12 +169,12 @@ def offer(backend: TorchBackend, x: Any) -> Offer:
     # Not `x` itself, whose memory is freed when its owner calls `x.set_`, `x.resize_` or assigns `x.data`.
     held = x.detach()
     held = held if carrier is None else held.view(getattr(backend.torch, carrier))
-    return Offer(held, name, partial(backend.accelerators.entered, x.device))
+    return DlpackExport(held, name, partial(backend.accelerators.entered, x.device))
 
 
-def take_over(backend: TorchBackend, offered: Any) -> Any:
-    """A tensor over memory that another framework offers. Its stream waits for the producer's stream."""
-    carrier = CARRIED.get(offered.dtype) if isinstance(offered, Offer) else None
+def import_dlpack(backend: TorchBackend, exported: Any) -> Any:
+    """A tensor over memory that another framework exports. Its stream waits for the producer's stream."""
+    carrier = CARRIED.get(exported.dtype) if isinstance(exported, DlpackExport) else None
     if carrier is None:
-        return backend.torch.from_dlpack(offered)
-    return backend.torch.from_dlpack(offered.as_integers()).view(backend.dtypes[offered.dtype])
+        return backend.torch.from_dlpack(exported)
+    return backend.torch.from_dlpack(exported.as_integers()).view(backend.dtypes[exported.dtype])

@@ -64,7 +64,7 @@ _SNIPPETS = {
     "copy": "{x}.clone()",
     "wait": "torch.accelerator.current_stream().synchronize() or {x}",
     "pin": "{x}.pin_memory()",
-    "hand_over": "torch.from_dlpack({x})",
+    "import_dlpack": "torch.from_dlpack({x})",
     "compact": "{x}.contiguous()",
     "land": 'torch.empty_like({x}, device="cpu", pin_memory=True).copy_({x})',
     "stack": "torch.stack({x})",

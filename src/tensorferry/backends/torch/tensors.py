@@ -71,7 +71,7 @@ class TorchBackend(Backend):
     has_node, open_node = staticmethod(is_registered), staticmethod(open_registered)
     narrow, span = staticmethod(memory.narrow), staticmethod(crossing.span)
     spread = staticmethod(crossing.spread)
-    copy_together, offer = crossing.copy_together, crossing.offer
+    copy_together, export_dlpack = crossing.copy_together, crossing.export_dlpack
     unpack = staticmethod(crossing.unpack)
 
     # -- the framework ----------------------------------------------------------------------------
@@ -312,9 +312,9 @@ class TorchBackend(Backend):
         self.accelerators.wait(x.device)
         return x
 
-    def hand_over(self, x: Any, source: str = "") -> Any:
+    def import_dlpack(self, x: Any, source: str = "") -> Any:
         """A tensor over another framework's memory on the same device. DLPack orders the streams."""
-        return crossing.take_over(self, registry.backend_named(source).offer(x) if source else x)
+        return crossing.import_dlpack(self, registry.backend_named(source).export_dlpack(x) if source else x)
 
     def join_alike(self, tensors: Sequence[Any]) -> Any:
         return self.torch.cat(tensors)

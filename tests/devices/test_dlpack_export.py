@@ -12,7 +12,7 @@ import pytest
 from tests.support import bits, dtype_name, memory_at
 
 from tensorferry.backends import registry
-from tensorferry.host.dlpack import Offer
+from tensorferry.host.dlpack import DlpackExport
 
 torch = pytest.importorskip("torch")
 jax = pytest.importorskip("jax")
@@ -65,15 +65,15 @@ class Producer:
 def test_the_same_memory_under_the_same_dtype(source, target, dtype):
     """Every pair gives the same bits at the same address; TensorFlow's exporter knows no float8, and is not asked."""
     if "tensorflow" in (source, target) and dtype.startswith("float8"):
-        assert dtype in backend("tensorflow").capabilities.dtypes.unhanded
+        assert dtype in backend("tensorflow").capabilities.dtypes.unexported
         return
     x = tensor_of(source, dtype)
     consumer = backend(target)
     if target == "tensorflow":
         # Its way in names CUDA's default stream, which memory of the host has not.
-        y = consumer.from_dlpack(backend(source).offer(x).as_named().__dlpack__())
+        y = consumer.from_dlpack(backend(source).export_dlpack(x).as_named().__dlpack__())
     else:
-        y = consumer.hand_over(x, source)
+        y = consumer.import_dlpack(x, source)
     assert dtype_name(y) == dtype
     assert bits(y) == bits(x)
     assert consumer.pointer(y) == backend(source).pointer(x)
@@ -90,8 +90,8 @@ def test_the_consumers_stream_reaches_the_producer():
         current[0] = before
 
     x = Producer(np.zeros(4, np.float32), current)
-    offer = Offer(x, "float32", around)
-    offer.__dlpack__(stream=7, max_version=(1, 0))
+    exported = DlpackExport(x, "float32", around)
+    exported.__dlpack__(stream=7, max_version=(1, 0))
     assert x.asked == [("cuda:1", {"stream": 7, "max_version": (1, 0)})]
     assert current == ["cuda:0"]
 
@@ -113,20 +113,20 @@ def test_the_current_device_comes_back_after_an_error():
             current[0] = "cuda:0"
 
     with pytest.raises(TypeError, match="no such export"):
-        Offer(Broken(np.zeros(4), current), "float64", around).__dlpack__(stream=1)
+        DlpackExport(Broken(np.zeros(4), current), "float64", around).__dlpack__(stream=1)
     assert current == ["cuda:0"]
 
 
 def test_a_producer_that_takes_no_stream_is_asked_without():
     """TensorFlow refuses one, and has finished when it exports."""
     x = Producer(np.zeros(4, np.float32), [""])
-    Offer(x, "float32", nullcontext, streams=False).__dlpack__(stream=7, max_version=(1, 0))
+    DlpackExport(x, "float32", nullcontext, streams=False).__dlpack__(stream=7, max_version=(1, 0))
     assert x.asked == [("", {})]
-    offered = backend("tensorflow").offer(tf.constant([1.0, 2.0]))
-    assert not offered.streams
+    exported = backend("tensorflow").export_dlpack(tf.constant([1.0, 2.0]))
+    assert not exported.streams
     with pytest.raises(RuntimeError, match="non-None stream"):
-        offered.x.__dlpack__(stream=7)
-    assert torch.from_dlpack(offered).tolist() == [1.0, 2.0]
+        exported.x.__dlpack__(stream=7)
+    assert torch.from_dlpack(exported).tolist() == [1.0, 2.0]
 
 
 def test_pytorch_exports_on_the_tensors_own_device(monkeypatch):
@@ -149,7 +149,7 @@ def test_pytorch_exports_on_the_tensors_own_device(monkeypatch):
         def __dlpack__(self, **keywords):
             return torch.zeros(2).__dlpack__()
 
-    backend("torch").offer(OnPaper()).__dlpack__(stream=1)
+    backend("torch").export_dlpack(OnPaper()).__dlpack__(stream=1)
     assert entered == ["cuda:1"]
 
 
@@ -160,7 +160,7 @@ def test_a_capsule_that_nobody_takes_is_freed_by_its_producer():
 
     x = torch.zeros(1 << 20, dtype=torch.bfloat16)
     alive = weakref.ref(x)
-    capsule = backend("torch").offer(x).as_named().__dlpack__()
+    capsule = backend("torch").export_dlpack(x).as_named().__dlpack__()
     assert "dltensor" in repr(capsule)
     del capsule, x
     gc.collect()
@@ -174,7 +174,7 @@ def test_the_code_in_a_capsule(versioned):
 
     x = torch.zeros(4, dtype=torch.bfloat16)
     asked = {"max_version": (1, 0)} if versioned else {}
-    offer = backend("torch").offer(x)
-    assert dlpack._managed_by(offer.as_named().__dlpack__(**asked)).tensor.code == 4
-    assert dlpack._managed_by(offer.as_integers().__dlpack__(**asked)).tensor.code == 1
-    assert ("versioned" in repr(offer.as_named().__dlpack__(**asked))) == versioned
+    exported = backend("torch").export_dlpack(x)
+    assert dlpack._managed_by(exported.as_named().__dlpack__(**asked)).tensor.code == 4
+    assert dlpack._managed_by(exported.as_integers().__dlpack__(**asked)).tensor.code == 1
+    assert ("versioned" in repr(exported.as_named().__dlpack__(**asked))) == versioned
