@@ -15,7 +15,7 @@ from ..errors import LossyCastError
 from ..host import casts, memory
 from ..host.numpy_dtypes import numpy_dtype
 from .decimals import Decimals
-from .pieces import Bits, Cast, Decoded, Missing, Piece
+from .pieces import Bits, Cast, DictionaryEncoded, Missing, Piece
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -246,7 +246,7 @@ class Column:
         if any(isinstance(piece.values, Decimals) for piece in self.pieces):
             found.append("decimals")
         found += sorted(
-            {f"encoded {piece.values.encoded}" for piece in self.pieces if isinstance(piece.values, Decoded)}
+            {f"encoded {piece.values.encoded}" for piece in self.pieces if isinstance(piece.values, DictionaryEncoded)}
         )
         if self.fill is not None and self.lacks:
             found.append(f"nulls at row {self.nulls[1]}" if exactly else "nulls")

@@ -17,7 +17,7 @@ from . import extensions
 from .column import TEXT, Column, Ragged, Refused
 from .decimals import Decimals
 from .interface import bytes_at
-from .pieces import Decoded, Missing, Piece
+from .pieces import DictionaryEncoded, Missing, Piece
 from .spans import Span, bits_in, buffer_of, marker, missing_in, over, piece_of, spans_of
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ def _looked_up(
         one = _column(kind, [part] if part.length else [], (), asked)
         assert isinstance(one, Column)  # noqa: S101 - as the whole is
         first = sum(piece.rows for piece in pieces)
-        decoded = Decoded(each, one.whatever(), gone, encoded, first, size)
+        decoded = DictionaryEncoded(each, one.whatever(), gone, encoded, first, size)
         absent = one.missing()
         if absent.any():
             absent = decoded.look_up(absent, 0, len(each))

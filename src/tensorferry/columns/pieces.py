@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..typing import Array
     from .decimals import Decimals
 
-__all__ = ["Bits", "Cast", "Decoded", "Missing", "Piece", "gone_in"]
+__all__ = ["Bits", "Cast", "DictionaryEncoded", "Missing", "Piece", "gone_in"]
 
 
 class Bits:
@@ -62,7 +62,7 @@ class Bits:
         out[...] = self.part(start * each, stop * each).reshape(out.shape)
 
 
-class Decoded:
+class DictionaryEncoded:
     """Values that are encoded by a dictionary.
 
     Args:
@@ -184,5 +184,5 @@ class Piece(NamedTuple):
     """
 
     rows: int
-    values: Array | Bits | Cast | Decoded | Decimals
+    values: Array | Bits | Cast | DictionaryEncoded | Decimals
     missing: tuple[Missing, ...] = ()

@@ -32,7 +32,7 @@ __all__ = [
     "Flat",
     "Looked",
     "OutputTree",
-    "Source",
+    "UserFunction",
     "first_of",
     "fit",
     "note",
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 
-class Source(NamedTuple):
+class UserFunction(NamedTuple):
     """The user's function, and the keywords of `wrap`.
 
     Args:
@@ -143,7 +143,7 @@ class Flat:
     tensor = TENSOR
 
     def __init__(
-        self, source: Source, inner: Inner, structure: Structure, leaves: tuple[Any, ...], environment: Hashable
+        self, source: UserFunction, inner: Inner, structure: Structure, leaves: tuple[Any, ...], environment: Hashable
     ) -> None:
         self.source = source
         self.inner = inner

@@ -22,7 +22,7 @@ from ..execution.recipes import conversion_as
 from ..execution.run import convert
 from ..trees.structure import placed
 from ..trees.walk import take_apart
-from .flat import TENSOR, Flat, OutputTree, Source, fit, path_of, positional, refusal_of
+from .flat import TENSOR, Flat, OutputTree, UserFunction, fit, path_of, positional, refusal_of
 from .function import Function
 from .key import Key
 
@@ -120,7 +120,7 @@ class Wrapped:
 
     tensor = TENSOR
 
-    def __init__(self, source: Source, inner: str, outer: str | None) -> None:
+    def __init__(self, source: UserFunction, inner: str, outer: str | None) -> None:
         self.source = source
         self.inner = inner
         self.outer = outer
@@ -339,7 +339,7 @@ def wrap(
     if not callable(function) or isinstance(function, type):
         raise TypeError(f"a function is wrapped, or an object that is called, not {shown(function)}")
     what = getattr(function, "__qualname__", None) or type(function).__qualname__
-    source = Source(function, vjp, jvp, shapes, dtype, copy, what.replace("<locals>.", ""))
+    source = UserFunction(function, vjp, jvp, shapes, dtype, copy, what.replace("<locals>.", ""))
     return _as_function(Wrapped(source, name, outer), function)
 
 

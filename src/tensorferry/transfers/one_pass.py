@@ -134,21 +134,21 @@ class OnePass:
             worker = self._worker
         while True:
             start = perf_counter()
-            message = worker.take()
+            result = worker.take()
             with self._lock:
-                self._tally.wait(start, message.read)
-                if message.skipped:
-                    self._tally.skip(message.skipped)
+                self._tally.wait(start, result.read)
+                if result.skipped:
+                    self._tally.skip(result.skipped)
                     continue
-                self._tally.batches += message.batch is not None
-            if message.batch is not None:
-                return message.batch.hand_out()
+                self._tally.batches += result.batch is not None
+            if result.batch is not None:
+                return result.batch.hand_out()
             self._refuse_closed()
             self._end()
             try:
-                raise StopIteration if message.error is None else message.error
+                raise StopIteration if result.error is None else result.error
             finally:
-                del message  # to break a cycle: the error refers to this frame
+                del result  # to break a cycle: the error refers to this frame
 
     def _here(self) -> Any:
         """The next batch, converted here; if a device is involved, start the thread that converts all batches."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..planning.plan import Plan
     from .target import Target
 
-__all__ = ["PATIENCE", "Converter", "Message", "Worker"]
+__all__ = ["PATIENCE", "BatchResult", "Converter", "Worker"]
 
 PATIENCE = 1.0
 """How many seconds `close` waits for a thread whose source does not answer."""
@@ -78,7 +78,7 @@ class Converter:
         self._streams.give_back()
 
 
-class Message(NamedTuple):
+class BatchResult(NamedTuple):
     """The result for one batch.
 
     Args:
@@ -106,7 +106,7 @@ class Worker:
     def __init__(self, converter: Converter, depth: int, *, skips: bool) -> None:
         self._converter, self._skips = converter, skips
         self._leave: SimpleQueue[tuple[PlaceEvent, ...]] = SimpleQueue()
-        self._messages: SimpleQueue[Message] = SimpleQueue()
+        self._results: SimpleQueue[BatchResult] = SimpleQueue()
         self._process, self._closed = os.getpid(), threading.Event()
         self._thread: threading.Thread | None = None
         for _ in range(depth):
@@ -133,7 +133,7 @@ class Worker:
         """Whether the thread is running."""
         return self._thread is not None and self._thread.is_alive()
 
-    def take(self) -> Message:
+    def take(self) -> BatchResult:
         """Wait for the next batch.
 
         Raises:
@@ -141,11 +141,11 @@ class Worker:
         """
         if os.getpid() != self._process:
             raise RuntimeError("The thread of this prefetch is not in this process; make another prefetch here.")
-        found = self._messages.get()
+        found = self._results.get()
         if found.batch is not None:
             self._leave.put(found.batch.events_here())
         elif not found.skipped:
-            self._messages.put(Message())  # for later calls
+            self._results.put(BatchResult())  # for later calls
         return found
 
     def close(self, patience: float = 0.0) -> None:
@@ -163,13 +163,13 @@ class Worker:
     def _forget(self) -> None:
         with suppress(Empty):
             while True:
-                self._messages.get_nowait()
-        self._messages.put(Message())
+                self._results.get_nowait()
+        self._results.put(BatchResult())
 
     # -- in the thread ----------------------------------------------------------------------------
 
-    def _tell(self, message: Message) -> None:
-        self._messages.put(message)
+    def _give(self, result: BatchResult) -> None:
+        self._results.put(result)
         if self._closed.is_set():
             self._forget()
 
@@ -186,7 +186,7 @@ class Worker:
             self._converter.close()
         except BaseException as raised:  # noqa: BLE001 - likewise
             error = error or raised
-        self._tell(Message(error=error))
+        self._give(BatchResult(error=error))
         del error  # to break a cycle: it refers to this frame
 
     def _convert_each(self, read: list[Any], source: Iterator[Any]) -> None:
@@ -203,16 +203,16 @@ class Worker:
             for reached in () if skipped else taken:
                 reached.event.wait()
             try:
-                found = Message(self._converter.convert(batch), at)
+                found = BatchResult(self._converter.convert(batch), at)
             except ConversionError as error:
                 if not self._skips:
                     raise
-                found = Message(read=at, skipped=str(error))
+                found = BatchResult(read=at, skipped=str(error))
             except StopIteration as error:
                 # It would look like the source's end.
                 raise RuntimeError("a conversion raised StopIteration") from error
             skipped = found.batch is None
-            self._tell(found)
+            self._give(found)
             del batch, found
             if not skipped:
                 taken = self._leave.get()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..typing import Casting, Grad, Leaves, Options, To, Unknown
     from .api import Asked
     from .batch_plans import BatchPlan
-    from .collate import Batch
+    from .collate import Collation
 
 __all__ = ["collate", "explain_collate"]
 
@@ -225,8 +225,8 @@ def _batch(
     nulls: object,
     *,
     looks: bool,
-) -> Batch:
-    from .collate import Batch
+) -> Collation:
+    from .collate import Collation
 
     rule = leaf_rule(leaves, unknown=unknown)
     if nulls is not None or (padding is not None and (padding["mask"] or padding["lengths"])):
@@ -236,7 +236,7 @@ def _batch(
         samples = [
             with_column_keywords(each, index=False, dtype=asked[2], casting=asked[5], nulls=nulls) for each in samples
         ]
-    return Batch(list(samples), targets_of(asked, leaves), rule, padding, looks=looks)
+    return Collation(list(samples), targets_of(asked, leaves), rule, padding, looks=looks)
 
 
 def _refuse_one_value(samples: object) -> None:

@@ -14,7 +14,7 @@ from ..execution.recipes import conversion_of
 from ..host import memory
 from ..sequences.reader import NewArray
 from .batch_plans import BatchPlan, StackedLeaf
-from .columns import Columns, Leaf
+from .columns import ColumnPlan, Columns
 from .failures import raise_all, refuse_unknown_name
 from .padding import NOT_PADDED, Padding
 from .plans import KeptLeaf
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from .leaves import LeafRule
     from .targets import Targets
 
-__all__ = ["Batch"]
+__all__ = ["Collation"]
 
 
-class Batch:
+class Collation:
     """Samples, as columns that each become one tensor: see `tensorferry.collate`.
 
     Args:
@@ -102,7 +102,7 @@ class Batch:
         leaves: list[StackedLeaf] = []
         kept: list[KeptLeaf] = []
 
-        def planned(index: int, column: Any) -> tuple[Leaf, list[tuple[str, run.Prepared]]]:
+        def planned(index: int, column: Any) -> tuple[ColumnPlan, list[tuple[str, run.Prepared]]]:
             leaf = self._planner.leaf(index, column)
             return leaf, self._beside(index, leaf)
 
@@ -155,7 +155,7 @@ class Batch:
         raise_all(errors, self._structure.path, self._targets.rule, self._structure.name)
         return results
 
-    def _beside(self, index: int, leaf: Leaf) -> list[tuple[str, run.Prepared]]:
+    def _beside(self, index: int, leaf: ColumnPlan) -> list[tuple[str, run.Prepared]]:
         """The mask and the lengths of a padded leaf, on its device: for each, the keyword and the prepared conversion.
 
         Raises:

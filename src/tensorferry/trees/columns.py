@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from ..execution.run import Prepared
     from .kinds import NumberKinds
     from .leaves import LeafRule
-    from .padding import Extent, Padding
+    from .padding import PaddedShapes, Padding
     from .targets import Targets
 
-__all__ = ["Columns", "Leaf"]
+__all__ = ["ColumnPlan", "Columns"]
 
 
-class Leaf(NamedTuple):
+class ColumnPlan(NamedTuple):
     """What becomes of a column.
 
     Args:
@@ -48,7 +48,7 @@ class Leaf(NamedTuple):
 
     prepared: Prepared | None
     kept: Any = None
-    extent: Extent | None = None
+    extent: PaddedShapes | None = None
 
 
 @dataclass
@@ -71,16 +71,16 @@ class Columns:
     path: Callable[[int], str]
     name: Callable[[int], str]
 
-    def leaf(self, index: int, column: Any) -> Leaf:
+    def leaf(self, index: int, column: Any) -> ColumnPlan:
         """What becomes of a column."""
         if type(column) is not RowsRead and not self._is_stacked(column):
-            return Leaf(None, None if all(each is None for each in column) else column)
+            return ColumnPlan(None, None if all(each is None for each in column) else column)
         conversion = self.targets.of(lambda: self.path(index))
         target, request = registry.ready(conversion.target.name), conversion.request
         value = self.padding.value_of(lambda: self.name(index)) if self.padding.on else None
         nothing = type(column) is list and self.rule.takes_rows and not any(type(x) is not list or x for x in column)
         if nothing and value is None:
-            return Leaf(None, [])
+            return ColumnPlan(None, [])
         members = None if value is None and _are_numbers(column) else _looked_at(column)
         kinds = None if type(column) is RowsRead else kinds_in(column, members)
         if value is not None and members is not None:
@@ -89,7 +89,7 @@ class Columns:
                 return padded
             members = None if _are_numbers(column) else members
         prepared = self._stacked(index, column, members, kinds, target, request)
-        return Leaf(prepared, None, None)
+        return ColumnPlan(prepared, None, None)
 
     def _is_stacked(self, column: Sequence[Any]) -> bool:
         """Whether the leaves of a column are tensors.
@@ -202,7 +202,7 @@ class Columns:
         value: Any,
         target: Backend,
         request: Request,
-    ) -> Leaf | None:
+    ) -> ColumnPlan | None:
         """What becomes of a column that `pad=` names; ``None`` if its leaves have no axes."""
         full = without_nothing(column, members, value)
         members, has_nothing = (members, False) if full is None else (full, True)
@@ -229,7 +229,7 @@ class Columns:
                 keywords=self.padding.keywords(value),
             )
             prepared = self.prepare(members, conversion_of(target, request))
-        return Leaf(prepared, None, extent)
+        return ColumnPlan(prepared, None, extent)
 
     def _filling(self, index: int, value: Any, dtype: str, request: Request, infos: Sequence[TensorInfo]) -> Any:
         name = self.name(index)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NOT_PADDED",
-    "Extent",
+    "PaddedShapes",
     "Padding",
     "common_dtype",
     "extent_of",
@@ -86,7 +86,7 @@ class Padding:
         """Whether `pad` is a mapping."""
         return bool(self._keys)
 
-    def marks_of(self, extent: Extent) -> list[tuple[str, Array]]:
+    def marks_of(self, extent: PaddedShapes) -> list[tuple[str, Array]]:
         """The mask and the lengths of a padded leaf, each with its keyword."""
         mask = [("mask", extent.mask)] if self._mask else []
         return mask + ([("lengths", extent.lengths)] if self._lengths else [])
@@ -134,7 +134,7 @@ NOT_PADDED = Padding(None, None, "right", mask=False, lengths=False)
 # -- how far ------------------------------------------------------------------------------------------
 
 
-class Extent(NamedTuple):
+class PaddedShapes(NamedTuple):
     """The shapes of the leaves of a column, before and after padding.
 
     Args:
@@ -183,7 +183,7 @@ class Extent(NamedTuple):
         return slice(whole - length, whole) if self.left and axis == self.axis else slice(length)
 
 
-def extent_of(shapes: Sequence[Shape], padding: Padding) -> Extent | None:
+def extent_of(shapes: Sequence[Shape], padding: Padding) -> PaddedShapes | None:
     """How far a column is padded; ``None`` if its leaves have no axes.
 
     Raises:
@@ -203,7 +203,7 @@ def extent_of(shapes: Sequence[Shape], padding: Padding) -> Extent | None:
     shortest = map(min, zip(*different, strict=True))
     axis = next((axis for axis, (low, high) in enumerate(zip(shortest, longest, strict=True)) if low != high), 0)
     longest[axis] += -longest[axis] % padding.multiple
-    return Extent(shapes, tuple(longest), axis, padding.left)
+    return PaddedShapes(shapes, tuple(longest), axis, padding.left)
 
 
 # -- into one array -----------------------------------------------------------------------------------

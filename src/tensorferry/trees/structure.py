@@ -16,7 +16,7 @@ from .openers import openers_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["ITSELF", "NAMESPACE", "Inner", "Structure", "equal", "placed"]
+__all__ = ["ITSELF", "NAMESPACE", "InnerContainer", "Structure", "equal", "placed"]
 
 NAMESPACE = "tensorferry"
 # Permanently, but only in this namespace, so that leaves come in the order in which they were written.
@@ -29,7 +29,7 @@ _ALIKE = (dict, OrderedDict, defaultdict, list, tuple)
 """Containers without attributes: the types of these may differ between samples."""
 
 
-class Inner(NamedTuple):
+class InnerContainer(NamedTuple):
     """A container in the place of a leaf of the optree structure."""
 
     node: Node
@@ -51,7 +51,7 @@ class Structure:
 
     __slots__ = ("_inner", "_names", "_paths", "_spec", "size", "twins")
 
-    def __init__(self, spec: optree.PyTreeSpec, inner: dict[int, Inner], size: int) -> None:
+    def __init__(self, spec: optree.PyTreeSpec, inner: dict[int, InnerContainer], size: int) -> None:
         self._spec = spec
         self._inner = inner
         self.size = size
@@ -242,7 +242,9 @@ class Structure:
         before.append((own, result))
         return result
 
-    def _make(self, inner: Inner, leaves: Iterator[Any], count: int | None, made: dict[int, list[_Made]]) -> Any:
+    def _make(
+        self, inner: InnerContainer, leaves: Iterator[Any], count: int | None, made: dict[int, list[_Made]]
+    ) -> Any:
         values = inner.structure.rebuild_from(leaves, count, made)
         node = inner.node
         try:

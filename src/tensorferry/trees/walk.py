@@ -20,7 +20,7 @@ from ..errors import ConversionError, UnsupportedTypeError
 from .containers import is_tuple_with_a_constructor
 from .openers import PLAIN, openers_of
 from .rows import RowFinder
-from .structure import ITSELF, NAMESPACE, Inner, Structure
+from .structure import ITSELF, NAMESPACE, InnerContainer, Structure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -161,7 +161,7 @@ class Walk:
         if not openers and not self._shared and not misplaced:
             return leaves, Structure(spec, {}, len(leaves))
         parts: list[Any] = []
-        inner: dict[int, Inner] = {}
+        inner: dict[int, InnerContainer] = {}
         for index, leaf in enumerate(leaves):
             opened = self._open(
                 leaf, openers.get(type(leaf), ()), around, start + len(parts), itself=index in misplaced
@@ -188,7 +188,7 @@ class Walk:
         start: int,
         *,
         itself: bool,
-    ) -> tuple[list[Any], Inner] | None:
+    ) -> tuple[list[Any], InnerContainer] | None:
         shared = id(leaf) in self._shared
         if not (openers or shared or itself) or (self._chosen is not None and self._chosen(leaf)):
             return None
@@ -211,7 +211,7 @@ class Walk:
             first = self._first.setdefault(id(leaf), start)
             for index in range(len(parts) if first != start else 0):
                 self.twins.setdefault(start + index, self.twins.get(first + index, first + index))
-        return parts, Inner(node, structure, type(leaf), id(leaf) if shared else None)
+        return parts, InnerContainer(node, structure, type(leaf), id(leaf) if shared else None)
 
     def _is_leaf(self, own: Any) -> Callable[[Any], bool]:
         """A function that tells optree whether an object is a leaf."""

@@ -9,7 +9,7 @@ import numpy as np
 from ...columns.column import TEXT, Column, Ragged, Refused
 from ...columns.frames import write_columns
 from ...columns.layouts import CATEGORIES, DATES, are_integers
-from ...columns.pieces import Decoded, Missing, Piece
+from ...columns.pieces import DictionaryEncoded, Missing, Piece
 from ...core.names import EXCHANGE
 from ...host import memory
 from ...host.copies import gather
@@ -208,7 +208,7 @@ class PandasBackend(ColumnBackend):
         marked = (Missing(gone),) if gone.any() else ()
         found = self.found(dtype.categories, asked)
         if isinstance(found, Column):
-            decoded = Decoded(codes, found.whatever(), gone if marked else None)
+            decoded = DictionaryEncoded(codes, found.whatever(), gone if marked else None)
             return Column(found.dtype, (), [Piece(len(codes), decoded, marked)] if len(codes) else [], unit=found.unit)
         if isinstance(found, Refused) and found.asked:
             return found._replace(lacks=bool(gone.any()))

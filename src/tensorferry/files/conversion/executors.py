@@ -26,7 +26,7 @@ __all__ = ["ENGINES", "Executor", "Stopped", "run_all", "validate_engine"]
 Progress = Callable[[int], None]
 
 
-class Pending(Protocol):
+class Submitted(Protocol):
     """The result of `Executor.submit`."""
 
     def result(self) -> Any:
@@ -37,7 +37,7 @@ class Pending(Protocol):
 class Executor(Protocol):
     """An object for ``executor=``: `concurrent.futures.Executor`, ``dask.distributed.Client``, and the like."""
 
-    def submit(self, call: Callable[..., Any], /, *arguments: Any) -> Pending:
+    def submit(self, call: Callable[..., Any], /, *arguments: Any) -> Submitted:
         """Schedule a call."""
         ...
 
@@ -218,7 +218,7 @@ class _RayExecutor:
     def __init__(self, ray: Any) -> None:
         self.ray = ray
 
-    def submit(self, call: Callable[..., Any], /, *arguments: Any) -> Pending:
+    def submit(self, call: Callable[..., Any], /, *arguments: Any) -> Submitted:
         return _RayFuture(self.ray, self.ray.remote(max_retries=0)(_called).remote(call, *arguments))
 
 

@@ -68,7 +68,8 @@ class TorchDistributed(Format):
         where = folder / _METADATA
         _refuse_fragments(folder, where)
         vocabulary = DistributedNames(os.fspath(where), allow)
-        return _Checkpoint(folder, root_of(lambda: _pages(where), vocabulary), vocabulary.asked, allow).contents()
+        root = root_of(lambda: _pages(where), vocabulary)
+        return _DistributedCheckpoint(folder, root, vocabulary.asked, allow).contents()
 
     def asks_for(self, path: Path) -> tuple[str, ...]:
         from ..pickles.reader import globals_of
@@ -118,7 +119,7 @@ class _Item(NamedTuple):
     nbytes: int
 
 
-class _Saved(Stored):
+class _SavedRegion(Stored):
     """A region, whose file of ``torch.save`` is opened when it is read."""
 
     __slots__ = ("_inner", "_item", "_name", "dtype", "shape")
@@ -187,7 +188,7 @@ def _opened(item: _Item, allow: frozenset[str], wrap: Any = None) -> Any:
     return unpickled_in(archive, stem_of(archive), Names(item.path, allow), wrap=wrap)
 
 
-class _Checkpoint:
+class _DistributedCheckpoint:
     """A folder, by its metadata."""
 
     def __init__(self, folder: Path, root: Any, asked: dict[str, None], allow: frozenset[str]) -> None:
@@ -309,7 +310,7 @@ class _Checkpoint:
                 raise FileFormatError(
                     f"{self._where} does not say where the piece of {name[:200]} at {list(start)} is."
                 )
-            regions.append(Region(start, sizes, _Saved(own, sizes, item, name)))
+            regions.append(Region(start, sizes, _SavedRegion(own, sizes, item, name)))
         return joined(self._where, name, own, shape, regions), ""
 
     def _value(self, name: str) -> tuple[Any, str]:
@@ -331,8 +332,8 @@ class _Checkpoint:
     def _put(self, root: dict[Any, Any], keys: tuple[Any, ...], value: Any) -> None:
         node: Any = root
         for key in keys[:-1]:
-            node = node.setdefault(key, _Node()) if type(key) in (str, int) else None
-            if type(node) is not _Node:
+            node = node.setdefault(key, _UnfinishedContainer()) if type(key) in (str, int) else None
+            if type(node) is not _UnfinishedContainer:
                 raise FileFormatError(f"{self._where} has both a value and more at {'.'.join(map(str, keys))[:200]}.")
         if type(keys[-1]) not in (str, int) or keys[-1] in node:
             raise FileFormatError(f"{self._where} has two values at {'.'.join(map(str, keys))[:200]}.")
@@ -340,7 +341,9 @@ class _Checkpoint:
 
     def _listed(self, node: Any) -> Any:
         """The original containers: those with indices as keys are lists."""
-        made = {key: self._listed(child) if type(child) is _Node else child for key, child in node.items()}
+        made = {
+            key: self._listed(child) if type(child) is _UnfinishedContainer else child for key, child in node.items()
+        }
         numbered = [key for key in made if type(key) is int]
         if not numbered:
             return made
@@ -349,7 +352,7 @@ class _Checkpoint:
         return [made[place] for place in range(len(made))]
 
 
-class _Node(dict[Any, Any]):
+class _UnfinishedContainer(dict[Any, Any]):
     """A container, while the tree is built."""
 
 

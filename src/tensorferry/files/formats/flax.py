@@ -65,14 +65,14 @@ class Flax(Format):
         contents = Contents(self.name, (str(path),))
         tree = _Tree(str(path), size, contents).read()
         own = tree.pop(_OWN, None) if isinstance(tree, dict) else None
-        labels = iter(names(tree, _Leaf))
+        labels = iter(names(tree, _FlaxLeaf))
 
-        def label(leaf: _Leaf) -> Ref:
+        def label(leaf: _FlaxLeaf) -> Ref:
             name = next(labels)
             contents.tensors[name] = leaf.stored
             return Ref(name, leaf.kind)
 
-        tree = relabel(tree, label, _Leaf)
+        tree = relabel(tree, label, _FlaxLeaf)
         is_flat = isinstance(tree, dict) and all(
             isinstance(child, Ref) and child == Ref(key) for key, child in tree.items()
         )
@@ -98,18 +98,18 @@ class Flax(Format):
             ties = contents.ties
             tree = {_OWN: packed(contents), **{name: ref for name, ref in tree.items() if name not in ties}}
         with path.open("xb") as file:
-            writer = _Writer(file.fileno(), contents, pump)
+            writer = _FlaxWriter(file.fileno(), contents, pump)
             writer.node(tree)
             writer.flush()
 
 
-class _Leaf(NamedTuple):
+class _FlaxLeaf(NamedTuple):
     stored: Stored
     kind: str
 
 
 class _Tree:
-    """The values of a file, with a `_Leaf` in place of each array."""
+    """The values of a file, with a `_FlaxLeaf` in place of each array."""
 
     def __init__(self, path: str, size: int, contents: Contents) -> None:
         self._path = path
@@ -191,7 +191,7 @@ class _Tree:
         stored = Extent(str(dtype), shape, self._path, data.begin)
         if stored.nbytes != data.end - data.begin:
             raise FileFormatError(f"{where} has {data.end - data.begin} bytes; its shape needs {stored.nbytes}.")
-        return _Leaf(stored, "scalar" if value.code == _SCALAR and not shape else "tensor")
+        return _FlaxLeaf(stored, "scalar" if value.code == _SCALAR and not shape else "tensor")
 
     def _chunked(self, found: dict[Any, Any], name: str) -> Any:
         wrong = FileFormatError(f"{self._path}: {name!r} is no array in chunks, as Flax has them.")
@@ -200,7 +200,7 @@ class _Tree:
             raise wrong
         parts = [chunks.get(str(index)) for index in range(len(chunks))]
         lengths: list[Any] = [shape.get(str(index)) for index in range(len(shape))]
-        if not all(isinstance(part, _Leaf) for part in parts) or not all(type(each) is int for each in lengths):
+        if not all(isinstance(part, _FlaxLeaf) for part in parts) or not all(type(each) is int for each in lengths):
             raise wrong
         pieces = [part.stored for part in parts if part is not None]
         dtype = pieces[0].dtype
@@ -212,7 +212,7 @@ class _Tree:
             for piece in pieces:
                 yield from piece.blocks()
 
-        return _Leaf(Decoded(dtype, whole, read, pieces[0].key), "tensor")
+        return _FlaxLeaf(Decoded(dtype, whole, read, pieces[0].key), "tensor")
 
 
 _OTHER = object()
@@ -252,7 +252,7 @@ def _is_plain(node: Any, depth: int, scalars: set[str]) -> bool:
     return node is None or type(node) in (bool, float, complex) or (type(node) is bytes and len(node) < 1 << 31)
 
 
-class _Writer:
+class _FlaxWriter:
     def __init__(self, descriptor: int, contents: Contents, pump: Pump) -> None:
         self._descriptor = descriptor
         self._tensors = contents.tensors

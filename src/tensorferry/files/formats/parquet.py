@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..base.contents import Contents
     from ..base.pump import Pump
     from ..base.stored import Stored
-    from .arrow.table import Column
+    from .arrow.table import ColumnType
 
 __all__ = ["FORMAT"]
 
@@ -115,7 +115,7 @@ class _Table:
         self._file = None
 
 
-def _rows_of(table: _Table, name: str, column: Column, where: str) -> Callable[[], Iterator[np.ndarray[Any, Any]]]:
+def _rows_of(table: _Table, name: str, column: ColumnType, where: str) -> Callable[[], Iterator[np.ndarray[Any, Any]]]:
     def read() -> Iterator[np.ndarray[Any, Any]]:
         if column.raw == "null":
             return

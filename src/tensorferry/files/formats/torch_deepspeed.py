@@ -22,7 +22,7 @@ from ..base.nesting import relabel
 from ..base.raw import read_at
 from ..base.wording import named
 from ..encodings.paths import is_entry, refuse_links_out
-from ..pickles.standins import InstanceOf, Leaf, TensorOf
+from ..pickles.standins import InstanceOf, TensorOf, TensorStandIn
 from .torch_ranks import SavedFile, asked_by
 
 if TYPE_CHECKING:
@@ -60,8 +60,10 @@ class DeepSpeed(Format):
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         models, optimizers = _files(path)
         refuse_links_out(models[0].parent, models[0].name)
-        saved = [[_Saved(each, _names(os.fspath(each), allow)) for each in files] for files in (models, optimizers)]
-        return _Checkpoint(os.fspath(path), *saved).contents()
+        saved = [
+            [_ProcessFile(each, _names(os.fspath(each), allow)) for each in files] for files in (models, optimizers)
+        ]
+        return _DeepSpeedCheckpoint(os.fspath(path), *saved).contents()
 
     def asks_for(self, path: Path) -> tuple[str, ...]:
         return asked_by(chain(*_files(path)), _names)
@@ -119,13 +121,13 @@ def _names(path: str, allow: frozenset[str]) -> Names:
 
 
 @dataclass(slots=True, eq=False)
-class _Whole(Leaf):
+class _Whole(TensorStandIn):
     """A whole tensor, or why it cannot be loaded."""
 
     stored: Any
 
 
-class _Saved(SavedFile):
+class _ProcessFile(SavedFile):
     """The file of one process."""
 
     def __init__(self, path: Path, vocabulary: Names) -> None:
@@ -158,10 +160,10 @@ class _Slice(NamedTuple):
     shape: tuple[int, ...]
 
 
-class _Checkpoint:
+class _DeepSpeedCheckpoint:
     """The files of all processes: the states of the model, and the parts of the optimizer."""
 
-    def __init__(self, where: str, models: list[_Saved], optimizers: list[_Saved]) -> None:
+    def __init__(self, where: str, models: list[_ProcessFile], optimizers: list[_ProcessFile]) -> None:
         self._where = where
         self._models = models
         self._optimizers = optimizers
@@ -252,7 +254,9 @@ class _Checkpoint:
         )
         return Contents("deepspeed", paths, tensors, {}, found.tree, others, asked)
 
-    def _compare(self, what: str, files: list[_Saved], holders: list[dict[Any, Any]], others: dict[str, str]) -> None:
+    def _compare(
+        self, what: str, files: list[_ProcessFile], holders: list[dict[Any, Any]], others: dict[str, str]
+    ) -> None:
         """Add files to `others` whose values (except distributed ones) differ from those of the file that is used."""
         from ..encodings.regions import differ
 
@@ -264,7 +268,7 @@ class _Checkpoint:
                 name = os.path.basename(saved.path)  # noqa: PTH119 - a plain string
                 others[f"{what} ({name})"] = NotTensor("its values are not those of process 0")
 
-    def _beside(self, saved: _Saved, holder: dict[Any, Any]) -> tuple[str, dict[str, Any]]:
+    def _beside(self, saved: _ProcessFile, holder: dict[Any, Any]) -> tuple[str, dict[str, Any]]:
         """The values of a file that are not distributed, as text; and the tensors among them."""
         from ..encodings.regions import values_of
 
@@ -272,10 +276,10 @@ class _Checkpoint:
         found = saved.described(kept)
         return values_of(found.tree), {name: getattr(leaf, "stored", None) for name, leaf in found.leaves.items()}
 
-    def _values(self, saved: _Saved, holder: dict[Any, Any]) -> dict[Any, Any]:
+    def _values(self, saved: _ProcessFile, holder: dict[Any, Any]) -> dict[Any, Any]:
         """The entries of a dict, without those about the distribution."""
         kept = {key: value for key, value in holder.items() if key not in _LAYOUT}
-        made: dict[Any, Any] = relabel(kept, lambda leaf: _Whole(saved.resolve("a value", leaf)), Leaf)
+        made: dict[Any, Any] = relabel(kept, lambda leaf: _Whole(saved.resolve("a value", leaf)), TensorStandIn)
         return made
 
     def _module(self, others: dict[str, str]) -> dict[str, Any]:
@@ -297,7 +301,7 @@ class _Checkpoint:
             elif self._is_third and type(leaf) is TensorOf and leaf.view.shape == (0,):
                 others[f"module.{name}"] = NotTensor("its place is empty: most likely it is tied to another parameter")
             else:
-                ordered[name] = _Whole(first.resolve(str(name), leaf)) if isinstance(leaf, Leaf) else leaf
+                ordered[name] = _Whole(first.resolve(str(name), leaf)) if isinstance(leaf, TensorStandIn) else leaf
         return ordered | {name: leaf for name, leaf in made.items() if name not in ordered}
 
     def _frozen(self) -> dict[str, Any]:

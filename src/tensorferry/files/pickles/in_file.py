@@ -16,7 +16,7 @@ from .resolver import FileResolver
 from .standins import OPAQUE, ArrayOf, DTypeOf, StorageOf
 from .torch import Names
 from .torch_legacy import FROM_BYTES, SPAN_FROM, LegacyNames, pages_of, read_legacy, resolved
-from .words import Span
+from .words import UnreadBytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +73,7 @@ class BareNames(Names):
         if alignment is not None:
             machine.leave(machine.take(1)[0])
         nbytes = prod(shape) * dtype.itemsize
-        self._fill(array, Span(machine.leave(nbytes), nbytes, bytes), dtype, shape, order == "F")
+        self._fill(array, UnreadBytes(machine.leave(nbytes), nbytes, bytes), dtype, shape, order == "F")
 
     def _pass_objects(self, machine: Any) -> None:
         """Read the nested pickle of an array of objects."""
@@ -91,7 +91,7 @@ class BareNames(Names):
 
     def from_bytes(self, raw: Any) -> Any:
         """``_load_from_bytes(raw)``: a storage as a whole file of PyTorch."""
-        if type(raw) is Span:
+        if type(raw) is UnreadBytes:
             data, begin, end = self.data, raw.start, raw.start + raw.nbytes
         else:
             data = self.encoded(raw) if type(raw) is str else bytes(raw) if type(raw) in (bytes, bytearray) else b""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import FileFormatError, UnsafeFileError
 from .tape import LINE, MOST_BYTES, Tape, integer_of, text_of
-from .words import Ordered, Span, modern
+from .words import Ordered, UnreadBytes, modern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,8 +115,8 @@ class Machine(Tape):
 
     def push_bytes(self, kind: Struct, made: type = bytes) -> None:
         count = self.unpack(kind)
-        found = made(self.take(count)) if count < self.vocabulary.span_from else Span(self.leave(count), count, made)
-        self.stack.append(found)
+        leave = count >= self.vocabulary.span_from
+        self.stack.append(UnreadBytes(self.leave(count), count, made) if leave else made(self.take(count)))
 
     def push_latin(self, nbytes: int) -> None:
         self.stack.append(self.take(nbytes).decode("latin-1"))

@@ -12,7 +12,7 @@ from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from ..base.contents import NotTensor
 from .python import PythonWords
 from .standins import OPAQUE, ArrayOf, DTypeOf
-from .words import Global, Span
+from .words import Global, UnreadBytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +80,7 @@ class NumPyWords(PythonWords):
             return array
         if type(raw) is str:
             raw = self.encoded(raw)  # bytes of Python 2
-        nbytes = raw.nbytes if type(raw) is Span else len(raw) if type(raw) in (bytes, bytearray) else -1
+        nbytes = raw.nbytes if type(raw) is UnreadBytes else len(raw) if type(raw) in (bytes, bytearray) else -1
         if prod(shape) * dtype.numpy.itemsize != nbytes or len(shape) > _MOST_AXES:
             raise self.wrong(f"has an array of NumPy of shape {list(shape[:_MOST_AXES])} that its bytes do not fit")
         if prod(length or 1 for length in shape) * dtype.numpy.itemsize >= _MOST_BYTES:
@@ -89,7 +89,7 @@ class NumPyWords(PythonWords):
         if of_numpy(dtype.numpy) is None:
             why = f"its dtype is {dtype.numpy}, which has no counterpart"
             array.reason = NotTensor(why) if dtype.numpy.kind in "SU" else why
-        elif type(raw) is Span:
+        elif type(raw) is UnreadBytes:
             array.placed = raw.start, dtype.numpy, shape, fortran
         else:
             held: Any = raw

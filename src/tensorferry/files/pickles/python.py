@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .standins import Words
-from .words import Global, Ordered, Span
+from .standins import VocabularyPart
+from .words import Global, Ordered, UnreadBytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ FACTORIES = frozenset(f"builtins.{name}" for name in ("dict", "list", "set", "tu
 """The allowed default factories of a ``defaultdict``."""
 
 
-class PythonWords(Words):
+class PythonWords(VocabularyPart):
     """The meaning of Python's names."""
 
     def ordered(self, pairs: Any = ()) -> Ordered:
@@ -70,9 +70,9 @@ class PythonWords(Words):
         """``bytes()``: empty bytes in protocol 2."""
         return b""
 
-    def bytearray_of(self, raw: Any = b"", encoding: Any = "latin1") -> bytearray | Span:
+    def bytearray_of(self, raw: Any = b"", encoding: Any = "latin1") -> bytearray | UnreadBytes:
         """``bytearray(text, encoding)``, or of bytes."""
-        if type(raw) is Span:
+        if type(raw) is UnreadBytes:
             return raw._replace(kind=bytearray)
         return bytearray(raw if type(raw) in (bytes, bytearray) else self.encoded(raw, encoding))
 

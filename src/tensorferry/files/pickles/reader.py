@@ -13,8 +13,8 @@ from ..base.contents import Ref, Special
 from ..base.nesting import CONTAINER, DEEPEST, MOST, PLAIN, are_plain, name_at
 from ..base.wording import named
 from .shortcuts import run
-from .standins import HINT, InstanceOf, Leaf, TensorOf, title
-from .words import Global, Ordered, Span
+from .standins import HINT, InstanceOf, TensorOf, TensorStandIn, title
+from .words import Global, Ordered, UnreadBytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +82,7 @@ def described(root: Any, vocabulary: Names, nbytes: int) -> Unpickled:
     flat = _flat(root)
     if flat is not None:
         tree = None
-        attributes = _Walk(vocabulary, nbytes).attributes(root)
+        attributes = _TreeBuilder(vocabulary, nbytes).attributes(root)
         views = {id(leaf.view): leaf.view for leaf in flat.values()}.values()
         plain = all(view.kind == "tensor" and not view.requires_grad for view in views)
         if attributes or not plain or getattr(root, "factory", None) is not None:
@@ -90,9 +90,9 @@ def described(root: Any, vocabulary: Names, nbytes: int) -> Unpickled:
             tree.update((name, Ref(name, leaf.kind, leaf.requires_grad)) for name, leaf in flat.items())
         found = {**flat} if type(flat) is Ordered else flat
         return Unpickled(found, tree, asks_for, _besides(vocabulary, found))
-    walk = _Walk(vocabulary, nbytes)
-    tree = walk.node(root, ())
-    return Unpickled(walk.leaves, tree, asks_for, _besides(vocabulary, walk.leaves))
+    builder = _TreeBuilder(vocabulary, nbytes)
+    tree = builder.node(root, ())
+    return Unpickled(builder.leaves, tree, asks_for, _besides(vocabulary, builder.leaves))
 
 
 def globals_of(read: Callable[[], bytes | mmap], vocabulary: Names) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ def _container(node: dict[Any, Any], attributes: dict[str, Any]) -> dict[Any, An
     return made
 
 
-class _Walk:
+class _TreeBuilder:
     """Turns the result of a pickle into a tree. A value that is used many times is counted each time.
 
     `leaves` are the stand-ins of tensors, by their names.
@@ -163,7 +163,7 @@ class _Walk:
         if kind in PLAIN or isinstance(node, np.generic):
             self.weigh(1)
             return node
-        if isinstance(node, Leaf):
+        if isinstance(node, TensorStandIn):
             self.weigh(1)
             return self.label(node, keys) if is_value else node
         self.weigh(CONTAINER)
@@ -179,7 +179,7 @@ class _Walk:
                 self.weigh(len(node))
                 return kind(node)
             return kind(self.node(child, (*keys, place), is_value=is_value) for place, child in enumerate(node))
-        if kind is Span:
+        if kind is UnreadBytes:
             return node.kind(self.machine.take_left(node))
         if kind is set or kind is frozenset:
             self.weigh(len(node))

@@ -19,24 +19,24 @@ __all__ = [
     "ArrayOf",
     "DTypeOf",
     "InstanceOf",
-    "Leaf",
     "OtherOf",
     "StorageOf",
     "TensorOf",
+    "TensorStandIn",
     "ViewOf",
-    "Words",
+    "VocabularyPart",
     "title",
 ]
 
 
-class Leaf:
+class TensorStandIn:
     """A stand-in that becomes a tensor, or is listed as one that cannot be loaded."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True, eq=False)
-class StorageOf(Leaf):
+class StorageOf(TensorStandIn):
     """A storage, of which tensors are views.
 
     Args:
@@ -86,7 +86,7 @@ class ViewOf(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class TensorOf(Leaf):
+class TensorOf(TensorStandIn):
     """A tensor. Many tensors of the same layout share one view, with different storages.
 
     Args:
@@ -119,7 +119,7 @@ class TensorOf(Leaf):
 
 
 @dataclass(slots=True, eq=False)
-class ArrayOf(Leaf):
+class ArrayOf(TensorStandIn):
     """An array or scalar of NumPy, whose values are in the pickle.
 
     Args:
@@ -143,7 +143,7 @@ class ArrayOf(Leaf):
 
 
 @dataclass(slots=True, eq=False)
-class OtherOf(Leaf):
+class OtherOf(TensorStandIn):
     """An object that cannot be loaded.
 
     Args:
@@ -208,7 +208,7 @@ OPAQUE = Global("")
 """A placeholder for the results of refused calls."""
 
 
-class Words:
+class VocabularyPart:
     """The base of a vocabulary's parts.
 
     Args:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mmap import mmap
     from struct import Struct
 
-    from .words import Span
+    from .words import UnreadBytes
 
 __all__ = ["LINE", "MOST_BYTES", "Tape", "integer_of", "text_of"]
 
@@ -57,7 +57,7 @@ class Tape:
         self.left += nbytes
         return start
 
-    def take_left(self, span: Span) -> bytes:
+    def take_left(self, span: UnreadBytes) -> bytes:
         """Read bytes that were skipped."""
         self.left -= span.nbytes
         self.weigh(self.at)

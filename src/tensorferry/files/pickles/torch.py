@@ -14,7 +14,7 @@ from ..encodings.zip_archive import is_number
 from .numpy import NUMPY_CALLS, NumPyWords
 from .parts import QUANTISED, jagged, nested, quantised, sparse
 from .python import FACTORIES, PYTHON_CALLS
-from .standins import OPAQUE, ArrayOf, DTypeOf, InstanceOf, Leaf, OtherOf, StorageOf, TensorOf, ViewOf, title
+from .standins import OPAQUE, ArrayOf, DTypeOf, InstanceOf, OtherOf, StorageOf, TensorOf, TensorStandIn, ViewOf, title
 from .words import Global, Ordered
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Names(NumPyWords):
         self.asked: dict[str, None] = {}
         self.storages: dict[str, StorageOf] = {}
         self.repeated: list[TensorOf] = []
-        self.besides: list[tuple[Leaf, dict[str, str]]] = []
+        self.besides: list[tuple[TensorStandIn, dict[str, str]]] = []
         self.largest = -1
 
     @property
@@ -276,7 +276,7 @@ class Names(NumPyWords):
         if type(made) is dict:
             # The attributes of a tensor in parts are listed with its values.
             made = made.get("values")
-        if not isinstance(made, Leaf) or type(kind) is not Global:
+        if not isinstance(made, TensorStandIn) or type(kind) is not Global:
             return whole
         besides = _attributes(state)
         if kind.name == _JAGGED:
@@ -290,7 +290,7 @@ class Names(NumPyWords):
             made = made.but(kind="parameter")
         return self._with_attributes(made, besides)
 
-    def _with_attributes(self, made: Leaf, besides: dict[str, str]) -> Leaf:
+    def _with_attributes(self, made: TensorStandIn, besides: dict[str, str]) -> TensorStandIn:
         if besides:
             self.besides.append((made, besides))
         return made

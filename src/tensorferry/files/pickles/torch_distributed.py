@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.contents import Special
 from ..base.keys import Keys
-from .standins import OPAQUE, InstanceOf, Leaf, OtherOf, TensorOf
+from .standins import OPAQUE, InstanceOf, OtherOf, TensorOf, TensorStandIn
 from .torch import Names
 from .words import Global
 
@@ -95,7 +95,7 @@ def lengths(value: Any) -> tuple[int, ...] | None:
 
 
 @dataclass(slots=True, eq=False)
-class PiecesOf(Leaf):
+class PiecesOf(TensorStandIn):
     """The pieces that a process has of a distributed tensor.
 
     Args:

@@ -36,7 +36,7 @@ def pickled(contents: Contents, pump: Pump) -> tuple[bytes, list[Stored]]:
         contents: The contents.
         pump: Reads the values of arrays and scalars of NumPy, which are in the pickle itself.
     """
-    writer = _Writer(contents, pump)
+    writer = _TorchWriter(contents, pump)
     writer.write()
     return bytes(writer.out), writer.storages
 
@@ -49,10 +49,10 @@ def refuse_values(contents: Contents) -> None:
             than 255 bytes, or the tree is nested too deeply; the message says where.
     """
     if contents.tree is not None:
-        _Writer(contents, None).write()
+        _TorchWriter(contents, None).write()
 
 
-class _Writer(PickleWriter):
+class _TorchWriter(PickleWriter):
     def __init__(self, contents: Contents, pump: Pump | None) -> None:
         super().__init__()
         self.contents = contents
@@ -207,4 +207,4 @@ def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-_Writer.handlers = {**PickleWriter.handlers, Ref: _Writer.ref, Special: _Writer.special}
+_TorchWriter.handlers = {**PickleWriter.handlers, Ref: _TorchWriter.ref, Special: _TorchWriter.special}

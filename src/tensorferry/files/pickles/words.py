@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from ..base.keys import Keys
 
-__all__ = ["Global", "Ordered", "Span", "Vocabulary", "modern"]
+__all__ = ["Global", "Ordered", "UnreadBytes", "Vocabulary", "modern"]
 
 _MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
 _NAMES = {"__builtin__.long": "builtins.int", "__builtin__.unicode": "builtins.str"}
@@ -40,7 +40,7 @@ class Ordered(dict[Any, Any]):
         self.factory = factory
 
 
-class Span(NamedTuple):
+class UnreadBytes(NamedTuple):
     """Bytes of a pickle that are not read into memory, because there may be many.
 
     Args:
@@ -79,7 +79,7 @@ class Vocabulary(Protocol):
     """The machine that runs the pickle, if bytes may be left in the file."""
 
     span_from: int
-    """From this size on, bytes are left in the file, as a `Span`."""
+    """From this size on, bytes are left in the file, as `UnreadBytes`."""
 
     repeated: list[Any]
     """The results of `again`, in order."""

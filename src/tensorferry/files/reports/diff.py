@@ -238,7 +238,7 @@ def _compared(one: Stored, other: Stored, progress: Callable[[int], None]) -> Te
     same_dtype = one.dtype == other.dtype
     if one.shape != other.shape:
         return TensorDifference("", dtypes, shapes)
-    tally = _Tally(*dtypes)
+    tally = _DifferenceCounts(*dtypes)
     for start, x, y in pairs(one, other):
         progress(x.nbytes + y.nbytes)
         if same_dtype and np.array_equal(words(x), words(y)):
@@ -288,7 +288,7 @@ def words(block: Array) -> Array:
     return block.view(np.uint64 if not block.nbytes % 8 else np.uint8)
 
 
-class _Tally:
+class _DifferenceCounts:
     """Counts the elements that differ, and keeps the largest distance."""
 
     def __init__(self, dtype_a: str, dtype_b: str) -> None:

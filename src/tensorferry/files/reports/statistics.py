@@ -55,7 +55,7 @@ def statistics(stored: Stored, progress: Callable[[int], None] | None = None) ->
         OSError: The file cannot be read.
         FileFormatError: It is cut off.
     """
-    tally = _Tally()
+    tally = _ValueCounts()
     for block in stored.blocks():
         values = bare(block, stored.dtype)
         with np.errstate(all="ignore"):
@@ -66,7 +66,7 @@ def statistics(stored: Stored, progress: Callable[[int], None] | None = None) ->
     return tally.result()
 
 
-class _Tally:
+class _ValueCounts:
     def __init__(self) -> None:
         self._smallest: float | None = None
         self._largest: float | None = None

@@ -7,10 +7,10 @@ from typing import Any
 
 from ....errors import FileFormatError
 
-__all__ = ["Table"]
+__all__ = ["FlatBufferTable"]
 
 
-class Table:
+class FlatBufferTable:
     """The fields of a table, by number. All methods raise `FileFormatError` if the bytes are malformed.
 
     Args:
@@ -24,10 +24,10 @@ class Table:
         self._fields = self._at - self._number("<i", self._at)
         self._count = (self._number("<H", self._fields) - 4) // 2
 
-    def table(self, field: int) -> Table | None:
+    def table(self, field: int) -> FlatBufferTable | None:
         """A nested table, or ``None``."""
         at = self._place(field)
-        return Table(self._data, at + self._number("<I", at)) if at else None
+        return FlatBufferTable(self._data, at + self._number("<I", at)) if at else None
 
     def number(self, field: int, form: str) -> int:
         """An integer with a format of `struct`; 0, the default, if it is missing."""

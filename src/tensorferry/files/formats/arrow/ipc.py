@@ -15,7 +15,7 @@ from ....errors import FileFormatError, FormatLimitError, UnsafeFileError
 from ...base.raw import write_fully
 from ...base.stored import Decoded, Extent
 from ...encodings.shapes import is_bomb
-from .flatbuffer import Table
+from .flatbuffer import FlatBufferTable
 from .table import as_format_error, column_of, described, flat, numbers, schema_of, shape_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...base.contents import Contents
     from ...base.pump import Pump
     from ...base.stored import Stored
-    from .table import Column
+    from .table import ColumnType
 
 __all__ = ["MAGIC", "is_stream", "read_ipc", "write_ipc"]
 
@@ -116,21 +116,21 @@ def _look_at_batches(path: str, size: int) -> tuple[int, int, bool]:
     return rows, count, bool(compressed)
 
 
-def _messages_of_file(path: str, descriptor: int, size: int) -> Iterator[tuple[int, Table]]:
+def _messages_of_file(path: str, descriptor: int, size: int) -> Iterator[tuple[int, FlatBufferTable]]:
     """Yield the end of each batch's message, and the message, by the footer of a file."""
     tail = os.pread(descriptor, 10, max(size - 10, 0))
     length = int.from_bytes(tail[:4], "little")
     if tail[4:] != MAGIC or length > size - 10:
         raise FileFormatError(f"{path} is cut off: it does not end as an Arrow file does.")
-    footer = Table(os.pread(descriptor, length, size - 10 - length))
+    footer = FlatBufferTable(os.pread(descriptor, length, size - 10 - length))
     for begin, nbytes, _ in footer.structs(3, "<qi4xq"):
         if not 8 <= nbytes <= size or not 0 <= begin <= size - nbytes:
             raise FileFormatError(f"{path} has a record batch that lies outside of it, at byte {begin}.")
         raw = os.pread(descriptor, nbytes, begin)
-        yield begin + nbytes, Table(raw[8:] if raw[:4] == _MARK else raw[4:])
+        yield begin + nbytes, FlatBufferTable(raw[8:] if raw[:4] == _MARK else raw[4:])
 
 
-def _messages_of_stream(path: str, descriptor: int, size: int) -> Iterator[tuple[int, Table]]:
+def _messages_of_stream(path: str, descriptor: int, size: int) -> Iterator[tuple[int, FlatBufferTable]]:
     """Yield the same for a stream, message by message. The end may be marked or not."""
     begin = others = 0
     while begin < size:
@@ -142,7 +142,7 @@ def _messages_of_stream(path: str, descriptor: int, size: int) -> Iterator[tuple
             break
         if head[:4] != _MARK or length > min(size - begin - 8, _LONGEST_MESSAGE):
             raise FileFormatError(f"{path} is cut off: it has no whole message at byte {begin}.")
-        message = Table(os.pread(descriptor, length, begin + 8))
+        message = FlatBufferTable(os.pread(descriptor, length, begin + 8))
         body = message.number(3, "<q")
         if not 0 <= body <= size - begin - 8 - length:
             raise FileFormatError(f"{path} is cut off: its message at byte {begin} ends past the end.")
@@ -155,7 +155,7 @@ def _messages_of_stream(path: str, descriptor: int, size: int) -> Iterator[tuple
         begin += 8 + length + body
 
 
-def _in_place(path: str, column: Column, shape: tuple[int, ...], array: Any, base: int, size: int) -> Extent | None:
+def _in_place(path: str, column: ColumnType, shape: tuple[int, ...], array: Any, base: int, size: int) -> Extent | None:
     """A column whose numbers have no gaps in the file; otherwise ``None``."""
     dtype = column.dtype
     if column.raw == "bool" or not prod(shape):
@@ -167,7 +167,7 @@ def _in_place(path: str, column: Column, shape: tuple[int, ...], array: Any, bas
     return stored
 
 
-def _batches_of(path: str, index: int, column: Column, where: str) -> Callable[[], Iterator[np.ndarray[Any, Any]]]:
+def _batches_of(path: str, index: int, column: ColumnType, where: str) -> Callable[[], Iterator[np.ndarray[Any, Any]]]:
     def read() -> Iterator[np.ndarray[Any, Any]]:
         import pyarrow as pa
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ...base.contents import Contents
 
-__all__ = ["COMPLEX", "LAYOUT", "Column", "as_format_error", "column_of", "described", "flat", "is_reserved"]
+__all__ = ["COMPLEX", "LAYOUT", "ColumnType", "as_format_error", "column_of", "described", "flat", "is_reserved"]
 __all__ += ["is_table", "numbers", "schema_of", "shape_of"]
 
 LAYOUT, _ONE_ROW = "tensorferry.layout", "one row"
@@ -65,7 +65,7 @@ def as_format_error(path: str) -> Iterator[None]:
         raise FileFormatError(f"{path} cannot be read as Arrow: {error}.") from error
 
 
-class Column(NamedTuple):
+class ColumnType(NamedTuple):
     """The type of a column.
 
     Args:
@@ -79,7 +79,7 @@ class Column(NamedTuple):
     raw: str
 
 
-def _column(field: Any, where: str) -> Column | str:
+def _column(field: Any, where: str) -> ColumnType | str:
     """The type of a column, or why it is not a tensor."""
     import pyarrow as pa
 
@@ -99,16 +99,16 @@ def _column(field: Any, where: str) -> Column | str:
         lengths = loaded(where, _SHAPE, notes[_SHAPE], list)
         if not all(type(each) is int for each in lengths) or 0 not in lengths:
             raise FileFormatError(f"{where} has no elements, and no axis of length 0 in its shape {lengths!r:.40}.")
-        return Column(dtype, tuple(lengths), "null")
+        return ColumnType(dtype, tuple(lengths), "null")
     if raw is None:
         why = f"values of the type {kind}, which is no tensor's"
         return NotTensor(why) if str(kind) in _TEXTS else why
     if dtype == raw:
-        return Column(raw, shape, raw)
+        return ColumnType(raw, shape, raw)
     if COMPLEX.get(str(dtype)) == raw and shape[-1:] == (2,):
-        return Column(str(dtype), shape[:-1], raw)
+        return ColumnType(str(dtype), shape[:-1], raw)
     if dtype in _NARROW | {"bool"} and raw == f"uint{8 * find(dtype).itemsize}":
-        return Column(dtype, shape, raw)
+        return ColumnType(dtype, shape, raw)
     raise FileFormatError(f"{where}: the metadata {_DTYPE!r} says {dtype!r:.40}, which {kind} cannot stand for.")
 
 
@@ -127,13 +127,13 @@ def flat(array: Any, where: str) -> Any:
             return array
 
 
-def numbers(array: Any, column: Column, where: str) -> np.ndarray[Any, Any]:
+def numbers(array: Any, column: ColumnType, where: str) -> np.ndarray[Any, Any]:
     """The values of a column in a record batch, as one axis."""
     found = flat(array, where).to_numpy(zero_copy_only=False)
     return np.ascontiguousarray(found).view(numpy_dtype(column.dtype))
 
 
-def described(path: str, schema: Any, contents: Contents) -> tuple[list[tuple[int, str, Column]], bool]:
+def described(path: str, schema: Any, contents: Contents) -> tuple[list[tuple[int, str, ColumnType]], bool]:
     """The index, name and type of the columns that are tensors; and whether each tensor is a single row."""
     text = 0
     for place, entries in [("", schema.metadata), *((field.name, field.metadata) for field in schema)]:
@@ -165,7 +165,7 @@ def described(path: str, schema: Any, contents: Contents) -> tuple[list[tuple[in
     return columns, one_row
 
 
-def shape_of(path: str, name: str, column: Column, rows: int, *, one_row: bool) -> tuple[int, ...]:
+def shape_of(path: str, name: str, column: ColumnType, rows: int, *, one_row: bool) -> tuple[int, ...]:
     """The shape of the tensor in a column with `rows` rows."""
     if one_row and rows != 1:
         raise FileFormatError(f"{path} says that each tensor is one row, and has {rows}.")

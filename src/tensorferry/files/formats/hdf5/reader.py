@@ -48,21 +48,21 @@ def read_hdf5(form: str, location: Location) -> Contents:
         UnsafeFileError: It refers to other files, or needs far too much memory.
     """
     with location.opened() as file:
-        walk = _Walk(location, Contents(form, (location.path,)))
-        walk.object("", file.id)
-        walk.group("", file.id, (walk.address(file.id),))
-        walk.soft_links()
-    contents = walk.contents
+        collector = _ContentsCollector(location, Contents(form, (location.path,)))
+        collector.object("", file.id)
+        collector.group("", file.id, (collector.address(file.id),))
+        collector.soft_links()
+    contents = collector.contents
     more = contents.metadata.pop(MORE, None)
     if more is not None:
         contents.metadata.update(loaded(location.path, MORE, more, dict))
     restore_names(contents)
-    if walk.unsafe:
-        contents.refuses = tuple(walk.unsafe)
+    if collector.unsafe:
+        contents.refuses = tuple(collector.unsafe)
     return contents
 
 
-class _Walk:
+class _ContentsCollector:
     """Collects the contents of a file. Only hard links are followed, and each group is entered once."""
 
     def __init__(self, location: Location, contents: Contents) -> None:

@@ -17,7 +17,7 @@ from ...base.wording import named
 from ...encodings.packed import BITS, packed
 from ...encodings.protobuf import Message, bytes_field, number_field
 from .model import CODES, DTYPES, RAW, TEXTS, packed_nbytes
-from .reader import Reader
+from .reader import ModelReader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,7 @@ class Onnx(Format):
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         with closing(Message(str(path))) as message:
-            return unpacked_strings(Reader(message).contents())
+            return unpacked_strings(ModelReader(message).contents())
 
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from ...base.stored import Stored
     from ...encodings.protobuf import Field, Message
 
-__all__ = ["Reader"]
+__all__ = ["ModelReader"]
 
 _DEEPEST = 16
 _LONGEST_SHAPE = 1000
 
 
-class Reader:
+class ModelReader:
     """Finds the initializers of a model."""
 
     def __init__(self, message: Message) -> None:

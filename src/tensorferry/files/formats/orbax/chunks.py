@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["Chunks"]
+__all__ = ["ArrayChunks"]
 
 _OVERHEAD = 1 << 20
 _PER_PIECE = 64
@@ -26,7 +26,7 @@ _HELD = slice(4, 8)
 """The position of the decompressed size in blosc data: README_CHUNK_FORMAT.rst of c-blosc."""
 
 
-class Chunks:
+class ArrayChunks:
     """The chunks of an array.
 
     Args:

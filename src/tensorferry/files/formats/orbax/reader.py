@@ -17,7 +17,7 @@ from ...encodings.crc32c import crc32c
 from ...encodings.paths import size_of
 from ...encodings.shapes import ZSTD_RATIO, checked, is_bomb
 from ...encodings.slabs import slabs
-from .chunks import Chunks
+from .chunks import ArrayChunks
 from .layout import BATCH, BOX_BYTES, EMPTY, LARGEST_JSON, SEQUENCE, STRINGS, TREE, caches, load, store_at, tagged
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _LARGEST_CHUNK = 8 << 30
 _NODES_BYTES = 128 << 20  # Orbax lets a node have 100 MB
 
 
-class _Leaf(NamedTuple):
+class _OrbaxLeaf(NamedTuple):
     """A leaf of a checkpoint's tree."""
 
     keys: tuple[str, ...]
@@ -63,7 +63,7 @@ class Checkpoint:
         placed = list(self._leaves())
         stores = iter(self._open([leaf for leaf in placed if leaf.kind in _ARRAYS or leaf.kind == "scalar"]))
         texts = load(self._folder / STRINGS) if any(leaf.kind == "string" for leaf in placed) else {}
-        values: list[tuple[_Leaf, Any]] = []
+        values: list[tuple[_OrbaxLeaf, Any]] = []
         for leaf in placed:
             name = ".".join(leaf.keys)
             if leaf.kind in _ARRAYS:
@@ -89,7 +89,7 @@ class Checkpoint:
             found.tree = tree
         return found
 
-    def _leaves(self) -> Iterator[_Leaf]:
+    def _leaves(self) -> Iterator[_OrbaxLeaf]:
         entries = self._note.get("tree_metadata")
         if not isinstance(entries, dict):
             raise FileFormatError(f"{self._folder / TREE} has no tree.")
@@ -105,9 +105,9 @@ class Checkpoint:
             name = ".".join(keys)
             if not self._database and ("/" in name or "\0" in name or name in ("", ".", "..")):
                 raise UnsafeFileError(f"{self._folder} asks for the array {name!r}, which is no name in its folder.")
-            yield _Leaf(keys, forms, kind)
+            yield _OrbaxLeaf(keys, forms, kind)
 
-    def _open(self, wanted: list[_Leaf]) -> Iterator[Any]:
+    def _open(self, wanted: list[_OrbaxLeaf]) -> Iterator[Any]:
         import tensorstore
 
         context = tensorstore.Context(caches(_NODES_BYTES))
@@ -147,7 +147,7 @@ class Checkpoint:
             )
         # A box has whole chunks, so that none is decompressed twice.
         band = min(chunks[0], shape[0]) * prod(shape[1:]) * itemsize if shape else itemsize
-        held = Chunks(store, itemsize, where, None if self._database else self._folder / name)
+        held = ArrayChunks(store, itemsize, where, None if self._database else self._folder / name)
 
         def read() -> Iterator[Array]:
             for box in slabs(shape, itemsize, chunks, max(BOX_BYTES, band)):
@@ -171,9 +171,9 @@ class Checkpoint:
             raise FileFormatError(f"{self._folder}: {name!r} is no number, but an array of {stored.size:,}.")
         return stored.load().item()
 
-    def _nested(self, values: list[tuple[_Leaf, Any]]) -> Any:
+    def _nested(self, values: list[tuple[_OrbaxLeaf, Any]]) -> Any:
         """The tree, from the keys of the values."""
-        root = _Node()
+        root = _UnfinishedNode()
         for leaf, value in values:
             node = root
             for key, form in zip(leaf.keys, leaf.forms, strict=True):
@@ -182,13 +182,13 @@ class Checkpoint:
                         f"{self._folder / TREE} has both a value and keys at {'.'.join(leaf.keys)!r}."
                     )
                 node.form = form
-                node = node.children.setdefault(key, _Node())
+                node = node.children.setdefault(key, _UnfinishedNode())
             if node.children or node.full:
                 raise FileFormatError(f"{self._folder / TREE} has two values at {'.'.join(leaf.keys)!r}.")
             node.full, node.value = True, value
         return self._plain(root) if values else {}
 
-    def _plain(self, node: _Node) -> Any:
+    def _plain(self, node: _UnfinishedNode) -> Any:
         if node.full:
             return node.value
         if node.form != SEQUENCE:
@@ -199,13 +199,13 @@ class Checkpoint:
         return [self._plain(items[index]) for index in range(len(items))]
 
 
-class _Node:
+class _UnfinishedNode:
     """A container, or a value, while the tree is built."""
 
     __slots__ = ("children", "form", "full", "value")
 
     def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
+        self.children: dict[str, _UnfinishedNode] = {}
         self.form = 0
         self.full = False
         self.value: Any = None

@@ -17,7 +17,7 @@ from ...base.wording import TENSORS_ONLY, is_unicode
 from ...encodings.paths import NAMES, placed, refuse_links_out, restore_names
 from ...encodings.slabs import filled, lengths, slabs
 from .nodes import JSON, description_of, is_array, is_own
-from .reader import CHUNK_BYTES, DTYPE, Walk
+from .reader import CHUNK_BYTES, DTYPE, ArrayCollector
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,7 @@ class Zarr(Format):
         description = description_of(path) or JSON
         refuse_links_out(path, description)
         contents = Contents(self.name, (str(path),))
-        Walk(path, contents).node(str(path), description, "", 0)
+        ArrayCollector(path, contents).node(str(path), description, "", 0)
         contents.tensors = dict(sorted(contents.tensors.items()))
         restore_names(contents)
         return unpacked(contents)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["JSON", "ArrayLayout", "Node", "description_of", "is_array", "is_own", "layout_of", "node_of"]
+__all__ = ["JSON", "ArrayLayout", "ZarrNode", "description_of", "is_array", "is_own", "layout_of", "node_of"]
 
 JSON = "zarr.json"
 _ARRAY, _GROUP, _ATTRIBUTES, _CONSOLIDATED = ".zarray", ".zgroup", ".zattrs", ".zmetadata"
@@ -43,7 +43,7 @@ _CODECS_V2 = frozenset({"blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd"}) 
 """Of numcodecs those that turn numbers into bytes and back, and run nothing: https://numcodecs.readthedocs.io."""
 
 
-class Node(NamedTuple):
+class ZarrNode(NamedTuple):
     """The description of a folder.
 
     Args:
@@ -99,7 +99,7 @@ def is_own(path: str, *, in_array: bool) -> bool:
     return bool(_OWN.fullmatch(path) or (in_array and _CHUNK.fullmatch(path)))
 
 
-def node_of(folder: str, name: str, read: Callable[[str], bytes]) -> Node:
+def node_of(folder: str, name: str, read: Callable[[str], bytes]) -> ZarrNode:
     """The description of a folder, in the file with this name. `read` gives a file's bytes."""
     where = os.path.join(folder, name)
     described = loaded(where, name, read(where), dict)
@@ -115,15 +115,15 @@ def node_of(folder: str, name: str, read: Callable[[str], bytes]) -> Node:
         raise FileFormatError(f"{where} describes no array or group of Zarr, version 2 or 3.")
     if not isinstance(attributes, dict):
         raise FileFormatError(f"{where} has attributes that are no mapping.")
-    return Node(where, kind == "array", described, attributes)
+    return ZarrNode(where, kind == "array", described, attributes)
 
 
-def layout_of(node: Node) -> ArrayLayout | str:
+def layout_of(node: ZarrNode) -> ArrayLayout | str:
     """The layout of an array, or why it cannot be loaded."""
     return _layout_v3(node) if node.described["zarr_format"] == 3 else _layout_v2(node)
 
 
-def _layout_v3(node: Node) -> ArrayLayout | str:
+def _layout_v3(node: ZarrNode) -> ArrayLayout | str:
     where, found = node.where, node.described
     kind = found.get("data_type")
     if not isinstance(kind, str) or kind not in ORDINARY | _EXTENDED:
@@ -153,7 +153,7 @@ def _layout_v3(node: Node) -> ArrayLayout | str:
     return ArrayLayout(kind, shape, chunks, _lone("c", shape, chunks, separator) if packed else None, plain)
 
 
-def _layout_v2(node: Node) -> ArrayLayout | str:
+def _layout_v2(node: ZarrNode) -> ArrayLayout | str:
     where, found = node.where, node.described
     code = found.get("dtype")
     extended = isinstance(code, str) and code in _EXTENDED

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from ...base.contents import Contents
     from ...base.stored import Stored
-    from .nodes import ArrayLayout, Node
+    from .nodes import ArrayLayout, ZarrNode
 
-__all__ = ["CHUNK_BYTES", "DTYPE", "Walk"]
+__all__ = ["CHUNK_BYTES", "DTYPE", "ArrayCollector"]
 
 DTYPE = "tensorferry.dtype"
 """The attribute with the dtype, for an array of unsigned integers that stand for it."""
@@ -37,7 +37,7 @@ _LONE = "tensor"
 _MOST_TEXT = 1 << 26
 
 
-class Walk:
+class ArrayCollector:
     """Collects the arrays of a folder in contents."""
 
     def __init__(self, root: Path, contents: Contents) -> None:
@@ -89,7 +89,7 @@ class Walk:
                 self._contents.others[below] = NotTensor("a symbolic link to a folder, which is not followed")
 
 
-def _array(folder: str, node: Node) -> Stored | str:
+def _array(folder: str, node: ZarrNode) -> Stored | str:
     layout = layout_of(node)
     if isinstance(layout, str):
         return layout
