@@ -543,3 +543,40 @@ def test_frames_of_scikit_learn():
         assert list(columns) == list(bunch.frame.columns)
         assert columns["target"].tolist() == bunch.target.tolist()
         assert pd.Series(columns["target"].numpy()).equals(pd.Series(bunch.target.to_numpy()))
+
+
+HINTED = {
+    "text": (["a"], ["a"]),
+    "bytes": ([b"x"], [b"x"]),
+    "a null for a list": ([[1], None], [[1]]),
+    "lists in lists": ([[[1, 2], [3]]], [[[1, 2], [3]]]),
+}
+
+
+@pytest.mark.parametrize("case", HINTED)
+def test_hints_for_others_go_through_pyarrow(case):
+    """An object that only gives Arrow data has no methods of pyarrow's."""
+    values, expected = HINTED[case]
+
+    class Array:
+        def __arrow_c_array__(self, requested_schema=None):
+            return pa.array(values).__arrow_c_array__()
+
+    class Column:
+        def __len__(self):
+            return 1
+
+        def __arrow_c_stream__(self, requested_schema=None):
+            return pa.chunked_array([values]).__arrow_c_stream__()
+
+    for x in (Array(), Column()):
+        with pytest.raises(ferry.UnsupportedTypeError) as caught:
+            ferry.to_numpy(x)
+        made = eval(caught.value.hint.partition(", which")[0], {"pa": pa, "x": x})  # noqa: S307 - that is what the hint is for
+        assert (made if isinstance(made, list) else made.to_pylist()) == expected
+    if "list" in case:
+        x = Foreign(pa.table({"c": values}))
+        with pytest.raises(ferry.UnsupportedTypeError) as caught:
+            ferry.convert_tree(x, "numpy")
+        made = eval(caught.value.hint.partition(", which")[0], {"pa": pa, "x": x})  # noqa: S307 - that is what the hint is for
+        assert (made if isinstance(made, list) else made.to_pylist()) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -173,11 +174,52 @@ def test_H79_pandas_frames_with_columns_that_are_no_numbers(pd):
     assert ferry.to_list(refused(frame, "Column 'n'")) == [[1, 1], [0, 2]]
     frame = pd.DataFrame({0: pd.array([1, None], dtype="Int64"), 1: [1, 2]})
     assert ferry.to_list(refused(frame, "Column 0")) == [[1, 1], [0, 2]]
-    frame = pd.DataFrame({"o": pd.Series([1, 2], dtype=object), "n": [1, 2]})
-    assert ferry.to_list(refused(frame, "Column 'o'")) == [[1, 1], [2, 2]]
-    doubled = pd.DataFrame([[1, 2.5]], columns=["a", "a"]).astype(object)
+    doubled = pd.DataFrame([[1, "x"]], columns=["a", "a"]).astype(object)
     with pytest.raises(ferry.UnsupportedTypeError, match="Column 'a'"):
         ferry.to_numpy(doubled)
+
+
+def test_H79_pandas_columns_of_python_objects(pd):
+    """Numbers are exact, None and pd.NA are nulls, lists are rows; a message has the row of anything else."""
+    accepted(pd.DataFrame({"o": pd.Series([LARGE, 2], dtype=object), "n": [1, 2]}), [[LARGE, 1], [2, 2]], "int64")
+    for null in (None, pd.NA):
+        column = pd.Series([LARGE, null], dtype=object, name="o")
+        assert ferry.to_list(refused(column, "Series 'o' has nulls .at row 1")) == [LARGE, 0]
+        assert ferry.to_list(refused(pd.DataFrame({"o": column, "n": [1, 2]}), "Column 'o'")) == [[LARGE, 1], [0, 2]]
+    frame = pd.DataFrame({"o": pd.Series([1, None, "x"], dtype=object), "n": [1, 2, 3]})
+    made = refused(frame, "Column 'o' of this DataFrame holds Python objects, such as a str at row 2", pd=pd)
+    assert np.isnan(ferry.to_numpy(made, dtype="float64")[:, 0]).tolist() == [False, True, True]
+    frame = pd.DataFrame({"o": pd.Series([2**64, 1], dtype=object)})
+    assert ferry.to_list(refused(frame, "Column 'o' of this DataFrame has .* row 0 does not fit")) == [[2.0**64], [1]]
+    assert ferry.to_list(refused(pd.DataFrame({"o": [Decimal("1.5")]}), "such as a Decimal at row 0")) == [[1.5]]
+    dates = refused(pd.DataFrame({"o": [dt.date(1970, 1, 2)]}), "such as a date at row 0", pd=pd)
+    assert ferry.to_list(ferry.to_numpy(dates["o"], dtype="int64"))[0] > 0
+    for kind in (list, tuple, np.array):
+        equal, unequal = (pd.Series([kind([1, 2]), kind(last)]) for last in ([3, 4], [3]))
+        accepted(equal, [[1, 2], [3, 4]], "int64")
+        assert refused(unequal, "row 0 has 2 elements, row 1 has 1") == [[1, 2], [3]]
+        assert ferry.to_list(unequal, pad=0) == [[1, 2], [3, 0]]
+        assert ferry.convert_tree(pd.DataFrame({"o": unequal}), "numpy", pad=9)["o"].tolist() == [[1, 2], [3, 9]]
+        assert ferry.to_list(refused(pd.Series([kind([1, 2]), None]), "null in the place of a list, at row 1")) == [
+            [1, 2]
+        ]
+        frame = refused(pd.DataFrame({"o": [kind([1, 2]), None], "n": [1, 2]}), "Column 'o' .* at row 1")
+        assert ferry.convert_tree(frame, "numpy")["o"].tolist() == [[1, 2]]
+    for values, filled in (([[1, None], [3, 4]], [[1, 0], [3, 4]]), ([[1, None], [3]], [[1, 0], [3, 7]])):
+        assert ferry.to_list(pd.Series(values), nulls=0, **({} if len(values[1]) == 2 else {"pad": 7})) == filled
+    masked, mask = ferry.to_numpy(pd.Series([[1, None], [None, 4]]), nulls="mask")
+    assert mask.tolist() == [[True, False], [False, True]]
+    assert masked[mask].tolist() == [1, 4]
+    accepted(pd.Series([[[1], [2]], [[3], [4]]]), [[[1], [2]], [[3], [4]]], "int64")
+    for values, words in (
+        ([[1, "x"], [3]], "other objects than numbers, at row 0"),
+        ([[[1], [2]], [[3]]], "lists that are no tensor"),
+        ([["a"], ["b", "c"]], "lists of text"),
+    ):
+        with pytest.raises(ferry.UnsupportedTypeError, match=words):
+            ferry.to_numpy(pd.Series(values))
+    kept = ferry.convert_tree(pd.DataFrame({"o": [["a"], ["b", "c"]], "n": [1, 2]}), "numpy")
+    assert kept["o"].tolist() == [["a"], ["b", "c"]]
 
 
 # -- polars ---------------------------------------------------------------------------------------
@@ -224,7 +266,11 @@ def test_H79_polars_columns_that_are_no_numbers(pl):
     assert refused(pl.Series([[1, 2], [3]]), "unequal lengths: row 0 has 2 elements, row 1 has 1") == [[1, 2], [3]]
     assert ferry.to_list(refused(pl.Series(["1.5"]).cast(pl.Decimal(4, 2)), "decimal")) == [1.5]
     assert ferry.to_list(refused(pl.Series([1], dtype=pl.Int128), "128")) == [1]
-    assert refused(pl.Series([{"a": 1}]), "fields") == [{"a": 1}]
+    assert ferry.to_list(refused(pl.Series([{"a": 1}]), "fields")) == [[1]]
+    assert refused(pl.Series([[{"a": 1}]]), "fields") == [[{"a": 1}]]
+    assert refused(pl.Series([b"x"]), "bytes") == [b"x"]
+    assert refused(pl.Series([[1], None]), "null in the place of a list").to_list() == [[1]]
+    assert refused(pl.DataFrame({"a": [[1], None]}), "Column 'a'").to_dict(as_series=False) == {"a": [[1]]}
     assert ferry.to_list(refused(pl.LazyFrame({"a": [1]}), "has not run")) == [[1]]
     frame = pl.DataFrame({"t": ["a"], "n": [1], "d": [dt.date(1970, 1, 2)]})
     without_text = refused(frame, "Column 't'")

@@ -14,7 +14,7 @@ import numpy as np
 from ..columns import producers
 from ..columns.column import Column, Refused
 from ..columns.frames import refuse
-from ..columns.layouts import asked_of, column_of
+from ..columns.layouts import FIELDS, LIST, WITHOUT_NULLS, asked_of, column_of
 from ..core.info import READ_AS
 from ..core.names import EXCHANGE
 from ..core.places import places_by
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ColumnBackend", "Views"]
 
-_LISTS = ".to_pylist()"
 _TABLE = 2
 """The number of axes of a table."""
 _MOST = 1024
@@ -111,15 +110,22 @@ class ColumnBackend(Backend):
     def dropped(self, names: list[object]) -> str:
         """The code for a table without some of its columns."""
 
-    lists = _LISTS
-    """The code that makes a list of a column."""
+    @abstractmethod
+    def without_nulls(self, name: object) -> str:
+        """The code for a table without the rows in which a column has nulls."""
+
+    code: Mapping[str, str] = {}
+    """This library's code for hints, by pyarrow's."""
 
     def table(self, x: Any) -> Table:
         """The `Table` for a table: its columns, and code for hints."""
 
-        def put(name: object, code: str) -> str:
-            code, comma, remark = code.format(x=f"x[{name!r}]").partition(", which")
-            if not code.endswith(")") or code.endswith(self.lists):
+        def put(name: object, hint: str) -> str:
+            if hint == self.code.get(WITHOUT_NULLS, WITHOUT_NULLS):
+                return self.without_nulls(name)
+            code, comma, remark = hint.format(x=f"x[{name!r}]").partition(", which")
+            gives_no_column = hint in [self.code.get(each, each) for each in (LIST, FIELDS)]
+            if gives_no_column or not code.endswith(")"):
                 return self.dropped([name])
             return f"{self.replaced(x, name, code)}{comma}{remark}"
 
@@ -128,9 +134,7 @@ class ColumnBackend(Backend):
     def found_by_arrow(self, x: Any, asked: str | None) -> Found:
         """The contents of a column, read through Arrow's interfaces."""
         found = column_of(*producers.read(x), asked)
-        if isinstance(found, Refused) and found.hint.endswith(_LISTS):
-            return found._replace(hint=found.hint.removesuffix(_LISTS) + self.lists)
-        return found
+        return found._replace(hint=self.code.get(found.hint, found.hint)) if isinstance(found, Refused) else found
 
     def quick(self, x: Any) -> Array | None:
         """A read-only array over the memory of a plain column; ``None`` if the column must be described."""

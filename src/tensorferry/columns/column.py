@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
     from ..typing import Array
 
-__all__ = ["TEXT", "Column", "Found", "Ragged", "Refused"]
+__all__ = ["BYTES", "TEXT", "Column", "Found", "Ragged", "Refused"]
 
 TEXT = "holds text, which has no numbers"
+BYTES = "holds bytes, which are no numbers"
 _FEW = 8
 """If fewer than one element in so many is null, nulls are written one by one, which is faster."""
 _BLOCK = 1 << 15

@@ -14,7 +14,7 @@ from ..core.dtypes import DTYPES
 from ..errors import UnsupportedTypeError
 from ..host.numpy_dtypes import numpy_dtype
 from . import extensions
-from .column import TEXT, Column, Ragged, Refused
+from .column import BYTES, TEXT, Column, Ragged, Refused
 from .decimals import Decimals
 from .interface import bytes_at
 from .pieces import DictionaryEncoded, Missing, Piece
@@ -27,7 +27,18 @@ if TYPE_CHECKING:
     from .column import Found
     from .interface import Chunk, Type
 
-__all__ = ["CATEGORIES", "DATES", "NUMBERS", "are_integers", "asked_of", "column_of", "fields"]
+__all__ = [
+    "CATEGORIES",
+    "DATES",
+    "FIELDS",
+    "LIST",
+    "NUMBERS",
+    "WITHOUT_NULLS",
+    "are_integers",
+    "asked_of",
+    "column_of",
+    "fields",
+]
 
 NUMBERS = {
     "c": "int8",
@@ -43,11 +54,15 @@ NUMBERS = {
     "g": "float64",
 }
 """The dtypes of the formats of numbers."""
-_TEXTS = ("u", "U", "z", "Z", "vu", "vz")
+_TEXTS, _BYTES = ("u", "U", "vu"), ("z", "Z", "vz")
 _UNITS = {"s": "seconds", "m": "milliseconds", "u": "microseconds", "n": "nanoseconds", "D": "days"}
 CATEGORIES = Refused("holds categories, which are no numbers", ", which gives their codes", stays=True, asked="int64")
 DATES = "holds dates or durations, which are counts of a unit"
 _ROWS = "holds rows or fields, which are no numbers"
+LIST = "{x}.to_pylist()"
+WITHOUT_NULLS = "{x}.drop_null(), which leaves those rows out"
+FIELDS = "pa.Table.from_struct_array({x}), which has a column for each field"
+"""Code for hints, of pyarrow's."""
 _OF_EXTENSION = b"ARROW:extension:metadata"
 
 
@@ -117,19 +132,23 @@ def _column(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | 
         return _dates(kind, spans, inner, asked)
     if code[:2] == "d:":
         return _decimals(kind, spans, inner, asked)
-    return _refusal(code)
+    return _refusal(code, inner)
 
 
-def _refusal(code: str) -> Refused:
-    if code in _TEXTS or code[:2] == "w:":
-        return Refused(TEXT, "{x}.to_pylist()", stays=True)
+def _refusal(code: str, inner: tuple[int, ...]) -> Refused:
+    if code in _TEXTS:
+        return Refused(TEXT, LIST, stays=True)
+    if code in _BYTES or code[:2] == "w:":
+        return Refused(BYTES, LIST, stays=True)
     if code == "n":
-        return Refused("has nulls alone, and no dtype", "{x}.to_pylist()", stays=True)
+        return Refused("has nulls alone, and no dtype", LIST, stays=True)
     if code[:2] == "ti":
-        return Refused("holds dates or durations, which are counts of several units", "{x}.to_pylist()", stays=True)
+        return Refused("holds dates or durations, which are counts of several units", LIST, stays=True)
     if code[:2] == "+v":
-        return Refused("holds views of lists, whose rows lie in any order", "{x}.to_pylist()")
-    return Refused(_ROWS, "{x}.to_pylist()", stays=code[:2] in ("+s", "+m", "+u"))
+        return Refused("holds views of lists, whose rows lie in any order", LIST)
+    if code == "+s":
+        return Refused("holds fields, which are several columns", LIST if inner else FIELDS, stays=True)
+    return Refused(_ROWS, LIST, stays=code[:2] in ("+m", "+u"))
 
 
 # -- by type ---------------------------------------------------------------------------------------
@@ -168,7 +187,7 @@ def _lists(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | N
     for each in spans:
         marked = marker(inner)(each)
         if marked is not each:
-            return _no_list(before + int(marked.missing[-1].part(0, each.length // size).argmax()) // size)
+            return _no_list(before + int(marked.missing[-1].part(0, each.length // size).argmax()) // size, inner)
         before += each.length // size
     below = [
         Span(each.chunk.children[0], start, stop - start, each.missing)
@@ -179,7 +198,7 @@ def _lists(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | N
         if inner or not isinstance(elements, Column):
             stays = isinstance(elements, Refused) and elements.stays
             row = int((lengths != lengths[0]).argmax()) // size
-            return Refused(f"has lists of unequal lengths in each other, at row {row}", "{x}.to_pylist()", stays)
+            return Refused(f"has lists of unequal lengths in each other, at row {row}", LIST, stays)
         return Ragged(elements, lengths)
     width = int(lengths[0]) if len(lengths) else 0
     if not width:
@@ -187,8 +206,8 @@ def _lists(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | N
     return _column(kind.children[0], below, (*inner, width), asked)
 
 
-def _no_list(row: int) -> Refused:
-    return Refused(f"has a null in the place of a list, at row {row}", "{x}.to_pylist()")
+def _no_list(row: int, inner: tuple[int, ...]) -> Refused:
+    return Refused(f"has a null in the place of a list, at row {row}", LIST if inner else WITHOUT_NULLS)
 
 
 def _without_elements(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
@@ -197,7 +216,7 @@ def _without_elements(kind: Type, spans: list[Span], inner: tuple[int, ...], ask
         # Without elements, a null list still differs from an empty list.
         gone = missing_in(each, inner)
         if gone is not None:
-            return _no_list((lists + int(gone.argmax())) // size)
+            return _no_list((lists + int(gone.argmax())) // size, inner)
         lists += each.length
     found = _column(kind, [], (), asked)
     if not isinstance(found, Column):
@@ -248,7 +267,7 @@ def _runs(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | No
 def _dictionary(kind: Type, values: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
     integers = NUMBERS[kind.format]
     marked = list(map(marker(inner), spans))
-    if values.format in _TEXTS:
+    if values.format in (*_TEXTS, *_BYTES):
         if not are_integers(asked):
             return CATEGORIES
         pieces = [piece_of(each, inner, over(each, integers).reshape(-1, *inner)) for each in marked]
@@ -274,7 +293,7 @@ def _looked_up(
     """A column whose values are looked up in a dictionary or in runs."""
     found = _column(kind, parts, (), asked)
     if isinstance(found, Ragged) or (isinstance(found, Column) and found.inner):
-        return Refused("holds lists in a dictionary", "{x}.to_pylist()")
+        return Refused("holds lists in a dictionary", LIST)
     if isinstance(found, Refused):
         return found
     pieces: list[Piece] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...columns import producers
-from ...columns.column import Column
+from ...columns.column import Column, Refused
 from ...columns.layouts import asked_of, column_of, fields
 from ...columns.spans import spans_of
 from ...columns.texts import texts
@@ -94,11 +94,21 @@ def found_in(x: Any, asked: str | None) -> TableContents:
     """
     read = x if isinstance(x, ArrowColumn) else read_arrow(x)
     if isinstance(read, ArrowColumn):
-        return TableContents(read.kind, read.name or None, read.found(asked))
+        found = read.found(asked)
+        if isinstance(found, Refused):
+            found = found._replace(hint=found.hint.replace("{x}", _in_pyarrow(x)))
+        return TableContents(read.kind, read.name or None, found)
     rows = sum(span.length for span in next(iter(read.values())).chunks) if read else 0
     columns = [(name, each.found(asked)) for name, each in read.items()]
     table = Table(list(read.items()), rows, lambda name, _: _without([name]), _without, "x")
     return TableContents(type(x).__name__, None, None, table, columns)
+
+
+def _in_pyarrow(x: Any) -> str:
+    """Code for a hint: the column ``{x}``, or the one that was read from the table ``{x}``, as pyarrow's."""
+    if isinstance(x, ArrowColumn):
+        return f"pa.table({{x}})[{x.name!r}]"
+    return "pa.array({x})" if hasattr(x, "__arrow_c_array__") else "pa.chunked_array({x})"
 
 
 def _without(names: list[object]) -> str:

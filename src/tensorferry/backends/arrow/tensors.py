@@ -144,6 +144,9 @@ class ArrowBackend(ColumnBackend):
     def replaced(self, x: Any, name: object, code: str) -> str:
         return f"x.set_column({x.column_names.index(name)}, {name!r}, {code})"
 
+    def without_nulls(self, name: object) -> str:
+        return f"x.filter(x[{name!r}].is_valid()), which leaves those rows out"
+
     def dropped(self, names: list[object]) -> str:
         return f"x.drop_columns({names!r})"
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...columns.column import TEXT, Column, Ragged, Refused
+from ...columns.column import BYTES, TEXT, Column, Ragged, Refused
 from ...columns.frames import write_columns
-from ...columns.layouts import CATEGORIES, DATES, are_integers
+from ...columns.layouts import CATEGORIES, DATES, LIST, are_integers
 from ...columns.pieces import DictionaryEncoded, Missing, Piece
 from ...core.names import EXCHANGE
 from ...host import memory
@@ -18,6 +18,7 @@ from .. import registry
 from ..columnar import ColumnBackend, Views
 from ..opening import INDEXED, Gathered
 from .declared import CAPABILITIES, DECLARED
+from .objects import CODE, WRITTEN, found_in_objects, reads_as_list
 from .snippets import snippet
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from ...typing import Array
     from ..base import Backend
 
-_OBJECTS = Refused("holds Python objects", "{x}.infer_objects(), which makes numbers of it where all are")
-_WRITTEN = '{x}.astype("float64"), which reads numbers that are written out'
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
@@ -87,11 +86,11 @@ class PandasBackend(ColumnBackend):
         return super().preview(x, target, request)
 
     def _objects(self, x: Any) -> Array | None:
-        """The array of a column of Python objects, if it is not text; it may have numbers."""
+        """The array of a column of Python objects, if it is converted as their list."""
         if self.is_table(type(x)) or x.dtype != object:
             return None
-        objects = x.to_numpy()
-        return None if _holds_text(objects) else objects
+        objects: Array = x.to_numpy()
+        return objects if reads_as_list(objects, self._pd.NA) else None
 
     def whole(self, x: Any) -> Gathered | Array | None:
         # `_mgr.blocks` is private. Without it, each column is read by itself.
@@ -154,7 +153,7 @@ class PandasBackend(ColumnBackend):
             return self._found_in_numpy(x, dtype, asked)
         values = x if isinstance(x, pd.api.extensions.ExtensionArray) else x.array
         if isinstance(dtype, pd.StringDtype):
-            return Refused(TEXT, _WRITTEN, stays=True)
+            return Refused(TEXT, WRITTEN, stays=True)
         if isinstance(dtype, pd.ArrowDtype):
             return self.found_by_arrow(values.__arrow_array__(), asked)
         if isinstance(dtype, pd.CategoricalDtype):
@@ -177,7 +176,7 @@ class PandasBackend(ColumnBackend):
         found = None if _is_own(dtype) else self._found_in_foreign(values, asked)
         if isinstance(found, (Column, Ragged)):
             return found
-        return Refused(f"has dtype {dtype}, which cannot be converted", "{x}.tolist()", stays=dtype.kind == "O")
+        return Refused(f"has dtype {dtype}, which cannot be converted", CODE[LIST], stays=dtype.kind == "O")
 
     def _found_in_foreign(self, values: Any, asked: str | None) -> Found | None:
         """What an array of another package (images and matrices of datasets, say) gives to Arrow, if anything."""
@@ -196,11 +195,13 @@ class PandasBackend(ColumnBackend):
             unit = _UNITS.get(np.datetime_data(dtype)[0], np.datetime_data(dtype)[0])
             since = " since 1970" if dtype.kind == "M" else ""
             return _dates(array.view("i8"), np.isnat(array), f"{unit}{since}", asked)
-        if dtype.kind in "US" or (dtype.kind == "O" and _holds_text(x.to_numpy())):
-            return Refused(TEXT, _WRITTEN, stays=True)
         if dtype.kind == "O":
-            return _OBJECTS
-        return Refused(f"has dtype {dtype}, which cannot be converted", "{x}.tolist()")
+            return found_in_objects(x.to_numpy(), self._pd.NA)
+        if dtype.kind == "U":
+            return Refused(TEXT, WRITTEN, stays=True)
+        if dtype.kind == "S":
+            return Refused(BYTES, CODE[LIST], stays=True)
+        return Refused(f"has dtype {dtype}, which cannot be converted", CODE[LIST])
 
     def _found_in_categories(self, values: Any, dtype: Any, asked: str | None) -> Found:
         codes = values.codes
@@ -217,7 +218,7 @@ class PandasBackend(ColumnBackend):
         pieces = [Piece(len(codes), codes, marked)] if len(codes) else []
         return Column(of_numpy(codes.dtype) or "", (), pieces, unit="codes of categories", mutable=True)
 
-    lists = ".tolist()"
+    code = CODE  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     def columns_of(self, x: Any) -> Sequence[tuple[object, Any]]:
         return list(x.items())
@@ -226,6 +227,9 @@ class PandasBackend(ColumnBackend):
         # Only a string can be a keyword.
         table = "x" if isinstance(name, str) else "x.rename(columns=str)"
         return f"{table}.assign(**{{{str(name)!r}: {code}}})"
+
+    def without_nulls(self, name: object) -> str:
+        return f"x.dropna(subset=[{name!r}]), which leaves those rows out"
 
     def dropped(self, names: list[object]) -> str:
         return f"x.drop(columns={names!r})"
@@ -284,11 +288,6 @@ def _dates(counts: Array, missing: Array, unit: str, asked: str | None) -> Found
     marked = (Missing(missing),) if missing.any() else ()
     pieces = [Piece(len(counts), counts, marked)] if len(counts) else []
     return Column("int64", (), pieces, unit=unit, mutable=True)
-
-
-def _holds_text(objects: Array) -> bool:
-    """Whether an array of Python objects has only text."""
-    return registry.backend_named(EXCHANGE).is_text(objects)
 
 
 BACKEND = PandasBackend()

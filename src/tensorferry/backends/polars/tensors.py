@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...columns.column import TEXT, Column, Refused
+from ...columns.column import BYTES, TEXT, Column, Refused
+from ...columns.layouts import FIELDS, LIST, WITHOUT_NULLS
 from ...columns.pieces import Piece
 from ..columnar import ColumnBackend, Views
 from ..opening import Gathered
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 
     from ...columns.column import Found
     from ...typing import Array
+
+CODE = {
+    LIST: "{x}.to_list()",
+    WITHOUT_NULLS: "{x}.drop_nulls(), which leaves those rows out",
+    FIELDS: "{x}.struct.unnest(), which has a column for each field",
+}
+"""Code of polars for hints, by that of pyarrow."""
 
 
 class PolarsBackend(ColumnBackend):
@@ -39,7 +47,6 @@ class PolarsBackend(ColumnBackend):
         self.column_types, self.table_types = (pl.Series,), (pl.DataFrame,)
         names = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Float32", "Float64")
         self._plain = {getattr(pl, name): name.lower() for name in names}
-        self._text = (pl.String, pl.Binary)
 
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if issubclass(kind, self._pl.LazyFrame):
@@ -74,25 +81,30 @@ class PolarsBackend(ColumnBackend):
         name = self._plain.get(dtype)
         if name is not None and x.n_chunks() == 1 and not x.null_count():
             return Column(name, (), [Piece(len(x), x.to_numpy(allow_copy=False))] if len(x) else [])
-        if dtype in self._text:
+        if dtype == pl.String:
             return Refused(TEXT, "{x}.cast(float), which reads numbers that are written out", stays=True)
+        if dtype == pl.Binary:
+            return Refused(BYTES, CODE[LIST], stays=True)
         if dtype == pl.Null:
             return Refused("has nulls alone, and no dtype", "{x}.cast(float)", stays=True)
         if dtype == pl.Object:
-            return Refused("holds Python objects", "{x}.to_list()")
+            return Refused("holds Python objects", CODE[LIST])
         if dtype in (pl.Int128, getattr(pl, "UInt128", pl.Int128)):
             return Refused(
                 "holds integers of 128 bits, which no dtype holds", "{x}.cast(int), which raises if one is lost"
             )
         return self.found_by_arrow(x, asked)
 
-    lists = ".to_list()"
+    code = CODE  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
     def columns_of(self, x: Any) -> Sequence[tuple[object, Any]]:
         return [(each.name, each) for each in x.get_columns()]
 
     def replaced(self, x: Any, name: object, code: str) -> str:
         return f"x.with_columns({code})"
+
+    def without_nulls(self, name: object) -> str:
+        return f"x.drop_nulls({name!r}), which leaves those rows out"
 
     def dropped(self, names: list[object]) -> str:
         return f"x.drop({names!r})"

@@ -1,0 +1,169 @@
+"""Columns of Python objects: numbers and lists of numbers are read, and ``None`` and ``pd.NA`` are nulls."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, timedelta
+from decimal import Decimal
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...columns.column import BYTES, TEXT, Column, Ragged, Refused
+from ...columns.layouts import FIELDS, LIST, WITHOUT_NULLS
+from ...columns.pieces import Missing, Piece
+from ...core.names import EXCHANGE
+from ...errors import ConversionError, an
+from ...host.numpy_dtypes import of_numpy
+from ...sequences import reader
+from .. import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...columns.column import Found
+    from ...typing import Array
+
+__all__ = ["CODE", "WRITTEN", "found_in_objects", "reads_as_list"]
+
+CODE = {
+    LIST: "{x}.tolist()",
+    WITHOUT_NULLS: "{x}.dropna(), which leaves those rows out",
+    FIELDS: "{x}.struct.explode(), which has a column for each field",
+}
+"""Code of pandas for hints, by that of pyarrow."""
+WRITTEN = '{x}.astype("float64"), which reads numbers that are written out'
+_OTHER: dict[type, str] = {
+    str: 'pd.to_numeric({x}, errors="coerce"), which makes nan of text that is no number',
+    Decimal: '{x}.astype("float64"), which rounds',
+    date: "pd.to_datetime({x})",
+    timedelta: "pd.to_timedelta({x})",
+}
+"""Code that makes another column, by the type of the first object that is no number."""
+_NUMBERS = (*reader.PYTHON_NUMBERS, np.generic)
+_REASON = ("Python objects",)
+
+
+def reads_as_list(objects: Array, na: Any) -> bool:
+    """Whether a column of Python objects is converted as the list of its objects: without text, nulls, ragged rows."""
+    if _is_text(objects) or _nulls(objects, na).any():
+        return False
+    if not len(objects) or not _are_rows(objects):
+        return True
+    are_lists = not isinstance(objects[0], np.ndarray)
+    return len(set(map(len, objects))) == 1 and not (are_lists and any(_nulls(row, na).any() for row in objects))
+
+
+def found_in_objects(objects: Array, na: Any) -> Found:
+    """What a column of Python objects holds.
+
+    Args:
+        objects: Its array of objects.
+        na: ``pd.NA``.
+    """
+    gone = _nulls(objects, na)
+    rows = np.flatnonzero(~gone)
+    if len(objects) and not len(rows):
+        return Refused("has nulls alone, and no dtype", '{x}.astype("float64")', stays=True)
+    if _is_text(objects):
+        is_bytes = isinstance(objects[rows[0]], bytes)
+        return Refused(BYTES, CODE[LIST], stays=True) if is_bytes else Refused(TEXT, WRITTEN, stays=True)
+    if len(rows) and _are_rows(objects[rows]):
+        return _lists(objects, gone, na)
+    if gone.any():
+        # With any of its numbers in their place, so that errors have the right rows.
+        objects = objects.copy()
+        objects[gone] = objects[rows[0]]
+    return _numbers(objects.tolist(), gone)
+
+
+def _is_text(objects: Array) -> bool:
+    """Whether there is only text, bytes and ``None``."""
+    return registry.backend_named(EXCHANGE).is_text(objects)
+
+
+def _nulls(objects: Iterable[Any], na: Any) -> Array:
+    """A mask of ``None`` and of `na`. NaN is a number."""
+    return np.fromiter((each is None or each is na for each in objects), bool)
+
+
+def _are_rows(objects: Array) -> bool:
+    """Whether each object is a list, or each is an array with one axis and of the same dtype of numbers."""
+    if all(isinstance(each, (list, tuple)) for each in objects):
+        return True
+    if not all(isinstance(each, np.ndarray) and each.ndim == 1 for each in objects):
+        return False
+    return len({each.dtype for each in objects}) == 1 and of_numpy(objects[0].dtype) is not None
+
+
+def _numbers(values: list[Any], gone: Array) -> Found:
+    odd = next((row for row, each in enumerate(values) if not isinstance(each, _NUMBERS)), None)
+    if odd is not None:
+        kind = type(values[odd])
+        hint = next((code for base, code in _OTHER.items() if issubclass(kind, base)), CODE[LIST])
+        return Refused(f"holds Python objects, such as {an(kind.__name__)} at row {odd}", hint)
+    try:
+        numbers = reader.read(values, values[0])[0] if values else np.empty(0)
+    except ConversionError as error:
+        return Refused(f"has numbers of no common dtype. {_with_rows(error)}", '{x}.astype("float64"), which rounds')
+    return _column(numbers, gone)
+
+
+def _column(array: Array, gone: Array) -> Column:
+    each = prod(array.shape[1:])
+    marked = (Missing(gone, each),) if gone.any() else ()
+    pieces = [Piece(len(array), array, marked)] if len(array) else []
+    return Column(of_numpy(array.dtype) or "", array.shape[1:], pieces, reasons=_REASON)
+
+
+def _with_rows(error: ConversionError) -> str:
+    """A message about the list of a column, in which places have the number of the row."""
+    return re.sub(r"\bx\[(\d+)\]", r"row \1", error.message.rstrip("."))
+
+
+def _lists(objects: Array, missing: Array, na: Any) -> Found:
+    """What rows of numbers are, as one column."""
+    if missing.any():
+        return Refused(f"has a null in the place of a list, at row {missing.argmax()}", CODE[WITHOUT_NULLS])
+    lengths = np.fromiter(map(len, objects), np.int64)
+    if isinstance(objects[0], np.ndarray):
+        gone = np.zeros(int(lengths.sum()), bool)
+        found: Found = _column(np.concatenate(objects), gone)
+    else:
+        values = [each for row in objects for each in row]
+        gone = _nulls(values, na)
+        found = _elements(values, gone)
+        if isinstance(found, Refused) and not found.stays:
+            found = _deep(objects.tolist())
+    if not isinstance(found, Column) or found.inner:
+        return found
+    if (lengths != lengths[0]).any():
+        return Ragged(found, lengths)
+    array = found.whatever() if len(gone) else np.empty(0)
+    return _column(array.reshape(len(objects), int(lengths[0])), gone)
+
+
+def _elements(values: list[Any], gone: Array) -> Found:
+    """The elements of all rows."""
+    known = next((each for each, is_gone in zip(values, gone, strict=True) if not is_gone), None)
+    if values and known is None:
+        return Refused("has nulls alone, and no dtype", CODE[LIST])
+    if isinstance(known, (str, bytes)):
+        return Refused("holds lists of text, which has no numbers", CODE[LIST], stays=True)
+    return _numbers([known if is_gone else each for each, is_gone in zip(values, gone, strict=True)], gone)
+
+
+def _deep(values: list[Any]) -> Found:
+    """Lists in lists; or why rows are no lists of numbers."""
+    if not any(isinstance(each, (list, tuple)) for row in values for each in row):
+        odd = [row for row, each in enumerate(values) if not all(isinstance(one, _NUMBERS) for one in each)]
+        why = (
+            f"has a list with other objects than numbers, at row {odd[0]}" if odd else "has numbers of no common dtype"
+        )
+        return Refused(why, CODE[LIST])
+    try:
+        array, _ = reader.read(values, reader.first(values)[0])
+    except ConversionError as error:
+        return Refused(f"holds lists that are no tensor. {_with_rows(error)}", CODE[LIST])
+    return _column(array, np.zeros(0, bool))
