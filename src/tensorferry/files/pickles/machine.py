@@ -163,9 +163,8 @@ class Machine(Tape):
         else:
             self.items()
 
-    def get(self, index: int, width: int) -> None:
-        """Push the value in the memo at an index; `width` is the length of the opcode."""
-        del width
+    def get(self, index: int) -> None:
+        """Push the value in the memo at an index."""
         self.stack.append(self.memo[index])
 
     def put(self, index: int) -> None:
@@ -354,7 +353,7 @@ _KNOWN: dict[int, _Handler] = {
     ord("L"): lambda m: m.push_line(integer_of),
     ord("S"): lambda m: m.push_line(text_of),
     ord("V"): Machine.push_unicode_line,
-    ord("g"): lambda m: m.get(int(m.line()), 0),
+    ord("g"): lambda m: m.get(int(m.line())),
     ord("p"): lambda m: m.put(int(m.line())),
     ord(")"): _constant(()),
     ord("]"): lambda m: m.push_new(list, 1),
@@ -376,8 +375,8 @@ _KNOWN: dict[int, _Handler] = {
     ord("0"): Machine.pop,
     ord("1"): lambda m: m.items() and None,
     ord("2"): lambda m: m.stack.append(m.stack[-1]),
-    ord("h"): lambda m: m.get(m.take(1)[0], 2),
-    ord("j"): lambda m: m.get(m.unpack(_U32), 5),
+    ord("h"): lambda m: m.get(m.take(1)[0]),
+    ord("j"): lambda m: m.get(m.unpack(_U32)),
     ord("q"): lambda m: m.put(m.take(1)[0]),
     ord("r"): Machine.put_far,
     0x94: lambda m: m.memoize(),

@@ -1,22 +1,24 @@
-"""Read tensors in pickles in one step instead of forty, and tensors that are like an earlier one without any step.
+"""Read tensors that are pickled like an earlier one in one step, instead of about thirty.
 
-``torch.save`` pickles a tensor in one pattern of bytes. With a regular expression for it, and with `Repeats`, a state
-dict of a hundred thousand tensors is read in a fifth of the time and a third of the memory.
+For 100,000 tensors of one shape, this divides the time to open a file by 2.4 and its memory by 3.4; for a model's 400
+tensors, it divides the time by 1.7. If no two tensors have one shape, dtype and strides, it adds a fifth to the time.
 """
 
 from __future__ import annotations
 
+import mmap
 import re
+from array import array
+from bisect import bisect_right
+from operator import itemgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from .machine import MOST_STEPS, Machine
-from .repeats import Repeats, Template
 from .words import Global
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from mmap import mmap
 
     from .words import Vocabulary
 
@@ -24,7 +26,7 @@ __all__ = ["run"]
 
 
 def run(
-    read: Callable[[], bytes | mmap], vocabulary: Vocabulary, where: str, begin: int = 0, most: int = MOST_STEPS
+    read: Callable[[], bytes | mmap.mmap], vocabulary: Vocabulary, where: str, begin: int = 0, most: int = MOST_STEPS
 ) -> Any:
     """The result of a pickle, in plain values and stand-ins. `Vocabulary.machine` tells where the pickle ended.
 
@@ -46,115 +48,102 @@ class _Replay(Exception):  # noqa: N818 - a signal, not an error
     """The fast way has skipped a value that is needed now."""
 
 
-_ORDERED = Global("collections.OrderedDict")
-
 _GET = rb"(h.|j....)"
 _PUT = rb"(r....)"
 _COUNT = rb"(K.|M..|J....|\x8a\x05.....|\x8a\x06......)"
-_SIZES = rb"(?:(\))|(\(?(?:K.|M..|J....|\x8a\x05.....|\x8a\x06......)+[\x85\x86\x87t])" + _PUT + rb")"
+_NUMBER = _COUNT.replace(b"(", b"(?:")
+_SIZES = rb"(?:\)|(%b\x85|%b{2}\x86|%b{3}\x87|\(%b+t)%b)" % (*[_NUMBER] * 4, _PUT)
 _TENSOR = re.compile(
-    rb"\(\(" + _GET * 2 + rb"X(.)\0\0\0([0-9]{1,9})" + _PUT + _GET + _COUNT + b"t" + _PUT + b"Q"
+    rb"\(\(" + _GET * 2 + rb"X(.)\0\0\0(0|[1-9][0-9]{0,8})" + _PUT + _GET + _COUNT + b"t" + _PUT + b"Q"
     rb"" + _COUNT + _SIZES * 2 + rb"([\x88\x89])" + _GET + rb"\)R" + _PUT + _GET + b"?t" + _PUT + b"R" + _PUT,
     re.DOTALL,
 )
 """The bytes of a tensor after the name of its function, as ``torch.save`` writes nearly all of them."""
-_PUT_GROUPS = (5, 8, 12, 15, 18, 20, 21)
-"""The groups of `_TENSOR` that are PUTs. Two of them may be missing."""
-_PUTS = {count: Struct("<" + "xI" * count) for count in range(5, 9)}
+_LENGTH, _KEY = 2, 3
+_PUTS = (4, 7, 10, 12, 15, 17, 18)
+"""The places of the PUTs in the groups of `_TENSOR`. Two of them may be missing."""
+_puts = itemgetter(*_PUTS)
+_rest = itemgetter(*(group for group in range(19) if group not in (_LENGTH, _KEY, *_PUTS)))
+_INDICES = {count: Struct("<" + "xI" * count) for count in range(5, 8)}
 """Read the memo indices of several PUTs."""
-
-
-def _index_of(raw: bytes) -> int:
-    """The memo index of a GET."""
-    return raw[1] if len(raw) == 2 else int(int.from_bytes(raw[1:], "little"))
-
-
-def _numbers(raw: bytes) -> tuple[int, ...] | None:
-    """The integers in a tuple's opcodes; ``None`` if their number is not that of its last opcode."""
-    if not raw:
-        return ()
-    at, numbers = int(raw[0] == 0x28), []
-    while at < len(raw) - 1:
-        width, skipped, signed = {0x4B: (1, 1, False), 0x4D: (2, 1, False), 0x4A: (4, 1, True)}.get(
-            raw[at], (raw[at + 1], 2, True)
-        )
-        at += skipped
-        numbers.append(int.from_bytes(raw[at : at + width], "little", signed=signed))
-        at += width
-    marked, wanted = raw[0] == 0x28, {0x85: 1, 0x86: 2, 0x87: 3}.get(raw[-1])
-    return tuple(numbers) if (wanted is None and marked) or (wanted == len(numbers) and not marked) else None
+_MOST_KNOWN = 1000
+_RELEASED = 1 << 18
+"""After this many bytes, pages that have been read are freed."""
 
 
 class _QuickMachine(Machine):
-    """A machine that tries the pattern where a tensor may begin."""
+    """A machine that knows tensors again by their bytes, which differ only in the key and the memo indices."""
 
-    def __init__(self, data: bytes | mmap, vocabulary: Vocabulary, where: str, begin: int, most: int) -> None:
+    def __init__(self, data: bytes | mmap.mmap, vocabulary: Vocabulary, where: str, begin: int, most: int) -> None:
         super().__init__(data, vocabulary, where, begin, most)
-        self.repeats = Repeats(data, vocabulary)
+        self.known: dict[Any, Any] = {}
+        self.like: Any = None
+        self.end = -1
+        """The end of the tensor that is being read step by step. It is then known by `like`."""
         self.highest = -1
-        self.skipped = False
+        self.released = 0
+        # The memo of tensors that were not read step by step, in order: a dict would take three times the memory.
+        self.indices = array("I")
+        self.values: list[Any] = []
 
-    def get(self, index: int, width: int) -> None:
-        value = self.remembered(index)
+    def get(self, index: int) -> None:
+        value = self.memo[index] if index in self.memo else self.remembered(index)
         self.stack.append(value)
         if type(value) is Global and value in self.vocabulary.rebuilds:
-            self.tensor(value, width)
+            self.tensor(value)
 
     def put(self, index: int) -> None:
-        self.memo[index] = self.stack[-1]
+        value = self.memo[index] = self.stack[-1]
         if index > self.highest:
             self.highest = index
+            if self.at == self.end and len(self.known) < _MOST_KNOWN:
+                self.known[self.like] = value
         else:
-            self.repeats.forget()
+            # What is known depends on the memo.
+            self.known.clear()
+            self.end = -1
 
     def memoize(self) -> None:
-        if self.skipped:
+        if self.indices:
             raise _Replay
         self.put(len(self.memo))
 
     def remembered(self, index: int) -> Any:
-        try:
-            return self.memo[index]
-        except KeyError:
-            if not self.skipped:
-                raise
-        try:
-            return self.repeats.remembered(index)
-        except KeyError:
-            raise _Replay from None
+        place = bisect_right(self.indices, index) - 1
+        if place < 0 or self.indices[place] != index:
+            raise _Replay if self.indices else KeyError(index)
+        value = self.values[place]
+        return str(value) if type(value) is int else value
 
-    def tensor(self, function: Global, width: int) -> None:
+    def tensor(self, function: Global) -> None:
         match = _TENSOR.match(self.data, self.at)
         if match is None:
             return
-        found: tuple[Any, ...] = match.groups(b"")
-        puts = b"".join(found[group - 1] for group in _PUT_GROUPS)
-        places = _PUTS[len(puts) // 5].unpack(puts)
-        first = places[0]
-        # Skipped values are not in the memo. If one is needed later, everything is read again, step by step.
-        if first <= self.highest or len(found[3]) != found[2][0] or places != tuple(range(first, first + len(places))):
+        found: tuple[bytes, ...] = match.groups(b"")
+        puts = b"".join(_puts(found))
+        indices = _INDICES[len(puts) // 5].unpack(puts)
+        first, last = indices[0], indices[-1]
+        key = found[_KEY]
+        # Only numbers of memo entries that are new and count up are skipped.
+        if (
+            first <= self.highest
+            or len(key) != found[_LENGTH][0]
+            or indices != tuple(range(first, first + len(indices)))
+        ):
             return
-        key = found[3].decode()
-        made = self.made(function, key, found)
+        like = function, *_rest(found)
+        made = self.vocabulary.again(self.known.get(like), int(key))
         if made is None:
+            self.end, self.like = match.end(), like
             return
-        self.memo[first], self.memo[places[-1]] = key, made
+        if type(self.memo.get(first - 1)) is str:
+            self.indices.append(first - 1)
+            self.values.append(self.memo.pop(first - 1))
+        self.indices.extend((first, last))
+        self.values += (made.number, made)
         self.stack[-1] = made
-        self.highest = places[-1]
-        self.skipped = True
-        begin, self.at = self.at - width - 5, match.end()
-        if self.data[begin : begin + 5] == b"r" + (first - 1).to_bytes(4, "little"):
-            indices = [match.start(group) + 1 for group in _PUT_GROUPS if match[group]]
-            template = Template(self.data, begin, match, indices, first - 1, made)
-            self.at, after = self.repeats.read(template, self.at, self.highest + 1, self.stack)
-            self.highest = after - 1
-
-    def made(self, function: Global, key: str, found: tuple[Any, ...]) -> Any:
-        size, stride = map(_numbers, found[10:14:3])
-        count, offset = (_numbers(b"(" + found[at] + b"t") for at in (6, 8))
-        storage, kind, location, ordered = (self.remembered(_index_of(found[at])) for at in (0, 1, 5, 16))
-        if size is None or stride is None or not count or not offset or ordered != _ORDERED:
-            return None
-        memory = self.vocabulary.load((storage, kind, key, location, count[0]))
-        more = (self.remembered(_index_of(found[18])),) if found[18] else ()
-        return self.vocabulary.call(function, (memory, offset[0], size, stride, found[15] == b"\x88", (), *more))
+        self.highest, self.at = last, match.end()
+        if self.at - self.released > _RELEASED and isinstance(self.data, mmap.mmap):
+            end = self.at - self.at % mmap.PAGESIZE
+            self.data.madvise(mmap.MADV_DONTNEED, self.released, end - self.released)
+            self.released = end
