@@ -279,7 +279,7 @@ def test_rows_of_unequal_lengths_are_padded(x, padded):
     with pytest.raises(ferry.ShapeError) as caught:
         ferry.to_torch(x)
     code, _, words = caught.value.hint.partition(", which ")
-    assert words == "fills them up"
+    assert words == "pads them"
     result = eval(code, {"collate": ferry.collate, "x": x})  # noqa: S307 - a hint
     assert ferry.describe(result).framework == "torch"
     assert result.tolist() == padded

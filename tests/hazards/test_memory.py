@@ -828,7 +828,7 @@ def test_H30_jax_tracers(transform):
         for target in ("numpy", "torch", "tensorflow", "python"):
             with pytest.raises(ferry.UnsupportedTypeError, match="traced function") as caught:
                 ferry.convert(x, target)
-            assert "what wrap makes" in caught.value.hint
+            assert "a wrapped function" in caught.value.hint
         assert ferry.to_jax(x) is x
         return (ferry.to_jax(x, dtype="float16").astype("float32") * x).sum()
 

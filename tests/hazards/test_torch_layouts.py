@@ -106,7 +106,7 @@ def test_H76_what_was_shared_outlives_the_tensors_own_memory(target, how):
 
 @pytest.mark.parametrize("how", ["set_", "data"])
 def test_H76_what_is_exported_to_other_frameworks_outlives_it_too(how):
-    """What stands for a tensor when memory of a device changes hands holds the memory, not the tensor."""
+    """What stands for a tensor when memory of a device is exported holds the memory, not the tensor."""
     x = torch.arange(4096.0)
     taken = torch.from_dlpack(registry.ready("torch").export_dlpack(x))
 

@@ -486,7 +486,7 @@ def test_torch_compile_does_not_look_inside():
 
 def test_a_description_of_what_cannot_be_is_refused_by_path():
     """As `explain` refuses it for one tensor."""
-    with pytest.raises(ferry.DeviceError, match=r'cannot live on cuda.* - at \$\["x"\]'):
+    with pytest.raises(ferry.DeviceError, match=r'does not support cuda.* - at \$\["x"\]'):
         ferry.explain_tree({"x": ferry.TensorInfo("numpy", (3,), device="cuda:0")}, "torch")
 
 

@@ -74,7 +74,7 @@ SENTENCES = (
     "a {tape} does not record what is done here: no gradient flows through the result",
     # -- why a choice cannot be made
     "{framework} has no {dtype}.",
-    "{framework} cannot live on {device}: it knows {devices}.",
+    "{framework} does not support {device}, only {devices}.",
     "{framework} tensors are in no autograd graph.",
     "{framework} has no option {option}: {others} and {other} have it",
     "{framework} has no option {option}: {other} has it",

@@ -166,7 +166,7 @@ def open_column(
     if isinstance(found, Refused):
         raise refuse(what, found, asked_hint(found) if found.asked else found.hint.format(x="x"), request)
     if isinstance(found, Ragged):
-        hint = Hint('{again:x|ragged="rows"}, which gives a list of tensors; or {again:x|pad=0}, which fills them up')
+        hint = Hint('{again:x|ragged="rows"}, which gives a list of tensors; or {again:x|pad=0}, which pads them')
         raise refuse(what, found, hint, request)
     if found.fill is None and found.nulls[0]:
         raise refuse(what, found, nulls_hint(found), request)

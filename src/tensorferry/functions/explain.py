@@ -71,7 +71,7 @@ class WrapPlan:
             lines += [f"  result: {_line(plan)}" for plan in self.outputs]
         lines.append(f"  derivatives: {self.derivatives}")
         if self.modes:
-            lines.append(f"  holds in: {', '.join(self.modes)}")
+            lines.append(f"  works in: {', '.join(self.modes)}")
         return "\n".join(lines + [f"  note: {each}" for each in self.notes])
 
 

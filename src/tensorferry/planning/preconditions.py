@@ -97,7 +97,7 @@ def refuse_place(info: TensorInfo, source: Declaration) -> None:
         raise UnsupportedTypeError(f"{source.name} tensors lie on one device each.", "leave shards= out")
     if info.abstract is None and not caps.devices.include(kind_of(info.device)):
         raise DeviceError(
-            f"{source.name} cannot live on {info.device}: it knows {', '.join(known)}.", f'device="{known[0]}"'
+            f"{source.name} does not support {info.device}, only {', '.join(known)}.", f'device="{known[0]}"'
         )
 
 

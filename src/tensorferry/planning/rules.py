@@ -51,10 +51,10 @@ READ_REASONS = {
     "out": "Python numbers are objects: all are looked at part by part before the first is written",
     "scalar": "a scalar has no memory of its own to share",
     "objects": "an array of objects holds no numbers: they are read into one that does, in one pass",
-    "rows": "a list of tensors is several memories: they are stacked into one",
-    "stack": "a list of tensors is several memories: they are stacked into one",
+    "rows": "a list of tensors is several blocks of memory: they are stacked into one",
+    "stack": "a list of tensors is several blocks of memory: they are stacked into one",
     "new": "nobody else has its memory: it was made for this",
-    "padded": "samples of unequal lengths are several memories: they are filled up into one",
+    "padded": "samples of unequal lengths are several blocks of memory: they are padded into one",
 }
 
 
@@ -238,7 +238,7 @@ def target_device(info: TensorInfo, request: Request, target: Declaration, dtype
     if request.out is None and request.device is not None and not caps.devices.include(kind_of(device)):
         kinds = ", ".join(caps.devices.kinds)
         hint = f'device="{meant(device, caps.devices.kinds)}"'
-        raise DeviceError(f"{target.name} cannot live on {device}: it knows {kinds}.", hint)
+        raise DeviceError(f"{target.name} does not support {device}, only {kinds}.", hint)
     named = request.device is not None and present is None
     unknown = target.device_facts(kind_of(device)).meant if named else ""
     if unknown:
@@ -254,7 +254,7 @@ def target_device(info: TensorInfo, request: Request, target: Declaration, dtype
     absent = target.device_facts(kind_of(device)).absent
     if dtype in absent:
         named = request.dtype is not None or request.out is not None
-        message, held = f"{dtype} cannot live on {device}.", caps.dtypes.held - absent
+        message, held = f"{device} does not support {dtype}.", caps.dtypes.held - absent
         raise _absent(message, dtype, info.dtype, held, ', or device="cpu"', asked=named)
     return device
 

@@ -200,7 +200,7 @@ def _ragged_across(x: Any, path: str) -> ShapeError | None:
 
 
 _PAD = "pad the rows to one length first"
-_PADDED = Hint('{collate:[{{"row": list(row)}} for row in x]|pad=0}{row:"row"}, which fills them up')
+_PADDED = Hint('{collate:[{{"row": list(row)}} for row in x]|pad=0}{row:"row"}, which pads them')
 
 
 def _padded(x: Any, path: str, *, are_rows: bool) -> str:

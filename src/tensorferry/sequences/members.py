@@ -95,7 +95,7 @@ class Members(NamedTuple):
             raise ShapeError(
                 f"Tensors of unequal shapes do not stack: {tuple(shapes[0])} at {_path(outer, 0)}, "
                 f"{tuple(shapes[odd])} at {_path(outer, odd)}.",
-                Hint("{collate:x|pad=0}, which fills them up")
+                Hint("{collate:x|pad=0}, which pads them")
                 if len(outer) == 1 and len(set(map(len, shapes))) == 1
                 else "pad them to one shape first",
             )

@@ -38,7 +38,7 @@ def _capabilities(x64: bool) -> Capabilities:
             abstract={
                 "traced": (
                     _TRACED,
-                    "convert before or after the traced function; inside it, stay in JAX, or call what wrap makes",
+                    "convert before or after the traced function; inside it, stay in JAX, or call a wrapped function",
                 ),
                 "deleted": (
                     "it has been deleted or donated: its memory belongs to another array",
