@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...typing import Array
     from .stored import Stored
 
-__all__ = ["Pump"]
+__all__ = ["Pump", "silent"]
 
 _NO_RANGES = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
 """Errors of copy_file_range between file systems, or on systems without it."""
@@ -47,7 +47,7 @@ class Pump:
     """
 
     def __init__(self, progress: Callable[[int], None] | None = None) -> None:
-        self.progress = progress or _silent
+        self.progress = progress or silent
         self._checked: set[Record] = set()
         self._checkers: ThreadPoolExecutor | None = None
         self._pending: deque[tuple[int, Future[None]]] = deque()
@@ -248,5 +248,5 @@ def _sum(path: str, offset: int, nbytes: int, crc: int = 0) -> int:
     return crc
 
 
-def _silent(_: int) -> None:
-    return None
+def silent(_: int) -> None:
+    """Report no progress."""

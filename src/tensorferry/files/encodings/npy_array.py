@@ -15,6 +15,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.dtypes import DTYPES, find
+from ...core.layout import compact_strides
 from ...errors import FileFormatError, UnsafeFileError
 from ...host.numpy_dtypes import numpy_dtype
 from ..base.contents import NotTensor
@@ -121,11 +122,8 @@ def stored_at(header: Header, path: str, begin: int, record: Record | None = Non
     offset, shape = begin + header.length, header.shape
     if not header.fortran or sum(length > 1 for length in shape) < 2:
         return Extent(header.dtype, shape, path, offset, record, swapped=header.swapped)
-    strides, step = [], find(header.dtype).itemsize
-    for length in shape:
-        strides.append(step)
-        step *= length
-    return View(header.dtype, shape, path, offset, tuple(strides), record, swapped=header.swapped)
+    strides = compact_strides(shape[::-1], find(header.dtype).itemsize)[::-1]
+    return View(header.dtype, shape, path, offset, strides, record, swapped=header.swapped)
 
 
 def header_of(dtype: str, shape: tuple[int, ...]) -> bytes:

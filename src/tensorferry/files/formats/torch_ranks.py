@@ -145,7 +145,7 @@ def _merged(where: str, ranks: list[_Rank]) -> Contents:
     first = ranks[0].found
     contents = Contents("torch_ranks", tuple(rank.path for rank in ranks), tree=first.tree)
     contents.asks_for = tuple(dict.fromkeys(name for rank in ranks for name in rank.found.asks_for))
-    contents.others |= {name if name not in first.leaves else f"{name}@": why for name, why in first.besides.items()}
+    contents.others |= first.besides
     for rank in ranks[1:]:
         if rank.found.leaves.keys() != first.leaves.keys():
             odd = rank.found.leaves.keys() ^ first.leaves.keys()

@@ -48,7 +48,6 @@ class BareNames(Names):
         self._depth = 0
 
     def build(self, instance: Any, state: Any) -> Any:
-        """See the base class."""
         if type(instance) is ArrayOf and instance.is_empty and type(state) is dict:
             self._fill_inline(instance, state)
             return instance

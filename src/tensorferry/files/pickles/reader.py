@@ -119,7 +119,8 @@ def _besides(vocabulary: Names, leaves: dict[str, Any]) -> dict[str, str]:
     if not vocabulary.besides:
         return {}
     of = {id(leaf): besides for leaf, besides in vocabulary.besides}
-    return {f"{name}@{key}": why for name, leaf in leaves.items() for key, why in of.get(id(leaf), {}).items()}
+    found = ((f"{name}@{key}", why) for name, leaf in leaves.items() for key, why in of.get(id(leaf), {}).items())
+    return {name if name not in leaves else f"{name}@": why for name, why in found}
 
 
 def _flat(root: Any) -> dict[str, Any] | None:

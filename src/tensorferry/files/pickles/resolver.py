@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...core.dtypes import find
-from ...core.layout import is_compact
+from ...core.layout import compact_strides, is_compact
 from ...errors import FileFormatError
 from ...host.numpy_dtypes import by_numpy, numpy_dtype
 from ..base.stored import Extent, InMemory, Turned, View
@@ -111,10 +111,8 @@ class Resolver(ABC):
         name = by_numpy()[dtype.newbyteorder("=")]
         if not fortran or len(shape) < 2:
             return Extent(name, shape, self.path, start, swapped=swapped)
-        steps = [dtype.itemsize]
-        for length in shape[:-1]:
-            steps.append(steps[-1] * length)
-        return View(name, shape, self.path, start, tuple(steps), swapped=swapped)
+        strides = compact_strides(shape[::-1], dtype.itemsize)[::-1]
+        return View(name, shape, self.path, start, strides, swapped=swapped)
 
 
 class FileResolver(Resolver):
@@ -130,11 +128,9 @@ class FileResolver(Resolver):
         self._places = places
 
     def storage(self, name: str, leaf: StorageOf, dtype: str) -> Stored:
-        """See the base class."""
         return self._at(name, leaf, dtype, 0, (leaf.size,), None)
 
     def tensor(self, name: str, leaf: TensorOf) -> Stored:
-        """See the base class."""
         view = leaf.view
         itemsize = find(view.dtype).itemsize
         compact = is_compact(view.shape, view.strides, 1)
@@ -183,12 +179,10 @@ class ArchiveResolver(Resolver):
             self._swapped = order == b"big"
 
     def storage(self, name: str, leaf: StorageOf, dtype: str) -> Stored:
-        """See the base class."""
         layout = MemberForm(self._archive, dtype, (leaf.size,), self._swapped and find(dtype).itemsize > 1)
         return ZipExtent(layout, self._region(name, leaf))
 
     def tensor(self, name: str, leaf: TensorOf) -> Stored:
-        """See the base class."""
         number, view = leaf.number, leaf.view
         if number is not None:
             series = self._series.get(id(view)) or self._begin(view)

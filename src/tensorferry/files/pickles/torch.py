@@ -107,13 +107,11 @@ class Names(NumPyWords):
 
     @property
     def hint(self) -> str:
-        """See the base class."""
         if any(name.startswith(_SEVERAL) for name in self.refused):
             return "the path of its folder, with what the other processes saved: a part alone cannot be put together"
         return super().hint
 
     def find(self, name: str) -> Any:
-        """See the base class."""
         self.asked[name] = None
         special = _SPECIALS.get(name)
         if special is not None:
@@ -128,7 +126,6 @@ class Names(NumPyWords):
         return Global(name)
 
     def call(self, function: Any, arguments: Any) -> Any:
-        """See the base class."""
         if function is OPAQUE:
             return OPAQUE
         if type(function) is not Global or type(arguments) is not tuple:
@@ -142,7 +139,6 @@ class Names(NumPyWords):
         return InstanceOf(function.name, arguments)
 
     def build(self, instance: Any, state: Any) -> Any:
-        """See the base class."""
         if type(instance) is Ordered and type(state) is dict:
             instance.attributes = state
         elif type(instance) is InstanceOf:
@@ -156,14 +152,12 @@ class Names(NumPyWords):
         return instance
 
     def fill(self, instance: Any, values: list[Any]) -> None:
-        """See the base class."""
         if type(instance) is InstanceOf:
             instance.items += values
         elif instance is not OPAQUE:
             self.refuse(f"items to be put into {title(instance)}")
 
     def load(self, key: Any) -> Any:
-        """See the base class."""
         if type(key) is not tuple or len(key) not in (5, 6) or type(key[0]) is not str or key[0] != "storage":
             self.refuse("a persistent id that is no storage")
             return OPAQUE
@@ -186,7 +180,6 @@ class Names(NumPyWords):
         return found
 
     def again(self, made: Any, number: int) -> Any:
-        """See the base class."""
         # PyTorch numbers storages in order, so a new one is recognised without a table.
         if number <= self.largest or type(made) is not TensorOf:
             return None

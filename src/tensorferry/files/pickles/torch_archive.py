@@ -55,9 +55,7 @@ def unpickled_in(
     found = described(wrap(root) if wrap else root, vocabulary, pickle.size)
     # They refer to the stand-ins. Without them, each stand-in is freed as soon as its tensor is made.
     del root, vocabulary
-    others = resolve.all(found.leaves)
-    others |= {name if name not in found.leaves else f"{name}@": why for name, why in found.besides.items()}
-    return found, others
+    return found, resolve.all(found.leaves) | found.besides
 
 
 def asked_in(archive: Archive, stem: str, vocabulary: Names, folder: str = "data") -> tuple[str, ...]:

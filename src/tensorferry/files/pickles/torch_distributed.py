@@ -51,7 +51,6 @@ class DistributedNames(Names):
         return name.startswith(self._packages) or name in _PATHS
 
     def find(self, name: str) -> Any:
-        """See the base class."""
         if name == "builtins.getattr" or self.is_kept(name):
             self.asked[name] = None
             self._kept.add(name)
@@ -59,7 +58,6 @@ class DistributedNames(Names):
         return super().find(name)
 
     def call(self, function: Any, arguments: Any) -> Any:
-        """See the base class."""
         if type(function) is Global and type(arguments) is tuple:
             if function.name == "builtins.getattr":
                 return self._inner(*arguments)

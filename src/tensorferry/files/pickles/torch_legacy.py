@@ -58,7 +58,6 @@ class LegacyNames(Names):
         self.views: dict[str, tuple[str, int]] = {}
 
     def load(self, key: Any) -> Any:
-        """See the base class."""
         if type(key) is tuple and len(key) == 4 and key[0] == "module":
             # A class and its source code: only the class matters here, and it is refused unless it is allowed.
             return key[1]
@@ -154,10 +153,7 @@ def read_legacy(data: Any, begin: int, end: int, vocabulary: LegacyNames) -> tup
 def resolved(root: Any, vocabulary: Names, resolve: FileResolver, nbytes: int) -> tuple[Unpickled, dict[str, str]]:
     """The contents of a pickle in a file, with tensors as leaves; and the names that cannot be loaded, and why."""
     found = described(root, vocabulary, nbytes)
-    others = resolve.all(found.leaves)
-    return found, others | {
-        name if name not in found.leaves else f"{name}@": why for name, why in found.besides.items()
-    }
+    return found, resolve.all(found.leaves) | found.besides
 
 
 def pages_of(path: Path) -> mmap.mmap:

@@ -26,14 +26,12 @@ class ScriptNames(Names):
     """
 
     def find(self, name: str) -> Any:
-        """See the base class."""
         if name.startswith(_OWN):
             self.asked[name] = None
             return Global(name)
         return super().find(name)
 
     def call(self, function: Any, arguments: Any) -> Any:
-        """See the base class."""
         if type(function) is Global and function.name.startswith(_OWN):
             if type(arguments) is not tuple or arguments:
                 raise self.wrong("makes a module of something")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.layout import compact_strides
 from ...errors import FormatLimitError
 from ...host.numpy_dtypes import numpy_dtype
 from ..base.contents import Ref, Special
@@ -79,7 +80,7 @@ class _TorchWriter(PickleWriter):
             return
         if node.kind == "size":
             self.name("torch", "Size")
-            self.integers(tuple(int(each) for each in node.value))
+            self.entries(tuple(int(each) for each in node.value))
             self.end_tuple(1)
         elif node.kind == "device":
             kind, _, index = str(node.value).partition(":")
@@ -121,8 +122,8 @@ class _TorchWriter(PickleWriter):
         self.out += b"("
         self.storage(stored, untyped=untyped)
         self.out += b"K\0"
-        self.integers(stored.shape)
-        self.integers(_strides(stored.shape))
+        self.entries(stored.shape)
+        self.entries(compact_strides(stored.shape, 1))
         self.truth(requires_grad)
         self.ordered()
         if untyped:
@@ -158,13 +159,13 @@ class _TorchWriter(PickleWriter):
             return
         self.name("numpy._core.multiarray", "_reconstruct")
         self.name("numpy", "ndarray")
-        self.integers((0,))
+        self.entries((0,))
         self.raw(b"b")
         self.end_tuple(3)
         self.called()
         self.out += b"("
         self.integer(1)
-        self.integers(stored.shape)
+        self.entries(stored.shape)
         self.dtype(dtype)
         self.truth(False)
         self.raw(raw)
@@ -197,14 +198,6 @@ class _TorchWriter(PickleWriter):
         if state and state[0] is not None:
             self.node(state[0], ())
             self.out += b"b"
-
-
-def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides, step = [], 1
-    for length in reversed(shape):
-        strides.append(step)
-        step *= max(length, 1)
-    return tuple(reversed(strides))
 
 
 _TorchWriter.handlers = {**PickleWriter.handlers, Ref: _TorchWriter.ref, Special: _TorchWriter.special}

@@ -81,9 +81,6 @@ class Vocabulary(Protocol):
     span_from: int
     """From this size on, bytes are left in the file, as `UnreadBytes`."""
 
-    repeated: list[Any]
-    """The results of `again`, in order."""
-
     def again(self, made: Any, number: int) -> Any:
         """A tensor like an earlier one, in a new storage with this name; ``None`` if the storage may not be new."""
 

@@ -110,16 +110,6 @@ class PickleWriter:
         self.out += {1: b"\x85", 2: b"\x86", 3: b"\x87"}.get(length, b"t")
         self.put()
 
-    def integers(self, numbers: tuple[int, ...]) -> None:
-        if not numbers:
-            self.out += b")"
-            return
-        if len(numbers) > 3:
-            self.out += b"("
-        for each in numbers:
-            self.integer(each)
-        self.end_tuple(len(numbers))
-
     def called(self) -> None:
         self.out += b"R"
         self.put()
@@ -169,7 +159,7 @@ class PickleWriter:
                 self.node(child, (*keys, place))
             self.out += b"e" if len(batch) > 1 else b"a"
 
-    def entries(self, node: tuple[Any, ...], keys: tuple[Any, ...]) -> None:
+    def entries(self, node: tuple[Any, ...], keys: tuple[Any, ...] = ()) -> None:
         if not node:
             self.out += b")"
             return

@@ -9,6 +9,7 @@ import numpy as np
 from ...core.dtypes import find
 from ...errors import ConversionError, FrameworkNotInstalledError, UnsafeFileError
 from ..base.contents import FileFinding
+from ..base.pump import silent
 from ..opening.registry import format_of
 from ..opening.shards import check_folder, index_of, lone, open_path
 
@@ -105,7 +106,7 @@ def check_values(contents: Contents, progress: Callable[[int], None] | None = No
     for name, stored in contents.tensors.items():
         if stored.key not in seen:
             seen.add(stored.key)
-            for place, message, error in _values(stored, progress or _silent):
+            for place, message, error in _values(stored, progress or silent):
                 file, offset = stored.where(place)
                 yield FileFinding(file or next(iter(contents.paths), ""), offset, name, message, error)
 
@@ -152,7 +153,3 @@ def _special(block: Array) -> list[tuple[str, Array]]:
 
 def _index(place: int, shape: tuple[int, ...]) -> list[int]:
     return [int(index) for index in np.unravel_index(place, shape)] if shape else []
-
-
-def _silent(_: int) -> None:
-    return None

@@ -14,6 +14,7 @@ from ...core.dtypes import find
 from ...errors import FileFormatError
 from ..base.contents import NotTensor
 from ..base.nesting import written
+from ..base.pump import silent
 from ..encodings.packed import bare
 from .summary import values_of
 
@@ -159,7 +160,7 @@ def diff(
         OSError: A file cannot be read.
         FileFormatError: A file is cut off.
     """
-    progress = progress or _silent
+    progress = progress or silent
     accepts = partial(_accepted, tolerance=tolerance, any_dtype=any_dtype)
     seen: dict[tuple[Hashable, Hashable], TensorDifference | None] = {}
     differing = []
@@ -392,7 +393,3 @@ def _changes(a: dict[str, str], b: dict[str, str]) -> tuple[Change, ...]:
 def _written(values: dict[str, Any]) -> dict[str, str]:
     # As Python code, 1, 1.0 and True differ, and NaN equals itself.
     return {place: written(value) for place, value in values.items()}
-
-
-def _silent(_: int) -> None:
-    return None

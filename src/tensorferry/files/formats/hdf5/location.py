@@ -64,12 +64,10 @@ class Window(io.RawIOBase):
         self._at = 0
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """See `io.IOBase`."""
         self._at = offset + (0, self._at, self._nbytes)[whence]
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """See `io.RawIOBase`."""
         view = memoryview(buffer).cast("B")
         count = max(min(view.nbytes, self._nbytes - self._at), 0)
         count = os.preadv(self._descriptor, [view[:count]], self._offset + self._at) if count else 0
