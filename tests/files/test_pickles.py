@@ -455,3 +455,61 @@ def test_the_oldest_files_of_pytorch_are_refused_with_what_reads_them(tmp_path):
         tar.addfile(tarfile.TarInfo("model/config.json"))
     with pytest.raises(FileFormatError, match=r"is a tar archive, which begins with 'model/config\.json'"):
         ferry.open(path)
+
+
+OTHER_OPCODES = {
+    "text of Python 2": (b"U\x01aT\x02\0\0\0\xe9b", ["a", "éb"]),
+    "text of Python 2 in lines": (b"S'a\\x41'\nS\"b\"\n", ["aA", "b"]),
+    "a long integer": (b"\x8b\x09\0\0\0" + (1 << 64).to_bytes(9, "little"), [1 << 64]),
+    "a frozenset": (b"cbuiltins\nfrozenset\n]K\x01a\x85R", [frozenset({1})]),
+    "values that were popped": (b"K\x010K\x02(K\x031K\x04", [2, 4]),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_OPCODES)
+def test_opcodes_that_python_3_no_longer_writes(name, tmp_path):
+    """Python reads them, so files have them: its result is the one that is expected."""
+    body, expected = OTHER_OPCODES[name]
+    data = b"\x80\x02](" + body + b"e."
+    assert pickle.loads(data, encoding="latin-1") == expected  # noqa: S301 - made here
+    (tmp_path / "a.pkl").write_bytes(data)
+    found = ferry.open(tmp_path / "a.pkl").tree
+    assert found == expected
+    assert [*map(type, found)] == [*map(type, expected)]
+
+
+class Reduced:
+    """An object whose pickle is a call."""
+
+    def __init__(self, *call):
+        self.call = call
+
+    def __reduce__(self):
+        return self.call
+
+
+def test_tensors_of_devices_without_storages(tmp_path):
+    """Those of XLA and others are arrays, or tensors of the CPU, with their dtype and their device."""
+    from_array = torch._utils._rebuild_device_tensor_from_numpy
+    from_cpu = torch._utils._rebuild_device_tensor_from_cpu_tensor
+    values = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+    tree = {
+        "array": Reduced(from_array, (values.numpy(), torch.float32, "xla:0", True)),
+        "cpu": Reduced(from_cpu, (values + 1, torch.float32, "xla:0", True)),
+    }
+    torch.save(tree, tmp_path / "a.pt")
+    contents = ferry.open(tmp_path / "a.pt")
+    assert {name: stored.array().tolist() for name, stored in contents.tensors.items()} == {
+        "array": values.tolist(),
+        "cpu": (values + 1).tolist(),
+    }
+    assert [contents.tree[name].requires_grad for name in tree] == [True, True]
+    tree = {
+        "array": Reduced(from_array, (values.numpy(), torch.bfloat16, "xla:0", False)),
+        "cpu": Reduced(from_cpu, (values, torch.bfloat16, "xla:0", False)),
+    }
+    torch.save(tree, tmp_path / "a.pt")
+    contents = ferry.open(tmp_path / "a.pt")
+    assert not contents.tensors
+    assert "it was bfloat16" in contents.others["array"]
+    assert "no storages" in contents.others["cpu"]
