@@ -304,6 +304,25 @@ def test_refuses_what_the_format_cannot_hold(arrays, strings, named):
         FORMAT.refuse(support.contents(arrays, metadata=strings))
 
 
+def test_tensors_of_training_and_of_functions(tmp_path):
+    """The graphs of a training step, and those in the nodes of functions, have names of their own; none is lost."""
+    inner = onnx.helper.make_graph([], "inner", [], [], [proto("d", np.full(2, 4.0))])
+    node = onnx.helper.make_node("If", ["c"], ["y"], name="choice", then_branch=inner, else_branch=inner)
+    function = onnx.helper.make_function("own", "step", ["c"], ["y"], [node], [onnx.helper.make_opsetid("", 18)])
+    made = model(proto("a", np.full(2, 1.0)), functions=[function])
+    part = made.training_info.add()
+    for graph, name, value in ((part.initialization, "b", 2.0), (part.algorithm, "c", 3.0)):
+        graph.CopyFrom(onnx.helper.make_graph([], name, [], [], [proto(name, np.full(2, value))]))
+    (tmp_path / "a.onnx").write_bytes(made.SerializeToString())
+    assert {name: stored.array()[0] for name, stored in FORMAT.read(tmp_path / "a.onnx").tensors.items()} == {
+        "a": 1.0,
+        "training.initialization.b": 2.0,
+        "training.algorithm.c": 3.0,
+        "step.choice.then_branch.d": 4.0,
+        "step.choice.else_branch.d": 4.0,
+    }
+
+
 def test_refuses_more_than_two_gibibytes_by_name():
     """Protocol Buffers end at 2 GiB: a larger model is refused before anything is written, the largest tensor first."""
     just = {"small": Extent("int8", (4,), "x", 0), "large": Extent("int8", (2**31 - 300,), "x", 0)}

@@ -13,6 +13,7 @@ from tests.files.test_pickles import agrees
 
 import tensorferry as ferry
 from tensorferry.errors import FileFormatError, UnsafeFileError
+from tensorferry.files.opening.shards import asked_for
 from tensorferry.files.reports.check import check_path
 
 torch = pytest.importorskip("torch", reason="the files are compared with what torch itself reads")
@@ -152,6 +153,9 @@ def test_nothing_in_a_program_is_run(route, tmp_path, monkeypatch):
         with pytest.raises(UnsafeFileError, match="asks for") as refused:
             ferry.open(path)
         assert name in refused.value.message
+        kind, asked = asked_for(path)
+        assert kind == "torchscript"
+        assert any(name in each for each in asked)
     assert not canary.exists()
     assert "evil" not in sys.modules
 

@@ -74,9 +74,6 @@ class TorchExport(Format):
             raise FileFormatError(f"{path} is a zip archive, but has no weights as torch.export.save writes them.")
         return contents
 
-    def asks_for(self, path: Path) -> tuple[str, ...]:
-        return self.read(path).asks_for
-
     def check(
         self, path: Path, *, allow: frozenset[str] = frozenset(), found: Contents | ConversionError | None = None
     ) -> Iterator[FileFinding]:
