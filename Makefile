@@ -40,7 +40,7 @@ NEIGHBOURS := datasets deepspeed equinox gymnasium pandas pillow polars xarray
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-demo: $(VENV)/.demo ## install into .venv, take the tour, carry real weights through files
+demo: $(VENV)/.demo ## install into .venv, take the tour, convert files of real weights
 	$(BIN)/tensorferry tour
 	$(BIN)/tensorferry roundtrip
 

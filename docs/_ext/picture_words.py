@@ -31,8 +31,8 @@ TIMELINE = {
     "scale": "Time goes to the right, not to scale. Numbers: the batches.",
     "title": "what crosses the bus while a loop works",
     "told": (
-        "With convert, each of {batches} batches is carried and then worked on, one after the other. "
-        "With prefetch, the next batches are carried while the loop works, and it is over sooner."
+        "With convert, each of {batches} batches is transferred and then used, one after the other. "
+        "With prefetch, the next batches are transferred while the loop works, so it ends sooner."
     ),
 }
 """The words of a timeline, by their keys; those of memory are the renderer's."""

@@ -2,7 +2,7 @@
 
 Its body is code as in ``{memory}``, whose plan says which ways a batch takes; ``:batches:`` is how many are drawn.
 The order is that of `tensorferry.transfers.worker`: the thread has leave for `depth` batches, and for one more with
-each that the loop takes; a batch goes through host memory, then over the bus, which carries one at a time; the loop
+each that the loop takes; a batch goes through host memory, then over the bus, which transfers one at a time; the loop
 works on the batches in their order.
 """
 

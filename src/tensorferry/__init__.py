@@ -1,4 +1,4 @@
-"""tensorferry carries tensors between Python sequences, NumPy, PyTorch, TensorFlow, JAX, CuPy and files.
+"""tensorferry converts tensors between Python sequences, NumPy, PyTorch, TensorFlow, JAX, CuPy and files.
 
 >>> import tensorferry as ferry
 >>> ferry.to_numpy([1.5, 2.5])

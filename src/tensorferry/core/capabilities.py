@@ -143,7 +143,7 @@ class Gradients(NamedTuple):
     """The autograd graph of a framework.
 
     Args:
-        graph: Whether its tensors carry one.
+        graph: Whether its tensors have one.
         records: Whether operations are recorded now. If not (PyTorch's ``no_grad``), results are in no graph.
         tape: What may record its operations for gradients, if tensors do not show it (TensorFlow's ``GradientTape``).
         parameter: The kind of its trainable tensors. A detached one is an ordinary tensor.

@@ -188,7 +188,7 @@ def _place(info: TensorInfo, words: Words) -> str:
 
 
 def _draw_shared(canvas: Canvas, plan: Rendered, *, written: bool) -> None:
-    """One memory between two names."""
+    """One block of memory between two names."""
     with _Frame(canvas, plan.source):
         _name(canvas, "source", plan.source)
         _bracket(canvas, plan.source, down=True)
@@ -198,7 +198,7 @@ def _draw_shared(canvas: Canvas, plan: Rendered, *, written: bool) -> None:
 
 
 def _draw_apart(canvas: Canvas, plan: Rendered, written: str | None) -> None:
-    """Two memories, and what is carried from one to the other."""
+    """Two blocks of memory, and what is copied from one to the other."""
     source, result = plan.source, plan.result
     if _place(source, canvas.words) == _place(result, canvas.words):
         with _Frame(canvas, source):

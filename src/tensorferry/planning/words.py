@@ -47,7 +47,7 @@ class Words(NamedTuple):
     values: str = "values that are read, not one block of memory"
     no_memory: str = "no memory: {why}"
     no_elements: str = "no elements: no bytes"
-    # -- what is carried
+    # -- what is copied
     over_host: str = f"{{size}} {WAYS[Path.HOST]}"
     over_bus: str = f"{{size}} {WAYS[Path.BUS]}"
     over_device: str = f"{{size}} {WAYS[Path.DEVICE]}"

@@ -23,7 +23,7 @@ class Case:
 
     Args:
         id: Its name in every document and test.
-        title: What is carried where, in a few words.
+        title: What is converted to what, in a few words.
         needs: The frameworks without which it cannot play.
         play: Runs its lines on a stage.
     """

@@ -1,4 +1,4 @@
-"""The cases that carry ndarrays into the frameworks: C13 to C21."""
+"""The cases that convert ndarrays to tensors of the frameworks: C13 to C21."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cases that carry tensors out of torch and TensorFlow: C01 to C12, C22 to C27."""
+"""The cases that convert tensors of torch and TensorFlow: C01 to C12, C22 to C27."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def open_all(sources: tuple[str, ...], allow: frozenset[str], *, tensors_only: b
     for contents in opened:
         if contents.refuses:
             raise UnsafeFileError(
-                f"{named(contents.paths)} asks for {named(contents.refuses)}, which is not carried out.",
+                f"{named(contents.paths)} asks for {named(contents.refuses)}, which is not run.",
                 'allow=["NAME"] for a class that is only a container of values' if contents.asks_for else None,
             )
     if len(opened) == 1:

@@ -64,7 +64,7 @@ class Dequantised(Stored):
         except (KeyError, ValueError, NotImplementedError) as error:
             raise FormatLimitError(
                 f"{name} is in blocks of {blocks.kind}, which the gguf library that is installed does not dequantise.",
-                "the same without dequantize, which carries it as it is",
+                "the same without dequantize, which keeps it as it is",
             ) from error
 
     @property
