@@ -72,7 +72,7 @@ def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray:
             for floats; or ``"mask"``, which gives a pair: the values, with zeros for nulls, and a mask that is true
             where there is a value.
         ragged: For columns of lists of unequal lengths: ``"rows"`` gives a list with a tensor for each row.
-        pad: For the same columns: the number with which short rows are filled up, at their ends.
+        pad: For the same columns: the number with which short rows are padded at their ends.
         out: An array of the source's shape, into which the values are written. It is the result.
         non_blocking: Copy from a PyTorch device through page-locked memory, if there is any; the result is then in
             that memory. It is complete when it is returned, with and without this keyword.

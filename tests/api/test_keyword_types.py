@@ -105,7 +105,7 @@ def test_what_is_called_later_is_looked_at_now(keyword):
 def test_a_bool_fills_up_bools_alone():
     """``pad=False`` is not "without padding": it is refused where there are numbers."""
     for pad in (True, False, np.False_, {"ids": False}):
-        with pytest.raises(ferry.LossyCastError, match="fills up with a bool, and here are int64"):
+        with pytest.raises(ferry.LossyCastError, match="is a bool, but the leaf has int64"):
             ferry.collate(SAMPLES, "numpy", pad=pad)
     masks = ferry.collate([{"m": [True]}, {"m": [True, False]}], "numpy", pad=False)
     assert masks["m"].tolist() == [[True, False], [True, False]]

@@ -86,7 +86,7 @@ def test_categories_are_their_numbers_or_their_codes():
 
 
 def test_tensors_in_a_column():
-    """Of one shape, with the axes in the order that is said; of several, as rows or filled up."""
+    """Of one shape, with the axes in the order that is said; of several, as rows or padded."""
     array = np.arange(24, dtype="float32").reshape(2, 3, 4)
     assert ferry.to_list(pa.FixedShapeTensorArray.from_numpy_ndarray(array)) == array.tolist()
     kind = pa.fixed_shape_tensor(pa.float32(), (3, 4), permutation=[1, 0])
@@ -112,7 +112,7 @@ class Ragged:
 
 
 def test_tensors_of_unequal_shapes():
-    """Each for itself, or filled up; those that are equal are one."""
+    """Each for itself, or padded; those that are equal are one."""
     x = Ragged([[1, 2, 3, 4], [5, 6]], [[2, 2], [1, 2]])
     with pytest.raises(ferry.UnsupportedTypeError, match=r"unequal lengths: row 0 has \[2 2\].*row 1 has \[1 2\]"):
         ferry.convert_tree(x, "numpy")
@@ -128,7 +128,7 @@ def test_tensors_of_unequal_shapes():
 
 
 def test_lists_of_unequal_lengths():
-    """Refused by row; rows, or filled up, where that is said."""
+    """Refused by row; rows, or padded, where that is said."""
     for x in (pa.array([[1, 2], [3]]), pa.chunked_array([[[1, 2]], [[3]]]), pl.Series([[1, 2], [3]])):
         with pytest.raises(ferry.UnsupportedTypeError, match="row 0 has 2 elements, row 1 has 1"):
             ferry.to_torch(x)

@@ -146,7 +146,7 @@ def test_zero_false_and_minus_zero_are_what_was_written():
     rows = [{"x": np.ones(1)}, {"x": np.ones(2)}]
     for value in (0, -0.0, 0.0):
         assert np.signbit(ferry.collate(rows, "numpy", pad={"x": value})["x"][0, 1]) == np.signbit(float(value))
-        with pytest.raises(ferry.LossyCastError, match="fills up with a bool, and here are float64"):
+        with pytest.raises(ferry.LossyCastError, match="is a bool, but the leaf has float64"):
             ferry.collate(rows, "numpy", pad={"x": False})
 
 

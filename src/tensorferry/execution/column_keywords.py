@@ -95,7 +95,7 @@ def apply_column_keywords(
             columns that are not numbers without it, such as dates.
         nulls: A value that replaces nulls, ``"nan"``, or ``"mask"``, which gives a `Masked`.
         ragged: ``"rows"`` gives the `Rows` of a column whose rows have unequal lengths.
-        pad: The value that fills up its short rows.
+        pad: The value with which its short rows are padded.
 
     Raises:
         LossyCastError: The dtype of the column does not have the value in `nulls` or `pad`.

@@ -161,8 +161,8 @@ class Function:
             want = [name for _, name in self.specs([*map(outer.spec, tensors)])] if fits else None
             return self._outside(results, back, want)
         shared, leave = converter(conversion_as(back, copy=False)), converter_to(back)
-        fresh = flat.inner.unshared(results, inside)
-        return [shared(each) if one else leave(each) for each, one in zip(results, fresh, strict=True)]
+        unshared = flat.inner.unshared(results, inside)
+        return [shared(each) if one else leave(each) for each, one in zip(results, unshared, strict=True)]
 
     def filler(self, want: Sequence[str] | None = None) -> Callable[[Sequence[Any], Sequence[Any]], None]:
         """A function that calls it with NumPy arrays whose memory is lent, and writes the results into other arrays.

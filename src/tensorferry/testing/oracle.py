@@ -68,16 +68,16 @@ def verdict(
         return Verdict(LossyCastError)
     if not target.memory.exists:
         return Verdict(CopyRequiredError) if copy is False else Verdict()
-    fresh = Verdict(shares=None if sample.empty else False, writable=target.memory.writable)
+    newly_allocated = Verdict(shares=None if sample.empty else False, writable=target.memory.writable)
     if same and sample.owns and not sample.swapped:
         if copy is True:
             # The plan warns about gradients only for dtypes that can have one.
             differentiable = FORMATS[sample.dtype].kind in ("float", "complex")
-            return fresh._replace(hazard=bool(source.gradients.tape) and differentiable)
+            return newly_allocated._replace(hazard=bool(source.gradients.tape) and differentiable)
         shares = None if sample.empty else True
         return Verdict(None, shares, sample.writable, hazard=sample.file, identical=sample.plain)
     if sample.empty:
-        return fresh._replace(writable=target.memory.writable if copy else None)
+        return newly_allocated._replace(writable=target.memory.writable if copy else None)
     possible = _possible(sample, place, source, target)
     if copy is False:
         # `copy=False` does not allow writes to a tensor that requires grad; its user has to call `detach`.
@@ -85,7 +85,7 @@ def verdict(
         return _shared(sample, place, target) if possible and not refused else Verdict(CopyRequiredError)
     if copy is None and possible and _permitted(sample, target):
         return _shared(sample, place, target)
-    return fresh
+    return newly_allocated
 
 
 def _permitted(sample: Sample, target: Capabilities) -> bool:

@@ -97,7 +97,7 @@ def collate(
         leaves: As for `convert_tree`. The default also stacks Python numbers, and lists of them below keys;
             ``"tensors"`` does not, and a callable decides for each value.
         unknown: As for `convert_tree`; objects that are kept become a list.
-        pad: The number with which shorter leaves are filled up: one number for all leaves that have an axis, or a
+        pad: The number with which shorter leaves are padded: one number for all leaves that have an axis, or a
             mapping from dotted names with ``*`` to numbers: ``{"input_ids": 0, "labels": -100}``.
         pad_to_multiple_of: The length of each padded leaf becomes a multiple of this, on the first axis on which its
             samples differ; on its first axis if they are all equally long.

@@ -235,11 +235,11 @@ class Columns:
         name = self.name(index)
         instead = f"pad={{{quoted(name)}: 0}}" if name else "pad=0"
         if isinstance(value, (bool, np.bool_)) and all(info.dtype != "bool" for info in infos):
-            raise LossyCastError(f"pad= fills up with a bool, and here are {infos[0].dtype}.", instead)
+            raise LossyCastError(f"pad= is a bool, but the leaf has {infos[0].dtype}.", instead)
         try:
             return filling(value, dtype, request)
         except LossyCastError as error:
-            message = f"pad= fills up with {shown(value)}, which {dtype} does not hold: {error.message}"
+            message = f"pad= is {shown(value)}, which {dtype} does not hold: {error.message}"
             raise LossyCastError(message, instead) from error
 
 

@@ -112,14 +112,14 @@ class PythonWitness(Witness):
 
     def poke(self, x: Any, content: bytes) -> None:
         view: Any = memoryview(x)
-        fresh: Any = memoryview(content)
-        fresh = fresh.cast(view.format, list(view.shape))
+        values: Any = memoryview(content)
+        values = values.cast(view.format, list(view.shape))
         if view.ndim == 1:
-            view[:] = fresh
+            view[:] = values
             return
-        for row in range(len(fresh)):
-            for column in range(len(fresh.tolist()[0])):
-                view[row, column] = fresh[row, column]
+        for row in range(len(values)):
+            for column in range(len(values.tolist()[0])):
+                view[row, column] = values[row, column]
 
 
 class _Buffer(ctypes.Structure):
