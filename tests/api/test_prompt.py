@@ -142,19 +142,19 @@ def test_a_transfer_says_how_far_it_is():
 
 
 def test_a_prefetch_says_how_far_it_is():
-    """How many it has handed out, and in what state it is; to look does not begin it."""
+    """How many it has given, and in what state it is; to look does not begin it."""
     read = []
     batches = ferry.prefetch((read.append(i) or np.ones(2) for i in range(2)), "pt", device="cpu")
-    assert repr(batches) == "<Prefetch to torch on cpu: 0 batches handed out, not begun>"
+    assert repr(batches) == "<Prefetch to torch on cpu: 0 batches given, not begun>"
     assert not read
     next(batches)
-    assert repr(batches) == "<Prefetch to torch on cpu: 1 batch handed out, up to 2 ahead>"
+    assert repr(batches) == "<Prefetch to torch on cpu: 1 batch given, up to 2 ahead>"
     list(batches)
-    assert repr(batches) == "<Prefetch to torch on cpu: 2 batches handed out, at its end>"
+    assert repr(batches) == "<Prefetch to torch on cpu: 2 batches given, at its end>"
     batches.close()
-    assert repr(batches) == "<Prefetch to torch on cpu: 2 batches handed out, closed>"
+    assert repr(batches) == "<Prefetch to torch on cpu: 2 batches given, closed>"
     like = ferry.prefetch([], like={"x": np.ones(2)})
-    assert repr(like) == "<Prefetch to what like= names: 0 batches handed out, not begun>"
+    assert repr(like) == "<Prefetch to what like= names: 0 batches given, not begun>"
 
 
 def test_a_lazy_tree_shows_its_header(tmp_path, monkeypatch):

@@ -81,7 +81,7 @@ def to_the_host_is_complete():
 
 @probe
 def to_the_host_is_complete_without_blocking():
-    """``non_blocking=True`` hands out no unfinished bytes either."""
+    """``non_blocking=True`` gives no unfinished bytes either."""
     assert is_all(ferry.to_torch(computed(3), device="cpu", non_blocking=True), 3)
     found = ferry.convert_tree([computed(4), computed(5)], "torch", device="cpu", non_blocking=True)
     assert is_all(found[0], 4)

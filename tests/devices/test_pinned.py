@@ -43,7 +43,7 @@ def test_down_and_up_keep_every_bit(non_blocking):
 
 @pytest.mark.parametrize("keywords", [{}, {"non_blocking": True}, {"pinned": True}])
 def test_down_waits_for_the_streams_work(keywords):
-    """A tensor that is still being computed on the current stream is read after that, and handed out complete."""
+    """A tensor that is still being computed on the current stream is read after that, and given complete."""
     with simulated.installed() as device:
         array = numbers()
         x = up(array)
@@ -117,7 +117,7 @@ def test_these_tests_can_fail():
 
 
 def test_pinned_lands_in_page_locked_memory():
-    """`pinned=True`: one crossing, no copy on the host, complete when it is handed out; from the host a copy."""
+    """`pinned=True`: one crossing, no copy on the host, complete when it is given; from the host a copy."""
     with simulated.installed(delay=(0.001, 0.002)) as device:
         array = numbers()
         x = up(array)

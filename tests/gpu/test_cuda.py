@@ -168,7 +168,7 @@ def test_C21_pinned_non_blocking_up_is_correct_without_synchronising(dtype):
 @pytest.mark.parametrize("pinned", [False, True])
 @pytest.mark.parametrize("asked", [False, True])
 def test_H40_down_never_hands_out_unfinished_bytes(pinned, asked):
-    """200 times under load: what is handed out on the host is read at once, and is complete."""
+    """200 times under load: what is given on the host is read at once, and is complete."""
     x = torch.zeros(1 << 20, device="cuda")
     for round_ in range(200):
         load = busy(rounds=2)

@@ -45,7 +45,7 @@ def test_H40_a_transfer_to_the_host_is_never_asynchronous(target):
 
 
 def test_H40_what_lands_in_page_locked_memory_is_waited_for():
-    """It is asked for, or goes on beside the host's work: what is handed out is complete all the same."""
+    """It is asked for, or goes on beside the host's work: what is given is complete all the same."""
     there = TensorInfo("torch", (1 << 24,), device="cuda:0")
     for option in ("pinned", "non_blocking"):
         for target in ("numpy", "torch"):

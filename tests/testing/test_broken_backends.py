@@ -174,7 +174,7 @@ def float8_is_taken_for_its_sibling(monkeypatch):
 
 @mutant("torch", "numpy", about="values")
 def the_negative_bit_is_dropped(monkeypatch):
-    """Memory is handed out with the sign that the lazy bit should have flipped."""
+    """Memory is given with the sign that the lazy bit should have flipped."""
     import torch
 
     monkeypatch.setattr(

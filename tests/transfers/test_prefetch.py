@@ -73,7 +73,7 @@ def test_order_and_completeness(device, where, depth):
 @BOTH
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_no_more_than_depth_batches_are_ahead(device, where, depth):
-    """Read from the source and not handed out: at most `depth`; the device makes use of all of them."""
+    """Read from the source and not given: at most `depth`; the device makes use of all of them."""
     source = Source(30)
     handed, most = 0, 0
     for batch in prefetch(source, where, depth=depth):
@@ -162,7 +162,7 @@ def test_leaves_that_are_no_tensors_decide_nothing(device):
 
 
 def test_stats_tell_what_has_been_done(device):
-    """Batches that were handed out, and that there is a thread."""
+    """Batches that were given, and that there is a thread."""
     with prefetch(batches_of(5), DEVICE) as running:
         assert running.stats() == (0, 0.0, 0.0, False)
         next(running), next(running)

@@ -69,7 +69,7 @@ def test_never_garbage_under_load(count):
 BROKEN = {
     "events that lie": lambda monkeypatch: {"events_lie": True},
     "streams that do not wait": lambda monkeypatch: monkeypatch.setattr(
-        streams.Landed, "hand_out", lambda landed: landed.value
+        streams.Landed, "result", lambda landed: landed.value
     ),
     "streams that are not recorded": lambda monkeypatch: monkeypatch.setattr(
         simulated.Stream, "uses", lambda stream, tensor: None

@@ -5,7 +5,7 @@ stream can wait for it without the host, and the host without the other streams.
 
 1. waits for events of the streams on which its sources are made (`SideStreams.convert`);
 2. is queued while the side stream is the current one, and followed by an event;
-3. is waited for by the stream on which the result is used (`Landed.hand_out`). The allocator must know this stream
+3. is waited for by the stream on which the result is used (`Landed.result`). The allocator must know this stream
    (`Stream.uses`), because it reuses memory in the order of the stream on which it was allocated.
 
 The streams are those of a framework. Nothing here waits for a whole device.
@@ -105,7 +105,7 @@ class Landed:
         here = os.getpid() == self.process
         return events_of(place for (place, _), _ in self.parts) if here else ()
 
-    def hand_out(self) -> Any:
+    def result(self) -> Any:
         """The result. Work that this thread queues from now on waits until it is complete.
 
         Raises:

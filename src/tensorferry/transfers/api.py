@@ -171,7 +171,7 @@ def prefetch(
     if isinstance(depth, bool) or not hasattr(depth, "__index__"):
         raise TypeError(f"depth must be an integer, not {shown(depth)}")
     if operator.index(depth) < 1:
-        raise ValueError(f"depth must be at least 1, not {depth}: without a batch there is nothing to hand out")
+        raise ValueError(f"depth must be at least 1, not {depth}: without a batch there is nothing to give")
     validate_word("on_error", on_error, ("raise", "skip"))
     if options:
         _refuse_out(options)

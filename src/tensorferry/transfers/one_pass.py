@@ -142,7 +142,7 @@ class OnePass:
                     continue
                 self._tally.batches += result.batch is not None
             if result.batch is not None:
-                return result.batch.hand_out()
+                return result.batch.result()
             self._refuse_closed()
             self._end()
             try:

@@ -22,7 +22,7 @@ class PrefetchStats(NamedTuple):
     """What a `prefetch` has done so far, and how long its consumer has waited.
 
     Args:
-        batches: How many batches it has handed out.
+        batches: How many batches it has given.
         data_seconds: How long the consumer waited for a batch because the source had not given it.
         copy_seconds: How long it waited because the batch was being converted or copied. What a device's stream
             waits for a copy is not in it: the host does not see that.
@@ -149,7 +149,7 @@ class Prefetch:
             state = "at its end" if found.ended else f"up to {self._depth} ahead"
         count = self._tally.batches
         batches = "1 batch" if count == 1 else f"{count} batches"
-        return f"<Prefetch to {self._target}: {batches} handed out, {state}>"
+        return f"<Prefetch to {self._target}: {batches} given, {state}>"
 
     @property
     def skipped(self) -> int:

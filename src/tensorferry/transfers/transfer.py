@@ -76,7 +76,7 @@ class Transfer:
         wait([self._future], timeout)
         if not self._future.done():
             raise TimeoutError(f"The transfer is not complete after {timeout} s; it goes on.")
-        return self._future.result().hand_out()
+        return self._future.result().result()
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Wait in an event loop of asyncio, without blocking it."""
