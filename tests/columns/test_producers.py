@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import struct
+import sys
 
 import numpy as np
 import pytest
@@ -580,3 +582,36 @@ def test_hints_for_others_go_through_pyarrow(case):
             ferry.convert_tree(x, "numpy")
         made = eval(caught.value.hint.partition(", which")[0], {"pa": pa, "x": x})  # noqa: S307 - that is what the hint is for
         assert (made if isinstance(made, list) else made.to_pylist()) == expected
+
+
+def test_images_stay_and_the_hint_decodes_them():
+    """As datasets stores them: their files, and where they were."""
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not in this environment")
+    pixels, files = [np.full((2, 3, 3), number, "uint8") for number in range(2)], []
+    for each in pixels:
+        file = io.BytesIO()
+        image.fromarray(each).save(file, "png")
+        files.append({"bytes": file.getvalue(), "path": None})
+    table = pa.table(
+        {"image": pa.array(files, pa.struct({"bytes": pa.binary(), "path": pa.string()})), "label": [0, 1]}
+    )
+    assert isinstance(ferry.convert_tree(table, "torch")["image"], pa.ChunkedArray)
+    with pytest.raises(ferry.UnsupportedTypeError, match="Column 'image' of this Table holds files") as caught:
+        ferry.to_torch(table)
+    without, decoded = caught.value.hint.split("; or ")
+    assert ferry.to_torch(eval(without, {"x": table})).tolist() == [[0], [1]]  # noqa: S307 - that is what the hint is for
+    with pytest.raises(ferry.UnsupportedTypeError, match="holds files") as caught:
+        ferry.to_torch(table["image"])
+    for x, code in ((table, decoded), (table["image"], caught.value.hint)):
+        made = eval(code.partition(", which")[0], {"x": x, "PIL": sys.modules["PIL"], "io": io})  # noqa: S307 - that is what the hint is for
+        assert ferry.to_numpy(made).tolist() == np.stack(pixels).tolist()
+
+
+def test_a_query_in_a_tree_stays_and_is_listed():
+    """It has not run, so it has no columns."""
+    pl = pytest.importorskip("polars", reason="polars is not in this environment")
+    query = pl.LazyFrame({"a": [1]})
+    tree = {"query": query, "x": np.ones(1)}
+    assert ferry.convert_tree(tree, "torch")["query"] is query
+    (kept,) = ferry.explain_tree(tree, "torch").kept
+    assert (kept.path, kept.type) == ('$["query"]', "LazyFrame")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..columns import producers
-from ..columns.column import Column, Refused
+from ..columns.column import DECODED, Column, Refused
 from ..columns.frames import refuse
 from ..columns.layouts import FIELDS, LIST, WITHOUT_NULLS, asked_of, column_of
 from ..core.info import READ_AS
@@ -124,6 +124,8 @@ class ColumnBackend(Backend):
             if hint == self.code.get(WITHOUT_NULLS, WITHOUT_NULLS):
                 return self.without_nulls(name)
             code, comma, remark = hint.format(x=f"x[{name!r}]").partition(", which")
+            if hint == DECODED:
+                return f"{code}{comma}{remark}"
             gives_no_column = hint in [self.code.get(each, each) for each in (LIST, FIELDS)]
             if gives_no_column or not code.endswith(")"):
                 return self.dropped([name])

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
     from ..typing import Array
 
-__all__ = ["BYTES", "TEXT", "Column", "Found", "Ragged", "Refused"]
+__all__ = ["BYTES", "DECODED", "TEXT", "Column", "Found", "Ragged", "Refused"]
 
 TEXT = "holds text, which has no numbers"
 BYTES = "holds bytes, which are no numbers"
+DECODED = '[PIL.Image.open(io.BytesIO(each["bytes"])) for each in {x}.to_pylist()], which decodes images'
+"""Code for hints: a list of the images in a column of files, as datasets stores them."""
 _FEW = 8
 """If fewer than one element in so many is null, nulls are written one by one, which is faster."""
 _BLOCK = 1 << 15

@@ -11,7 +11,7 @@ from ..hints import Hint
 from ..host import casts, memory
 from ..host.copies import gather
 from ..host.numpy_dtypes import numpy_dtype
-from .column import Column, Ragged, Refused
+from .column import DECODED, Column, Ragged, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -127,6 +127,8 @@ def frame_of(
         what = f"Column {_written(name)} of this {kind}"
         if isinstance(found, Refused):
             hint: str = drop(stays) if found.stays and len(stays) < len(columns) else put(name, found.hint)
+            if found.hint == DECODED and found.stays and len(stays) < len(columns):
+                hint = f"{hint}; or {put(name, DECODED)}"
             if found.asked:
                 lacks = any(_has_nulls(other) for _, other in columns)
                 hint = asked_hint(found._replace(lacks=lacks))

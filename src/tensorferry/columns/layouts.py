@@ -14,7 +14,7 @@ from ..core.dtypes import DTYPES
 from ..errors import UnsupportedTypeError
 from ..host.numpy_dtypes import numpy_dtype
 from . import extensions
-from .column import BYTES, TEXT, Column, Ragged, Refused
+from .column import BYTES, DECODED, TEXT, Column, Ragged, Refused
 from .decimals import Decimals
 from .interface import bytes_at
 from .pieces import DictionaryEncoded, Missing, Piece
@@ -132,6 +132,8 @@ def _column(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | 
         return _dates(kind, spans, inner, asked)
     if code[:2] == "d:":
         return _decimals(kind, spans, inner, asked)
+    if code == "+s" and not inner and {each.name for each in kind.children} == {"bytes", "path"}:
+        return Refused("holds files, such as images", DECODED, stays=True)
     return _refusal(code, inner)
 
 
