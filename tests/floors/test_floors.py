@@ -47,7 +47,9 @@ def test_the_file_needs_no_package():
 
 def test_the_readme_names_these_floors():
     """The line for users cannot say less, or more, than what is tried."""
-    said = re.search(r"From Python .*?;", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[0]
+    said = re.search(
+        r"You need Python .*? or a later version", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )[0]
     for word, name in NAMES.items():
         assert numbers(re.search(rf"{word} ([\d.]+\d)", said)[1]) == numbers(floors()[name].partition(";")[0])
 
