@@ -53,14 +53,48 @@ def test_a_stream_is_read_once_and_nothing_is_lost(call, make):
     assert READ[call](x).tolist() == [1, 2], "what it gave is kept as long as it is"
 
 
-def test_what_a_stream_gave_is_forgotten_with_it():
+def failing():
+    """A stream that fails after its first rows."""
+
+    def batches():
+        yield ROWS[0]
+        raise OSError("the disk is gone")
+
+    return pa.RecordBatchReader.from_batches(ROWS[0].schema, batches())
+
+
+@pytest.mark.parametrize("make", [failing, lambda: Around(failing())], ids=["reader", "around a reader"])
+def test_a_stream_that_failed_fails_again(make):
+    """What it gave before is lost. The rest, here no rows at all, would be taken for all of it."""
+    x = make()
+    for _ in range(2):
+        with pytest.raises(ferry.UnsupportedTypeError, match="the disk is gone"):
+            ferry.convert_tree(x, "numpy")
+
+
+def _convert(x):
+    try:
+        ferry.convert_tree(x, "numpy")
+    except ferry.UnsupportedTypeError:
+        return
+
+
+@pytest.mark.parametrize("make", [reader, failing])
+def test_what_a_stream_gave_is_forgotten_with_it(make):
     """Else memory would grow with each stream."""
-    x = Around(reader())
-    ferry.convert_tree(x, "numpy")
+    x = Around(make())
+    _convert(x)
     assert producers._readings
     del x
     gc.collect()
     assert not producers._readings
+
+
+def test_a_wrapped_function_gets_the_columns_of_a_stream():
+    """As it gets those of a table; it got objects of this package."""
+    pytest.importorskip("torch")
+    doubled = ferry.wrap(lambda columns: columns["a"] * 2, inner="torch")
+    assert doubled(Around(reader())).tolist() == doubled(pa.Table.from_batches(ROWS)).tolist() == [2, 4]
 
 
 def test_a_stream_that_can_be_read_again_is_read_again():

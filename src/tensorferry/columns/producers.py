@@ -64,11 +64,12 @@ class _Reading(NamedTuple):
 
     Args:
         x: A weak reference to that object.
-        found: The type and the chunks.
+        found: The type and the chunks; or the error of a stream that failed. What it gave before is lost, and the rest
+            alone would be taken for all of it.
     """
 
     x: weakref.ref[Any]
-    found: tuple[Type, list[Chunk]]
+    found: tuple[Type, list[Chunk]] | UnsupportedTypeError
 
 
 _readings: dict[int, _Reading] = {}
@@ -88,6 +89,8 @@ def leaving_streams() -> Iterator[None]:
 def _read_stream(x: Any) -> tuple[Type, list[Chunk]]:
     kept = _readings.get(id(x))
     if kept is not None and kept.x() is x:
+        if isinstance(kept.found, UnsupportedTypeError):
+            raise UnsupportedTypeError(kept.found.message, kept.found.hint)
         return kept.found
     may_be_used_up = not hasattr(type(x), "__len__")
     if may_be_used_up and _leaves_streams.get():
@@ -95,7 +98,13 @@ def _read_stream(x: Any) -> tuple[Type, list[Chunk]]:
             f"This {type(x).__name__} is a stream that is still to be read, and only a conversion reads it.",
             "x.read_all()" if hasattr(type(x), "read_all") else "pa.table(x), or pa.chunked_array(x) if it is a column",
         )
-    found = _of_stream(_given(x, x.__arrow_c_stream__))
+    try:
+        found = _of_stream(_given(x, x.__arrow_c_stream__))
+    except UnsupportedTypeError as error:
+        if may_be_used_up:
+            # It is kept without its traceback, which has `x`.
+            _keep(x, UnsupportedTypeError(error.message, error.hint))
+        raise
     if may_be_used_up and found[1] and _is_used_up(x):
         _keep(x, found)
     return found
@@ -111,10 +120,10 @@ def _is_used_up(x: Any) -> bool:
         return True
 
 
-def _keep(x: Any, found: tuple[Type, list[Chunk]]) -> None:
-    number = id(x)
+def _keep(x: Any, found: tuple[Type, list[Chunk]] | UnsupportedTypeError) -> None:
+    number, forget = id(x), _readings.pop  # the module's names may be deleted before `x`, at exit
     try:
-        reference = weakref.ref(x, lambda _: _readings.pop(number, None))
+        reference = weakref.ref(x, lambda _: forget(number, None))
     except TypeError:
         return
     _readings[number] = _Reading(reference, found)

@@ -20,6 +20,7 @@ from ..errors import (
 )
 from ..execution.recipes import conversion_as
 from ..execution.run import convert
+from ..trees.leaves import leaf_rule
 from ..trees.structure import placed
 from ..trees.walk import take_apart
 from .flat import TENSOR, Flat, OutputTree, UserFunction, fit, path_of, positional, refusal_of
@@ -76,6 +77,14 @@ def outer_of(name: str) -> Outer:
 def _is_of(x: Any, name: str) -> bool:
     owner = registry.BY_TYPE.get(type(x))
     return owner is not None and owner.name == name and registry.is_known_tensor(type(x))
+
+
+def _is_tensor(leaf: Any) -> bool:
+    """Whether an argument is converted; all others are static."""
+    try:
+        return registry.is_tensor(type(leaf)) or leaf_rule("tensors").takes(leaf)
+    except UnsupportedTypeError:  # `Wrapped` refuses it, if it is not of the inner framework
+        return False
 
 
 class Call(NamedTuple):
@@ -173,7 +182,7 @@ class Wrapped:
             if outer is not None:
                 return Call(self._of_tensors(len(args), inner.environment()), args, outer)
         leaves, structure = take_apart((args, keywords))
-        places = [index for index, leaf in enumerate(leaves) if registry.is_tensor(type(leaf))]
+        places = [index for index, leaf in enumerate(leaves) if _is_tensor(leaf)]
         names = {registry.backend_of(leaves[index]).name for index in places}
         if not places:
             self._refuse_others(structure, leaves)
