@@ -114,10 +114,11 @@ class Unmeasured:
     name: str
     target: Target
     why: str
+    unit: str = "s"
 
     def cells(self) -> tuple[str, ...]:
         """The row as text; the verdict says that nothing was measured."""
-        return self.name, "", "", "", "", self.target.text("s"), f"not measured: {self.why}"
+        return self.name, "", "", "", "", self.target.text(self.unit), f"not measured: {self.why}"
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ class _Memory:
     def rows(self) -> Iterator[Measured | Unmeasured]:
         why = why_not()
         if why is not None:
-            yield from (Unmeasured(each.name, Target(total=each.memory * 2**20), why) for each in _ALONE)
+            yield from (Unmeasured(each.name, Target(total=each.memory * 2**20), why, "B") for each in _ALONE)
             return
         for each in _ALONE:
             target = Target(total=each.memory * 2**20)
@@ -196,7 +196,7 @@ class _Memory:
                         subprocess.run([sys.executable, "-c", each.make], cwd=folder, check=True)  # noqa: S603
                     found = Line(each.code, each.imports).run(folder)
                 except (RuntimeError, subprocess.CalledProcessError) as error:
-                    yield Unmeasured(each.name, target, str(error))
+                    yield Unmeasured(each.name, target, str(error), "B")
                     continue
             yield Measured(f"{each.name}, extra resident", max(found.resident, 1000), 0, target, "B")
             if each.seconds is not None:

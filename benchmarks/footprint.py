@@ -115,7 +115,7 @@ class _Peak:
     def rows(self) -> Iterator[Measured | Unmeasured]:
         for case in _CASES:
             if sys.platform != "linux":
-                yield Unmeasured(case.name, case.target, "reads /proc, which only Linux has")
+                yield Unmeasured(case.name, case.target, "reads /proc, which only Linux has", "B")
                 continue
             yield _measure(case)
 
@@ -128,7 +128,7 @@ def _measure(case: _Footprint) -> Measured | Unmeasured:
     )
     ran = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)  # noqa: S603
     if ran.returncode:
-        return Unmeasured(case.name, case.target, ran.stderr.strip().rpartition("\n")[2])
+        return Unmeasured(case.name, case.target, ran.stderr.strip().rpartition("\n")[2], "B")
     peak, source = map(int, ran.stdout.split())
     return Measured(case.name, peak, source + case.result, case.target, "B")
 
@@ -169,13 +169,13 @@ class _Kept:
         for keywords in ({}, {"copy": True}, {"casting": "unsafe"}, {"casting": "unsafe", "copy": True}):
             name = f"convert(x, target, {', '.join(f'{key}={value!r}' for key, value in keywords.items()) or '…'})"
             if sys.platform != "linux":
-                yield Unmeasured(name, self.target, "reads /proc, which only Linux has")
+                yield Unmeasured(name, self.target, "reads /proc, which only Linux has", "B")
                 continue
             ran = subprocess.run(  # noqa: S603
                 [sys.executable, "-c", _KEPT.format(keywords=keywords)], check=False, capture_output=True, text=True
             )
             if ran.returncode:
-                yield Unmeasured(name, self.target, ran.stderr.strip().rpartition("\n")[2])
+                yield Unmeasured(name, self.target, ran.stderr.strip().rpartition("\n")[2], "B")
                 continue
             yield Measured(name, max(int(ran.stdout), 1000), 100 * 2**16, self.target, "B")
 

@@ -33,7 +33,7 @@ class _Peaks:
         why = why_not() or (_WHY if self.gib > 1 and not os.environ.get(_ALL) else None)
         names = [f"{self.gib} GiB, {way}: the most of nine, extra resident" for way in _WAYS]
         if why is not None:
-            yield from (Unmeasured(name, MEMORY, why) for name in names)
+            yield from (Unmeasured(name, MEMORY, why, "B") for name in names)
             return
         peaks: dict[str, list[int]] = {way: [] for way in _WAYS}
         with workplace() as folder:
