@@ -108,3 +108,13 @@ def test_a_table_of_plain_columns_is_one_tensor():
     for x in (apart, chunked):
         with pytest.raises(ferry.CopyRequiredError, match="each column has its own memory"):
             ferry.to_numpy(x, copy=False)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_a_keyword_that_changes_nothing_leaves_the_column_to_its_library(kind):
+    """The plan is the same, with the code that a person would type."""
+    library = pytest.importorskip(kind)
+    x = library.array([1.0, 2.0]) if kind == "pyarrow" else library.Series([1.0, 2.0])
+    plan = ferry.explain(x, "numpy")
+    assert "x.to_numpy(" in plan.code
+    assert ferry.explain(x, "numpy", pad=0) == ferry.explain(x, "numpy", ragged="rows") == plan

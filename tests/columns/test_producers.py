@@ -309,10 +309,9 @@ def test_a_released_stream_is_refused():
     for _ in range(2):
         assert ferry.convert_tree(rows, "numpy")["a"].tolist() == [1, 2]
     failing = Once(pa.RecordBatchReader.from_batches(pa.schema([("a", pa.int64())]), iter([1])).__arrow_c_stream__())
-    with pytest.raises(ferry.UnsupportedTypeError, match="cannot be read"):
-        ferry.convert_tree(failing, "numpy")
-    with pytest.raises(ferry.UnsupportedTypeError, match="read already"):
-        ferry.convert_tree(failing, "numpy")
+    for _ in range(2):
+        with pytest.raises(ferry.UnsupportedTypeError, match="cannot be read"):
+            ferry.convert_tree(failing, "numpy")
 
 
 def test_a_table_with_metadata_is_a_table():

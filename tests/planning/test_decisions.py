@@ -200,3 +200,55 @@ def test_only_a_table_of_several_columns_has_memory_for_each_column():
     assert ferry.explain(TensorInfo("numpy", (3,)), "polars", copy=False).shares_memory
     with pytest.raises(ferry.CopyRequiredError, match="each column has its own memory"):
         ferry.explain(TensorInfo("numpy", (3, 2)), "polars", copy=False)
+
+
+def test_what_is_stored_in_another_form_is_not_shared():
+    """``copy=False`` is refused before anything is copied, unless there is nothing to copy."""
+    for name, dtype in (("arrow", "bool"), ("polars", "bool"), ("jax", "int4")):
+        with pytest.raises(ferry.CopyRequiredError, match=f"{name} stores {dtype} in another form"):
+            ferry.explain(TensorInfo(name, (4,), dtype), "numpy", copy=False)
+    assert ferry.explain(TensorInfo("jax", (0,), "int4"), "numpy", copy=False).bytes_copied == 0
+
+
+def test_an_operation_on_what_is_traced_stays_inside():
+    """There is no memory that an array could be made over."""
+    for name in ("jax", "tensorflow"):
+        info = TensorInfo(name, (4,), abstract="traced")
+        assert verbs(ferry.explain(info, name, copy=True)) == [(name, "copy")]
+        assert verbs(ferry.explain(info, name, dtype="float16")) == [(name, "cast")]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_a_layout_that_is_there_already_is_not_made_again(device):
+    """If nothing was done before; else it is lost, and made in the end. It crosses a bus if its device is elsewhere."""
+    mine = declared(memory=Memory(writable=False))
+    info = TensorInfo("jax", (4,))._replace(framework="mine")
+    there = Placement(device, 1, object(), lies=True)
+    assert planned(info, mine, mine, placement=there).steps == ()
+    cast = planned(info, mine, mine, placement=there, dtype="int32").steps[-1]
+    assert (cast.verb, cast.path) == ("place_over", "host" if device == "cpu" else "bus")
+    away = planned(info, mine, mine, placement=there._replace(lies=False)).steps[-1]
+    assert (away.verb, away.path) == ("place_over", "host" if device == "cpu" else "bus")
+
+
+def test_the_stride_of_an_axis_of_one_element_is_in_nobodys_way():
+    """It is never taken."""
+    torch = registry.known()["torch"]
+    assert layout_obstacles(TensorInfo("numpy", (1, 3), strides=(-12, 4)), torch) == []
+    assert layout_obstacles(TensorInfo("numpy", (1, 3), strides=(6, 4)), torch) == []
+    assert layout_obstacles(TensorInfo("numpy", (2, 3), strides=(-12, 4)), torch) == ["negative stride on axis 0"]
+
+
+@pytest.mark.parametrize(("alignment", "arguments"), [(0, ()), (4, ()), (64, ("int32", ""))])
+def test_numbers_are_read_into_aligned_memory_where_the_target_needs_it(alignment, arguments):
+    """An array of their own dtype is aligned to its elements in any case."""
+    mine = declared(memory=Memory(writable=True, alignment=alignment))
+    plan = planned(TensorInfo("python", (3,), "int32"), registry.known()["python"], mine)
+    assert plan.steps[0].verb == "read"
+    assert plan.steps[0].arguments[:2] == arguments
+
+
+def test_a_plan_says_whether_shared_memory_can_be_written():
+    """In its summary."""
+    for name, mode in (("jax", "read-only"), ("torch", "writable")):
+        assert f"shares memory ({mode}), copies nothing" in str(ferry.explain(TensorInfo(name, (4,)), "numpy"))

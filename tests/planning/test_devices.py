@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from math import prod
 
 import pytest
 from tests.support import device_facts
@@ -244,6 +246,13 @@ def test_a_graph_is_not_left_for_them():
     assert plan.keeps_gradient
 
 
+def test_frameworks_share_only_memory_of_a_kind_of_device_that_is_the_same():
+    """From one kind to another the way is over the host, in which each is at home."""
+    for source, target in (("cuda:0", "tpu:0"), ("xpu:0", "cuda:0")):
+        plan = ferry.explain(info("torch", device=source), "jax", device=target)
+        assert [step.arguments[0] for step in plan.steps if step.verb == "move"] == ["cpu", target]
+
+
 # -- memory that elements share -------------------------------------------------------------------
 
 
@@ -267,7 +276,9 @@ def test_as_many_bytes_cross_as_there_are(shape, strides, crosses):
         assert plan.result.is_compact or strides == (48, 8)
         assert on(ferry.explain(x, target, **keywords, dtype="float16"), "bus") == crosses * 2
     up = info("numpy", shape, strides=strides, device="cpu")
-    assert on(ferry.explain(up, "torch", device="cuda"), "bus") == crosses * 4
+    plan = ferry.explain(up, "torch", device="cuda")
+    assert on(plan, "bus") == crosses * 4
+    assert (plan.steps[-1].verb == "spread") == (crosses < prod(shape)), "there it has its shape again"
     for dtype, itemsize in (("float16", 2), ("float64", 4), ("float8_e4m3fn", 1)):
         assert on(ferry.explain(up, "torch", device="cuda", dtype=dtype), "bus") == crosses * itemsize
 
@@ -535,6 +546,8 @@ def test_every_plan_adds_up_and_is_code():
         assert all(step.why and step.copies == (step.path != "none") for step in plan.steps)
         assert "{" not in plan.code
         compile(plan.code, "plan", "exec")
+        used = re.search(r"\by\b(?! =)", plan.code)
+        assert used is None or re.search(r"\by = ", plan.code[: used.start()]), plan.code
         crosses = plan.source.device != plan.result.device and plan.source.size > 0
         assert (on(plan, "bus") > 0) >= crosses
     assert count > 500

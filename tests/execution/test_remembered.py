@@ -1,0 +1,77 @@
+"""What was planned once is not planned again: recipes of tensors, of `out` tensors and of leaves of trees."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tensorferry as ferry
+from tensorferry.backends import registry
+from tensorferry.core.signature import COMPACT
+from tensorferry.execution import groups, recipes, run
+
+pytestmark = pytest.mark.fast_paths
+
+
+@pytest.fixture
+def prepared(monkeypatch):
+    """The tensors that were described and planned, because no recipe was found."""
+    found = []
+    for module in (run, groups):
+        prepare = module.prepare
+        monkeypatch.setattr(module, "prepare", lambda x, *rest, real=prepare: found.append(x) or real(x, *rest))
+    recipes.forget()
+    return found
+
+
+def test_a_recipe_is_kept_for_a_tensor_that_is_written_into(prepared):
+    """Its signature is a part of the key."""
+    x, out = np.ones(3, "float32"), np.empty(3)
+    for _ in range(3):
+        ferry.to_numpy(x, out=out)
+    assert len(prepared) == 1
+
+
+def test_a_recipe_is_kept_for_leaves_of_trees_of_other_structures(prepared):
+    """By the signature of the leaf, so that the next tree need not be like the last one."""
+    leaves = [np.ones(3, "float32") for _ in range(4)]
+    for tree in (leaves, dict(enumerate(leaves)), tuple(leaves[:3])):
+        ferry.convert_tree(tree, "numpy", dtype="float16")
+    assert len(prepared) == 1
+
+
+def test_a_step_of_many_tensors_is_one_call_where_its_function_has_one():
+    """Else it is a call for each."""
+    plan = ferry.explain(np.ones(3, "float32"), "numpy", dtype="float16")
+    (step,) = plan.steps
+
+    def one(value):
+        return value
+
+    def together(values):
+        return values
+
+    one.for_many = together
+    assert recipes._bound_for_many(step, one) is together
+
+
+def test_whether_tensors_have_gaps_is_read_from_their_signatures():
+    """Then the memory of each begins and ends with its first and last element, and no strides are read."""
+    x = np.ones((4, 4))
+    (signature,) = groups.grouped([x], {np.ndarray: x}, 1)
+    (apart,) = groups.grouped([x[:, ::2]], {np.ndarray: x}, 1)
+    assert COMPACT in signature
+    assert groups._is_compact(signature)
+    assert not groups._is_compact(apart)
+    assert not groups._is_compact(None)
+
+
+def test_members_of_a_stack_are_checked_in_verifying_mode(monkeypatch):
+    """Each by itself: a step that shares where the plan copies is found."""
+    torch = pytest.importorskip("torch")
+    members = [torch.ones(2), torch.ones(2, dtype=torch.float64)]
+    backend = registry.backend_named("numpy")
+    cast = backend.cast
+    monkeypatch.setattr(backend, "cast", lambda x, dtype, *rest: cast(x, dtype, *rest).astype("float32"), raising=False)
+    with run.verifying(), pytest.raises(ferry.PlanViolation, match="dtype"):
+        ferry.convert(members, "numpy", dtype="float16")
