@@ -24,11 +24,13 @@ def prepared(monkeypatch):
     return found
 
 
-def test_a_recipe_is_kept_for_a_tensor_that_is_written_into(prepared):
-    """Its signature is a part of the key."""
-    x, out = np.ones(3, "float32"), np.empty(3)
+@pytest.mark.parametrize("keywords", [{}, {"device": "cpu"}])
+def test_a_recipe_is_kept_for_a_tensor_that_is_written_into(prepared, keywords):
+    """Its signature is a part of the key; so are the devices that are there, if it depends on them."""
+    torch = pytest.importorskip("torch")
+    x, out = np.ones(3, "float32"), torch.empty(3)
     for _ in range(3):
-        ferry.to_numpy(x, out=out)
+        ferry.to_torch(x, out=out, **keywords)
     assert len(prepared) == 1
 
 
@@ -66,12 +68,11 @@ def test_whether_tensors_have_gaps_is_read_from_their_signatures():
     assert not groups._is_compact(None)
 
 
-def test_members_of_a_stack_are_checked_in_verifying_mode(monkeypatch):
-    """Each by itself: a step that shares where the plan copies is found."""
-    torch = pytest.importorskip("torch")
-    members = [torch.ones(2), torch.ones(2, dtype=torch.float64)]
+@pytest.mark.parametrize("dtypes", [("float32", "float64"), ("float32", "float32")])
+def test_members_of_a_stack_are_checked_in_verifying_mode(monkeypatch, dtypes):
+    """Each by itself: a step that gives another dtype than the plan says is found."""
+    members = [np.ones(2, dtype) for dtype in dtypes]
     backend = registry.backend_named("numpy")
-    cast = backend.cast
-    monkeypatch.setattr(backend, "cast", lambda x, dtype, *rest: cast(x, dtype, *rest).astype("float32"), raising=False)
+    monkeypatch.setattr(backend, "cast", lambda x, *_: x.astype("complex64"), raising=False)
     with run.verifying(), pytest.raises(ferry.PlanViolation, match="dtype"):
         ferry.convert(members, "numpy", dtype="float16")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import tensorferry as ferry
@@ -252,3 +254,12 @@ def test_a_plan_says_whether_shared_memory_can_be_written():
     """In its summary."""
     for name, mode in (("jax", "read-only"), ("torch", "writable")):
         assert f"shares memory ({mode}), copies nothing" in str(ferry.explain(TensorInfo(name, (4,)), "numpy"))
+
+
+@pytest.mark.parametrize(("target", "device"), [("numpy", "cpu"), ("cupy", "cuda:0")])
+def test_code_names_what_it_writes(target, device):
+    """What is written is used twice, so it has a name before."""
+    plan = ferry.explain(TensorInfo("jax", (4,)), target, out=TensorInfo(target, (4,), "float64", device=device))
+    lines = plan.code.splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("y = "))
+    assert not any(re.search(r"\by\b", line) for line in lines[:first]), plan.code
