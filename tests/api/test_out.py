@@ -10,6 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tensorferry as ferry
+from tensorferry.core.info import MANY
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8"])
@@ -198,3 +199,11 @@ def test_the_default_dtype_is_a_name_too():
     assert ferry.to_torch(np.ones(2), out=out, dtype="default") is out
     with pytest.raises(ferry.LossyCastError, match="asks for float32"):
         ferry.to_torch(np.ones(2), out=torch.zeros(2, dtype=torch.float64), dtype="default")
+
+
+def test_many_numbers_are_written_in_chunks():
+    """Without a whole array of them beside `out`."""
+    numbers = [float(number) for number in range(MANY + 10)]
+    out = np.empty(len(numbers), "float32")
+    assert ferry.to_numpy(numbers, out=out) is out
+    assert out.tolist() == numbers

@@ -263,3 +263,13 @@ def test_code_names_what_it_writes(target, device):
     lines = plan.code.splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("y = "))
     assert not any(re.search(r"\by\b", line) for line in lines[:first]), plan.code
+
+
+def test_code_names_what_is_used_twice():
+    """It would be computed twice."""
+    mine = Declared("mine", declared().capabilities, lambda verb, *_: f"{verb}({{x}}, {{x}})", {})
+    plan = planned(TensorInfo("numpy", (4,), swapped=True), NUMPY, mine)
+    assert len(plan.steps) == 2
+    first, second = plan.code.splitlines()[-2:]
+    assert first.startswith("y = ")
+    assert second == "y = adopt(y, y)"
