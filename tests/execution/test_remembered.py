@@ -71,7 +71,7 @@ def test_whether_tensors_have_gaps_is_read_from_their_signatures():
 
 def test_members_of_a_stack_are_checked_in_verifying_mode(monkeypatch):
     """Each by itself, also where all are alike: a plan of a member that lies is found."""
-    jnp = pytest.importorskip("jax.numpy")
+    torch = pytest.importorskip("torch")
     honest = run.plan_of
 
     def lying(info, *rest):
@@ -82,5 +82,5 @@ def test_members_of_a_stack_are_checked_in_verifying_mode(monkeypatch):
     recipes.forget()
     monkeypatch.setattr(run, "plan_of", lying)
     with run.verifying(), pytest.raises(ferry.PlanViolation, match="dtype"):
-        ferry.to_numpy([jnp.ones(2), jnp.ones(2)])
+        ferry.to_numpy([torch.ones(2, requires_grad=True), torch.ones(2)])
     recipes.forget()
