@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tests.support import lives
 
 import tensorferry as ferry
 from tensorferry.core.signature import COMPACT
@@ -41,6 +42,20 @@ def test_a_recipe_is_kept_for_leaves_of_trees_of_other_structures(prepared):
     for tree in (leaves, dict(enumerate(leaves)), tuple(leaves[:3])):
         ferry.convert_tree(tree, "numpy", dtype="float16")
     assert len(prepared) == 1
+
+
+def test_a_cast_is_one_call_of_numpys_where_no_array_was_seen_before():
+    """Its backend is loaded when a recipe needs it, not only by an array or as a target."""
+    pytest.importorskip("torch")
+    lives(
+        """
+        import torch, tensorferry as ferry
+        from tensorferry.execution import recipes
+        ferry.to_torch(torch.ones(2), dtype="float16")
+        (recipe,) = recipes.conversion_as("torch", dtype="float16").recent.values()
+        assert recipe.program[1].__qualname__.startswith("cast_to"), recipe.program
+        """
+    )
 
 
 def test_a_step_of_many_tensors_is_one_call_where_its_function_has_one():

@@ -8,6 +8,7 @@ import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 from tests.support import counted, lives
 
@@ -162,6 +163,7 @@ def test_plans_are_not_kept_without_end():
 
     conversion = recipes.conversion_of(registry.ready("torch"), Request("torch"))
     for length in range(1, 6000):
+        ferry.to_torch(np.ones(3)[:length], copy=None)
         ferry.explain(ferry.TensorInfo("numpy", (length,)), "torch")
         ferry.explain(ferry.TensorInfo("numpy", (length,), strides=(-4,)), "torch")
     for cache in (recipes.plan_of.cache_info(), recipes.conversion_of.cache_info()):

@@ -124,6 +124,8 @@ class Conversion:
 def _bound(step: Step, plan: Plan) -> Callable[..., Any]:
     """A step as a function of one value, or of one value and `out`."""
     backend, arguments = registry.backend_named(step.backend), step.arguments
+    if step.backend == EXCHANGE and backend.is_imported():
+        registry.load(backend)  # it may never be asked for, and still casts between two tensors of another framework
     # `explain` must not load a framework, and a verb that was replaced on the backend (by a test) must be called.
     found = backend.bound(step, plan) if backend.loaded and step.verb not in vars(backend) else None
     if found is not None:
