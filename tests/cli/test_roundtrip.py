@@ -79,7 +79,7 @@ def test_a_bit_that_is_lost_is_seen(weights, capsys, monkeypatch):
 
 @pytest.mark.parametrize("tree", [{}, {"epoch": 3}])
 def test_a_file_without_tensors_is_gone_through(tree, tmp_path, capsys):
-    """There is no largest tensor to carry alone; everything else is done."""
+    """There is no largest tensor to convert alone; everything else is done."""
     tensorferry.save(tree, tmp_path / "none.safetensors")
     assert roundtrip.run(tmp_path / "none.safetensors", as_json=True) == 0
     data = json.loads(capsys.readouterr().out)

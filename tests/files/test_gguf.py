@@ -327,7 +327,7 @@ def test_blocks_of_no_known_type_are_refused(tmp_path, note):
 
 
 def test_every_type_of_the_library_is_known_by_name():
-    """No type of the library's is carried under a wrong name or size, or called unknown."""
+    """No type of the library's is kept under a wrong name or size, or called unknown."""
     from tensorferry.files.formats import gguf as module
     from tensorferry.files.formats.gguf.blocks import BLOCKS_BY_CODE
 

@@ -199,7 +199,7 @@ def test_a_nested_checkpoint_comes_back_as_it_was(tmp_path):
 
 
 def test_a_module_loads_its_state_from_the_lazy_mapping(tmp_path):
-    """What `load` gives is a mapping that load_state_dict takes, with the versions that a state dict carries."""
+    """What `load` gives is a mapping that load_state_dict takes, with the versions that a state dict has."""
     import torch
 
     def model():

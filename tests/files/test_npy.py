@@ -54,7 +54,7 @@ def in_blocks(stored):
 
 
 def test_every_dtype_is_declared():
-    """An array may be of any dtype that tensorferry carries."""
+    """An array may be of any dtype that tensorferry knows."""
     assert frozenset(DTYPES) == NPY.dtypes == NPZ.dtypes
 
 

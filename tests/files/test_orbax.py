@@ -89,7 +89,7 @@ def test_orbax_reads_every_dtype_that_is_written(ocp, tmp_path):
 
 
 def test_every_dtype_of_tensorstore_is_declared():
-    """What tensorstore can hold, and tensorferry carry, is what the format declares; old ones lack two of them."""
+    """What tensorstore can hold, and tensorferry convert, is what the format declares; old ones lack two of them."""
     assert FORMAT.dtypes >= KNOWN
     assert FORMAT.dtypes - KNOWN <= {"float4_e2m1fn", "float8_e8m0fnu"}
     for name in KNOWN:

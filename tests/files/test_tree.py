@@ -1,4 +1,4 @@
-"""Trees: names from nesting, renaming, leaving out, and the strings that carry them beside tensors."""
+"""Trees: names from nesting, renaming, leaving out, and the strings that store them beside tensors."""
 
 from __future__ import annotations
 
@@ -340,7 +340,7 @@ def test_integers_in_a_file_that_python_does_not_write_are_an_error(digits):
 
 
 def test_a_tree_that_nests_too_deep_or_in_itself_is_refused():
-    """Sixty-four levels are carried; more, and a list in itself, are refused."""
+    """Sixty-four levels are stored; more, and a list in itself, are refused."""
     tree: object = 1
     for _ in range(64):
         tree = [tree]

@@ -77,7 +77,7 @@ def test_H70_what_does_not_fit_is_refused_on_every_way(case, view, tmp_path):
 
 @pytest.mark.parametrize("view", ["whole", "strided", "reversed", "field", "rows", "one"])
 def test_H70_what_fits_arrives(view, tmp_path):
-    """The same ways carry numbers that fit."""
+    """The same ways convert numbers that fit."""
     x = views(swapped([-3, 100], "i8"))[view]
     for way, convert in ways(x, "int8", tmp_path).items():
         result = convert()

@@ -304,7 +304,7 @@ def test_H24_strings_and_resources_of_tensorflow_never_reach_dlpack():
                     except ferry.UnsupportedTypeError as error:
                         assert "Hint" in str(error) or "no elements" in str(error)
                     else:
-                        raise SystemExit(f"carried {thing!r} to {target}")
+                        raise SystemExit(f"converted {thing!r} to {target}")
         print("done")
         """
     )
@@ -326,7 +326,7 @@ def test_H24_a_distributed_tensor_never_reaches_dlpack():
                     ferry.convert(x, target, copy=copy)
                 except ferry.UnsupportedTypeError:
                     continue
-                raise SystemExit(f"carried a DTensor to {target}")
+                raise SystemExit(f"converted a DTensor to {target}")
         print("done")
         """
     )
@@ -351,7 +351,7 @@ def test_H92_a_distributed_tensor_is_refused_wherever_it_stands():
             except ferry.UnsupportedTypeError as error:
                 assert "DTensor" in error.message and "x.full_tensor()" in error.hint
             else:
-                raise SystemExit("carried a DTensor")
+                raise SystemExit("converted a DTensor")
         print("done")
         """
     )
@@ -554,7 +554,7 @@ def test_H28_where_autograd_does_not_record_the_plan_promises_no_gradient(outsid
 
 
 def test_H28_a_tangent_is_a_gradient():
-    """What forward-mode differentiation carries is kept inside torch, and not left without being asked."""
+    """The tangents of forward-mode differentiation are kept inside torch, and not left without being asked."""
     forward = torch.autograd.forward_ad
     with forward.dual_level(), verifying():
         with warnings.catch_warnings():
@@ -639,7 +639,7 @@ def test_H29_a_distributed_tensor_is_refused_by_name():
 
 
 def test_H29_functorch_wrappers_are_refused():
-    """Under vmap and grad there is a wrapper and no value to carry."""
+    """Under vmap and grad there is a wrapper and no value to convert."""
 
     def inside(x):
         for target in ("numpy", "tensorflow", "jax", "python"):

@@ -177,7 +177,7 @@ for target in ("numpy", "torch", "tensorflow", "jax", "python"):
         ferry.convert(held, target)
     except (ferry.ConversionError, ValueError):
         continue
-    raise SystemExit("carried a released memoryview")
+    raise SystemExit("converted a released memoryview")
 growing = bytearray(64)
 shared = ferry.to_torch(growing)
 try:

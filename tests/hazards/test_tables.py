@@ -423,7 +423,7 @@ def test_H90_images_are_copied(mode):
 
 
 def test_H90_a_palette_image_is_said_to_be_indices():
-    """Masks are stored so, and photographs: its numbers are carried, and the plan says what they are."""
+    """Masks are stored so, and photographs: its numbers are converted, and the plan says what they are."""
     image = pytest.importorskip("PIL.Image", reason=f"Pillow is {WHY}").new("P", (3, 2))
     assert "palette indices" in str(ferry.describe(image))
     plan = ferry.explain(image, "torch")

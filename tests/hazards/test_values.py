@@ -44,11 +44,11 @@ def x64():
 
 def every_pattern(name):
     """Every bit pattern of a narrow dtype, as integers of its width and as torch's tensor over them."""
-    dtype, carrier = NARROW[name]
-    width = carrier.itemsize
+    dtype, as_integer = NARROW[name]
+    width = as_integer.itemsize
     patterns = memory_at((256**width,), f"uint{8 * width}")
     patterns[...] = np.arange(256**width, dtype=np.uint32)
-    tensor = torch.from_numpy(patterns.view(str(carrier).removeprefix("torch."))).view(dtype)
+    tensor = torch.from_numpy(patterns.view(str(as_integer).removeprefix("torch."))).view(dtype)
     return patterns, tensor
 
 

@@ -202,7 +202,7 @@ def test_the_first_call_inside_a_trace():
                 except ferry.UnsupportedTypeError as error:
                     assert "traced" in str(error)
                 else:
-                    raise SystemExit("carried a tracer")
+                    raise SystemExit("converted a tracer")
             constant = ferry.to_jax(np.ones(3, np.float32))
             return x + constant
         assert traced(np.ones(3, np.float32)).tolist() == [2.0, 2.0, 2.0]

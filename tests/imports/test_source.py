@@ -272,7 +272,7 @@ def test_no_path_of_a_machine(folder):
 
 
 def test_layers_know_only_what_lies_below():
-    """A backend is asked, it asks nobody above it; and what carries one tensor knows no trees, files or commands."""
+    """A backend is asked, it asks nobody above it; and what converts one tensor knows no trees, files or commands."""
     folders = {"trees", "transfers", "files", "functions", "testing", "cli"}
     above = {"backends": folders | {"api", "inspection"}}
     odd = []

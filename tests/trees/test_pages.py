@@ -50,7 +50,7 @@ def test_leaves_that_are_one_memory_are_drawn_as_one():
 
 
 def test_a_copy_has_two_strips_and_its_way():
-    """Source above result, and what is carried between them; views are said to be copied together."""
+    """Source above result, and the bytes that are copied between them; views are said to be copied together."""
     whole = np.zeros(1000, np.float32)
     root = parsed(ferry.explain_tree({"head": whole[:600], "tail": whole[400:]}, "numpy", copy=True))
     texts = wide(root)

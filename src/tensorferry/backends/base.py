@@ -159,9 +159,9 @@ class Backend(ABC):
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         """Fast paths by (type of source, name of target): functions with the same result as the plan.
 
-        A fast path returns ``None``, or raises one of `fast_paths.REFUSALS`, for a tensor that it does not accept. A
-        fast path to NumPy gives `x` itself, or an array that does not own its memory. (If an array owns its memory, it
-        is a copy, or its values were never set.)
+        A fast path returns ``None``, or raises one of `fast_paths.NOT_ACCEPTED`, for a tensor that it does not accept.
+        A fast path to NumPy gives `x` itself, or an array that does not own its memory. (If an array owns its memory,
+        it is a copy, or its values were never set.)
         """
         return {}
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from .base import Backend
 
-__all__ = ["PATHS", "REFUSALS", "add", "copies", "no_path", "open_all", "path_for_many", "paths_to"]
+__all__ = ["NOT_ACCEPTED", "PATHS", "add", "copies", "no_path", "open_all", "path_for_many", "paths_to"]
 
-REFUSALS = (AssertionError, KeyError, RuntimeError, TypeError, ValueError)
+NOT_ACCEPTED = (AssertionError, KeyError, RuntimeError, TypeError, ValueError)
 """The exceptions that a fast path may raise for a tensor that it does not accept. They are not shown to the user."""
 
 PATHS: dict[str, dict[type, Callable[[Any], Any]]] = {}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Carry tensors between Python sequences, NumPy, PyTorch, TensorFlow, JAX, CuPy and files.",
+    help="Convert tensors between Python sequences, NumPy, PyTorch, TensorFlow, JAX, CuPy and files.",
     epilog=(
         "Exit codes: 0, fine or equal; 1, something differs, failed a check or did not hold, or there is no such "
         "conversion; 2, wrong usage, or a file that cannot be read or written so; 3, refused for safety; 4, what was "
@@ -59,7 +59,7 @@ def root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Carry tensors between Python sequences, NumPy, PyTorch, TensorFlow, JAX, CuPy and files."""
+    """Convert tensors between Python sequences, NumPy, PyTorch, TensorFlow, JAX, CuPy and files."""
 
 
 add_commands(app)

@@ -215,7 +215,7 @@ def roundtrip(
     allow: _Allow = None,
     json: _Json = False,
 ) -> None:
-    """Carry weights through every first-class format and back and into the frameworks, and compare the bits."""
+    """Convert weights to every first-class format and back and into the frameworks, and compare the bits."""
     from . import roundtrip as command
 
     path = path or command.example()

@@ -190,12 +190,12 @@ def _in_the_other_order(dtype: object, name: str) -> UnsupportedTypeError:
 
 
 def _ambiguous(text: str, meanings: tuple[str, ...]) -> UnsupportedTypeError:
-    carried = [name for name in meanings if name in DTYPES]
+    known = [name for name in meanings if name in DTYPES]
     absent = [name for name in meanings if name not in DTYPES]
     also = f"; {' and '.join(absent)} cannot be converted" if absent else ""
     return UnsupportedTypeError(
         f"{text!r} means {' to some and '.join(meanings)} to others{also}.",
-        " or ".join(map('dtype="{}"'.format, carried)),
+        " or ".join(map('dtype="{}"'.format, known)),
     )
 
 

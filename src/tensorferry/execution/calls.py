@@ -37,7 +37,7 @@ def converts_to(name: str, declared: type) -> Callable[[Function], Function]:
         declared: A ``TypedDict`` of the keywords. The function takes them as ``**keywords``, because each declared
             keyword would make the call slower.
     """
-    paths, refusals, no_path = fast_paths.paths_to(name), fast_paths.REFUSALS, fast_paths.no_path
+    paths, not_accepted, no_path = fast_paths.paths_to(name), fast_paths.NOT_ACCEPTED, fast_paths.no_path
 
     def decorate(function: Function) -> Function:
         _declare(function, declared)
@@ -48,7 +48,7 @@ def converts_to(name: str, declared: type) -> Callable[[Function], Function]:
                 return _convert(function, x, name, keywords)
             try:
                 result = paths[type(x)](x)
-            except refusals:
+            except not_accepted:
                 # Remember that this type has no fast path, unless another thread has just added one.
                 paths.setdefault(type(x), no_path)
                 result = None
@@ -61,7 +61,7 @@ def converts_to(name: str, declared: type) -> Callable[[Function], Function]:
 
 def converts(declared: type) -> Callable[[Function], Function]:
     """Decorate the conversion whose target is an argument, in the same way."""
-    paths_to, refusals = fast_paths.PATHS, fast_paths.REFUSALS
+    paths_to, not_accepted = fast_paths.PATHS, fast_paths.NOT_ACCEPTED
 
     def decorate(function: Function) -> Function:
         _declare(function, declared)
@@ -71,7 +71,7 @@ def converts(declared: type) -> Callable[[Function], Function]:
             if not keywords:
                 try:
                     result = paths_to[to][type(x)](x)
-                except refusals:
+                except not_accepted:
                     result = None
                 if result is not None:
                     return result

@@ -45,14 +45,14 @@ def converter_to(name: str, *, lent: bool = False) -> Converter:
         name: The name of the framework.
         lent: Whether the tensor is an array whose memory is only lent for the call, so that it must be copied.
     """
-    conversion, paths, refusals = conversion_as(name), fast_paths.paths_to(name), fast_paths.REFUSALS
+    conversion, paths, not_accepted = conversion_as(name), fast_paths.paths_to(name), fast_paths.NOT_ACCEPTED
 
     def convert_here(x: Any) -> Any:
         if lent:
             x = x.copy()
         try:
             found = paths[type(x)](x)
-        except refusals:
+        except not_accepted:
             found = None
         return convert(x, conversion) if found is None else found
 

@@ -54,6 +54,6 @@ class Alike(NamedTuple):
             return None
         try:
             results = path(leaves)
-        except fast_paths.REFUSALS:
+        except fast_paths.NOT_ACCEPTED:
             return None
         return None if results is None else dict(zip(self.keys, results, strict=True))

@@ -27,13 +27,13 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 
 def _stacks(function: Function) -> Function:
     """Decorate `collate`: for a list of tensors and a target without other keywords, try the fast path."""
-    paths_to, refusals, is_tensor = fast_paths.PATHS, fast_paths.REFUSALS, registry.is_known_tensor
+    paths_to, not_accepted, is_tensor = fast_paths.PATHS, fast_paths.NOT_ACCEPTED, registry.is_known_tensor
 
     def stacking(samples: Iterable[Any], /, to: Any = None, **keywords: Any) -> Any:
         if not keywords and type(samples) is list and samples and is_tensor(type(samples[0])):
             try:
                 result = paths_to[to][list](samples)
-            except refusals:
+            except not_accepted:
                 result = None
             if result is not None:
                 return result

@@ -214,7 +214,7 @@ def _tried(path: Callable[[list[Any]], Any], column: list[Any]) -> Any:
     """The result of a fast path; ``None`` if it does not accept the column."""
     try:
         return path(column)
-    except fast_paths.REFUSALS:
+    except fast_paths.NOT_ACCEPTED:
         return None
 
 

@@ -271,7 +271,7 @@ class TreeConversion:
                     [out if on else leaf for out, on, leaf in zip(self.outs, taken, self.leaves, strict=True)]
                 )
             results = self._convert_each(common, leaves, outs, kinds)
-        except (ConversionError, *fast_paths.REFUSALS):
+        except (ConversionError, *fast_paths.NOT_ACCEPTED):
             return None
         if results is None or len(places) == len(taken):
             return results
@@ -311,7 +311,7 @@ class TreeConversion:
             apart = len(leaves) == 1 or not any(fast_paths.copies(kind, target) for kind in kinds)
             if results is None and apart and kinds.keys() <= paths.keys():
                 results = [paths[type(leaf)](leaf) for leaf in leaves]
-        except fast_paths.REFUSALS:
+        except fast_paths.NOT_ACCEPTED:
             return None
         return None if results is None or any(result is None for result in results) else results
 

@@ -46,7 +46,7 @@ for refused in ({1}, None, "text", {"a": 1}):
     except ferry.UnsupportedTypeError:
         pass
     else:
-        raise SystemExit("carried")
+        raise SystemExit("converted")
 assert ferry.convert_tree(tree, "python").y.x == {"b": [0.0, 1.0, 2.0]}
 ferry.snapshot(tree), ferry.collate([tree, tree], "numpy")
 ferry.to_numpy([1], dtype="torch.float32"), ferry.to_numpy([1], dtype=np.float16)

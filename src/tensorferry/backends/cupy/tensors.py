@@ -19,7 +19,7 @@ from ...host.numpy_dtypes import by_numpy, numpy_dtype
 from ...planning.rules import agrees
 from .. import registry
 from ..base import Backend
-from .declared import CAPABILITIES, CARRIED, DECLARED
+from .declared import AS_INTEGERS, CAPABILITIES, DECLARED
 from .snippets import snippet
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class CupyBackend(Backend):
         (https://docs.cupy.dev/en/stable/reference/generated/cupy.from_dlpack.html)
         """
         exported = registry.backend_named(source).export_dlpack(x) if source else x
-        if isinstance(exported, DlpackExport) and exported.dtype in CARRIED:
+        if isinstance(exported, DlpackExport) and exported.dtype in AS_INTEGERS:
             return self.cupy.from_dlpack(exported.as_integers()).view(numpy_dtype(exported.dtype))
         return self.cupy.from_dlpack(exported)
 
@@ -177,7 +177,7 @@ class CupyBackend(Backend):
 
     def _integers(self, x: Any) -> Any:
         """The array, or a view of it as integers if CuPy has no reliable arithmetic for the dtype."""
-        return x.view(np.dtype(f"u{x.dtype.itemsize}")) if _NAMES[x.dtype] in CARRIED else x
+        return x.view(np.dtype(f"u{x.dtype.itemsize}")) if _NAMES[x.dtype] in AS_INTEGERS else x
 
     def _device(self, name: str) -> Any:
         _, _, index = name.partition(":")

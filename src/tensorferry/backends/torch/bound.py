@@ -26,20 +26,22 @@ def bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] |
     before, after = plan.source, plan.result
     if before.abstract is not None or before.device != HOST or after.device != HOST:
         return None
-    carried = {backend.names[dtype]: carrier for dtype, carrier in backend.exported.items()}
+    through_integer = {backend.names[dtype]: as_integer for dtype, as_integer in backend.exported.items()}
     found: Callable[..., Any] | None = None
     if step.verb == "detach":
         found = backend.tensor.detach
-    elif _is_copied_by_torch(step, plan) and (before.framework == after.framework or after.dtype not in carried):
+    elif _is_copied_by_torch(step, plan) and (
+        before.framework == after.framework or after.dtype not in through_integer
+    ):
         found = _write(backend, writable=bool(before.writable)) if step.verb == "write" else unchanged
     elif _becomes_numbers(step, plan):
         found = unchanged
-    elif step.verb == "export" and before.dtype not in carried:
+    elif step.verb == "export" and before.dtype not in through_integer:
         found = backend.tensor.numpy
     elif step.verb == "adopt":
         if before.writable or not plan.shares_memory:
-            found = _adopt(backend) if after.dtype not in carried else _adopt_carried(backend, after.dtype)
-        elif after.dtype not in carried:
+            found = _adopt(backend) if after.dtype not in through_integer else _adopt_as_integer(backend, after.dtype)
+        elif after.dtype not in through_integer:
             found = _alias(backend)
     elif step.verb == "copy" and not step.arguments:
         found = _copy(backend)
@@ -103,7 +105,7 @@ def _alias(backend: TorchBackend) -> Callable[[Array], Any]:
     return bound
 
 
-def _adopt_carried(backend: TorchBackend, dtype: str) -> Callable[[Array], Any]:
+def _adopt_as_integer(backend: TorchBackend, dtype: str) -> Callable[[Array], Any]:
     """`_adopt` for a dtype that PyTorch takes as integers of the same width."""
     of_torch, from_numpy, adopt = backend.dtypes[dtype], backend.from_numpy, backend.adopt
     via = next(via for via, found in backend.adopted.values() if found == of_torch)

@@ -10,7 +10,7 @@ from ...core.layout import ALIGNMENT, spans
 from ...devices import pinned
 from ...host import memory, packing
 from ...host.dlpack import DlpackExport
-from .snippets import CARRIED
+from .snippets import AS_INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -165,16 +165,16 @@ def export_dlpack(backend: TorchBackend, x: Any) -> DlpackExport:
     floats are exported as integers, whose codes every version of it knows.
     """
     name = backend.names[x.dtype]
-    carrier = CARRIED.get(name)
+    as_integer = AS_INTEGERS.get(name)
     # Not `x` itself, whose memory is freed when its owner calls `x.set_`, `x.resize_` or assigns `x.data`.
     held = x.detach()
-    held = held if carrier is None else held.view(getattr(backend.torch, carrier))
+    held = held if as_integer is None else held.view(getattr(backend.torch, as_integer))
     return DlpackExport(held, name, partial(backend.accelerators.entered, x.device))
 
 
 def import_dlpack(backend: TorchBackend, exported: Any) -> Any:
     """A tensor over memory that another framework exports. Its stream waits for the producer's stream."""
-    carrier = CARRIED.get(exported.dtype) if isinstance(exported, DlpackExport) else None
-    if carrier is None:
+    as_integer = AS_INTEGERS.get(exported.dtype) if isinstance(exported, DlpackExport) else None
+    if as_integer is None:
         return backend.torch.from_dlpack(exported)
     return backend.torch.from_dlpack(exported.as_integers()).view(backend.dtypes[exported.dtype])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
 from ...core.declaration import Declared
 from ...core.dtypes import ORDINARY
-from .snippets import CARRIED, snippet
+from .snippets import AS_INTEGERS, snippet
 
 __all__ = ["ABSTRACT", "BY_DEFAULT", "DECLARED"]
 
@@ -45,7 +45,7 @@ ABSTRACT = {
 def _capabilities(default: str, records: bool, traces: bool) -> Capabilities:
     return Capabilities(
         dtypes=Dtypes(
-            held=ORDINARY | CARRIED.keys(),
+            held=ORDINARY | AS_INTEGERS.keys(),
             numbers={
                 "bool": ("bool",),
                 "int": ("int64",),

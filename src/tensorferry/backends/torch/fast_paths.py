@@ -48,27 +48,27 @@ def _to_numpy(backend: TorchBackend, plain: Container[Any]) -> Callable[[Any], A
     tracing, as_dtype = backend.tracing, backend.tensor.view
     to_numpy, set_flags = backend.tensor.numpy, np.ndarray.setflags
     over_memory, is_spread = memory.IN_ONE_RUN, memory.is_spread
-    carriers = {dtype: None if dtype in plain else backend.exported[dtype] for dtype in backend.names}
+    as_integers = {dtype: None if dtype in plain else backend.exported[dtype] for dtype in backend.names}
     # The flags of most arrays. To compare the flags objects is twice as fast as to look up their numbers.
     row, rows = (np.zeros(shape, np.uint8)[:1].flags for shape in (2, (2, 2, 2)))
 
     def path(x: Any) -> Array | None:
-        carrier = carriers[x.dtype]
+        as_integer = as_integers[x.dtype]
         if x.requires_grad:
             # Like `detach`, but without the version counter, which an array does not need, in half the time.
             x, recorded = x.data, True
         else:
             recorded = False
-        if carrier is None:
+        if as_integer is None:
             array: Array = to_numpy(x)
         elif tracing() is None:
-            array = to_numpy(as_dtype(x, carrier[0]))
+            array = to_numpy(as_dtype(x, as_integer[0]))
         else:
             return None
         flags = array.flags
         if flags == row or flags == rows or flags.num in over_memory or is_spread(array):  # noqa: PLR1714, SIM109 - sooner
-            if carrier is not None:
-                array = array.view(carrier[1])
+            if as_integer is not None:
+                array = array.view(as_integer[1])
             if recorded:
                 set_flags(array, False)  # type: ignore[call-arg]  # by its name it takes as long again
             return array
@@ -112,7 +112,11 @@ def _from_numpy(backend: TorchBackend) -> Callable[[Any], Any]:
         # carray: C-contiguous, aligned to the element and writable. All others are for the planner.
         if not x.flags.carray:
             return None
-        carried = adopted.get(x.dtype)
-        return from_numpy(x) if carried is None else from_numpy(x.view(carried[0])).view(carried[1])
+        through_integer = adopted.get(x.dtype)
+        return (
+            from_numpy(x)
+            if through_integer is None
+            else from_numpy(x.view(through_integer[0])).view(through_integer[1])
+        )
 
     return path

@@ -12,10 +12,10 @@ from ..numpy import snippets as arrays
 if TYPE_CHECKING:
     from ...core.info import TensorInfo
 
-__all__ = ["CARRIED", "snippet", "whole_strides"]
+__all__ = ["AS_INTEGERS", "snippet", "whole_strides"]
 
 # PyTorch's conversions to and from NumPy do not support these, so they are converted as integers of the same width.
-CARRIED = {
+AS_INTEGERS = {
     "bfloat16": "int16",
     "float8_e4m3fn": "uint8",
     "float8_e4m3fnuz": "uint8",
@@ -36,11 +36,11 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return f'{{x}}.to("{device}", non_blocking=True)' if non_blocking else f'{{x}}.to("{device}")'
     if verb == "detach" and info.kind in ("stack", "rows"):
         return "[row.detach() for row in {x}]" if info.kind == "stack" else "[[t.detach() for t in row] for row in {x}]"
-    carrier = CARRIED.get(info.dtype)
-    if verb == "export" and carrier:
-        return f"{{x}}.view(torch.{carrier}).numpy().view(ml_dtypes.{info.dtype})"
+    as_integer = AS_INTEGERS.get(info.dtype)
+    if verb == "export" and as_integer:
+        return f"{{x}}.view(torch.{as_integer}).numpy().view(ml_dtypes.{info.dtype})"
     if verb == "adopt":
-        return _adopt_code(info, carrier)
+        return _adopt_code(info, as_integer)
     if verb == "narrow":
         return arrays.snippet(verb, arguments, info)
     if verb == "spread":
@@ -75,30 +75,30 @@ def _write_code(out: TensorInfo, own: str = "", overlaps: bool = False, *, info:
     """The code that writes values into `out`, cast by NumPy; or those of a tensor of its dtype."""
     if own:
         destination = (
-            "out" if out.framework == info.framework else _adopt_code(out, CARRIED.get(out.dtype)).format(x="out")
+            "out" if out.framework == info.framework else _adopt_code(out, AS_INTEGERS.get(out.dtype)).format(x="out")
         )
         return f"{destination}.copy_({{y}}{', non_blocking=True' if overlaps else ''}); {{y}} = out"
     if out.device != HOST or out.conjugate or out.negative:
         steps = packed_strides(info.shape, info.strides, find(out.dtype).itemsize)
         cast = info._replace(dtype=out.dtype, strides=steps, writable=True)
         values = arrays.snippet("cast", (out.dtype,), info).format(x="{y}")
-        return f"out.copy_({_adopt_code(cast, CARRIED.get(out.dtype)).format(x=values)}); {{y}} = out"
+        return f"out.copy_({_adopt_code(cast, AS_INTEGERS.get(out.dtype)).format(x=values)}); {{y}} = out"
     array = snippet("export", (), out).format(x="out")
     return arrays.snippet("write", (out,), info).replace("copyto(out,", f"copyto({array},")
 
 
-def _adopt_code(info: TensorInfo, carrier: str | None) -> str:
+def _adopt_code(info: TensorInfo, as_integer: str | None) -> str:
     array = "{x}"
     if any(step < 0 or step % find(info.dtype).itemsize for step in info.strides):
         steps = whole_strides(info.shape, info.strides, find(info.dtype).itemsize)
         array = f"np.lib.stride_tricks.as_strided({array}, strides={steps})"
-    if carrier:
-        array = f"{array}.view(np.{carrier})"
+    if as_integer:
+        array = f"{array}.view(np.{as_integer})"
     # `from_numpy` warns about read-only memory; DLPack does not.
     code = f"torch.from_numpy({array})"
     if not info.writable:
         code = f"torch.utils.dlpack.from_dlpack({array}.__dlpack__(max_version=(1, 0)))"
-    return f"{code}.view(torch.{info.dtype})" if carrier else code
+    return f"{code}.view(torch.{info.dtype})" if as_integer else code
 
 
 def whole_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

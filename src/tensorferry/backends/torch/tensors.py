@@ -28,7 +28,7 @@ from .containers import opener_of
 from .declared import ABSTRACT, BY_DEFAULT, DECLARED
 from .pytrees import is_registered, open_registered
 from .signatures import environment_reader, extents, group_reader, likeness_reader, signature_readers
-from .snippets import CARRIED, snippet, whole_strides
+from .snippets import AS_INTEGERS, snippet, whole_strides
 from .streams import Accelerators
 
 if TYPE_CHECKING:
@@ -80,17 +80,17 @@ class TorchBackend(Backend):
         import torch
 
         self.torch: Any = torch
-        names = [*ORDINARY, *CARRIED]
+        names = [*ORDINARY, *AS_INTEGERS]
         self.dtypes = {name: getattr(torch, name) for name in names if hasattr(torch, name)}
         self.names = {dtype: name for name, dtype in self.dtypes.items()}
         self.exported = {
             self.dtypes[name]: (getattr(torch, via), numpy_dtype(name))
-            for name, via in CARRIED.items()
+            for name, via in AS_INTEGERS.items()
             if name in self.dtypes
         }
         self.adopted = {
             numpy_dtype(name): (np.dtype(via), self.dtypes[name])
-            for name, via in CARRIED.items()
+            for name, via in AS_INTEGERS.items()
             if name in self.dtypes
         }
         # Tensors in a loop are alike. If they have the same description object, their plan is found faster.
@@ -177,17 +177,17 @@ class TorchBackend(Backend):
         return x.resolve_conj().resolve_neg()
 
     def export(self, x: Any) -> Array:
-        carried = self.exported.get(x.dtype)
-        if carried is None:
+        through_integer = self.exported.get(x.dtype)
+        if through_integer is None:
             array: Array = x.numpy()
             return array
-        carrier, dtype = carried
+        as_integer, dtype = through_integer
         if self.tracing() is not None:
-            return self._export_traced(x, carrier).view(dtype)
-        viewed: Array = x.view(carrier).numpy().view(dtype)
+            return self._export_traced(x, as_integer).view(dtype)
+        viewed: Array = x.view(as_integer).numpy().view(dtype)
         return viewed
 
-    def _export_traced(self, x: Any, carrier: Any) -> Array:
+    def _export_traced(self, x: Any, as_integer: Any) -> Array:
         """An array of another dtype over the same memory, hidden from `torch.jit.trace`.
 
         The tracer would record a view of another dtype, and fail at the end. As for other dtypes, it warns.
@@ -195,7 +195,7 @@ class TorchBackend(Backend):
         state = self.tracing()
         self.torch._C._set_tracing_state(None)
         try:
-            array: Array = x.detach().view(carrier).numpy()
+            array: Array = x.detach().view(as_integer).numpy()
         finally:
             self.torch._C._set_tracing_state(state)
         warnings.warn(
@@ -206,15 +206,15 @@ class TorchBackend(Backend):
         return array
 
     def adopt(self, array: Array) -> Any:
-        carried = self.adopted.get(array.dtype)
-        if carried is None:
+        through_integer = self.adopted.get(array.dtype)
+        if through_integer is None:
             if array.flags.carray:
                 try:
                     return self.from_numpy(array)
                 except (TypeError, ValueError):  # see below
                     pass
             return self._from_numpy(array)
-        via, dtype = carried
+        via, dtype = through_integer
         return self._from_numpy(array.view(via)).view(dtype)
 
     def _from_numpy(self, array: Array) -> Any:
