@@ -26,22 +26,20 @@ def bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] |
     before, after = plan.source, plan.result
     if before.abstract is not None or before.device != HOST or after.device != HOST:
         return None
-    through_integer = {backend.names[dtype]: as_integer for dtype, as_integer in backend.exported.items()}
+    integers = {backend.names[dtype] for dtype in backend.exported}
     found: Callable[..., Any] | None = None
     if step.verb == "detach":
         found = backend.tensor.detach
-    elif _is_copied_by_torch(step, plan) and (
-        before.framework == after.framework or after.dtype not in through_integer
-    ):
+    elif _is_copied_by_torch(step, plan) and (before.framework == after.framework or after.dtype not in integers):
         found = _write(backend, writable=bool(before.writable)) if step.verb == "write" else unchanged
     elif _becomes_numbers(step, plan):
         found = unchanged
-    elif step.verb == "export" and before.dtype not in through_integer:
+    elif step.verb == "export" and before.dtype not in integers:
         found = backend.tensor.numpy
     elif step.verb == "adopt":
         if before.writable or not plan.shares_memory:
-            found = _adopt(backend) if after.dtype not in through_integer else _adopt_as_integer(backend, after.dtype)
-        elif after.dtype not in through_integer:
+            found = _adopt(backend) if after.dtype not in integers else _adopt_as_integer(backend, after.dtype)
+        elif after.dtype not in integers:
             found = _alias(backend)
     elif step.verb == "copy" and not step.arguments:
         found = _copy(backend)

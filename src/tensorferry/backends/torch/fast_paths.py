@@ -112,11 +112,7 @@ def _from_numpy(backend: TorchBackend) -> Callable[[Any], Any]:
         # carray: C-contiguous, aligned to the element and writable. All others are for the planner.
         if not x.flags.carray:
             return None
-        through_integer = adopted.get(x.dtype)
-        return (
-            from_numpy(x)
-            if through_integer is None
-            else from_numpy(x.view(through_integer[0])).view(through_integer[1])
-        )
+        pair = adopted.get(x.dtype)
+        return from_numpy(x) if pair is None else from_numpy(x.view(pair[0])).view(pair[1])
 
     return path
