@@ -544,7 +544,13 @@ def test_batches_of_datasets_themselves(form):
     whole = ferry.convert_tree(x, "torch")
     assert list(whole) == [*columns, "none"]
     assert whole["emb"].tolist() == columns["emb"]
-    assert isinstance(eval(caught.value.hint.partition(", or batch")[0], {"x": x, **PUBLIC}), dict)  # noqa: S307 - that is what the hint is for
+    tree, _, batches = caught.value.hint.partition(", or batch by batch: ")
+    assert isinstance(eval(tree, {"x": x, **PUBLIC}), dict)  # noqa: S307 - that is what the hint is for
+    with pytest.raises(ferry.UnsupportedTypeError, match="several columns") as streamed:
+        ferry.to_torch(x.to_iterable_dataset())
+    for code, given in ((batches, x), (streamed.value.hint, x.to_iterable_dataset())):
+        (batch,) = eval(code, {"x": given, **PUBLIC})  # noqa: S307 - that is what the hint is for
+        assert batch["emb"].tolist() == columns["emb"]
 
 
 # -- masked arrays without a masked element -------------------------------------------------------

@@ -34,7 +34,7 @@ def _is_text(x: Any) -> bool:
 
 def _refuse(x: Any, _target: Any, _request: Any) -> Opened:
     kind = type(x).__name__
-    hint = Hint("{tree:x}, or batch by batch: {prefetch:x.iter(32)}")
-    if kind == "IterableDataset":
-        hint = Hint("{prefetch:x.iter(32)}")
+    # Without a format, batches are lists of Python objects, which stay as they are in a tree.
+    batches = '{prefetch:x.with_format("arrow").iter(32)}'
+    hint = Hint(batches if kind == "IterableDataset" else f"{{tree:x}}, or batch by batch: {batches}")
     raise UnsupportedTypeError(f"{an(kind, 'A')} of datasets is several columns.", hint)
