@@ -99,6 +99,33 @@ def test_it_does_so_for_arrays_that_may_be_written_or_not():
         assert len({told(array)[6:] for array in alike}) == 1
 
 
+@pytest.mark.parametrize("source", TARGETS)
+@pytest.mark.parametrize("target", EVERYWHERE)
+def test_what_is_read_for_one_target_decides_the_steps_to_it(source, target):
+    """Some targets need less of a signature, such as no address: tensors with the same take the same steps."""
+    conversion, witness, steps = conversion_as(target), testing.witness_for(source), {}
+    samples = (witness.make(layout, dtype) for layout in witness.layouts for dtype in FORMATS if witness.knows(dtype))
+    tensors = [sample.x for sample in samples if sample is not None]
+    if source == "numpy":
+        tensors += [memory_at((4,), dtype, offset).copy("K") for dtype in ("float64", "int8") for offset in (0, 8, 16)]
+        tensors += [memory_at((40,), "uint8", offset)[:32].view("float64") for offset in (0, 1, 4, 8)]
+        tensors += [np.empty(shape) for shape in ((3,), (500,), (2, 3), (0,), (70, 3))]
+    for x in tensors:
+        signature = registry.ready(source).signature_reader(type(x), conversion.target, conversion.request)(x)
+        if signature is not None:
+            plan = planned(x, target)
+            assert steps.setdefault(signature, plan) == plan, signature
+    assert len(steps) > 5
+
+
+def planned(x, target):
+    """The steps of a conversion, or that it is refused."""
+    try:
+        return [step[:3] for step in ferry.explain(x, target).steps]
+    except ferry.ConversionError as error:
+        return type(error)
+
+
 # -- what is not in a signature decides nothing -----------------------------------------------------
 
 LENGTHS = st.sampled_from([0, 1, 1, 2, 3, 5])

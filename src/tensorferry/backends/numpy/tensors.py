@@ -1,5 +1,8 @@
 """NumPy: arrays in host memory, through which all conversions on the host go."""
 
+# pyright: reportAssignmentType=false
+# It does not take a function for a method of the base class. mypy does, and compares them.
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -9,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.info import TensorInfo
-from ...core.layout import compact_strides, spans
-from ...core.places import places_by
-from ...core.signature import COMPACT, layout_of
+from ...core.layout import compact_strides
 from ...errors import ShapeError, UnsupportedTypeError, an
 from ...hints import Hint
 from ...host import casts, memory
@@ -21,7 +22,7 @@ from ...sequences import numbers
 from ...sequences.flags import EXPECTED
 from .. import registry
 from ..base import Backend, kind_of_type
-from . import stacking
+from . import signatures, stacking
 from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from ...typing import Array
 
 _DTYPE = attrgetter("dtype")
-_RANK, _SIZE, _FLAGS = attrgetter("ndim"), attrgetter("size"), attrgetter("flags")
 
 _WRITTEN = 'x.astype("float64"), which reads numbers that are written out'
 _HOLDERS = {
@@ -57,7 +57,9 @@ class NumpyBackend(Backend):
     install = "pip install numpy"
     imports = DECLARED.imports
     capabilities = CAPABILITIES  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
-    snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
+    snippet = staticmethod(snippet)
+    signature, signature_reader = signatures.signature, signatures.signature_reader
+    grouped, extents, owns_memory = signatures.grouped, signatures.extents, signatures.owns_memory
 
     def load(self) -> None:
         """There is nothing to load: NumPy is always imported."""
@@ -101,55 +103,8 @@ class NumpyBackend(Backend):
             return TensorInfo(self.name, (), name, writable=True, kind="scalar")
         return _info(x, name, kind_of_type(type(x)), memory.is_mapped(x))
 
-    def signature(self, x: Any) -> Hashable | None:
-        if type(x) is not np.ndarray:
-            return None
-        dtype = x.dtype
-        if dtype.hasobject:
-            return None
-        # One number that tells whether it is in C order and writable.
-        flags, base = x.flags.num, x.base
-        # It owns its memory, or is a writable view of an array that does, so it is not over a file.
-        own = base is None or (flags & _WRITEABLE and type(base) is np.ndarray and base.base is None)
-        if own and flags & 1 and x.size:
-            return dtype, x.ndim, COMPACT, _address(x) & 63, flags
-        layout = layout_of(x.shape, x.strides, x.itemsize)
-        facts = None if own else _facts(x, x.flags.writeable)
-        return dtype, x.ndim, layout, _address(x) & 63, flags, facts
-
     def likeness(self, x: Any) -> Hashable | None:
         return x.dtype if type(x) is np.ndarray and x.dtype in _NAMES else None
-
-    def grouped(self, tensors: Sequence[Any], alignment: int) -> Mapping[Hashable, Sequence[int]] | None:
-        if type(tensors[0]) is not np.ndarray:
-            return super().grouped(tensors, alignment)
-        first, flags = tensors[0].flags, list(map(_FLAGS, tensors))
-        # To compare the flags objects is faster than to read the number of each.
-        alike = first.num in _OWN and flags.count(first) == len(flags)
-        dtypes, ranks = set(map(_DTYPE, tensors)), set(map(_RANK, tensors))
-        if not (alike and len(dtypes) == len(ranks) == 1 and all(map(_SIZE, tensors))):
-            return super().grouped(tensors, alignment)
-        (dtype,), (rank,) = dtypes, ranks
-        if dtype.hasobject:
-            return None
-        at: Mapping[int, Sequence[int]] = {0: range(len(tensors))}
-        if alignment > dtype.alignment:  # the flags say that each is aligned to its elements
-            at = places_by([address & (alignment - 1) for address in memory.addresses(tensors)])
-        return {(dtype, rank, COMPACT, each, first.num): some for each, some in at.items()}
-
-    def extents(self, tensors: Sequence[Any], *, compact: bool) -> tuple[Sequence[int], Sequence[int]]:
-        starts = memory.addresses(tensors)
-        if compact:
-            return starts, [at + x.nbytes for x, at in zip(tensors, starts, strict=True)]
-        starts, ends = [], []
-        for x, at in zip(tensors, memory.addresses(tensors), strict=True):
-            low, high = (0, x.nbytes) if x.flags.forc else spans(x.shape, x.strides, x.itemsize)
-            starts.append(at + low)
-            ends.append(at + high)
-        return starts, ends
-
-    def owns_memory(self, signature: Any) -> bool:
-        return signature[4] in _OWN
 
     def for_many(self) -> Mapping[str, Callable[..., Any]]:
         return {"copy": self._copy_each, "cast": casts.cast_each, "write": casts.write_each}
@@ -240,10 +195,6 @@ class NumpyBackend(Backend):
 
 
 _NAMES = by_numpy()
-_address = memory.address
-_WRITEABLE = 0x0400
-_OWN = frozenset({0x0505, 0x0507})
-"""``array.flags.num`` of a writable array that owns its memory and is in C order (with one axis, also in F order)."""
 
 
 def _write_alike(x: Array, out: Array) -> None:
@@ -257,17 +208,10 @@ def _plain(x: Array) -> Array | None:
 
 
 def _info(x: Array, name: str, kind: str, mapped: bool) -> TensorInfo:
-    writable, mutable, is_mapped = _facts(x, x.flags.writeable)
+    writable, mutable, is_mapped = signatures.who_writes(x, x.flags.writeable)
     mapped = mapped or is_mapped
     at, swapped = memory.address(x) & 63, not x.dtype.isnative
     return _described(x.shape, name, x.strides, at, writable, mutable, swapped, mapped, kind)
-
-
-def _facts(x: Array, writable: bool) -> tuple[bool, bool, bool]:
-    """Whether an array is writable, whether its memory can be written at all, and whether it is over a file."""
-    if writable and x.base is None:
-        return True, True, False
-    return writable, writable or _is_mutable(x), memory.is_mapped(x)
 
 
 @lru_cache(maxsize=4096)
@@ -286,29 +230,6 @@ def _described(
     return TensorInfo(
         "numpy", shape, name, "cpu", strides, misalignment, writable, mutable, *bits, memory_map=mapped, kind=kind
     )
-
-
-def _is_mutable(x: Array) -> bool:
-    """Whether the memory of a read-only array can be written through another object. If unknown, yes."""
-    found = memory.writable_somewhere(x)
-    if isinstance(found, bool):
-        return found
-    if type(found).__name__ == "PyCapsule":
-        # It may have been exported by an object that can write it, such as a writable array.
-        return not _immutable_holds(found)
-    try:
-        return registry.backend_of(found).capabilities.memory.writable
-    except UnsupportedTypeError:
-        return True
-
-
-def _immutable_holds(owner: object) -> bool:
-    """Whether an object that owns an array's memory belongs to an immutable tensor of a known framework."""
-    for backend in list(registry.known().values()):
-        with registry.outside.guard(backend.name):
-            if not backend.capabilities.memory.writable and backend.holds(owner):
-                return True
-    return False
 
 
 def _is_all_text(x: Any) -> bool:
