@@ -19,7 +19,7 @@ MUTANTS ?=
 
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
-INPUTS := pyproject.toml constraints.txt hatch_build.py $(wildcard src/tensorferry/sequences/_*.[ch])
+INPUTS := pyproject.toml constraints.txt hatch_build.py $(wildcard src/tensorferry/sequences/_*.[ch] src/tensorferry/backends/torch/_*.[ch])
 
 # Start-up chatter of TensorFlow would drown what the tests say.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
@@ -122,18 +122,20 @@ docs-test: docs $(VENV)/.test ## test the built documentation in Chromium; skipp
 	$(BIN)/python -m pytest -q -m browser --benchmark-disable tests/site $(PYTEST_ARGS)
 
 # The package is copied: what is in use elsewhere stays as it was built. The sanitizer keeps what is freed: memory grows.
-sanitize: $(VENV)/.test ## the extension's tests, the long ones too, under AddressSanitizer and UndefinedBehaviourSanitizer (slow)
+sanitize: $(VENV)/.test ## the tests of what is in C, the long ones too, under AddressSanitizer and UndefinedBehaviourSanitizer (slow)
 	rm -rf .sanitize
 	mkdir .sanitize
 	cp -r src/tensorferry .sanitize/
-	rm -f .sanitize/tensorferry/sequences/_fill.*
-	$(CC) -shared -fPIC -g -O1 -std=c11 -Wall -Wextra -Wconversion -Wshadow -Werror -fno-omit-frame-pointer \
-		-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all \
-		-I"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["include"])')" \
-		src/tensorferry/sequences/_fill.c -o .sanitize/tensorferry/sequences/_fill.abi3.so
+	find .sanitize -name '*.so' -delete
+	set -e; for source in sequences/_fill backends/torch/_tensors; do \
+		$(CC) -shared -fPIC -g -O1 -std=c11 -Wall -Wextra -Wconversion -Wshadow -Werror -fno-omit-frame-pointer \
+			-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all \
+			-I"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["include"])')" \
+			src/tensorferry/$$source.c -o .sanitize/tensorferry/$$source.abi3.so; \
+	done
 	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" PYTHONMALLOC=malloc \
 		ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 $(BIN)/python -m pytest -q -m "" --benchmark-disable -o pythonpath=".sanitize ." \
-		tests/sequences/test_extension.py -k 'not memory_does_not_grow' $(PYTEST_ARGS)
+		tests/sequences/test_extension.py tests/backends/test_torch_reading.py -k 'not memory_does_not_grow and not nothing_is_kept' $(PYTEST_ARGS)
 
 bench: $(VENV)/.test ## one table: case, ours, theirs, ratio, target
 	$(BIN)/python -m benchmarks

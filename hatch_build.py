@@ -1,4 +1,4 @@
-"""Builds the extension that reads Python numbers, where that is possible; else the wheel is one of Python alone."""
+"""Builds the extensions in C, where that is possible; else the wheel is one of Python alone."""
 
 from __future__ import annotations
 
@@ -12,43 +12,46 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCE = "src/tensorferry/sequences/_fill.c"
+SOURCES = ("src/tensorferry/sequences/_fill.c", "src/tensorferry/backends/torch/_tensors.c")
 
 
 class ExtensionHook(BuildHookInterface):  # type: ignore[type-arg, misc, unused-ignore]
     """Compiles with the compiler that Python was configured with, for every CPython from 3.11."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the extension to a wheel, or to the sources of an editable install."""
-        folder, why = Path(self.root, SOURCE).parent, _why_not()
-        if version == "editable":
-            for earlier in (*folder.glob("_fill*.so"), *folder.glob("_fill*.pyd")):
+        """Add the extensions to a wheel, or to the sources of an editable install."""
+        sources, why = [Path(self.root, source) for source in SOURCES], _why_not()
+        for source in sources if version == "editable" else ():
+            for earlier in (*source.parent.glob(f"{source.stem}*.so"), *source.parent.glob(f"{source.stem}*.pyd")):
                 earlier.unlink()
         if why is None:
             try:
-                built = self._compile()
+                built = [_compile(source) for source in sources]
             except (Exception, SystemExit) as error:  # noqa: BLE001 - no compiler, no headers, or whatever they say
                 why = f"{type(error).__name__}: {error}"
         if why is not None:
-            self.app.display_warning(f"tensorferry is built without its extension, which is only slower: {why}")
+            self.app.display_warning(f"tensorferry is built without its extensions, which is only slower: {why}")
             return
-        if version == "editable":
-            shutil.copy(built, folder)
-        else:
-            build_data["force_include"][str(built)] = f"tensorferry/sequences/{built.name}"
+        for source, made in zip(sources, built, strict=True):
+            if version == "editable":
+                shutil.copy(made, source.parent)
+            else:
+                place = source.parent.relative_to(Path(self.root, "src")) / made.name
+                build_data["force_include"][str(made)] = place.as_posix()
         build_data["pure_python"] = False
         build_data["tag"] = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
-    def _compile(self) -> Path:
-        from setuptools import Distribution, Extension
 
-        extension = Extension("_fill", [str(Path(self.root, SOURCE))], py_limited_api=True)
-        command: Any = Distribution({"ext_modules": [extension]}).get_command_obj("build_ext")
-        folder = tempfile.mkdtemp(prefix="tensorferry-")
-        command.build_lib = command.build_temp = folder
-        command.ensure_finalized()
-        command.run()
-        return Path(command.get_ext_fullpath("_fill"))
+def _compile(source: Path) -> Path:
+    from setuptools import Distribution, Extension
+
+    extension = Extension(source.stem, [str(source)], py_limited_api=True)
+    command: Any = Distribution({"ext_modules": [extension]}).get_command_obj("build_ext")
+    folder = tempfile.mkdtemp(prefix="tensorferry-")
+    command.build_lib = command.build_temp = folder
+    command.ensure_finalized()
+    command.run()
+    return Path(command.get_ext_fullpath(source.stem))
 
 
 def _why_not() -> str | None:

@@ -41,8 +41,9 @@ def installed():
     assert f"{NAME}/py.typed" in files
     assert any(path.endswith("licenses/LICENSE") for path in files)
     # What was built is used, and in a wheel of Python alone there is nothing built.
-    assert any(Path(path).name.startswith("_fill.") for path in files) == HAS_EXTENSION, files
-    assert not any(path.endswith(".c") for path in files)
+    for name in ("sequences/_fill.", "backends/torch/_tensors."):
+        assert any(path.startswith(f"{NAME}/{name}") for path in files) == HAS_EXTENSION, files
+    assert not any(path.endswith((".c", ".h")) for path in files)
     tops = {path.partition("/")[0] for path in files if not path.startswith("..")}
     assert tops == {NAME, f"{NAME}-{ferry.__version__}.dist-info"}, tops
     needed = {plain(re.match(r"[\w.-]+", line)[0]) for line in metadata.requires(NAME) if "extra ==" not in line}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["DlpackExport", "Taken", "end_of", "take"]
+__all__ = ["CODES", "DlpackExport", "Taken", "end_of", "take"]
 
 _HOST_DEVICES = {1: "cpu", 3: "pinned memory"}
 _READ_ONLY = 1
@@ -46,8 +46,8 @@ _DTYPES = {
     **{(2, bits): f"float{bits}" for bits in (16, 32, 64)},
 }
 
-
-_CODES = {name: code for (code, _), name in _DTYPES.items()}
+CODES = {name: key for key, name in _DTYPES.items()}
+"""DLPack's type code and number of bits, by the name of the dtype."""
 _UNSIGNED = 1
 """The type code of unsigned integers, which stand for elements of the same width."""
 
@@ -200,7 +200,7 @@ class DlpackExport(NamedTuple):
 
     def as_named(self) -> DlpackExport:
         """The same memory with the code of its own dtype, for a consumer that knows it."""
-        return self._replace(code=_CODES[self.dtype])
+        return self._replace(code=CODES[self.dtype][0])
 
     def __dlpack_device__(self) -> tuple[int, int]:
         kind, index = self.x.__dlpack_device__()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..typing import Array
 
 __all__ = [
+    "HEADER",
     "IN_ONE_RUN",
     "LOWEST",
     "MAPPED",
@@ -82,6 +83,8 @@ def _find_address() -> Callable[[Array], int]:
 
 address = _find_address()
 """The address of an array's first element."""
+HEADER = None if address is _slow_address else object.__basicsize__
+"""Where in an array object this address is stored, in bytes; ``None`` if that is not known."""
 
 
 def addresses(arrays: Iterable[Array]) -> list[int]:

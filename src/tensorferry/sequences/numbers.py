@@ -5,7 +5,6 @@ Both give the same flags. Everything unusual is left to `reader`, which is slowe
 
 from __future__ import annotations
 
-import os
 import struct
 from functools import cache
 from itertools import chain
@@ -15,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..host import subnormals
+from ..host.extensions import extension
 from ..host.numpy_dtypes import numpy_dtype, of_numpy
 from . import flags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import ModuleType
 
     from ..typing import Array
 
@@ -47,18 +46,7 @@ FEW = 256
 _SMALLEST = 5e-324  # times 1.0 it is 0.0 where subnormals are flushed: see `subnormals`
 
 
-def _find_extension() -> ModuleType | None:
-    if os.environ.get("TENSORFERRY_NO_EXTENSION", "0") not in ("", "0"):
-        return None
-    try:
-        from . import _fill  # type: ignore[attr-defined, unused-ignore]
-    except ImportError:
-        return None
-    found: ModuleType = _fill
-    return found
-
-
-_extension = _find_extension()
+_extension = extension("sequences._fill")
 HAS_EXTENSION = _extension is not None
 
 

@@ -11,25 +11,24 @@ import numpy as np
 
 from ...host import memory, subnormals
 from .bound import LISTED
+from .reading import array_makers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
+    from collections.abc import Callable, Mapping
 
     from ...typing import Array
     from .tensors import TorchBackend
 
-__all__ = ["fast_paths"]
+__all__ = ["array_path", "fast_paths"]
 
 
 def fast_paths(backend: TorchBackend) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
     """See `Backend.fast_paths`."""
     tensor, parameter = backend.torch.Tensor, backend.torch.nn.Parameter
-    plain = frozenset(dtype for dtype in backend.names if dtype not in backend.exported)
-    to_numpy = _to_numpy(backend, plain)
     to_list, identity = _to_list(backend), _identity(backend)
     return {
-        (tensor, "numpy"): to_numpy,
-        (parameter, "numpy"): to_numpy,
+        (tensor, "numpy"): backend.to_array,
+        (parameter, "numpy"): backend.to_array,
         (tensor, "python"): to_list,
         (parameter, "python"): to_list,
         (tensor, backend.name): identity,
@@ -38,41 +37,25 @@ def fast_paths(backend: TorchBackend) -> Mapping[tuple[type, str], Callable[[Any
     }
 
 
-def _to_numpy(backend: TorchBackend, plain: Container[Any]) -> Callable[[Any], Array | None]:
+def array_path(backend: TorchBackend) -> Callable[[Any], Array | None]:
     """The fast path to NumPy: an array over the tensor's memory, which is read-only if the tensor requires grad.
 
     PyTorch refuses tensors on devices and tensors with lazy bits. For a tensor whose storage was freed, for a
     functional tensor, and under a fake tensor mode, it gives an array that owns its memory, with values that were
-    never set (measured on 2.13).
+    never set (measured on 2.13). It is for tensors that the reader in C leaves to Python, or for all if there is none.
     """
-    tracing, as_dtype = backend.tracing, backend.tensor.view
-    to_numpy, set_flags = backend.tensor.numpy, np.ndarray.setflags
-    over_memory, is_spread = memory.IN_ONE_RUN, memory.is_spread
-    as_integers = {dtype: None if dtype in plain else backend.exported[dtype] for dtype in backend.names}
-    # The flags of most arrays. To compare the flags objects is twice as fast as to look up their numbers.
-    row, rows = (np.zeros(shape, np.uint8)[:1].flags for shape in (2, (2, 2, 2)))
+    makers, over_memory, is_spread = array_makers(backend), memory.IN_ONE_RUN, memory.is_spread
+    set_flags = np.ndarray.setflags
 
     def path(x: Any) -> Array | None:
-        as_integer = as_integers[x.dtype]
-        if x.requires_grad:
-            # Like `detach`, but without the version counter, which an array does not need, in half the time.
-            x, recorded = x.data, True
-        else:
-            recorded = False
-        if as_integer is None:
-            array: Array = to_numpy(x)
-        elif tracing() is None:
-            array = to_numpy(as_dtype(x, as_integer[0]))
-        else:
+        make, recorded = makers[x.dtype], x.requires_grad
+        # Like `detach`, but without the version counter, which an array does not need, in half the time.
+        array: Array | None = make(x.data if recorded else x)
+        if array is None or not (array.flags.num in over_memory or is_spread(array)):
             return None
-        flags = array.flags
-        if flags == row or flags == rows or flags.num in over_memory or is_spread(array):  # noqa: PLR1714, SIM109 - sooner
-            if as_integer is not None:
-                array = array.view(as_integer[1])
-            if recorded:
-                set_flags(array, False)  # type: ignore[call-arg]  # by its name it takes as long again
-            return array
-        return None
+        if recorded:
+            set_flags(array, False)  # type: ignore[call-arg]  # by its name it takes as long again
+        return array
 
     return path
 

@@ -5,12 +5,11 @@ Where PyTorch has a function for lists, it is called once. Otherwise, settings a
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...host import casts, memory
+from ...host import casts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from .tensors import TorchBackend
 
 __all__ = ["fast_paths", "verbs"]
-
-_DTYPE, _REQUIRES_GRAD = attrgetter("dtype"), attrgetter("requires_grad")
 
 
 def verbs(backend: TorchBackend) -> Mapping[str, Callable[..., Any]]:
@@ -71,21 +68,11 @@ def fast_paths(backend: TorchBackend) -> Mapping[tuple[type, str], Callable[[lis
 
 
 def _to_numpy(backend: TorchBackend) -> Callable[[list[Any]], list[Any] | None]:
-    plain = frozenset(dtype for dtype in backend.names if dtype not in backend.exported)
-    to_numpy, detach, over_memory = backend.tensor.numpy, backend.tensor.detach, memory.IN_ONE_RUN
+    to_array = backend.to_array
 
     def path(tensors: list[Any]) -> list[Any] | None:
-        if not tensors[0].is_cpu:
-            return None
-        recorded = set(map(_REQUIRES_GRAD, tensors))
-        if len(recorded) > 1 or not plain.issuperset(map(_DTYPE, tensors)):
-            return None
-        arrays = list(map(to_numpy, map(detach, tensors) if True in recorded else tensors))
-        if not over_memory.issuperset([array.flags.num for array in arrays]):
-            return None
-        for array in arrays if True in recorded else ():
-            array.flags.writeable = False
-        return arrays
+        arrays = list(map(to_array, tensors))
+        return arrays if set(map(type, arrays)) == {np.ndarray} else None
 
     return path
 

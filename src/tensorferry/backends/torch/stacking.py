@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,8 @@ def list_path(backend: TorchBackend) -> Callable[[list[Any]], Any]:
     """
     read, from_numpy = numbers.list_reader({bool: "bool", int: "int64", float: "float32"}), backend.from_numpy
     default_dtype, single = backend.torch.get_default_dtype, backend.torch.float32
-    memories, names, compiling = backend.memories, backend.names, backend.compiling
-    data_ptr, stack, lowest = backend.tensor.data_ptr, backend.torch.stack, memory.LOWEST
+    memories, compiling, stack = backend.memories, backend.compiling, backend.torch.stack
+    are_alike = partial(_are_alike, backend) if backend.reader is None else backend.reader.alike
 
     def path(x: list[Any]) -> Any:
         if not x or compiling():
@@ -36,13 +37,8 @@ def list_path(backend: TorchBackend) -> Callable[[list[Any]], Any]:
         if type(x[0]) not in memories:
             array = read(x) if default_dtype() is single else None
             return None if array is None else from_numpy(array)
-        if not memories.issuperset(map(type, x)):
-            return None
-        dtype = x[0].dtype
-        if dtype not in names or list(map(_DTYPE, x)).count(dtype) < len(x):
-            return None
-        # `torch.stack` would also read freed storage, which ends the process. A tensor with another layout raises here.
-        if min(map(data_ptr, x)) < lowest or x[0].is_nested:
+        # `torch.stack` would also read freed storage, which ends the process, and mix dtypes in silence.
+        if are_alike(x) is None or x[0].is_nested:
             return None
         return stack(x) if x[0].nbytes * len(x) < memory.MAPPED or not x[0].is_cpu else None
 
@@ -52,8 +48,10 @@ def list_path(backend: TorchBackend) -> Callable[[list[Any]], Any]:
 def describe_alike(backend: TorchBackend, tensors: Sequence[Any]) -> TensorInfo | None:
     """See `Backend.describe_alike`."""
     # Tensors with lazy bits or tangents are described one by one.
-    first = tensors[0]
-    if first.is_complex() or backend.forward._current_level >= 0 or not _are_alike(backend, tensors):
+    first, reader = tensors[0], backend.reader
+    if first.is_complex() or backend.forward._current_level >= 0:
+        return None
+    if (_are_alike(backend, tensors) if reader is None else reader.alike(tensors)) is None:
         return None
     if any(map(_IS_NESTED, tensors)) or not all(map(_IS_CPU, tensors)):
         return None
@@ -64,11 +62,12 @@ def describe_alike(backend: TorchBackend, tensors: Sequence[Any]) -> TensorInfo 
     return backend.describe(first)._replace(requires_grad=any(map(_REQUIRES_GRAD, tensors)))
 
 
-def _are_alike(backend: TorchBackend, tensors: Sequence[Any]) -> bool:
-    """Whether all are plain tensors or parameters, with memory, of one dtype."""
+def _are_alike(backend: TorchBackend, tensors: Sequence[Any]) -> Any:
+    """The dtype of all, if they are plain tensors or parameters with memory; else ``None``."""
     if not backend.memories.issuperset(map(type, tensors)) or len(set(map(_DTYPE, tensors))) > 1:
-        return False
+        return None
     try:
-        return tensors[0].dtype in backend.names and min(map(backend.tensor.data_ptr, tensors)) >= memory.LOWEST
+        has_memory = min(map(backend.tensor.data_ptr, tensors)) >= memory.LOWEST
     except RuntimeError:
-        return False
+        return None
+    return tensors[0].dtype if has_memory and tensors[0].dtype in backend.names else None

@@ -22,12 +22,12 @@ from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from ...planning.rules import agrees
 from .. import registry
 from ..base import Backend
-from . import crossing, describing, fast_paths, many, stacking
+from . import crossing, describing, fast_paths, many, reading, stacking
 from .bound import bound
 from .containers import opener_of
 from .declared import ABSTRACT, BY_DEFAULT, DECLARED
 from .pytrees import is_registered, open_registered
-from .signatures import environment_reader, extents, group_reader, likeness_reader, signature_readers
+from .signatures import environment_reader, extents, grouped, likeness_reader, signature_reader
 from .snippets import AS_INTEGERS, snippet, whole_strides
 from .streams import Accelerators
 
@@ -64,7 +64,7 @@ class TorchBackend(Backend):
 
     describe = describing.describe
     describe_alike = stacking.describe_alike
-    extents = staticmethod(extents)
+    extents, grouped = staticmethod(extents), grouped
     bound = bound
     fast_paths_for_many = many.fast_paths
     opener_of = staticmethod(opener_of)
@@ -109,10 +109,12 @@ class TorchBackend(Backend):
         self.tracing: Callable[[], Any] = getattr(self.torch._C, "_get_tracing_state", lambda: None)
         self.memories = frozenset({torch.Tensor, torch.nn.Parameter})
         # As instance attributes instead of the methods, whose calls would take longer.
-        vars(self)["signature"], vars(self)["signature_reader"] = signature_readers(self)
-        vars(self)["likeness"] = likeness_reader(self)
+        signature, self.to_array = signature_reader(self), fast_paths.array_path(self)
+        self.reader = reading.reader(self, signature, self.to_array)
+        if self.reader is not None:
+            signature, self.to_array = self.reader.signature, self.reader.array
+        vars(self)["signature"], vars(self)["likeness"] = signature, likeness_reader(self)
         vars(self)["environment"] = environment_reader(self)
-        vars(self)["grouped"] = group_reader(self)
         self.by_default = {(self.dtypes[name], *marks): found for (name, *marks), found in BY_DEFAULT.items()}
         self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
         self._for_many = many.verbs(self)

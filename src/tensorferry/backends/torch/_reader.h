@@ -1,0 +1,162 @@
+/* What is read of one tensor: its dtype, memory and layout, and from these the key of its signature. */
+
+#ifndef TENSORFERRY_READER_H
+#define TENSORFERRY_READER_H
+
+#include "_dlpack.h"
+
+enum { MOST_ROWS = 64 };
+
+/* What the backend says of a dtype. */
+typedef struct {
+    Dtype dtype;
+    PyObject *named;    /* the framework's own object */
+    PyObject *to_array; /* gives an array over the memory of a tensor without a gradient; or None */
+    int is_ambiguous;   /* other dtypes look the same to DLPack, so the tensor is asked */
+    int has_signature;  /* otherwise its tensors are described */
+    int may_be_negative;
+} Row;
+
+typedef struct {
+    PyObject ob_base;
+    const Exchange *exchange;
+    Py_ssize_t count;
+    Row rows[MOST_ROWS];
+    size_t header;
+    uintptr_t lowest;
+    PyObject *given; /* the arguments; these are borrowed from them: */
+    PyObject *kinds[2], *modes, *forward, *is_negative, *has_address, *array_type, *set_flags, *compact;
+    PyObject *signature_otherwise, *array_otherwise;
+    PyObject *level, *dtype, *requires_grad, *data; /* names of attributes */
+    int has_failed; /* whether a tensor could not be described */
+} Reader;
+
+typedef struct {
+    const Row *row;
+    uintptr_t address;
+    int32_t device, rank;
+    Layout layout;
+} Seen;
+
+static const Row *row_of(const Reader *reader, Dtype dtype)
+{
+    for (const Row *row = reader->rows; row < reader->rows + reader->count; row++)
+        if (!memcmp(&row->dtype, &dtype, sizeof dtype))
+            return row;
+    return NULL;
+}
+
+static int is_true(PyObject *found)
+{
+    int truth = found == NULL ? -1 : PyObject_IsTrue(found);
+    Py_XDECREF(found);
+    return truth;
+}
+
+/* Whether PyTorch describes a tensor. It does not if the tensor has no memory, or another layout than strides.
+
+   It takes a millisecond to fail, because its exception has a backtrace of C++. So after the first time, each tensor is
+   looked at in Python before. */
+static int is_described(Reader *reader, PyObject *x, Tensor *tensor)
+{
+    if (reader->has_failed && is_true(PyObject_CallFunctionObjArgs(reader->has_address, x, NULL)) <= 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    if (reader->exchange->describe(x, tensor) == 0)
+        return 1;
+    reader->has_failed = 1;
+    PyErr_Clear();
+    return 0;
+}
+
+/* 1: seen; 0: in doubt, without an exception; -1: an exception. `with_layout` is 0 if the layout does not matter. */
+static int see(Reader *reader, PyObject *x, Seen *seen, int with_layout)
+{
+    Tensor tensor;
+    PyObject *dtype;
+    int same;
+    if (!is_described(reader, x, &tensor))
+        return 0;
+    seen->address = (uintptr_t)tensor.data + (uintptr_t)tensor.byte_offset;
+    seen->row = row_of(reader, tensor.dtype);
+    seen->device = tensor.device.type;
+    seen->rank = tensor.ndim;
+    /* The address of a view of freed storage is at most its offset. */
+    if (seen->row == NULL || seen->address < reader->lowest)
+        return 0;
+    seen->layout = with_layout ? layout_of(&tensor) : OTHER;
+    if (!seen->row->is_ambiguous)
+        return 1;
+    dtype = PyObject_GetAttr(x, reader->dtype);
+    if (dtype == NULL)
+        return -1;
+    same = dtype == seen->row->named;
+    Py_DECREF(dtype);
+    return same;
+}
+
+static int is_of_a_kind(const Reader *reader, PyObject *x)
+{
+    PyObject *kind = (PyObject *)Py_TYPE(x);
+    return kind == reader->kinds[0] || kind == reader->kinds[1];
+}
+
+/* Whether no mode changes what tensors are: 1, 0, or -1 and an exception. */
+static int is_ordinary_now(const Reader *reader)
+{
+    PyObject *level = PyObject_GetAttr(reader->forward, reader->level);
+    long number;
+    int modes;
+    if (level == NULL)
+        return -1;
+    number = PyLong_AsLong(level);
+    Py_DECREF(level);
+    if (number >= 0 || (number == -1 && PyErr_Occurred()))
+        return number >= 0 ? 0 : -1;
+    modes = is_true(PyObject_CallNoArgs(reader->modes));
+    return modes < 0 ? -1 : !modes;
+}
+
+/* What a signature contains, without Python objects, so that those of many tensors are compared in no time. */
+typedef struct {
+    const Row *row;
+    PyObject *kind;
+    int32_t rank;
+    int misalignment, requires_grad;
+} Key;
+
+/* 1: a key; 0: in doubt; -1: an exception. */
+static int key_of(Reader *reader, PyObject *x, uintptr_t modulo, Key *key)
+{
+    Seen seen;
+    int found = is_of_a_kind(reader, x) ? see(reader, x, &seen, 1) : 0;
+    if (found <= 0)
+        return found;
+    if (seen.layout != COMPACT || seen.device != HOST || !seen.row->has_signature)
+        return 0;
+    if (seen.row->may_be_negative) {
+        int negative = is_true(PyObject_CallFunctionObjArgs(reader->is_negative, x, NULL));
+        if (negative)
+            return negative < 0 ? -1 : 0;
+    }
+    key->row = seen.row;
+    key->kind = (PyObject *)Py_TYPE(x);
+    key->rank = seen.rank;
+    key->misalignment = (int)(seen.address & modulo);
+    key->requires_grad = is_true(PyObject_GetAttr(x, reader->requires_grad));
+    return key->requires_grad < 0 ? -1 : 1;
+}
+
+static PyObject *signature_of(const Reader *reader, const Key *key)
+{
+    PyObject *rank = PyLong_FromLong(key->rank), *misalignment = PyLong_FromLong(key->misalignment), *made = NULL;
+    if (rank != NULL && misalignment != NULL)
+        made = PyTuple_Pack(6, key->kind, key->row->named, rank, reader->compact, misalignment,
+                            key->requires_grad ? Py_True : Py_False);
+    Py_XDECREF(rank);
+    Py_XDECREF(misalignment);
+    return made;
+}
+
+#endif

@@ -1,0 +1,336 @@
+/* What PyTorch tensors are, read through the C functions that DLPack defines.
+
+   PyTorch has them from 2.10 on, in `Tensor.__dlpack_c_exchange_api__`
+   (https://dmlc.github.io/dlpack/latest/python_spec.html). One call in C says what five attributes say in Python: dtype,
+   shape, strides, address and device.
+
+   Nothing is decided here. What a dtype means, and what is called for it, is given by the backend. Whatever is in doubt
+   is left to a function in Python, which is given too, and works without this file.
+
+   What DLPack says of a tensor is read before any Python code can run. After that, only its address is compared. */
+
+#include "_reader.h"
+
+enum { FEW = 16 };
+
+/* -- one tensor --------------------------------------------------------------------------------------------------- */
+
+PyDoc_STRVAR(signature_doc, "signature(x, /)\n--\n\nThe signature of a tensor, or None: see `Backend.signature`.");
+
+static PyObject *signature(Reader *reader, PyObject *x)
+{
+    Key key;
+    int found = is_ordinary_now(reader);
+    if (found == 0)
+        Py_RETURN_NONE;
+    if (found > 0)
+        found = key_of(reader, x, 63, &key);
+    if (found < 0)
+        return NULL;
+    return found ? signature_of(reader, &key) : PyObject_CallFunctionObjArgs(reader->signature_otherwise, x, NULL);
+}
+
+PyDoc_STRVAR(array_doc,
+             "array(x, /)\n--\n\n"
+             "An array over the memory of a tensor, read-only if it requires grad; or None. An exception of the\n"
+             "framework's own function is raised.");
+
+static PyObject *array(Reader *reader, PyObject *x)
+{
+    Seen seen;
+    PyObject *made, *done, *source = x;
+    uintptr_t address;
+    int found = see(reader, x, &seen, 1), recorded;
+    if (found < 0)
+        return NULL;
+    if (found == 0 || seen.layout == OTHER || seen.row->to_array == Py_None)
+        return PyObject_CallFunctionObjArgs(reader->array_otherwise, x, NULL);
+    recorded = is_true(PyObject_GetAttr(x, reader->requires_grad));
+    if (recorded < 0)
+        return NULL;
+    /* Like `detach`, but without the version counter, which an array does not need, in half the time. */
+    source = recorded ? PyObject_GetAttr(x, reader->data) : Py_NewRef(x);
+    if (source == NULL)
+        return NULL;
+    made = PyObject_CallFunctionObjArgs(seen.row->to_array, source, NULL);
+    Py_DECREF(source);
+    if (made == NULL || (PyObject *)Py_TYPE(made) != reader->array_type)
+        return made;
+    /* Under some modes it gives an array of its own, with values that were never set. */
+    memcpy(&address, (const char *)made + reader->header, sizeof address);
+    if (address != seen.address) {
+        Py_DECREF(made);
+        Py_RETURN_NONE;
+    }
+    if (!recorded)
+        return made;
+    done = PyObject_CallFunctionObjArgs(reader->set_flags, made, Py_False, NULL);
+    if (done == NULL)
+        Py_CLEAR(made);
+    Py_XDECREF(done);
+    return made;
+}
+
+/* -- many tensors ------------------------------------------------------------------------------------------------- */
+
+PyDoc_STRVAR(alike_doc,
+             "alike(tensors, /)\n--\n\n"
+             "The dtype of all tensors of a list, if each has memory of its own kind; else None. Devices and shapes may\n"
+             "differ.");
+
+static PyObject *alike(Reader *reader, PyObject *list)
+{
+    PyObject *tensors = PySequence_Tuple(list);
+    const Py_ssize_t count = tensors == NULL ? 0 : PyTuple_Size(tensors);
+    const Row *row = NULL;
+    int found = tensors == NULL ? -1 : 1;
+    for (Py_ssize_t index = 0; found > 0 && index < count; index++) {
+        Seen seen;
+        PyObject *x = PyTuple_GetItem(tensors, index);
+        found = is_of_a_kind(reader, x) ? see(reader, x, &seen, 0) : 0;
+        if (found > 0 && index > 0 && seen.row != row)
+            found = 0;
+        row = found > 0 ? seen.row : NULL;
+    }
+    Py_XDECREF(tensors);
+    if (found < 0)
+        return NULL;
+    return Py_NewRef(row == NULL ? Py_None : row->named);
+}
+
+/* The list of positions for a signature, which takes the reference to the signature; borrowed. */
+static PyObject *places_of(PyObject *found, PyObject *made)
+{
+    PyObject *places = made == NULL ? NULL : PyDict_GetItemWithError(found, made);
+    if (places == NULL && made != NULL && !PyErr_Occurred()) {
+        places = PyList_New(0);
+        if (places != NULL && PyDict_SetItem(found, made, places) < 0)
+            Py_CLEAR(places);
+        else
+            Py_XDECREF(places); /* the dict has it */
+    }
+    Py_XDECREF(made);
+    return places;
+}
+
+static int append(PyObject *places, Py_ssize_t index)
+{
+    PyObject *number = PyLong_FromSsize_t(index);
+    int done = number == NULL ? -1 : PyList_Append(places, number);
+    Py_XDECREF(number);
+    return done;
+}
+
+/* The positions of tensors by their signatures: 1, 0 if one has none, or -1 and an exception. */
+static int group(Reader *reader, PyObject *tensors, uintptr_t modulo, PyObject *found)
+{
+    Key keys[FEW];
+    PyObject *known[FEW], *places;
+    int count = 0, at = 0;
+    for (Py_ssize_t index = 0; index < PyTuple_Size(tensors); index++) {
+        PyObject *x = PyTuple_GetItem(tensors, index);
+        Key key;
+        int seen;
+        memset(&key, 0, sizeof key); /* it is compared as bytes */
+        seen = key_of(reader, x, modulo, &key);
+        if (seen < 0)
+            return -1;
+        if (seen == 0) {
+            PyObject *made = PyObject_CallFunctionObjArgs(reader->signature_otherwise, x, NULL);
+            if (made == Py_None) {
+                Py_DECREF(made);
+                return 0;
+            }
+            places = places_of(found, made);
+        } else {
+            /* Most are like the one before. */
+            for (int tried = 0; tried < count && memcmp(&keys[at], &key, sizeof key); tried++)
+                at = tried;
+            if (count == 0 || memcmp(&keys[at], &key, sizeof key)) {
+                places = places_of(found, signature_of(reader, &key));
+                if (count < FEW) {
+                    at = count++;
+                    keys[at] = key;
+                    known[at] = places;
+                }
+            } else
+                places = known[at];
+        }
+        if (places == NULL || append(places, index) < 0)
+            return -1;
+    }
+    return 1;
+}
+
+PyDoc_STRVAR(grouped_doc,
+             "grouped(tensors, modulo, /)\n--\n\n"
+             "The positions of the tensors of a list by their signatures, in which addresses count modulo a power of two;\n"
+             "or None: see `Backend.grouped`.");
+
+static PyObject *grouped(Reader *reader, PyObject *const *arguments, Py_ssize_t count)
+{
+    PyObject *tensors, *found;
+    size_t modulo;
+    int done = is_ordinary_now(reader);
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "grouped takes 2 arguments");
+        return NULL;
+    }
+    if (done <= 0)
+        return done < 0 ? NULL : Py_NewRef(Py_None);
+    modulo = PyLong_AsSize_t(arguments[1]);
+    if (PyErr_Occurred())
+        return NULL;
+    tensors = PySequence_Tuple(arguments[0]);
+    found = tensors == NULL ? NULL : PyDict_New();
+    if (found == NULL) {
+        Py_XDECREF(tensors);
+        return NULL;
+    }
+    done = group(reader, tensors, modulo - 1, found);
+    Py_DECREF(tensors);
+    if (done > 0)
+        return found;
+    Py_DECREF(found);
+    return done < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* -- the type ----------------------------------------------------------------------------------------------------- */
+
+static void deallocate(PyObject *self)
+{
+    Reader *reader = (Reader *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    Py_XDECREF(reader->given);
+    Py_XDECREF(reader->level);
+    Py_XDECREF(reader->dtype);
+    Py_XDECREF(reader->requires_grad);
+    Py_XDECREF(reader->data);
+    release(self);
+    Py_DECREF(type);
+}
+
+/* -1 and an exception if there are no such functions, or too many dtypes. */
+static int read_arguments(Reader *reader, PyObject *arguments)
+{
+    static char *names[] = {"exchange", "rows", "kinds", "modes", "forward", "is_negative", "has_address", "array_type", "set_flags",
+                            "compact", "signature", "array", "lowest", "header", NULL};
+    PyObject *capsule, *rows;
+    Py_ssize_t lowest, header;
+    if (!PyArg_ParseTupleAndKeywords(arguments, reader->given, "$OO!(OO)OOOOOOOOOnn", names, &capsule, &PyTuple_Type, &rows,
+                                     &reader->kinds[0], &reader->kinds[1], &reader->modes, &reader->forward,
+                                     &reader->is_negative, &reader->has_address, &reader->array_type, &reader->set_flags, &reader->compact,
+                                     &reader->signature_otherwise, &reader->array_otherwise, &lowest, &header))
+        return -1;
+    reader->lowest = (uintptr_t)lowest;
+    reader->header = (size_t)header;
+    reader->exchange = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    if (reader->exchange == NULL)
+        return -1;
+    if (reader->exchange->version.major != MAJOR || reader->exchange->describe == NULL) {
+        PyErr_SetString(PyExc_ValueError, "these functions are of another version, or describe no tensors");
+        return -1;
+    }
+    if (PyTuple_Size(rows) > MOST_ROWS) {
+        PyErr_SetString(PyExc_ValueError, "there are too many dtypes");
+        return -1;
+    }
+    while (reader->count < PyTuple_Size(rows)) {
+        Row *row = &reader->rows[reader->count];
+        if (!PyArg_ParseTuple(PyTuple_GetItem(rows, reader->count), "bbOOppp", &row->dtype.code, &row->dtype.bits,
+                              &row->named, &row->to_array, &row->is_ambiguous, &row->has_signature,
+                              &row->may_be_negative))
+            return -1;
+        row->dtype.lanes = 1;
+        reader->count++;
+    }
+    reader->level = PyUnicode_InternFromString("_current_level");
+    reader->dtype = PyUnicode_InternFromString("dtype");
+    reader->requires_grad = PyUnicode_InternFromString("requires_grad");
+    reader->data = PyUnicode_InternFromString("data");
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *make(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    Reader *reader = (Reader *)allocate(type, 0); /* all zeros */
+    if (reader == NULL)
+        return NULL;
+    reader->given = keywords == NULL ? PyDict_New() : PyDict_Copy(keywords);
+    if (reader->given == NULL || read_arguments(reader, arguments) < 0) {
+        Py_DECREF((PyObject *)reader);
+        return NULL;
+    }
+    return (PyObject *)reader;
+}
+
+static PyMethodDef methods[] = {
+    {"signature", (PyCFunction)signature, METH_O, signature_doc},
+    {"array", (PyCFunction)array, METH_O, array_doc},
+    {"alike", (PyCFunction)alike, METH_O, alike_doc},
+    {"grouped", (PyCFunction)(void (*)(void))grouped, METH_FASTCALL, grouped_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+PyDoc_STRVAR(reader_doc,
+             "Reader(*, exchange, rows, kinds, modes, forward, is_negative, has_address, array_type, set_flags, compact,\n"
+             "       signature, array, lowest, header)\n--\n\n"
+             "Reads tensors of some types.\n\n"
+             "exchange: Tensor.__dlpack_c_exchange_api__.\n"
+             "rows: For each dtype a tuple: DLPack's code and bits, the dtype, a function that gives an array or None,\n"
+             "    whether other dtypes have this code too, whether its tensors have signatures, whether they may have a\n"
+             "    negative bit.\n"
+             "kinds: The two types.\n"
+             "modes: A function that says whether a mode is active.\n"
+             "forward: torch.autograd.forward_ad.\n"
+             "is_negative: Tensor.is_neg.\n"
+             "has_address: A function that says whether a tensor is strided, of a known dtype, and on the host.\n"
+             "array_type: numpy.ndarray.\n"
+             "set_flags: ndarray.setflags.\n"
+             "compact: What a signature calls the layout of a compact tensor.\n"
+             "signature: The function that reads the signatures of all others.\n"
+             "array: The function that makes arrays of all others.\n"
+             "lowest: No memory has a lower address.\n"
+             "header: Where in an array its address is.");
+
+static PyType_Slot reader_slots[] = {
+    {Py_tp_doc, (void *)reader_doc},
+    {Py_tp_new, (void *)make},
+    {Py_tp_dealloc, (void *)deallocate},
+    {Py_tp_methods, methods},
+    {0, NULL},
+};
+
+static PyType_Spec reader_spec = {
+    .name = "tensorferry.backends.torch._tensors.Reader",
+    .basicsize = sizeof(Reader),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = reader_slots,
+};
+
+static int set_up(PyObject *module)
+{
+    PyObject *type = PyType_FromSpec(&reader_spec);
+    int done = type == NULL ? -1 : PyModule_AddObjectRef(module, "Reader", type);
+    Py_XDECREF(type);
+    return done;
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, (void *)set_up},
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "tensorferry.backends.torch._tensors",
+    .m_doc = "What PyTorch tensors are, read through the C functions that DLPack defines.",
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__tensors(void)
+{
+    return PyModuleDef_Init(&definition);
+}

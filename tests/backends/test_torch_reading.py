@@ -1,0 +1,425 @@
+"""What is read of PyTorch tensors in C is what is read of them in Python, or it is left to Python."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import sys
+import threading
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support import examples, peak_of
+from torch.autograd import forward_ad
+from torch.overrides import TorchFunctionMode
+
+from tensorferry.backends import registry
+from tensorferry.backends.torch import reading
+from tensorferry.backends.torch.fast_paths import array_path
+from tensorferry.backends.torch.signatures import signature_reader
+from tensorferry.backends.torch.stacking import _are_alike
+from tensorferry.core.places import places_by
+from tensorferry.host import memory
+from tensorferry.host.extensions import extension
+
+BACKEND = registry.ready("torch")
+pytestmark = pytest.mark.skipif(
+    BACKEND.reader is None,
+    reason="the extension was not built, TENSORFERRY_NO_EXTENSION is set, or PyTorch is older than 2.10",
+)
+# When complex32, nested tensors and others are made.
+WARNS = pytest.mark.filterwarnings("ignore::UserWarning")
+IN_PYTHON, ARRAY_IN_PYTHON = signature_reader(BACKEND), array_path(BACKEND)
+
+
+def freed():
+    x = torch.arange(6.0)
+    x.untyped_storage().resize_(0)
+    return x
+
+
+def narrow_integers():
+    return [
+        torch.empty(4, dtype=getattr(torch, name))
+        for name in ("uint1", "uint4", "uint7", "int4")
+        if hasattr(torch, name)
+    ]
+
+
+def odd_tensors():
+    """Tensors of every kind that PyTorch has, most of which are not ordinary."""
+    x, z = torch.arange(24.0).reshape(2, 3, 4), torch.zeros(3, dtype=torch.complex64)
+    return [
+        x,
+        torch.tensor(1.5),
+        torch.zeros(0, 3),
+        x[:0],
+        x[:, 1:, ::2],
+        x.permute(2, 0, 1),
+        x.transpose(0, 1),
+        x[:1],
+        x[:, :1, :1],
+        torch.zeros(1).expand(3),
+        torch.zeros(2, 1).expand(2, 3),
+        torch.arange(9.0).unfold(0, 4, 2),
+        torch.as_strided(torch.arange(9.0), (2, 3), (3, 2)),
+        torch.zeros([1] * 12),
+        torch.zeros([2] * 12).permute(*reversed(range(12))),
+        torch._neg_view(x),
+        z,
+        z.conj(),
+        z.conj().imag,
+        z.conj().imag.data,
+        x.clone().requires_grad_(),
+        x.clone().requires_grad_() * 2,
+        torch.nn.Parameter(x),
+        torch.nn.Parameter(x, requires_grad=False),
+        torch.nn.Parameter(x.permute(2, 0, 1)),
+        torch.empty(3, device="meta"),
+        torch.nn.Parameter(torch.empty(3, device="meta")),
+        torch.eye(3).to_sparse(),
+        torch.eye(3).to_sparse_csr(),
+        torch.eye(3).to_mkldnn(),
+        torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]),
+        torch._efficientzerotensor(3),
+        torch._lazy_clone(x),
+        torch._to_functional_tensor(x.clone()),
+        freed(),
+        torch.zeros(3, dtype=torch.complex32),
+        *narrow_integers(),
+        *(torch.zeros(3, dtype=dtype) for dtype in BACKEND.names),
+        *(torch.zeros(3, 2, dtype=dtype).t() for dtype in BACKEND.names),
+        *(torch.zeros(70, dtype=torch.uint8)[at : at + 64].view(torch.float64) for at in (0, 0)),
+        *(torch.zeros(40, dtype=torch.int16)[at:] for at in range(4)),
+    ]
+
+
+@pytest.fixture(params=[False, True], ids=["at first", "after a tensor that could not be described"])
+def reader(request):
+    """A reader that has not yet failed to describe a tensor, and one that has."""
+    made = reading.reader(BACKEND, IN_PYTHON, ARRAY_IN_PYTHON)
+    if request.param:
+        made.signature(torch.empty(3, device="meta"))
+    return made
+
+
+def outcome(call, x):
+    try:
+        return call(x)
+    except (RuntimeError, TypeError, KeyError) as error:
+        return type(error)
+
+
+def facts(array):
+    if not isinstance(array, np.ndarray):
+        return array
+    return memory.address(array), array.shape, array.strides, array.dtype, array.flags.num
+
+
+@WARNS
+class TestOneTensor:
+    def test_it_has_the_same_signature(self, reader):
+        for x in odd_tensors():
+            assert outcome(reader.signature, x) == outcome(IN_PYTHON, x)
+
+    def test_it_becomes_the_same_array(self, reader):
+        for x in odd_tensors():
+            assert facts(outcome(reader.array, x)) == facts(outcome(ARRAY_IN_PYTHON, x)), (x.dtype, x.layout)
+
+    def test_other_objects_have_no_signature(self, reader):
+        class Own(torch.Tensor):
+            """A subclass, whose attributes may be its own."""
+
+        for x in (3, None, "x", np.zeros(3), torch.zeros(3).as_subclass(Own), torch.Size([3])):
+            assert reader.signature(x) is None
+            assert reader.alike([x]) is None
+            assert reader.alike([torch.zeros(3), x]) is None
+
+    @settings(max_examples=examples(300))
+    @given(
+        st.lists(st.integers(1, 4), max_size=5),
+        st.integers(0, 3),
+        st.data(),
+    )
+    def test_views_of_any_strides(self, shape, offset, data):
+        reader = reading.reader(BACKEND, IN_PYTHON, ARRAY_IN_PYTHON)
+        strides = [data.draw(st.integers(0, 12)) for _ in shape]
+        x = torch.as_strided(torch.arange(300.0), shape, strides, offset)
+        assert reader.signature(x) == IN_PYTHON(x)
+        ours, theirs = reader.array(x), ARRAY_IN_PYTHON(x)
+        if ours is None:
+            assert theirs is None
+        else:
+            assert facts(ours) == facts(theirs)
+
+    def test_every_dtype_of_pytorch(self, reader):
+        """DLPack has one code for some of them; each is taken for itself, or left to Python."""
+        dtypes = {each for each in vars(torch).values() if isinstance(each, torch.dtype)}
+        made = {}
+        for dtype in dtypes:
+            try:
+                made[dtype] = torch.empty(8, dtype=dtype)
+            except RuntimeError:
+                continue  # of a quantized tensor
+        assert made.keys() >= BACKEND.names.keys()
+        for dtype, x in made.items():
+            assert reader.alike([x, x]) is (dtype if dtype in BACKEND.names else None)
+            assert reader.signature(x) == IN_PYTHON(x)
+
+
+class Recording(TorchFunctionMode):
+    """Sees each attribute that is read, and changes a tensor meanwhile."""
+
+    def __init__(self, x):
+        super().__init__()
+        self.x = x
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if len(self.x.shape) == 1:
+            self.x.resize_(4, 4)
+        return result
+
+
+class TestModes:
+    @pytest.mark.filterwarnings("ignore:Accessing the data pointer")
+    def test_a_mode_that_fakes(self, reader):
+        from torch._subclasses import FakeTensorMode
+
+        x = torch.arange(4.0)
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            assert reader.signature(x) is None
+            assert reader.grouped([x], 64) is None
+            assert reader.array(x) is None
+
+    def test_tangents(self, reader):
+        with forward_ad.dual_level():
+            assert reader.signature(torch.zeros(3)) is None
+            assert reader.grouped([torch.zeros(3)], 64) is None
+        assert reader.signature(torch.zeros(3)) is not None
+
+    def test_functions_of_torch_func(self, reader):
+        seen = []
+
+        def look(x):
+            seen.append((reader.signature(x), outcome(reader.array, x), reader.alike([x])))
+            return x * 2
+
+        torch.vmap(look)(torch.zeros(3, 2))
+        torch.func.grad(lambda x: look(x).sum())(torch.zeros(3))
+        assert [each[0] for each in seen] == [each[2] for each in seen] == [None, None]
+        assert not any(isinstance(each[1], np.ndarray) for each in seen)
+
+    def test_inference(self, reader):
+        with torch.inference_mode():
+            x = torch.arange(3.0)
+            assert reader.signature(x) == IN_PYTHON(x)
+            assert reader.array(x).tolist() == [0, 1, 2]
+
+    def test_code_that_runs_in_between(self, reader):
+        """A tensor that grows while it is looked at, by a mode that sees it: no freed memory is read."""
+        for name in ("signature", "array"):
+            x = torch.arange(9.0)
+            with Recording(x):
+                found = outcome(getattr(reader, name), x)
+            assert name == "signature" or found is None or isinstance(found, (np.ndarray, type))
+
+
+class TestManyTensors:
+    def many(self):
+        return [
+            *(torch.zeros(3, index) for index in range(1, 5)),
+            *(torch.zeros(2, dtype=dtype) for dtype in BACKEND.names if not dtype.is_complex),
+            torch.zeros(3, 4).t(),
+            torch.nn.Parameter(torch.zeros(3)),
+            torch.zeros(3, requires_grad=True),
+            *(torch.zeros(40, dtype=torch.int16)[at:] for at in range(20)),
+            torch.zeros(3, 5),
+        ]
+
+    @pytest.mark.parametrize("modulo", [1, 16, 64])
+    def test_they_are_grouped_by_their_signatures(self, reader, modulo):
+        tensors = self.many()
+        expected = [IN_PYTHON(x) for x in tensors]
+        expected = [each if each[3] != "compact" else (*each[:4], each[4] % modulo, each[5]) for each in expected]
+        found = reader.grouped(tensors, modulo)
+        assert found == {key: [*places] for key, places in places_by(expected).items()}
+        assert len(found) > 16
+
+    def test_one_without_a_signature(self, reader):
+        for odd in (torch.zeros(0), torch.empty(3, device="meta"), torch.zeros(3, dtype=torch.complex64), "x"):
+            assert reader.grouped([torch.zeros(3), odd, torch.zeros(3)], 64) is None
+        assert reader.grouped([], 64) == {}
+
+    @WARNS
+    def test_alike(self, reader):
+        for x, other in itertools.product(odd_tensors(), odd_tensors()):
+            if x.is_nested or other.is_nested:
+                assert reader.alike([x, other]) is None
+            else:
+                assert reader.alike([x, other]) is _are_alike(BACKEND, [x, other]), (x.dtype, other.dtype)
+
+    def test_a_list_that_another_thread_changes(self, reader):
+        tensors, going = [torch.zeros(3) for _ in range(200)], True
+
+        def change():
+            while going:
+                tensors.clear()
+                tensors.extend(torch.zeros(3) for _ in range(200))
+
+        thread = threading.Thread(target=change)
+        thread.start()
+        try:
+            for _ in range(300):
+                found = reader.grouped(tensors, 64)
+                assert found is None or sum(map(len, found.values())) in range(201)
+                assert reader.alike(tensors) in (torch.float32, None)
+        finally:
+            going = False
+            thread.join()
+
+
+def test_a_tensor_is_looked_at_first_after_one_that_could_not_be_described():
+    """Such an exception takes a millisecond, so it must not occur for each tensor."""
+    looked = []
+
+    def has_address(x):
+        looked.append(x)
+        return x.device.type == "cpu"
+
+    made = made_with(has_address=has_address)
+    ordinary, meta = torch.zeros(3), torch.empty(3, device="meta")
+    made.signature(ordinary)
+    assert looked == []
+    for _ in range(3):
+        assert made.signature(meta) is None
+    assert made.signature(ordinary) == IN_PYTHON(ordinary)
+    assert [x is meta for x in looked] == [True, True, False]
+
+
+def made_with(**changed):
+    rows = tuple(
+        (*reading.CODES[name], dtype, torch.Tensor.numpy, False, True, False)
+        for dtype, name in BACKEND.names.items()
+        if name in reading.CODES
+    )
+    arguments = {
+        "exchange": torch.Tensor.__dlpack_c_exchange_api__,
+        "rows": rows,
+        "kinds": (torch.Tensor, torch.nn.Parameter),
+        "modes": BACKEND.modes,
+        "forward": forward_ad,
+        "is_negative": torch.Tensor.is_neg,
+        "has_address": lambda _: True,
+        "array_type": np.ndarray,
+        "set_flags": np.ndarray.setflags,
+        "compact": "compact",
+        "signature": IN_PYTHON,
+        "array": ARRAY_IN_PYTHON,
+        "lowest": memory.LOWEST,
+        "header": memory.HEADER,
+    }
+    return extension("backends.torch._tensors").Reader(**arguments | changed)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"exchange": None},
+        {"exchange": 3},
+        {"rows": [(2, 32, torch.float32, None, False, True, False)]},
+        {"rows": ((2, 32),)},
+        {"rows": ((2, 32, torch.float32, None, False, True, False),) * 65},
+        {"kinds": (torch.Tensor,)},
+        {"lowest": "x"},
+        {"other": 1},
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_refused(changed):
+    with pytest.raises((TypeError, ValueError)):
+        made_with(**changed)
+
+
+def test_no_reader_without_arguments():
+    with pytest.raises(TypeError):
+        extension("backends.torch._tensors").Reader()
+    with pytest.raises(TypeError):
+        extension("backends.torch._tensors").Reader(1)
+
+
+def test_an_exception_of_a_function_is_raised():
+    def fail(*_):
+        raise LookupError("not today")
+
+    x = torch.zeros(3)
+    for name, call in (("modes", "signature"), ("is_negative", "signature"), ("signature", "signature")):
+        rows = ((2, 32, x.dtype, torch.Tensor.numpy, False, name != "signature", True),)
+        made = made_with(**{name: fail, "rows": rows})
+        with pytest.raises(LookupError, match="not today"):
+            getattr(made, call)(x)
+        with pytest.raises(LookupError, match="not today"):
+            made.grouped([x], 64)
+    with pytest.raises(LookupError, match="not today"):
+        made_with(rows=((2, 32, x.dtype, fail, False, True, True),)).array(x)
+    with pytest.raises(LookupError, match="not today"):
+        made_with(set_flags=fail).array(x.requires_grad_())
+
+
+def test_an_array_over_other_memory_is_not_returned():
+    other = np.zeros(3, np.float32)
+    made = made_with(rows=((2, 32, torch.float32, lambda _: other, False, True, True),))
+    assert made.array(torch.zeros(3)) is None
+
+
+@WARNS
+def test_nothing_is_kept(reader):
+    """References to tensors, dtypes, types and functions are given back, and no memory is kept."""
+    tensors = [*odd_tensors(), torch.zeros(3, requires_grad=True)]
+    plain = [torch.zeros(3) for _ in range(50)]
+    objects = [*tensors, *plain, *BACKEND.names, torch.Tensor, torch.nn.Parameter, None, True, False, np.ndarray]
+
+    def all_of_it():
+        for x in tensors:
+            for call in (
+                reader.signature,
+                reader.array,
+                lambda x: reader.alike([x]),
+                lambda x: reader.grouped([x], 64),
+            ):
+                outcome(call, x)
+        reader.grouped(plain, 64)
+        reader.alike(plain)
+
+    all_of_it()
+    gc.collect()
+    before = list(map(sys.getrefcount, objects))
+    for _ in range(20):
+        all_of_it()
+    gc.collect()
+    after = list(map(sys.getrefcount, objects))
+    grown = [
+        (obj if isinstance(obj, type) else type(obj), b - a)
+        for obj, a, b in zip(objects, before, after, strict=True)
+        if b - a >= 20
+    ]
+    assert grown == []
+    held, _ = peak_of(lambda: [reader.grouped(plain, 64) and None for _ in range(50)])
+    assert held < 50_000
+
+
+def test_a_reader_gives_back_its_arguments():
+    def modes():
+        return 0
+
+    before = sys.getrefcount(modes)
+    made = made_with(modes=modes)
+    assert sys.getrefcount(modes) > before
+    del made
+    with pytest.raises(TypeError):
+        made_with(modes=modes, kinds=())
+    gc.collect()
+    assert sys.getrefcount(modes) == before
