@@ -101,9 +101,10 @@ def test_it_does_so_for_arrays_that_may_be_written_or_not():
 
 @pytest.mark.parametrize("source", TARGETS)
 @pytest.mark.parametrize("target", EVERYWHERE)
-def test_what_is_read_for_one_target_decides_the_steps_to_it(source, target):
+@pytest.mark.parametrize("copy", [None, False])
+def test_what_is_read_for_one_target_decides_the_steps_to_it(source, target, copy):
     """Some targets need less of a signature, such as no address: tensors with the same take the same steps."""
-    conversion, witness, steps = conversion_as(target), testing.witness_for(source), {}
+    conversion, witness, steps = conversion_as(target, copy=copy), testing.witness_for(source), {}
     samples = (witness.make(layout, dtype) for layout in witness.layouts for dtype in FORMATS if witness.knows(dtype))
     tensors = [sample.x for sample in samples if sample is not None]
     if source == "numpy":
@@ -113,15 +114,15 @@ def test_what_is_read_for_one_target_decides_the_steps_to_it(source, target):
     for x in tensors:
         signature = registry.ready(source).signature_reader(type(x), conversion.target, conversion.request)(x)
         if signature is not None:
-            plan = planned(x, target)
+            plan = planned(x, target, copy)
             assert steps.setdefault(signature, plan) == plan, signature
     assert len(steps) > 5
 
 
-def planned(x, target):
+def planned(x, target, copy):
     """The steps of a conversion, or that it is refused."""
     try:
-        return [step[:3] for step in ferry.explain(x, target).steps]
+        return [step[:3] for step in ferry.explain(x, target, copy=copy).steps]
     except ferry.ConversionError as error:
         return type(error)
 
