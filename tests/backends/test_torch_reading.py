@@ -28,7 +28,7 @@ from tensorferry.host.extensions import extension
 BACKEND = registry.ready("torch")
 pytestmark = pytest.mark.skipif(
     BACKEND.reader is None,
-    reason="the extension was not built, TENSORFERRY_NO_EXTENSION is set, or PyTorch is older than 2.10",
+    reason="the extension was not built, or TENSORFERRY_NO_EXTENSION is set",
 )
 # When complex32, nested tensors and others are made.
 WARNS = pytest.mark.filterwarnings("ignore::UserWarning")
