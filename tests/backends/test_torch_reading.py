@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from tensorferry.backends import registry
 from tensorferry.backends.torch import reading
 from tensorferry.backends.torch.fast_paths import array_path
-from tensorferry.backends.torch.signatures import signature_reader
+from tensorferry.backends.torch.signatures import environment_reader, signature_reader
 from tensorferry.backends.torch.stacking import _are_alike
 from tensorferry.core.places import places_by
 from tensorferry.host import memory
@@ -300,6 +300,10 @@ def test_a_tensor_is_looked_at_first_after_one_that_could_not_be_described():
     assert [x is meta for x in looked] == [True, True, False]
 
 
+def fail(*_):
+    raise LookupError("not today")
+
+
 def made_with(**changed):
     rows = tuple(
         (*reading.CODES[name], dtype, torch.Tensor.numpy, False, True, False)
@@ -310,6 +314,7 @@ def made_with(**changed):
         "exchange": torch.Tensor.__dlpack_c_exchange_api__,
         "rows": rows,
         "kinds": (torch.Tensor, torch.nn.Parameter),
+        "settings": (torch.get_default_dtype, torch.is_grad_enabled),
         "modes": BACKEND.modes,
         "forward": forward_ad,
         "is_negative": torch.Tensor.is_neg,
@@ -334,6 +339,7 @@ def made_with(**changed):
         {"rows": ((2, 32),)},
         {"rows": ((2, 32, torch.float32, None, False, True, False),) * 65},
         {"kinds": (torch.Tensor,)},
+        {"settings": None},
         {"lowest": "x"},
         {"other": 1},
     ],
@@ -351,10 +357,18 @@ def test_no_reader_without_arguments():
         extension("backends.torch._tensors").Reader(1)
 
 
-def test_an_exception_of_a_function_is_raised():
-    def fail(*_):
-        raise LookupError("not today")
+def test_settings_are_read_each_time():
+    made = made_with()
+    assert made.environment() == (torch.float32, True)
+    with torch.no_grad():
+        assert made.environment() == (torch.float32, False)
+    assert BACKEND.reader.environment() == environment_reader(BACKEND)()
+    assert made_with(settings=()).environment() == ()
+    with pytest.raises(LookupError, match="not today"):
+        made_with(settings=(torch.is_grad_enabled, fail)).environment()
 
+
+def test_an_exception_of_a_function_is_raised():
     x = torch.zeros(3)
     for name, call in (("modes", "signature"), ("is_negative", "signature"), ("signature", "signature")):
         rows = ((2, 32, x.dtype, torch.Tensor.numpy, False, name != "signature", True),)

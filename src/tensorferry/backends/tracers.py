@@ -35,7 +35,14 @@ registry.on_change.append(_expect_another)
 
 def may_be_active() -> bool:
     """Whether a tracer that is not kept out may be running. Then call `untraced` functions by means of `shield`."""
-    return not_imported is None or any(module in sys.modules for module in not_imported)
+    if not_imported is None:
+        return True
+    # Not `any`, whose generator takes twice as long, for each call in a process with one framework.
+    modules = sys.modules
+    for module in not_imported:  # noqa: SIM110
+        if module in modules:
+            return True
+    return False
 
 
 def untraced(function: Function) -> Function:

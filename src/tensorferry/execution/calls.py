@@ -123,29 +123,40 @@ def _convert(
         shielded = tracers.shield(_convert)
         if shielded is not _convert:
             return shielded(function, x, name, keywords, conversion)
-    out = None
-    if "out" in keywords:
-        if "out" not in (function.__kwdefaults__ or ()):
-            refuse_unknown(function, keywords)
-        out = keywords.pop("out")
     try:
-        if keywords and not COLUMN_KEYWORDS.isdisjoint(keywords):
-            from .column_keywords import Masked, Rows, apply_column_keywords, take_column_keywords
-
-            x = apply_column_keywords(
-                x, keywords.get("dtype"), keywords.get("casting"), **take_column_keywords(keywords)
-            )
-            if isinstance(x, (Masked, Rows)):
-                return _convert_several(function, x, name, keywords, conversion, out)
+        if not _OF_THE_CALL.isdisjoint(keywords):
+            return _convert_with(function, x, name, keywords, conversion)
         if conversion is None:
             conversion = _conversion_as(name, keywords)
-        return convert_one(x, conversion, out)
+        return convert_one(x, conversion)
     except ConversionError as error:
         error.complete_hint(function.__name__, name if conversion is None else conversion.target.name)
         raise
     except TypeError:
         refuse_unknown(function, keywords)
         raise
+
+
+_OF_THE_CALL = COLUMN_KEYWORDS | {"out"}
+"""The keywords that belong to one call, and not to the conversion that is kept for all calls."""
+
+
+def _convert_with(
+    function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any], conversion: Conversion | None
+) -> Any:
+    """Convert with ``out=``, or with keywords for columns."""
+    out = None
+    if "out" in keywords:
+        if "out" not in (function.__kwdefaults__ or ()):
+            refuse_unknown(function, keywords)
+        out = keywords.pop("out")
+    if not COLUMN_KEYWORDS.isdisjoint(keywords):
+        from .column_keywords import Masked, Rows, apply_column_keywords, take_column_keywords
+
+        x = apply_column_keywords(x, keywords.get("dtype"), keywords.get("casting"), **take_column_keywords(keywords))
+        if isinstance(x, (Masked, Rows)):
+            return _convert_several(function, x, name, keywords, conversion, out)
+    return convert_one(x, _conversion_as(name, keywords) if conversion is None else conversion, out)
 
 
 def _conversion_as(name: str, keywords: dict[str, Any]) -> Conversion:

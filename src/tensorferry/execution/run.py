@@ -180,9 +180,10 @@ def prepare(
     if conversion.sized or decide is not None:
         opened = _opened(source.open, x, source, target, request, decide)
         return _prepared(opened, None, conversion, request.out, decide, known)
-    signature = source.signature(x)
+    read = conversion.readers.get(type(x)) or conversion.reader(type(x)) or source.signature
+    signature = read(x)
     opened = _opened(source.open, x, source, target, request, decide)
-    if signature != source.signature(x):
+    if signature != read(x):
         signature = None  # another thread has changed `x` meanwhile
     if signature is not None and out is not None:
         written = target.signature(out)

@@ -25,7 +25,7 @@ typedef struct {
     size_t header;
     uintptr_t lowest;
     PyObject *given; /* the arguments; these are borrowed from them: */
-    PyObject *kinds[2], *modes, *forward, *is_negative, *has_address, *array_type, *set_flags, *compact;
+    PyObject *kinds[2], *settings, *modes, *forward, *is_negative, *has_address, *array_type, *set_flags, *compact;
     PyObject *signature_otherwise, *array_otherwise;
     PyObject *level, *dtype, *requires_grad, *data; /* names of attributes */
     int has_failed; /* whether a tensor could not be described */

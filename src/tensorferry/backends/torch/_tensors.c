@@ -71,6 +71,22 @@ static PyObject *array(Reader *reader, PyObject *x)
     return made;
 }
 
+PyDoc_STRVAR(environment_doc, "environment()\n--\n\nWhat the functions `settings` give: see `Backend.environment`.");
+
+static PyObject *environment(Reader *reader, PyObject *Py_UNUSED(none))
+{
+    const Py_ssize_t count = PyTuple_Size(reader->settings);
+    PyObject *found = PyTuple_New(count);
+    for (Py_ssize_t index = 0; found != NULL && index < count; index++) {
+        PyObject *setting = PyObject_CallNoArgs(PyTuple_GetItem(reader->settings, index));
+        if (setting == NULL)
+            Py_CLEAR(found);
+        else
+            PyTuple_SetItem(found, index, setting);
+    }
+    return found;
+}
+
 /* -- many tensors ------------------------------------------------------------------------------------------------- */
 
 PyDoc_STRVAR(alike_doc,
@@ -214,12 +230,12 @@ static void deallocate(PyObject *self)
 /* -1 and an exception if there are no such functions, or too many dtypes. */
 static int read_arguments(Reader *reader, PyObject *arguments)
 {
-    static char *names[] = {"exchange", "rows", "kinds", "modes", "forward", "is_negative", "has_address", "array_type", "set_flags",
+    static char *names[] = {"exchange", "rows", "kinds", "settings", "modes", "forward", "is_negative", "has_address", "array_type", "set_flags",
                             "compact", "signature", "array", "lowest", "header", NULL};
     PyObject *capsule, *rows;
     Py_ssize_t lowest, header;
-    if (!PyArg_ParseTupleAndKeywords(arguments, reader->given, "$OO!(OO)OOOOOOOOOnn", names, &capsule, &PyTuple_Type, &rows,
-                                     &reader->kinds[0], &reader->kinds[1], &reader->modes, &reader->forward,
+    if (!PyArg_ParseTupleAndKeywords(arguments, reader->given, "$OO!(OO)O!OOOOOOOOOnn", names, &capsule, &PyTuple_Type, &rows,
+                                     &reader->kinds[0], &reader->kinds[1], &PyTuple_Type, &reader->settings, &reader->modes, &reader->forward,
                                      &reader->is_negative, &reader->has_address, &reader->array_type, &reader->set_flags, &reader->compact,
                                      &reader->signature_otherwise, &reader->array_otherwise, &lowest, &header))
         return -1;
@@ -269,13 +285,14 @@ static PyObject *make(PyTypeObject *type, PyObject *arguments, PyObject *keyword
 static PyMethodDef methods[] = {
     {"signature", (PyCFunction)signature, METH_O, signature_doc},
     {"array", (PyCFunction)array, METH_O, array_doc},
+    {"environment", (PyCFunction)environment, METH_NOARGS, environment_doc},
     {"alike", (PyCFunction)alike, METH_O, alike_doc},
     {"grouped", (PyCFunction)(void (*)(void))grouped, METH_FASTCALL, grouped_doc},
     {NULL, NULL, 0, NULL},
 };
 
 PyDoc_STRVAR(reader_doc,
-             "Reader(*, exchange, rows, kinds, modes, forward, is_negative, has_address, array_type, set_flags, compact,\n"
+             "Reader(*, exchange, rows, kinds, settings, modes, forward, is_negative, has_address, array_type, set_flags, compact,\n"
              "       signature, array, lowest, header)\n--\n\n"
              "Reads tensors of some types.\n\n"
              "exchange: Tensor.__dlpack_c_exchange_api__.\n"
@@ -283,6 +300,7 @@ PyDoc_STRVAR(reader_doc,
              "    whether other dtypes have this code too, whether its tensors have signatures, whether they may have a\n"
              "    negative bit.\n"
              "kinds: The two types.\n"
+             "settings: Functions of settings that change what PyTorch can do.\n"
              "modes: A function that says whether a mode is active.\n"
              "forward: torch.autograd.forward_ad.\n"
              "is_negative: Tensor.is_neg.\n"

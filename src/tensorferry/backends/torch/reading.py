@@ -76,6 +76,7 @@ def reader(backend: TorchBackend, signature: Callable[[Any], Any], array: Callab
             exchange=exchange,
             rows=tuple(rows),
             kinds=tuple(backend.memories),
+            settings=(backend.default_dtype, backend.is_recording, backend.is_tracing),
             modes=backend.modes,
             forward=backend.forward,
             is_negative=backend.tensor.is_neg,

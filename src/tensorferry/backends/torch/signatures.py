@@ -71,8 +71,8 @@ def likeness_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
 
 def environment_reader(backend: TorchBackend) -> Callable[[], Hashable]:
     """See `Backend.environment`."""
-    default_dtype, is_recording, tracing = backend.default_dtype, backend.is_recording, backend.tracing
-    return lambda: (default_dtype(), is_recording(), tracing() is None)
+    default_dtype, is_recording, is_tracing = backend.default_dtype, backend.is_recording, backend.is_tracing
+    return lambda: (default_dtype(), is_recording(), is_tracing())
 
 
 def grouped(backend: TorchBackend, tensors: Sequence[Any], alignment: int) -> Mapping[Hashable, Sequence[int]] | None:

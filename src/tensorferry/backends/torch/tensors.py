@@ -106,15 +106,17 @@ class TorchBackend(Backend):
         self.tensor, self.compiling = torch.Tensor, torch.compiler.is_compiling
         self.accelerators = Accelerators(torch, self.dtypes)
         self.default_dtype, self.is_recording = torch.get_default_dtype, torch.is_grad_enabled
+        self.is_tracing: Callable[[], bool] = getattr(self.torch._C, "_is_tracing", self.torch.jit.is_tracing)
         self.tracing: Callable[[], Any] = getattr(self.torch._C, "_get_tracing_state", lambda: None)
         self.memories = frozenset({torch.Tensor, torch.nn.Parameter})
         # As instance attributes instead of the methods, whose calls would take longer.
         signature, self.to_array = signature_reader(self), fast_paths.array_path(self)
         self.reader = reading.reader(self, signature, self.to_array)
+        environment = environment_reader(self)
         if self.reader is not None:
-            signature, self.to_array = self.reader.signature, self.reader.array
+            signature, self.to_array, environment = self.reader.signature, self.reader.array, self.reader.environment
         vars(self)["signature"], vars(self)["likeness"] = signature, likeness_reader(self)
-        vars(self)["environment"] = environment_reader(self)
+        vars(self)["environment"] = environment
         self.by_default = {(self.dtypes[name], *marks): found for (name, *marks), found in BY_DEFAULT.items()}
         self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
         self._for_many = many.verbs(self)
@@ -123,7 +125,7 @@ class TorchBackend(Backend):
     def capabilities(self) -> Capabilities:
         if not self.loaded:
             return BY_DEFAULT["float32", True, False]
-        return self.by_default[self.default_dtype(), self.is_recording(), self.tracing() is not None]
+        return self.by_default[self.default_dtype(), self.is_recording(), self.is_tracing()]
 
     def devices(self) -> tuple[str, ...]:
         return (HOST, *self.accelerators.names())
