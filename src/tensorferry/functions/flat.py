@@ -11,6 +11,7 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import registry
+from ..backends.base import Backend
 from ..core import dtypes
 from ..core.dtype_names import name_of
 from ..errors import ConversionError, LossyCastError, UnsupportedTypeError
@@ -35,6 +36,7 @@ __all__ = [
     "UserFunction",
     "first_of",
     "fit",
+    "is_text",
     "note",
     "path_of",
     "put_aside",
@@ -117,6 +119,23 @@ def refusal_of(kind: type) -> UnsupportedTypeError | None:
     refused = registry.refusal_of(kind)
     ordinary = [backend for backend in registry.known().values() if not backend.capabilities.memory.exists]
     return None if refused is None or any(backend.refusal(kind) for backend in ordinary) else refused
+
+
+def is_text(leaf: Any) -> bool:
+    """Whether a leaf holds text, though its type is one of tensors: it stays as it is, as in `convert_tree`.
+
+    Text of a framework with a graph is a tensor of this graph, and not fixed.
+    """
+    if not registry.is_tensor(type(leaf)):
+        return False
+    backend = registry.backend_of(leaf)
+    return _may_be_text(backend) and backend.is_text(leaf)
+
+
+@lru_cache(maxsize=64)
+def _may_be_text(backend: Backend) -> bool:
+    gradients = backend.capabilities.gradients
+    return type(backend).is_text is not Backend.is_text and not (gradients.graph or gradients.tape)
 
 
 def fit(inner: str) -> str:
@@ -207,9 +226,9 @@ class Flat:
 
     def _parted(self, result: Any) -> tuple[Any, ...]:
         """The tensors of the function's result."""
-        if registry.is_known_tensor(type(result)):
+        if registry.is_known_tensor(type(result)) and not is_text(result):
             found = self._tensor(result)
-            if found is result:
+            if found is result and not _may_be_text(registry.backend_of(result)):
                 self._own.add(type(result))
             self._here.tree = self.tree = _ONE
             return (found,)
@@ -221,7 +240,7 @@ class Flat:
 
     def _tensor(self, leaf: Any) -> Any:
         """A leaf of the result as a tensor of the inner framework; ``None`` if it is not a tensor."""
-        if type(leaf) in self._no_tensors:
+        if type(leaf) in self._no_tensors or is_text(leaf):
             return None
         found = self.inner.output(leaf)
         if found is None:

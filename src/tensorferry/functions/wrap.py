@@ -23,7 +23,7 @@ from ..execution.run import convert
 from ..trees.leaves import leaf_rule
 from ..trees.structure import placed
 from ..trees.walk import take_apart
-from .flat import TENSOR, Flat, OutputTree, UserFunction, fit, path_of, positional, refusal_of
+from .flat import TENSOR, Flat, OutputTree, UserFunction, fit, is_text, path_of, positional, refusal_of
 from .function import Function
 from .key import Key
 
@@ -82,7 +82,7 @@ def _is_of(x: Any, name: str) -> bool:
 def _is_tensor(leaf: Any) -> bool:
     """Whether an argument is converted; all others are static."""
     try:
-        return registry.is_tensor(type(leaf)) or leaf_rule("tensors").takes(leaf)
+        return not is_text(leaf) if registry.is_tensor(type(leaf)) else leaf_rule("tensors").takes(leaf)
     except UnsupportedTypeError:  # `Wrapped` refuses it, if it is not of the inner framework
         return False
 
@@ -179,7 +179,7 @@ class Wrapped:
         inner = inner_of(self.inner)
         if not keywords:
             outer = self._plain.get(tuple(map(type, args)))
-            if outer is not None:
+            if outer is not None and (outer.differentiates or not any(map(is_text, args))):
                 return Call(self._of_tensors(len(args), inner.environment()), args, outer)
         leaves, structure = take_apart((args, keywords))
         places = [index for index, leaf in enumerate(leaves) if _is_tensor(leaf)]
