@@ -65,6 +65,23 @@ def test_overlapping_memory_is_read_before_it_is_written():
     assert array.tolist() == [0, 0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("source", ["numpy", "torch"])
+@pytest.mark.parametrize("target", ["numpy", "torch"])
+@pytest.mark.parametrize(("read", "write"), [(1, 2), (2, 1), (-1, -2), (1, -2), (3, 2)])
+def test_overlapping_memory_with_other_strides(source, target, read, write):
+    """Along one axis, NumPy itself reads elements that it has already written."""
+    for offset in range(-4, 5):
+        memory = np.arange(40)
+        taken, out = memory[16::read][:4], memory[16 + offset :: write][:4]
+        expected = taken.tolist()
+        taken = torch.from_numpy(taken) if source == "torch" and read > 0 else taken
+        given = torch.from_numpy(out) if target == "torch" and write > 0 else out
+
+        ferry.convert(taken, like=given, out=given)
+
+        assert out.tolist() == expected
+
+
 @pytest.mark.parametrize("target", ["numpy", "torch"])
 def test_out_is_untouched_when_a_value_does_not_fit(target):
     """The last value is looked at before the first is written."""

@@ -198,7 +198,10 @@ _NAMES = by_numpy()
 
 
 def _write_alike(x: Array, out: Array) -> None:
-    """`write` between arrays of one dtype. NumPy handles overlaps."""
+    """`write` between arrays of one dtype."""
+    # NumPy copies first if they overlap, but not along one axis, where its order is right only for equal strides.
+    if x.ndim == 1 and x.strides != out.strides and np.may_share_memory(x, out):
+        x = x.copy()
     out[...] = x
 
 
