@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.files.support import arrays, contents, same_bits, sample
 
+import tensorferry as ferry
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.base.contents import Ref
@@ -211,6 +212,13 @@ def test_a_file_is_known_by_suffix_and_first_byte(tmp_path):
     assert not FORMAT.recognises(tmp_path / "x.bin", b"\x81")
     written(tmp_path / "x.msgpack", contents({"x": np.ones(2)}))
     assert format_of(tmp_path / "x.msgpack") is FORMAT
+
+
+@pytest.mark.parametrize("value", ["a", 1, -3, 2.5, True], ids=repr)
+def test_a_value_alone_is_read_again(tmp_path, value):
+    """Its first byte could be one of any file, so the name decides."""
+    ferry.save(value, tmp_path / "x.msgpack")
+    assert ferry.load(tmp_path / "x.msgpack") == value
 
 
 def test_neither_flax_nor_jax_is_imported(tmp_path):

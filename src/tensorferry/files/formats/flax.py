@@ -58,6 +58,10 @@ class Flax(Format):
     def recognises(self, path: Path, head: bytes) -> bool:
         return path.name.endswith(self.suffixes) and bool(head) and head[0] in _FIRST
 
+    def is_named(self, path: Path, head: bytes) -> bool:
+        # A number or a text alone begins with a byte that files of many other formats have, so the name decides.
+        return path.name.endswith(self.suffixes)
+
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         size = path.stat().st_size
         if not size:
