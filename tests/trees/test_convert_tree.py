@@ -147,6 +147,20 @@ def test_one_tensor_with_two_targets_becomes_two(copy):
     assert result["a"] is result["d"]
 
 
+@pytest.mark.parametrize("convert", [ferry.snapshot, lambda tree: ferry.convert_tree(tree, "torch", copy=True)])
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_another_object_over_a_tied_memory_may_be_there_twice(framework, convert):
+    """It is the same as the first of all, not as its own first occurrence."""
+    first = ferry.convert(np.arange(4.0), framework)
+    other = first[:]
+    for tree in ([first, other, other], {"a": first, "b": other, "c": {"d": other}, "e": [first, other]}):
+        result = ferry.convert_tree(convert(tree), "numpy")
+        leaves = result if isinstance(result, list) else [result["a"], result["b"], result["c"]["d"], *result["e"]]
+        assert all(leaf.tolist() == [0, 1, 2, 3] and ferry.shares_memory(leaf, leaves[0]) for leaf in leaves)
+        plans = ferry.explain_tree(tree, "torch", copy=True).leaves
+        assert {plan.same_as for plan in plans[1:]} == {plans[0].path}
+
+
 def test_views_that_are_shared_stay_views_of_one_memory():
     """A write through one shows in the other, and in the source."""
     import torch

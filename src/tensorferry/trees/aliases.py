@@ -66,7 +66,8 @@ def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
         for key in _identities(each, at):
             first = seen.setdefault(key, index)
             if first != index:
-                found[index] = first
+                # The first may itself be the same as an earlier one: another object over the same memory.
+                found[index] = found.get(first, first)
                 break
     return found
 
