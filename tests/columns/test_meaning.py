@@ -212,6 +212,17 @@ def test_names_that_are_there_twice_are_refused():
         assert [each.tolist() for each in ferry.convert_tree(renamed, "numpy").values()] == [[1], [2]]
 
 
+def test_an_index_with_the_name_of_a_column_is_refused():
+    """The frame has only one column of that name, and its hint renames this column."""
+    unnamed, named = pd.DataFrame({"index": [1]}, index=[7]), pd.DataFrame({"k": [1]}, index=pd.Index([7], name="k"))
+    for x in (unnamed, named):
+        with pytest.raises(ferry.UnsupportedTypeError, match="an index and a column of the name '") as caught:
+            ferry.convert_tree(x, "numpy", index=True)
+        renamed = eval(caught.value.hint, {"x": x})  # noqa: S307 - that is what the hint is for
+        found = ferry.convert_tree(renamed, "numpy", index=True)
+        assert [each.tolist() for each in found.values()] == [[7], [1]]
+
+
 def test_frames_without_rows_or_columns():
     """A dict of nothing, or of empty columns; as one tensor a dtype is needed."""
     for x in (pd.DataFrame(), pl.DataFrame(), pa.table({})):

@@ -316,21 +316,25 @@ class ColumnBackend(Backend):
         """The columns of a table by name; with `index`, also its index.
 
         Raises:
-            UnsupportedTypeError: Two columns have the same name.
+            UnsupportedTypeError: Two columns have the same name, or a column has that of the index.
         """
-        columns = self.table(x).columns
-        if index:
-            columns = [*self.index_of(x), *columns]
+        places = [*self.index_of(x)] if index else []
         found: dict[object, Any] = {}
-        for name, each in columns:
+        for number, (name, each) in enumerate([*places, *self.table(x).columns]):
             if name in found:
-                why = f"has two columns of the name {name!r}, of which one would be lost"
-                raise refuse(f"This {type(x).__name__}", Refused(why, ""), self.renamed, None)
+                why, hint = f"has two columns of the name {name!r}, of which one would be lost", self.renamed
+                if number >= len(places) and name in dict(places):
+                    why = f"has an index and a column of the name {name!r}, of which one would be lost"
+                    hint = self.renamed_column.format(name=name, other=f"{name}_column")
+                raise refuse(f"This {type(x).__name__}", Refused(why, ""), hint, None)
             found[name] = each
         return found
 
     renamed: str = ""
     """The code that renames the columns of a table, for hints."""
+
+    renamed_column: str = ""
+    """The code that renames one column, for hints: a format with ``name`` and ``other``."""
 
     def index_of(self, x: Any) -> Sequence[tuple[object, Any]]:
         """The index of a table, as columns."""

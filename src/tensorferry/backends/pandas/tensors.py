@@ -44,6 +44,7 @@ class PandasBackend(ColumnBackend):
     install = "pip install pandas"
     imports = DECLARED.imports
     renamed = "x.set_axis(range(x.shape[1]), axis=1)"
+    renamed_column = "x.rename(columns={{{name!r}: {other!r}}})"
     capabilities = CAPABILITIES  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
 
