@@ -215,3 +215,45 @@ import tensorferry as ferry
 ferry.convert_tree({"a": np.ones(3), "b": [1]}, "numpy")
 assert not {"pyarrow", "pandas", "polars"} & set(sys.modules)
 """)
+
+
+NULLS = {
+    "pandas": lambda: pd.Series([1, None], dtype="Int16"),
+    "pandas-objects": lambda: pd.Series([1, None], dtype=object),
+    "polars": lambda: pl.Series([True, None]),
+    "polars-rows": lambda: pl.Series([[1.5], [1.5, 2]], dtype=pl.List(pl.Float32)),
+    "arrow": lambda: pa.array([1, None], pa.uint8()),
+    "frame": lambda: pl.DataFrame({"a": [1, None], "b": [2, 3]}),
+}
+
+
+@pytest.mark.parametrize("kind", NULLS)
+def test_a_column_with_nulls_has_a_dtype_to_follow(kind):
+    """Its own values are not converted, so that nothing of them can be lost."""
+    like = NULLS[kind]()
+    framework = {"pandas-objects": "pandas", "polars-rows": "polars", "frame": "polars"}.get(kind, kind)
+    dtype = {"pandas": "int16", "polars": "bool", "polars-rows": "float32", "arrow": "uint8"}.get(kind, "int64")
+    found = [ferry.convert(np.ones(2), like=like)]
+    if kind != "frame":  # which is a container in a tree
+        found += ferry.convert_tree([np.ones(2)], like=[like])
+    for each in found:
+        assert ferry.describe(each).framework == framework
+        assert ferry.describe(each).dtype == dtype
+        assert plain(each) == [1, 1]
+
+
+def test_a_table_with_nulls_can_be_made_again():
+    """Column by column."""
+    table = pa.table({"a": [1, None], "b": [1.5, 2.5], "t": ["x", "y"]})
+    back = ferry.convert_tree(ferry.convert_tree(table, "torch", nulls=0), like=table)
+    assert [each.to_pylist() for each in back.values()] == [[1, 0], [1.5, 2.5], ["x", "y"]]
+
+
+def test_what_has_no_dtype_is_nothing_to_follow():
+    """Text and nulls alone; and a stream is not read for its dtype."""
+    batches = pa.table({"a": [1, None]}).to_batches()
+    stream = pa.RecordBatchReader.from_batches(batches[0].schema, batches)
+    for like in (pd.Series(["a"]), pl.Series([None]), pl.DataFrame({"a": [[1], [1, 2]]}), stream):
+        with pytest.raises(ferry.UnsupportedTypeError, match="like= has to be a tensor"):
+            ferry.convert(np.ones(2), like=like)
+    assert stream.read_all().num_rows == 2

@@ -16,6 +16,7 @@ from ..columns.column import Column, Ragged, Refused
 from ..columns.layouts import asked_of
 from ..core.dtype_names import asked as dtype_asked
 from ..core.dtypes import DTYPES
+from ..core.info import TensorInfo
 from ..core.leaf_dtypes import DtypeRule
 from ..core.request import COLUMN_KEYWORDS
 from ..errors import LossyCastError, UnsupportedTypeError, shown, validate_word
@@ -23,7 +24,16 @@ from ..errors import LossyCastError, UnsupportedTypeError, shown, validate_word
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Masked", "Rows", "apply_column_keywords", "contents_of", "full_mask", "take_column_keywords", "validate"]
+__all__ = [
+    "Masked",
+    "Rows",
+    "apply_column_keywords",
+    "contents_of",
+    "filled_info",
+    "full_mask",
+    "take_column_keywords",
+    "validate",
+]
 
 
 class Masked(NamedTuple):
@@ -73,6 +83,30 @@ def contents_of(x: Any, dtype: str | None) -> TableContents | None:
     if isinstance(owner, ColumnBackend):
         return owner.given(x, dtype)
     return found_in(x, dtype) if is_known_by_arrow(type(x)) else None
+
+
+def filled_info(x: Any) -> TensorInfo | None:
+    """The framework and dtype of a column or table that can be converted only with ``nulls=`` or ``pad=``.
+
+    It is ``None`` for everything else. The shape is left out: rows may have unequal lengths.
+
+    Raises:
+        UnsupportedTypeError: It is not a tensor, whatever the keywords are.
+        LossyCastError: The columns of a table have no dtype in common.
+    """
+    owner = registry.backend_of(x)
+    if not isinstance(owner, ColumnBackend):
+        return None
+    contents = owner.given(x, None)
+    found = contents.found.elements if isinstance(contents.found, Ragged) else contents.found
+    if contents.table is not None:
+        values = apply_column_keywords(contents, None, nulls="mask").values
+        dtype = registry.backend_of(values).preview(values)[1].dtype
+    elif isinstance(found, Column):
+        dtype = found.dtype
+    else:
+        return None
+    return TensorInfo(owner.name, (), dtype)
 
 
 def apply_column_keywords(

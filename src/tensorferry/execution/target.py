@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from ..core.request import Request
     from .recipes import Conversion
 
-__all__ = ["conversion_like", "follow", "name_dtype_device", "target_of", "writing_into"]
+__all__ = ["conversion_like", "describe_like", "follow", "name_dtype_device", "target_of", "writing_into"]
 
 
 def name_dtype_device(to: object, like: object, dtype: object, device: object) -> tuple[str, Any, object]:
@@ -49,7 +50,7 @@ def follow(like: object) -> tuple[str, str | None, str | None]:
     Raises:
         UnsupportedTypeError: `like` is not a tensor, or it has no memory.
     """
-    info = like if isinstance(like, TensorInfo) else _describe(like, "like")
+    info = like if isinstance(like, TensorInfo) else describe_like(like)
     if info.abstract is not None:
         abstract = registry.backend_named(info.framework).capabilities.objects.abstract
         why = abstract.get(info.abstract, (f"it is {info.abstract}", None))[0]
@@ -60,6 +61,16 @@ def follow(like: object) -> tuple[str, str | None, str | None]:
     device = getattr(like, "device", None)
     elsewhere = hasattr(device, "platform") and host_index(device)
     return info.framework, None if info.weak_dtype is not None else info.dtype, None if elsewhere else info.device
+
+
+def describe_like(like: object) -> TensorInfo:
+    """The description of a tensor in ``like=``; of a column that needs ``nulls=`` or ``pad=``, without its shape.
+
+    Raises:
+        UnsupportedTypeError: `like` is not a tensor.
+        LossyCastError: It is a table whose columns have no dtype in common.
+    """
+    return _describe(like, "like")
 
 
 def conversion_like(like: object) -> Conversion | None:
@@ -116,6 +127,13 @@ def _describe(x: object, keyword: str) -> TensorInfo:
     try:
         return registry.backend_of(x).preview(x)[1]
     except UnsupportedTypeError as error:
+        if keyword == "like":
+            from .column_keywords import filled_info
+
+            with suppress(UnsupportedTypeError):
+                info = filled_info(x)
+                if info is not None:
+                    return info
         name = registry.NAMES.get(x) if isinstance(x, str) and keyword == "like" else None
         hint = f"{keyword}= a tensor" if name is None else f'to="{name}"'
         raise UnsupportedTypeError(f"{keyword}= has to be a tensor. {error.message}", hint) from error

@@ -11,7 +11,7 @@ from ..core.leaf_dtypes import rule_of
 from ..core.names import EXCHANGE
 from ..core.request import refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError, validate_flags
-from ..execution.target import name_dtype_device, target_of
+from ..execution.target import describe_like, name_dtype_device, target_of
 from .leaves import leaf_rule
 
 if TYPE_CHECKING:
@@ -303,7 +303,11 @@ def _snapshot(tree: Any, unknown: str) -> Any:
     return _conversion().TreeConversion(tree, own, leaf_rule("tensors", unknown=unknown), None, coalesce=True).convert()
 
 
-def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
+def _preview(x: Any) -> TensorInfo:
+    return registry.backend_of(x).preview(x)[1]
+
+
+def _describe(tree: Any, rule: LeafRule, look: Callable[[Any], TensorInfo] = _preview) -> dict[str, TensorInfo]:
     from ..columns.producers import leaving_streams
     from .failures import raise_all
     from .walk import take_apart
@@ -319,7 +323,7 @@ def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
             if isinstance(leaf, TensorInfo):
                 found[path] = leaf
             elif rule.takes(leaf):
-                found[path] = registry.backend_of(leaf).preview(leaf)[1]
+                found[path] = look(leaf)
         except ConversionError as error:
             errors[index] = error
     raise_all(errors, paths.__getitem__)
@@ -356,9 +360,10 @@ def targets_of(asked: Asked, leaves: Leaves, *, overlaps: bool = False) -> Targe
         name, theirs, device = name_dtype_device(to, like, None, device)
     else:
         alone = not callable(leaves) and is_ordinary_tensor(like)
-        infos = (
-            {"$": registry.backend_of(like).describe(like)} if alone else _describe(like, leaf_rule(leaves, infos=True))
-        )
+        if alone:
+            infos = {"$": registry.backend_of(like).describe(like)}
+        else:
+            infos = _describe(like, leaf_rule(leaves, infos=True), describe_like)
         if not infos:
             raise UnsupportedTypeError("like= has no tensor in it.", "like= a tensor, or a tree of tensors")
         targets = {path: name_dtype_device(None, info, None, device) for path, info in infos.items()}
