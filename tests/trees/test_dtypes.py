@@ -147,6 +147,9 @@ def test_what_only_sounds_like_a_dtype_is_a_leafs_name():
     with pytest.raises(ferry.UnsupportedTypeError) as caught:
         ferry.convert_tree(tree, "numpy", dtype={"f8": "float32"})
     assert caught.value.hint == 'dtype={"float64": "float32"}'
+    with pytest.raises(ferry.UnsupportedTypeError, match="the nearest are w") as caught:
+        ferry.convert_tree({"w": np.ones(1)}, "numpy", dtype={"b": "float16"})
+    assert caught.value.hint == 'dtype={"w": "float16"}'
 
 
 class Pair(NamedTuple):

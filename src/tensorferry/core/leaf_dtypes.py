@@ -304,7 +304,9 @@ def unknown_key(keyword: str, keys: Iterable[tuple[str, object]], names: Iterabl
 
 
 def _is_dtype(name: str) -> str | None:
-    """The dtype that a key would mean if short names were allowed."""
+    """The dtype that a key would mean if short names were allowed. One letter is rather the name of a leaf."""
+    if len(name) == 1:
+        return None
     try:
         return name_of(name)
     except UnsupportedTypeError:
