@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 import tensorflow as tf
 import torch
@@ -57,6 +58,24 @@ def test_a_result(nested):
         ferry.wrap(function, inner="tensorflow")(torch.ones(3))
     with pytest.raises(ferry.UnsupportedTypeError, match="is sparse"):
         ferry.wrap(torch.Tensor.to_sparse, inner="torch")(jnp.ones((3, 3)))
+
+
+@pytest.mark.parametrize(
+    ("inner", "argmax"), [("torch", torch.argmax), ("tensorflow", tf.argmax), ("numpy", np.argmax)]
+)
+def test_a_result_whose_dtype_the_caller_does_not_have(inner, argmax):
+    """It is named, and the hint is for `wrap`: as a keyword of the call, ``dtype=`` would reach the function."""
+    if jax.config.jax_enable_x64:
+        pytest.skip("JAX has int64 here")
+    for function, where, result in (
+        (lambda x: argmax(x), "result", lambda y: y),  # noqa: PLW0108 - a signature is read of it
+        (lambda x: {"x": x, "best": [argmax(x)]}, r'result\["best"\]\[0\]', lambda y: y["best"][0]),
+    ):
+        with pytest.raises(ferry.LossyCastError, match=f"no int64(.|\n)* - at {where} of .*<lambda>") as caught:
+            ferry.wrap(function, inner=inner)(jnp.array([1.0, 3.0]))
+        assert caught.value.hint == f'wrap(function, inner="{inner}", dtype="fit")'
+        wrapped = eval(caught.value.hint, {"wrap": ferry.wrap, "function": function})  # noqa: S307 - what hints are for
+        assert result(wrapped(jnp.array([1.0, 3.0]))).tolist() == 1
 
 
 def test_sparse_arrays_of_jax_are_trees():

@@ -7,7 +7,7 @@ import traceback
 from collections import deque
 from contextlib import suppress
 from functools import lru_cache
-from itertools import compress
+from itertools import compress, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import registry
@@ -76,6 +76,13 @@ class OutputTree(NamedTuple):
 
     structure: Structure | None
     leaves: tuple[Any, ...]
+
+    def path(self, index: int) -> str:
+        """The path of a tensor in the result, in errors."""
+        if self.structure is None:
+            return "result"
+        paths = compress(self.structure.paths(), (leaf is TENSOR for leaf in self.leaves))
+        return next(islice(paths, index, None), "$").replace("$", "result", 1)
 
     def filled(self, tensors: Sequence[Any]) -> Any:
         """The tree, with these tensors."""

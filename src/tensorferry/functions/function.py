@@ -16,7 +16,7 @@ from .converters import converter, converter_to, sharing_first
 from .flat import first_of, note, put_aside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..backends.functions import Outer
     from ..core.derivations import Rule, Spec
@@ -162,7 +162,7 @@ class Function:
             return self._outside(results, back, want)
         shared, leave = converter(conversion_as(back, copy=False)), converter_to(back)
         unshared = flat.inner.unshared(results, inside)
-        return [shared(each) if one else leave(each) for each, one in zip(results, unshared, strict=True)]
+        return self._left(results, (shared if one else leave for one in unshared))
 
     def filler(self, want: Sequence[str] | None = None) -> Callable[[Sequence[Any], Sequence[Any]], None]:
         """A function that calls it with NumPy arrays whose memory is lent, and writes the results into other arrays.
@@ -235,14 +235,34 @@ class Function:
     def _outside(self, results: Sequence[Any], back: str, want: Sequence[str] | None) -> list[Any]:
         flat = self.flat
         if not flat.asks:
-            leave = converter_to(back)
-            return [leave(each) for each in results]
+            return self._left(results, repeat(converter_to(back)))
         copy, fit = flat.source.copy, flat.source.dtype
         eased = None if self.rules else copy
-        return [
-            sharing_first(conversion_as(back, dtype=name, copy=copy), conversion_as(back, dtype=name, copy=eased))(each)
-            for each, name in zip(results, want or repeat(fit), strict=False)
-        ]
+        return self._left(
+            results,
+            (
+                sharing_first(conversion_as(back, dtype=name, copy=copy), conversion_as(back, dtype=name, copy=eased))
+                for name in want or repeat(fit)
+            ),
+        )
+
+    def _left(self, results: Sequence[Any], converters: Iterable[Callable[[Any], Any]]) -> list[Any]:
+        """The results, each converted to the framework that calls.
+
+        Raises:
+            ConversionError: One cannot be converted: it is named, and the hint is for `wrap`.
+        """
+        left: list[Any] = []
+        try:
+            for each, leave in zip(results, converters):  # noqa: B905 - there may be endless converters
+                left.append(leave(each))
+        except ConversionError as error:
+            flat = self.flat
+            if isinstance(error, LossyCastError):
+                error.hint = flat.fit if flat.source.dtype is None else None
+            place = flat.tree.path(len(left)) if not self.rules else "a derivative"
+            raise placed(error, f"{place} of {flat.source.name}") from None
+        return left
 
     def checked(self, results: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Sequence[Any]:
         """The results, after a check of their shapes.
