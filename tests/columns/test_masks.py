@@ -176,3 +176,18 @@ def test_the_mask_of_python_objects_has_the_shape_of_their_values():
     assert (values.tolist(), mask.tolist()) == ([1, 2], [True, True])
     with pytest.raises(ferry.UnsupportedTypeError, match=r'at \$\["a"\]'):
         ferry.convert_tree({"a": pd.Series([1, object()], dtype=object)}, "numpy", nulls="mask")
+
+
+@pytest.mark.parametrize("pad", [1, -100, {"a": 1}, {"*": -100}, {"a": 7, "a_mask": 1}], ids=str)
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "arrow"])
+def test_where_a_column_is_padded_its_mask_is_false(make, pad):
+    """There is no value, whatever number stands there; and one name in `pad` is for both."""
+    samples = [make({"a": pa.array(each) if make is pa.table else each}) for each in ([1.5, None, 2.5], [3.5])]
+    if make is pd.DataFrame:
+        samples = [each.astype("Float64") for each in samples]
+    for side, mask in (("right", [True, False, False]), ("left", [False, False, True])):
+        batch = ferry.collate(samples, "numpy", nulls="mask", pad=pad, padding_side=side)
+        number = next(iter(pad.values())) if isinstance(pad, dict) else pad
+        padded = [3.5, number, number]
+        assert batch["a"].tolist() == [[1.5, 0, 2.5], padded if side == "right" else padded[::-1]]
+        assert batch["a_mask"].tolist() == [[True, False, True], mask]

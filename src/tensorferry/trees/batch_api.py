@@ -229,14 +229,16 @@ def _batch(
     from .collate import Collation
 
     rule = leaf_rule(leaves, unknown=unknown)
+    masks: list[Any] = []
     if nulls is not None or (padding is not None and (padding["mask"] or padding["lengths"])):
         # A table must become a dict first, in which a mask can be put beside a column.
         from .tables import with_column_keywords
 
         samples = [
-            with_column_keywords(each, index=False, dtype=asked[2], casting=asked[5], nulls=nulls) for each in samples
+            with_column_keywords(each, index=False, dtype=asked[2], casting=asked[5], nulls=nulls, masks=masks)
+            for each in samples
         ]
-    return Collation(list(samples), targets_of(asked, leaves), rule, padding, looks=looks)
+    return Collation(list(samples), targets_of(asked, leaves), rule, padding, masks, looks=looks)
 
 
 def _refuse_one_value(samples: object) -> None:

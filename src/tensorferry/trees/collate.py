@@ -39,6 +39,7 @@ class Collation:
         targets: The targets of the leaves.
         rule: The rule for which leaves are stacked.
         asked: The keywords of `Padding`; ``None`` if nothing is padded.
+        masks: The leaves of samples that are masks of nulls.
         looks: Whether only a plan is made, and no values are read.
 
     Raises:
@@ -52,6 +53,7 @@ class Collation:
         targets: Targets,
         rule: LeafRule,
         asked: dict[str, Any] | None,
+        masks: Sequence[Any] = (),
         *,
         looks: bool = False,
     ) -> None:
@@ -64,7 +66,8 @@ class Collation:
         self._prepare = run.foresee if looks else run.prepare
         self._columns, self._structure = columns_of(samples, rule)
         structure = self._structure
-        self._planner = Columns(targets, rule, self._padding, self._prepare, structure.path, structure.name)
+        known = frozenset(map(id, masks))  # the samples keep them
+        self._planner = Columns(targets, rule, self._padding, self._prepare, structure.path, structure.name, known)
         self._places: list[tuple[Any, str] | None] | None = None
 
     def stack(self) -> Any:

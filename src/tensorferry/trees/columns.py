@@ -62,6 +62,7 @@ class Columns:
         prepare: `run.prepare`; or `run.foresee`, if only a plan is made.
         path: Gives the path of a leaf.
         name: Gives the dotted name of a leaf.
+        masks: The ids of the leaves that are masks of nulls.
     """
 
     targets: Targets
@@ -70,6 +71,7 @@ class Columns:
     prepare: Callable[..., Prepared]
     path: Callable[[int], str]
     name: Callable[[int], str]
+    masks: frozenset[int] = frozenset()
 
     def leaf(self, index: int, column: Any) -> ColumnPlan:
         """What becomes of a column."""
@@ -77,7 +79,7 @@ class Columns:
             return ColumnPlan(None, None if all(each is None for each in column) else column)
         conversion = self.targets.of(lambda: self.path(index))
         target, request = registry.ready(conversion.target.name), conversion.request
-        value = self.padding.value_of(lambda: self.name(index)) if self.padding.on else None
+        value = self._value_of(index, column) if self.padding.on else None
         nothing = type(column) is list and self.rule.takes_rows and not any(type(x) is not list or x for x in column)
         if nothing and value is None:
             return ColumnPlan(None, [])
@@ -192,6 +194,15 @@ class Columns:
         raise LossyCastError(f"Numbers of different kinds do not stack: {kinds.where}.", " or ".join(hints))
 
     # -- padding --------------------------------------------------------------------------------------
+
+    def _value_of(self, index: int, column: Any) -> Any:
+        """The number with which the leaves of a column are padded; ``None`` if they are not."""
+        value = self.padding.value_of(lambda: self.name(index))
+        if self.masks and type(column) is list and id(column[0]) in self.masks:
+            # Where values are padded there is none, whatever the number is.
+            beside = self.padding.value_of(lambda: self.name(index).removesuffix("_mask"))
+            return None if value is None and beside is None else False
+        return value
 
     def _padded(
         self,

@@ -25,7 +25,13 @@ __all__ = ["has_columns", "is_counted", "is_one_value", "with_column_keywords"]
 
 
 def with_column_keywords(
-    tree: Any, *, index: bool, dtype: object = None, casting: str | None = None, **keywords: Any
+    tree: Any,
+    *,
+    index: bool,
+    dtype: object = None,
+    casting: str | None = None,
+    masks: list[Any] | None = None,
+    **keywords: Any,
 ) -> Any:
     """The tree, with the keywords applied to its columns, and with its tables as dicts of columns.
 
@@ -34,6 +40,7 @@ def with_column_keywords(
         index: Whether the index of a table becomes one of its columns.
         dtype: The keyword of the call. Dates become numbers if it names a dtype for them.
         casting: The keyword of the call.
+        masks: The masks of ``nulls="mask"`` that are in the new tree are added to this list.
         **keywords: ``nulls``, ``ragged`` and ``pad``, as `apply_column_keywords` takes them.
 
     Raises:
@@ -47,7 +54,7 @@ def with_column_keywords(
     applied = [_apply(leaf, index, rule, name, casting, keywords) for leaf, name in zip(leaves, names, strict=True)]
     if all(one is other for one, other in zip(leaves, applied, strict=True)):
         return tree
-    return _put_masks_beside(structure.rebuild(applied))
+    return _put_masks_beside(structure.rebuild(applied), [] if masks is None else masks)
 
 
 def _is_table(x: Any) -> bool:
@@ -115,13 +122,13 @@ def _with_full_mask(column: Any) -> Any:
         return column
 
 
-def _put_masks_beside(x: Any) -> Any:
-    """The tree, with each mask as a leaf ``<name>_mask`` beside its values."""
+def _put_masks_beside(x: Any, masks: list[Any]) -> Any:
+    """The tree, with each mask as a leaf ``<name>_mask`` beside its values. The masks are added to a list, too."""
     if type(x) is dict:
         result: dict[Any, Any] = {}
         for name, value in x.items():
             if not isinstance(value, Masked):
-                result[name] = _put_masks_beside(value)
+                result[name] = _put_masks_beside(value, masks)
                 continue
             beside = f"{name}_mask"
             if beside in x:
@@ -129,8 +136,11 @@ def _put_masks_beside(x: Any) -> Any:
                     f"The mask of {name!r} would be named {beside!r}, and there is such a column already.",
                     Hint("{again:x|nulls=0}, which replaces nulls; or give that column another name"),
                 )
-            result[name], result[beside] = map(_put_masks_beside, value)
+            masks.append(value.mask)
+            result[name], result[beside] = (_put_masks_beside(each, masks) for each in value)
         return result
     if type(x) is list or type(x) is Rows:
-        return [_put_masks_beside(each) for each in x]
-    return tuple(map(_put_masks_beside, x)) if type(x) is tuple else x
+        return [_put_masks_beside(each, masks) for each in x]
+    if isinstance(x, Masked):
+        masks.append(x.mask)
+    return tuple(_put_masks_beside(each, masks) for each in x) if type(x) is tuple else x
