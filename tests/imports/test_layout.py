@@ -17,7 +17,6 @@ FLOORS = [line.split() for line in re.search(r"```floors\n(.*?)```", DRAWN, re.D
 """From the top down, as the page draws them: a folder imports from its own floor and from those below."""
 
 UPWARDS = {
-    ("backends", "execution"): "many numbers are read as what the plan will make of them",
     ("sequences", "backends"): "a sequence is looked at for tensors, which their backends know",
     ("sequences", "execution"): "tensors in a sequence of numbers are converted",
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import ConversionError, DeviceError, UnsupportedTypeError, nearest, shown, validate_word
 from ..hints import Hint
 from . import names
-from .devices import device_name, host_index
+from .devices import HOST, device_name, host_index
 from .dtype_names import asked
 from .dtypes import CASTINGS
 from .leaf_dtypes import DtypeRule, rule_of
@@ -65,6 +65,14 @@ class Request(NamedTuple):
     def is_ordinary(self) -> bool:
         """Whether no keyword was given."""
         return self == Request(self.target)
+
+    def needs_sizes(self, target: Declaration) -> bool:
+        """Whether plans depend on the sizes of tensors and on the target's devices.
+
+        They do for a device, for page-locked memory, and for a layout over several devices.
+        """
+        on_host = self.device in (None, HOST) and HOST in target.capabilities.devices.kinds
+        return not on_host or self.placement is not None or PINNED in self.options
 
 
 def make_request(

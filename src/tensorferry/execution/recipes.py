@@ -9,7 +9,7 @@ from ..backends import registry
 from ..backends.base import unchanged
 from ..core.devices import HOST
 from ..core.names import EXCHANGE
-from ..core.request import PINNED, make_request
+from ..core.request import make_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -59,10 +59,8 @@ class Conversion:
     def __init__(self, target: Backend, request: Request) -> None:
         self.target = target
         self.request = request
-        on_host = request.device in (None, HOST) and HOST in target.capabilities.devices.kinds
-        self.sized = not on_host or request.placement is not None or PINNED in request.options
-        """Whether each tensor must be described first, since the plan needs its size: for a device, for page-locked
-        memory, or for a layout over several devices."""
+        self.sized = request.needs_sizes(target)
+        """Whether each tensor must be described first, since the plan needs its size."""
         self.readers: dict[type, Callable[[Any], Hashable | None]] = {}
         """The functions that read signatures, by the type of the tensor: see `reader`."""
         self.recent: dict[Hashable, Recipe] = {}

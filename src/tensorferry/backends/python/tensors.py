@@ -157,18 +157,17 @@ class PythonBackend(Backend):
 
     def _read_many(self, x: Any, first: Any, target: Backend, request: Request) -> chunks.Read | None:
         """Read many numbers straight into the result of the plan; ``None`` if they are unusual."""
-        from ...execution.recipes import conversion_of
+        here = request._replace(present=target.devices()) if request.needs_sizes(target) else request
 
         def decide(shape: tuple[int, ...], exact: flags.Exact) -> chunks.Wanted:
             info = _info_of_many(shape, exact, target, request)
-            resolved = conversion_of(target, request).here(info, request)
-            dtype = rules.target_dtype(info, resolved, target)
-            check = rules.check_of(info, resolved, dtype)
+            dtype = rules.target_dtype(info, here, target)
+            check = rules.check_of(info, here, dtype)
             if rules.fills_lists(info, target):
                 return chunks.Wanted(dtype, check, "lists")
-            if rules.fills_out(info, resolved, target):
+            if rules.fills_out(info, here, target):
                 return chunks.Wanted(dtype, check, "")
-            device = rules.target_device(info, resolved, target, dtype)
+            device = rules.target_device(info, here, target, dtype)
             if not rules.reads_as_asked(info, target, dtype, device, check):
                 dtype, check = exact.dtype, ""
             return chunks.Wanted(dtype, check, "array")
