@@ -35,6 +35,9 @@ __all__ = ["Backend", "kind_of_type", "unchanged"]
 
 _KINDS = NUMBERS | JOINS.keys() | {"Variable", "buffer", "new", "object", "scalar", "traced"}
 
+convert: Callable[[Any, Backend, Request], Any]
+"""Converts a tensor. `execution.run` puts its function here, because it is above, and no other module runs plans."""
+
 
 def kind_of_type(kind: type) -> str:
     """The name of a class as a `TensorInfo.kind`, changed if it is a kind with a meaning for the planner."""

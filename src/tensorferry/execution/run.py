@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..backends import fast_paths, registry
+from ..backends import base, fast_paths, registry
 from ..core.devices import HOST, same_place
 from ..core.info import JOINS, TensorInfo
 from ..core.signature import signature_of
@@ -301,6 +301,9 @@ def _laid_out(conversion: Conversion, source: Backend, handle: Any) -> Conversio
     if placement is None or source is not target or handle is None or not target.is_laid_out(handle, placement):
         return conversion
     return conversion_of(target, conversion.request._replace(placement=placement._replace(lies=True)))
+
+
+base.convert = lambda x, target, request: convert(x, conversion_of(target, request))
 
 
 # -- verifying mode -----------------------------------------------------------------------------

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..backends.base import Backend
+    from ..backends.members import Members
     from ..core.info import TensorInfo
     from ..planning.plan import Plan
     from ..planning.step import Step
-    from ..sequences.members import Members
     from .recipes import Conversion
 
 __all__ = ["composed", "overlaps", "with_members"]

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..backends import registry
 from ..core.info import TensorInfo
 from ..errors import ConversionError, LossyCastError, ShapeError, UnsupportedTypeError
 from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = [
     "DEEPEST",
@@ -61,13 +60,19 @@ def outer_shape(x: Any) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def why_unreadable(x: Any, cause: Exception | None) -> ConversionError:
-    """The error for a sequence that cannot be read. It says what is wrong, and where."""
+def why_unreadable(x: Any, cause: Exception | None, refuse: Callable[[str, Any], ConversionError]) -> ConversionError:
+    """The error for a sequence that cannot be read. It says what is wrong, and where.
+
+    Args:
+        x: The sequence.
+        cause: What NumPy raised.
+        refuse: Gives the error for an object that is no number at a path.
+    """
     ragged = _ragged(x, "x")
     if ragged is not None:
         return ragged
     for path, leaf in leaves(x):
-        problem = _why_no_number(path, leaf)
+        problem = _why_no_number(path, leaf, refuse)
         if problem is not None:
             return problem
     rounded = _each("float(number)", len(shape_of(x)))
@@ -92,7 +97,7 @@ def _each(expression: str, depth: int) -> str:
     return expression
 
 
-def _why_no_number(path: str, leaf: Any) -> ConversionError | None:
+def _why_no_number(path: str, leaf: Any, refuse: Callable[[str, Any], ConversionError]) -> ConversionError | None:
     if isinstance(leaf, np.generic):
         return _why_no_scalar(path, leaf)
     if isinstance(leaf, (bool, float, complex)):
@@ -103,31 +108,14 @@ def _why_no_number(path: str, leaf: Any) -> ConversionError | None:
         return LossyCastError(f"The integer at {path} does not fit into 64 bits.", "float(number), which rounds")
     if isinstance(leaf, (list, tuple)):
         return ShapeError(f"{path} is nested deeper than {DEEPEST} levels, or contains itself.", None)
-    name = type(leaf).__name__
     if isinstance(leaf, (Decimal, Fraction)):
         return UnsupportedTypeError(
-            f"The {name} at {path} is an exact number that no dtype holds.",
+            f"The {type(leaf).__name__} at {path} is an exact number that no dtype holds.",
             "float(number), which rounds",
         )
     if leaf is None:
         return UnsupportedTypeError(f"None at {path} is not a number.", 'float("nan"), or leave it out')
-    try:
-        owner = registry.backend_of(leaf)
-    except ConversionError as error:
-        if not isinstance(leaf, (str, set, frozenset, dict)):
-            return UnsupportedTypeError(f"The {name} at {path} is not a number: {error.message}", error.hint)
-    else:
-        if owner.name != "python":
-            return UnsupportedTypeError(f"The {name} at {path} stands among numbers.", f"to_list({path})")
-    return UnsupportedTypeError(f"The {name} at {path} is not a number.", _no_number_hint(leaf, path))
-
-
-def _no_number_hint(leaf: Any, path: str) -> str:
-    if isinstance(leaf, str):
-        return f"float({path}), if it is written as one, or leave it out"
-    if isinstance(leaf, (set, frozenset)):
-        return f"sorted({path})"
-    return f"list({path}.values())" if isinstance(leaf, dict) else f"list({path})"
+    return refuse(path, leaf)
 
 
 def _why_no_scalar(path: str, leaf: Any) -> ConversionError | None:

@@ -1,4 +1,4 @@
-"""Read nested sequences of numbers into one array, in one pass. Sequences of tensors are in `stacks`.
+"""Read nested sequences of numbers into one array, in one pass.
 
 The first element decides: if it is a Python number, all are Python numbers, whose dtype the target
 chooses; if it is a NumPy scalar or a tensor, they have dtypes.
@@ -6,36 +6,35 @@ chooses; if it is a NumPy scalar or a tensor, they have dtypes.
 
 from __future__ import annotations
 
-from array import array as typed_array
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..backends import registry
-from ..core.info import TensorInfo
-from ..errors import ConversionError, GradientError, LossyCastError, ShapeError
+from ..errors import LossyCastError, ShapeError
 from ..host import subnormals
 from ..host.numpy_dtypes import of_numpy
 from . import flags, numbers
-from .diagnostics import DEEPEST, ROWS, at_member, described, leaves, shape_of, why_unreadable
+from .diagnostics import DEEPEST, ROWS, leaves, shape_of, why_unreadable
 from .numbers import PYTHON_NUMBERS, opened
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..errors import ConversionError
     from ..typing import Array
 
 __all__ = [
     "PYTHON_NUMBERS",
     "NewArray",
+    "Others",
     "element_types",
     "first",
     "is_number",
-    "is_tensor",
     "narrowest",
     "read",
 ]
 
 _READABLE = (*PYTHON_NUMBERS, np.generic, *ROWS)
-_BUFFERS = (bytes, bytearray, memoryview, typed_array)
 
 
 def first(x: Any) -> tuple[Any, int]:
@@ -56,16 +55,6 @@ def is_number(element: Any) -> bool:
     return type(element) in PYTHON_NUMBERS or not isinstance(element, np.generic)
 
 
-def is_tensor(element: Any) -> bool:
-    """Whether the first element is a tensor, or an object that is refused like one."""
-    if type(element) in PYTHON_NUMBERS or isinstance(element, (np.generic, *ROWS)):
-        return False
-    try:
-        return registry.backend_of(element).name != "python" or isinstance(element, _BUFFERS)
-    except ConversionError:
-        return isinstance(element, np.ndarray)
-
-
 class NewArray:
     """A new array that takes the place of a list, which was read or stacked before it was described.
 
@@ -81,22 +70,31 @@ class NewArray:
         self.weak = weak
 
 
+class Others(NamedTuple):
+    """What is done with elements that are no numbers. Only the caller knows which are tensors.
+
+    Args:
+        replace: Gives the rows, in which numbers take the place of tensors.
+        refuse: Gives the error for another object at a path.
+    """
+
+    replace: Callable[[Any], Any]
+    refuse: Callable[[str, Any], ConversionError]
+
+
 # -- numbers ------------------------------------------------------------------------------------
 
 
 @subnormals.kept
-def read(x: Any, head: Any) -> tuple[Array, str | None]:
+def read(x: Any, head: Any, others: Others) -> tuple[Array, str | None]:
     """Numbers in a new array of their exact dtype (int64, uint64, float64 …), and the narrowest ordinary dtype.
 
     The narrowest dtype has the range of the numbers; it is ``None`` if they have dtypes of their own.
 
-    >>> read([[1, 2], [3, 4]], 1)
-    (array([[1, 2],
-           [3, 4]]), 'int32')
-
     Args:
         x: Nested sequences of numbers, or a number.
         head: Its first element, as `first` gives it.
+        others: What is done with elements that are no numbers.
 
     Raises:
         UnsupportedTypeError: An element is not a number; the message says where.
@@ -107,24 +105,24 @@ def read(x: Any, head: Any) -> tuple[Array, str | None]:
     exact = flags.exact(found[1]) if found else None
     if found and exact:
         return found[0], exact.weak
-    array = _read_range(x) if isinstance(x, range) else _read_carefully(x)
+    array = _read_range(x) if isinstance(x, range) else _read_carefully(x, others)
     return array, narrowest(array) if is_number(head) else None
 
 
-def _read_carefully(x: Any) -> Array:
+def _read_carefully(x: Any, others: Others) -> Array:
     kinds = element_types(x)
     if not all(issubclass(kind, _READABLE) for kind in kinds):
-        x = _with_numbers(x, "x")
+        x = others.replace(x)
     try:
         array = np.array(x)
     except MemoryError:
         raise
     except Exception as error:  # an element of any class may raise anything
-        raise why_unreadable(x, error) from error
+        raise why_unreadable(x, error, others.refuse) from error
     if of_numpy(array.dtype) is None:
-        raise why_unreadable(x, None)
+        raise why_unreadable(x, None, others.refuse)
     if array.dtype.char in "dD" and _may_be_rounded(x, array):
-        return _read_exactly(x, array)
+        return _read_exactly(x, array, others)
     return array
 
 
@@ -178,37 +176,7 @@ def _types_within(x: Any, depth: int) -> set[type]:
     return kinds
 
 
-def _with_numbers(x: Any, path: str, depth: int = 0) -> Any:
-    """The rows, in which tensors among numbers are replaced by their values.
-
-    Raises:
-        UnsupportedTypeError: The values of a tensor cannot be read, for example because it is masked.
-        GradientError: A tensor requires grad.
-    """
-    if isinstance(x, TensorInfo):
-        raise described(path)
-    if isinstance(x, (list, tuple)) and depth < DEEPEST:
-        # Over a copy, because the code of a tensor's class could change the list.
-        return [_with_numbers(each, f"{path}[{index}]", depth + 1) for index, each in enumerate([*x])]
-    if not is_tensor(x):
-        return x
-    from ..core.request import Request
-    from ..execution.recipes import conversion_of
-    from ..execution.run import convert
-
-    try:
-        _, info, _ = registry.backend_of(x).open(x)
-        if not info.requires_grad:
-            return convert(x, conversion_of(registry.backend_named("python"), Request("python")))
-    except ConversionError as error:
-        raise at_member(error, path) from error
-    raise GradientError(
-        f"The {info.framework} tensor at {path} requires grad, and stands among numbers, which have no graph.",
-        f"{path}.detach()",
-    )
-
-
-def _read_exactly(x: Any, array: Array) -> Array:
+def _read_exactly(x: Any, array: Array, others: Others) -> Array:
     """The array; if integers were rounded in it, they are read again as integers, which may raise."""
     if _has_only_integers(x):
         # As Python integers, because NumPy's would wrap around instead of raising.
@@ -216,7 +184,7 @@ def _read_exactly(x: Any, array: Array) -> Array:
         try:
             whole: Array = np.array(integers, np.uint64).reshape(array.shape)
         except (OverflowError, ValueError):
-            raise why_unreadable(x, None) from None
+            raise why_unreadable(x, None, others.refuse) from None
         return whole
     for path, number in leaves(x):
         if isinstance(number, (int, np.integer)) and not _is_float64(int(number)):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..backends import registry
+from ..backends.members import Members, look_at
 from ..core import dtypes
 from ..core.devices import HOST
 from ..core.leaf_dtypes import quoted
@@ -16,7 +17,6 @@ from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import LossyCastError, ShapeError, UnsupportedTypeError, an, shown
 from ..execution.recipes import conversion_of
-from ..sequences.members import Members, look_at
 from ..sequences.reader import PYTHON_NUMBERS, NewArray
 from .kinds import dtype_together, kinds_in
 from .padding import common_dtype, extent_of, filling, without_nothing

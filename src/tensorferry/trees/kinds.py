@@ -13,8 +13,8 @@ from ..sequences.reader import PYTHON_NUMBERS, element_types
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..backends.members import Members
     from ..core.info import TensorInfo
-    from ..sequences.members import Members
 
 __all__ = ["NumberKinds", "dtype_together", "kinds_in"]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ..backends.base import Backend
-    from ..sequences.members import Members
+    from ..backends.members import Members
     from ..typing import Array
 
 __all__ = [

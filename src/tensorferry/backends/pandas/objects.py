@@ -17,7 +17,7 @@ from ...core.names import EXCHANGE
 from ...errors import ConversionError, an
 from ...host.numpy_dtypes import of_numpy
 from ...sequences import reader
-from .. import registry
+from .. import elements, registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,7 +104,7 @@ def _numbers(values: list[Any], gone: Array) -> Found:
         hint = next((code for base, code in _OTHER.items() if issubclass(kind, base)), CODE[LIST])
         return Refused(f"holds Python objects, such as {an(kind.__name__)} at row {odd}", hint)
     try:
-        numbers = reader.read(values, values[0])[0] if values else np.empty(0)
+        numbers = elements.read(values, values[0])[0] if values else np.empty(0)
     except ConversionError as error:
         return Refused(f"has numbers of no common dtype. {_with_rows(error)}", '{x}.astype("float64"), which rounds')
     return _column(numbers, gone)
@@ -163,7 +163,7 @@ def _deep(values: list[Any]) -> Found:
         )
         return Refused(why, CODE[LIST])
     try:
-        array, _ = reader.read(values, reader.first(values)[0])
+        array, _ = elements.read(values, reader.first(values)[0])
     except ConversionError as error:
         return Refused(f"holds lists that are no tensor. {_with_rows(error)}", CODE[LIST])
     return _column(array, np.zeros(0, bool))

@@ -11,6 +11,7 @@ from ...core import dtypes
 from ...core.names import EXCHANGE_NUMBERS
 from ...host import casts, memory
 from ...sequences import flags, numbers, reader
+from .. import elements
 from ..base import unchanged
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _read_again(x: Any, dtype: str) -> Array:
     """
     if isinstance(x, np.ndarray):
         return x
-    return casts.cast(reader.read(x, reader.first(x)[0])[0], dtype, "value")
+    return casts.cast(elements.read(x, reader.first(x)[0])[0], dtype, "value")
 
 
 def copied(x: Any) -> Any:

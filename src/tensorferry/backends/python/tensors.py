@@ -20,8 +20,8 @@ from ...hints import Hint
 from ...host import casts, memory, subnormals
 from ...host.numpy_dtypes import by_numpy, numpy_dtype, of_numpy
 from ...planning import rules
-from ...sequences import chunks, flags, members, reader
-from .. import registry
+from ...sequences import chunks, flags, reader
+from .. import elements, members, registry
 from ..base import Backend
 from . import few_numbers
 from .declared import CAPABILITIES, DECLARED
@@ -132,7 +132,7 @@ class PythonBackend(Backend):
             read = self._read_many(x, first, target, request)
             if read is not None:
                 return self, _info_of_many(read.shape, read.exact, target, request), read.value
-        array, weak = reader.read(x, first)
+        array, weak = elements.read(x, first)
         name = _NAMES[array.dtype]
         return self, _numbers_info(array.shape, name, weak and _weak(name, weak, target)), array
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..backends import registry
 from ..core import dtypes
 from ..core.devices import HOST, kind_of, same_place
 from ..core.info import PADDED, TensorInfo
@@ -18,14 +17,15 @@ from ..core.request import Request
 from ..errors import ConversionError, DeviceError, ShapeError
 from ..hints import Hint
 from ..host import memory
-from .diagnostics import ROWS, at_member, leaves, outer_shape
-from .numbers import PYTHON_NUMBERS
-from .reader import element_types, first, is_tensor
+from ..sequences.diagnostics import ROWS, at_member, leaves, outer_shape
+from ..sequences.reader import PYTHON_NUMBERS, element_types, first
+from . import registry
+from .elements import is_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from ..backends.base import Backend
+    from .base import Backend
 
 __all__ = ["Members", "gathered", "look_at", "members_of", "whole_of"]
 

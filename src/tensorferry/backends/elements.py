@@ -1,0 +1,92 @@
+"""Elements of lists that are no numbers: tensors, whose values are taken, and objects that are refused."""
+
+from __future__ import annotations
+
+from array import array as typed_array
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core.info import TensorInfo
+from ..core.request import Request
+from ..errors import ConversionError, GradientError, UnsupportedTypeError
+from ..sequences import reader
+from ..sequences.diagnostics import DEEPEST, ROWS, at_member, described
+from . import base, registry
+
+if TYPE_CHECKING:
+    from ..typing import Array
+
+__all__ = ["is_tensor", "read"]
+
+_BUFFERS = (bytes, bytearray, memoryview, typed_array)
+
+
+def is_tensor(element: Any) -> bool:
+    """Whether an element is a tensor, or an object that is refused like one."""
+    if type(element) in reader.PYTHON_NUMBERS or isinstance(element, (np.generic, *ROWS)):
+        return False
+    try:
+        return registry.backend_of(element).name != "python" or isinstance(element, _BUFFERS)
+    except ConversionError:
+        return isinstance(element, np.ndarray)
+
+
+def read(x: Any, head: Any) -> tuple[Array, str | None]:
+    """As `reader.read`; the values of tensors are read with the numbers around them.
+
+    >>> read([[1, 2], np.array([3, 4])], 1)
+    (array([[1, 2],
+           [3, 4]]), 'int32')
+    """
+    return reader.read(x, head, _OTHERS)
+
+
+def _with_numbers(x: Any, path: str = "x", depth: int = 0) -> Any:
+    """The rows, in which tensors among numbers are replaced by their values.
+
+    Raises:
+        UnsupportedTypeError: The values of a tensor cannot be read, for example because it is masked.
+        GradientError: A tensor requires grad.
+    """
+    if isinstance(x, TensorInfo):
+        raise described(path)
+    if isinstance(x, (list, tuple)) and depth < DEEPEST:
+        # Over a copy, because the code of a tensor's class could change the list.
+        return [_with_numbers(each, f"{path}[{index}]", depth + 1) for index, each in enumerate([*x])]
+    if not is_tensor(x):
+        return x
+    try:
+        _, info, _ = registry.backend_of(x).open(x)
+        if not info.requires_grad:
+            return base.convert(x, registry.backend_named("python"), Request("python"))
+    except ConversionError as error:
+        raise at_member(error, path) from error
+    raise GradientError(
+        f"The {info.framework} tensor at {path} requires grad, and stands among numbers, which have no graph.",
+        f"{path}.detach()",
+    )
+
+
+def _why_no_number(path: str, element: Any) -> ConversionError:
+    name = type(element).__name__
+    try:
+        owner = registry.backend_of(element)
+    except ConversionError as error:
+        if not isinstance(element, (str, set, frozenset, dict)):
+            return UnsupportedTypeError(f"The {name} at {path} is not a number: {error.message}", error.hint)
+    else:
+        if owner.name != "python":
+            return UnsupportedTypeError(f"The {name} at {path} stands among numbers.", f"to_list({path})")
+    return UnsupportedTypeError(f"The {name} at {path} is not a number.", _no_number_hint(element, path))
+
+
+def _no_number_hint(element: Any, path: str) -> str:
+    if isinstance(element, str):
+        return f"float({path}), if it is written as one, or leave it out"
+    if isinstance(element, (set, frozenset)):
+        return f"sorted({path})"
+    return f"list({path}.values())" if isinstance(element, dict) else f"list({path})"
+
+
+_OTHERS = reader.Others(_with_numbers, _why_no_number)
