@@ -63,7 +63,7 @@ class Target:
     unknown: Unknown
     coalesce: bool
     overlaps: bool = False
-    columns: Mapping[str, object] = field(default_factory=dict)
+    columns: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, to: object, like: Any, dtype: object, device: object, *rest: Any) -> Target:
