@@ -19,6 +19,7 @@ from tensorferry.files.opening.registry import may_end_process
 
 from .console import EXIT_INTERRUPTED
 from .outcome import code_of, error_data, failed, result, writing
+from .process import end_with
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -122,8 +123,6 @@ def main() -> None:
     import ctypes
     import pickle
     import signal
-
-    from . import end_with
 
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGTERM)
