@@ -9,21 +9,22 @@ import torch
 
 import tensorferry as ferry
 from tensorferry.backends.jax import primitives
+from tensorferry.backends.jax.outer import OUTER
 
 x = jnp.arange(3.0)
 
 
 def test_this_version_has_what_the_primitive_takes():
-    assert not primitives.binding().remarks
-    assert primitives.binding().by_buffer is not None
+    assert not OUTER.remarks()
+    assert OUTER.call.by_buffer is not None
 
 
 @pytest.fixture
 def _no_buffers(monkeypatch):
     """As JAX 0.6.0 is, and as it is on a device."""
-    primitive = primitives._Primitive()
+    primitive = primitives._Primitive(OUTER)
     monkeypatch.setattr(primitive, "by_buffer", None)
-    monkeypatch.setattr(primitives, "_binding", primitive)
+    monkeypatch.setattr(OUTER, "_call", primitive)
 
 
 @pytest.mark.usefixtures("_no_buffers")
@@ -44,9 +45,9 @@ def test_64_bit_results_that_would_be_narrowed_are_refused():
 @pytest.fixture
 def _other_interfaces(monkeypatch):
     monkeypatch.delattr(jax.interpreters.mlir, "emit_python_callback")
-    monkeypatch.setattr(primitives, "_binding", None)
+    monkeypatch.setattr(OUTER, "_call", None)
     with pytest.warns(UserWarning, match="jax_cpu_enable_async_dispatch"):
-        primitives.binding()
+        assert OUTER.call.remarks
 
 
 @pytest.mark.usefixtures("_other_interfaces")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 from ..functions import Outer
@@ -22,14 +23,27 @@ class JaxOuter(Outer):
     name = "jax"
     modes = ("jit", "vmap", "grad", "jvp", "linearize", "scan", "cond", "checkpoint")
 
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._call: Any = None
+
+    @property
+    def call(self) -> Any:
+        """See `primitives.call_for`. It is made and tested at the first use."""
+        if self._call is None:
+            with self._lock:
+                if self._call is None:
+                    self._call = primitives.call_for(self)
+        return self._call
+
     def spec(self, tensor: Any) -> Spec:
         return primitives.spec_of(tensor)
 
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
-        return primitives.binding()(function, tensors)  # type: ignore[no-any-return]
+        return self.call(function, tensors)  # type: ignore[no-any-return]
 
     def remarks(self) -> Sequence[str]:
-        return primitives.binding().remarks  # type: ignore[no-any-return]
+        return self.call.remarks  # type: ignore[no-any-return]
 
 
 OUTER = JaxOuter()

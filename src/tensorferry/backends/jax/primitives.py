@@ -9,7 +9,6 @@ are over XLA's own memory, also the results. If a version of JAX has other inter
 from __future__ import annotations
 
 import inspect
-import threading
 import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -29,34 +28,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...core.derivations import Spec
-    from ..functions import Function
+    from ..functions import Function, Outer
 
-__all__ = ["binding", "spec_of"]
+__all__ = ["call_for", "spec_of"]
 
 jax: Any = registry.load(BACKEND).jax  # type: ignore[attr-defined]
 jnp: Any = jax.numpy
 _NAMES = by_numpy()
 _WIDE = X64.dtypes.held - NARROW.dtypes.held
 """The dtypes that exist only with x64."""
-_lock = threading.Lock()
 
 
-def binding() -> Any:
-    """The function that calls a `Function` with JAX arrays or tracers. It is made and tested at the first use."""
-    global _binding
-    if _binding is None:
-        with _lock:
-            if _binding is None:
-                _binding = _make()
-    return _binding
-
-
-_binding: Any = None
-
-
-def _make() -> Any:
+def call_for(outer: Outer) -> Any:
+    """The function that calls a `Function` with JAX arrays or tracers, in the graph of `outer`."""
     try:
-        return _Primitive()
+        return _Primitive(outer)
     except (ImportError, AttributeError, TypeError) as error:
         return _Fallback(error)
 
@@ -103,14 +89,12 @@ def _conj(x: Any) -> Any:
     return jnp.conj(x) if jnp.issubdtype(x.dtype, jnp.complexfloating) else x
 
 
-def _run_here(function: Function, arrays: Sequence[Any]) -> list[Any]:
+def _run_here(function: Function, arrays: Sequence[Any], outer: Outer) -> list[Any]:
     """Call a function with concrete arrays."""
-    from .outer import OUTER
-
     for array in arrays:
         if isinstance(array, jax.Array) and array.sharding.num_devices > 1:
             raise _sharded(function, array.sharding.num_devices)
-    results = function.run(arrays, OUTER)
+    results = function.run(arrays, outer)
     device = next((array.device for array in arrays if isinstance(array, jax.Array)), None)
     return results if device is None or device.platform == "cpu" else [jax.device_put(each, device) for each in results]
 
@@ -184,7 +168,7 @@ class _Primitive:
 
     remarks: tuple[str, ...] = ()
 
-    def __init__(self) -> None:
+    def __init__(self, outer: Outer) -> None:
         primitive_of: Any = import_module("jax.extend.core").Primitive
         ad, batching, mlir = (self._interpreter(name) for name in ("ad", "batching", "mlir"))
         self.ad, self.mlir = ad, mlir
@@ -197,7 +181,7 @@ class _Primitive:
         self.call = primitive_of("tensorferry_call")
         self.call.multiple_results = True
         mlir.register_lowering(self.call, self._lower)
-        self.call.def_impl(lambda *arrays, function: _run_here(function, arrays))
+        self.call.def_impl(lambda *arrays, function: _run_here(function, arrays, outer))
         self.call.def_abstract_eval(self._abstract)
         ad.primitive_jvps[self.call] = self._jvp
         ad.primitive_transposes[self.call] = self._transpose
