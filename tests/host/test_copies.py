@@ -1,48 +1,94 @@
-"""Many arrays are copied into one by one thread or by several, with the same result."""
+"""Copies on several processors: the same bytes as one copy, however many processors there are."""
 
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import tensorferry as ferry
 from tensorferry.host import copies
 
 
-@pytest.fixture(params=[1, 2, 4], ids=lambda count: f"{count} threads")
-def threads(request, monkeypatch):
-    """As many processors, and so few bytes that all of them copy."""
+@pytest.fixture
+def names(monkeypatch):
+    """Every copy is long; on which threads NumPy copied."""
+    found = []
+
+    def concatenate(*arguments, **keywords):
+        found.append(threading.current_thread().name)
+        return copy(*arguments, **keywords)
+
+    copy = np.concatenate
     monkeypatch.setattr(copies, "MAPPED", 1)
-    monkeypatch.setattr(copies, "processors", lambda: request.param)
-    return request.param
+    monkeypatch.setattr(copies.np, "concatenate", concatenate)
+    return found
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7])
-@pytest.mark.parametrize("shape", [(1,), (5,), (0,), (3, 4), (2, 0, 3), (2, 3, 4)], ids=str)
-@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "complex128"])
-def test_arrays_are_copied_into_rows(threads, count, shape, dtype):
-    rows = [np.random.default_rng(index).integers(0, 2, shape).astype(dtype) for index in range(count)]
-    layouts = [np.asfortranarray, lambda x: x[::-1], lambda x: x, lambda x: np.repeat(x, 2, axis=0)[::2]]
-    rows = [layouts[index % 4](x) for index, x in enumerate(rows)]
-    out = np.empty((count, *shape), dtype)
-    copies.gather(rows, out)
-    assert np.array_equal(out, np.stack(rows))
+def rows_of(count):
+    return [np.arange(7.0) + 10 * index for index in range(count)]
 
 
-@pytest.mark.fast_paths
-@pytest.mark.parametrize("target", ["numpy", "torch"])
-def test_a_batch_of_much_data_is_copied_by_several_threads(monkeypatch, target):
-    """From `memory.MAPPED` bytes on, which is where the system gives new memory for the batch."""
-    seen = set()
-    copy = copies._copy
-    monkeypatch.setattr(copies, "processors", lambda: 3)
-    monkeypatch.setattr(copies, "_copy", lambda *arguments: (seen.add(threading.get_ident()), copy(*arguments)))
-    samples = [np.full((copies.MAPPED // 32,), index, np.float64) for index in range(5)]
-    batch = ferry.to_numpy(ferry.collate(samples, target))
-    assert len(seen) == 3
-    assert [row.min() for row in batch] == [row.max() for row in batch] == [0, 1, 2, 3, 4]
-    seen.clear()
-    ferry.collate([x[:1000] for x in samples], target)
-    assert seen <= {threading.get_ident()}
+@pytest.mark.parametrize("processors", [1, 2, 3, 64])
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 9, 101])
+def test_each_row_is_copied_once(names, monkeypatch, processors, count):
+    """By as many threads as there are processors, rows or four; one of them is the caller's."""
+    monkeypatch.setattr(copies, "processors", lambda: processors)
+    out = np.full((count, 7), -1.0)
+    copies.gather(rows_of(count), out)
+    assert out.tolist() == [row.tolist() for row in rows_of(count)]
+    assert len(names) == min(processors, count, 4)
+    assert names.count(threading.current_thread().name) == 1
+
+
+def test_a_short_copy_starts_no_thread(names, monkeypatch):
+    """From so many bytes on there are several, and not below."""
+    monkeypatch.setattr(copies, "MAPPED", 8 * 7 * 8 + 1)
+    monkeypatch.setattr(copies, "processors", lambda: 2)
+    copies.gather(rows_of(8), np.empty((8, 7)))
+    assert names == [threading.current_thread().name]
+    copies.gather(rows_of(9), np.empty((9, 7)))
+    assert len(names) == 3
+
+
+@pytest.mark.parametrize("started", [0, 1, 2])
+def test_where_no_thread_can_start_the_caller_copies_all(names, monkeypatch, started):
+    """As when the interpreter is about to end; whether some could start before or not."""
+    left = [started]
+
+    def submit(self, *arguments, **keywords):
+        if not left[0]:
+            raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+        left[0] -= 1
+        return as_ever(self, *arguments, **keywords)
+
+    as_ever = ThreadPoolExecutor.submit
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit)
+    monkeypatch.setattr(copies, "processors", lambda: 4)
+    out = np.full((9, 7), -1.0)
+    copies.gather(rows_of(9), out)
+    assert out.tolist() == [row.tolist() for row in rows_of(9)]
+
+
+def test_an_error_of_another_thread_is_the_callers(monkeypatch):
+    """A row of another length, in the part that another thread copies."""
+    monkeypatch.setattr(copies, "MAPPED", 1)
+    monkeypatch.setattr(copies, "processors", lambda: 2)
+    rows = rows_of(4)
+    rows[3] = np.zeros(6)
+    with pytest.raises(ValueError, match="wrong shape"):
+        copies.gather(rows, np.empty((4, 7)))
+
+
+def test_a_frame_is_gathered_on_several_threads(names, monkeypatch):
+    """Columns that pandas keeps apart, in an order of their own."""
+    monkeypatch.setattr(copies, "processors", lambda: 2)
+    frame = pd.concat([pd.DataFrame({name: np.arange(5.0) + place}) for place, name in enumerate("abcde")], axis=1)
+    frame.insert(2, "z", np.full(5, 9.0))
+    names.clear()
+    array = ferry.to_numpy(frame)
+    assert len(names) == 2
+    assert array.tolist() == [[row, row + 1, 9, row + 2, row + 3, row + 4] for row in range(5)]

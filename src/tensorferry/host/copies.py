@@ -29,7 +29,7 @@ def processors() -> int:
 
 
 def gather(rows: Sequence[Array], out: Array) -> None:
-    """Copy arrays of one shape, with at least one axis, into the rows of another array of the same dtype.
+    """Copy arrays of one axis into the rows of another array of the same dtype.
 
     One thread does not use all the bandwidth of memory, and waits while the system gives new memory page by page. So
     from `memory.MAPPED` bytes on several threads copy, because NumPy releases the interpreter's lock.
@@ -63,5 +63,4 @@ def gather(rows: Sequence[Array], out: Array) -> None:
 
 
 def _copy(rows: Sequence[Array], out: Array) -> None:
-    # Not `np.stack`, which makes a view of each array. For small arrays, that doubles the memory.
-    np.concatenate(rows, out=out.reshape(len(rows) * out.shape[1], *out.shape[2:]))
+    np.concatenate(rows, out=out.reshape(-1))

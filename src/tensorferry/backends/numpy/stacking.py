@@ -8,7 +8,6 @@ import numpy as np
 
 from ...core.dtypes import common
 from ...host import casts, memory
-from ...host.copies import gather
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
 
 if TYPE_CHECKING:
@@ -30,7 +29,8 @@ def stack(tensors: Sequence[Any], shape: tuple[int, ...]) -> Array:
         return result.reshape(shape)
     result = memory.compact(shape, numpy_dtype(names.pop()))
     if inner:
-        gather(tensors, result.reshape(len(tensors), *inner))
+        # Not `np.stack`, which makes a view of each array. For small arrays, that doubles the memory.
+        np.concatenate(tensors, out=result.reshape(len(tensors) * inner[0], *inner[1:]))
     else:
         np.stack(tensors, out=result.reshape(len(tensors)))
     return result
