@@ -25,7 +25,8 @@ __all__ = ["extents", "grouped", "owns_memory", "signature", "signature_reader",
 
 _DTYPE, _RANK, _SIZE, _FLAGS = map(attrgetter, ("dtype", "ndim", "size", "flags"))
 _address = memory.address
-_WRITEABLE = 0x0400
+_C_ORDER, _ALIGNED, _WRITEABLE = 0x0001, 0x0100, 0x0400
+_FITS = _C_ORDER | _ALIGNED
 _OWN = frozenset({0x0505, 0x0507})
 """``array.flags.num`` of a writable array that owns its memory and is in C order (with one axis, also in F order)."""
 
@@ -41,7 +42,7 @@ def signature(_backend: Backend, x: Any) -> Hashable | None:
     flags, base = x.flags.num, x.base
     # It owns its memory, or is a writable view of an array that does, so it is not over a file.
     own = base is None or (flags & _WRITEABLE and type(base) is np.ndarray and base.base is None)
-    if own and flags & 1 and x.size:
+    if own and flags & _C_ORDER and x.size:
         return dtype, x.ndim, COMPACT, _address(x) & 63, flags
     layout = layout_of(x.shape, x.strides, x.itemsize)
     facts = None if own else who_writes(x, x.flags.writeable)
@@ -59,8 +60,9 @@ def signature_reader(
 
     def unaddressed(x: Any) -> Hashable | None:
         # To read the address takes a third of the time, and the flags say whether it fits the element.
-        flags, dtype = x.flags.num, x.dtype
-        if flags in _OWN and x.base is None and x.size and not dtype.hasobject:
+        flags, base, dtype = x.flags.num, x.base, x.dtype
+        own = base is None or (flags & _WRITEABLE and type(base) is np.ndarray and base.base is None)
+        if own and flags & _FITS == _FITS and x.size and not dtype.hasobject:
             return dtype, x.ndim, COMPACT, 0, flags
         return addressed(x)
 
