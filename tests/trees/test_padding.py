@@ -434,3 +434,23 @@ if __name__ == "__main__":
 """
     )
     assert "done" in survives(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')")
+
+
+@pytest.mark.parametrize(
+    ("leaves", "expected"),
+    [
+        ([[[1, 2]], [[]]], [[[1, 2]], [[0, 0]]]),
+        ([[[]], [[1, 2]]], [[[0, 0]], [[1, 2]]]),
+        ([[[1, 2]], [[], []], []], [[[1, 2], [0, 0]], [[0, 0], [0, 0]], [[0, 0], [0, 0]]]),
+    ],
+    ids=str,
+)
+def test_lists_of_empty_lists_take_the_dtype_of_the_others(leaves, expected):
+    batch = ferry.collate([{"x": leaf} for leaf in leaves], "numpy", pad=0)
+    assert batch["x"].dtype == np.int64
+    assert batch["x"].tolist() == expected
+
+
+def test_lists_of_empty_lists_have_their_own_axes():
+    with pytest.raises(ferry.ShapeError, match="1 and with 2 axes"):
+        ferry.collate([{"x": [1]}, {"x": [[]]}], "numpy", pad=0)

@@ -246,28 +246,40 @@ def _filling(value: Any, dtype: str, casting: str | None) -> Any:
 
 
 def without_nothing(column: Sequence[Any], members: Members, value: Any) -> Members | None:
-    """The members, in which empty lists have as many axes as the others, and their dtype; ``None`` without empty lists.
+    """The members, in which lists without numbers have as many axes as the others, and their dtype.
+
+    ``None`` if each has numbers.
 
     Args:
         column: The leaves.
         members: Their descriptions.
         value: The padding number, whose type decides if all lists are empty.
     """
-    empty = [type(leaf) is list and not leaf for leaf in column]
-    if not any(empty) or members.which is None:
+    if members.which is None:
         return None
-    known = sorted({place for place, is_empty in zip(members.which, empty, strict=True) if not is_empty})
+    pairs = [*zip(column, members.which, strict=True)]
+    # Also a list of empty lists, whose dtype nobody chose.
+    empty = [type(leaf) is list and 0 in members.infos[place].shape for leaf, place in pairs]
+    if all(empty):
+        empty = [not leaf for leaf in column]
+    if not any(empty):
+        return None
+    known = sorted({place for (_, place), is_empty in zip(pairs, empty, strict=True) if not is_empty})
     infos = [members.infos[place] for place in known]
     sources = [members.sources[place] for place in known]
     if not known:
         infos, sources = [registry.backend_of(value).preview(value)[1]], [registry.backend_of(value)]
-    nothing = np.empty((0,) * (len(infos[0].shape) if known else 1), np.bool_)
     # With the description of the first of the others, so that it does not change the dtype.
-    info = infos[0]._replace(shape=nothing.shape, strides=(0,) * nothing.ndim)
-    places = {place: index for index, place in enumerate(known)}
-    return members._replace(
-        tensors=[nothing if is_empty else leaf for leaf, is_empty in zip(column, empty, strict=True)],
-        infos=[*infos, info],
-        sources=[*sources, sources[0]],
-        which=[len(infos) if is_empty else places[place] for place, is_empty in zip(members.which, empty, strict=True)],
-    )
+    first, rank = infos[0], len(infos[0].shape) if known else 1
+    tensors = [*column]
+    which = [0 if is_empty else known.index(place) for (_, place), is_empty in zip(pairs, empty, strict=True)]
+    for index, (leaf, place) in enumerate(pairs):
+        if not empty[index]:
+            continue
+        shape = members.infos[place].shape if leaf else (0,) * rank
+        info = first._replace(shape=shape, strides=(0,) * len(shape))
+        if info not in infos:
+            infos.append(info)
+            sources.append(sources[0])
+        tensors[index], which[index] = np.empty(shape, np.bool_), infos.index(info)
+    return members._replace(tensors=tensors, infos=infos, sources=sources, which=which)
