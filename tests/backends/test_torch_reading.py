@@ -20,7 +20,7 @@ from tensorferry.backends import registry
 from tensorferry.backends.torch import reading
 from tensorferry.backends.torch.fast_paths import array_path
 from tensorferry.backends.torch.signatures import environment_reader, signature_reader
-from tensorferry.backends.torch.stacking import _are_alike
+from tensorferry.backends.torch.stacking import are_alike
 from tensorferry.core.places import places_by
 from tensorferry.host import memory
 from tensorferry.host.extensions import extension
@@ -260,7 +260,7 @@ class TestManyTensors:
             if x.is_nested or other.is_nested:
                 assert reader.alike([x, other]) is None
             else:
-                assert reader.alike([x, other]) is _are_alike(BACKEND, [x, other]), (x.dtype, other.dtype)
+                assert reader.alike([x, other]) is are_alike(BACKEND, [x, other]), (x.dtype, other.dtype)
 
     def test_a_list_that_another_thread_changes(self, reader):
         tensors, going = [torch.zeros(3) for _ in range(200)], True

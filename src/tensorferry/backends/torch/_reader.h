@@ -126,8 +126,8 @@ typedef struct {
     int misalignment, requires_grad;
 } Key;
 
-/* 1: a key; 0: in doubt; -1: an exception. */
-static int key_of(Reader *reader, PyObject *x, uintptr_t modulo, Key *key)
+/* 1: a key; 0: in doubt; -1: an exception. `mask` has the bits of the address that count. */
+static int key_of(Reader *reader, PyObject *x, uintptr_t mask, Key *key)
 {
     Seen seen;
     int found = is_of_a_kind(reader, x) ? see(reader, x, &seen, 1) : 0;
@@ -143,7 +143,7 @@ static int key_of(Reader *reader, PyObject *x, uintptr_t modulo, Key *key)
     key->row = seen.row;
     key->kind = (PyObject *)Py_TYPE(x);
     key->rank = seen.rank;
-    key->misalignment = (int)(seen.address & modulo);
+    key->misalignment = (int)(seen.address & mask);
     key->requires_grad = is_true(PyObject_GetAttr(x, reader->requires_grad));
     return key->requires_grad < 0 ? -1 : 1;
 }

@@ -138,7 +138,7 @@ static int append(PyObject *places, Py_ssize_t index)
 }
 
 /* The positions of tensors by their signatures: 1, 0 if one has none, or -1 and an exception. */
-static int group(Reader *reader, PyObject *tensors, uintptr_t modulo, PyObject *found)
+static int group(Reader *reader, PyObject *tensors, uintptr_t mask, PyObject *found)
 {
     Key keys[FEW];
     PyObject *known[FEW], *places;
@@ -148,7 +148,7 @@ static int group(Reader *reader, PyObject *tensors, uintptr_t modulo, PyObject *
         Key key;
         int seen;
         memset(&key, 0, sizeof key); /* it is compared as bytes */
-        seen = key_of(reader, x, modulo, &key);
+        seen = key_of(reader, x, mask, &key);
         if (seen < 0)
             return -1;
         if (seen == 0) {

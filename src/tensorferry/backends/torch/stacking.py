@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from ...core.info import TensorInfo
     from .tensors import TorchBackend
 
-__all__ = ["describe_alike", "list_path"]
+__all__ = ["are_alike", "describe_alike", "list_path"]
 
 _DTYPE, _REQUIRES_GRAD = attrgetter("dtype"), attrgetter("requires_grad")
 _IS_CPU, _IS_NESTED = attrgetter("is_cpu"), attrgetter("is_nested")
@@ -29,7 +28,7 @@ def list_path(backend: TorchBackend) -> Callable[[list[Any]], Any]:
     read, from_numpy = numbers.list_reader({bool: "bool", int: "int64", float: "float32"}), backend.from_numpy
     default_dtype, single = backend.torch.get_default_dtype, backend.torch.float32
     memories, compiling, stack = backend.memories, backend.compiling, backend.torch.stack
-    are_alike = partial(_are_alike, backend) if backend.reader is None else backend.reader.alike
+    are_alike = backend.are_alike
 
     def path(x: list[Any]) -> Any:
         if not x or compiling():
@@ -48,10 +47,8 @@ def list_path(backend: TorchBackend) -> Callable[[list[Any]], Any]:
 def describe_alike(backend: TorchBackend, tensors: Sequence[Any]) -> TensorInfo | None:
     """See `Backend.describe_alike`."""
     # Tensors with lazy bits or tangents are described one by one.
-    first, reader = tensors[0], backend.reader
-    if first.is_complex() or backend.forward._current_level >= 0:
-        return None
-    if (_are_alike(backend, tensors) if reader is None else reader.alike(tensors)) is None:
+    first = tensors[0]
+    if first.is_complex() or backend.forward._current_level >= 0 or backend.are_alike(tensors) is None:
         return None
     if any(map(_IS_NESTED, tensors)) or not all(map(_IS_CPU, tensors)):
         return None
@@ -62,7 +59,7 @@ def describe_alike(backend: TorchBackend, tensors: Sequence[Any]) -> TensorInfo 
     return backend.describe(first)._replace(requires_grad=any(map(_REQUIRES_GRAD, tensors)))
 
 
-def _are_alike(backend: TorchBackend, tensors: Sequence[Any]) -> Any:
+def are_alike(backend: TorchBackend, tensors: Sequence[Any]) -> Any:
     """The dtype of all, if they are plain tensors or parameters with memory; else ``None``."""
     if not backend.memories.issuperset(map(type, tensors)) or len(set(map(_DTYPE, tensors))) > 1:
         return None

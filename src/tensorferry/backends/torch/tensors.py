@@ -112,9 +112,10 @@ class TorchBackend(Backend):
         # As instance attributes instead of the methods, whose calls would take longer.
         signature, self.to_array = signature_reader(self), fast_paths.array_path(self)
         self.reader = reading.reader(self, signature, self.to_array)
-        environment = environment_reader(self)
+        environment, self.are_alike = environment_reader(self), partial(stacking.are_alike, self)
         if self.reader is not None:
             signature, self.to_array, environment = self.reader.signature, self.reader.array, self.reader.environment
+            self.are_alike = self.reader.alike
         vars(self)["signature"], vars(self)["likeness"] = signature, likeness_reader(self)
         vars(self)["environment"] = environment
         self.by_default = {(self.dtypes[name], *marks): found for (name, *marks), found in BY_DEFAULT.items()}
