@@ -51,8 +51,8 @@ def test_a_cast_is_one_call_of_numpys_where_no_array_was_seen_before():
         """
         import torch, tensorferry as ferry
         from tensorferry.execution import recipes
-        ferry.to_torch(torch.ones(2), dtype="float16")
-        (recipe,) = recipes.conversion_as("torch", dtype="float16").recent.values()
+        ferry.to_torch(torch.ones(2), dtype="bfloat16")
+        (recipe,) = recipes.conversion_as("torch", dtype="bfloat16").recent.values()
         assert recipe.program[1].__qualname__.startswith("cast_to"), recipe.program
         """
     )

@@ -26,7 +26,7 @@ def verbs(plan):
 @pytest.mark.parametrize("kind", ["rows", "stack"])
 def test_tensors_that_are_stacked_by_their_framework_become_an_array_to_be_cast(kind):
     """What is read is the framework's own tensor: host memory casts an array, so it is exported first."""
-    plan = ferry.explain(TensorInfo("torch", (2, 3), kind=kind), "torch", dtype="float16")
+    plan = ferry.explain(TensorInfo("torch", (2, 3), kind=kind), "torch", dtype="bfloat16")
     assert verbs(plan) == [("torch", "stack"), ("torch", "export"), ("numpy", "cast"), ("torch", "adopt")]
     read = ferry.explain(TensorInfo("torch", (2, 3), kind=kind), "numpy")
     assert verbs(read) == [("torch", "stack"), ("torch", "export")]

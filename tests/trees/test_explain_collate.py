@@ -229,13 +229,13 @@ def test_a_stack_that_shares_memory_with_a_member_is_caught(monkeypatch):
 
 
 def test_a_stack_is_exported_before_its_dtype_changes():
-    """A dtype that PyTorch casts on the host: without the export the cast gets what is no array."""
+    """A dtype that NumPy casts on the host: without the export the cast gets what is no array."""
     for on in (False, True):
         with verifying(on):
-            batch = ferry.collate([torch.ones(2), torch.zeros(2)], "torch", dtype="float16")
-            assert batch.dtype is torch.float16
+            batch = ferry.collate([torch.ones(2), torch.zeros(2)], "torch", dtype="bfloat16")
+            assert batch.dtype is torch.bfloat16
             assert batch.tolist() == [[1.0, 1.0], [0.0, 0.0]]
-    plan = ferry.explain_collate([torch.ones(2), torch.zeros(2)], "torch", dtype="float16").plans["$"]
+    plan = ferry.explain_collate([torch.ones(2), torch.zeros(2)], "torch", dtype="bfloat16").plans["$"]
     assert [step.verb for step in plan.steps] == ["stack", "export", "cast", "adopt"]
 
 

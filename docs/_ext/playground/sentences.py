@@ -34,7 +34,6 @@ SENTENCES = (
     "pinned=True asks for page-locked memory",
     "variable=True has memory of its own",
     "there are no elements",
-    "the dtype or the device changes",
     "the dtype changes from {before} to {after}",
     "the source is on {before}, the result on {after}",
     "Python numbers are objects: they are read into an array in one pass",

@@ -29,6 +29,8 @@ class Dtypes(NamedTuple):
             narrowest first: the first that holds the values is taken.
         unshared: Those that it stores in another form than an ndarray, so that they are always copied.
         uncast: Those that its own operations do not cast on a device.
+        cast_alike: Pairs between which its own cast, of tensors on the host, gives the same bits as NumPy's, but for
+            the payload of a signalling NaN.
         unexported: Those that it cannot share with another framework on a device.
         absent_reasons: For a dtype that it does not have now, but could have: why, as the end of a sentence.
         absent_hint: The code that gives it these dtypes, if there is any.
@@ -38,6 +40,7 @@ class Dtypes(NamedTuple):
     numbers: Mapping[str, tuple[str, ...]]
     unshared: frozenset[str] = frozenset()
     uncast: frozenset[str] = frozenset()
+    cast_alike: frozenset[tuple[str, str]] = frozenset()
     unexported: frozenset[str] = frozenset()
     absent_reasons: Mapping[str, str] = _NONE
     absent_hint: str = ""

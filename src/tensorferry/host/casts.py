@@ -2,7 +2,8 @@
 
 The casts of the frameworks differ: torch saturates at the edge of float8 where ml_dtypes gives NaN,
 TensorFlow flushes subnormals, float64 is cast to float16 through float32, and the payload of a NaN
-varies (measured on torch 2.13, TensorFlow 2.21, JAX 0.10). So all casts on the host use NumPy and ml_dtypes.
+varies (measured on torch 2.13, TensorFlow 2.21, JAX 0.10). So casts on the host use NumPy and ml_dtypes, unless a
+framework declares that its own cast gives the same bits (`Dtypes.cast_alike`).
 They take one pass over blocks that fit into a cache; the values are compared if none may be lost.
 """
 

@@ -75,7 +75,7 @@ class PlanBuilder:
     @property
     def changes_device(self) -> str:
         """What a reason says of the device."""
-        return f"the source is on {self.now.device}, the result on {self.device}"
+        return f"the source is on {self.source_info.device}, the result on {self.device}"
 
     def packed(self, owner: Declaration, dtype: str | None = None) -> tuple[int, ...]:
         """The strides of a packed copy, as a framework lays one out: in C order, or with the order of the axes kept.

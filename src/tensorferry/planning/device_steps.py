@@ -39,6 +39,13 @@ def agrees(plan: PlanBuilder) -> bool:
     return able and rules.agrees(plan.now.dtype, plan.dtype) and not plan.check
 
 
+def is_cast_alike(plan: PlanBuilder) -> bool:
+    """Whether the framework itself casts a value on the host as NumPy does."""
+    now = plan.now
+    alike = (now.dtype, plan.dtype) in plan.source.capabilities.dtypes.cast_alike and not plan.check
+    return alike and now.is_compact and not (now.conjugate or now.negative or now.requires_grad)
+
+
 def bytes_more(plan: PlanBuilder) -> int:
     """How many bytes an element gets larger; negative if it gets smaller."""
     return dtypes.find(plan.dtype).itemsize - dtypes.find(plan.now.dtype).itemsize

@@ -125,6 +125,8 @@ def _stays_inside(plan: PlanBuilder) -> bool:
         # Shards stay where they are. A framework with a graph copies its own tensors best, others an array.
         own = caps.gradients.graph and now.is_compact and not (now.kind or now.conjugate or now.negative)
         return plan.request.copy is not True or own or now.requires_grad or not on_host or now.shards > 1
+    if on_host and plan.device == HOST and device_steps.is_cast_alike(plan):
+        return True
     leaves_graph = now.requires_grad and not device_steps.in_graph(plan)
     if not caps.devices.include(HOST) and device_steps.is_cast_by_host(plan):
         return False
@@ -158,7 +160,8 @@ def _stay_inside(plan: PlanBuilder) -> None:
         device_steps.duplicate(plan, "copy=True asks for independent memory")
     if plan.allocated:
         plan.refuse_copy(["a dtype or a device cannot change in place"])
-        plan.reason = plan.reason or "the dtype or the device changes"
+        changed = plan.changes_dtype if plan.dtype != plan.source_info.dtype else plan.changes_device
+        plan.reason = plan.reason or changed
         plan.become(writable=memory.writable, mutable=memory.writable)
     elif before.kind and memory.host_array:
         plan.add(own, "export", (), "the plain array under the subclass", kind="")

@@ -7,7 +7,18 @@ from ...core.declaration import Declared
 from ...core.dtypes import ORDINARY
 from .snippets import AS_INTEGERS, snippet
 
-__all__ = ["ABSTRACT", "BY_DEFAULT", "DECLARED"]
+__all__ = ["ABSTRACT", "BY_DEFAULT", "CAST_ALIKE", "DECLARED"]
+
+CAST_ALIKE = frozenset(
+    {
+        ("bfloat16", "float32"),
+        ("bfloat16", "float64"),
+        ("float32", "float16"),
+        ("float32", "float64"),
+        ("float64", "float32"),
+    }
+)
+"""Measured on torch 2.13 with random bits. To bfloat16, PyTorch changes the sign of NaN."""
 
 _TRACED = (
     "it is traced (torch.compile, torch.export, torch.vmap or torch.func): its values do not exist yet",
@@ -52,6 +63,7 @@ def _capabilities(default: str, records: bool, traces: bool) -> Capabilities:
                 "float": (default,),
                 "complex": ("complex128" if default == "float64" else "complex64",),
             },
+            cast_alike=CAST_ALIKE,
         ),
         memory=Memory(
             writable=True,
