@@ -329,12 +329,14 @@ def function_of(node, within):
 def test_one_function_runs_the_steps_of_a_recipe():
     """It is `run.execute`, for one value as for a list of many; besides, one binds verbs to recipes.
 
-    One puts what is done to the members of a stack before the step that joins them.
+    One puts what is done to the members of a stack before the step that joins them, and one makes functions of many
+    values of those of one.
     """
     found = [line for path in MODULES for line in steps_run_out_of_place(path, tree_of(path))]
     assert {(line.partition(":")[0], line.rpartition(" ")[2]) for line in found} == {
         ("run.py", "execute"),
         ("recipes.py", "_bound"),
+        ("recipes.py", "bulk"),
         ("stacks.py", "with_members"),
     }
 

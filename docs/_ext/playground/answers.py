@@ -314,7 +314,7 @@ def _steps(plan: Plan, words: Mapping[str, str]) -> str:
     rows = []
     for number, step in enumerate(plan.steps, 1):
         cost = words[f"copied-{step.path}"].format(size=size_text(step.bytes)) if step.copies else words["no-bytes"]
-        so_far = replace(plan, steps=plan.steps[:number], imports=()).code
+        so_far = replace(plan, steps=plan.steps[:number], modules=()).code
         where = words["step-of"].format(number=number, count=len(plan.steps))
         rows.append(
             f"<li data-where='{escape(where)}'><code>{escape(step.code)}</code> {_said(step.why, words)} "

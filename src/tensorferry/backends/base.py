@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import sys
 from abc import ABC, abstractmethod
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -47,6 +48,13 @@ def kind_of_type(kind: type) -> str:
 def unchanged(x: Any) -> Any:
     """Given by `Backend.bound` for a verb that the next verb includes, so that it is not called."""
     return x
+
+
+@cache
+def _unknown() -> DeviceFacts:
+    from ..core.capabilities import DeviceFacts  # here, because it would make `import tensorferry` a tenth slower
+
+    return DeviceFacts()
 
 
 class Backend(ABC):
@@ -287,9 +295,7 @@ class Backend(ABC):
 
     def device_facts(self, kind: str) -> DeviceFacts:
         """What the framework can do on a kind of device."""
-        from ..core.capabilities import DeviceFacts
-
-        return DeviceFacts()
+        return _unknown()
 
     def remark(self, info: TensorInfo) -> str:
         """A warning for the plan, if the numbers of such a tensor are not what one expects (they count days, say)."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from .capabilities import Capabilities, DeviceFacts
     from .info import TensorInfo
     from .placement import Placement
 
-__all__ = ["Declaration", "Declared"]
+__all__ = ["Declaration", "Declared", "as_now"]
 
 
 class Declaration(Protocol):
@@ -109,3 +109,38 @@ class Declared:
     def misfit(self, _placement: Placement, _shape: tuple[int, ...], /) -> tuple[str, str] | None:
         """``None``, because there are no placements."""
         return None
+
+
+class _AsNow:
+    """See `as_now`."""
+
+    __slots__ = (
+        *("capabilities", "device_facts", "imports", "misfit", "module"),
+        *("name", "owns", "placement", "remark", "snippet"),
+    )
+
+    def __init__(self, declared: Declaration) -> None:
+        self.capabilities = declared.capabilities
+        self.device_facts = declared.device_facts
+        self.imports = declared.imports
+        self.misfit = declared.misfit
+        self.module = declared.module
+        self.name = declared.name
+        self.owns = declared.owns
+        self.placement = declared.placement
+        self.remark = declared.remark
+        self.snippet = declared.snippet
+
+
+def as_now(declarations: Sequence[Declaration]) -> list[Declaration]:
+    """Declarations with the capabilities that they have now, one for each given; equal ones stay the same object.
+
+    Some backends ask their framework for its settings at each look, and a plan looks thirty times.
+
+    >>> from tensorferry.backends.torch.declared import DECLARED
+    >>> source, target = as_now([DECLARED, DECLARED])
+    >>> source is target, source.capabilities is DECLARED.capabilities
+    (True, True)
+    """
+    found: dict[int, Declaration] = {}
+    return [found.get(id(each)) or found.setdefault(id(each), _AsNow(each)) for each in declarations]

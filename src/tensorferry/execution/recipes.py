@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import registry
@@ -27,18 +27,25 @@ MOST = 256
 """How many recently used recipes a conversion keeps. It keeps as many older ones too."""
 
 
-class Recipe(NamedTuple):
+class _Fields(NamedTuple):
+    program: tuple[Callable[..., Any], ...]
+    plan: Plan
+    steps: Sequence[Step] = ()
+
+
+class Recipe(_Fields):
     """The steps for every tensor of one signature.
 
     Args:
         program: The steps, as functions of one value. With `out`, the last step takes the value and `out`.
         plan: The plan of the first tensor with this signature. The steps are the same for all; the sizes are not.
-        bulk: The same steps, as functions of a list of values. With `out`, the last step takes two lists.
+        steps: The plan's steps that these functions do. Without them, many values are converted one by one.
     """
 
-    program: tuple[Callable[..., Any], ...]
-    plan: Plan
-    bulk: tuple[Callable[..., Any], ...]
+    @cached_property
+    def bulk(self) -> tuple[Callable[..., Any], ...]:
+        """The same steps, as functions of a list of values. With `out`, the last step takes two lists."""
+        return tuple(map(_bound_for_many, self.steps, self.program) if self.steps else map(one_by_one, self.program))
 
     @property
     def copies(self) -> bool:
@@ -109,8 +116,7 @@ class Conversion:
         """
         plan = plan_of(info, request, source, self.target, self.target.capabilities)
         bound = [(step, found) for step in plan.steps if (found := _bound(step, plan)) is not unchanged]
-        many = tuple(_bound_for_many(step, one) for step, one in bound)
-        return Recipe(tuple(one for _, one in bound), plan, many)
+        return Recipe(tuple([one for _, one in bound]), plan, [step for step, _ in bound])
 
     def here(self, info: TensorInfo, request: Request) -> Request:
         """The request, with the devices of this machine if the plan depends on them."""

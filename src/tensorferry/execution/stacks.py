@@ -23,7 +23,7 @@ from ..host import memory
 from ..planning.step import Path
 from ..sequences.diagnostics import at_member
 from . import run
-from .recipes import Recipe, conversion_of, one_by_one, plan_of
+from .recipes import Recipe, conversion_of, plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ def with_members(recipe: Recipe, members: Members, source: Backend) -> Recipe:
     # The only steps before the join are those that leave an autograd graph.
     before = [type(members).detached] * place
     program: tuple[Callable[..., Any], ...] = (*before, partial(_join, join, _steps_of(members, source)), *after)
-    return Recipe(program, recipe.plan, tuple(map(one_by_one, program)))
+    return Recipe(program, recipe.plan)
 
 
 def composed(plan: Plan, members: Members, source: Backend) -> Plan:
@@ -63,13 +63,13 @@ def composed(plan: Plan, members: Members, source: Backend) -> Plan:
     first = _place_of_join(plan)
     before, join, after = plan.steps[:first], plan.steps[first], plan.steps[first + 1 :]
     own: tuple[Step, ...] = ()
-    imports = plan.imports
+    modules = plan.modules
     if plan.source.kind == "stack" and source.capabilities.gradients.graph:
         # The steps of one kind of member leave the other kinds unchanged, so the steps of all can be listed.
         own = tuple(_of_each(step) for each in plans if each is not None for step in each.steps)
     elif plan.source.kind == "stack" and plans[0] is not None:
         own = tuple(map(_of_each, plans[0].steps))
-        imports = tuple(dict.fromkeys((*plans[0].imports, *imports)))
+        modules = (*plans[0].modules, *modules)
     else:
         steps = [step for each in plans if each is not None for step in each.steps]
         crossing = sum(step.bytes for step in steps if step.path is Path.BUS)
@@ -78,7 +78,7 @@ def composed(plan: Plan, members: Members, source: Backend) -> Plan:
         if crossing:
             why = "each of them from its device"
             own = (join._replace(verb="fetch", template="{x}", why=why, bytes=crossing, path=Path.BUS, copies=True),)
-    return replace(plan, steps=(*before, *own, join, *after), imports=imports)
+    return replace(plan, steps=(*before, *own, join, *after), modules=modules)
 
 
 def overlaps(members: Members, result: TensorInfo, address: int) -> bool:

@@ -123,7 +123,7 @@ class PlanBuilder:
         If `snippet_arguments` are given, the printed code is made with them instead of the verb's own arguments.
         """
         template = backend.snippet(verb, arguments if snippet_arguments is None else snippet_arguments, self.now)
-        self.become(**changes)
+        self.now = self.now._replace(**changes)
         is_copy = copies is not Path.NONE
         moved = self.now.nbytes if is_copy else 0
         self.steps.append(Step(verb, backend.name, arguments, template, why, is_copy, moved, copies))
@@ -148,10 +148,6 @@ class PlanBuilder:
         remark = self.source.remark(self.source_info)
         if remark:
             self.warnings.append(remark)
-        known = {**self.source.imports, **self.target.imports, **self.exchange.imports}
-        imports = {
-            line: None for name, line in known.items() if any(f"{name}." in step.template for step in self.steps)
-        }
         return Plan(
             source=self.source_info,
             result=self.now,
@@ -160,5 +156,5 @@ class PlanBuilder:
             shares_memory=shares,
             reason=self.reason,
             warnings=tuple(self.warnings),
-            imports=tuple(imports),
+            modules=(self.source.imports, self.target.imports, self.exchange.imports),
         )

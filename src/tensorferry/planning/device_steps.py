@@ -93,13 +93,14 @@ def cast_inside(plan: PlanBuilder, by: Declaration, why: str = "") -> None:
 def resolve(plan: PlanBuilder) -> None:
     """Apply PyTorch's lazy bits (conjugation, negation) to the values."""
     now = plan.now
+    if not (now.conjugate or now.negative):
+        return
     bits = [word for word, is_set in (("conjugate", now.conjugate), ("negative", now.negative)) if is_set]
-    if bits:
-        why = f"memory holds the values before the {' and '.join(bits)} bit is applied"
-        plan.refuse_copy([why])
-        changes: dict[str, Any] = {"conjugate": False, "negative": False, "strides": plan.packed(plan.source)}
-        plan.add(plan.source, "resolve", (), why, copies=plan.path, **changes)
-        plan.reason = why
+    why = f"memory holds the values before the {' and '.join(bits)} bit is applied"
+    plan.refuse_copy([why])
+    changes: dict[str, Any] = {"conjugate": False, "negative": False, "strides": plan.packed(plan.source)}
+    plan.add(plan.source, "resolve", (), why, copies=plan.path, **changes)
+    plan.reason = why
 
 
 def duplicate(plan: PlanBuilder, why: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .render import Rendered
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..core.info import TensorInfo
     from ..core.request import Request
     from .step import Step
@@ -32,7 +34,7 @@ class Plan(Rendered):
         shares_memory: Whether the result uses the source's memory.
         reason: Why memory is shared, or why not.
         warnings: What can go wrong afterwards, if anything.
-        imports: The import lines that `code` needs.
+        modules: For each framework, the import line of each module name that its code may use.
 
     .. versionadded:: 0.1
     """
@@ -44,7 +46,7 @@ class Plan(Rendered):
     shares_memory: bool
     reason: str
     warnings: tuple[str, ...] = ()
-    imports: tuple[str, ...] = ()
+    modules: tuple[Mapping[str, str], ...] = field(default=(), compare=False)
 
     @property
     def written(self) -> str | None:

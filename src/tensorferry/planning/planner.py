@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..core.declaration import as_now
 from ..core.devices import HOST, kind_of, same_place
 from ..core.info import COPIED
 from ..core.request import LEAVE
@@ -42,6 +43,7 @@ def make_plan(
     Raises:
         ConversionError: There is no such plan; the subclass and the message say why.
     """
+    source, target, exchange = as_now((source, target, exchange))
     info = _completed(info, source)
     preconditions.refuse_abstract(info, request, source, target)
     preconditions.refuse_out(info, request, target)
@@ -59,11 +61,12 @@ def make_plan(
 
 def _completed(info: TensorInfo, source: Declaration) -> TensorInfo:
     """A description in which what was left out is as its framework's ordinary case."""
-    objects, writable = source.capabilities.objects, info.writable
-    if objects.ordinary_kind and not info.kind:
-        weak = info.dtype if objects.ordinary_kind in objects.read_kinds else None
-        info = info._replace(kind=objects.ordinary_kind, weak_dtype=info.weak_dtype or weak)
-    writable = source.capabilities.memory.writable if writable is None else writable
+    caps, writable = source.capabilities, info.writable
+    ordinary = caps.objects.ordinary_kind
+    if ordinary and not info.kind:
+        weak = info.dtype if ordinary in caps.objects.read_kinds else None
+        info = info._replace(kind=ordinary, weak_dtype=info.weak_dtype or weak)
+    writable = caps.memory.writable if writable is None else writable
     return info._replace(writable=writable, mutable=writable if info.mutable is None else info.mutable)
 
 

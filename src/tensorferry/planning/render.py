@@ -8,6 +8,8 @@ from ..core.sizes import size_text
 from .step import WAYS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..core.info import TensorInfo
     from .step import Step
 
@@ -23,7 +25,14 @@ class Rendered:
     shares_memory: bool
     reason: str
     warnings: tuple[str, ...]
-    imports: tuple[str, ...]
+    modules: tuple[Mapping[str, str], ...]
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """The import lines that `code` needs."""
+        known = {name: line for each in self.modules for name, line in each.items()}
+        used = [name for name in known if any(f"{name}." in step.template for step in self.steps)]
+        return tuple(dict.fromkeys(known[name] for name in used))
 
     @property
     def bytes_copied(self) -> int:
