@@ -63,6 +63,14 @@ def test_another_version_falls_back_and_says_so():
         jax.jvp(wrapped, (x,), (x,))
 
 
+@pytest.mark.parametrize("fixture", ["_no_buffers", "_other_interfaces"])
+def test_an_empty_result_is_not_taken_on_trust(fixture, request):
+    request.getfixturevalue(fixture)
+    wrapped = ferry.wrap(lambda x: x[x > 1], inner="numpy")
+    with pytest.raises((RuntimeError, ValueError, ferry.UnsupportedTypeError), match=r"depend on values|not call it"):
+        jax.jit(wrapped)(x).block_until_ready()
+
+
 @pytest.mark.usefixtures("_other_interfaces")
 def test_complex_gradients_of_the_other_way():
     z = jnp.array([1 + 2j, 3 - 1j])

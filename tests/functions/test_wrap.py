@@ -380,6 +380,51 @@ def test_shapes_that_depend_on_values():
         jax.jit(told)(-ones).block_until_ready()
 
 
+def picked_above_one(*, both=False):
+    """A function of NumPy whose result is empty where its shapes are looked for, with ones."""
+
+    def pick(q):
+        return (q[q > 1], q * 2) if both else q[q > 1]
+
+    def vjp(primals, outputs, cotangents):
+        assert outputs[0].shape == cotangents[0].shape
+        return (np.where(primals[0] > 1, cotangents[0].sum(), 0).astype(primals[0].dtype),)
+
+    return ferry.wrap(pick, inner="numpy", **({} if both else {"vjp": vjp, "jvp": lambda p, t: (t[0][p[0] > 1],)}))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        jax.jit(picked_above_one()),
+        jax.jit(lambda q: picked_above_one()(q).sum()),
+        jax.jit(lambda q: picked_above_one(both=True)(q)[0]),
+        lambda x: jax.jit(jax.vmap(picked_above_one()))(jnp.stack([x, x])),
+        jax.jit(jax.grad(lambda q: picked_above_one()(q).sum())),
+        lambda x: jax.lax.scan(lambda carry, q: (carry, picked_above_one()(q)), 0.0, jnp.stack([x, x])),
+    ],
+    ids=["jit", "sum", "one of two", "vmap", "grad", "scan"],
+)
+def test_a_result_that_is_empty_only_where_shapes_are_looked_for(call):
+    """XLA makes no call for an empty result, so the call is marked as one that has to be made."""
+    with pytest.raises((RuntimeError, ValueError), match="depend on values"):
+        jax.block_until_ready(call(jnp.array([1.0, 2.0, 3.0])))
+
+
+def test_a_result_that_is_empty_is_one():
+    assert jax.jit(picked_above_one())(ones).shape == (0,)
+    assert jax.jit(ferry.wrap(lambda q: q[:0], inner="numpy"))(ones).shape == (0,)
+
+
+def test_derivatives_have_the_shape_that_the_outputs_have():
+    """Not that of a call with ones; nothing is traced here."""
+    x, picked = jnp.array([1.0, 2.0, 3.0]), picked_above_one()
+    value, gradient = jax.value_and_grad(lambda q: picked(q).sum())(x)
+    assert (value, gradient.tolist()) == (5, [0, 2, 2])
+    outputs, tangents = jax.jvp(picked, (x,), (jnp.arange(3.0),))
+    assert (outputs.tolist(), tangents.tolist()) == ([2, 3], [1, 2])
+
+
 def test_a_number_of_results_that_changes():
     """It is promised to jit, as shapes are."""
     repeated = [1]

@@ -94,7 +94,9 @@ class Function:
         if isinstance(rule, Vjp):
             return tuple(specs[index] for index in rule.wrt)
         if isinstance(rule, Jvp):
-            found = self.parent.specs(specs[: self.parent.arity])
+            arity = self.parent.arity
+            # Outputs that were kept are there, and may depend on values, which a look at the function does not have.
+            found = specs[arity : rule.kept] if rule.kept > arity else self.parent.specs(specs[:arity])
             return tuple(found[index] for index in rule.outs)
         one = [_without(spec, axis) for spec, axis in zip(specs, rule.dims, strict=True)]
         return tuple(((rule.size, *shape), name) for shape, name in self.parent.specs(one))

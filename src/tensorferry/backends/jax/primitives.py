@@ -239,13 +239,16 @@ class _Primitive:
         if devices > 1:
             raise _sharded(function, devices)
         specs = _result_specs(function, ctx.avals_in)
+        # XLA makes no call whose results it takes to be empty. But they may depend on values: only the call says.
+        must_run = any(0 in shape for shape, _ in specs)
         function.native  # noqa: B018 - a derivative that is not there is refused before anything is run
         if self.by_buffer is not None and tuple(module.platforms) == ("cpu",):
             module.add_host_callback(_filling_callback(function, specs, len(operands)))
-            return self.by_buffer(ctx, *operands, index=np.uint64(len(module.host_callbacks) - 1))
+            lowering = self.by_buffer[must_run]
+            return lowering(ctx, *operands, index=np.uint64(len(module.host_callbacks) - 1))
         callback = _returning_callback(function, specs)
         results, _, keep = self.emit(
-            ctx, callback, None, list(operands), ctx.avals_in, ctx.avals_out, has_side_effect=False, **self.options
+            ctx, callback, None, list(operands), ctx.avals_in, ctx.avals_out, has_side_effect=must_run, **self.options
         )
         if keep is not None and hasattr(module, "add_keepalive"):
             module.add_keepalive(keep)
@@ -253,7 +256,9 @@ class _Primitive:
 
 
 def _by_buffer(mlir: Any) -> Any:
-    """The lowering to a callback with XLA's own memory, also for the results; ``None`` if this JAX does not have it.
+    """The lowerings to a callback with XLA's own memory, also for the results; ``None`` if this JAX does not have them.
+
+    The second is for a call that must be made, even if XLA does not need its results.
 
     See https://docs.jax.dev/en/latest/_autosummary/jax.experimental.buffer_callback.buffer_callback.html.
     """
@@ -264,7 +269,8 @@ def _by_buffer(mlir: Any) -> Any:
     # The interface for the lowering is private.
     if not hasattr(getattr(mlir, "ModuleContext", None), "add_host_callback"):
         return None
-    return import_module("jax.ffi").ffi_lowering("xla_buffer_python_cpu_callback", has_side_effect=False)
+    lowering = import_module("jax.ffi").ffi_lowering
+    return [lowering("xla_buffer_python_cpu_callback", has_side_effect=effect) for effect in (False, True)]
 
 
 def _aval(x: Any) -> Any:
@@ -299,6 +305,11 @@ class _Fallback:
         @jax.custom_vjp  # type: ignore[untyped-decorator]
         def call(*arrays: Any) -> Any:
             specs = _result_specs(function, arrays)
+            if any(0 in shape for shape, _ in specs):
+                raise UnsupportedTypeError(
+                    f"{function.flat.source.name} gives an empty result, and this JAX would not call it to see that.",
+                    "update JAX",
+                )
             shapes = [jax.ShapeDtypeStruct(shape, numpy_dtype(name)) for shape, name in specs]
             callback = _returning_callback(function, specs)
             return tuple(jax.pure_callback(callback, tuple(shapes), *arrays, vmap_method="sequential"))
