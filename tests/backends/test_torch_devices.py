@@ -58,6 +58,23 @@ def test_a_kind_that_pytorch_does_not_know_is_refused(device, meant):
         ferry.to_torch(np.ones(2), device=device)
 
 
+@alone
+@pytest.mark.parametrize(("device", "meant"), [("cdua", "cuda"), ("xpux:1", "xpu")])
+def test_no_tensor_is_on_a_kind_that_pytorch_does_not_know(device, meant):
+    with pytest.raises(ferry.DeviceError, match="torch has no kind of device") as caught:
+        ferry.explain(ferry.TensorInfo("torch", (2,), device=device), "numpy")
+    assert caught.value.hint == f'device="{meant}"'
+
+
+def test_a_described_tensor_on_meta_has_no_memory():
+    """As a tensor on it, which can only stay in PyTorch."""
+    info = ferry.TensorInfo("torch", (2,), device="meta")
+    for x in (info, torch.ones(2, device="meta")):
+        with pytest.raises(ferry.UnsupportedTypeError, match="a meta tensor has a shape and a dtype, but no memory"):
+            ferry.explain(x, "jax")
+        assert ferry.explain(x, "torch").steps == ()
+
+
 def test_a_kind_that_is_here_is_asked_once(monkeypatch):
     """How many there are, which dtypes they take, and whether memory can be page-locked for them."""
     asked = []

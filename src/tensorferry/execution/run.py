@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import base, fast_paths, registry
-from ..core.devices import HOST, same_place
+from ..core.devices import HOST, kind_of, same_place
 from ..core.info import JOINS, TensorInfo
 from ..core.signature import signature_of
 from ..errors import PlanViolation, UnsupportedTypeError
@@ -213,6 +213,9 @@ def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None)
     from ..planning.preconditions import refuse_place
 
     source = registry.backend_named(info.framework)
+    kind = kind_of(info.device)
+    if info.abstract is None and kind in source.capabilities.objects.abstract:
+        info = info._replace(abstract=kind)  # a kind of device without memory, such as PyTorch's meta
     refuse_place(info, source)
     request = _with_out(conversion.request, out)
     # The recipe is not kept, since the device need not exist on this machine.
