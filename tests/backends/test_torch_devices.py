@@ -58,14 +58,6 @@ def test_a_kind_that_pytorch_does_not_know_is_refused(device, meant):
         ferry.to_torch(np.ones(2), device=device)
 
 
-@alone
-@pytest.mark.parametrize(("device", "meant"), [("cdua", "cuda"), ("xpux:1", "xpu")])
-def test_no_tensor_is_on_a_kind_that_pytorch_does_not_know(device, meant):
-    with pytest.raises(ferry.DeviceError, match="torch has no kind of device") as caught:
-        ferry.explain(ferry.TensorInfo("torch", (2,), device=device), "numpy")
-    assert caught.value.hint == f'device="{meant}"'
-
-
 def test_a_described_tensor_on_meta_has_no_memory():
     """As a tensor on it, which can only stay in PyTorch."""
     info = ferry.TensorInfo("torch", (2,), device="meta")

@@ -99,11 +99,6 @@ def refuse_place(info: TensorInfo, source: Declaration) -> None:
         raise DeviceError(
             f"{source.name} does not support {info.device}, only {', '.join(known)}.", f'device="{known[0]}"'
         )
-    meant = source.device_facts(kind_of(info.device)).meant if info.abstract is None else ""
-    if meant:
-        raise DeviceError(
-            f"{source.name} has no kind of device {kind_of(info.device)} for values.", f'device="{meant}"'
-        )
 
 
 def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:
