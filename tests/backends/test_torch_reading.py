@@ -16,6 +16,7 @@ from tests.support import examples, peak_of
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 
+import tensorferry as ferry
 from tensorferry.backends import registry
 from tensorferry.backends.torch import reading
 from tensorferry.backends.torch.fast_paths import array_path
@@ -437,3 +438,14 @@ def test_a_reader_gives_back_its_arguments():
         made_with(modes=modes, kinds=())
     gc.collect()
     assert sys.getrefcount(modes) == before
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.float32])
+def test_a_negative_bit_is_part_of_the_signature(dtype):
+    """PyTorch's own function gives integers one too. Such a tensor does not take the steps of a plain one."""
+    plain = torch.arange(4).to(dtype)
+    negative = torch._neg_view(plain)
+    assert BACKEND.reader.signature(negative) == IN_PYTHON(negative) != BACKEND.reader.signature(plain)
+    for x in (plain, negative, plain):
+        assert ferry.to_numpy(x).tolist() == x.tolist()
+        assert ferry.convert_tree([x, x.clone()], "numpy")[0].tolist() == x.tolist()

@@ -87,3 +87,34 @@ def test_tables_and_lists_take_it_too():
     assert np.array_equal(ferry.to_numpy(fixed, nulls="nan", dtype="float32"), [[1, np.nan], [3, 4]], True)
     flags = pd.Series([True, None], dtype="boolean")
     assert ferry.to_numpy(flags, nulls=-1, dtype="int8").tolist() == [1, -1]
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "keywords"),
+    [
+        ([1.0, None], pa.float64(), {"nulls": 2**53 + 1}),
+        ([1.0, None], pa.float32(), {"nulls": 2**24 + 1}),
+        ([1.0, None], pa.float64(), {"nulls": 1e300, "dtype": "float32"}),
+        ([[1.0], [1.0, 2.0]], pa.list_(pa.float64()), {"pad": 2**53 + 1}),
+    ],
+)
+def test_a_number_that_would_be_another_one_replaces_nothing(values, dtype, keywords):
+    with pytest.raises(ferry.LossyCastError, match=r"is no value of float"):
+        ferry.to_numpy(pa.array(values, dtype), **keywords)
+
+
+def test_a_float_that_replaces_nulls_is_rounded():
+    column = pa.array([1.0, None])
+    assert ferry.to_list(column, nulls=2**53) == [1.0, 2.0**53]
+    assert ferry.to_list(column, nulls=0.1, dtype="float32") == [1.0, float(np.float32(0.1))]
+    assert ferry.to_list(pa.array([True, None]), nulls=False, dtype="int64") == [1, 0]
+    assert ferry.to_list(column, nulls=1e300, dtype="float32", casting="unsafe") == [1.0, float("inf")]
+
+
+@pytest.mark.parametrize("rows", [[np.ones((2, 2)), None], [None, np.ones((1, 2, 2))]], ids=["last", "first"])
+@pytest.mark.parametrize("keywords", [{}, {"nulls": 0}])
+def test_a_null_beside_a_matrix_is_named(rows, keywords):
+    pd = pytest.importorskip("pandas")
+    row = next(place for place, each in enumerate(rows) if each is None)
+    with pytest.raises(ferry.UnsupportedTypeError, match=f"has a null in the place of an array, at row {row}"):
+        ferry.to_numpy(pd.Series(rows), **keywords)

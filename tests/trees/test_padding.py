@@ -454,3 +454,41 @@ def test_lists_of_empty_lists_take_the_dtype_of_the_others(leaves, expected):
 def test_lists_of_empty_lists_have_their_own_axes():
     with pytest.raises(ferry.ShapeError, match="1 and with 2 axes"):
         ferry.collate([{"x": [1]}, {"x": [[]]}], "numpy", pad=0)
+
+
+@pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow", "jax"])
+def test_a_list_of_floats_does_not_become_infinite_where_another_is_longer(target):
+    """As it does not where all are equally long. Nobody has named the dtype, which is the target's own."""
+    pytest.importorskip(target)
+    samples = [{"p": [1e300]}, {"p": [1.0, 2.0]}]
+    if target == "numpy":
+        assert ferry.collate(samples, target, pad=0)["p"].tolist() == [[1e300, 0.0], [1.0, 2.0]]
+        return
+    for longer in (samples, [{"p": [1e300]}, {"p": [1.0]}], [{"p": [[1e300]]}, {"p": [[1.0], [2.0]]}]):
+        with pytest.raises(ferry.LossyCastError, match=r"float64 to float32: the value at .* does not fit"):
+            ferry.collate(longer, target, pad=0)
+    infinite = ferry.collate([{"p": [float("inf")]}, {"p": [1.0, 0.1]}], target, pad=0)["p"]
+    assert ferry.to_list(infinite) == [[float("inf"), 0.0], [1.0, float(np.float32(0.1))]]
+
+
+def test_a_float_beside_tensors_is_rounded_but_not_to_infinity():
+    beside = [{"a": np.float32(1)}, {"a": 0.1}]
+    assert ferry.collate(beside, "numpy")["a"].tolist() == [1.0, float(np.float32(0.1))]
+    with pytest.raises(ferry.LossyCastError, match=r"does not fit. - in samples\[1\] - at \$\[\"a\"\]"):
+        ferry.collate([{"a": np.float32(1)}, {"a": 1e300}], "numpy")
+    assert np.isinf(ferry.collate([{"a": np.float32(1)}, {"a": 1e300}], "numpy", casting="unsafe")["a"][1])
+
+
+@pytest.mark.parametrize(("dtype", "pad"), [("float16", -1e9), ("float32", 1e300), ("float16", 10**9), ("int8", 300)])
+def test_a_number_that_the_dtype_does_not_hold_pads_nothing(dtype, pad):
+    """It is not made infinite, as in masks of attention."""
+    samples = [np.ones(1, dtype), np.ones(2, dtype)]
+    with pytest.raises(ferry.LossyCastError, match=f"pad= is .*, which {dtype} does not hold"):
+        ferry.collate(samples, "numpy", pad=pad)
+
+
+def test_a_float_that_pads_is_rounded():
+    samples = [np.ones(1, "f2"), np.ones(2, "f2")]
+    assert ferry.collate(samples, "numpy", pad=0.1).tolist() == [[1.0, float(np.float16(0.1))], [1.0, 1.0]]
+    assert ferry.collate(samples, "numpy", pad=-np.inf).tolist() == [[1.0, -np.inf], [1.0, 1.0]]
+    assert np.isnan(ferry.collate(samples, "numpy", pad=float("nan"))[0, 1])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..typing import Array
 
-__all__ = ["BYTES", "DECODED", "TEXT", "Column", "Found", "Ragged", "Refused"]
+__all__ = ["BYTES", "DECODED", "TEXT", "Column", "Found", "Ragged", "Refused", "value_in"]
 
 TEXT = "holds text, which has no numbers"
 BYTES = "holds bytes, which are no numbers"
@@ -210,28 +210,8 @@ class Column:
         return Column(dtype, self.shape[1:], [piece], unit=self.unit, reasons=(f"{self.dtype}{READ_AS}{dtype}",))
 
     def value_of(self, value: Any, keyword: str = "nulls", hint: str = "") -> Any:
-        """A value in the dtype of the column.
-
-        Raises:
-            LossyCastError: The dtype has no such value.
-        """
-        dtype, kind = numpy_dtype(self.dtype), find(self.dtype).kind
-        number: Any = float("nan") if isinstance(value, str) and value == "nan" else value
-        number = number.item() if isinstance(number, np.generic) else number
-        found: Any = None
-        kept = isinstance(number, bool) == (kind == "bool")
-        try:
-            with np.errstate(all="ignore"):
-                found = np.asarray(number).astype(dtype)
-            # A float may be rounded, but must not become infinite.
-            same = found.item() == number if kind != "float" else bool(np.isfinite(found)) == math.isfinite(number)
-            kept = kept and same
-        except (TypeError, ValueError, OverflowError):
-            kept = False
-        if not kept:
-            one = f"{keyword}=False" if kind == "bool" else f"{keyword}=0"
-            raise LossyCastError(f"{keyword}={value!r} is no value of {self.dtype}.", hint or one)
-        return found
+        """A value in the dtype of the column: see `value_in`."""
+        return value_in(self.dtype, value, keyword, hint)
 
     # -- its values ---------------------------------------------------------------------------------
 
@@ -307,6 +287,32 @@ class Column:
 
     def _ordered(self, array: Array) -> Array:
         return array if self.order is None else array.transpose(0, *(axis + 1 for axis in self.order))
+
+
+def value_in(dtype: str, value: Any, keyword: str = "nulls", hint: str = "") -> Any:
+    """A value in a dtype.
+
+    Raises:
+        LossyCastError: The dtype has no such value.
+    """
+    kind = find(dtype).kind
+    number: Any = float("nan") if isinstance(value, str) and value == "nan" else value
+    number = number.item() if isinstance(number, np.generic) else number
+    found: Any = None
+    kept = isinstance(number, bool) == (kind == "bool")
+    try:
+        with np.errstate(all="ignore"):
+            found = np.asarray(number).astype(numpy_dtype(dtype))
+        # A float may be rounded, but must not become infinite.
+        rounds = kind == "float" and isinstance(number, float)
+        same = bool(np.isfinite(found)) == math.isfinite(number) if rounds else found.item() == number
+        kept = kept and same
+    except (TypeError, ValueError, OverflowError):
+        kept = False
+    if not kept:
+        one = f"{keyword}=False" if kind == "bool" else f"{keyword}=0"
+        raise LossyCastError(f"{keyword}={value!r} is no value of {dtype}.", hint or one)
+    return found
 
 
 def _fill(out: Array, value: Any, where: Array) -> None:

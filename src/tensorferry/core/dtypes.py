@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DTYPES",
+    "FINITE",
     "ORDINARY",
     "Check",
     "DType",
@@ -153,6 +154,10 @@ class Scale(NamedTuple):
     check: Check
 
 
+FINITE = "finite"
+"""For `casting_scale`: numbers take a dtype that nobody named, so none may become infinite."""
+
+
 @cache
 def casting_scale(source: str, target: str, casting: str | None) -> Scale:
     """How an allowed cast checks each value.
@@ -163,7 +168,8 @@ def casting_scale(source: str, target: str, casting: str | None) -> Scale:
     Args:
         source: The canonical name of the source's dtype.
         target: The canonical name of the requested dtype.
-        casting: ``None`` rounds floats and keeps everything else; or one of NumPy's words.
+        casting: ``None`` rounds floats and keeps everything else; `FINITE` does too, and keeps finite floats finite; or
+            one of NumPy's words.
 
     Raises:
         LossyCastError: `casting` does not allow this cast.
@@ -174,8 +180,9 @@ def casting_scale(source: str, target: str, casting: str | None) -> Scale:
     if casting == "unsafe":
         return Scale(exact=False, check="")
     rounds = a.kind in ("float", "complex") and KINDS.index(a.kind) <= KINDS.index(b.kind)
-    if casting is None:
-        return Scale(exact=False, check=("" if b.specials >= _ROUNDS else "number") if rounds else "value")
+    if casting in (None, FINITE):
+        rounded: Check = "" if casting is None else "finite"
+        return Scale(exact=False, check=(rounded if b.specials >= _ROUNDS else "number") if rounds else "value")
     if casting == "same_value":
         return Scale(exact=False, check="value")
     if casting == "same_kind" and KINDS.index(a.kind) <= KINDS.index(b.kind):

@@ -12,7 +12,7 @@ from ..backends import registry
 from ..backends.array_like.tables import ArrowColumn, found_in, is_known_by_arrow
 from ..backends.columnar import ColumnBackend
 from ..backends.opening import TableContents
-from ..columns.column import Column, Ragged, Refused
+from ..columns.column import Column, Ragged, Refused, value_in
 from ..columns.layouts import asked_of
 from ..core.dtype_names import asked as dtype_asked
 from ..core.dtypes import DTYPES
@@ -194,7 +194,10 @@ def _fill_nulls(found: Any, nulls: Any, becomes: str | Callable[[str], str | Non
     is_nan = nulls == "nan" or (isinstance(nulls, float) and isnan(nulls))
     hint = f"nulls={zero}" + (f', or dtype={also}, nulls="nan"' if is_nan else "")
     try:
-        return found.filled(found.value_of(nulls, hint=hint))
+        value = found.value_of(nulls, hint=hint)
+        if dtype in DTYPES and casting is None and DTYPES[dtype].kind == DTYPES[found.dtype].kind == "float":
+            value_in(dtype, nulls, hint=hint)  # the cast would make infinity of a number that is too large
+        return found.filled(value)
     except LossyCastError:
         if dtype not in DTYPES or dtype == found.dtype:
             raise

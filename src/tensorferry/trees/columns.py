@@ -230,10 +230,11 @@ class Columns:
             if kinds is not None and kinds.differ:
                 self._refuse_mixture(index, kinds, request, target)
             dtype = common_dtype(members.infos, target, request)
+            asked = _asked(request, dtype)
             request = _where_they_are(members, target, request)._replace(dtype=dtype)
             members = members._replace(
                 shape=(len(shapes), *extent.whole),
-                asked=_asked(request, dtype),
+                asked=asked,
                 places=extent.mask if members.which is None and extent.is_short else extent.places(),
                 value=self._filling(index, value, dtype, request, members.infos),
                 lengths=[shape[0] for shape in shapes],
@@ -283,7 +284,10 @@ def _decided(decide: Callable[[Any], Conversion], members: Members) -> Conversio
 
 def _asked(request: Request, dtype: str | None) -> Request:
     """The request for each leaf, before they are joined."""
-    return Request(EXCHANGE, dtype=dtype, casting=request.casting, grad=request.grad)
+    casting = request.casting
+    if casting is None and dtype is not None and request.dtype in (None, *dtypes.KEYWORDS):
+        casting = dtypes.FINITE
+    return Request(EXCHANGE, dtype=dtype, casting=casting, grad=request.grad)
 
 
 def _where_they_are(members: Members, target: Backend, request: Request) -> Request:

@@ -241,7 +241,7 @@ def filling(value: Any, dtype: str, request: Request) -> Any:
 
 @lru_cache(maxsize=256)
 def _filling(value: Any, dtype: str, casting: str | None) -> Any:
-    asked = Request(EXCHANGE, dtype=dtype, casting=casting)
+    asked = Request(EXCHANGE, dtype=dtype, casting=casting or dtypes.FINITE)
     return run.convert(value, conversion_of(registry.backend_named(EXCHANGE), asked))
 
 

@@ -72,9 +72,13 @@ def found_in_objects(objects: Array, na: Any) -> Found:
     if len(rows) and _are_rows(objects[rows]):
         return _lists(objects, gone, na)
     if gone.any():
+        known = objects[rows[0]]
+        if hasattr(known, "shape") and not isinstance(known, np.generic):
+            return Refused(f"has a null in the place of an array, at row {gone.argmax()}", CODE[WITHOUT_NULLS])
         # With any of its numbers in their place, so that errors have the right rows.
         objects = objects.copy()
-        objects[gone] = objects[rows[0]]
+        for row in np.flatnonzero(gone):
+            objects[row] = known
     return _numbers(objects.tolist(), gone)
 
 

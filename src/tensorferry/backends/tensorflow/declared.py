@@ -60,7 +60,7 @@ CAPABILITIES = Capabilities(
             ),
             "text": (
                 "its dtype is string, variant or resource: there are no numbers",
-                "x.numpy().tolist()",
+                "x.numpy()",
             ),
         },
         inside_only=frozenset({"traced"}),

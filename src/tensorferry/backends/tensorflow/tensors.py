@@ -184,7 +184,7 @@ class TensorflowBackend(Backend):
 
     def _no_such_dtype(self, dtype: Any) -> UnsupportedTypeError:
         if dtype.name == "string":
-            return UnsupportedTypeError("A tensor of strings has no numbers to convert.", "x.numpy().tolist()")
+            return UnsupportedTypeError("A tensor of strings has no numbers to convert.", "x.numpy()")
         if dtype.name.startswith(("qint", "quint")):
             return UnsupportedTypeError(
                 f"A quantized tensor ({dtype.name}) is integers, a scale and a zero point.",

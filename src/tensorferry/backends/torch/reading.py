@@ -70,7 +70,9 @@ def reader(backend: TorchBackend, signature: Callable[[Any], Any], array: Callab
         is_ambiguous = bits == 8 and name in ("int8", "uint8")
         # Complex tensors, which may have lazy bits, are described. A negative bit is all that others can have.
         has_signature = not dtype.is_complex
-        rows.append((code, bits, dtype, makers[dtype], is_ambiguous, has_signature, dtype.is_floating_point))
+        # `torch._neg_view` takes integers too.
+        may_be_negative = has_signature and dtype is not backend.torch.bool
+        rows.append((code, bits, dtype, makers[dtype], is_ambiguous, has_signature, may_be_negative))
     try:
         return module.Reader(
             exchange=exchange,
