@@ -165,6 +165,35 @@ def test_nested_checkpoints_go_there_and_back(tmp_path):
     assert outline(again) == outline(value)
 
 
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors", ".npz"])
+@pytest.mark.parametrize("target", ["torch", "numpy"])
+def test_what_is_loaded_is_saved_again_as_it_was(tmp_path, target, suffix):
+    """Dtypes, devices, layouts and sizes too: they are PyTorch's own in PyTorch, and are told as values elsewhere."""
+    others = {"dtype": torch.bfloat16, "size": torch.Size([2, 3]), "device": torch.device("cuda", 1)}
+    others |= {"layout": torch.strided, "listed": [(torch.Size([]), torch.int8)]}
+    source, target_path = saved(tmp_path, {"w": torch.ones(2), **others}), tmp_path / f"b{suffix}"
+    loaded = ferry.load(source, target)
+    read = loaded.read()
+    if target == "torch":
+        assert {key: loaded[key] for key in others} == others
+        assert type(loaded["size"]) is torch.Size
+    else:
+        assert (read["dtype"], read["size"]) == (Special("dtype", "bfloat16"), Special("size", [2, 3]))
+    for tree in (loaded, read):
+        ferry.save(tree, target_path, overwrite=True)
+        again = ferry.load(target_path, "torch").read()
+        assert {key: outline(again[key]) for key in others} == {key: outline(value) for key, value in others.items()}
+
+
+@pytest.mark.parametrize(
+    "special", [Special("dtype", "onnx"), Special("dtype", "ones"), Special("device", "nowhere:x")]
+)
+def test_values_that_pytorch_does_not_have_stay_told(tmp_path, special):
+    """So a name in a file imports and calls nothing."""
+    ferry.save({"w": torch.ones(2), "odd": special}, tmp_path / "a.safetensors")
+    assert ferry.load(tmp_path / "a.safetensors", "torch")["odd"] == special
+
+
 def outline(value):
     """All that can be told of a value, so that two can be compared: types, order, bits, grad, attributes."""
     kind = type(value)

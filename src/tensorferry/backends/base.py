@@ -337,6 +337,16 @@ class Backend(ABC):
         """Open a container of a registered type; ``None`` if the object is a leaf."""
         return None
 
+    # -- the framework's objects that are no tensors, in files --------------------------------------
+
+    def plain_value(self, x: Any) -> tuple[str, str | list[int]] | None:
+        """What an object is in plain values (``"dtype", "float32"``); ``None`` if the framework has no such object."""
+        return None
+
+    def value_of(self, kind: str, value: object) -> Any:
+        """The object that `plain_value` told; ``None`` if there is none."""
+        return None
+
     # -- one tensor on several devices: for a framework that has an object which says how -------------
 
     def placement(self, device: object) -> Placement | None:

@@ -185,8 +185,8 @@ def save(
         tree: A tensor; or dicts, lists and tuples that contain tensors, plain values (numbers, strings, ``None``) and
             other such containers. A named tuple becomes a tuple, and a mapping a dict. An OrderedDict stays one (if it
             is the whole tree, only if it has attributes or values that are not tensors), and so does a defaultdict of
-            a Python type. Other containers of `convert_tree` (dataclasses, attrs classes, namespaces …) become a dict
-            of their fields or a list.
+            a Python type. So do dtypes, devices, layouts and sizes of PyTorch. Other containers of `convert_tree`
+            (dataclasses, attrs classes, namespaces …) become a dict of their fields or a list.
         path: The file, or with `shard` the folder.
         to: The name of the format; ``None``: as the suffix of the path says.
         metadata: Strings to put beside the tensors, if the format has a place for them.

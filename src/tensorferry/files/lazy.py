@@ -16,7 +16,7 @@ from ..errors import ConversionError, CopyRequiredError, FileFormatError, Format
 from ..execution.recipes import conversion_as, conversion_of
 from ..execution.run import convert, foresee
 from .base.blocks import blocks_of
-from .base.contents import Ref
+from .base.contents import Ref, Special
 from .base.fingerprints import fingerprints
 from .base.nesting import leaves, like
 from .base.raw import mapped, mapped_private
@@ -150,21 +150,17 @@ class LazyTree(Mapping[Any, Any]):
         return f"{{{len(node)}}}" if isinstance(node, dict) else _short(node)
 
     def _made(self, node: Any, *keys: Any) -> Any:
-        if isinstance(node, Ref):
-            return self._source.tensor(node.name)
         if isinstance(node, dict):
             return LazyTree(self._source, node, (*self._keys, *keys))
-        if isinstance(node, (list, tuple)):
-            return _rebuilt(node, [self._made(child, *keys, place) for place, child in enumerate(node)])
-        return node
+        if type(node) in (list, tuple):
+            return type(node)(self._made(child, *keys, place) for place, child in enumerate(node))
+        return self._source.leaf(node)
 
     def _read(self, node: Any) -> Any:
-        if isinstance(node, Ref):
-            return self._source.tensor(node.name)
         if isinstance(node, dict):
             children = ((key, child) for key, child in node.items() if not self._is_skipped(child))
             return like(node, ((key, self._read(child)) for key, child in children))
-        return _rebuilt(node, [self._read(child) for child in node]) if isinstance(node, (list, tuple)) else node
+        return type(node)(map(self._read, node)) if type(node) in (list, tuple) else self._source.leaf(node)
 
 
 def _short(value: Any) -> str:
@@ -176,13 +172,6 @@ def _short(value: Any) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"
-
-
-def _rebuilt(node: Any, children: list[Any]) -> Any:
-    if isinstance(node, list):
-        return children
-    # Marked values (a dtype, a device) are named tuples of plain values, and stay as they are.
-    return node if hasattr(node, "_fields") else tuple(children)
 
 
 class Source:
@@ -209,6 +198,20 @@ class Source:
         self._writes = memory.writable and memory.exists
         self._maps: dict[str, mmap] = {}
         self._made: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+
+    def leaf(self, node: Any) -> Any:
+        """What stands in the tree for a node that is no container.
+
+        Raises:
+            FormatLimitError: It is a tensor that cannot be loaded.
+            ValueError: It is a tensor, and the file has been closed.
+        """
+        if isinstance(node, Ref):
+            return self.tensor(node.name)
+        if not isinstance(node, Special):
+            return node
+        found = self._target.value_of(*node)
+        return node if found is None else found
 
     def tensor(self, name: str) -> Any:
         """The tensor with this name.

@@ -16,7 +16,7 @@ from ..execution.recipes import conversion_as
 from ..execution.run import convert
 from ..trees.leaves import LeafRule
 from ..trees.openers import openers_of
-from .base.contents import Contents, Ref
+from .base.contents import Contents, Ref, Special
 from .base.nesting import DEEPEST, names, relabel
 from .base.raw import mapped
 from .base.stored import Stored, chunks
@@ -102,7 +102,7 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
     """The tree in plain containers, with a reference in place of each tensor."""
     if depth > DEEPEST:
         raise UnsupportedTypeError(f"This tree is nested deeper than {DEEPEST} levels, or contains itself.")
-    if isinstance(node, (*_PLAIN, np.generic)):
+    if isinstance(node, (*_PLAIN, np.generic, Special)):
         return node
     if isinstance(node, Mapping) and registry.backend_that_knows(type(node)) is None:
         result: dict[Any, Any] = _container(node, path)
@@ -114,6 +114,9 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
             result[key] = _outline(child, f"{path}[{key!r}]", depth + 1, rule)
         return result
     if isinstance(node, (list, tuple, deque)):
+        special = None if type(node) in (list, tuple) else _special(node)
+        if special is not None:
+            return special
         children = [_outline(child, f"{path}[{index}]", depth + 1, rule) for index, child in enumerate(node)]
         return tuple(children) if isinstance(node, tuple) else children
     opened = _opened(node)
@@ -122,6 +125,9 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
     try:
         return Held(node)
     except ConversionError as error:
+        special = _special(node)
+        if special is not None:
+            return special
         # A mapping has a message of its own below.
         inside = None if isinstance(node, Mapping) else rule.tensor_inside(node)
         if inside is None:
@@ -134,6 +140,16 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
             f"but no other objects - at {path}{inside}",
             rule.hint_of(node) or _attributes(node),
         ) from error
+
+
+def _special(node: Any) -> Special | None:
+    """A dtype, device, layout or size of a framework in plain values; ``None`` for another object."""
+    for backend in list(registry.known().values()):
+        with registry.outside.guard(backend.name):
+            told = backend.plain_value(node) if backend.is_imported() else None
+            if told is not None:
+                return Special(*told)
+    return None
 
 
 def _opened(node: Any) -> dict[str, Any] | list[Any] | None:

@@ -30,6 +30,7 @@ from .pytrees import is_registered, open_registered
 from .signatures import environment_reader, extents, grouped, likeness_reader, signature_reader
 from .snippets import AS_INTEGERS, snippet, whole_strides
 from .streams import Accelerators
+from .values import plain_value, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -69,6 +70,7 @@ class TorchBackend(Backend):
     fast_paths_for_many = many.fast_paths
     opener_of = staticmethod(opener_of)
     has_node, open_node = staticmethod(is_registered), staticmethod(open_registered)
+    plain_value, value_of = staticmethod(plain_value), staticmethod(value_of)
     narrow, span = staticmethod(memory.narrow), staticmethod(crossing.span)
     spread = staticmethod(crossing.spread)
     copy_together, export_dlpack = crossing.copy_together, crossing.export_dlpack
