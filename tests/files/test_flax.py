@@ -39,6 +39,12 @@ def read(path, raw):
     return FORMAT.read(path)
 
 
+def test_none_alone_is_not_an_empty_dict(tmp_path):
+    """As Flax writes it."""
+    (tmp_path / "a.msgpack").write_bytes(serialization.to_bytes(None))
+    assert ferry.load(tmp_path / "a.msgpack") is None
+
+
 def test_every_dtype_round_trips(tmp_path):
     """Each dtype of the table is declared, comes back bit for bit, and is not copied to be looked at."""
     assert FORMAT.dtypes == set(DTYPES)

@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict, UserDict, defaultdict
 from contextlib import nullcontext, suppress
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,10 @@ import pytest
 from tests.support import TARGETS, address, survives
 
 import tensorferry as ferry
+from tensorferry.files.opening.registry import each_format
+from tensorferry.files.reports.summary import values_of
 
+_name = attrgetter("name")
 SUFFIXES = (".safetensors", ".pt", ".npz")
 DTYPES = ("bool", "int8", "uint8", "int64", "float16", "float32", "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
@@ -221,6 +225,19 @@ def test_a_lone_tensor_is_loaded_as_itself(tmp_path):
     for suffix in (*SUFFIXES, ".npy"):
         ferry.save(np.arange(3), tmp_path / f"one{suffix}")
         assert bits(ferry.load(tmp_path / f"one{suffix}")) == bits(np.arange(3)), suffix
+
+
+@pytest.mark.parametrize("form", [form for form in each_format() if form.writes and not form.holds_one], ids=_name)
+def test_none_alone_is_loaded_as_itself(form, tmp_path):
+    """In every format with a place for values, also after a conversion; an empty dict is something else."""
+    pytest.importorskip(form.module or "tensorferry", reason=f"{form.module} is not installed")
+    for tree in (None, {}):
+        path = tmp_path / f"{tree}{form.suffixes[0] if form.suffixes else ''}"
+        ferry.save(tree, path, to=form.name, verify=True)
+        ferry.convert_files(path, tmp_path / f"again-{tree}.npz", verify=True)
+        for found in map(ferry.load, (path, tmp_path / f"again-{tree}.npz")):
+            assert (found is None) if tree is None else (found.read() == {})
+    assert values_of(ferry.open(tmp_path / "again-None.npz")) == {"": None}
 
 
 def test_names_choose_tensors(tmp_path):

@@ -194,6 +194,15 @@ def test_values_that_pytorch_does_not_have_stay_told(tmp_path, special):
     assert ferry.load(tmp_path / "a.safetensors", "torch")["odd"] == special
 
 
+@pytest.mark.parametrize("zipped", [True, False])
+def test_none_alone_is_not_an_empty_dict(tmp_path, zipped):
+    """As `torch.save` writes it, in both of its formats, and as `torch.load` reads ours."""
+    torch.save(None, tmp_path / "none.pt", _use_new_zipfile_serialization=zipped)
+    assert ferry.load(tmp_path / "none.pt") is None
+    ferry.convert_files(tmp_path / "none.pt", tmp_path / "again.pt")
+    assert torch.load(tmp_path / "again.pt", weights_only=True) is None
+
+
 def outline(value):
     """All that can be told of a value, so that two can be compared: types, order, bits, grad, attributes."""
     kind = type(value)

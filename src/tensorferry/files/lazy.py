@@ -16,7 +16,7 @@ from ..errors import ConversionError, CopyRequiredError, FileFormatError, Format
 from ..execution.recipes import conversion_as, conversion_of
 from ..execution.run import convert, foresee
 from .base.blocks import blocks_of
-from .base.contents import Ref, Special
+from .base.contents import NOTHING, Ref, Special
 from .base.fingerprints import fingerprints
 from .base.nesting import leaves, like
 from .base.raw import mapped, mapped_private
@@ -210,6 +210,8 @@ class Source:
             return self.tensor(node.name)
         if not isinstance(node, Special):
             return node
+        if node == NOTHING:
+            return None
         found = self._target.value_of(*node)
         return node if found is None else found
 

@@ -16,7 +16,7 @@ from ..execution.recipes import conversion_as
 from ..execution.run import convert
 from ..trees.leaves import LeafRule
 from ..trees.openers import openers_of
-from .base.contents import Contents, Ref, Special
+from .base.contents import NOTHING, Contents, Ref, Special
 from .base.nesting import DEEPEST, names, relabel
 from .base.raw import mapped
 from .base.stored import Stored, chunks
@@ -69,7 +69,7 @@ def contents_of(tree: Any, metadata: Mapping[str, str] | None, unknown: str) -> 
             the metadata is not a mapping from strings to strings.
     """
     strings = _strings({} if metadata is None else metadata)
-    outline = _outline(tree, "$", 0, LeafRule("tensors", unknown=unknown))
+    outline = NOTHING if tree is None else _outline(tree, "$", 0, LeafRule("tensors", unknown=unknown))
     found: list[Held] = []
     relabel(outline, found.append, Held)
     named = names(outline, Held)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from .stored import Stored
 
-__all__ = ["MOST_TENSORS", "Contents", "FileFinding", "NotTensor", "Ref", "Special"]
+__all__ = ["MOST_TENSORS", "NOTHING", "Contents", "FileFinding", "NotTensor", "Ref", "Special"]
 
 
 MOST_TENSORS = 150_000
@@ -42,12 +42,16 @@ class Special(NamedTuple):
     """A value in a tree that is neither a tensor nor of a plain Python type, and yet can be told in plain values.
 
     Args:
-        kind: ``"dtype"``, ``"device"``, ``"layout"`` or ``"size"``, of PyTorch.
+        kind: ``"dtype"``, ``"device"``, ``"layout"`` or ``"size"``, of PyTorch; or that of `NOTHING`.
         value: Its name without the module (``"float16"``, ``"cuda:0"``); the lengths of a size.
     """
 
     kind: str
     value: str | bytes | list[Any]
+
+
+NOTHING = Special("None", "")
+"""A tree that is ``None``, because ``Contents.tree`` is ``None`` for a plain mapping."""
 
 
 class NotTensor(str):
@@ -86,7 +90,7 @@ class Contents:
         metadata: Strings by name, as in safetensors and GGUF.
         tree: The nesting of tensors and other values: dicts (with keys of any plain type), OrderedDicts, lists,
             tuples, plain values, and a `Ref` in place of each tensor; ``None`` for a plain mapping from names to
-            tensors.
+            tensors, and `NOTHING` if it is ``None`` itself.
         others: Names of things that cannot be loaded, and why; a `NotTensor` if it is not part of a tensor.
         asks_for: The globals that a pickle asks for.
         refuses: Those of them, and other demands, that make it unsafe to open.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...core.dtypes import DTYPES, find
 from ...errors import FileFormatError, UnsafeFileError
 from ...host.numpy_dtypes import numpy_dtype
-from ..base.contents import Contents, Ref
+from ..base.contents import NOTHING, Contents, Ref
 from ..base.format import Format
 from ..base.nesting import DEEPEST, MOST, names, relabel
 from ..base.raw import mapped, write_fully
@@ -80,7 +80,7 @@ class Flax(Format):
         is_flat = isinstance(tree, dict) and all(
             isinstance(child, Ref) and child == Ref(key) for key, child in tree.items()
         )
-        contents.tree = None if is_flat else tree
+        contents.tree = None if is_flat else NOTHING if tree is None else tree
         if own is None:
             return contents
         fits = isinstance(own, dict) and all(isinstance(each, str) for pair in own.items() for each in pair)

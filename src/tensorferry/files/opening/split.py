@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import FileFormatError, an
-from ..base.contents import Ref
+from ..base.contents import Ref, Special
 from ..base.tree_strings import pack
 from ..base.wording import TENSORS_ONLY, named
 
@@ -82,7 +82,8 @@ def merged_tree(opened: Sequence[Contents]) -> dict[Any, Any]:
         tree = contents.tree if contents.tree is not None else {name: Ref(name) for name in contents.tensors}
         twice = [key for key in tree if key in merged] if isinstance(tree, dict) else []
         if not isinstance(tree, dict) or twice:
-            what = f"two entries are named {named(twice)}" if twice else f"it holds {an(type(tree).__name__)}"
+            kind = tree.kind if isinstance(tree, Special) else type(tree).__name__
+            what = f"two entries are named {named(twice)}" if twice else f"it holds {an(kind)}"
             raise FileFormatError(
                 f"{named(contents.paths)} does not go together with the others: {what}.", TENSORS_ONLY
             )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...errors import FileFormatError, UnsafeFileError
-from ..base.contents import Ref, Special
+from ..base.contents import NOTHING, Ref, Special
 from ..base.nesting import CONTAINER, DEEPEST, MOST, PLAIN, are_plain, name_at
 from ..base.wording import named
 from .shortcuts import run
@@ -91,8 +91,8 @@ def described(root: Any, vocabulary: Names, nbytes: int) -> Unpickled:
         found = {**flat} if type(flat) is Ordered else flat
         return Unpickled(found, tree, asks_for, _besides(vocabulary, found))
     builder = _TreeBuilder(vocabulary, nbytes)
-    tree = builder.node(root, ())
-    return Unpickled(builder.leaves, tree, asks_for, _besides(vocabulary, builder.leaves))
+    whole = NOTHING if root is None else builder.node(root, ())
+    return Unpickled(builder.leaves, whole, asks_for, _besides(vocabulary, builder.leaves))
 
 
 def globals_of(read: Callable[[], bytes | mmap], vocabulary: Names) -> tuple[str, ...]:

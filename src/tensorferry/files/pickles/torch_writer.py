@@ -13,7 +13,7 @@ import numpy as np
 from ...core.layout import compact_strides
 from ...errors import FormatLimitError
 from ...host.numpy_dtypes import numpy_dtype
-from ..base.contents import Ref, Special
+from ..base.contents import NOTHING, Ref, Special
 from .torch import STORAGES
 from .writer import PickleWriter, place_of
 
@@ -77,6 +77,9 @@ class _TorchWriter(PickleWriter):
     def special(self, node: Special, keys: tuple[Any, ...]) -> None:
         if node.kind == "dtype":
             self.name("torch", str(node.value))
+            return
+        if node == NOTHING:
+            self.nothing(None)
             return
         if node.kind == "size":
             self.name("torch", "Size")

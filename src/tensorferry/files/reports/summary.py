@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.dtypes import find
 from ..base.blocks import blocks_of, noted
-from ..base.contents import Ref
+from ..base.contents import NOTHING, Ref, Special
 from ..base.nesting import PLAIN, are_plain
 from ..encodings.paths import size_of
 from .folded_names import fold
@@ -162,5 +162,5 @@ def values_of(contents: Contents) -> dict[str, Any]:
         while name in found:
             counts[place] = counts.get(place, 1) + 1
             name = f"{place}#{counts[place]}"
-        found[name] = node
+        found[name] = None if isinstance(node, Special) and node == NOTHING else node
     return found

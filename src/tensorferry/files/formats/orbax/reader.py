@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ....core.dtypes import find
 from ....errors import FileFormatError, UnsafeFileError
 from ....host.numpy_dtypes import of_numpy
-from ...base.contents import Contents, NotTensor, Ref
+from ...base.contents import NOTHING, Contents, NotTensor, Ref
 from ...base.nesting import DEEPEST, leaves, names, relabel
 from ...base.stored import Decoded
 from ...base.wording import named
@@ -86,7 +86,7 @@ class Checkpoint:
         labels = iter(tensors)
         tree = relabel(root, lambda _: Ref(next(labels)), _Array)
         if not isinstance(tree, dict) or any(not isinstance(node, Ref) for node in tree.values()):
-            found.tree = tree
+            found.tree = NOTHING if tree is None else tree
         return found
 
     def _leaves(self) -> Iterator[_OrbaxLeaf]:
