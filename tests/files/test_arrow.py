@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -12,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.files.support import arrays, awkward, contents, same_bits, sample
 
+import tensorferry as ferry
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
 from tensorferry.files.base.contents import Contents, Ref
@@ -252,13 +255,19 @@ def test_an_arrow_file_is_mapped(tmp_path):
 
 def test_nulls_that_are_not_announced_are_an_error(form, path):
     """Where only the values show that there are nulls, reading them is an error and gives no number."""
-    table = pa.table({"x": pa.array([1, None] * 100)})
+    table = pa.table({"x": pa.array([1, None] * 100), "[y]": pa.array([1, None] * 100), "z": [0.5] * 200})
     if form.name == "parquet":
         theirs(path, table, write_statistics=False)
     else:
         theirs(path, table, options=pa.ipc.IpcWriteOptions(compression="zstd"))
-    with pytest.raises(FormatLimitError, match="'x' has nulls"):
-        arrays(form.read(path))
+    left_out = []
+    for name in ("x", "[y]"):
+        with pytest.raises(FormatLimitError, match=re.escape(f"{name!r} has nulls")) as caught:
+            ferry.load(path, exclude=left_out, strict=True).read()
+        call, _, rest = caught.value.hint.partition(", ")
+        assert rest == "which leaves it out"
+        left_out += ast.literal_eval(call.removeprefix("exclude="))
+    assert list(ferry.load(path, exclude=left_out, strict=True).read()) == ["z"]
 
 
 def test_tree_ties_and_metadata_come_back(form, path):

@@ -60,7 +60,7 @@ class Parquet(Arrow):
                     contents.others[name] = "one of several columns of this name"
                     continue
                 shape = shape_of(path, name, column, file.metadata.num_rows, one_row=one_row)
-                read = _rows_of(table, field, column, f"{path}: {name!r}")
+                read = _rows_of(table, field, column, name)
                 contents.tensors[name] = Decoded(column.dtype, shape, read, (path, index))
 
     def write_table(self, contents: Contents, metadata: dict[str, str], path: Path, pump: Pump) -> None:
@@ -115,15 +115,15 @@ class _Table:
         self._file = None
 
 
-def _rows_of(table: _Table, name: str, column: ColumnType, where: str) -> Callable[[], Iterator[np.ndarray[Any, Any]]]:
+def _rows_of(table: _Table, field: str, column: ColumnType, name: str) -> Callable[[], Iterator[np.ndarray[Any, Any]]]:
     def read() -> Iterator[np.ndarray[Any, Any]]:
         if column.raw == "null":
             return
         rows = max(4 * BLOCK_BYTES // max(prod(column.shape) * find(column.dtype).itemsize, 1), 1)
         with as_format_error(table.path):
-            for batch in table.file().iter_batches(batch_size=rows, columns=[name], use_threads=False):
+            for batch in table.file().iter_batches(batch_size=rows, columns=[field], use_threads=False):
                 # The library treats a dot as nesting, and also gives other columns with this prefix.
-                yield numbers(batch.column(batch.schema.get_field_index(name)), column, where)
+                yield numbers(batch.column(batch.schema.get_field_index(field)), column, table.path, name)
 
     return read
 

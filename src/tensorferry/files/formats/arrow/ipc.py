@@ -62,11 +62,11 @@ def read_ipc(path: str, contents: Contents) -> None:
                 array = batch.column(index)
                 array.validate()
                 try:
-                    stored = _in_place(path, column, shape, flat(array, name), base, size)
+                    stored = _in_place(path, column, shape, flat(array, path, name), base, size)
                 except FormatLimitError:
                     contents.others[name] = "a column with nulls, which tensors have not"
                     continue
-            read = _batches_of(path, index, column, f"{path}: {name!r}")
+            read = _batches_of(path, index, column, name)
             contents.tensors[name] = stored or Decoded(column.dtype, shape, read, (path, index))
 
 
@@ -167,7 +167,7 @@ def _in_place(path: str, column: ColumnType, shape: tuple[int, ...], array: Any,
     return stored
 
 
-def _batches_of(path: str, index: int, column: ColumnType, where: str) -> Callable[[], Iterator[np.ndarray[Any, Any]]]:
+def _batches_of(path: str, index: int, column: ColumnType, name: str) -> Callable[[], Iterator[np.ndarray[Any, Any]]]:
     def read() -> Iterator[np.ndarray[Any, Any]]:
         import pyarrow as pa
 
@@ -176,7 +176,7 @@ def _batches_of(path: str, index: int, column: ColumnType, where: str) -> Callab
                 return
             for batch in _each_batch(reader):
                 batch.validate()
-                yield numbers(batch.column(0), column, where)
+                yield numbers(batch.column(0), column, path, name)
 
     return read
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 from contextlib import contextmanager
@@ -112,13 +113,16 @@ def _column(field: Any, where: str) -> ColumnType | str:
     raise FileFormatError(f"{where}: the metadata {_DTYPE!r} says {dtype!r:.40}, which {kind} cannot stand for.")
 
 
-def flat(array: Any, where: str) -> Any:
+def flat(array: Any, path: str, name: str) -> Any:
     """The numbers of a column in a record batch, without the lists around them."""
     import pyarrow as pa
 
     while True:
         if array.null_count:
-            raise FormatLimitError(f"{where} has nulls, which tensors have not.", "exclude=[…] it")
+            raise FormatLimitError(
+                f"{path}: {name!r} has nulls, which tensors have not.",
+                f"exclude={[glob.escape(name)]}, which leaves it out",
+            )
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
         elif pa.types.is_fixed_size_list(array.type):
@@ -127,9 +131,9 @@ def flat(array: Any, where: str) -> Any:
             return array
 
 
-def numbers(array: Any, column: ColumnType, where: str) -> np.ndarray[Any, Any]:
+def numbers(array: Any, column: ColumnType, path: str, name: str) -> np.ndarray[Any, Any]:
     """The values of a column in a record batch, as one axis."""
-    found = flat(array, where).to_numpy(zero_copy_only=False)
+    found = flat(array, path, name).to_numpy(zero_copy_only=False)
     return np.ascontiguousarray(found).view(numpy_dtype(column.dtype))
 
 
