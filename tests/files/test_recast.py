@@ -57,9 +57,6 @@ def test_each_number_between_floating_dtypes(source, target):
     """For every pair and every number: what `casts` makes of it, unless it does not fit; then as each mode says."""
     values = every(source)
     plain = cast(values, target)
-    took = np.concatenate([block.copy() for block in Recast(stored(values, source), target, "nan").blocks()])
-    assert took.tobytes() == plain.tobytes()
-
     specials = find(target).specials
     limits = ml_dtypes.finfo(numpy_dtype(target))
     with np.errstate(all="ignore"):
@@ -96,6 +93,32 @@ def test_each_number_between_floating_dtypes(source, target):
         else:
             wanted = np.array([np.copysign(largest, wide[index])]).astype(numpy_dtype(target))
             assert result.tobytes() == wanted.tobytes()
+
+        one = Recast(stored(values[index : index + 1], source), target, "nan", "w")
+        result = with_doubt(lambda one=one: one.array())
+        if not lost[index]:
+            assert result.tobytes() == plain[index : index + 1].tobytes()
+        elif "nan" not in specials or (positive_only and not wide[index] > largest):
+            assert isinstance(result, LossyCastError)
+        else:
+            assert np.isnan(result.astype(np.float64)).all()
+
+
+@pytest.mark.parametrize("target", ["float16", "float8_e5m2", "float8_e4m3fn", "bfloat16"])
+def test_only_what_is_too_large_becomes_nan(target):
+    """NaN and what fits stay; an infinity stays one if the dtype has infinities."""
+    values = np.array([np.nan, np.inf, -np.inf, 1e39, -1e39, 1.0])
+    found = Recast(stored(values, "float64"), target, "nan").array().astype(np.float64)
+    infinite = np.inf if "inf" in find(target).specials else np.nan
+    np.testing.assert_array_equal(found, [np.nan, infinite, -infinite, np.nan, np.nan, 1])
+
+
+@pytest.mark.parametrize("target", ["float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30])
+def test_a_dtype_without_nan_never_takes_another_number_for_it(target, value):
+    """The error names the tensor and the position."""
+    with pytest.raises(LossyCastError, match=r"w: float32 to .*: the value at \[1\] does not fit"):
+        Recast(stored([1, value]), target, "nan", "w").array()
 
 
 def test_bfloat16_rounds_to_nearest_even():
@@ -177,6 +200,11 @@ def test_complex_numbers_are_two_floats():
     assert found[:3].tolist() == [1 + 1j, complex(largest, -2), complex(3, -largest)]
     assert np.isinf(found[3].real)
     assert np.isnan(found[3].imag)
+    found = Recast(stored(values, "complex128"), "complex64", "nan").array()
+    np.testing.assert_array_equal(found.real, [1, np.nan, 3, np.inf])
+    np.testing.assert_array_equal(found.imag, [1, -2, np.nan, np.nan])
+    real = Recast(stored([1.0, -1e300], "float64"), "complex64", "nan").array()
+    np.testing.assert_array_equal(real, [1, np.nan])
     real = Recast(stored([1.0, -1e300], "float64"), "complex64", "saturate").array()
     assert real.tolist() == [1, -largest]
 

@@ -264,8 +264,9 @@ def convert_files(
         to: The name of the format; ``None``: as the suffix of the target says.
         dtype: As for `convert_tree`; names are those in the source. Or, as on the command line, one or several of
             ``"bfloat16"`` and ``"KEY=bfloat16"``. ``"fit"`` takes the nearest dtype that the format can hold.
-        overflow: What happens to a finite number that is too large for the dtype: an error, the largest number of the
-            dtype, or NaN.
+        overflow: What happens to a float that is too large for the float dtype (also to an infinity, if the dtype has
+            none): an error, the largest number of the dtype, or NaN. If the dtype has no NaN, it is an error. Integers
+            have to fit.
         include: A pattern (``"encoder.*"``) of the tensors to convert, or several; without one, all are.
         exclude: A pattern of the tensors to leave out, or several.
         rename: Substitutions like ``"s/^module\\.//"``, applied to each name in order.
@@ -297,7 +298,7 @@ def convert_files(
         UnsafeFileError: A source asks for code to be run.
         FormatLimitError: The format cannot hold a tensor or a value, a pattern matches nothing, or `dequantize` has
             nothing to do; nothing is written.
-        LossyCastError: A number does not fit into the dtype, and ``overflow="raise"``.
+        LossyCastError: A number does not fit into the dtype, and `overflow` does not say what it becomes.
         VerificationError: The output did not read back the same; there is no output then.
         ResumableError: It was stopped in the middle; ``resume=True`` continues it.
 

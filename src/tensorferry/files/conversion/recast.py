@@ -31,16 +31,17 @@ _AHEAD = 8 * BLOCK_BYTES
 class Recast(Stored):
     """A stored tensor whose values are cast when they are read, with the same bits as by `tensorferry.host.casts`.
 
-    Between two float dtypes, numbers are rounded to the nearest, ties to even. `overflow` decides what becomes of a
-    finite number that is too large for the dtype:
+    Between two float dtypes, numbers are rounded to the nearest, ties to even. NaN stays NaN, and an infinity stays an
+    infinity if the dtype has infinities; if not, it is too large, like a finite number outside of the dtype's range.
+    `overflow` decides what becomes of these:
 
-    - ``"raise"``: an error; also for an infinity or a NaN that the dtype does not have.
-    - ``"saturate"``: the largest finite number of the dtype, with the sign. An infinity stays an infinity if the dtype
-      has infinities; otherwise it becomes the largest number too. A NaN stays a NaN; it is an error if there is none.
-    - ``"nan"``: as IEEE 754 and the dtype define it: an infinity, or NaN if there is none.
+    - ``"raise"``: an error.
+    - ``"saturate"``: the largest finite number of the dtype, with the sign.
+    - ``"nan"``: NaN.
 
-    If one of the dtypes is not a float dtype, each value must be kept, whatever `overflow` is. A lost value is a
-    `LossyCastError` with the name of the tensor and the position, when it is read.
+    A number or NaN for which the dtype has no place is an error in every mode. If one of the dtypes is not a float
+    dtype, each value must be kept, whatever `overflow` is. A lost value is a `LossyCastError` with the name of the
+    tensor and the position, when it is read.
 
     Args:
         inner: The tensor.
@@ -96,14 +97,14 @@ class Recast(Stored):
             except LossyCastError:
                 raise self._lossy(start + _first_lost(block, target.name)) from None
         result = cast(block, target.name)
-        if self.overflow != "nan" and not _all_fit(result):
+        if not _all_fit(result):
             lost = self._settle(block, result)
             if lost is not None:
                 raise self._lossy(start + lost)
         return result
 
     def _settle(self, block: Array, result: Array) -> int | None:
-        """Check each number: clamp those that may be clamped; gives the position of the first one that is lost."""
+        """Replace each number that is too large as `overflow` says; gives the position of the first that is lost."""
         per = 1
         if block.dtype.kind == "c":
             block, result, per = _parts(block), _parts(result), 2
@@ -121,10 +122,14 @@ class Recast(Stored):
             if ends.has_infinity:
                 lost &= ~infinite
             lost |= too_large
+            if ends.lowest > 0:
+                too_large &= block > 0
             if self.overflow == "saturate":
-                clamped = too_large & (block > 0) if ends.lowest > 0 else too_large
-                result[clamped] = np.where(block[clamped] < 0, ends.lowest, ends.largest).astype(result.dtype)
-                lost &= ~clamped
+                result[too_large] = np.where(block[too_large] < 0, ends.lowest, ends.largest).astype(result.dtype)
+                lost &= ~too_large
+            elif self.overflow == "nan" and ends.has_nan:
+                result[too_large] = np.nan
+                lost &= ~too_large
         return int(np.argmax(lost)) // per if np.any(lost) else None
 
     def _lossy(self, position: int) -> LossyCastError:
