@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import zlib
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from tensorferry import convert_files, load, save
 from tensorferry.core.dtypes import DTYPES, exact, find
 from tensorferry.errors import FileFormatError, LossyCastError
 from tensorferry.files.base.pump import Pump
@@ -251,3 +254,44 @@ def test_ties_stay_ties():
     assert Recast(inner, "float16", name="a").key == Recast(inner, "float16", name="b").key
     assert Recast(inner, "float16").key != Recast(inner, "bfloat16").key
     assert Recast(inner, "float16").key != inner.key
+
+
+@pytest.mark.parametrize("name", ["v", "float", "a.*[0]"])
+@pytest.mark.parametrize(
+    ("values", "dtype", "overflow"),
+    [
+        (np.array([1, 300]), "int8", "raise"),
+        (np.array([1, 300]), {"int64": "bool"}, "saturate"),
+        (np.array([1, 2**53 + 1]), {"int": "float64"}, "nan"),
+        (np.array([0.5]), {"float64": "int8"}, "raise"),
+        (np.array([1j]), ["complex128=float32"], "raise"),
+        (np.array([np.nan]), "float4_e2m1fn", "saturate"),
+        (np.array([1e300]), "float16", "raise"),
+        (np.array([np.inf]), "float4_e2m1fn", "nan"),
+    ],
+)
+def test_the_hint_of_a_number_that_does_not_fit_works(tmp_path, name, values, dtype, overflow):
+    """Each keyword in it converts the file: the tensor keeps its dtype, or becomes what `overflow` says."""
+    start, target = tmp_path / "in.npz", tmp_path / "out.npz"
+    save({name: values, "other": values[:0]}, start)
+    with pytest.raises(LossyCastError) as raised:
+        convert_files(start, target, dtype=dtype, overflow=overflow)
+    modes = re.findall(r'overflow="(\w+)"', raised.value.hint)
+    spared = re.search(r"dtype=({.*?})", raised.value.hint)[1]
+    found = load(convert_files(start, target, dtype=ast.literal_eval(spared), overflow=overflow).target)
+    assert found[name].tobytes() == values.tobytes()
+    assert found["other"].dtype != values.dtype
+    for mode in modes:
+        found = load(convert_files(start, target, dtype=dtype, overflow=mode, overwrite=True).target)
+        assert found[name].dtype != values.dtype
+    assert bool(modes) == (abs(values[0]) > 1e30)
+
+
+def test_the_hint_leaves_out_what_the_format_does_not_hold(tmp_path):
+    """For dtype="fit" there is no dtype that holds more."""
+    start, target = tmp_path / "in.npz", tmp_path / "out.safetensors"
+    save({"v": np.array([1e300j]), "w": np.ones(2)}, start)
+    with pytest.raises(LossyCastError) as raised:
+        convert_files(start, target, dtype="fit")
+    assert raised.value.hint.endswith('; or exclude="v", which leaves it out: the format does not hold complex128')
+    assert convert_files(start, target, dtype="fit", exclude="v").tensors == 1

@@ -24,6 +24,7 @@ __all__ = [
     "rule_of_words",
     "unknown_key",
     "unknown_name",
+    "with_choice",
     "with_others",
 ]
 
@@ -223,6 +224,27 @@ def _key(key: object) -> tuple[str, str]:
 def _of_its_kind(choice: Choice) -> dict[str, Choice]:
     """The choice for each kind, if a single dtype is given."""
     return dict.fromkeys(KINDS if choice is None or choice in KEYWORDS else _kinds_of(choice), choice)
+
+
+def with_choice(rule: DtypeRule, name: str, choice: Choice) -> DtypeRule:
+    """The rule with another choice for one leaf.
+
+    >>> with_choice(rule_of("bfloat16"), "norm", "float32").as_code()
+    '{"norm": "float32", "float": "bfloat16"}'
+
+    Args:
+        rule: What was asked for.
+        name: The dotted name of the leaf.
+        choice: Its choice.
+    """
+    from glob import escape
+
+    # A name that would be read as a pattern, a kind or a dtype becomes a pattern of itself, and comes last, which wins.
+    key = escape(name)
+    if key in KINDS or key in dtypes.DTYPES:
+        key = f"[{key[0]}]{key[1:]}"
+    names = {each: said for each, said in rule.names if each != key}
+    return rule._replace(names=(*names.items(), (key, choice)))
 
 
 def with_others(rule: DtypeRule, others: Iterable[tuple[str, str, str]]) -> str:

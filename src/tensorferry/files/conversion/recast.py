@@ -15,7 +15,7 @@ from ...host.numpy_dtypes import of_numpy
 from ..base.stored import BLOCK_BYTES, Record, Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from ...typing import Array
 
@@ -48,16 +48,25 @@ class Recast(Stored):
         dtype: The canonical name of the dtype to cast to.
         overflow: ``"raise"``, ``"saturate"`` or ``"nan"``.
         name: The name of the tensor in errors.
+        spared: Gives the code that leaves this tensor as it is, for the hint of errors.
     """
 
-    __slots__ = ("dtype", "inner", "name", "overflow", "shape")
+    __slots__ = ("dtype", "inner", "name", "overflow", "shape", "spared")
 
-    def __init__(self, inner: Stored, dtype: str, overflow: str = "raise", name: str = "") -> None:
+    def __init__(
+        self,
+        inner: Stored,
+        dtype: str,
+        overflow: str = "raise",
+        name: str = "",
+        spared: Callable[[], str] | None = None,
+    ) -> None:
         self.inner = inner
         self.dtype = dtype
         self.shape = inner.shape
         self.overflow = overflow
         self.name = name
+        self.spared = spared
 
     @property
     def key(self) -> Hashable:
@@ -98,13 +107,15 @@ class Recast(Stored):
                 raise self._lossy(start + _first_lost(block, target.name)) from None
         result = cast(block, target.name)
         if not _all_fit(result):
-            lost = self._settle(block, result)
-            if lost is not None:
-                raise self._lossy(start + lost)
+            self._settle(block, result, start)
         return result
 
-    def _settle(self, block: Array, result: Array) -> int | None:
-        """Replace each number that is too large as `overflow` says; gives the position of the first that is lost."""
+    def _settle(self, block: Array, result: Array, start: int) -> None:
+        """Replace each number that is too large as `overflow` says.
+
+        Raises:
+            LossyCastError: A number is lost; the message names the position of the first one.
+        """
         per = 1
         if block.dtype.kind == "c":
             block, result, per = _parts(block), _parts(result), 2
@@ -130,14 +141,21 @@ class Recast(Stored):
             elif self.overflow == "nan" and ends.has_nan:
                 result[too_large] = np.nan
                 lost &= ~too_large
-        return int(np.argmax(lost)) // per if np.any(lost) else None
+        if np.any(lost):
+            first = int(np.argmax(lost))
+            modes = ["saturate", "nan"] if ends.has_nan else ["saturate"]
+            raise self._lossy(start + first // per, modes if too_large[first] else [])
 
-    def _lossy(self, position: int) -> LossyCastError:
+    def _lossy(self, position: int, modes: Sequence[str] = ()) -> LossyCastError:
+        """The error for a lost value; `modes` are the values of `overflow` with which it would be none."""
+        ways = [" or ".join(f'overflow="{mode}"' for mode in modes)] if modes else []
+        if self.spared is not None:
+            ways.append(self.spared())
         where = [int(index) for index in np.unravel_index(position, self.shape)] if self.shape else []
         return LossyCastError(
             f"{self.name or 'The tensor'}: {self.inner.dtype} to {self.dtype}: "
             f"the value{f' at {where}' if where else ''} does not fit.",
-            'overflow="saturate" or overflow="nan", for numbers that are too large; or leave it as it is: GLOB=dtype',
+            "; or ".join(ways) or None,
         )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import fnmatch
 import re
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
+from glob import escape
 from typing import TYPE_CHECKING
 
 from ...core.dtypes import DEFAULT, FIT, fit
-from ...core.leaf_dtypes import DtypeRule, dtype_of_leaf, rule_of_words, unknown_name
+from ...core.leaf_dtypes import DtypeRule, dtype_of_leaf, quoted, rule_of_words, unknown_name, with_choice
 from ...errors import FormatLimitError, UnsupportedTypeError, validate_word
 from ..base.blocks import blocks_of, noted
 from ..base.contents import NotTensor
@@ -81,13 +82,14 @@ def select(
     excluded = [name for name in (*contents.tensors, *contents.others) if name not in kept]
     names = [name for name in contents.tensors if name in kept]
     mapping = _renamed(names, rename)
-    casts = _casts(names, contents.tensors, rule_of_words(dtype), held, blocks)
+    rule = rule_of_words(dtype)
+    casts = _casts(names, contents.tensors, rule, held, blocks)
     tensors: dict[str, Stored] = {}
     for name in names:
         stored = contents.tensors[name]
         wanted = casts.get(name, stored.dtype)
         if wanted != stored.dtype:
-            stored = Recast(stored, wanted, overflow, name)
+            stored = Recast(stored, wanted, overflow, name, partial(_spared, rule, name, stored.dtype, held))
         tensors[mapping.get(name, name)] = stored
     tree = contents.tree
     if tensors_only:
@@ -97,6 +99,13 @@ def select(
     # The meaning of a tensor's bytes belongs to it, like its shape.
     metadata = noted({} if tensors_only else contents.metadata, {mapping.get(n, n): each for n, each in blocks.items()})
     return replace(contents, tensors=tensors, tree=tree, metadata=metadata, others=others)
+
+
+def _spared(rule: DtypeRule, name: str, own: str, held: Collection[str] | None) -> str:
+    """The code that leaves one tensor as it is."""
+    if held is not None and own not in held:
+        return f"exclude={quoted(escape(name))}, which leaves it out: the format does not hold {own}"
+    return f"dtype={with_choice(rule, name, own).as_code()}, which leaves it as it is"
 
 
 def _dequantised(contents: Contents, blocks: Mapping[str, Blocks]) -> Contents:
