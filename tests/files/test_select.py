@@ -112,6 +112,14 @@ def test_two_tensors_of_one_name_are_refused():
         select(contents(), rename=["s/mask//"])
 
 
+def test_a_tensor_without_a_name_stays_or_gets_one():
+    """Only a name that becomes empty is refused."""
+    nameless = replace(contents(), tensors={"": contents().tensors["mask"]}, tree=None)
+    assert list(select(nameless).tensors) == [""]
+    assert list(select(nameless, rename=["s/^$/mask/"]).tensors) == ["mask"]
+    assert list(select(nameless, rename=["s/^$/mask/", "s/mask//"]).tensors) == [""]
+
+
 @pytest.mark.parametrize("word", ["float16", "fp16", "f2", "half"])
 def test_a_dtype_for_all_is_for_floats(word):
     """Integers and bools stay; what has the dtype already is not touched; people spell it as they are used to."""

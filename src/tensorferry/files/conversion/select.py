@@ -167,9 +167,11 @@ def _renamed(names: Sequence[str], substitutions: Sequence[str]) -> dict[str, st
             if new in seen:
                 raise FormatLimitError(f"rename: {seen[new]} and {old} would both be named {new}.")
             seen[new] = old
-    if "" in now:
-        raise FormatLimitError(f"rename: {names[now.index('')]} would have no name.")
-    return {old: new for old, new in zip(names, now, strict=True) if old != new}
+    renamed = {old: new for old, new in zip(names, now, strict=True) if old != new}
+    for old, new in renamed.items():
+        if not new:
+            raise FormatLimitError(f"rename: {old} would have no name.")
+    return renamed
 
 
 @lru_cache(maxsize=64)
