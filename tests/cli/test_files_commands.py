@@ -769,6 +769,8 @@ def test_options_reach_the_conversion(run, monkeypatch, options, expected):
         ["convert", "a", "b", "--jobs", "0"],
         *(["convert", "a", "b", "--part", part] for part in ("0/2", "3/2", "1", "x/y", "1/", "-1/2", "1/2/3")),
         ["convert", "a", "b", "--part", "1/" + "9" * 5000],
+        ["convert", "a", "b.safetensors", "--shard", "20"],
+        ["convert", "a", "b.pt", "--shard", "20", "--json"],
     ],
 )
 def test_wrong_usage(run, arguments):

@@ -166,18 +166,21 @@ def convert(
     json: _Json = False,
 ) -> None:
     """Convert a file into another format: its code is not run, nothing is lost, memory does not grow with it."""
-    from tensorferry.files.conversion.convert import shard_bytes
+    from tensorferry.files.conversion.convert import shards_of
     from tensorferry.files.conversion.executors import ENGINES
     from tensorferry.files.conversion.recast import OVERFLOWS
     from tensorferry.files.conversion.select import substitution
-    from tensorferry.files.opening.registry import format_named
+    from tensorferry.files.opening.registry import format_for, format_named
 
     from .child import run
+
+    def split(size: str) -> object:
+        return shards_of(target, format_for(target) if to is None else format_named(to), size, several=False)
 
     _validate(overflow, OVERFLOWS, "--overflow")
     _validate(engine, ENGINES, "--engine")
     _understood(to, format_named, "--to")
-    _understood(shard, shard_bytes, "--shard")
+    _understood(shard, split, "--shard")
     for each in rename or ():
         _understood(each, substitution, "--rename")
     options = {

@@ -200,7 +200,7 @@ def save(
         What was written.
 
     Raises:
-        ValueError: There is no format named `to`, or `shard` is not a size.
+        ValueError: There is no format named `to`, `shard` is not a size, or `path` with it has the name of one file.
         OSError: The file cannot be written.
         OutputExistsError: The file exists already.
         FormatLimitError: The format cannot hold a dtype, a structure or a value; nothing is written.

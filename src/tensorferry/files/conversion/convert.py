@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..base.format import Format
     from .work import Written
 
-__all__ = ["Report", "convert_files", "shard_bytes", "write_contents"]
+__all__ = ["Report", "convert_files", "shard_bytes", "shards_of", "write_contents"]
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
@@ -140,7 +140,7 @@ def convert_files(
     format_ = _format(place, to)
     contents = select(before, **selection, held=format_.dtypes)  # type: ignore[arg-type]
     _validate_carriable(contents)
-    shards = _shards(place, format_, shard, several=len(paths) > 1 or index_of(Path(given[0])) is not None)
+    shards = shards_of(place, format_, shard, several=len(paths) > 1 or index_of(Path(given[0])) is not None)
     layout = Layout.of(contents, format_, place, shards)
     recipe = FileRecipe(paths, seen, allowed, tuple(selection.items()), format_.name, shards)
     report = _report(paths, layout, (*_warnings(before, contents, selection),))
@@ -192,7 +192,7 @@ def write_contents(
     validate_target(path, overwrite=overwrite, is_folder=True)
     _validate_carriable(contents)
     format_ = _format(path, to)
-    layout = Layout.of(contents, format_, path, _shards(path, format_, shard, several=False))
+    layout = Layout.of(contents, format_, path, shards_of(path, format_, shard, several=False))
     report = _report((), layout, ())
     room, own, folder = report.bytes_written, layout.replaceable(), layout.is_folder
     validate_target(path, overwrite=overwrite, nbytes=room, is_folder=folder, own=own)
@@ -293,8 +293,19 @@ def _format(target: Path, to: str | None) -> Format:
     return format_
 
 
-def _shards(target: Path, format_: Format, shard: int | str | None, *, several: bool) -> int | None:
-    """How the output is split: see `FileRecipe`."""
+def shards_of(target: Path, format_: Format, shard: int | str | None, *, several: bool) -> int | None:
+    """How the output is split: see `FileRecipe`.
+
+    Args:
+        target: The file or folder.
+        format_: Its format.
+        shard: As for `convert_files`.
+        several: Whether the source is several files.
+
+    Raises:
+        FormatLimitError: The format has no shards.
+        ValueError: `shard` is not a size, or the target has the name of one file.
+    """
     name = target.name.lower()
     if shard is None and not several:
         return None
@@ -304,8 +315,11 @@ def _shards(target: Path, format_: Format, shard: int | str | None, *, several: 
     if not format_.index_suffix:
         raise FormatLimitError(f"{format_.title or format_.name} has no shards.", "without shard=")
     if names_a_file:
-        example = f'to="{format_.name}", and a target like {target.with_suffix("").name}'
-        raise ValueError(f"{target.name} is the name of one file, and shard= asks for a folder of them: {example}")
+        folder = target.with_suffix("").name
+        raise ValueError(
+            f"{target.name} is the name of one file, and shards are several in a folder: name a folder, such as "
+            f"{folder}, and the format, {format_.name}"
+        )
     return shard_bytes(shard)
 
 
