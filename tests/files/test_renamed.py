@@ -78,3 +78,30 @@ def test_what_stands_for_a_file_is_named(tmp_path, kind, suffix):
     with pytest.raises(ferry.FileFormatError, match=what) as caught:
         ferry.load(tmp_path / f"in.{suffix}")
     assert caught.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize("to", ["safetensors", "npz"])
+@pytest.mark.parametrize(
+    ("name", "kind", "better"),
+    [
+        ("a.safetensors.index.json", "an index of shards", "a"),
+        ("a.bin.index.json", "an index of shards", "a"),
+        ("b.distcp", "another format .PyTorch, distributed.", "b"),
+        (".metadata", "another format .PyTorch, distributed.", "model"),
+        ("c.pt2", "another format .torch.export.", "c"),
+    ],
+)
+def test_a_name_of_something_else_is_refused_when_it_is_written(tmp_path, to, name, kind, better):
+    """A file of that name would not be read; the hint has one that is."""
+    np.savez(tmp_path / "in.npz", a=np.ones(2))
+    for write in (
+        lambda path: ferry.save({"a": np.ones(2)}, path, to=to),
+        lambda path: ferry.convert_files(tmp_path / "in.npz", path, to=to, overwrite=True),
+    ):
+        with pytest.raises(ferry.FormatLimitError, match=f"^{name} is the name of {kind}, so") as refused:
+            write(tmp_path / name)
+        assert not (tmp_path / name).exists()
+        hinted = refused.value.hint.removeprefix("another name, such as ")
+        assert hinted == str(tmp_path / f"{better}.{to}")
+        write(hinted)
+        assert ferry.load(hinted)["a"].tolist() == [1, 1]

@@ -83,13 +83,17 @@ def test_a_checkpoint_of_one_process(checkpoint, tmp_path):
     assert {each.name: each.read_bytes() for each in checkpoint.iterdir()} == before
 
 
-def test_one_file_of_several_leads_to_their_folder(checkpoint):
-    """The metadata stands for the checkpoint; a part of it is refused with the folder's path."""
+def test_one_file_of_several_leads_to_their_folder(checkpoint, monkeypatch):
+    """The metadata stands for the checkpoint; a part of it is refused with its whole path."""
     assert agrees(ferry.load(checkpoint / ".metadata", "torch")["model"], tree()["model"])
     part = next(checkpoint.glob("*.distcp"))
     with pytest.raises(FileFormatError, match="is what one of several processes saved") as refused:
         ferry.open(part)
     assert agrees(ferry.load(refused.value.hint, "torch")["model"], tree()["model"])
+    monkeypatch.chdir(checkpoint)
+    with pytest.raises(FileFormatError) as refused:
+        ferry.open(part.name)
+    assert refused.value.hint == str(checkpoint)
     path = checkpoint.parent / "lone.pt"
     path.write_bytes(hostile.torch_zip(hostile.PROTO2 + hostile.named("torch.distributed.tensor", "DTensor") + b")R."))
     with pytest.raises(UnsafeFileError, match=r"asks for torch\.distributed") as refused:

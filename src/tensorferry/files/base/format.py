@@ -75,6 +75,11 @@ class Format(ABC):
         del path, head
         return False
 
+    def claims(self, name: str) -> bool:
+        """Whether a file of this name may be taken for one of this format, though it begins like one of another."""
+        del name
+        return False
+
     @abstractmethod
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         """Read the header of a file, never its data.

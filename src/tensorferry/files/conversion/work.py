@@ -12,6 +12,7 @@ from uuid import uuid4
 from ...core.version import __version__
 from ...errors import ConversionError, OutputExistsError, ResumableError
 from ..opening.shard_index import index_name, index_text, shard_names
+from ..opening.shards import refuse_name
 from ..opening.split import pieces, sizes
 from .jobs import Job, keep, run_job
 from .publish import naming, validate_target
@@ -55,13 +56,16 @@ class Layout:
         """The layout for a number of bytes in each file: see `FileRecipe`.
 
         Raises:
-            FormatLimitError: The format cannot hold the contents.
+            FormatLimitError: The format cannot hold the contents, or no file of it can have this name.
         """
         parts = pieces(contents, shards)
         for piece in parts:
             format_.refuse(piece)
         names = () if shards is None else tuple(shard_names(format_, len(parts)))
-        return cls(contents, parts, format_, target, names)
+        made = cls(contents, parts, format_, target, names)
+        if not made.is_folder:
+            refuse_name(target, format_)
+        return made
 
     @property
     def is_folder(self) -> bool:

@@ -56,8 +56,11 @@ class TorchDistributed(Format):
 
     def recognises(self, path: Path, head: bytes) -> bool:
         if head:
-            return path.name == _METADATA or path.name.endswith(self.suffixes)
+            return self.claims(path.name)
         return (path / _METADATA).is_file()
+
+    def claims(self, name: str) -> bool:
+        return name == _METADATA or name.endswith(self.suffixes)
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         from ..pickles.reader import root_of
@@ -85,7 +88,9 @@ def _folder(path: Path) -> Path:
     if path.is_dir():
         return path
     if path.name != _METADATA:
-        raise FileFormatError(f"{path} is what one of several processes saved, of a checkpoint.", f"{path.parent}")
+        raise FileFormatError(
+            f"{path} is what one of several processes saved, of a checkpoint.", f"{path.parent.absolute()}"
+        )
     return path.parent
 
 

@@ -56,7 +56,10 @@ class TorchExport(Format):
             return False
         first = first_member(path)
         inner = first.partition("/")[2]
-        return first in _FIRST or path.name.endswith(self.suffixes) or inner.startswith((*_FOLDERS, "archive_format"))
+        return first in _FIRST or self.claims(path.name) or inner.startswith((*_FOLDERS, "archive_format"))
+
+    def claims(self, name: str) -> bool:
+        return name.endswith(self.suffixes)
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         from ..encodings.zip_archive import Archive

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import ConversionError, FileFormatError, UnsafeFileError
+from ...errors import ConversionError, FileFormatError, FormatLimitError, UnsafeFileError
 from ..base.contents import Contents, FileFinding
 from ..base.tree_strings import TIES, TREE, unpack
 from ..base.wording import named
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..base.format import Format
     from ..base.stored import Stored
 
-__all__ = ["asked_for", "check_folder", "index_of", "lone", "open_path"]
+__all__ = ["asked_for", "check_folder", "index_of", "lone", "open_path", "refuse_name"]
 
 _MOST_TOLD = 3
 
@@ -163,6 +163,26 @@ def _format_named_in(path: Path) -> Format | None:
     """The format whose index has such a name; ``None`` if it is not the name of an index."""
     among = each_format() if path.name.lower().endswith(".json") else ()
     return next((each for each in among if _is_index(path.name, each)), None)
+
+
+def refuse_name(path: Path, format: Format) -> None:  # noqa: A002 - the term
+    """Raise for the name of a new file by which it could be read as something else.
+
+    Raises:
+        FormatLimitError: The message says as what.
+    """
+    if _format_named_in(path) is not None:
+        kind = "an index of shards"
+    else:
+        other = next((each for each in own_formats() if each is not format and each.claims(path.name)), None)
+        if other is None:
+            return
+        kind = f"another format ({other.title or other.name})"
+    better = f"{path.name.partition('.')[0] or format.shard_stem}{''.join(format.suffixes[:1])}"
+    raise FormatLimitError(
+        f"{path.name} is the name of {kind}, so it cannot be that of a file of {format.title or format.name}.",
+        f"another name, such as {path.with_name(better)}",
+    )
 
 
 def lone(folder: Path) -> Path:
