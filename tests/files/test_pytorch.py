@@ -260,6 +260,30 @@ def test_arrays_and_scalars_of_numpy_go_there_and_back(tmp_path):
         assert list(torch.load(path, weights_only=True)) == list(value)
 
 
+@pytest.mark.parametrize("verify", [False, True])
+def test_values_that_become_tensors_are_told(tmp_path, verify):
+    """A pickle lists NumPy's scalars as tensors: so does the report, by name, and what is verified."""
+    value = {"x": np.float32(1.5), "inner": [np.bool_(True), {"w": torch.ones(2)}], "day": np.datetime64("2020-01-02")}
+    ferry.save(value, tmp_path / "in.npz")
+    assert list(ferry.open(tmp_path / "in.npz").tensors) == ["inner.1.w"]
+    for name, write in {
+        "saved.pt": lambda path: ferry.save(value, path, verify=verify),
+        "converted.pt": lambda path: ferry.convert_files(tmp_path / "in.npz", path, verify=verify),
+        "by a process.pt": lambda path: ferry.convert_files(
+            tmp_path / "in.npz", path, verify=verify, engine="processes"
+        ),
+    }.items():
+        report = write(tmp_path / name)
+        assert report.warnings == ("PyTorch has NumPy's scalars as tensors; these were values: x, inner.0.",)
+        found = ferry.open(tmp_path / name)
+        assert (report.tensors, report.bytes_written) == (len(found.tensors), 4 + 1 + 8)
+        assert list(found.tensors) == ["x", "inner.0", "inner.1.w"]
+        assert found.tree["day"] == value["day"]
+        again = torch.load(tmp_path / name, weights_only=False)
+        assert (type(again["x"]), type(again["inner"][0])) == (np.float32, np.bool_)
+        assert ferry.convert_files(tmp_path / name, tmp_path / "again.pt", verify=True, overwrite=True).warnings == ()
+
+
 def test_tied_tensors_share_a_storage(tmp_path):
     """Two names of one tensor have equal keys, are stored once, and are one memory again where torch reads them."""
     weight = torch.arange(6.0)

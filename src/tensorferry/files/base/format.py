@@ -138,6 +138,10 @@ class Format(ABC):
             odd += [f"{key!r}: {text!r}"[:80] for key, text in contents.metadata.items() if not is_unicode(key + text)]
             self.refuse_any(odd, "holds names and strings in UTF-8, and these are not valid Unicode", RENAME_OR_EXCLUDE)
 
+    def as_held(self, contents: Contents) -> Contents:
+        """The contents as a file of the format has them, if some values are tensors in it. No values are read."""
+        return contents
+
     def lacks(self, contents: Contents) -> list[str]:
         """The names of tensors with a dtype that it cannot hold."""
         return [name for name, stored in contents.tensors.items() if stored.dtype not in self.dtypes]

@@ -28,12 +28,12 @@ _LONE = "tensor"
 """The name of a tensor without a container."""
 
 
-def leaves(tree: Any, leaf: type = Ref) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def leaves(tree: Any, leaf: type | tuple[type, ...] = Ref) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """Yield the keys that lead to each tensor of a tree, and the tensor, in order.
 
     Args:
         tree: Dicts, lists and tuples of tensors and of anything else.
-        leaf: The type that stands for a tensor.
+        leaf: The type that stands for a tensor, or several.
 
     Raises:
         FormatLimitError: It is nested too deeply, or contains itself.
@@ -103,7 +103,7 @@ def name_at(keys: tuple[Any, ...], taken: Collection[str], counts: dict[str, int
     return unique
 
 
-def relabel(tree: Any, label: Callable[[Any], Any], leaf: type = Ref) -> Any:
+def relabel(tree: Any, label: Callable[[Any], Any], leaf: type | tuple[type, ...] = Ref) -> Any:
     """A new tree with something else in place of each tensor.
 
     Args:

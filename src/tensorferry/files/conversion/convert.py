@@ -212,11 +212,16 @@ def _report(paths: tuple[str, ...], layout: Layout, warnings: tuple[str, ...]) -
     for piece in layout.pieces:
         more_read, more_written = sizes(piece)
         read, written = read + more_read, written + more_written
+    there = layout.contents.tensors
+    made = [name for piece in layout.pieces for name in piece.tensors if name not in there]
+    if made:
+        title = layout.format.title or layout.format.name
+        warnings += (f"{title} has NumPy's scalars as tensors; these were values: {named(made)}.",)
     return Report(
         source=paths,
         target=str(layout.target),
         format=layout.format.name,
-        tensors=len(layout.contents.tensors),
+        tensors=len(there) + len(made),
         bytes_read=read,
         bytes_written=written,
         warnings=warnings,

@@ -193,10 +193,8 @@ def _pieces(recipe: FileRecipe) -> list[Contents]:
     if kept is None or kept[0] != recipe:
         selection = dict(recipe.selection)
         opened = open_all(recipe.sources, recipe.allow, tensors_only=selection["tensors_only"])
-        kept = _kept = (
-            recipe,
-            pieces(select(opened, **selection, held=format_named(recipe.format).dtypes), recipe.shards),
-        )
+        format_ = format_named(recipe.format)
+        kept = _kept = (recipe, pieces(select(opened, **selection, held=format_.dtypes), recipe.shards, format_))
     return kept[1]
 
 

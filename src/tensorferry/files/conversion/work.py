@@ -58,7 +58,7 @@ class Layout:
         Raises:
             FormatLimitError: The format cannot hold the contents, or no file of it can have this name.
         """
-        parts = pieces(contents, shards)
+        parts = pieces(contents, shards, format_)
         for piece in parts:
             format_.refuse(piece)
         names = () if shards is None else tuple(shard_names(format_, len(parts)))

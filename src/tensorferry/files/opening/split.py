@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
     from ..base.contents import Contents
+    from ..base.format import Format
     from ..base.stored import Stored
 
 __all__ = ["merged_tree", "pieces", "sizes"]
 
 
-def pieces(contents: Contents, shards: int | None) -> list[Contents]:
+def pieces(contents: Contents, shards: int | None, format: Format | None = None) -> list[Contents]:  # noqa: A002 - the term
     """The contents of each output file. All names of a tensor are in the file of the first.
 
     Each piece has the metadata, as readers expect. The tree is in the index.
@@ -28,12 +29,13 @@ def pieces(contents: Contents, shards: int | None) -> list[Contents]:
     Args:
         contents: All contents.
         shards: See `FileRecipe`.
+        format: The format of one file, which has the tree too.
 
     Raises:
         FormatLimitError: The tree cannot be put into an index.
     """
     if shards is None:
-        return [contents]
+        return [contents if format is None else format.as_held(contents)]
     pack(contents)
     ties = contents.ties
     own = {name: stored for name, stored in contents.tensors.items() if name not in ties}
