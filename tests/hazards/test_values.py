@@ -549,7 +549,7 @@ EXOTIC = {
     "timedelta64": (lambda: np.zeros(2, "m8[s]"), "timedelta64", "int64"),
     "text": (lambda: np.array(["a", "b"]), "<U1", "astype"),
     "bytes": (lambda: np.array([b"a", b"b"]), "S1", "uint8"),
-    "tf.string": (lambda: tf.constant(["a"]), "string", "tolist"),
+    "tf.string": (lambda: tf.constant(["a"]), "string", "x.numpy()"),
 }
 
 
