@@ -20,6 +20,10 @@ WIDTHS = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
 """Bits of the mantissa."""
 
 
+class Marked(torch.Tensor):
+    """Its methods give tensors of this class."""
+
+
 def bits_of(dtype):
     return np.dtype(f"i{numpy_dtype(dtype).itemsize}")
 
@@ -95,14 +99,17 @@ def test_the_plan_has_one_step(source, dtype):
         (lambda: torch.ones(3, 2).T, "float16", {}),
         (lambda: torch._neg_view(torch.ones(3)), "float16", {}),
         (lambda: torch.ones(3), "float16", {"casting": "same_value"}),
+        (lambda: torch.ones(3).as_subclass(Marked), "float16", {}),
     ],
-    ids=["sign of NaN", "rounded twice", "saturated", "gaps", "transposed", "negative bit", "checked"],
+    ids=["sign of NaN", "rounded twice", "saturated", "gaps", "transposed", "negative bit", "checked", "subclass"],
 )
 def test_numpy_casts_all_others(make, dtype, keywords):
     plan = ferry.explain(make(), "torch", dtype=dtype, **keywords)
     assert ("numpy", "cast") in [(step.backend, step.verb) for step in plan.steps]
     with verifying():
-        assert ferry.to_torch(make(), dtype=dtype, **keywords).tolist() == make().tolist()
+        found = ferry.to_torch(make(), dtype=dtype, **keywords)
+    assert type(found) is torch.Tensor
+    assert found.tolist() == make().tolist()
 
 
 def test_a_gradient_is_left_or_kept_as_before():

@@ -40,10 +40,12 @@ def agrees(plan: PlanBuilder) -> bool:
 
 
 def is_cast_alike(plan: PlanBuilder) -> bool:
-    """Whether the framework itself casts a value on the host as NumPy does."""
-    now = plan.now
-    alike = (now.dtype, plan.dtype) in plan.source.capabilities.dtypes.cast_alike and not plan.check
-    return alike and now.is_compact and not (now.conjugate or now.negative or now.requires_grad)
+    """Whether the framework itself casts a plain tensor on the host as NumPy does."""
+    now, caps = plan.now, plan.source.capabilities
+    alike = (now.dtype, plan.dtype) in caps.dtypes.cast_alike and not plan.check
+    # The method of a subclass could do anything, and its result would be of that class.
+    plain = now.kind in ("", caps.gradients.parameter) and not (now.conjugate or now.negative or now.requires_grad)
+    return alike and plain and now.is_compact
 
 
 def bytes_more(plan: PlanBuilder) -> int:

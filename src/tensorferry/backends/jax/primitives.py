@@ -308,7 +308,7 @@ class _Fallback:
             if any(0 in shape for shape, _ in specs):
                 raise UnsupportedTypeError(
                     f"{function.flat.source.name} gives an empty result, and this JAX would not call it to see that.",
-                    "update JAX",
+                    "pip install -U jax",
                 )
             shapes = [jax.ShapeDtypeStruct(shape, numpy_dtype(name)) for shape, name in specs]
             callback = _returning_callback(function, specs)
