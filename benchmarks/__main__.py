@@ -8,6 +8,9 @@ import os
 import warnings
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# Frameworks share one GPU: none may take all of its memory when it starts.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 from . import report
 from .registered import SECTIONS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,7 +57,17 @@ def machine() -> str:
         model, cores = (models[0] if models else model), len(models)
         kilobytes = Path("/proc/meminfo").read_text().split()[1]
         memory = f", {int(kilobytes) / 2**20:.0f} GiB"
-    return f"{model}, {cores or '?'} cores{memory}, {platform.system()}, Python {platform.python_version()}"
+    return f"{model}, {cores or '?'} cores{memory}{_gpu()}, {platform.system()}, Python {platform.python_version()}"
+
+
+def _gpu() -> str:
+    """The name of PyTorch's accelerator, if there is one."""
+    import torch
+
+    found = torch.accelerator.current_accelerator(check_available=True)
+    if found is None:
+        return ""
+    return f", {getattr(torch.get_device_module(found), 'get_device_name', lambda: found.type)()}"
 
 
 def versions() -> str:
@@ -65,15 +76,11 @@ def versions() -> str:
 
 
 def _version(name: str) -> str:
-    if name == "tensorflow":
-        import tensorflow as tf
-
-        return str(tf.__version__)
-    if name == "tensorferry":
-        import tensorferry
-
-        return tensorferry.__version__
-    return version(name)
+    # TensorFlow has several distributions, and tensorferry may not be installed.
+    try:
+        return str(import_module(name).__version__) if name in ("tensorflow", "tensorferry") else version(name)
+    except ImportError:
+        return "not installed"
 
 
 def markdown(sections: Iterable[tuple[str, Sequence[Measured | Unmeasured]]]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 from .case import Case, Section, Target
@@ -9,27 +11,27 @@ from .case import Case, Section, Target
 __all__ = ["SECTIONS", "aligned", "bfloat16", "float32", "modules", "tensors"]
 
 
+_MODULES = {
+    "ferry": "tensorferry",
+    "np": "numpy",
+    "ml_dtypes": "ml_dtypes",
+    "torch": "torch",
+    "tf": "tensorflow",
+    "jax": "jax",
+    "jnp": "jax.numpy",
+    "torch_dlpack": "torch.utils.dlpack",
+}
+
+
 def modules() -> dict[str, Any]:
-    import jax
-    import jax.numpy as jnp
-    import ml_dtypes
-    import numpy as np
-    import tensorflow as tf
-    import torch
-
-    import tensorferry as ferry
-
-    return {
-        "ferry": ferry,
-        "np": np,
-        "ml_dtypes": ml_dtypes,
-        "torch": torch,
-        "tf": tf,
-        "jax": jax,
-        "jnp": jnp,
-        "tf_dlpack": tf.experimental.dlpack,
-        "torch_dlpack": torch.utils.dlpack,
-    }
+    """What the lines call by a short name; a machine with a GPU need not have every framework."""
+    found = {}
+    for name, module in _MODULES.items():
+        with suppress(ImportError):
+            found[name] = import_module(module)
+    if "tf" in found:
+        found["tf_dlpack"] = found["tf"].experimental.dlpack
+    return found
 
 
 def aligned(like: Any) -> Any:
