@@ -162,9 +162,9 @@ FAULTS = (
     ),
     Fault(
         "a transfer to the host is not waited for",
-        "backends.torch.tensors",
-        "non_blocking=non_blocking and x.is_pinned())",
-        "non_blocking=True)",
+        "backends.torch.bound",
+        "to_host: Callable[[Any], Any] = backend.tensor.cpu",
+        'to_host: Callable[[Any], Any] = lambda x: x.to("cpu", non_blocking=True)',
         ("to_the_host_is_complete", "to_the_host_is_complete_without_blocking"),
     ),
     Fault(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -201,6 +203,43 @@ assert ferry.to_numpy(x, pinned=True).sum() == a.size
 
 
 # -- lists of tensors of a device (H85) -----------------------------------------------------------
+
+
+@pytest.mark.fast_paths
+@pytest.mark.parametrize(
+    ("start", "target", "keywords"),
+    [
+        ("sim:0", "numpy", {}),
+        ("sim:0", "python", {}),
+        ("sim:0", "torch", {"device": "cpu"}),
+        ("sim:0", "torch", {"device": "sim"}),
+        ("sim:0", "torch", {"device": "sim:1"}),
+        ("sim:0", "torch", {"copy": True}),
+        ("sim:0", "torch", {"dtype": "float64"}),
+        ("cpu", "torch", {"device": "sim:1"}),
+        ("numpy", "torch", {"device": "sim:1", "dtype": "float64"}),
+    ],
+)
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_tensor_like_one_before_is_not_described_again(sim, monkeypatch, start, target, keywords, grad):
+    """Neither it nor its device is looked at as if nothing was known, and PyTorch raises no exception in vain."""
+    if start == "numpy" and grad:
+        pytest.skip("an array has no gradient")
+
+    def made(count):
+        if start == "numpy":
+            return np.arange(count, dtype=np.float32)
+        return torch.arange(float(count)).to(start).requires_grad_(grad)
+
+    from tensorferry.backends import registry
+
+    for count in (2, 3):  # the first call of all finds out whose type it is
+        ferry.convert(made(count), target, **keywords)
+    for backend in map(registry.backend_named, ("torch", "numpy")):
+        monkeypatch.setattr(backend, "describe", None)
+        monkeypatch.setattr(backend, "devices", None)
+    result = ferry.convert(made(5), target, **keywords)
+    assert (result if target == "python" else result.tolist()) == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
 def test_H85_looking_at_a_list_crosses_nothing(sim):
@@ -578,6 +617,23 @@ raise SystemExit(status)
 """
 
 
+def test_a_forked_child_has_no_recipes_for_devices(sim):
+    """It is told that there is no device, however often its parent has been there."""
+    from tensorferry.execution.recipes import conversion_as
+
+    ferry.to_torch(np.ones(3, np.float32), device="sim:0")
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that other threads are not in the child
+        child = os.fork()
+    if child == 0:
+        os.write(writing, str(conversion_as("torch", device="sim:0").kept).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert conversion_as("torch", device="sim:0").kept
+    assert os.read(reading, 10) == b"0"
+
+
 def test_a_forked_child_has_host_results_or_a_named_error(sim):
     """And never waits for threads and streams that are its parent's; the parent goes on as before."""
     apart(FORK)
@@ -587,6 +643,8 @@ def test_a_process_ends_in_the_middle(sim):
     """Of transfers and loops, with all that is queued."""
     apart("""
 import itertools
+import os
+import warnings
 sim.set_delays(copy=0.02)
 batches = ferry.prefetch((np.ones(1 << 12, np.float32) for _ in itertools.count()), "torch", device="sim")
 next(batches)

@@ -66,13 +66,14 @@ class Request(NamedTuple):
         """Whether no keyword was given."""
         return self == Request(self.target)
 
-    def needs_sizes(self, target: Declaration) -> bool:
-        """Whether plans depend on the sizes of tensors and on the target's devices.
+    def is_for_host(self, target: Declaration) -> bool:
+        """Whether plans for tensors in host memory do not depend on which devices the target has."""
+        return self.device in (None, HOST) and HOST in target.capabilities.devices.kinds
 
-        They do for a device, for page-locked memory, and for a layout over several devices.
-        """
-        on_host = self.device in (None, HOST) and HOST in target.capabilities.devices.kinds
-        return not on_host or self.placement is not None or PINNED in self.options
+    @property
+    def needs_description(self) -> bool:
+        """Whether plans depend on more than a signature: on exact sizes, or on whether memory is page-locked."""
+        return self.placement is not None or not {PINNED, OVERLAPS}.isdisjoint(self.options)
 
 
 def make_request(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +11,7 @@ from ..backends.base import unchanged
 from ..core.devices import HOST
 from ..core.names import EXCHANGE
 from ..core.request import make_request
+from ..core.signature import COMPACT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -52,6 +54,11 @@ class Recipe(_Fields):
         """Whether the result has memory of its own."""
         return bool(self.program) and not self.plan.shares_memory
 
+    @cached_property
+    def crosses(self) -> bool:
+        """Whether a step is a transfer over the bus."""
+        return any(step.path == "bus" for step in self.plan.steps)
+
 
 class Conversion:
     """A target and a request, with the recipes that have been made for them.
@@ -61,13 +68,15 @@ class Conversion:
         request: The request, without `out`, which each call gives anew.
     """
 
-    __slots__ = ("_earlier", "readers", "recent", "request", "sized", "target")
+    __slots__ = ("_earlier", "described", "is_for_host", "readers", "recent", "request", "target")
 
     def __init__(self, target: Backend, request: Request) -> None:
         self.target = target
         self.request = request
-        self.sized = request.needs_sizes(target)
-        """Whether each tensor must be described first, since the plan needs its size."""
+        self.is_for_host = request.is_for_host(target)
+        """Whether the result of a tensor in host memory is in host memory."""
+        self.described = request.needs_description
+        """Whether each tensor must be described first, since a signature does not have all that the plan needs."""
         self.readers: dict[type, Callable[[Any], Hashable | None]] = {}
         """The functions that read signatures, by the type of the tensor: see `reader`."""
         self.recent: dict[Hashable, Recipe] = {}
@@ -81,10 +90,14 @@ class Conversion:
 
     def reader(self, kind: type) -> Callable[[Any], Hashable | None] | None:
         """The function that reads the signatures of a type's tensors; ``None`` if each must be described."""
-        owner = None if self.sized else registry.BY_TYPE.get(kind)
+        owner = None if self.described else registry.BY_TYPE.get(kind)
         if owner is None:
             return None
-        found = self.readers[kind] = owner.signature_reader(kind, self.target, self.request)
+        found = owner.signature_reader(kind, self.target, self.request)
+        memory = owner.capabilities.memory
+        if not self.is_for_host and memory.exists and memory.strides != "compact":
+            found = _of_compact(found)
+        self.readers[kind] = found
         return found
 
     def find(self, key: Hashable) -> Recipe | None:
@@ -120,9 +133,19 @@ class Conversion:
 
     def here(self, info: TensorInfo, request: Request) -> Request:
         """The request, with the devices of this machine if the plan depends on them."""
-        if info.device == HOST and not self.sized:
+        if info.device == HOST and self.is_for_host and not self.described:
             return request
         return request._replace(present=self.target.devices())
+
+
+def _of_compact(read: Callable[[Any], Any]) -> Callable[[Any], Hashable | None]:
+    """A reader that leaves out tensors with gaps, because their transfers depend on more than their signatures."""
+
+    def of_compact(x: Any) -> Hashable | None:
+        found = read(x)
+        return found if found is not None and COMPACT in found else None
+
+    return of_compact
 
 
 def _bound(step: Step, plan: Plan) -> Callable[..., Any]:
@@ -221,3 +244,6 @@ def forget() -> None:
 
 
 registry.on_change.append(forget)
+if hasattr(os, "register_at_fork"):
+    # A recipe is for the devices that were there when it was made, and a forked process has none.
+    os.register_at_fork(after_in_child=forget)

@@ -177,7 +177,7 @@ def prepare(
         ConversionError: `x` cannot be converted; the message says why.
     """
     source, target, request = registry.backend_of(x), conversion.target, _with_out(conversion.request, out)
-    if conversion.sized or decide is not None:
+    if conversion.described or decide is not None:
         opened = _opened(source.open, x, source, target, request, decide)
         return _prepared(opened, None, conversion, request.out, decide, known)
     read = conversion.readers.get(type(x)) or conversion.reader(type(x)) or source.signature

@@ -33,7 +33,9 @@ def convert_plainly(table: Any, targets: Targets) -> dict[object, Any] | None:
         The columns by name. ``None``: it is no table; a column has to be described; or two of those that are copied
         have memory in common.
     """
-    if not has_columns(table) or targets.common is None or targets.common.sized:
+    if not has_columns(table) or targets.common is None:
+        return None
+    if targets.common.described or not targets.common.is_for_host:
         return None
     owner: Any = registry.backend_of(table)
     views = None if targets.common.target is owner else owner.views(table)

@@ -157,7 +157,7 @@ class PythonBackend(Backend):
 
     def _read_many(self, x: Any, first: Any, target: Backend, request: Request) -> chunks.Read | None:
         """Read many numbers straight into the result of the plan; ``None`` if they are unusual."""
-        here = request._replace(present=target.devices()) if request.needs_sizes(target) else request
+        here = request if request.is_for_host(target) else request._replace(present=target.devices())
 
         def decide(shape: tuple[int, ...], exact: flags.Exact) -> chunks.Wanted:
             info = _info_of_many(shape, exact, target, request)

@@ -34,7 +34,8 @@ typedef struct {
 typedef struct {
     const Row *row;
     uintptr_t address;
-    int32_t device, rank;
+    Device device;
+    int32_t rank;
     Layout layout;
 } Seen;
 
@@ -80,7 +81,7 @@ static int see(Reader *reader, PyObject *x, Seen *seen, int with_layout)
         return 0;
     seen->address = (uintptr_t)tensor.data + (uintptr_t)tensor.byte_offset;
     seen->row = row_of(reader, tensor.dtype);
-    seen->device = tensor.device.type;
+    seen->device = tensor.device;
     seen->rank = tensor.ndim;
     /* The address of a view of freed storage is at most its offset. */
     if (seen->row == NULL || seen->address < reader->lowest)
@@ -122,6 +123,7 @@ static int is_ordinary_now(const Reader *reader)
 typedef struct {
     const Row *row;
     PyObject *kind;
+    Device device;
     int32_t rank;
     int misalignment, requires_grad;
 } Key;
@@ -133,7 +135,7 @@ static int key_of(Reader *reader, PyObject *x, uintptr_t mask, Key *key)
     int found = is_of_a_kind(reader, x) ? see(reader, x, &seen, 1) : 0;
     if (found <= 0)
         return found;
-    if (seen.layout != COMPACT || seen.device != HOST || !seen.row->has_signature)
+    if (seen.layout != COMPACT || !seen.row->has_signature)
         return 0;
     if (seen.row->may_be_negative) {
         int negative = is_true(PyObject_CallFunctionObjArgs(reader->is_negative, x, NULL));
@@ -142,6 +144,7 @@ static int key_of(Reader *reader, PyObject *x, uintptr_t mask, Key *key)
     }
     key->row = seen.row;
     key->kind = (PyObject *)Py_TYPE(x);
+    key->device = seen.device;
     key->rank = seen.rank;
     key->misalignment = (int)(seen.address & mask);
     key->requires_grad = is_true(PyObject_GetAttr(x, reader->requires_grad));
@@ -150,12 +153,15 @@ static int key_of(Reader *reader, PyObject *x, uintptr_t mask, Key *key)
 
 static PyObject *signature_of(const Reader *reader, const Key *key)
 {
+    const int on_host = key->device.type == HOST;
     PyObject *rank = PyLong_FromLong(key->rank), *misalignment = PyLong_FromLong(key->misalignment), *made = NULL;
-    if (rank != NULL && misalignment != NULL)
-        made = PyTuple_Pack(6, key->kind, key->row->named, rank, reader->compact, misalignment,
-                            key->requires_grad ? Py_True : Py_False);
+    PyObject *marks = key->requires_grad ? Py_True : Py_False;
+    PyObject *device = on_host ? NULL : Py_BuildValue("(ii)", key->device.type, key->device.id);
+    if (rank != NULL && misalignment != NULL && (on_host || device != NULL))
+        made = PyTuple_Pack(on_host ? 6 : 7, key->kind, key->row->named, rank, reader->compact, misalignment, marks, device);
     Py_XDECREF(rank);
     Py_XDECREF(misalignment);
+    Py_XDECREF(device);
     return made;
 }
 

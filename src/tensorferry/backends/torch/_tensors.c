@@ -43,7 +43,7 @@ static PyObject *array(Reader *reader, PyObject *x)
     int found = see(reader, x, &seen, 1), recorded;
     if (found < 0)
         return NULL;
-    if (found == 0 || seen.layout == OTHER || seen.row->to_array == Py_None)
+    if (found == 0 || seen.layout == OTHER || seen.device.type != HOST || seen.row->to_array == Py_None)
         return PyObject_CallFunctionObjArgs(reader->array_otherwise, x, NULL);
     recorded = is_true(PyObject_GetAttr(x, reader->requires_grad));
     if (recorded < 0)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ...core.devices import HOST
 from ...core.dtypes import ORDINARY
 from ...host import memory, subnormals
+from ...planning.rules import agrees
+from ...planning.step import Path
 from .. import registry
 from ..base import unchanged
 from .declared import CAST_ALIKE
@@ -26,8 +28,10 @@ __all__ = ["LISTED", "bound"]
 def bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] | None:
     """See `Backend.bound`."""
     before, after = plan.source, plan.result
-    if before.abstract is not None or before.device != HOST or after.device != HOST:
+    if before.abstract is not None:
         return None
+    if before.device != HOST or after.device != HOST:
+        return _bound_on_devices(backend, step, plan)
     integers = {backend.names[dtype] for dtype in backend.exported}
     found: Callable[..., Any] | None = None
     if step.verb == "detach":
@@ -48,6 +52,50 @@ def bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] |
     elif step.verb == "cast" and _is_cast_alike(step, before) and not backend.is_tracing():
         found = _cast(backend, after.dtype)
     return found
+
+
+def _bound_on_devices(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] | None:
+    """The same for a tensor that is on a device, or goes to one."""
+    before, after = plan.source, plan.result
+    integers = {backend.names[dtype] for dtype in backend.exported}
+    crossed = any(each.path == Path.BUS for each in plan.steps[: plan.steps.index(step)])
+    on_device = crossed is (before.device == HOST)
+    found: Callable[..., Any] | None = None
+    if step.verb == "detach":
+        found = backend.tensor.detach
+    elif step.verb == "move" and not step.arguments[1]:
+        found = _move(backend, step.arguments[0])
+    elif step.verb == "export" and not integers.intersection((before.dtype, after.dtype)):
+        found = backend.tensor.numpy
+    elif step.verb == "adopt" and before.writable and after.dtype not in integers:
+        found = _adopt(backend)
+    elif step.verb == "copy" and not step.arguments:
+        found = _copy(backend)
+    elif step.verb == "cast" and on_device and not step.arguments[1] and not backend.is_tracing():
+        found = _cast_on_device(backend, before.dtype, step.arguments[0])
+    return found
+
+
+def _move(backend: TorchBackend, device: str) -> Callable[[Any], Any]:
+    if device == HOST:
+        to_host: Callable[[Any], Any] = backend.tensor.cpu
+        return to_host
+    move, there = backend.tensor.to, backend.torch.device(device)
+    return lambda x: move(x, there)
+
+
+def _cast_on_device(backend: TorchBackend, before: str, dtype: str) -> Callable[[Any], Any] | None:
+    if not agrees(before, dtype):
+        return None
+    to_dtype, cast, of_torch = backend.tensor.to, backend.cast, backend.dtypes[dtype]
+
+    def bound(x: Any) -> Any:
+        try:
+            return to_dtype(x, of_torch)
+        except AssertionError:  # raised by a mode around the call
+            return cast(x, dtype)
+
+    return bound
 
 
 LISTED = ORDINARY | {"bfloat16"}

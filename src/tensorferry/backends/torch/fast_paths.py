@@ -40,7 +40,8 @@ def fast_paths(backend: TorchBackend) -> Mapping[tuple[type, str], Callable[[Any
 def array_path(backend: TorchBackend) -> Callable[[Any], Array | None]:
     """The fast path to NumPy: an array over the tensor's memory, which is read-only if the tensor requires grad.
 
-    PyTorch refuses tensors on devices and tensors with lazy bits. For a tensor whose storage was freed, for a
+    PyTorch refuses tensors with lazy bits, and tensors on devices, which are left out before that, because an exception
+    takes longer than their transfer. For a tensor whose storage was freed, for a
     functional tensor, and under a fake tensor mode, it gives an array that owns its memory, with values that were
     never set (measured on 2.13). It is for tensors that the reader in C leaves to Python, or for all if there is none.
     """
@@ -48,6 +49,8 @@ def array_path(backend: TorchBackend) -> Callable[[Any], Array | None]:
     set_flags = np.ndarray.setflags
 
     def path(x: Any) -> Array | None:
+        if not x.is_cpu:
+            return None
         make, recorded = makers[x.dtype], x.requires_grad
         # Like `detach`, but without the version counter, which an array does not need, in half the time.
         array: Array | None = make(x.data if recorded else x)

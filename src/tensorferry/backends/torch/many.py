@@ -71,6 +71,8 @@ def _to_numpy(backend: TorchBackend) -> Callable[[list[Any]], list[Any] | None]:
     to_array = backend.to_array
 
     def path(tensors: list[Any]) -> list[Any] | None:
+        if to_array(tensors[0]) is None:
+            return None
         arrays = list(map(to_array, tensors))
         return arrays if set(map(type, arrays)) == {np.ndarray} else None
 

@@ -40,15 +40,18 @@ def signature_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
             pointer, rank = x.data_ptr(), x.dim()
         except RuntimeError:
             return None
-        if pointer < lowest or not x.is_cpu or x.is_nested or x.is_neg() or modes():
+        if pointer < lowest or x.is_nested or x.is_neg() or modes():
             return None
+        on_host = x.is_cpu
         layout: Hashable = COMPACT
         if not x.is_contiguous():
-            if tracing() is not None:
-                return None  # its lengths are symbols
+            # A transfer depends on more than the layout; and the tracer's lengths are symbols.
+            if not on_host or tracing() is not None:
+                return None
             itemsize = x.itemsize
             layout = layout_of(x.shape, [step * itemsize for step in x.stride()], itemsize)
-        return kind, x.dtype, rank, layout, pointer & 63, x.requires_grad
+        found = kind, x.dtype, rank, layout, pointer & 63, x.requires_grad
+        return found if on_host else (*found, x.device)
 
     return signature
 
