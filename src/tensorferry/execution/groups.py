@@ -43,7 +43,7 @@ def recipes_of(
     decide: Callable[[TensorInfo], Conversion] | None,
     kinds: Mapping[type, Any],
 ) -> Grouped | None:
-    """The recipes of many tensors; ``None`` if one has no signature and must be described, or crosses the bus.
+    """The recipes of many tensors; ``None`` if one must be described, because a signature does not say enough.
 
     Args:
         leaves: The tensors.
@@ -57,12 +57,12 @@ def recipes_of(
     """
     target = conversion.target
     environment = target.environment()
-    if conversion.described or not conversion.is_for_host:
-        return None
-    signatures = grouped(leaves, kinds, target.capabilities.memory.alignment)
+    signatures = None if conversion.described else grouped(leaves, kinds, target.capabilities.memory.alignment)
     if signatures is None:
         return None
     compact = all(map(_is_compact, signatures))
+    if not compact and not conversion.is_for_host:
+        return None  # the transfer of a tensor with gaps depends on more than its signature
     apart = outs is None and all(registry.backend_of(leaves[at[0]]).owns_memory(s) for s, at in signatures.items())
     if outs is not None:
         theirs = one_of_each(outs)
@@ -76,7 +76,7 @@ def recipes_of(
     for signature, places in signatures.items():
         leaf, out = leaves[places[0]], None if outs is None else outs[places[0]]
         asked = conversion if decide is None else decide(registry.backend_of(leaf).describe(leaf))
-        if asked.described or not asked.is_for_host:
+        if asked.described or (not compact and not asked.is_for_host):
             return None
         recipe = asked.find((signature, environment))
         if recipe is None:
@@ -84,8 +84,6 @@ def recipes_of(
             own = signature if outs is None else signature[0]
             if own in (grouped([leaf], {type(leaf): leaf}, target.capabilities.memory.alignment) or ()):
                 asked.keep((signature, environment), recipe)  # otherwise another thread has changed the leaf meanwhile
-        if recipe.crosses:
-            return None  # small tensors cross the bus together
         # Tensors that differ only in address or strides mostly take the same steps, and so share a recipe.
         plan = recipe.plan
         alike = plan.source._replace(shape=(), strides=(), misalignment=0), plan.source.is_compact

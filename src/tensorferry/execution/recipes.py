@@ -55,9 +55,9 @@ class Recipe(_Fields):
         return bool(self.program) and not self.plan.shares_memory
 
     @cached_property
-    def crosses(self) -> bool:
-        """Whether a step is a transfer over the bus."""
-        return any(step.path == "bus" for step in self.plan.steps)
+    def transfers(self) -> tuple[int, ...]:
+        """The numbers of the steps that are transfers over the bus."""
+        return tuple([number for number, step in enumerate(self.steps) if step.path == "bus"])
 
 
 class Conversion:

@@ -10,7 +10,7 @@ import ctypes
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core.dtypes import DTYPES
+from ..core.dtypes import DTYPES, ORDINARY
 from ..core.layout import compact_strides
 from ..errors import DeviceError, UnsupportedTypeError, an
 from .memory import over_address
@@ -200,6 +200,8 @@ class DlpackExport(NamedTuple):
 
     def as_named(self) -> DlpackExport:
         """The same memory with the code of its own dtype, for a consumer that knows it."""
+        if self.dtype in ORDINARY:
+            return self  # every framework names these
         return self._replace(code=CODES[self.dtype][0])
 
     def __dlpack_device__(self) -> tuple[int, int]:

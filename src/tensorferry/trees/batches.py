@@ -15,12 +15,19 @@ from ..host import packing
 from .plans import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from ..backends.base import Backend
+    from ..execution.recipes import Recipe
     from ..execution.run import Prepared
     from ..planning.plan import Plan
+    from ..planning.step import Step
 
-__all__ = ["Shipment", "arrive", "cross", "depart", "shipments"]
+__all__ = ["Shipment", "arrive", "cross", "depart", "sent_together", "shipments"]
+
+
+_PACKED = ("move", "land", "fetch", "place")
+"""The transfers that can be made for a packed buffer."""
 
 
 class Shipment(NamedTuple):
@@ -70,7 +77,7 @@ def _transfer(plan: Plan) -> int | None:
         return None
     step = plan.steps[found[0]]
     abilities = registry.backend_named(step.backend).capabilities
-    packs = step.verb in ("move", "land", "fetch", "place") and abilities.devices.packs
+    packs = step.verb in _PACKED and abilities.devices.packs
     can = packs or (step.verb == "fetch" and abilities.devices.fetches_ahead)
     return found[0] if can else None
 
@@ -103,13 +110,74 @@ def cross(shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[
             backend.start_fetch(value)
         return dict(values)
     alignment = max(1, *(prepared[index].target.capabilities.memory.alignment for index in values))
+    lock = {"lock": True} if _locks_first(recipe.plan, step) else {}
+    parts = _packed(transfer, recipe.program[step], list(values.values()), alignment, **lock)
+    return dict(zip(values, parts, strict=True))
+
+
+def _packed(transfer: Step, do: Callable[[Any], Any], values: list[Any], alignment: int, **lock: bool) -> list[Any]:
+    """Transfer values in one packed buffer; gives views of what has arrived."""
+    backend: Any = registry.backend_named(transfer.backend)
     # ``place`` takes arrays of the host, and ``fetch`` gives them.
     pack = packing.pack if transfer.verb == "place" else backend.pack
     unpack = packing.unpack if transfer.verb == "fetch" else backend.unpack
-    lock = {"lock": True} if _locks_first(recipe.plan, step) else {}
-    packed, layout = pack(list(values.values()), alignment, **lock)
-    parts = unpack(run.execute(recipe.program[step : step + 1], packed), layout)
-    return dict(zip(values, parts, strict=True))
+    packed, layout = pack(values, alignment, **lock)
+    return unpack(do(packed), layout)
+
+
+# -- leaves that are not described one by one -----------------------------------------------------
+
+
+def sent_together(parts: Sequence[tuple[Recipe, list[Any]]], target: Backend) -> list[list[Any]] | None:
+    """The results of many leaves, of which small ones cross the bus as `shipments` says.
+
+    Args:
+        parts: Recipes, and the leaves of each, which have signatures and do not share memory.
+        target: The target of all.
+
+    Returns:
+        The results, as lists like those in `parts`. ``None``: some cannot be transferred in this way.
+    """
+    looked_at = [_packable(recipe) for recipe, _ in parts]
+    numbers = [number for number in looked_at if number is not None]
+    if len(numbers) < len(looked_at):
+        return None
+    alignment = max(1, target.capabilities.memory.alignment)
+    found: list[list[Any]] = []
+    lanes: dict[Any, list[tuple[list[Any], int, Callable[[Any], Any], Step]]] = defaultdict(list)
+    for (recipe, leaves), number in zip(parts, numbers, strict=True):
+        values = list(run.execute(recipe.bulk[:number], leaves))
+        found.append(values)
+        if number == len(recipe.steps):
+            continue
+        step = recipe.steps[number]
+        key = step.backend, step.verb, recipe.plan.source.device, step.arguments
+        for place, value in enumerate(values):
+            if value.nbytes <= packing.LARGEST:
+                lanes[key].append((values, place, recipe.program[number], step))
+            else:
+                values[place] = recipe.program[number](value)
+    for members in lanes.values():
+        _, _, do, step = members[0]
+        values = [some[place] for some, place, _, _ in members]
+        arrived = _packed(step, do, values, alignment) if len(members) > 1 else [do(values[0])]
+        for (some, place, _, _), value in zip(members, arrived, strict=True):
+            some[place] = value
+    return [
+        run.execute(recipe.bulk[number + 1 :], values)
+        for (recipe, _), number, values in zip(parts, numbers, found, strict=True)
+    ]
+
+
+def _packable(recipe: Recipe) -> int | None:
+    """The number of the one transfer in a recipe, or of its end if it has none; ``None`` if it cannot be packed."""
+    if not recipe.transfers:
+        return len(recipe.steps)
+    number = recipe.transfers[0]
+    step = recipe.steps[number]
+    packs = registry.backend_named(step.backend).capabilities.devices.packs
+    alone = len(recipe.transfers) == 1 and not recipe.plan.result.requires_grad
+    return number if alone and packs and step.verb in _PACKED else None
 
 
 def arrive(shipment: Shipment, prepared: Mapping[int, Prepared], index: int, value: Any) -> Any:

@@ -12,6 +12,7 @@ from ..core.places import by_type
 from ..execution import run
 from ..execution.groups import AT_ONCE, recipes_of
 from ..host import memory
+from .batches import sent_together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,10 +51,17 @@ def convert_each(
         return None
     recipes = grouped.recipes
     steps = slice(None) if outs is None else slice(-1)
-    values = [
-        _whole([run.execute(recipe.bulk[steps], part) for part in _parts(_some(leaves, places))])
-        for recipe, places in recipes
-    ]
+    if any(recipe.transfers for recipe, _ in recipes):
+        several = [(recipe, _some(leaves, places)) for recipe, places in recipes]
+        found = sent_together(several, conversion.target) if outs is None else None
+        if found is None:
+            return None
+        values = found
+    else:
+        values = [
+            _whole([run.execute(recipe.bulk[steps], part) for part in _parts(_some(leaves, places))])
+            for recipe, places in recipes
+        ]
     if outs is None:
         results = _in_order(values, recipes, len(leaves))
     else:

@@ -309,7 +309,9 @@ class TreeConversion:
             if results is not None and keys is not None and len(keys) == len(leaves):
                 self._targets.last = Alike.of(keys, leaves, self._rule)
             apart = len(leaves) == 1 or not any(fast_paths.copies(kind, target) for kind in kinds)
-            if results is None and apart and kinds.keys() <= paths.keys():
+            taken = results is None and apart and kinds.keys() <= paths.keys()
+            # One of each type is tried first: on a device, no leaf is accepted.
+            if taken and all(paths[kind](leaf) is not None for kind, leaf in kinds.items()):
                 results = [paths[type(leaf)](leaf) for leaf in leaves]
         except fast_paths.NOT_ACCEPTED:
             return None

@@ -12,6 +12,7 @@ import numpy as np
 from ...core.dtypes import ORDINARY
 from ...core.info import TensorInfo
 from ...core.layout import packed_strides
+from ...core.signature import COMPACT
 from ...errors import UnsupportedTypeError, an
 from ...host import casts, memory, packing
 from ...host.dlpack import DlpackExport
@@ -23,7 +24,7 @@ from .declared import AS_INTEGERS, CAPABILITIES, DECLARED
 from .snippets import snippet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from ...typing import Array
 
@@ -81,6 +82,17 @@ class CupyBackend(Backend):
         if name not in CAPABILITIES.dtypes.held:
             raise UnsupportedTypeError(f"CuPy's {x.dtype} cannot be converted: no other framework has it.", None)
         return _described(x.shape, name, f"cuda:{x.device.id}", x.strides, x.data.ptr & 63)
+
+    def signature(self, x: Any) -> Hashable | None:
+        if type(x) is not self.cupy.ndarray or _NAMES.get(x.dtype) not in CAPABILITIES.dtypes.held:
+            return None
+        if not x.size or not x.flags.c_contiguous:
+            return None
+        start = x.data
+        return self.name, x.dtype, x.ndim, COMPACT, start.ptr & 63, start.device_id
+
+    def likeness(self, x: Any) -> Hashable | None:
+        return None  # its device decides
 
     def pointer(self, x: Any) -> int | None:
         pointer: int = x.data.ptr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.devices import HOST
 from ...core.layout import ALIGNMENT, spans
@@ -34,11 +34,56 @@ __all__ = [
 # -- many in one: one launch, one transfer, views -------------------------------------------------
 
 
-def pack(
-    backend: TorchBackend, tensors: Sequence[Any], alignment: int, *, lock: bool
-) -> tuple[Any, list[packing.Part]]:
+class Joined(NamedTuple):
+    """How tensors without gaps lie in a packed buffer: those of one dtype one after the other, the widest first.
+
+    Args:
+        tensors: The tensors of each dtype, whose shapes count.
+        places: The positions of these tensors among all.
+    """
+
+    tensors: list[list[Any]]
+    places: list[list[int]]
+
+
+def pack(backend: TorchBackend, tensors: Sequence[Any], alignment: int, *, lock: bool) -> tuple[Any, Any]:
     """A packed buffer of tensors, made with `torch.cat`, which copies hundreds of tensors with one launch."""
     torch = backend.torch
+    joined = _join(backend, tensors, alignment)
+    parts: Joined | list[packing.Part] | None = joined
+    if joined is None or backend.joins is None:
+        pieces, parts, nbytes = _pieces(torch, tensors, alignment)
+    else:
+        flatten, _ = backend.joins
+        flat = list(map(flatten, joined.tensors))
+        if len(flat) == 1 and not lock:
+            return flat[0], joined
+        pieces, nbytes = [x.view(torch.uint8) for x in flat], sum(x.nbytes for x in flat)
+    locked = partial(torch.empty, nbytes, dtype=torch.uint8, device=HOST, pin_memory=True)
+    return torch.cat(pieces, out=pinned.block(nbytes, locked, required=False) if lock else None), parts
+
+
+def _join(backend: TorchBackend, tensors: Sequence[Any], alignment: int) -> Joined | None:
+    """The tensors by their dtypes; ``None`` if there would be gaps between them, or one is of a subclass."""
+    if backend.joins is None or not {*map(type, tensors)} <= backend.memories:
+        return None
+    if not all(x.is_contiguous() for x in tensors):
+        return None
+    if alignment > 1 and any(x.nbytes % alignment for x in tensors):
+        return None
+    places: dict[Any, list[int]] = {}
+    for index, x in enumerate(tensors):
+        places.setdefault(x.dtype, []).append(index)
+    ordered = [places[dtype] for dtype in sorted(places, key=_itemsize, reverse=True)]
+    return Joined([[tensors[index] for index in some] for some in ordered], ordered)
+
+
+def _itemsize(dtype: Any) -> int:
+    return dtype.itemsize  # type: ignore[no-any-return]
+
+
+def _pieces(torch: Any, tensors: Sequence[Any], alignment: int) -> tuple[list[Any], list[packing.Part], int]:
+    """The bytes of each tensor and of the gaps between them, the places, and how many bytes they are."""
     packed = [x if x.is_contiguous() else _packed(x) for x in tensors]
     parts, nbytes = packing.lay_out(packed, [x.stride() for x in packed], alignment)
 
@@ -46,9 +91,7 @@ def pack(
     def filling(nbytes: int) -> Any:
         return torch.zeros(nbytes, dtype=torch.uint8, device=tensors[0].device)
 
-    pieces = packing.joined([_flat(x).view(torch.uint8) for x in packed], parts, filling)
-    locked = partial(torch.empty, nbytes, dtype=torch.uint8, device=HOST, pin_memory=True)
-    return torch.cat(pieces, out=pinned.block(nbytes, locked, required=False) if lock else None), parts
+    return packing.joined([_flat(x).view(torch.uint8) for x in packed], parts, filling), parts, nbytes
 
 
 def _flat(x: Any) -> Any:
@@ -64,12 +107,24 @@ def _packed(x: Any) -> Any:
     return x.permute(order).contiguous().permute(back)
 
 
-def unpack(packed: Any, layout: Sequence[packing.Part]) -> list[Any]:
+def unpack(backend: TorchBackend, packed: Any, layout: Joined | Sequence[packing.Part]) -> list[Any]:
     """The tensors in a packed buffer, as views."""
-    return [
-        packed[part.start : part.start + part.nbytes].view(part.dtype).as_strided(part.shape, part.strides)
-        for part in layout
-    ]
+    if not isinstance(layout, Joined):
+        return [
+            packed[part.start : part.start + part.nbytes].view(part.dtype).as_strided(part.shape, part.strides)
+            for part in layout
+        ]
+    found: list[Any] = [None] * sum(map(len, layout.places))
+    assert backend.joins is not None  # noqa: S101 - `pack` has looked
+    (_, unflatten), start = backend.joins, 0
+    for tensors, places in zip(layout.tensors, layout.places, strict=True):
+        dtype, flat = tensors[0].dtype, packed
+        if packed.dtype != dtype or len(layout.places) > 1:
+            end = start + sum(x.nbytes for x in tensors)
+            flat, start = packed[start:end].view(dtype), end
+        for place, x in zip(places, unflatten(flat, tensors), strict=True):
+            found[place] = x
+    return found
 
 
 # -- shared memory --------------------------------------------------------------------------------
