@@ -35,7 +35,7 @@ def in_graph(plan: PlanBuilder) -> bool:
 
 def agrees(plan: PlanBuilder) -> bool:
     """Whether all frameworks give the same bits for this cast, so that the source's device may do it."""
-    able = not {plan.now.dtype, plan.dtype} & plan.source.capabilities.dtypes.uncast
+    able = plan.source.capabilities.dtypes.casts_on_device(plan.now.dtype, plan.dtype)
     return able and rules.agrees(plan.now.dtype, plan.dtype) and not plan.check
 
 
