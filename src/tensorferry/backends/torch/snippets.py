@@ -88,12 +88,11 @@ def _write_code(out: TensorInfo, own: str = "", overlaps: bool = False, *, info:
 
 
 def _adopt_code(info: TensorInfo, as_integer: str | None) -> str:
-    array = "{x}"
+    # As integers first, because `as_strided` does not know every dtype of ml_dtypes.
+    array = f"{{x}}.view(np.{as_integer})" if as_integer else "{x}"
     if any(step < 0 or step % find(info.dtype).itemsize for step in info.strides):
         steps = whole_strides(info.shape, info.strides, find(info.dtype).itemsize)
         array = f"np.lib.stride_tricks.as_strided({array}, strides={steps})"
-    if as_integer:
-        array = f"{array}.view(np.{as_integer})"
     # `from_numpy` warns about read-only memory; DLPack does not.
     code = f"torch.from_numpy({array})"
     if not info.writable:
