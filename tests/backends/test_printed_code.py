@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from tests.backends import paper_cupy
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
@@ -157,6 +158,57 @@ def test_jax_leaves_out_the_imaginary_part_in_words():
             warnings.simplefilter("error")
             for y in jax.jit(traced)(x):
                 assert np.asarray(y).tolist() == casts.cast(np.asarray(x), after).tolist()
+
+
+@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("other", ["torch", "jax", "tensorflow"])
+def test_narrow_floats_to_and_from_cupy(other, name):
+    """CuPy's DLPack does not know them: the code exchanges integers of the same width. On a stand-in for CuPy."""
+    pytest.importorskip(other)
+    if other == "tensorflow" and name.startswith("float8"):
+        return  # which goes over the host
+    array = random_bits(name)
+    with paper_cupy.installed():
+        here, there = (TensorInfo(each, array.shape, name, "cuda:0") for each in (other, "cupy"))
+        out = ferry.explain(here, "cupy", copy=False)
+        back = ferry.explain(there, other, copy=False if other == "torch" else None)
+        y = run(out, ferry.convert(array, other), other)
+        assert (type(y).__module__, y.dtype, y.array.tobytes()) == ("cupy", array.dtype, array.tobytes())
+        x = ferry.convert(array, "cupy")
+        again = run(back, x, other)
+        assert ferry.describe(again).dtype == name
+        assert ferry.to_numpy(again).tobytes() == array.tobytes()
+        if other == "torch":
+            assert again.data_ptr() == x.data.ptr
+
+
+@pytest.mark.parametrize("name", ["float32", *NARROW])
+def test_code_of_cupys_own(name):
+    """What CuPy only stores is copied as integers: down, up, to a peer, in another layout, into out=."""
+    array = random_bits(name)
+    with paper_cupy.installed():
+        x = ferry.convert(array, "cupy")
+        info = ferry.describe(x)
+        turned = info._replace(strides=(array.itemsize, 16 * array.itemsize))
+        apart = info._replace(strides=(48 * array.itemsize, 2 * array.itemsize))
+        for plan, value in (
+            (ferry.explain(info, "numpy"), x),
+            (ferry.explain(info, "cupy", copy=True), x),
+            (ferry.explain(info, "cupy", device="cuda:1"), x),
+            (ferry.explain(TensorInfo("numpy", array.shape, name), "cupy"), array),
+        ):
+            y = run(plan, value)
+            assert ferry.to_numpy(y).tobytes() == array.tobytes()
+        for layout, source in itertools.product((info, turned, apart), ("cupy", "numpy")):
+            block = ferry.convert(np.zeros((1600,), array.dtype), "cupy")
+            out = paper_cupy.ndarray(array.shape, array.dtype, block.data, layout.strides)
+            taken = info if source == "cupy" else TensorInfo("numpy", array.shape, "float64")
+            values = x if source == "cupy" else casts.cast(array, "float64")
+            y = run(ferry.explain(taken, "cupy", out=layout, casting="unsafe"), values, out=out)
+            assert y is out
+            assert not unlike(out.array, array)
+        y = paper_cupy.ndarray(array.shape, array.dtype, x.data, turned.strides)
+        assert ferry.to_numpy(run(ferry.explain(turned, "jax"), y, "jax")).tobytes() == y.array.tobytes()
 
 
 def test_one_element_with_a_negative_stride():

@@ -33,6 +33,7 @@ class Dtypes(NamedTuple):
         cast_alike: Pairs between which its own cast, of tensors on the host, gives the same bits as NumPy's, but for
             the payload of a signalling NaN.
         unexported: Those that it cannot share with another framework on a device.
+        unnamed: Those that its own functions for DLPack do not know, so that printed code shares them as integers.
         absent_reasons: For a dtype that it does not have now, but could have: why, as the end of a sentence.
         absent_hint: The code that gives it these dtypes, if there is any.
     """
@@ -44,6 +45,7 @@ class Dtypes(NamedTuple):
     uncast_pairs: frozenset[tuple[str, str]] = frozenset()
     cast_alike: frozenset[tuple[str, str]] = frozenset()
     unexported: frozenset[str] = frozenset()
+    unnamed: frozenset[str] = frozenset()
     absent_reasons: Mapping[str, str] = _NONE
     absent_hint: str = ""
 
