@@ -118,6 +118,9 @@ class ndarray:  # noqa: N801 - CuPy's own name
     strides = property(lambda self: self.array.strides)
     itemsize = property(lambda self: self.array.itemsize)
     nbytes = property(lambda self: self.array.nbytes)
+    size = property(lambda self: self.array.size)
+    ndim = property(lambda self: self.array.ndim)
+    flags = property(lambda self: self.array.flags)
 
     def view(self, dtype):
         return ndarray(self.shape, dtype, self.data, self.strides)
@@ -125,6 +128,19 @@ class ndarray:  # noqa: N801 - CuPy's own name
     def reshape(self, shape):
         assert self.array.flags.c_contiguous
         return ndarray(shape, self.dtype, self.data)
+
+    def get(self):
+        assert self.array.flags.c_contiguous or is_numpys(self.dtype), "CuPy has no kernel for this"
+        return self.array.copy()
+
+    def set(self, arr):
+        assert arr.dtype == self.dtype
+        assert self.array.flags.c_contiguous
+        self.array[...] = arr
+
+    def copy(self):
+        assert is_numpys(self.dtype), "CuPy has no kernel for this"
+        return ours(np.ascontiguousarray(self.array))
 
     def __setitem__(self, key, value):
         assert value.dtype.type.__module__ == self.dtype.type.__module__ == "numpy", "CuPy is not to cast this"
@@ -147,6 +163,16 @@ def ours(array):
     result = ndarray(array.shape, array.dtype, alloc(max(array.nbytes, 1)), array.strides)
     result.array[...] = array
     return result
+
+
+def is_numpys(dtype):
+    return dtype.type.__module__ == "numpy"
+
+
+def asarray(x):
+    array = x if isinstance(x, np.ndarray) else x.array
+    assert is_numpys(array.dtype), "CuPy has no kernel for this"
+    return ours(array)
 
 
 def ascontiguousarray(x):
@@ -175,7 +201,7 @@ def module():
     """A module with these names."""
     made = types.ModuleType("cupy")
     made.ndarray, made.ascontiguousarray, made.from_dlpack = ndarray, ascontiguousarray, from_dlpack
-    made.zeros, made.concatenate = zeros, concatenate
+    made.zeros, made.concatenate, made.asarray = zeros, concatenate, asarray
     runtime = types.SimpleNamespace(getDeviceCount=lambda: 2, CUDARuntimeError=RuntimeError)
     made.cuda = types.SimpleNamespace(
         Device=Device,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 
 import numpy as np
 import pytest
@@ -132,6 +133,67 @@ def test_casts_of_the_host_are_planned_there(cupy):
     ]
     result = ferry.convert(x, "cupy", dtype="int8")
     assert (ferry.describe(result).device, ferry.to_list(result)) == ("cuda:1", list(range(6)))
+
+
+FLUSHED = [
+    ("float32", "float64"),
+    ("float32", "complex128"),
+    ("float64", "float32"),
+    ("complex64", "complex128"),
+    ("complex128", "complex64"),
+]
+"""Casts in which CuPy's kernels turn subnormal float32 into zero."""
+
+
+@pytest.mark.parametrize(("before", "after"), FLUSHED)
+def test_casts_that_flush_subnormals_are_the_hosts(cupy, monkeypatch, before, after):
+    """In the plan and in the verb: CuPy is asked for no such cast, on no way in or out, and subnormals stay."""
+    x = TensorInfo("cupy", (4,), before, device="cuda:0")
+    for target in ("cupy", "numpy", "torch"):
+        plan = ferry.explain(x, target, dtype=after, casting="same_kind")
+        assert ("cast", "cupy") not in [(step.verb, step.backend) for step in plan.steps]
+    up = ferry.explain(TensorInfo("numpy", (4,), before), "cupy", dtype=after, casting="same_kind")
+    assert [(step.verb, step.backend) for step in up.steps] == [("cast", "numpy"), ("place", "cupy")]
+    into = ferry.explain(x, "cupy", out=TensorInfo("cupy", (4,), after, device="cuda:0"), casting="same_kind")
+    assert [(step.verb, step.backend) for step in into.steps] == [("fetch", "cupy"), ("write", "cupy")]
+
+    array = np.array([2.0**-140, -(2.0**-149), 2.0**-127, 1.0]).astype(before)
+    y = ferry.convert(array, "cupy", device="cuda:1")
+    out = ferry.convert(np.zeros(4, after), "cupy", device="cuda:1")
+
+    def assign(self, key, value):
+        assert value.dtype == self.dtype, "CuPy is not to cast this"
+        self.array[key] = value.array
+
+    monkeypatch.setattr(paper_cupy.ndarray, "__setitem__", assign)
+    for result in (
+        cupy.cast(y, after),
+        ferry.convert(y, "cupy", dtype=after, casting="same_kind"),
+        ferry.convert(y, "cupy", out=out, casting="same_kind"),
+    ):
+        assert result.array.tobytes() == array.astype(after).tobytes()
+        assert result.data.device_id == 1
+
+
+def test_other_casts_that_all_agree_about_stay_on_the_device(cupy, monkeypatch):
+    """Neither the plan nor the verb goes over the host."""
+    x = ferry.convert(np.arange(6, dtype=np.float32), "cupy")
+    monkeypatch.setattr(cupy, "fetch", None)
+    for dtype in ("float16", "complex64"):
+        assert [step.path for step in ferry.explain(x, "cupy", dtype=dtype).steps] == ["device"]
+        assert ferry.describe(ferry.convert(x, "cupy", dtype=dtype)).dtype == dtype
+
+
+def test_what_is_written_on_a_device_has_its_dtype_before():
+    """No assignment of CuPy casts: whatever is written into out= on a device has been cast by a step before."""
+    for before, after in itertools.product(
+        ["int32", "float16", "float32", "float64", "complex64", "bfloat16"], repeat=2
+    ):
+        for device in ("cuda:0", "cuda:1"):
+            out = TensorInfo("cupy", (4,), after, device="cuda:0")
+            x = TensorInfo("cupy", (4,), before, device=device)
+            verbs = [step.verb for step in ferry.explain(x, "cupy", out=out, casting="unsafe").steps]
+            assert before == after or "cast" in verbs or verbs == ["fetch", "write"], (before, after, verbs)
 
 
 def test_what_is_sparse_is_refused(cupy):

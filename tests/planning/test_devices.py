@@ -362,9 +362,13 @@ def test_the_copy_call_never_casts():
         crossing = 4 if (source, dtype) == ("cupy", "bfloat16") else narrow
         assert on(down, "bus") == crossing * LARGE[0]
         up = ferry.explain(info("numpy", LARGE, device="cpu"), source, device="cuda", dtype=dtype)
-        assert on(up, "bus") == narrow * LARGE[0]
+        # Nor has it one from float32 to float64 that keeps subnormal numbers, so all of float64 crosses.
+        crossing = 8 if (source, dtype) == ("cupy", "float64") else narrow
+        assert on(up, "bus") == crossing * LARGE[0]
         for plan in (down, up):
-            assert all(step.verb == "cast" or dtype not in step.code for step in plan.steps if step.path == "bus")
+            # CuPy copies bfloat16 as integers, so its code has the name in a view.
+            codes = {step.verb: step.code.replace(".view(ml_dtypes.bfloat16)", "") for step in plan.steps}
+            assert all(dtype not in codes[step.verb] for step in plan.steps if step.path == "bus")
 
 
 @pytest.mark.parametrize("target", ON_CUDA)

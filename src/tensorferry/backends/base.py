@@ -385,5 +385,10 @@ class Backend(ABC):
 
         Some verbs get special arguments here. ``adopt``: ``("newly allocated",)`` if the memory was allocated by an
         earlier step (a person's copy need not be aligned as ours is). ``export``: ``("read-only",)`` if the array is a
-        read-only result. ``detach``: ``("by hand",)`` for a hint. ``write``: the `TensorInfo` of `out`.
+        read-only result. ``detach``: ``("by hand",)`` for a hint. ``write``: the `TensorInfo` of `out`. ``cast`` of
+        the backend's own tensors: a third argument, which is ``"host"`` if the verb casts with NumPy, ``"graph"`` if it
+        does so as one operation of a graph, and ``""`` if the framework casts.
+
+        ``view`` is no verb. It is asked for if one of two frameworks on a device declares ``Dtypes(unnamed)``: the
+        tensor as the dtype of the same width that is named.
         """

@@ -29,9 +29,11 @@ class Dtypes(NamedTuple):
             narrowest first: the first that holds the values is taken.
         unshared: Those that it stores in another form than an ndarray, so that they are always copied.
         uncast: Those that its own operations do not cast on a device.
+        uncast_pairs: Pairs, from and to, that its own operations do not cast on a device with the same bits as NumPy.
         cast_alike: Pairs between which its own cast, of tensors on the host, gives the same bits as NumPy's, but for
             the payload of a signalling NaN.
         unexported: Those that it cannot share with another framework on a device.
+        unnamed: Those that its own functions for DLPack do not know, so that printed code shares them as integers.
         absent_reasons: For a dtype that it does not have now, but could have: why, as the end of a sentence.
         absent_hint: The code that gives it these dtypes, if there is any.
     """
@@ -40,14 +42,20 @@ class Dtypes(NamedTuple):
     numbers: Mapping[str, tuple[str, ...]]
     unshared: frozenset[str] = frozenset()
     uncast: frozenset[str] = frozenset()
+    uncast_pairs: frozenset[tuple[str, str]] = frozenset()
     cast_alike: frozenset[tuple[str, str]] = frozenset()
     unexported: frozenset[str] = frozenset()
+    unnamed: frozenset[str] = frozenset()
     absent_reasons: Mapping[str, str] = _NONE
     absent_hint: str = ""
 
     def default(self, kind: str) -> str:
         """The dtype that the framework's own constructor gives a Python number of this kind."""
         return self.numbers[kind][0]
+
+    def casts_on_device(self, before: str, after: str) -> bool:
+        """Whether the framework's own operations may do a cast on a device, if frameworks agree about it."""
+        return not {before, after} & self.uncast and (before, after) not in self.uncast_pairs
 
 
 class Memory(NamedTuple):

@@ -69,12 +69,24 @@ def share_on_device(plan: PlanBuilder) -> bool:
         _share_or_copy(plan)
     if target.capabilities.devices.waits:
         plan.add(source, "wait", (), f"{target.name} cannot say on which stream it reads")
-    plan.add(target, "import_dlpack", (source.name,), "the same device: no bytes move", **plan.as_targets())
+    _import(plan)
     if out is None:
         host_steps.present_read_only(plan)
     else:
         _write(plan, target)
     return True
+
+
+def _import(plan: PlanBuilder) -> None:
+    """Make the source's tensor one of the target, over the same memory."""
+    before, source, target = plan.now, plan.source, plan.target
+    plan.add(target, "import_dlpack", (source.name,), "the same device: no bytes move", **plan.as_targets())
+    if any(before.dtype in each.capabilities.dtypes.unnamed for each in (source, target)):
+        # The verb writes the type code itself; a person has integers of the same width exported.
+        integer = f"uint{8 * dtypes.find(before.dtype).itemsize}"
+        exported = source.snippet("view", (integer,), before)
+        code = target.snippet("view", (before.dtype,), plan.now).replace("{x}", plan.steps[-1].template)
+        plan.steps[-1] = plan.steps[-1]._replace(template=code.replace("{x}", exported))
 
 
 def _share_or_copy(plan: PlanBuilder) -> None:

@@ -33,9 +33,9 @@ def in_graph(plan: PlanBuilder) -> bool:
     return dtypes.find(plan.dtype).kind in ("float", "complex")
 
 
-def agrees(plan: PlanBuilder) -> bool:
-    """Whether all frameworks give the same bits for this cast, so that the source's device may do it."""
-    able = not {plan.now.dtype, plan.dtype} & plan.source.capabilities.dtypes.uncast
+def agrees(plan: PlanBuilder, by: Declaration | None = None) -> bool:
+    """Whether all frameworks give the same bits for this cast, so that one, the source's, may do it on its device."""
+    able = (by or plan.source).capabilities.dtypes.casts_on_device(plan.now.dtype, plan.dtype)
     return able and rules.agrees(plan.now.dtype, plan.dtype) and not plan.check
 
 
@@ -73,12 +73,14 @@ def cast_inside(plan: PlanBuilder, by: Declaration, why: str = "") -> None:
             f"{plan.now.dtype} to {plan.dtype} has to look at each value: {unseen}.",
             f'dtype="{plan.dtype}", casting="unsafe"',
         )
+    caster = "" if unseen or agrees(plan, by) else "graph" if kept else "host"
     plan.add(
         by,
         "cast",
         (plan.dtype, plan.check),
         "the cast stays in the graph" if kept else why,
         copies=plan.path,
+        snippet_arguments=(plan.dtype, plan.check, caster),
         dtype=plan.dtype,
         requires_grad=kept,
         conjugate=False,

@@ -190,7 +190,7 @@ def widens_later(info: TensorInfo, target: Declaration, dtype: str, device: str,
     """Whether the cast is made on the device, after the transfer, so that fewer bytes cross the bus."""
     wider = dtypes.find(dtype).itemsize > dtypes.find(info.dtype).itemsize
     late = wider and device != HOST and not check and agrees(info.dtype, dtype)
-    able = not {info.dtype, dtype} & target.capabilities.dtypes.uncast
+    able = target.capabilities.dtypes.casts_on_device(info.dtype, dtype)
     return late and able and info.dtype in target.capabilities.dtypes.held
 
 

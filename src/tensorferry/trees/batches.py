@@ -6,6 +6,7 @@ The plan of each leaf stays the same. Only the step over the bus is done once fo
 from __future__ import annotations
 
 from collections import defaultdict
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import registry
@@ -152,8 +153,10 @@ def sent_together(parts: Sequence[tuple[Recipe, list[Any]]], target: Backend) ->
             continue
         step = recipe.steps[number]
         key = step.backend, step.verb, recipe.plan.source.device, step.arguments
-        for place, value in enumerate(values):
-            if value.nbytes <= packing.LARGEST:
+        lengths = registry.backend_of(leaves[0]).lengths
+        most = packing.LARGEST * recipe.plan.source.size // step.bytes
+        for place, (leaf, value) in enumerate(zip(leaves, values, strict=True)):
+            if prod(lengths(leaf)) <= most:
                 lanes[key].append((values, place, recipe.program[number], step))
             else:
                 values[place] = recipe.program[number](value)

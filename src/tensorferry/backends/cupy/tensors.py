@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.dtypes import ORDINARY
 from ...core.info import TensorInfo
 from ...core.layout import packed_strides
 from ...core.signature import COMPACT
@@ -138,7 +137,7 @@ class CupyBackend(Backend):
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
         """A cast with the same bits as on the host."""
         before = _NAMES[x.dtype]
-        if not check and {before, dtype} <= ORDINARY and agrees(before, dtype):
+        if not check and CAPABILITIES.dtypes.casts_on_device(before, dtype) and agrees(before, dtype):
             kind = numpy_dtype(dtype)
             with x.device:
                 result = self._empty(x.shape, packed_strides(x.shape, x.strides, kind.itemsize), kind)

@@ -22,7 +22,7 @@ from ..base import Backend
 from ..nodes import Node, attribute, item
 from . import fast_paths
 from .declared import DECLARED, NARROW, PACKED, X64
-from .snippets import snippet
+from .snippets import loses_imaginary, snippet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -256,9 +256,10 @@ class JaxBackend(Backend):
 
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
         """A cast with the same bits as on the host; inside a traced function, JAX's own cast."""
-        if not isinstance(x, self.tracer) and (check or not agrees(_NAMES[x.dtype], dtype)):
+        before = _NAMES[x.dtype]
+        if not isinstance(x, self.tracer) and (check or not agrees(before, dtype)):
             return self.jax.device_put(casts.cast(self.jax.device_get(x), dtype, check, compact=True), x.sharding)
-        return x.astype(numpy_dtype(dtype))
+        return (x.real if loses_imaginary(before, dtype) else x).astype(numpy_dtype(dtype))
 
     def copy(self, x: Any) -> Any:
         """A copy on the same device."""

@@ -22,9 +22,9 @@ UNEXPORTED = frozenset(
 def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     """See `Backend.snippet`."""
     if verb == "cast":
-        if info.device == HOST:
-            return f"tf.cast({{x}}, tf.{arguments[0]})"
-        return f'with tf.device("{device_code(info.device)}"): {{y}} = tf.cast({{y}}, tf.{arguments[0]})'
+        return _cast_code(*arguments, info=info)
+    if verb == "view":
+        return f"tf.bitcast({{x}}, tf.{arguments[0]})"
     if verb == "move":
         return f'with tf.device("{device_code(arguments[0])}"): {{y}} = tf.identity({{y}})'
     if verb == "adopt":
@@ -46,6 +46,16 @@ _SNIPPETS = {
     "import_dlpack": "tf.experimental.dlpack.from_dlpack({x}.__dlpack__())",
     "variable": "tf.Variable({x})",
 }
+
+
+def _cast_code(dtype: str, check: str = "", caster: str = "", *, info: TensorInfo) -> str:
+    """The code for a cast by TensorFlow, or by NumPy, with which TensorFlow does not always agree."""
+    there = f'with tf.device("{device_code(info.device)}"): {{y}} = '
+    if not caster:
+        name = f'"{dtype}"' if dtype in UNEXPORTED else f"tf.{dtype}"
+        return f"tf.cast({{x}}, {name})" if info.device == HOST else f"{there}tf.cast({{y}}, {name})"
+    remark, line, values = arrays.snippet("cast", (dtype, check), info).rpartition("\n")
+    return f"{remark}{line}{there}tf.constant({values.replace('{x}', '{y}.numpy()')})"
 
 
 def _adopt_code(info: TensorInfo, *, is_new: bool) -> str:

@@ -28,7 +28,9 @@ AS_INTEGERS = {
 def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     """See `Backend.snippet`."""
     if verb == "cast":
-        return f"{{x}}.to(torch.{arguments[0]})"
+        return _cast_code(*arguments, info=info)
+    if verb == "view":
+        return f"{{x}}.view(torch.{arguments[0]})"
     if verb == "move":
         device, non_blocking = arguments
         if device == HOST:
@@ -49,7 +51,7 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     if verb == "span":
         return f"{{x}}.as_strided(({arguments[0]},), (1,))"
     if verb == "cross":
-        return f'{{x}}.to("{arguments[0]}", torch.{arguments[2]})'
+        return _cross_code(arguments[0], arguments[2], info)
     if verb == "stack" and info.kind == "rows":
         return "torch.stack([ferry.to_torch(row) for row in {x}])"
     if verb == "write":
@@ -71,6 +73,53 @@ _SNIPPETS = {
 }
 
 
+def _cast_code(dtype: str, check: str = "", caster: str = "", *, info: TensorInfo) -> str:
+    """The code for a cast: by NumPy, or by PyTorch with NumPy's values as far as that is short, or else as it casts."""
+    if caster == "host":
+        values = "{x}.detach()" if info.requires_grad else "{x}"
+        if info.conjugate or info.negative:
+            values = _SNIPPETS["resolve"].replace("{x}", values)
+        return _adopt_cast(dtype, check, snippet("export", (), info).replace("{x}", values), info)
+    values = "{x}"
+    if find(info.dtype).kind == "complex" and find(dtype).kind not in ("complex", "bool"):
+        # PyTorch warns if it has to leave out the imaginary part itself.
+        values += ".real"
+        if (info.dtype, dtype) in (("complex64", "float32"), ("complex128", "float64")):
+            return f"{values}.clone()"
+    if not caster:
+        return f"{values}.to(torch.{dtype})"
+    if dtype == "float8_e4m3fn":
+        # PyTorch gives the largest number for larger ones. It and ml_dtypes round float64 to float32 first.
+        values += "" if info.dtype in ("float16", "bfloat16", "float32", "complex64") else ".float()"
+        values = f"{values}.masked_fill({values}.abs() > 464, torch.nan)"
+    remark = _REMARKS.get((info.dtype, dtype)) or _REMARKS.get(("", dtype), "")
+    return f"{remark}{values}.to(torch.{dtype})"
+
+
+_TWICE = "# PyTorch rounds this to float32 first; what the conversion records rounds once\n"
+_REMARKS = {
+    ("float64", "float16"): _TWICE,
+    ("complex128", "float16"): _TWICE,
+    ("", "float8_e8m0fnu"): "# what the conversion records gives NaN for zero and negative numbers\n",
+}
+"""What to say of casts whose values PyTorch cannot be made to give in a line."""
+
+
+def _cross_code(device: str, dtype: str, info: TensorInfo) -> str:
+    """The code for a cast and a transfer in a graph."""
+    cast = _cast_code(dtype, "", "graph", info=info)
+    plain = dtype == info.dtype or cast == f"{{x}}.to(torch.{dtype})"
+    return f'{{x}}.to("{device}", torch.{dtype})' if plain else f'{cast}.to("{device}")'
+
+
+def _adopt_cast(dtype: str, check: str, array: str, info: TensorInfo) -> str:
+    """The code for a tensor of an array's values, cast by NumPy."""
+    steps = packed_strides(info.shape, info.strides, find(dtype).itemsize)
+    cast = info._replace(dtype=dtype, strides=steps, writable=True)
+    remark, line, values = arrays.snippet("cast", (dtype, check), info).rpartition("\n")
+    return remark + line + _adopt_code(cast, AS_INTEGERS.get(dtype)).replace("{x}", values.replace("{x}", array))
+
+
 def _write_code(out: TensorInfo, own: str = "", overlaps: bool = False, *, info: TensorInfo) -> str:
     """The code that writes values into `out`, cast by NumPy; or those of a tensor of its dtype."""
     if own:
@@ -79,21 +128,17 @@ def _write_code(out: TensorInfo, own: str = "", overlaps: bool = False, *, info:
         )
         return f"{destination}.copy_({{y}}{', non_blocking=True' if overlaps else ''}); {{y}} = out"
     if out.device != HOST or out.conjugate or out.negative:
-        steps = packed_strides(info.shape, info.strides, find(out.dtype).itemsize)
-        cast = info._replace(dtype=out.dtype, strides=steps, writable=True)
-        values = arrays.snippet("cast", (out.dtype,), info).format(x="{y}")
-        return f"out.copy_({_adopt_code(cast, AS_INTEGERS.get(out.dtype)).format(x=values)}); {{y}} = out"
+        return f"out.copy_({_adopt_cast(out.dtype, '', '{y}', info)}); {{y}} = out"
     array = snippet("export", (), out).format(x="out")
     return arrays.snippet("write", (out,), info).replace("copyto(out,", f"copyto({array},")
 
 
 def _adopt_code(info: TensorInfo, as_integer: str | None) -> str:
-    array = "{x}"
+    # As integers first, because `as_strided` does not know every dtype of ml_dtypes.
+    array = f"{{x}}.view(np.{as_integer})" if as_integer else "{x}"
     if any(step < 0 or step % find(info.dtype).itemsize for step in info.strides):
         steps = whole_strides(info.shape, info.strides, find(info.dtype).itemsize)
         array = f"np.lib.stride_tricks.as_strided({array}, strides={steps})"
-    if as_integer:
-        array = f"{array}.view(np.{as_integer})"
     # `from_numpy` warns about read-only memory; DLPack does not.
     code = f"torch.from_numpy({array})"
     if not info.writable:
