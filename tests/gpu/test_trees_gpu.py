@@ -28,7 +28,7 @@ def copies_of(function):
 
     function()
     torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as seen:
+    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU], acc_events=True) as seen:
         function()
         torch.cuda.synchronize()
     return sum("Memcpy DtoH" in event.name or "Memcpy HtoD" in event.name for event in seen.events())
