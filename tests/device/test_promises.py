@@ -391,6 +391,38 @@ def thousand():
     }
 
 
+@pytest.mark.parametrize("keywords", [{}, {"device": "sim:1"}])
+def test_leaves_that_are_not_to_cross_together_cross_alone(sim, keywords):
+    """Each in a transfer of its own, as planned."""
+    tree = {str(each): torch.full((3,), float(each), device="sim:0") for each in range(9)}
+    target = "torch" if keywords else "numpy"
+    plan = ferry.explain_tree(tree, target, coalesce=False, **keywords)
+    with sim.tracing() as seen:
+        found = ferry.convert_tree(tree, target, coalesce=False, **keywords)
+    assert not plan.batches
+    assert len(seen.bus) == len(tree)
+    assert [leaf.tolist() for leaf in found.values()] == [[float(each)] * 3 for each in range(9)]
+
+
+@pytest.mark.parametrize("public", [False, True])
+@pytest.mark.parametrize("keywords", [{}, {"non_blocking": True}])
+def test_leaves_of_any_size_and_dtype_are_taken_apart_again(sim, monkeypatch, public, keywords):
+    """In their order, with and without the two functions for lists that PyTorch has for itself."""
+    from tensorferry.backends import registry
+
+    if public:
+        monkeypatch.setattr(registry.ready("torch"), "joins", None)
+    dtypes = (torch.uint8, torch.float64, torch.bfloat16, torch.float32, torch.bool, torch.int16)
+    shapes = ((), (1,), (3, 5), (2, 1, 7), (1 << 18,), (1 << 19,))
+    tree = [torch.randint(0, 2, shape).to(dtype) for shape in shapes for dtype in dtypes]
+    there = ferry.convert_tree(tree, "torch", device="sim:1", **keywords)
+    back = ferry.convert_tree(there, "torch", device="cpu", **keywords)
+    for before, up, down in zip(tree, there, back, strict=True):
+        assert up.device == torch.device("sim:1")
+        assert (up.shape, up.dtype) == (down.shape, down.dtype) == (before.shape, before.dtype)
+        assert torch.equal(down, before)
+
+
 @pytest.mark.parametrize(
     ("target", "keywords", "expected"),
     [

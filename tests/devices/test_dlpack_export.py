@@ -96,6 +96,14 @@ def test_the_consumers_stream_reaches_the_producer():
     assert current == ["cuda:0"]
 
 
+def test_unified_memory_is_exported_as_memory_of_the_gpu():
+    """DLPack has a device of its own for it, which most consumers refuse; NumPy refuses the GPU's by its name."""
+    exported = DlpackExport(Producer(np.zeros(4, np.float32), ["cuda:0"]), "float32", nullcontext, unified=True)
+    assert exported.__dlpack_device__() == (2, 0)
+    with pytest.raises((BufferError, RuntimeError), match="[Uu]nsupported device|device"):
+        np.from_dlpack(exported)
+
+
 def test_the_current_device_comes_back_after_an_error():
     """A producer's own error comes out as it is."""
     current = ["cuda:0"]

@@ -269,6 +269,21 @@ def test_cupy_is_a_framework_like_the_others():
         ferry.convert(np.ones(2), "cupy", device="cuda:99")
 
 
+def test_unified_memory_of_cupy_is_memory_of_the_gpu():
+    """Other frameworks share it, and it is fetched, like any other."""
+    needs("cupy")
+    import cupy
+
+    x = cupy.ndarray((16,), cupy.float32, cupy.cuda.malloc_managed(64))
+    x[:] = cupy.arange(16, dtype=cupy.float32)
+    for target in ("torch", "jax"):
+        needs(target)
+        y = ferry.convert(x, target, copy=False)
+        assert ferry.describe(y).device == "cuda:0"
+        assert ferry.to_list(y) == list(range(16))
+    assert ferry.to_numpy(x).tolist() == list(range(16))
+
+
 # -- two GPUs -------------------------------------------------------------------------------------
 
 

@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["CODES", "DlpackExport", "Taken", "end_of", "take"]
+__all__ = ["CODES", "UNIFIED", "DlpackExport", "Taken", "end_of", "take"]
 
 _HOST_DEVICES = {1: "cpu", 3: "pinned memory"}
+_CUDA = 2
+UNIFIED = 13
+"""DLPack's device for CUDA's unified memory, which GPU and host share."""
 _READ_ONLY = 1
 _IS_COPIED = 2
 
@@ -186,6 +189,8 @@ class DlpackExport(NamedTuple):
         around: A context in which the producer's device is the current one.
         streams: Whether the producer takes a stream. One that does not has finished its work when it exports.
         code: The dtype code for the capsule, if the producer would write another one.
+        unified: Whether the memory is CUDA's unified memory, which has a device of its own in DLPack. It is exported as
+            memory of the GPU, because most consumers know no other.
     """
 
     x: Any
@@ -193,6 +198,7 @@ class DlpackExport(NamedTuple):
     around: Callable[[], AbstractContextManager[Any]]
     streams: bool = True
     code: int | None = None
+    unified: bool = False
 
     def as_integers(self) -> DlpackExport:
         """The same memory as unsigned integers of the same width, for a consumer that does not know the dtype."""
@@ -206,7 +212,7 @@ class DlpackExport(NamedTuple):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         kind, index = self.x.__dlpack_device__()
-        return int(kind), int(index)
+        return _CUDA if self.unified else int(kind), int(index)
 
     def __dlpack__(self, *, stream: int | None = None, **asked: Any) -> Any:
         """A capsule of the producer. The consumer's stream waits for the producer's work."""
@@ -214,6 +220,8 @@ class DlpackExport(NamedTuple):
             capsule = self.x.__dlpack__(stream=stream, **asked) if self.streams else self.x.__dlpack__()
         if self.code is not None:
             _managed_by(capsule).tensor.code = self.code
+        if self.unified:
+            _managed_by(capsule).tensor.device_type = _CUDA
         return capsule
 
 

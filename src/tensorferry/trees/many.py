@@ -32,6 +32,8 @@ def convert_each(
     conversion: Conversion,
     decide: Callable[[TensorInfo], Conversion] | None,
     kinds: Mapping[type, Any],
+    *,
+    coalesce: bool,
 ) -> list[Any] | None:
     """The results; ``None`` if a leaf must be described, or if leaves share memory that is copied or written.
 
@@ -42,6 +44,7 @@ def convert_each(
         conversion: The target and the request.
         decide: Chooses the conversion by the description of a leaf, instead of `conversion`.
         kinds: One leaf of each type.
+        coalesce: Whether small leaves cross the bus together.
 
     Raises:
         ConversionError: A leaf cannot be converted.
@@ -53,7 +56,7 @@ def convert_each(
     steps = slice(None) if outs is None else slice(-1)
     if any(recipe.transfers for recipe, _ in recipes):
         several = [(recipe, _some(leaves, places)) for recipe, places in recipes]
-        found = sent_together(several, conversion.target) if outs is None else None
+        found = sent_together(several, conversion.target) if outs is None and coalesce else None
         if found is None:
             return None
         values = found

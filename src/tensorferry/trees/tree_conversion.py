@@ -296,7 +296,7 @@ class TreeConversion:
             if quick is not None:
                 return quick
         decide = partial(self._decided, common, 0) if self._targets.decides_by_leaf else None
-        return convert_each(leaves, outs, common, decide, kinds)
+        return convert_each(leaves, outs, common, decide, kinds, coalesce=self._coalesce)
 
     def _quickly(self, leaves: list[Any], kinds: Mapping[type, Any], target: str) -> list[Any] | None:
         """The results of fast paths, if they accept all leaves."""

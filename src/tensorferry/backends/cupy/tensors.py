@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from ...core.layout import packed_strides
 from ...core.signature import COMPACT
 from ...errors import UnsupportedTypeError, an
 from ...host import casts, memory, packing
-from ...host.dlpack import DlpackExport
+from ...host.dlpack import UNIFIED, DlpackExport
 from ...host.numpy_dtypes import by_numpy, numpy_dtype
 from ...planning.rules import agrees
 from .. import registry
@@ -163,7 +163,8 @@ class CupyBackend(Backend):
         return x
 
     def export_dlpack(self, x: Any) -> Any:
-        return DlpackExport(self._integers(x), _NAMES[x.dtype], lambda: self._device(f"cuda:{x.device.id}"))
+        around, unified = partial(self._device, f"cuda:{x.device.id}"), x.__dlpack_device__()[0] == UNIFIED
+        return DlpackExport(self._integers(x), _NAMES[x.dtype], around, unified=unified)
 
     def import_dlpack(self, x: Any, source: str = "") -> Any:
         """An array over the memory of another framework's tensor on the same device.
