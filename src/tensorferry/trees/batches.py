@@ -143,33 +143,43 @@ def sent_together(parts: Sequence[tuple[Recipe, list[Any]]], target: Backend) ->
     numbers = [number for number in looked_at if number is not None]
     if len(numbers) < len(looked_at):
         return None
+    found = [
+        list(run.execute(recipe.bulk[:number], leaves)) for (recipe, leaves), number in zip(parts, numbers, strict=True)
+    ]
+    lanes: dict[Any, list[tuple[int, Sequence[int]]]] = defaultdict(list)
+    for which, ((recipe, leaves), number) in enumerate(zip(parts, numbers, strict=True)):
+        if number < len(recipe.steps):
+            small = _send_large(recipe, number, leaves, found[which])
+            step = recipe.steps[number]
+            lanes[step.backend, step.verb, recipe.plan.source.device, step.arguments].append((which, small))
     alignment = max(1, target.capabilities.memory.alignment)
-    found: list[list[Any]] = []
-    lanes: dict[Any, list[tuple[list[Any], int, Callable[[Any], Any], Step]]] = defaultdict(list)
-    for (recipe, leaves), number in zip(parts, numbers, strict=True):
-        values = list(run.execute(recipe.bulk[:number], leaves))
-        found.append(values)
-        if number == len(recipe.steps):
-            continue
-        step = recipe.steps[number]
-        key = step.backend, step.verb, recipe.plan.source.device, step.arguments
-        lengths = registry.backend_of(leaves[0]).lengths
-        most = packing.LARGEST * recipe.plan.source.size // step.bytes
-        for place, (leaf, value) in enumerate(zip(leaves, values, strict=True)):
-            if prod(lengths(leaf)) <= most:
-                lanes[key].append((values, place, recipe.program[number], step))
-            else:
-                values[place] = recipe.program[number](value)
     for members in lanes.values():
-        _, _, do, step = members[0]
-        values = [some[place] for some, place, _, _ in members]
-        arrived = _packed(step, do, values, alignment) if len(members) > 1 else [do(values[0])]
-        for (some, place, _, _), value in zip(members, arrived, strict=True):
-            some[place] = value
+        recipe, number = parts[members[0][0]][0], numbers[members[0][0]]
+        values = [found[which][place] for which, places in members for place in places]
+        do = recipe.program[number]
+        arrived = iter(
+            _packed(recipe.steps[number], do, values, alignment) if len(values) > 1 else list(map(do, values))
+        )
+        for which, places in members:
+            for place in places:
+                found[which][place] = next(arrived)
     return [
         run.execute(recipe.bulk[number + 1 :], values)
         for (recipe, _), number, values in zip(parts, numbers, found, strict=True)
     ]
+
+
+def _send_large(recipe: Recipe, number: int, leaves: list[Any], values: list[Any]) -> Sequence[int]:
+    """Transfer each large leaf alone, in place of its value; gives the positions of the small ones."""
+    lengths = registry.backend_of(leaves[0]).lengths
+    most = packing.LARGEST * recipe.plan.source.size // recipe.steps[number].bytes
+    sizes = list(map(prod, map(lengths, leaves)))
+    if max(sizes) <= most:
+        return range(len(leaves))
+    for place, size in enumerate(sizes):
+        if size > most:
+            values[place] = recipe.program[number](values[place])
+    return [place for place, size in enumerate(sizes) if size <= most]
 
 
 def _packable(recipe: Recipe) -> int | None:

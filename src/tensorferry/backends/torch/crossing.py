@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import cache, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.devices import HOST
 from ...core.layout import ALIGNMENT, spans
+from ...core.places import places_by
 from ...devices import pinned
 from ...host import memory, packing
 from ...host.dlpack import DlpackExport
@@ -43,7 +45,7 @@ class Joined(NamedTuple):
     """
 
     tensors: list[list[Any]]
-    places: list[list[int]]
+    places: Sequence[Sequence[int]]
 
 
 def pack(backend: TorchBackend, tensors: Sequence[Any], alignment: int, *, lock: bool) -> tuple[Any, Any]:
@@ -67,15 +69,18 @@ def _join(backend: TorchBackend, tensors: Sequence[Any], alignment: int) -> Join
     """The tensors by their dtypes; ``None`` if there would be gaps between them, or one is of a subclass."""
     if backend.joins is None or not {*map(type, tensors)} <= backend.memories:
         return None
-    if not all(x.is_contiguous() for x in tensors):
+    if not all(map(backend.tensor.is_contiguous, tensors)):
         return None
     if alignment > 1 and any(x.nbytes % alignment for x in tensors):
         return None
-    places: dict[Any, list[int]] = {}
-    for index, x in enumerate(tensors):
-        places.setdefault(x.dtype, []).append(index)
+    places = places_by(list(map(_DTYPE, tensors)))
     ordered = [places[dtype] for dtype in sorted(places, key=_itemsize, reverse=True)]
+    if len(ordered) == 1:
+        return Joined([list(tensors)], ordered)
     return Joined([[tensors[index] for index in some] for some in ordered], ordered)
+
+
+_DTYPE = attrgetter("dtype")
 
 
 def _itemsize(dtype: Any) -> int:
@@ -107,23 +112,24 @@ def _packed(x: Any) -> Any:
     return x.permute(order).contiguous().permute(back)
 
 
-def unpack(backend: TorchBackend, packed: Any, layout: Joined | Sequence[packing.Part]) -> list[Any]:
+def unpack(backend: TorchBackend, packed: Any, layout: Any) -> list[Any]:
     """The tensors in a packed buffer, as views."""
     if not isinstance(layout, Joined):
         return [
             packed[part.start : part.start + part.nbytes].view(part.dtype).as_strided(part.shape, part.strides)
             for part in layout
         ]
-    found: list[Any] = [None] * sum(map(len, layout.places))
     assert backend.joins is not None  # noqa: S101 - `pack` has looked
     (_, unflatten), start = backend.joins, 0
+    if len(layout.places) == 1:
+        (tensors,) = layout.tensors
+        return list(unflatten(packed.view(tensors[0].dtype), tensors))
+    found: list[Any] = [None] * sum(map(len, layout.places))
     for tensors, places in zip(layout.tensors, layout.places, strict=True):
-        dtype, flat = tensors[0].dtype, packed
-        if packed.dtype != dtype or len(layout.places) > 1:
-            end = start + sum(x.nbytes for x in tensors)
-            flat, start = packed[start:end].view(dtype), end
-        for place, x in zip(places, unflatten(flat, tensors), strict=True):
+        end = start + sum(x.nbytes for x in tensors)
+        for place, x in zip(places, unflatten(packed[start:end].view(tensors[0].dtype), tensors), strict=True):
             found[place] = x
+        start = end
     return found
 
 
