@@ -170,6 +170,13 @@ def is_numpys(dtype):
 
 
 def asarray(x):
+    if hasattr(x, "__cuda_array_interface__"):
+        told = dict(x.__cuda_array_interface__)
+        wrapped = type("Wrapped", (), {"__array_interface__": told})()
+        array = np.asarray(wrapped)
+        found = ndarray(array.shape, array.dtype, MemoryPointer(Memory(array.reshape(-1).view(np.uint8)), 0))
+        found.keeps = x
+        return found
     array = x if isinstance(x, np.ndarray) else x.array
     assert is_numpys(array.dtype), "CuPy has no kernel for this"
     return ours(array)
@@ -187,8 +194,21 @@ def concatenate(arrays):
     return ours(np.concatenate([x.array for x in arrays]))
 
 
+class _OnHost:
+    """What NumPy takes of an object that says that its memory is a GPU's."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __dlpack__(self, **asked):
+        return self.x.__dlpack__(**asked)
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
 def from_dlpack(x):
-    array = np.from_dlpack(x)
+    array = np.from_dlpack(_OnHost(x))
     assert array.dtype.type.__module__ == "numpy"
     result = ndarray(
         array.shape, array.dtype, MemoryPointer(Memory(array.reshape(-1).view(np.uint8)), 0), array.strides

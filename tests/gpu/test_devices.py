@@ -284,6 +284,55 @@ def test_unified_memory_of_cupy_is_memory_of_the_gpu():
     assert ferry.to_numpy(x).tolist() == list(range(16))
 
 
+class Dlpack:
+    """A tensor of another library on the GPU."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __dlpack__(self, **asked):
+        return self.x.__dlpack__(**asked)
+
+    def __dlpack_device__(self):
+        return self.x.__dlpack_device__()
+
+
+class Interface:
+    """One that has CUDA's array interface only."""
+
+    def __init__(self, x):
+        self.x = x
+
+    @property
+    def __cuda_array_interface__(self):
+        return self.x.__cuda_array_interface__
+
+
+@pytest.mark.parametrize("kind", [Dlpack, Interface])
+@pytest.mark.parametrize("target", ["numpy", "python", "torch", "jax", "cupy"])
+@pytest.mark.parametrize("keywords", [{}, {"copy": True}])
+def test_objects_of_other_libraries(kind, target, keywords):
+    """They are shared on the GPU, fetched to the host, and ordered after the work that computes them."""
+    needs("cupy", "jax")
+    import cupy
+
+    for round_ in range(20):
+        load = busy(rounds=4)
+        values = (torch.full((1 << 18,), float(round_), device="cuda") + load.sum() * 0).contiguous()
+        x = kind(values if kind is Dlpack else cupy.from_dlpack(values))
+        result = ferry.convert(x, target, **keywords)
+        names = {"x": x}
+        exec(
+            "\n".join([*ferry.explain(x, target, **keywords).imports, ferry.explain(x, target, **keywords).code]), names
+        )  # noqa: S102 - that is what the code is for
+        for found in (result, names["y"]):
+            assert set(ferry.to_list(found)) == {float(round_)}
+        if target not in ("numpy", "python"):
+            assert ferry.describe(result).device == "cuda:0"
+        if target in ("torch", "cupy"):
+            assert ferry.shares_memory(result, values) is (not keywords)
+
+
 # -- two GPUs -------------------------------------------------------------------------------------
 
 

@@ -85,6 +85,14 @@ class HasValues(Protocol):
         """The tensor that the object holds now."""
 
 
+class Takes(Protocol):
+    """``Objects(taken_kinds=…)``."""
+
+    @abstractmethod
+    def take(self, x: Any) -> Any:
+        """A tensor of the backend over the memory of an object of another library on a device; or `x` if it is one."""
+
+
 # -- the framework's own operations, where its graph or its devices need them ---------------------
 
 
@@ -274,6 +282,7 @@ def verbs_needed(declared: Capabilities) -> dict[str, tuple[str, ...]]:
         ("Gradients(graph=True)", graph, (Detaches, Stacks, Copies, Casts)),
         ("Objects(read_kinds=…)", bool(objects.read_kinds - JOINS.keys()), (Reads,)),
         ("Objects(value_kinds=…)", bool(objects.value_kinds), (HasValues,)),
+        ("Objects(taken_kinds=…)", bool(objects.taken_kinds), (Takes,)),
         ("Objects(inside_only=…) or a tracer", inside, (Copies, Casts)),
         ("Options(finishers=…)", bool(options.finishers), (Copies,)),
     ]

@@ -173,6 +173,8 @@ class Objects(NamedTuple):
         ordinary_kind: The `TensorInfo.kind` of a description that names none.
         read_kinds: Values of `TensorInfo.kind` without memory to share, whose values must be read.
         value_kinds: Values of `TensorInfo.kind` that hold a tensor (variables).
+        taken_kinds: Those of objects of other libraries on a device, whose memory it takes by a protocol of this name:
+            its verb ``take``.
         abstract: For each `TensorInfo.abstract`: why the object has no memory, and what to do.
         inside_only: Those of them that can still be converted inside their own framework.
         tracer: What records its operations on real values now (``torch.jit.trace``). There, a value that leaves
@@ -182,6 +184,7 @@ class Objects(NamedTuple):
     ordinary_kind: str = ""
     read_kinds: frozenset[str] = frozenset()
     value_kinds: frozenset[str] = frozenset()
+    taken_kinds: frozenset[str] = frozenset()
     abstract: Mapping[str, tuple[str, str | None]] = _NONE_WHY
     inside_only: frozenset[str] = frozenset()
     tracer: str = ""

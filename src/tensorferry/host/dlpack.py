@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["CODES", "UNIFIED", "DlpackExport", "Taken", "end_of", "take"]
+__all__ = ["CODES", "UNIFIED", "DlpackExport", "Taken", "end_of", "is_on_host", "is_read_only", "take"]
 
 _HOST_DEVICES = {1: "cpu", 3: "pinned memory"}
 _CUDA = 2
@@ -131,6 +131,18 @@ class Taken(NamedTuple):
     copied: bool
 
 
+def is_on_host(x: Any) -> bool:
+    """Whether an object with ``__dlpack_device__`` has its memory on the host."""
+    device, _ = x.__dlpack_device__()
+    return int(device) in _HOST_DEVICES
+
+
+def is_read_only(x: Any) -> bool:
+    """Whether an object says that the memory that it exports must not be written. Without a version it cannot say."""
+    managed = _managed_by(_export(x))
+    return isinstance(managed, _Versioned) and bool(managed.flags & _READ_ONLY)
+
+
 def take(x: Any) -> Taken:
     """The array over the host memory that an object exports through ``__dlpack__``.
 
@@ -141,12 +153,8 @@ def take(x: Any) -> Taken:
         DeviceError: Its memory is not on the host.
         UnsupportedTypeError: Its dtype is not supported.
     """
-    device, _ = x.__dlpack_device__()
-    if int(device) not in _HOST_DEVICES:
-        raise DeviceError(
-            f"{an(type(x).__name__, 'A')} lies on DLPack device {int(device)}, not in host memory.",
-            "move it to the host first, or convert it with its own framework",
-        )
+    if not is_on_host(x):
+        raise DeviceError(f"{an(type(x).__name__, 'A')} is not in host memory.", "move it to the host first")
     capsule = _export(x)
     managed = _managed_by(capsule)
     versioned = isinstance(managed, _Versioned)

@@ -30,6 +30,7 @@ __all__ = [
     "present_read_only",
     "read",
     "refuse_to_share",
+    "take_foreign",
     "take_value",
     "to_target",
     "wants_pinned",
@@ -48,6 +49,13 @@ def take_value(plan: PlanBuilder) -> None:
     """Read the tensor in a variable."""
     if plan.now.kind in plan.source.capabilities.objects.value_kinds:
         plan.add(plan.source, "value", (), f"{an(plan.now.kind)}'s value", kind="")
+
+
+def take_foreign(plan: PlanBuilder) -> None:
+    """Take the memory of an object of another library on a device."""
+    if plan.now.kind in plan.source.capabilities.objects.taken_kinds:
+        arguments = (plan.now.kind,)
+        plan.add(plan.source, "take", (), "the object's memory", kind="", snippet_arguments=arguments)
 
 
 def read(plan: PlanBuilder) -> None:

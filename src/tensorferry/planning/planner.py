@@ -82,6 +82,7 @@ def _refuse_misfit(plan: PlanBuilder) -> None:
 def _decide(plan: PlanBuilder) -> None:
     """All steps, in the order in which they are decided."""
     source, target, exists = plan.source, plan.target, plan.target.capabilities.memory.exists
+    host_steps.take_foreign(plan)
     if plan.request.grad == LEAVE:
         _leave_graph(plan)
     if source is target and exists and _stays_inside(plan):
@@ -170,7 +171,8 @@ def _stay_inside(plan: PlanBuilder) -> None:
         plan.add(own, "export", (), "the plain array under the subclass", kind="")
         plan.reason = "the same memory"
     else:
-        plan.reason = plan.reason or "the same object: there is nothing to do"
+        same = "the same memory" if plan.steps else "the same object: there is nothing to do"
+        plan.reason = plan.reason or same
 
 
 # -- between frameworks -------------------------------------------------------------------------

@@ -41,7 +41,9 @@ def protocol_of(x: object) -> str | None:
         raise _failed(x, "the buffer protocol", error) from error
     else:
         return "the buffer protocol"
-    for name in ("__array_interface__", "__array__", "__cuda_array_interface__"):
+    if _has(x, _CUDA) and _carriers(_CUDA):
+        return _CUDA
+    for name in ("__array_interface__", "__array__", _CUDA):
         if _has(x, name):
             return name
     return None
@@ -53,13 +55,43 @@ def open_by_protocol(x: Any, target: Backend | None, request: Request | None) ->
     try:
         if name == "the buffer protocol":
             return None, *open_view(np.asarray(memoryview(x)), kind_of(x))
-        if name == "__dlpack__":
+        if name == _CUDA or (name == _DLPACK and not dlpack.is_on_host(x)):
+            return _open_on_device(x, name, target)
+        if name == _DLPACK:
             return None, *_over_dlpack(x)
         return open_contents(x, _TAKEN[name], target, request)
     except (UnsupportedTypeError, DeviceError):
         raise
     except Exception as error:
         raise _failed(x, name, error) from error
+
+
+def _carriers(protocol: str) -> list[Backend]:
+    """The imported frameworks that take memory of a device by this protocol."""
+    found = [
+        backend
+        for backend in list(registry.known().values())
+        if backend.is_imported() and protocol in backend.capabilities.objects.taken_kinds
+    ]
+    return sorted(found, key=lambda backend: backend.rank)
+
+
+def _open_on_device(x: Any, protocol: str, target: Backend | None) -> tuple[Backend, TensorInfo, Any]:
+    """Open an object on a device as a tensor of a framework over its memory: of the target, if it takes it.
+
+    Raises:
+        DeviceError: No framework that takes it has been imported, or its memory must not be written.
+    """
+    carriers, what = _carriers(protocol), an(type(x).__name__, "A")
+    if not carriers:
+        why = f"no framework is imported that takes its memory by {protocol}"
+        raise DeviceError(f"{what} is on a device, and {why}.", _TO_IMPORT[protocol])
+    if protocol == _DLPACK and dlpack.is_read_only(x):
+        why = "its memory must not be written, which no framework there can promise"
+        raise DeviceError(f"{what} is on a device, and {why}.", "a copy of it, by its own library")
+    owner: Any = registry.load(target if target in carriers else carriers[0])
+    handle = owner.take(x)
+    return owner, owner.describe(handle)._replace(kind=protocol), handle
 
 
 def open_contents(
@@ -142,15 +174,6 @@ def _masked(x: object, hint: str) -> UnsupportedTypeError:
     return UnsupportedTypeError(f"{an(type(x).__name__, 'A')} is values and a mask, and its mask would be lost.", hint)
 
 
-def _on_a_gpu(x: Any) -> Array:
-    raise DeviceError(
-        f"{an(type(x).__name__, 'A')} is on a GPU and has only __cuda_array_interface__.",
-        "convert it to a tensor of a framework on the GPU first",
-    )
-
-
-_TAKEN: dict[str, Callable[[Any], Array]] = {
-    "__array_interface__": _from_interface,
-    "__array__": from_array,
-    "__cuda_array_interface__": _on_a_gpu,
-}
+_TAKEN: dict[str, Callable[[Any], Array]] = {"__array_interface__": _from_interface, "__array__": from_array}
+_DLPACK, _CUDA = "__dlpack__", "__cuda_array_interface__"
+_TO_IMPORT = {_DLPACK: "import torch", _CUDA: "import cupy"}

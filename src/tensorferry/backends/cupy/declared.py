@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.capabilities import Capabilities, Devices, Dtypes, Memory
+from ...core.capabilities import Capabilities, Devices, Dtypes, Memory, Objects
 from ...core.declaration import Declared
 from ...core.dtypes import DTYPES, ORDINARY
 from ...core.names import EXCHANGE_NUMBERS
@@ -34,6 +34,7 @@ CAPABILITIES = Capabilities(
     ),
     memory=Memory(writable=True, out=True, writes_own=True),
     devices=Devices(("cuda",), fetches=True, packs=True, exports_dlpack=True),
+    objects=Objects(taken_kinds=frozenset({"__dlpack__", "__cuda_array_interface__"})),
 )
 
 DECLARED = Declared("cupy", CAPABILITIES, snippet, {"cupy": "import cupy"})

@@ -29,6 +29,8 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return f"with cupy.cuda.Device({index}): {{y}} = {code.replace('{x}', '{y}')}" if index else code
     if verb == "write":
         return _write_code(*arguments, info=info)
+    if verb == "take":
+        return "cupy.from_dlpack({x})" if arguments[0] == "__dlpack__" else "cupy.asarray({x})"
     return _by_integers(_SNIPPETS[verb], info.dtype) if verb in _COPIES else _SNIPPETS[verb]
 
 

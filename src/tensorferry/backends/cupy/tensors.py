@@ -166,6 +166,15 @@ class CupyBackend(Backend):
         around, unified = partial(self._device, f"cuda:{x.device.id}"), x.__dlpack_device__()[0] == UNIFIED
         return DlpackExport(self._integers(x), _NAMES[x.dtype], around, unified=unified)
 
+    def take(self, x: Any) -> Any:
+        """An array over the memory of an object of another library, whose stream CuPy's stream waits for.
+
+        See https://docs.cupy.dev/en/stable/user_guide/interoperability.html.
+        """
+        if isinstance(x, self.cupy.ndarray):
+            return x
+        return self.cupy.from_dlpack(x) if hasattr(x, "__dlpack__") else self.cupy.asarray(x)
+
     def import_dlpack(self, x: Any, source: str = "") -> Any:
         """An array over the memory of another framework's tensor on the same device.
 

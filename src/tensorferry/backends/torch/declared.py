@@ -78,6 +78,7 @@ def _capabilities(default: str, records: bool, traces: bool) -> Capabilities:
         gradients=Gradients(graph=True, records=records, parameter="Parameter"),
         objects=Objects(
             read_kinds=frozenset({"rows", "stack"}),
+            taken_kinds=frozenset({"__dlpack__"}),
             abstract=ABSTRACT,
             inside_only=frozenset(ABSTRACT) - {"freed", "zero", "sparse", "quantized", "nested", "opaque"},
             tracer="torch.jit.trace" if traces else "",

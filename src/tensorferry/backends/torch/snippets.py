@@ -60,6 +60,7 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
 
 
 _SNIPPETS = {
+    "take": "torch.from_dlpack({x})",
     "detach": "{x}.detach()",
     "resolve": "{x}.resolve_conj().resolve_neg()",
     "export": "{x}.numpy()",

@@ -321,6 +321,9 @@ class TorchBackend(Backend):
         self.accelerators.wait(x.device)
         return x
 
+    def take(self, x: Any) -> Any:
+        return x if isinstance(x, self.tensor) else self.torch.from_dlpack(x)
+
     def import_dlpack(self, x: Any, source: str = "") -> Any:
         """A tensor over another framework's memory on the same device. DLPack orders the streams."""
         return crossing.import_dlpack(self, registry.backend_named(source).export_dlpack(x) if source else x)
