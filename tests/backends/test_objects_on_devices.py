@@ -1,4 +1,4 @@
-"""Objects of other libraries on a device, by ``__dlpack__`` and ``__cuda_array_interface__``, with a stand-in for CuPy."""
+"""Objects of other libraries on a device: by ``__dlpack__`` and CUDA's array interface, with a stand-in for CuPy."""
 
 from __future__ import annotations
 

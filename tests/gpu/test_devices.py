@@ -321,10 +321,8 @@ def test_objects_of_other_libraries(kind, target, keywords):
         values = (torch.full((1 << 18,), float(round_), device="cuda") + load.sum() * 0).contiguous()
         x = kind(values if kind is Dlpack else cupy.from_dlpack(values))
         result = ferry.convert(x, target, **keywords)
-        names = {"x": x}
-        exec(
-            "\n".join([*ferry.explain(x, target, **keywords).imports, ferry.explain(x, target, **keywords).code]), names
-        )  # noqa: S102 - that is what the code is for
+        plan, names = ferry.explain(x, target, **keywords), {"x": x}
+        exec("\n".join([*plan.imports, plan.code]), names)  # noqa: S102 - that is what the code is for
         for found in (result, names["y"]):
             assert set(ferry.to_list(found)) == {float(round_)}
         if target not in ("numpy", "python"):
