@@ -146,6 +146,7 @@ LIGHT = {
         "numpy",
         "operator",
         "pickle",
+        "os",
         "re",
         "struct",
         "sys",

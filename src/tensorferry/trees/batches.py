@@ -6,6 +6,7 @@ The plan of each leaf stays the same. Only the step over the bus is done once fo
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -112,7 +113,8 @@ def cross(shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[
         return dict(values)
     alignment = max(1, *(prepared[index].target.capabilities.memory.alignment for index in values))
     lock = {"lock": True} if _locks_first(recipe.plan, step) else {}
-    parts = _packed(transfer, recipe.program[step], list(values.values()), alignment, **lock)
+    do = partial(run.execute, recipe.program[step : step + 1])
+    parts = _packed(transfer, do, list(values.values()), alignment, **lock)
     return dict(zip(values, parts, strict=True))
 
 
@@ -156,7 +158,7 @@ def sent_together(parts: Sequence[tuple[Recipe, list[Any]]], target: Backend) ->
     for members in lanes.values():
         recipe, number = parts[members[0][0]][0], numbers[members[0][0]]
         values = [found[which][place] for which, places in members for place in places]
-        do = recipe.program[number]
+        do = partial(run.execute, recipe.program[number : number + 1])
         arrived = iter(
             _packed(recipe.steps[number], do, values, alignment) if len(values) > 1 else list(map(do, values))
         )
@@ -178,7 +180,7 @@ def _send_large(recipe: Recipe, number: int, leaves: list[Any], values: list[Any
         return range(len(leaves))
     for place, size in enumerate(sizes):
         if size > most:
-            values[place] = recipe.program[number](values[place])
+            values[place] = run.execute(recipe.program[number : number + 1], values[place])
     return [place for place, size in enumerate(sizes) if size <= most]
 
 

@@ -464,6 +464,7 @@ DECLARED = {
     "a graph": ({"gradients": Gradients(graph=True)}, ["detach", "stack", "copy", "cast"]),
     "read_kinds": ({"objects": Objects(read_kinds=frozenset({"scalar"}))}, ["read"]),
     "value_kinds": ({"objects": Objects(value_kinds=frozenset({"Variable"}))}, ["value"]),
+    "taken_kinds": ({"objects": Objects(taken_kinds=frozenset({"__dlpack__"}))}, ["take"]),
     "inside_only": ({"objects": Objects(inside_only=frozenset({"traced"}))}, ["copy", "cast"]),
     "a tracer": ({"objects": Objects(tracer="a tracer")}, ["copy", "cast"]),
     "finishers": ({"options": Options(finishers=frozenset({"variable"}))}, ["variable", "copy"]),

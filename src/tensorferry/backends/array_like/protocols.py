@@ -66,14 +66,10 @@ def open_by_protocol(x: Any, target: Backend | None, request: Request | None) ->
         raise _failed(x, name, error) from error
 
 
-def _carriers(protocol: str) -> list[Backend]:
-    """The imported frameworks that take memory of a device by this protocol."""
-    found = [
-        backend
-        for backend in list(registry.known().values())
-        if backend.is_imported() and protocol in backend.capabilities.objects.taken_kinds
-    ]
-    return sorted(found, key=lambda backend: backend.rank)
+def _carriers(protocol: str, *, imported: bool = True) -> list[Backend]:
+    """The frameworks that take memory of a device by this protocol, the usual one first."""
+    found = [each for each in list(registry.known().values()) if protocol in each.capabilities.objects.taken_kinds]
+    return sorted((each for each in found if each.is_imported() or not imported), key=lambda each: each.rank)
 
 
 def _open_on_device(x: Any, protocol: str, target: Backend | None) -> tuple[Backend, TensorInfo, Any]:
@@ -85,7 +81,8 @@ def _open_on_device(x: Any, protocol: str, target: Backend | None) -> tuple[Back
     carriers, what = _carriers(protocol), an(type(x).__name__, "A")
     if not carriers:
         why = f"no framework is imported that takes its memory by {protocol}"
-        raise DeviceError(f"{what} is on a device, and {why}.", _TO_IMPORT[protocol])
+        usual = _carriers(protocol, imported=False)[0]
+        raise DeviceError(f"{what} is on a device, and {why}.", f"import {usual.module}")
     if protocol == _DLPACK and dlpack.is_read_only(x):
         why = "its memory must not be written, which no framework there can promise"
         raise DeviceError(f"{what} is on a device, and {why}.", "a copy of it, by its own library")
@@ -176,4 +173,3 @@ def _masked(x: object, hint: str) -> UnsupportedTypeError:
 
 _TAKEN: dict[str, Callable[[Any], Array]] = {"__array_interface__": _from_interface, "__array__": from_array}
 _DLPACK, _CUDA = "__dlpack__", "__cuda_array_interface__"
-_TO_IMPORT = {_DLPACK: "import torch", _CUDA: "import cupy"}
