@@ -6,7 +6,6 @@ The plan of each leaf stays the same. Only the step over the bus is done once fo
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +16,7 @@ from ..host import packing
 from .plans import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ..backends.base import Backend
     from ..execution.recipes import Recipe
@@ -113,19 +112,18 @@ def cross(shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[
         return dict(values)
     alignment = max(1, *(prepared[index].target.capabilities.memory.alignment for index in values))
     lock = {"lock": True} if _locks_first(recipe.plan, step) else {}
-    do = partial(run.execute, recipe.program[step : step + 1])
-    parts = _packed(transfer, do, list(values.values()), alignment, **lock)
+    parts = _packed(recipe, step, transfer, list(values.values()), alignment, **lock)
     return dict(zip(values, parts, strict=True))
 
 
-def _packed(transfer: Step, do: Callable[[Any], Any], values: list[Any], alignment: int, **lock: bool) -> list[Any]:
-    """Transfer values in one packed buffer; gives views of what has arrived."""
+def _packed(recipe: Recipe, number: int, transfer: Step, values: list[Any], alignment: int, **lock: bool) -> list[Any]:
+    """Transfer values in one packed buffer, by a step of a recipe; gives views of what has arrived."""
     backend: Any = registry.backend_named(transfer.backend)
     # ``place`` takes arrays of the host, and ``fetch`` gives them.
     pack = packing.pack if transfer.verb == "place" else backend.pack
     unpack = packing.unpack if transfer.verb == "fetch" else backend.unpack
     packed, layout = pack(values, alignment, **lock)
-    return unpack(do(packed), layout)
+    return unpack(run.execute(recipe.program[number : number + 1], packed), layout)
 
 
 # -- leaves that are not described one by one -----------------------------------------------------
@@ -158,10 +156,11 @@ def sent_together(parts: Sequence[tuple[Recipe, list[Any]]], target: Backend) ->
     for members in lanes.values():
         recipe, number = parts[members[0][0]][0], numbers[members[0][0]]
         values = [found[which][place] for which, places in members for place in places]
-        do = partial(run.execute, recipe.program[number : number + 1])
-        arrived = iter(
-            _packed(recipe.steps[number], do, values, alignment) if len(values) > 1 else list(map(do, values))
-        )
+        if len(values) > 1:
+            values = _packed(recipe, number, recipe.steps[number], values, alignment)
+        else:
+            values = [run.execute(recipe.program[number : number + 1], value) for value in values]
+        arrived = iter(values)
         for which, places in members:
             for place in places:
                 found[which][place] = next(arrived)
