@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gc
+import inspect
+import re
 import threading
 from collections import OrderedDict, UserDict, defaultdict
 from contextlib import nullcontext, suppress
+from copy import deepcopy
+from enum import IntEnum
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -258,6 +262,70 @@ def test_what_is_no_tensor_is_refused_with_its_place(tmp_path):
     with pytest.raises(ferry.UnsupportedTypeError, match="contains itself"):
         ferry.save({"a": cycle}, tmp_path / "bad.safetensors")
     assert not list(tmp_path.iterdir())
+
+
+class Level(IntEnum):
+    """A value that is more than a number."""
+
+    LOW = 1
+
+
+_CODE = [
+    ({"a": np.ones(2), "b": np.zeros(3)}, ".npy"),
+    ({"x": {"a": [np.ones(2), "text"], "b": np.zeros(3)}}, ".npy"),
+    ({"z": np.ones(2, "complex128"), "w": np.ones(2)}, ".safetensors"),
+    ({"": np.ones(2)}, ".onnx"),
+]
+_WORDS = [
+    ({"z": np.ones(2, "complex128")}, ".gguf", {}),
+    ({}, ".npy", {}),
+    ({"level": [Level.LOW]}, ".pt", {}),
+    ({"key": {1j: 1}}, ".npz", {}),
+    ({"value": np.longdouble(1)}, ".npz", {}),
+    ({"integer": 1 << 9000}, ".npz", {}),
+    ({"../a": np.ones(2)}, ".npz", {}),
+    ({"__metadata__": np.ones(2)}, ".safetensors", {}),
+    ({"w": np.ones(2)}, ".keras", {}),
+    ({"w": np.ones((1,) * 50)}, ".gguf", {}),
+    ({"a" * 100: np.ones(2)}, ".gguf", {}),
+    ({}, ".npz", {"metadata": {"k": "a" * 70_000}}),
+    ({"w": np.ones(2)}, "", {"to": "tensorflow", "metadata": {"w": "a"}}),
+]
+
+
+@pytest.mark.parametrize(("x", "suffix"), _CODE)
+def test_the_code_in_a_hint_of_save_can_be_pasted(x, suffix, tmp_path):
+    """It calls `save`, with what it takes; for files it says the keywords of `convert_files`."""
+    path = tmp_path / f"a{suffix}"
+    with pytest.raises(ferry.FormatLimitError) as caught:
+        ferry.save(x, path)
+    code = caught.value.hint.partition(", or ")[0]
+    assert code.startswith("save(")
+    eval(code, {"save": ferry.save, "convert_tree": ferry.convert_tree, "x": x, "path": path})  # noqa: S307
+    assert path.exists()
+
+    ferry.save(x, tmp_path / "in.pt")
+    if "" in x:
+        return  # a name that no file is converted with
+    with pytest.raises(ferry.FormatLimitError, match=r"Hint: (include|dtype)=") as other:
+        ferry.convert_files(tmp_path / "in.pt", tmp_path / f"b{suffix}")
+    assert deepcopy(other.value.hint).for_save == caught.value.hint
+
+
+@pytest.mark.parametrize(("tree", "suffix", "keywords"), _WORDS)
+def test_a_hint_of_save_has_no_keywords_that_it_lacks(tree, suffix, keywords, tmp_path):
+    """Those of `convert_files` would be an error."""
+    with pytest.raises(ferry.ConversionError) as caught:
+        ferry.save(tree, tmp_path / f"a{suffix}", **keywords)
+    assert set(re.findall(r"(\w+)=", caught.value.hint)) <= set(inspect.signature(ferry.save).parameters)
+
+
+def test_a_number_that_is_more_than_a_number_is_refused_with_its_place(tmp_path):
+    """Before a format is asked, because it would come back as a plain number."""
+    x = {"level": [Level.LOW], "w": np.ones(2)}
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"A Level is no plain int.* at \$\['level'\]\[0\]") as caught:
+        ferry.save(x, tmp_path / "a.pt")
+    assert eval(caught.value.hint.removesuffix(" in its place"), {"x": x}) == 1  # noqa: S307
 
 
 @pytest.mark.parametrize("metadata", [{"epoch": 3}, {3: "epoch"}, {"none": None}, {b"a": "b"}, "text", ["ab"]])

@@ -102,8 +102,14 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
     """The tree in plain containers, with a reference in place of each tensor."""
     if depth > DEEPEST:
         raise UnsupportedTypeError(f"This tree is nested deeper than {DEEPEST} levels, or contains itself.")
-    if isinstance(node, (*_PLAIN, np.generic, Special)):
+    if type(node) in _PLAIN or isinstance(node, (np.generic, Special)):
         return node
+    if isinstance(node, _PLAIN):
+        base = next(each.__name__ for each in _PLAIN if isinstance(node, each))
+        raise UnsupportedTypeError(
+            f"{an(type(node).__name__, 'A')} is no plain {base}, and would be loaded as one - at {path}",
+            f"{base}({_code(path)}) in its place",
+        )
     if isinstance(node, Mapping) and registry.backend_that_knows(type(node)) is None:
         result: dict[Any, Any] = _container(node, path)
         for key, child in node.items():
@@ -140,6 +146,11 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
             f"but no other objects - at {path}{inside}",
             rule.hint_of(node) or _attributes(node),
         ) from error
+
+
+def _code(path: str) -> str:
+    """The code for the value at a path of the tree `x`."""
+    return f"x{path[1:]}"
 
 
 def _special(node: Any) -> Special | None:

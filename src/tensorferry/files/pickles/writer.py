@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import FormatLimitError, an
 from ..base.nesting import DEEPEST
-from ..base.wording import TENSORS_ONLY
+from ..base.wording import PLAIN_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -52,7 +52,7 @@ class PickleWriter:
         """Write a value of another type, or raise."""
         kind = f"{type(node).__module__}.{type(node).__qualname__}"
         raise FormatLimitError(
-            f"{place_of(keys)} is {an(kind)}, which no pickle of plain values can hold.", TENSORS_ONLY
+            f"{place_of(keys)} is {an(kind)}, which no pickle of plain values can hold.", PLAIN_VALUES
         )
 
     # Opcodes.
