@@ -9,6 +9,8 @@ import threading
 from collections import OrderedDict, UserDict, defaultdict
 from contextlib import nullcontext, suppress
 from copy import deepcopy
+from dataclasses import dataclass
+from datetime import date
 from enum import IntEnum
 from functools import partial
 from operator import attrgetter
@@ -255,13 +257,35 @@ def test_names_choose_tensors(tmp_path):
 
 def test_what_is_no_tensor_is_refused_with_its_place(tmp_path):
     """A set, a string among arrays' places, a cycle: refused, and no file appears."""
-    with pytest.raises(ferry.UnsupportedTypeError, match=r"\$\['a'\]\[1\]"):
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"\$\[\"a\"\]\[1\]"):
         ferry.save({"a": [np.ones(1), {1, 2}]}, tmp_path / "bad.safetensors")
     cycle = []
     cycle.append(cycle)
     with pytest.raises(ferry.UnsupportedTypeError, match="contains itself"):
         ferry.save({"a": cycle}, tmp_path / "bad.safetensors")
     assert not list(tmp_path.iterdir())
+
+
+@dataclass
+class Meeting:
+    """A container of a date."""
+
+    when: object
+
+
+@pytest.mark.parametrize(
+    "tree", [{"when": date(2020, 1, 1)}, [Meeting(date(2020, 1, 1))], {"rows": [np.dtype("int8")]}]
+)
+def test_the_hint_for_an_object_is_what_can_stand_in_its_place(tree, tmp_path):
+    """Its code gives a value that is saved; for the whole tree there is no such code."""
+    with pytest.raises(ferry.UnsupportedTypeError, match="is not a tensor") as caught:
+        ferry.save(tree, tmp_path / "a.pt")
+    code, _, rest = caught.value.hint.partition(" in its place")
+    assert not rest
+    assert caught.value.message.endswith(f" - at ${code.removeprefix('str(x').removesuffix(')')}")
+    ferry.save([eval(code, {"x": tree})], tmp_path / "a.pt")  # noqa: S307
+    with pytest.raises(ferry.UnsupportedTypeError, match="Hint: a tensor, or a dict"):
+        ferry.save(date(2020, 1, 1), tmp_path / "b.pt")
 
 
 class Level(IntEnum):
@@ -323,7 +347,9 @@ def test_a_hint_of_save_has_no_keywords_that_it_lacks(tree, suffix, keywords, tm
 def test_a_number_that_is_more_than_a_number_is_refused_with_its_place(tmp_path):
     """Before a format is asked, because it would come back as a plain number."""
     x = {"level": [Level.LOW], "w": np.ones(2)}
-    with pytest.raises(ferry.UnsupportedTypeError, match=r"A Level is no plain int.* at \$\['level'\]\[0\]") as caught:
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match=r"A Level is no plain int.* at \$\[\"level\"\]\[0\]"
+    ) as caught:
         ferry.save(x, tmp_path / "a.pt")
     assert eval(caught.value.hint.removesuffix(" in its place"), {"x": x}) == 1  # noqa: S307
 
@@ -375,7 +401,7 @@ def test_types_of_containers_come_back_as_far_as_they_are_kept(suffix, tmp_path)
 
 def test_a_defaultdict_of_code_is_refused(tmp_path):
     """By its place, before anything is written."""
-    with pytest.raises(ferry.UnsupportedTypeError, match=r"which is code - at \$\['a'\]"):
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"which is code - at \$\[\"a\"\]"):
         ferry.save({"a": defaultdict(lambda: 3, w=np.ones(2))}, tmp_path / "a.pt")
     assert not list(tmp_path.iterdir())
 

@@ -194,6 +194,14 @@ def test_values_that_pytorch_does_not_have_stay_told(tmp_path, special):
     assert ferry.load(tmp_path / "a.safetensors", "torch")["odd"] == special
 
 
+@pytest.mark.parametrize("make", [torch.Tensor.to_sparse, lambda x: x.to("meta")], ids=["sparse", "meta"])
+def test_a_tensor_without_values_is_refused_with_its_place(tmp_path, make):
+    """Before anything is written."""
+    with pytest.raises(ferry.UnsupportedTypeError, match=r'no values.* - at \$\["a"\]\[0\]\["w"\]'):
+        ferry.save({"first": torch.ones(2), "a": [{"w": make(torch.eye(2))}]}, tmp_path / "a.pt")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("zipped", [True, False])
 def test_none_alone_is_not_an_empty_dict(tmp_path, zipped):
     """As `torch.save` writes it, in both of its formats, and as `torch.load` reads ours."""
