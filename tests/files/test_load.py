@@ -11,7 +11,7 @@ from contextlib import nullcontext, suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import date
-from enum import IntEnum
+from enum import Enum, IntEnum
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -286,6 +286,38 @@ def test_the_hint_for_an_object_is_what_can_stand_in_its_place(tree, tmp_path):
     ferry.save([eval(code, {"x": tree})], tmp_path / "a.pt")  # noqa: S307
     with pytest.raises(ferry.UnsupportedTypeError, match="Hint: a tensor, or a dict"):
         ferry.save(date(2020, 1, 1), tmp_path / "b.pt")
+
+
+class Color(Enum):
+    """A value with a class of its own."""
+
+    RED = "red"
+
+
+class Box:
+    """No container."""
+
+    def __init__(self):
+        self.held = np.ones(2)
+
+
+@pytest.mark.parametrize("held", [Color.RED, Box()], ids=type)
+def test_what_the_hint_puts_in_the_place_of_an_object_is_saved(held, tmp_path):
+    """The attributes of an enumeration are no plain values."""
+    x = {"a": [held]}
+    with pytest.raises(ferry.UnsupportedTypeError, match=r' - at \$\["a"\]\[0\]') as caught:
+        ferry.save(x, tmp_path / "a.pt")
+    ferry.save([eval(caught.value.hint.partition(" in its place")[0], {"x": x})], tmp_path / "a.pt")  # noqa: S307
+
+
+def test_an_array_of_objects_leads_to_its_first_object(tmp_path):
+    """`convert_tree` would refuse it in the same way."""
+    x = {"a": np.array([Color.RED], object)}
+    for hint in ('x["a"].tolist()', 'x["a"][0].value'):
+        with pytest.raises(ferry.UnsupportedTypeError, match="is not a tensor") as caught:
+            ferry.save(x, tmp_path / "a.pt")
+        assert caught.value.hint == f"{hint} in its place"
+        x = {"a": x["a"].tolist()} if isinstance(x["a"], np.ndarray) else x
 
 
 class Level(IntEnum):

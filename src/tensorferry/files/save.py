@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -148,14 +149,14 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
         # A mapping has a message of its own below.
         held = None if isinstance(node, Mapping) else rule.tensor_inside(node)
         if held is None:
-            hint = _instead(node, path) if error.message == refusal_to_convert(node).message else None
+            hint = _instead(node, path) if error.hint == refusal_to_convert(node).hint else None
             where = "" if path == "$" else f" - at {path}"
             raise type(error)(f"{error.message}{where}", hint or error.hint) from error
         name = type(node).__name__
         raise UnsupportedTypeError(
             f"{an(name, 'A')} holds a tensor, and a file holds tensors, plain values, dicts, lists and tuples of them, "
             f"but no other objects - at {path}{held}",
-            rule.hint_of(node) or _attributes(node),
+            rule.hint_of(node) or _attributes(node, path),
         ) from error
 
 
@@ -187,18 +188,25 @@ def _name_of(entry: str) -> str:
 
 
 def _instead(node: Any, path: str) -> str | None:
-    """The hint for an object that is neither a tensor nor a container; ``None`` for another one."""
-    if isinstance(node, type):
+    """The hint for an object that is neither a tensor nor a container; ``None`` for a class or function alone."""
+    if isinstance(node, type) or (path == "$" and isinstance(node, UNCALLED)):
         return None
-    if path == "$":
+    if isinstance(node, UNCALLED):
+        made = "{}()"
+    elif isinstance(node, np.ndarray):
+        made = "{}.tolist()"  # objects, each of which is plain, or is refused with its own place
+    elif path == "$":
         return "a tensor, or a dict, list or tuple of tensors and plain values"
-    made = "{}()" if isinstance(node, UNCALLED) else "vars({})" if getattr(node, "__dict__", None) else "str({})"
+    elif isinstance(node, Enum):
+        made = "{}.value"
+    else:
+        made = "vars({})" if getattr(node, "__dict__", None) else "str({})"
     return f"{made.format(_code(path))} in its place"
 
 
-def _attributes(node: Any) -> str:
+def _attributes(node: Any, path: str) -> str:
     """The hint for an unknown object: to save its attributes."""
-    some = "vars(x) in its place: a dict of its attributes"
+    some = f"vars({_code(path)}) in its place: a dict of its attributes"
     return some if getattr(node, "__dict__", None) else "what it holds in its place, in a dict or a list"
 
 
