@@ -202,6 +202,29 @@ def test_a_tensor_without_values_is_refused_with_its_place(tmp_path, make):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        (np.int64(3), "3"),
+        (np.float32(0.5), "0.5"),
+        (np.bool_(True), "True"),
+        (np.str_("a"), "'a'"),
+        ((1, np.int64(2)), "a string"),
+        (frozenset({1}), "a string"),
+    ],
+    ids=repr,
+)
+def test_a_key_with_which_a_file_would_not_be_read_is_refused(tmp_path, key, hint):
+    """Nothing is written. `torch.load` with its safe settings would not read such a file either."""
+    with pytest.raises(ferry.FormatLimitError, match=r"^a has a key that is a.* not be read again") as caught:
+        ferry.save({"a": {key: torch.ones(2), "n": 1}}, tmp_path / "a.pt")
+    assert caught.value.hint == f"{hint} as this key of x"
+    assert not list(tmp_path.iterdir())
+    if hint != "a string":
+        ferry.save({"a": {eval(hint): torch.ones(2), "n": 1}}, tmp_path / "a.pt")  # noqa: S307
+        assert ferry.load(tmp_path / "a.pt").read()["a"].keys() == {key, "n"}
+
+
 @pytest.mark.parametrize("zipped", [True, False])
 def test_none_alone_is_not_an_empty_dict(tmp_path, zipped):
     """As `torch.save` writes it, in both of its formats, and as `torch.load` reads ours."""

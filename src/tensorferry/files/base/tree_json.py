@@ -23,7 +23,7 @@ from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from .contents import Ref, Special
 from .keys import Keys
 from .nesting import DEEPEST, MOST, names, relabel
-from .wording import PLAIN_VALUES, TENSORS_ONLY, FileHint, named
+from .wording import PLAIN_VALUES, TENSORS_ONLY, FileHint, named, other_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -152,7 +152,7 @@ class _Encoder:
             return self.node(key, (*keys, "a key"))
         raise FormatLimitError(
             f"{_at(keys)} has a key that is {an(type(key).__name__)}, which cannot be kept as JSON beside the tensors.",
-            FileHint(TENSORS_ONLY, "a string as this key of x"),
+            other_key(key),
         )
 
     @staticmethod

@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...errors import shown
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["EXCLUDE", "METADATA_LESS", "OTHER_FORMAT", "PLAIN_VALUES", "RENAME", "RENAME_OR_EXCLUDE", "TENSORS_ONLY"]
-__all__ += ["FileHint", "is_unicode", "named", "path_of", "several"]
+__all__ += ["FileHint", "is_unicode", "named", "other_key", "path_of", "several"]
 
 
 class FileHint(str):
@@ -43,6 +45,17 @@ METADATA_LESS = FileHint(TENSORS_ONLY, "metadata= without them")
 EXCLUDE = FileHint("exclude=[…]", "x without them")
 RENAME = FileHint("rename=[…]", "other keys for them in x")
 RENAME_OR_EXCLUDE = FileHint("rename=[…], or exclude=[…]", "other keys for them in x, or x without them")
+
+
+def other_key(key: object) -> FileHint:
+    """The hint for a key of a dict that is no plain value.
+
+    Args:
+        key: The key.
+    """
+    plain = key.item() if isinstance(key, np.generic) else None
+    alike = isinstance(plain, (str, bytes, int, float, complex))
+    return FileHint(TENSORS_ONLY, f"{plain!r} as this key of x" if alike else "a string as this key of x")
 
 
 def named(names: Iterable[object], most: int = 5) -> str:
