@@ -225,6 +225,19 @@ def test_a_key_with_which_a_file_would_not_be_read_is_refused(tmp_path, key, hin
         assert ferry.load(tmp_path / "a.pt").read()["a"].keys() == {key, "n"}
 
 
+@pytest.mark.skipif(np.dtype(np.longdouble).itemsize == 8, reason="here it is float64")
+@pytest.mark.parametrize("kind", ["longdouble", "clongdouble"])
+def test_a_number_of_extended_precision_is_refused(tmp_path, kind):
+    """It was written, and read as no tensor."""
+    x = {"a": [getattr(np, kind)(2)], "w": np.ones(2)}
+    with pytest.raises(
+        ferry.FormatLimitError, match=r"^a\.0 is a NumPy scalar of .* would not be read again"
+    ) as caught:
+        ferry.save(x, tmp_path / "a.pt")
+    assert not list(tmp_path.iterdir())
+    ferry.save([eval(caught.value.hint.partition(" in its")[0], {"x": x})], tmp_path / "a.pt", verify=True)  # noqa: S307
+
+
 @pytest.mark.parametrize("zipped", [True, False])
 def test_none_alone_is_not_an_empty_dict(tmp_path, zipped):
     """As `torch.save` writes it, in both of its formats, and as `torch.load` reads ours."""
