@@ -573,7 +573,11 @@ def test_several_numbers_in_a_byte_are_the_bytes_that_torch_has(tmp_path, packed
 
 def test_a_part_of_a_packed_tensor_is_listed(tmp_path, packed):
     """Whose first number need not begin a byte."""
-    found = FORMAT.read(saved(tmp_path, {"q": packed["one scale"][1:], "w": torch.ones(1)}))
+    try:
+        part = packed["one scale"][1:]
+    except RuntimeError:
+        pytest.skip("this PyTorch cannot make one (2.11)")
+    found = FORMAT.read(saved(tmp_path, {"q": part, "w": torch.ones(1)}))
     assert (list(found.tensors), list(found.others)) == (["w"], ["q"])
     assert "several numbers in a byte" in found.others["q"]
 
