@@ -72,6 +72,8 @@ class _Hints(ast.NodeVisitor):
             return [*self._texts(node.body), *self._texts(node.orelse)]
         if isinstance(node, ast.BinOp):
             return [one + other for one in self._texts(node.left) for other in self._texts(node.right) or ["VALUE"]]
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "FileHint":
+            return self._texts(node.args[0])
         if isinstance(node, ast.Name) and node.id in self.constants:
             return self._texts(self.constants[node.id])
         return []

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import gc
+import inspect
+import re
 import threading
 from collections import OrderedDict, UserDict, defaultdict
 from contextlib import nullcontext, suppress
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum, IntEnum
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -251,13 +257,133 @@ def test_names_choose_tensors(tmp_path):
 
 def test_what_is_no_tensor_is_refused_with_its_place(tmp_path):
     """A set, a string among arrays' places, a cycle: refused, and no file appears."""
-    with pytest.raises(ferry.UnsupportedTypeError, match=r"\$\['a'\]\[1\]"):
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"\$\[\"a\"\]\[1\]"):
         ferry.save({"a": [np.ones(1), {1, 2}]}, tmp_path / "bad.safetensors")
     cycle = []
     cycle.append(cycle)
     with pytest.raises(ferry.UnsupportedTypeError, match="contains itself"):
         ferry.save({"a": cycle}, tmp_path / "bad.safetensors")
     assert not list(tmp_path.iterdir())
+
+
+@dataclass
+class Meeting:
+    """A container of a date."""
+
+    when: object
+
+
+@pytest.mark.parametrize(
+    "tree", [{"when": date(2020, 1, 1)}, [Meeting(date(2020, 1, 1))], {"rows": [np.dtype("int8")]}]
+)
+def test_the_hint_for_an_object_is_what_can_stand_in_its_place(tree, tmp_path):
+    """Its code gives a value that is saved; for the whole tree there is no such code."""
+    with pytest.raises(ferry.UnsupportedTypeError, match="is not a tensor") as caught:
+        ferry.save(tree, tmp_path / "a.pt")
+    code, _, rest = caught.value.hint.partition(" in its place")
+    assert not rest
+    assert caught.value.message.endswith(f" - at ${code.removeprefix('str(x').removesuffix(')')}")
+    ferry.save([eval(code, {"x": tree})], tmp_path / "a.pt")  # noqa: S307
+    with pytest.raises(ferry.UnsupportedTypeError, match="Hint: a tensor, or a dict"):
+        ferry.save(date(2020, 1, 1), tmp_path / "b.pt")
+
+
+class Color(Enum):
+    """A value with a class of its own."""
+
+    RED = "red"
+
+
+class Box:
+    """No container."""
+
+    def __init__(self):
+        self.held = np.ones(2)
+
+
+@pytest.mark.parametrize("held", [Color.RED, Box()], ids=type)
+def test_what_the_hint_puts_in_the_place_of_an_object_is_saved(held, tmp_path):
+    """The attributes of an enumeration are no plain values."""
+    x = {"a": [held]}
+    with pytest.raises(ferry.UnsupportedTypeError, match=r' - at \$\["a"\]\[0\]') as caught:
+        ferry.save(x, tmp_path / "a.pt")
+    ferry.save([eval(caught.value.hint.partition(" in its place")[0], {"x": x})], tmp_path / "a.pt")  # noqa: S307
+
+
+def test_an_array_of_objects_leads_to_its_first_object(tmp_path):
+    """`convert_tree` would refuse it in the same way."""
+    x = {"a": np.array([Color.RED], object)}
+    for hint in ('x["a"].tolist()', 'x["a"][0].value'):
+        with pytest.raises(ferry.UnsupportedTypeError, match="is not a tensor") as caught:
+            ferry.save(x, tmp_path / "a.pt")
+        assert caught.value.hint == f"{hint} in its place"
+        x = {"a": x["a"].tolist()} if isinstance(x["a"], np.ndarray) else x
+
+
+class Level(IntEnum):
+    """A value that is more than a number."""
+
+    LOW = 1
+
+
+_CODE = [
+    ({"a": np.ones(2), "b": np.zeros(3)}, ".npy"),
+    ({"x": {"a": [np.ones(2), "text"], "b": np.zeros(3)}}, ".npy"),
+    ({"z": np.ones(2, "complex128"), "w": np.ones(2)}, ".safetensors"),
+    ({"": np.ones(2)}, ".onnx"),
+]
+_WORDS = [
+    ({"z": np.ones(2, "complex128")}, ".gguf", {}),
+    ({}, ".npy", {}),
+    ({"level": [Level.LOW]}, ".pt", {}),
+    ({"key": {1j: 1}}, ".npz", {}),
+    ({"value": np.longdouble(1)}, ".npz", {}),
+    ({"integer": 1 << 9000}, ".npz", {}),
+    ({"../a": np.ones(2)}, ".npz", {}),
+    ({"__metadata__": np.ones(2)}, ".safetensors", {}),
+    ({"w": np.ones(2)}, ".keras", {}),
+    ({"w": np.ones((1,) * 50)}, ".gguf", {}),
+    ({"a" * 100: np.ones(2)}, ".gguf", {}),
+    ({}, ".npz", {"metadata": {"k": "a" * 70_000}}),
+    ({"w": np.ones(2)}, "", {"to": "tensorflow", "metadata": {"w": "a"}}),
+]
+
+
+@pytest.mark.parametrize(("x", "suffix"), _CODE)
+def test_the_code_in_a_hint_of_save_can_be_pasted(x, suffix, tmp_path):
+    """It calls `save`, with what it takes; for files it says the keywords of `convert_files`."""
+    path = tmp_path / f"a{suffix}"
+    with pytest.raises(ferry.FormatLimitError) as caught:
+        ferry.save(x, path)
+    code = caught.value.hint.partition(", or ")[0]
+    assert code.startswith("save(")
+    eval(code, {"save": ferry.save, "convert_tree": ferry.convert_tree, "x": x, "path": path})  # noqa: S307
+    assert path.exists()
+
+    ferry.save(x, tmp_path / "in.pt")
+    if "" in x:
+        return  # a name that no file is converted with
+    with pytest.raises(ferry.FormatLimitError, match=r"Hint: (include|dtype)=") as other:
+        ferry.convert_files(tmp_path / "in.pt", tmp_path / f"b{suffix}")
+    assert deepcopy(other.value.hint).for_save == caught.value.hint
+
+
+@pytest.mark.parametrize(("tree", "suffix", "keywords"), _WORDS)
+def test_a_hint_of_save_has_no_keywords_that_it_lacks(tree, suffix, keywords, tmp_path):
+    """Those of `convert_files` would be an error."""
+    with pytest.raises(ferry.ConversionError) as caught:
+        ferry.save(tree, tmp_path / f"a{suffix}", **keywords)
+    assert set(re.findall(r"(\w+)=", caught.value.hint)) <= set(inspect.signature(ferry.save).parameters)
+
+
+def test_a_number_that_is_more_than_a_number_is_refused_with_its_place(tmp_path):
+    """Before a format is asked, because it would come back as a plain number."""
+    x = {"level": [Level.LOW], "w": np.ones(2)}
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match=r"A Level is no plain int.* at \$\[\"level\"\]\[0\]"
+    ) as caught:
+        ferry.save(x, tmp_path / "a.pt")
+    assert eval(caught.value.hint.removesuffix(" in its place"), {"x": x}) == 1  # noqa: S307
 
 
 @pytest.mark.parametrize("metadata", [{"epoch": 3}, {3: "epoch"}, {"none": None}, {b"a": "b"}, "text", ["ab"]])
@@ -307,7 +433,7 @@ def test_types_of_containers_come_back_as_far_as_they_are_kept(suffix, tmp_path)
 
 def test_a_defaultdict_of_code_is_refused(tmp_path):
     """By its place, before anything is written."""
-    with pytest.raises(ferry.UnsupportedTypeError, match=r"which is code - at \$\['a'\]"):
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"which is code - at \$\[\"a\"\]"):
         ferry.save({"a": defaultdict(lambda: 3, w=np.ones(2))}, tmp_path / "a.pt")
     assert not list(tmp_path.iterdir())
 

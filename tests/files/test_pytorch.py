@@ -194,6 +194,50 @@ def test_values_that_pytorch_does_not_have_stay_told(tmp_path, special):
     assert ferry.load(tmp_path / "a.safetensors", "torch")["odd"] == special
 
 
+@pytest.mark.parametrize("make", [torch.Tensor.to_sparse, lambda x: x.to("meta")], ids=["sparse", "meta"])
+def test_a_tensor_without_values_is_refused_with_its_place(tmp_path, make):
+    """Before anything is written."""
+    with pytest.raises(ferry.UnsupportedTypeError, match=r'no values.* - at \$\["a"\]\[0\]\["w"\]'):
+        ferry.save({"first": torch.ones(2), "a": [{"w": make(torch.eye(2))}]}, tmp_path / "a.pt")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        (np.int64(3), "3"),
+        (np.float32(0.5), "0.5"),
+        (np.bool_(True), "True"),
+        (np.str_("a"), "'a'"),
+        ((1, np.int64(2)), "a string"),
+        (frozenset({1}), "a string"),
+    ],
+    ids=repr,
+)
+def test_a_key_with_which_a_file_would_not_be_read_is_refused(tmp_path, key, hint):
+    """Nothing is written. `torch.load` with its safe settings would not read such a file either."""
+    with pytest.raises(ferry.FormatLimitError, match=r"^a has a key that is a.* not be read again") as caught:
+        ferry.save({"a": {key: torch.ones(2), "n": 1}}, tmp_path / "a.pt")
+    assert caught.value.hint == f"{hint} as this key of x"
+    assert not list(tmp_path.iterdir())
+    if hint != "a string":
+        ferry.save({"a": {eval(hint): torch.ones(2), "n": 1}}, tmp_path / "a.pt")  # noqa: S307
+        assert ferry.load(tmp_path / "a.pt").read()["a"].keys() == {key, "n"}
+
+
+@pytest.mark.skipif(np.dtype(np.longdouble).itemsize == 8, reason="here it is float64")
+@pytest.mark.parametrize("kind", ["longdouble", "clongdouble"])
+def test_a_number_of_extended_precision_is_refused(tmp_path, kind):
+    """It was written, and read as no tensor."""
+    x = {"a": [getattr(np, kind)(2)], "w": np.ones(2)}
+    with pytest.raises(
+        ferry.FormatLimitError, match=r"^a\.0 is a NumPy scalar of .* would not be read again"
+    ) as caught:
+        ferry.save(x, tmp_path / "a.pt")
+    assert not list(tmp_path.iterdir())
+    ferry.save([eval(caught.value.hint.partition(" in its")[0], {"x": x})], tmp_path / "a.pt", verify=True)  # noqa: S307
+
+
 @pytest.mark.parametrize("zipped", [True, False])
 def test_none_alone_is_not_an_empty_dict(tmp_path, zipped):
     """As `torch.save` writes it, in both of its formats, and as `torch.load` reads ours."""
@@ -529,7 +573,11 @@ def test_several_numbers_in_a_byte_are_the_bytes_that_torch_has(tmp_path, packed
 
 def test_a_part_of_a_packed_tensor_is_listed(tmp_path, packed):
     """Whose first number need not begin a byte."""
-    found = FORMAT.read(saved(tmp_path, {"q": packed["one scale"][1:], "w": torch.ones(1)}))
+    try:
+        part = packed["one scale"][1:]
+    except RuntimeError:
+        pytest.skip("this PyTorch cannot make one (2.11)")
+    found = FORMAT.read(saved(tmp_path, {"q": part, "w": torch.ones(1)}))
     assert (list(found.tensors), list(found.others)) == (["w"], ["q"])
     assert "several numbers in a byte" in found.others["q"]
 

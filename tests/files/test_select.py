@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from dataclasses import replace
 
@@ -108,8 +109,19 @@ def test_two_tensors_of_one_name_are_refused():
     """The message has the two old names and the new one."""
     with pytest.raises(FormatLimitError, match=r"layers\.0\.weight and layers\.1\.weight would both be named w"):
         select(contents(), rename=["s/layers.*weight/w/"])
-    with pytest.raises(FormatLimitError, match="mask would have no name"):
-        select(contents(), rename=["s/mask//"])
+    with pytest.raises(FormatLimitError, match=r"layers\.0\.weight and layers\.1\.weight would both have no name"):
+        select(contents(), rename=["s/layers.*weight//"])
+
+
+@pytest.mark.parametrize("old", ["mask", "a/b", r"a\1", "a'b"])
+def test_the_hint_for_a_tensor_without_a_name_gives_it_one(old):
+    """Its code can be pasted."""
+    held = contents()
+    held = replace(held, tensors={**held.tensors, old: held.tensors["mask"]})
+    with pytest.raises(FormatLimitError, match=" would have no name") as caught:
+        select(held, rename=[f"s#^{re.escape(old)}$##"])
+    code, _, rest = caught.value.hint.partition(", or another name")
+    assert old in select(held, **eval(f"dict({code})")).tensors, rest  # noqa: S307
 
 
 def test_a_tensor_without_a_name_stays_or_gets_one():

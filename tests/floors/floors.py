@@ -26,6 +26,8 @@ UNTRIED = {
 """Extras whose floors `make floors` does not install, and why."""
 BUILDS = {"tensorflow": "tensorflow-cpu"}
 """The same release under another name, built for the CPU alone."""
+INSTEAD = {"torch": "2.13"}
+"""Releases that are tried instead of the floor. PyPI has PyTorch before 2.13 only as a build for CUDA, of some GB."""
 TOOLS = ("hypothesis", "pytest", "pytest-benchmark", "pytest-xdist", "safetensors")
 """What runs the tests, as constraints.txt pins it: nobody's floor."""
 
@@ -42,7 +44,7 @@ def requirements() -> list[str]:
 
 
 def floors() -> dict[str, str]:
-    """Each requirement's name and the line that pins it to its floor.
+    """Each requirement's name and the line that pins it to its floor, or to the release that is tried instead.
 
     Raises:
         ValueError: A requirement is not written as a floor.
@@ -53,7 +55,7 @@ def floors() -> dict[str, str]:
         if found is None:
             raise ValueError(f"pyproject.toml: {line!r} is no floor: write it as name>=version")
         name, version, marker = found["name"], found["version"], found["marker"] or ""
-        pinned[name] = f"{BUILDS.get(name, name)}=={version}{marker}"
+        pinned[name] = f"{BUILDS.get(name, name)}=={INSTEAD.get(name, version)}{marker}"
     return pinned
 
 

@@ -52,3 +52,23 @@ def test_four_threads_many_times(mode, run):
     """4 threads with 200 calls each; the watchdog waits 60 seconds for a call, however busy the machine is."""
     done = python(PROGRAM, mode, 200, timeout=900)
     assert done.stdout == "done\n", done.stderr[-4000:]
+
+
+def test_the_thread_that_compiles_first_may_end():
+    """With a PyTorch 2.11 for CUDA where there is no GPU, the next backward pass ended the process."""
+    program = """
+    import threading
+    import jax, jax.numpy as jnp, torch
+    import tensorferry as ferry
+
+    def run(function):
+        thread = threading.Thread(target=function)
+        thread.start()
+        thread.join()
+
+    double = ferry.wrap(lambda x: x * 2, inner="torch")
+    run(lambda: print(jax.jit(double)(jnp.ones(3)).tolist()))
+    kept = [bytes(500) for _ in range(10000)]
+    run(lambda: print(jax.grad(lambda x: double(x).sum())(jnp.ones(3)).tolist()))
+    """
+    assert lives(program) == "[2.0, 2.0, 2.0]\n" * 2

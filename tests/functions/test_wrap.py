@@ -353,6 +353,18 @@ def test_a_generator_that_the_function_makes(options):
         assert jax.jit(gradient)(ones, jnp.int32(7)).tolist() == expected
 
 
+def test_a_generator_is_kept_no_longer_than_by_others():
+    """Also where PyTorch has no weak references to generators."""
+    from tensorferry.backends.torch.inner import _Reference
+
+    generator, other = torch.Generator(), torch.Generator()
+    reference = _Reference(generator)
+    assert reference() is generator
+    assert len({reference, _Reference(generator), _Reference(other)}) == 2
+    del generator
+    assert reference() is None
+
+
 def test_random_numbers_where_shapes_are_told():
     for function in (lambda x: x + torch.randn(3), lambda x: x + torch.randn(3) * float(x.sum())):
         with pytest.raises((ferry.UnsupportedTypeError, jax.errors.JaxRuntimeError), match="draws random numbers"):

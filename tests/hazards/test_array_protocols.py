@@ -310,7 +310,7 @@ def test_H90_a_dataset_of_arrays_with_names_loses_no_coordinate(tmp_path):
         (xr.DataTree(numbers), 3),
         (xr.DataTree(children={"b": xr.DataTree(numbers)}), 3),
     ):
-        with pytest.raises(ferry.UnsupportedTypeError, match=r"several .* with names. - at \$\['x'\]") as caught:
+        with pytest.raises(ferry.UnsupportedTypeError, match=r'several .* with names. - at \$\["x"\]') as caught:
             ferry.save({"x": held}, names["path"])
         eval(caught.value.hint, {**names, "x": held})  # noqa: S307 - that is what the hint is for
         assert len(ferry.open(names["path"]).tensors) == count

@@ -221,13 +221,13 @@ def test_every_sample_of_a_batch_is_looked_at():
 def test_a_file_keeps_no_objects(tmp_path, unknown):
     """Where one holds a tensor, the message says where."""
     for x, inside in ((Box(TENSOR), ".held"), (torch.nn.Linear(1, 1), r'\._parameters\["weight"\]')):
-        with pytest.raises(ferry.UnsupportedTypeError, match=rf"\$\['box'\]{inside}"):
+        with pytest.raises(ferry.UnsupportedTypeError, match=rf'\$\["box"\]{inside}'):
             ferry.save({"box": x}, tmp_path / "all.npz", unknown=unknown)
     ferry.save({"box": vars(Box(TENSOR))}, tmp_path / "all.npz")
     for x in (Slotted(TENSOR), functools.partial(print, TENSOR), slice(TENSOR)):
-        with pytest.raises(ferry.UnsupportedTypeError, match=r"\$\['box'\]\.") as caught:
+        with pytest.raises(ferry.UnsupportedTypeError, match=r'\$\["box"\]\.') as caught:
             ferry.save({"box": x}, tmp_path / "all.npz", unknown=unknown)
-        assert "vars(x)" not in caught.value.hint, "it has none"
+        assert "vars(" not in caught.value.hint, "it has none"
     with pytest.raises(ValueError, match="unknown must be"):
         ferry.save({"x": TENSOR}, tmp_path / "other.npz", unknown="maybe")
 
@@ -304,7 +304,7 @@ def test_an_iterator_is_refused_by_every_function(tmp_path):
         function({"x": map(abs, [TENSOR])}, unknown="keep")
     with pytest.raises(ferry.UnsupportedTypeError, match="may give tensors"):
         ferry.convert_tree([map(abs, [TENSOR])], "numpy", leaves=lambda _: False)
-    with pytest.raises(ferry.UnsupportedTypeError, match=r"\$\['x'\]") as caught:
+    with pytest.raises(ferry.UnsupportedTypeError, match=r'\$\["x"\]') as caught:
         ferry.save({"x": map(abs, [TENSOR])}, tmp_path / "all.npz")
     assert caught.value.hint == "save(list(x), path)"
 

@@ -211,7 +211,7 @@ def save(
     """
     from ..core.names import EXCHANGE
     from ..errors import ConversionError
-    from .base.wording import path_of
+    from .base.wording import FileHint, path_of
     from .conversion.convert import write_contents
     from .save import contents_of
 
@@ -221,6 +221,9 @@ def save(
         return write_contents(contents, place, to=to, shard=shard, verify=verify, overwrite=overwrite)
     except ConversionError as error:
         error.complete_hint("save", EXCHANGE)
+        if isinstance(error.hint, FileHint):
+            error.hint = error.hint.for_save
+            error.args = (error.message, error.hint)
         raise
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..backends import registry
-from ..backends.nodes import dotted
+from ..backends.no_tensor import UNCALLED, refusal_to_convert
+from ..backends.nodes import dotted, item
 from ..core.names import EXCHANGE
 from ..errors import ConversionError, UnsupportedTypeError, an
 from ..execution.recipes import conversion_as
-from ..execution.run import convert
+from ..execution.run import convert, foresee
 from ..trees.leaves import LeafRule
 from ..trees.openers import openers_of
 from .base.contents import NOTHING, Contents, Ref, Special
@@ -25,6 +27,8 @@ from .base.tree_json import FACTORIES, MOST_BITS
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
     from mmap import mmap
+
+    from ..backends.nodes import Node
 
 __all__ = ["contents_of"]
 
@@ -41,6 +45,9 @@ class Held(Stored):
         self.tensor = tensor
         self.dtype = info.dtype
         self.shape = info.shape
+        if info.abstract is not None:
+            # Refused now, when it is known where it is, and not while the file is written.
+            foresee(tensor, conversion_as(EXCHANGE))
         # Only a tensor's own memory still exists. The address of a temporary copy may be used again.
         owns = handle is tensor and info.device == "cpu" and info.abstract is None
         pointer = backend.pointer(handle) if owns else None
@@ -102,8 +109,14 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
     """The tree in plain containers, with a reference in place of each tensor."""
     if depth > DEEPEST:
         raise UnsupportedTypeError(f"This tree is nested deeper than {DEEPEST} levels, or contains itself.")
-    if isinstance(node, (*_PLAIN, np.generic, Special)):
+    if type(node) in _PLAIN or isinstance(node, (np.generic, Special)):
         return node
+    if isinstance(node, _PLAIN):
+        base = next(each.__name__ for each in _PLAIN if isinstance(node, each))
+        raise UnsupportedTypeError(
+            f"{an(type(node).__name__, 'A')} is no plain {base}, and would be loaded as one - at {path}",
+            f"{base}({_code(path)}) in its place",
+        )
     if isinstance(node, Mapping) and registry.backend_that_knows(type(node)) is None:
         result: dict[Any, Any] = _container(node, path)
         for key, child in node.items():
@@ -111,7 +124,7 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
                 raise UnsupportedTypeError(
                     f"A key is an integer of {key.bit_length()} bits, and {MOST_BITS} is the most - at {path}"
                 )
-            result[key] = _outline(child, f"{path}[{key!r}]", depth + 1, rule)
+            result[key] = _outline(child, f"{path}{item(key)}", depth + 1, rule)
         return result
     if isinstance(node, (list, tuple, deque)):
         special = None if type(node) in (list, tuple) else _special(node)
@@ -121,7 +134,12 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
         return tuple(children) if isinstance(node, tuple) else children
     opened = _opened(node)
     if opened is not None:
-        return _outline(opened, path, depth + 1, rule)
+        inside = [
+            _outline(child, f"{path}{entry}", depth + 1, rule)
+            for entry, child in zip(opened.entries, opened.values, strict=True)
+        ]
+        # By its type, not by its names, which may be "0" and "1", or none.
+        return inside if isinstance(node, Sequence) else dict(zip(map(_name_of, opened.entries), inside, strict=True))
     try:
         return Held(node)
     except ConversionError as error:
@@ -129,17 +147,22 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
         if special is not None:
             return special
         # A mapping has a message of its own below.
-        inside = None if isinstance(node, Mapping) else rule.tensor_inside(node)
-        if inside is None:
-            if path == "$":
-                raise
-            raise type(error)(f"{error.message} - at {path}", error.hint) from error
+        held = None if isinstance(node, Mapping) else rule.tensor_inside(node)
+        if held is None:
+            hint = _instead(node, path) if error.hint == refusal_to_convert(node).hint else None
+            where = "" if path == "$" else f" - at {path}"
+            raise type(error)(f"{error.message}{where}", hint or error.hint) from error
         name = type(node).__name__
         raise UnsupportedTypeError(
             f"{an(name, 'A')} holds a tensor, and a file holds tensors, plain values, dicts, lists and tuples of them, "
-            f"but no other objects - at {path}{inside}",
-            rule.hint_of(node) or _attributes(node),
+            f"but no other objects - at {path}{held}",
+            rule.hint_of(node) or _attributes(node, path),
         ) from error
+
+
+def _code(path: str) -> str:
+    """The code for the value at a path of the tree `x`."""
+    return f"x{path[1:]}"
 
 
 def _special(node: Any) -> Special | None:
@@ -152,25 +175,38 @@ def _special(node: Any) -> Special | None:
     return None
 
 
-def _opened(node: Any) -> dict[str, Any] | list[Any] | None:
-    """A container of `convert_tree` as a plain one; ``None`` if it is not one, or has attributes besides its values."""
+def _opened(node: Any) -> Node | None:
+    """A container of `convert_tree`; ``None`` if it is not one, or has attributes besides its values."""
     # A container of a library may have names and attributes besides its values, and is refused with its own message.
     openers = () if registry.backend_that_knows(type(node)) is not None else openers_of(type(node), [node])
-    for opener in openers:
-        found = opener(node)
-        if found is not None:
-            if found.static or found.registered is not None:
-                return None
-            names = [dotted(entry)[1:] for entry in found.entries]
-            # By its type, not by its names, which may be "0" and "1", or none.
-            row = isinstance(node, Sequence)
-            return list(found.values) if row else dict(zip(names, found.values, strict=True))
-    return None
+    found = next((found for opener in openers if (found := opener(node)) is not None), None)
+    return None if found is None or found.static or found.registered is not None else found
 
 
-def _attributes(node: Any) -> str:
+def _name_of(entry: str) -> str:
+    return dotted(entry)[1:]
+
+
+def _instead(node: Any, path: str) -> str | None:
+    """The hint for an object that is neither a tensor nor a container; ``None`` for a class or function alone."""
+    if isinstance(node, type) or (path == "$" and isinstance(node, UNCALLED)):
+        return None
+    if isinstance(node, UNCALLED):
+        made = "{}()"
+    elif isinstance(node, np.ndarray):
+        made = "{}.tolist()"  # objects, each of which is plain, or is refused with its own place
+    elif path == "$":
+        return "a tensor, or a dict, list or tuple of tensors and plain values"
+    elif isinstance(node, Enum):
+        made = "{}.value"
+    else:
+        made = "vars({})" if getattr(node, "__dict__", None) else "str({})"
+    return f"{made.format(_code(path))} in its place"
+
+
+def _attributes(node: Any, path: str) -> str:
     """The hint for an unknown object: to save its attributes."""
-    some = "vars(x) in its place: a dict of its attributes"
+    some = f"vars({_code(path)}) in its place: a dict of its attributes"
     return some if getattr(node, "__dict__", None) else "what it holds in its place, in a dict or a list"
 
 

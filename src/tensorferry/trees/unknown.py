@@ -36,7 +36,8 @@ _ROWS = (list, tuple, set, frozenset, deque, *_VIEWS)
 _CODE = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
 _WITH_MEMBERS = (partial, slice)
 """Types in C that hold their arguments like a class with ``__slots__``."""
-_OF_PYTHON = frozenset({"builtins", "_collections", "itertools"})
+# From Python 3.12 on, the iterator of a deque says that it is of collections.
+_OF_PYTHON = frozenset({"builtins", "_collections", "collections", "itertools"})
 _OF_PLAIN = frozenset({itertools.count, *(type(iter(x)) for x in (range(0), range(2**64), "", "é", b"", bytearray()))})
 """Iterators whose elements are certainly not tensors."""
 _Attributes = tuple[GetSetDescriptorType | None, tuple[tuple[str, MemberDescriptorType], ...]]

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from ...core.capabilities import Capabilities, Devices, Dtypes, Memory, Objects
 from ...core.declaration import Declared
 from ...core.dtypes import DTYPES
 from ...core.layout import ALIGNMENT
 from .snippets import snippet
 
-__all__ = ["DECLARED", "NARROW", "PACKED", "X64"]
+__all__ = ["DECLARED", "NARROW", "PACKED", "SIX_BITS", "X64", "capabilities"]
 
 _WIDE = ("int64", "uint64", "float64", "complex128")
 PACKED = frozenset({"int2", "int4", "uint2", "uint4", "float4_e2m1fn"})
-_LACKING = frozenset({"float6_e2m3fn", "float6_e3m2fn"})
+SIX_BITS = frozenset({"float6_e2m3fn", "float6_e3m2fn"})
+"""JAX has arrays of these from 0.11 on, with a byte for each element."""
 _TRACED = "it is a tracer, inside a traced function (jax.jit, jax.grad, jax.vmap): its values do not exist yet"
 _NO_X64 = " while jax_enable_x64 is off (https://docs.jax.dev/en/latest/default_dtypes.html)"
 
 
-def _capabilities(x64: bool) -> Capabilities:
+@cache
+def capabilities(*, x64: bool, six_bits: bool) -> Capabilities:
+    """What JAX can do, with 64-bit dtypes and with those of six bits, or without them."""
     return Capabilities(
         dtypes=Dtypes(
-            held=frozenset(DTYPES) - _LACKING - frozenset(() if x64 else _WIDE),
+            held=frozenset(DTYPES) - frozenset(() if six_bits else SIX_BITS) - frozenset(() if x64 else _WIDE),
             numbers={
                 "bool": ("bool",),
                 "int": ("int64",) if x64 else ("int32",),
@@ -28,7 +33,9 @@ def _capabilities(x64: bool) -> Capabilities:
                 "complex": ("complex128",) if x64 else ("complex64",),
             },
             unshared=PACKED,
-            unexported=PACKED,
+            # XLA cannot compile a cast from or to six bits for every processor.
+            uncast=SIX_BITS,
+            unexported=PACKED | SIX_BITS,
             absent_reasons={} if x64 else dict.fromkeys(_WIDE, _NO_X64),
             absent_hint='jax.config.update("jax_enable_x64", True) first',
         ),
@@ -51,6 +58,6 @@ def _capabilities(x64: bool) -> Capabilities:
     )
 
 
-NARROW, X64 = _capabilities(False), _capabilities(True)
+NARROW, X64 = capabilities(x64=False, six_bits=False), capabilities(x64=True, six_bits=False)
 
 DECLARED = Declared("jax", NARROW, snippet, {"jax": "import jax", "jnp": "import jax.numpy as jnp"})

@@ -21,7 +21,7 @@ from .. import registry
 from ..base import Backend
 from ..nodes import Node, attribute, item
 from . import fast_paths
-from .declared import DECLARED, NARROW, PACKED, X64
+from .declared import DECLARED, NARROW, PACKED, SIX_BITS, capabilities
 from .snippets import loses_imaginary, snippet
 
 if TYPE_CHECKING:
@@ -72,10 +72,15 @@ class JaxBackend(Backend):
         self._read = self._find_reader()
         self._place: Callable[[Array], Any] | None = None
         self._end: int | None = None
+        # What an array can hold is decided by XLA, which is in jaxlib.
+        lib = importlib.import_module("jaxlib")
+        six_bits = tuple(map(int, lib.__version__.split(".")[:2])) >= (0, 11)
+        self._now = tuple(capabilities(x64=x64, six_bits=six_bits) for x64 in (False, True))
+        self.caches_views = jax.__version_info__ > (0, 11, 0)
 
     @property
     def capabilities(self) -> Capabilities:
-        return X64 if self.loaded and self.config.jax_enable_x64 else NARROW
+        return self._now[bool(self.config.jax_enable_x64)] if self.loaded else NARROW
 
     def devices(self) -> tuple[str, ...]:
         found = [device_name(device) for device in self.jax.devices()]
@@ -182,10 +187,13 @@ class JaxBackend(Backend):
     # -- verbs ------------------------------------------------------------------------------------
 
     def export(self, x: Any) -> Array:
-        # A transfer guard allows explicit transfers, and counts unpacking as a transfer.
-        array: Array = self.jax.device_get(x) if of_numpy(x.dtype) in PACKED else np.asarray(x)
-        # An array that JAX had to gather or unpack is cached by JAX, so it is copied.
-        return array.copy() if array.flags.owndata else array
+        if of_numpy(x.dtype) in PACKED:
+            # A transfer guard allows explicit transfers, and counts unpacking as a transfer.
+            return self.fetch(x)
+        array = np.asarray(x)
+        # An array that JAX had to gather is cached by JAX, so it is copied. After JAX 0.11.0 it may not own its memory.
+        gathered = x.sharding.num_devices > 1 and not x.is_fully_replicated
+        return array.copy() if gathered or array.flags.owndata else array
 
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         before = plan.source
@@ -257,7 +265,8 @@ class JaxBackend(Backend):
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
         """A cast with the same bits as on the host; inside a traced function, JAX's own cast."""
         before = _NAMES[x.dtype]
-        if not isinstance(x, self.tracer) and (check or not agrees(before, dtype)):
+        here = not check and self.capabilities.dtypes.casts_on_device(before, dtype) and agrees(before, dtype)
+        if not isinstance(x, self.tracer) and not here:
             return self.jax.device_put(casts.cast(self.jax.device_get(x), dtype, check, compact=True), x.sharding)
         return (x.real if loses_imaginary(before, dtype) else x).astype(numpy_dtype(dtype))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import weakref
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -23,6 +25,30 @@ if TYPE_CHECKING:
 __all__ = ["INNER"]
 
 torch: Any = registry.load(BACKEND).torch  # type: ignore[attr-defined]
+
+
+def _keep_guard() -> None:
+    """Set PyTorch's guard for GPUs that are not there on a thread that does not end.
+
+    The first fake tensor mode sets it otherwise. In PyTorch 2.11 it is in memory of the thread that does, and once that
+    thread has ended, as one that compiled a function may, each backward pass ends the process.
+    """
+    if torch.version.cuda and not torch.cuda.is_available():
+        if threading.current_thread() is threading.main_thread():
+            torch._C._ensureCUDADeviceGuardSet()
+        else:
+            done = threading.Event()
+            threading.Thread(target=_keep_guard_here, args=(done,), daemon=True).start()
+            done.wait()
+
+
+def _keep_guard_here(done: threading.Event) -> None:
+    torch._C._ensureCUDADeviceGuardSet()
+    done.set()
+    threading.Event().wait()
+
+
+_keep_guard()
 
 _UNLIKELY_SEED = 0x7E6A5EED5EED5EED
 _CLOSED_OVER = "pass them as arguments; the parameters of a module: apply, params = wrap_module(module)"
@@ -183,6 +209,36 @@ def _refuse_closed_over(flat: Flat, results: Sequence[Any]) -> None:
         )
 
 
+class _Reference:
+    """Stands for a weak reference to a generator: it gives the generator as long as something else has it too.
+
+    Args:
+        generator: The generator.
+    """
+
+    __slots__ = ("_generator", "_identity")
+
+    def __init__(self, generator: Any) -> None:
+        self._generator: Any = generator
+        self._identity = id(generator)
+
+    def __call__(self) -> Any:
+        # One of the two is the argument of `getrefcount`.
+        if self._generator is not None and sys.getrefcount(self._generator) <= 2:
+            self._generator = None
+        return self._generator
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Reference) and self._generator is not None and self._generator is other._generator
+
+    def __hash__(self) -> int:
+        return self._identity
+
+
+# Generators of PyTorch 2.11 take no weak references.
+_reference: Any = weakref.ref if torch.Generator.__weakrefoffset__ else _Reference
+
+
 class _Watch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
     """Finds out whether the default random generators are used."""
 
@@ -196,7 +252,7 @@ class _Watch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[mi
         if torch.Tag.nondeterministic_seeded in function.tags:
             generators = {each for each in arguments if isinstance(each, torch.Generator)}
             alive = {each for each in self._flat.generators if each() is not None}
-            self._flat.generators = frozenset(alive.union(map(weakref.ref, generators)))
+            self._flat.generators = frozenset(alive.union(map(_reference, generators)))
             self._random_operator = self._random_operator or ("" if generators else str(function))
         return function(*args, **(kwargs or {}))
 

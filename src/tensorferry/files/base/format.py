@@ -6,12 +6,14 @@ import glob
 import importlib
 import os
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
+from ...core.dtypes import fit
 from ...errors import ConversionError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
 from .contents import MOST_TENSORS, FileFinding, NotTensor
+from .nesting import place_in_code
 from .pump import Pump
-from .wording import RENAME_OR_EXCLUDE, TENSORS_ONLY, is_unicode, named
+from .wording import EXCLUDE, METADATA_LESS, OTHER_FORMAT, RENAME_OR_EXCLUDE, FileHint, is_unicode, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -112,27 +114,22 @@ class Format(ABC):
         """
         lacking = self.lacks(contents)
         kinds = ", ".join(sorted({contents.tensors[name].dtype for name in lacking}))
-        self.refuse_any(lacking, f"cannot hold {kinds}", "dtype= with one that it can hold, or exclude=[…]")
+        self.refuse_any(lacking, f"cannot hold {kinds}", self._other_dtypes(contents, lacking))
         if self.holds_one and len(contents.tensors) != 1:
-            raise FormatLimitError(
-                f"{self.title or self.name} holds one tensor, not {len(contents.tensors)}: {named(contents.tensors)}.",
-                f"include={[glob.escape(next(iter(contents.tensors)))]}, or another of them"
-                if contents.tensors
-                else None,
-            )
+            self._refuse_number(contents)
         if contents.tree is not None and not self.holds_tree:
             raise FormatLimitError(
-                f"{self.title or self.name} has no place for what is not a tensor, nor for how they nest.", TENSORS_ONLY
+                f"{self.title or self.name} has no place for what is not a tensor, nor for how they nest.", OTHER_FORMAT
             )
         if not self.holds_metadata:
-            self.refuse_any(contents.metadata, "has no place for metadata", TENSORS_ONLY)
+            self.refuse_any(contents.metadata, "has no place for metadata", METADATA_LESS)
         if len(contents.tensors) > MOST_TENSORS:
             raise FormatLimitError(
                 f"{len(contents.tensors):,} tensors in one file are more than is read back, which is {MOST_TENSORS:,}.",
-                'shard="5GB", or include=[…] with some of them',
+                FileHint('shard="5GB", or include=[…] with some of them', 'shard="5GB", or x with some of them'),
             )
         deep = [name for name, stored in contents.tensors.items() if len(stored.shape) > self.most_axes]
-        self.refuse_any(deep, f"holds tensors of at most {self.most_axes} axes, unlike", "exclude=[…]")
+        self.refuse_any(deep, f"holds tensors of at most {self.most_axes} axes, unlike", EXCLUDE)
         if self.unicode_only:
             odd = [repr(name)[:80] for name in contents.tensors if not is_unicode(name)]
             odd += [f"{key!r}: {text!r}"[:80] for key, text in contents.metadata.items() if not is_unicode(key + text)]
@@ -141,6 +138,32 @@ class Format(ABC):
     def as_held(self, contents: Contents) -> Contents:
         """The contents as a file of the format has them, if some values are tensors in it. No values are read."""
         return contents
+
+    def _refuse_number(self, contents: Contents) -> NoReturn:
+        """Raise for contents that do not have exactly one tensor."""
+        what = f"{self.title or self.name} holds one tensor, not {len(contents.tensors)}"
+        if not contents.tensors:
+            raise FormatLimitError(f"{what}.", OTHER_FORMAT.for_save)
+        first = next(iter(contents.tensors))
+        raise FormatLimitError(
+            f"{what}: {named(contents.tensors)}.",
+            FileHint(
+                f"include={[glob.escape(first)]}, or another of them",
+                f"save({place_in_code(contents.tree, first)}, path), or another of them",
+            ),
+        )
+
+    def _other_dtypes(self, contents: Contents, lacking: Iterable[str]) -> FileHint:
+        """The hint for tensors with dtypes that it cannot hold."""
+        own = sorted({contents.tensors[name].dtype for name in lacking})
+        held = {dtype: fit(dtype, self.dtypes) for dtype in own}
+        instead = {dtype: other for dtype, other in held.items() if other is not None}
+        return FileHint(
+            "dtype= with one that it can hold, or exclude=[…]",
+            f'save(convert_tree(x, "numpy", dtype={instead}), path), or x without them'
+            if len(instead) == len(own)
+            else EXCLUDE.for_save,
+        )
 
     def lacks(self, contents: Contents) -> list[str]:
         """The names of tensors with a dtype that it cannot hold."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Keys"]
+__all__ = ["Keys", "is_plain"]
 
 _OWN_HASH = (1 << 61) - 1
 """Integers that are smaller are their own hashes, https://docs.python.org/3/library/stdtypes.html#hashing-of-numeric-types"""
@@ -23,7 +23,7 @@ class Keys:
 
     def takes(self, key: Any) -> bool:
         """Whether a key may be put into a dict."""
-        return _is_plain(key, 4) and self.are_few(key)
+        return is_plain(key) and self.are_few(key)
 
     def are_few(self, key: Any) -> bool:
         """Whether there are not too many different keys with the same hash."""
@@ -36,9 +36,18 @@ class Keys:
         return len(alike) <= _MOST_ALIKE
 
 
-def _is_plain(key: Any, depth: int) -> bool:
+def is_plain(key: Any, depth: int = 4) -> bool:
+    """Whether a key is a plain value, or a small tuple of them.
+
+    >>> is_plain((1, "a")), is_plain(frozenset())
+    (True, False)
+
+    Args:
+        key: The key.
+        depth: How deep tuples may nest.
+    """
     if key is None or type(key) in (str, int, float, bool, bytes, complex):
         return True
     if type(key) is not tuple or not depth or len(key) > 16:
         return False
-    return all(_is_plain(each, depth - 1) for each in key)
+    return all(is_plain(each, depth - 1) for each in key)

@@ -12,8 +12,8 @@ from .wording import named
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-__all__ = ["CONTAINER", "DEEPEST", "MOST", "PLAIN", "are_plain", "leaves", "like", "name_at", "names", "relabel"]
-__all__ += ["rename", "without", "written"]
+__all__ = ["CONTAINER", "DEEPEST", "MOST", "PLAIN", "are_plain", "leaves", "like", "name_at", "names", "place_in_code"]
+__all__ += ["relabel", "rename", "without", "written"]
 
 DEEPEST = 64
 """How deep a tree may nest."""
@@ -101,6 +101,20 @@ def name_at(keys: tuple[Any, ...], taken: Collection[str], counts: dict[str, int
         counts[plain] = counts.get(plain, 1) + 1
         unique = f"{plain}#{counts[plain]}"
     return unique
+
+
+def place_in_code(tree: Any, name: str) -> str:
+    """The code for the tensor of this name in a tree `x`.
+
+    >>> place_in_code({"a": [Ref("a.0")]}, "a.0"), place_in_code(None, "w")
+    ("x['a'][0]", "x['w']")
+
+    Args:
+        tree: The tree; ``None`` for a plain mapping.
+        name: Its name.
+    """
+    keys = next((keys for keys, ref in leaves(tree) if ref.name == name), (name,))
+    return "x" + "".join(f"[{key!r}]" for key in keys)
 
 
 def relabel(tree: Any, label: Callable[[Any], Any], leaf: type | tuple[type, ...] = Ref) -> Any:

@@ -23,7 +23,7 @@ from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from .contents import Ref, Special
 from .keys import Keys
 from .nesting import DEEPEST, MOST, names, relabel
-from .wording import named
+from .wording import PLAIN_VALUES, TENSORS_ONLY, FileHint, named, other_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -94,7 +94,7 @@ class _Encoder:
         if len(keys) > DEEPEST or self.left < 0:
             raise FormatLimitError(
                 f"The tree nests deeper than {DEEPEST} or has more than {MOST} containers, at {_at(keys[:8])}.",
-                "tensors_only=True, which leaves out what is not a tensor",
+                PLAIN_VALUES,
             )
         if kind is Ref:
             return self._ref(node)
@@ -115,7 +115,7 @@ class _Encoder:
         name = f"{kind.__module__}.{kind.__qualname__}"
         raise FormatLimitError(
             f"{_at(keys)} is {an(name)}, which cannot be kept as JSON beside the tensors.",
-            "tensors_only=True, which leaves out what is not a tensor",
+            PLAIN_VALUES,
         )
 
     def _ref(self, ref: Ref) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class _Encoder:
             return self.node(key, (*keys, "a key"))
         raise FormatLimitError(
             f"{_at(keys)} has a key that is {an(type(key).__name__)}, which cannot be kept as JSON beside the tensors.",
-            "tensors_only=True, which leaves out what is not a tensor",
+            other_key(key),
         )
 
     @staticmethod
@@ -161,7 +161,7 @@ class _Encoder:
         if dtype not in DTYPES and not _OTHER_SCALAR.fullmatch(dtype):
             raise FormatLimitError(
                 f"{_at(keys)} is a NumPy scalar of {node.dtype}, which cannot be kept as JSON beside the tensors.",
-                "tensors_only=True, which leaves out what is not a tensor",
+                PLAIN_VALUES,
             )
         return {_TAG: "numpy", "dtype": dtype, "hex": node.tobytes().hex()}
 
@@ -271,7 +271,7 @@ def _hexadecimal(node: int, keys: tuple[Any, ...]) -> str:
     if node.bit_length() > MOST_BITS:
         raise FormatLimitError(
             f"{_at(keys)} is an integer of {node.bit_length()} bits; the tree beside the tensors holds {MOST_BITS}.",
-            "tensors_only=True, which leaves out what is not a tensor",
+            FileHint(TENSORS_ONLY, "its hex(…) in its place in x"),
         )
     return hex(node)
 

@@ -165,13 +165,23 @@ def _renamed(names: Sequence[str], substitutions: Sequence[str]) -> dict[str, st
         seen: dict[str, str] = {}
         for old, new in zip(names, now, strict=True):
             if new in seen:
-                raise FormatLimitError(f"rename: {seen[new]} and {old} would both be named {new}.")
+                both = f"be named {new}" if new else "have no name"
+                raise FormatLimitError(f"rename: {seen[new]} and {old} would both {both}.")
             seen[new] = old
     renamed = {old: new for old, new in zip(names, now, strict=True) if old != new}
     for old, new in renamed.items():
         if not new:
-            raise FormatLimitError(f"rename: {old} would have no name.")
+            raise FormatLimitError(f"rename: {old} would have no name.", _with_name(old, substitutions))
     return renamed
+
+
+def _with_name(old: str, substitutions: Sequence[str]) -> str:
+    """The hint with one more substitution, by which a tensor without a name keeps the old one."""
+    mark = next((mark for mark in "/|#!" if mark not in old), None)
+    if mark is None:
+        return "rename=[…] that leaves it a name"
+    own = old.replace("\\", r"\\")
+    return f"rename={[*substitutions, f's{mark}^${mark}{own}{mark}']}, or another name in the last one"
 
 
 @lru_cache(maxsize=64)

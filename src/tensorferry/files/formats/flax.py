@@ -15,7 +15,7 @@ from ..base.nesting import DEEPEST, MOST, names, relabel
 from ..base.raw import mapped, write_fully
 from ..base.stored import BLOCK_BYTES, Decoded, Extent, Stored
 from ..base.tree_strings import packed, unpacked
-from ..base.wording import is_unicode
+from ..base.wording import RENAME, is_unicode
 from ..encodings import msgpack
 from ..encodings.shapes import checked
 from ..encodings.slabs import cuts, filled
@@ -92,7 +92,7 @@ class Flax(Format):
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
         taken = [name for name in contents.tensors if name in (_OWN, _CHUNKED)]
-        self.refuse_any(taken, "has no place for tensors of these names", "rename=[…]")
+        self.refuse_any(taken, "has no place for tensors of these names", RENAME)
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         tree: Any = {name: Ref(name) for name in contents.tensors}

@@ -14,7 +14,7 @@ from ...errors import FileFormatError, FormatLimitError
 from ..base.contents import NotTensor
 from ..base.format import Format
 from ..base.tree_strings import unpacked
-from ..base.wording import named
+from ..base.wording import RENAME, FileHint, named
 from . import is_fragile
 from .hdf5.location import MAGIC, Location
 from .hdf5.reader import read_hdf5
@@ -81,18 +81,19 @@ class Keras(Format):
         paths = _paths(contents.tensors)
         foreign = [name for name in contents.tensors if name not in paths]
         if foreign:
+            any_name = 'to="hdf5", which holds any name'
             renamed = [f"s|^{re.escape(name)}$|layers/dense/vars/{place}|" for place, name in enumerate(foreign)]
+            few = len(renamed) <= _FEW and "dense" not in str(paths)
             raise FormatLimitError(
                 f"Keras would not find {named(foreign)}: its weights are named like layers/dense/vars/0, or as its "
                 "layers name them, like dense.kernel.",
-                'to="hdf5", which holds any name'
-                + (f", or rename={renamed!r}" if len(renamed) <= _FEW and "dense" not in str(paths) else ""),
+                FileHint(f"{any_name}, or rename={renamed!r}", any_name) if few else any_name,
             )
         taken = set(paths.values())
         above = {path[:at] for path in taken for at, letter in enumerate(path) if letter == "/"}
         clash = [name for name, path in paths.items() if path in above]
         clash += list(paths) if len(taken) < len(paths) else []
-        self.refuse_any(clash, "has tensors under the paths of these, and no place for both", "rename=[…]")
+        self.refuse_any(clash, "has tensors under the paths of these, and no place for both", RENAME)
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         if path.name.endswith(".keras"):

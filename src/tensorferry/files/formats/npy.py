@@ -14,7 +14,7 @@ from ...errors import ConversionError, FileFormatError, FormatLimitError
 from ..base.contents import Contents, FileFinding, NotTensor, Ref
 from ..base.format import Format
 from ..base.tree_strings import TREE, pack, unpack
-from ..base.wording import TENSORS_ONLY
+from ..base.wording import OTHER_FORMAT
 from ..encodings import npy_array as arrays
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class _Npy(Format):
         if length > arrays.LONGEST_TRAILER:
             raise FormatLimitError(
                 f"{self.title} holds {arrays.LONGEST_TRAILER} bytes of what is not a tensor, not {length}.",
-                TENSORS_ONLY,
+                OTHER_FORMAT,
             )
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:

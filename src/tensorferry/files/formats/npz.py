@@ -22,7 +22,7 @@ from ..base.format import Format
 from ..base.raw import read_at
 from ..base.stored import Decoded
 from ..base.tree_strings import pack, unpack
-from ..base.wording import RENAME_OR_EXCLUDE, TENSORS_ONLY
+from ..base.wording import OTHER_FORMAT, RENAME, RENAME_OR_EXCLUDE
 from ..encodings import npy_array as arrays
 from ..encodings.json_scan import Cut, strings
 from ..encodings.zip_archive import STORED, Archive
@@ -89,10 +89,10 @@ class _Npz(Format):
         lengths = [len(f"{name}{_SUFFIX}".encode()) for name in contents.tensors]
         if lengths and max(lengths) > 0xFFFF - 64:
             longest = max(contents.tensors, key=len)
-            raise FormatLimitError(f"A name in a zip archive has at most 65,535 bytes: {longest[:80]} …", "rename=[…]")
+            raise FormatLimitError(f"A name in a zip archive has at most 65,535 bytes: {longest[:80]} …", RENAME)
         if len(packed) > (arrays.LONGEST_TRAILER if contents.tensors else _LONGEST_COMMENT):
             raise FormatLimitError(
-                f"{self.title} has no place for {len(packed)} bytes of what is not a tensor.", TENSORS_ONLY
+                f"{self.title} has no place for {len(packed)} bytes of what is not a tensor.", OTHER_FORMAT
             )
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:

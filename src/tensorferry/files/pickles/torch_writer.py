@@ -12,8 +12,9 @@ import numpy as np
 
 from ...core.layout import compact_strides
 from ...errors import FormatLimitError
-from ...host.numpy_dtypes import numpy_dtype
+from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from ..base.contents import NOTHING, Ref, Special
+from ..base.wording import PLAIN_VALUES, TENSORS_ONLY, FileHint
 from .torch import STORAGES
 from .writer import PickleWriter, place_of
 
@@ -28,6 +29,8 @@ __all__ = ["pickled", "refuse_values"]
 
 _STORAGE_CLASSES = {dtype: kind for kind, dtype in STORAGES.items() if dtype and kind != "Untyped"}
 """The typed storages. Tensors of other dtypes use untyped ones."""
+_VALUES = "mMSU"
+"""The kinds of NumPy's scalars that are times and texts: they stay values, and all others become tensors."""
 
 
 def pickled(contents: Contents, pump: Pump) -> tuple[bytes, list[Stored]]:
@@ -69,10 +72,17 @@ class _TorchWriter(PickleWriter):
         self.out += b"."
 
     def other(self, node: Any, keys: tuple[Any, ...]) -> None:
-        if isinstance(node, np.generic):
-            self.scalar(node.dtype, node.tobytes())
-        else:
+        if not isinstance(node, np.generic):
             super().other(node, keys)
+        elif of_numpy(node.dtype) is None and node.dtype.kind not in _VALUES:
+            where = "x" + "".join(f"[{key!r}]" for key in keys)
+            rounded = {"f": f"float({where})", "c": f"complex({where})"}.get(node.dtype.kind)
+            raise FormatLimitError(
+                f"{place_of(keys)} is a NumPy scalar of {node.dtype}, which would not be read again.",
+                FileHint(TENSORS_ONLY, f"{rounded} in its place, which rounds") if rounded else PLAIN_VALUES,
+            )
+        else:
+            self.scalar(node.dtype, node.tobytes())
 
     def special(self, node: Special, keys: tuple[Any, ...]) -> None:
         if node.kind == "dtype":

@@ -10,9 +10,11 @@ import struct
 from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...backends.no_tensor import full_name
 from ...errors import FormatLimitError, an
+from ..base.keys import is_plain
 from ..base.nesting import DEEPEST
-from ..base.wording import TENSORS_ONLY
+from ..base.wording import PLAIN_VALUES, other_key
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -52,7 +54,7 @@ class PickleWriter:
         """Write a value of another type, or raise."""
         kind = f"{type(node).__module__}.{type(node).__qualname__}"
         raise FormatLimitError(
-            f"{place_of(keys)} is {an(kind)}, which no pickle of plain values can hold.", TENSORS_ONLY
+            f"{place_of(keys)} is {an(kind)}, which no pickle of plain values can hold.", PLAIN_VALUES
         )
 
     # Opcodes.
@@ -188,6 +190,9 @@ class PickleWriter:
             batch = items[start : start + _BATCH]
             self.out += b"(" if len(batch) > 1 else b""
             for key, child in batch:
+                if not is_plain(key):
+                    what = f"has a key that is {an(full_name(type(key)))}, with which it would not be read again"
+                    raise FormatLimitError(f"{place_of(keys)} {what}.", other_key(key))
                 self.node(key, (*keys, key))
                 self.node(child, (*keys, key))
             self.out += b"u" if len(batch) > 1 else b"s"

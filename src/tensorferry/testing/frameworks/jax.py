@@ -54,8 +54,8 @@ class JaxWitness(Witness):
 
     def place(self, x: Any) -> Place | None:
         itemsize = x.dtype.itemsize
-        if FORMATS[self.dtype(x)].bits < 8 and self.dtype(x) != "bool":
-            return None  # several elements are in one byte
+        if FORMATS[self.dtype(x)].bits <= 4 and self.dtype(x) != "bool":
+            return None  # several elements are in one byte; those of six bits have a byte of their own
         return Place(x.unsafe_buffer_pointer(), x.shape, compact_strides(x.shape, itemsize), itemsize)
 
     def content(self, x: Any) -> bytes:

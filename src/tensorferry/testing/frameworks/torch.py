@@ -150,7 +150,9 @@ class TorchWitness(Witness):
         return bool(x.requires_grad)
 
     def state(self, x: Any) -> Hashable:
-        graph = (x.requires_grad, x.is_leaf, id(x.grad_fn), x._version)
+        # In PyTorch 2.11, each look at a node may make another object for it.
+        node = x.grad_fn and (x.grad_fn.name(), x.grad_fn._sequence_nr())
+        graph = (x.requires_grad, x.is_leaf, node, x._version)
         return type(x), x.dtype, str(x.device), self.place(x), x.is_conj(), x.is_neg(), graph
 
     def poke(self, x: Any, content: bytes) -> None:

@@ -9,7 +9,7 @@ from ....core.dtypes import DTYPES
 from ...base.contents import Contents
 from ...base.format import Format
 from ...base.tree_strings import packed, unpacked
-from ...base.wording import TENSORS_ONLY
+from ...base.wording import METADATA_LESS, FileHint
 from .ipc import MAGIC, is_stream, read_ipc, write_ipc
 from .table import COMPLEX, LAYOUT, as_format_error, is_reserved, is_table
 
@@ -56,7 +56,7 @@ class Arrow(Format):
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
         taken = [repr(key) for key in contents.metadata if is_reserved(key)]
-        self.refuse_any(taken, "cannot hold metadata under these names", TENSORS_ONLY)
+        self.refuse_any(taken, "cannot hold metadata under these names", METADATA_LESS)
         start = 1 if is_table(contents) else 0
         long = [
             name
@@ -64,7 +64,7 @@ class Arrow(Format):
             if prod(stored.shape[start:]) * (1 + (stored.dtype in COMPLEX)) > _MOST_LIST
         ]
         what = f"holds no more than {_MOST_LIST} numbers in a row, and these have more"
-        self.refuse_any(long, what, "another to=, or exclude=[…]")
+        self.refuse_any(long, what, FileHint("another to=, or exclude=[…]", "another to=, or x without them"))
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         self.ensure_loaded()

@@ -18,7 +18,7 @@ from ...base.format import Format
 from ...base.raw import write_fully
 from ...base.stored import Extent
 from ...base.tree_strings import packed, unpacked
-from ...base.wording import TENSORS_ONLY, named
+from ...base.wording import METADATA_LESS, FileHint, named
 from ...encodings.shapes import checked
 from .blocks import BLOCKS_BY_CODE, CODES_BY_BLOCKS, Dequantised
 from .values import ARRAY, DEEPEST, KINDS, STRING, VALUES, tagged, text, untagged
@@ -77,16 +77,19 @@ class Gguf(Format):
         super().refuse(contents)
         long = [name for name in contents.tensors if len(name.encode()) > _LONGEST_NAME]
         what = f"cannot hold a name of more than {_LONGEST_NAME} bytes"
-        self.refuse_any(long, what, 'rename=["s/RE/TO/"], which shortens them')
+        self.refuse_any(long, what, FileHint('rename=["s/RE/TO/"], which shortens them', "shorter keys for them in x"))
         # gguf-py takes the last axis of whatever is not one of NumPy's own types, and fails over the whole file.
         bare = [name for name, each in contents.tensors.items() if not each.shape and each.dtype == "bfloat16"]
         if bare:
             raise FormatLimitError(
                 f"A GGUF file with a bfloat16 that has no axes cannot be opened by its own library: {named(bare)}.",
-                'dtype=["NAME=float32"], or exclude=[…]',
+                FileHint(
+                    'dtype=["NAME=float32"], or exclude=[…]',
+                    'save(convert_tree(x, "numpy", dtype={"bfloat16": "float32"}), path), or x without them',
+                ),
             )
         keys = [key[:80] for key in contents.metadata if key == _ALIGNMENT or len(key.encode()) > _LONGEST_KEY]
-        self.refuse_any(keys, "cannot hold metadata under these names", TENSORS_ONLY)
+        self.refuse_any(keys, "cannot hold metadata under these names", METADATA_LESS)
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         strings = packed(contents)

@@ -13,7 +13,7 @@ from ...base.format import Format
 from ...base.raw import write_fully
 from ...base.tree_strings import packed as packed_strings
 from ...base.tree_strings import unpacked as unpacked_strings
-from ...base.wording import named
+from ...base.wording import FileHint, named
 from ...encodings.packed import BITS, packed
 from ...encodings.protobuf import Message, bytes_field, number_field
 from .model import CODES, DTYPES, RAW, TEXTS, packed_nbytes
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _OPSET = 18
 _MOST_BYTES = (1 << 31) - 1
+_OTHER_NAME = FileHint('rename=["s/^$/tensor/"]', 'save({key or "tensor": x[key] for key in x}, path)')
 
 
 class Onnx(Format):
@@ -56,14 +57,17 @@ class Onnx(Format):
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
         if "" in contents.tensors:
-            raise FormatLimitError("ONNX cannot hold a tensor without a name.", 'rename=["s/^$/tensor/"]')
+            raise FormatLimitError("ONNX cannot hold a tensor without a name.", _OTHER_NAME)
         total = sum(len(_head(name, stored)) + _nbytes(stored) + 32 for name, stored in contents.tensors.items())
         total += sum(len(key) + len(text.encode()) + 32 for key, text in contents.metadata.items())
         if total > _MOST_BYTES:
             largest = sorted(contents.tensors, key=lambda name: -contents.tensors[name].nbytes)
             raise FormatLimitError(
                 f"An ONNX file holds 2 GiB at most, and this needs {total:,} bytes; the largest: {named(largest)}.",
-                'to="safetensors", or include=[…] with some of the names',
+                FileHint(
+                    'to="safetensors", or include=[…] with some of the names',
+                    'to="safetensors", or x with some of them',
+                ),
             )
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:

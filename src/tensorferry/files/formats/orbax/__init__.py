@@ -15,7 +15,7 @@ import numpy as np
 from ...base.contents import Ref
 from ...base.format import Format, owned
 from ...base.tree_strings import unpacked
-from ...base.wording import is_unicode
+from ...base.wording import RENAME, FileHint, is_unicode
 from ...encodings.paths import refuse_links_out
 from .layout import EMPTY, STEP, STRINGS, TREE, dump, is_own, untagged
 from .reader import Checkpoint, item_of
@@ -68,10 +68,11 @@ class Orbax(Format):
         unknown = [name for name, stored in contents.tensors.items() if not is_known(stored.dtype)]
         kinds = ", ".join(sorted({contents.tensors[name].dtype for name in unknown}))
         what = f"needs a newer tensorstore, as the one that is installed has no {kinds}"
-        hint = "pip install --upgrade tensorstore, or dtype= with one that it has"
+        newer = "pip install --upgrade tensorstore"
+        hint = FileHint(f"{newer}, or dtype= with one that it has", f"{newer}, or x without them")
         self.refuse_any(unknown, what, hint)
         wrong = [repr(name) for name in contents.tensors if not name or "\0" in name or not is_unicode(name)]
-        self.refuse_any(wrong, "needs names for its arrays", "rename=[…]")
+        self.refuse_any(wrong, "needs names for its arrays", RENAME)
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         self.ensure_loaded()

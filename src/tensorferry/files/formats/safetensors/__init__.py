@@ -15,6 +15,7 @@ from ....errors import FileFormatError, FormatLimitError
 from ...base.contents import Contents, FileFinding
 from ...base.format import Format
 from ...base.tree_strings import pack, unpack
+from ...base.wording import RENAME, TENSORS_ONLY, FileHint
 from .dtypes import NAMES, NIBBLES
 from .header import HEADER_LIMIT, METADATA, Scan
 
@@ -111,14 +112,17 @@ class _Safetensors(Format):
         super().refuse(contents)
         odd = [name for name, stored in contents.tensors.items() if stored.dtype == NIBBLES and stored.size % 2]
         what = f"packs two {NIBBLES} in a byte, and their number is odd"
-        self.refuse_any(odd, what, 'dtype="float8_e4m3fn", which holds all of its values, or exclude=[…]')
+        wider = 'dtype="float8_e4m3fn"'
+        holds = ", which holds all of its values"
+        hint = FileHint(f"{wider}{holds}, or exclude=[…]", f'save(convert_tree(x, "numpy", {wider}), path){holds}')
+        self.refuse_any(odd, what, hint)
         if METADATA in contents.tensors:
-            raise FormatLimitError(f"A tensor in safetensors cannot be named {METADATA}.", "rename=[…]")
+            raise FormatLimitError(f"A tensor in safetensors cannot be named {METADATA}.", RENAME)
         length = len(_layout(contents)[0])
         if length > HEADER_LIMIT:
             raise FormatLimitError(
                 f"The header would have {length} bytes; readers take {HEADER_LIMIT}.",
-                'shard="5GB", or tensors_only=True, which leaves out what is not a tensor',
+                FileHint(f'shard="5GB", or {TENSORS_ONLY}', 'shard="5GB"'),
             )
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:

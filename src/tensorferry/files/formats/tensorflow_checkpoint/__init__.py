@@ -16,7 +16,7 @@ from ....errors import FileFormatError
 from ...base.format import Format, owned
 from ...base.raw import write_fully
 from ...base.tree_strings import packed, unpacked
-from ...base.wording import TENSORS_ONLY
+from ...base.wording import TENSORS_ONLY, FileHint
 from ...encodings.crc32c import crc32c
 from ...encodings.protobuf import bytes_field, number_field
 from .bundle import INDEX, STATE, Bundle, index_of
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _PREFIX = "variables"
 _ALIGNMENT = 64
+_OTHER_NAMES = FileHint(f"rename=[…], or {TENSORS_ONLY}", "other keys for them in x, or metadata= without them")
 
 
 class TensorflowCheckpoint(Format):
@@ -70,7 +71,7 @@ class TensorflowCheckpoint(Format):
         wrong = [name for name in (*contents.tensors, *contents.metadata) if not name or name.startswith("\0")]
         wrong += [name for name in contents.metadata if name in contents.tensors]
         what = "needs a name of its own for each tensor and each string"
-        self.refuse_any(wrong, what, f"rename=[…], or {TENSORS_ONLY}")
+        self.refuse_any(wrong, what, _OTHER_NAMES)
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         path.mkdir()

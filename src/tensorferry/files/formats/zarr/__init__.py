@@ -13,7 +13,7 @@ from ....host.numpy_dtypes import numpy_dtype
 from ...base.contents import Contents
 from ...base.format import Format, owned
 from ...base.tree_strings import packed, unpacked
-from ...base.wording import TENSORS_ONLY, is_unicode
+from ...base.wording import METADATA_LESS, is_unicode
 from ...encodings.paths import NAMES, placed, refuse_links_out, restore_names
 from ...encodings.slabs import filled, lengths, slabs
 from .nodes import JSON, description_of, is_array, is_own
@@ -79,7 +79,7 @@ class Zarr(Format):
         super().refuse(contents)
         texts = [key for key, text in contents.metadata.items() if not (is_unicode(key) and is_unicode(text))]
         texts += [NAMES] if NAMES in contents.metadata else []
-        self.refuse_any(map(repr, texts), "has no place for the metadata", TENSORS_ONLY)
+        self.refuse_any(map(repr, texts), "has no place for the metadata", METADATA_LESS)
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         self.ensure_loaded()
