@@ -21,7 +21,7 @@ from .. import registry
 from ..base import Backend
 from ..nodes import Node, attribute, item
 from . import fast_paths
-from .declared import DECLARED, NARROW, PACKED, SIX_BITS, capabilities
+from .declared import DECLARED, NARROW, PACKED, capabilities
 from .snippets import loses_imaginary, snippet
 
 if TYPE_CHECKING:
