@@ -284,6 +284,24 @@ def test_unified_memory_of_cupy_is_memory_of_the_gpu():
     assert ferry.to_numpy(x).tolist() == list(range(16))
 
 
+@pytest.mark.parametrize("target", ["numpy", "torch", "cupy", "jax"])
+def test_jax_arrays_in_host_memory_for_the_gpu(target):
+    """Offloaded arrays go over the host, since no other framework shares their memory on the GPU."""
+    needs("jax", "cupy")
+    import jax
+
+    there = jax.sharding.SingleDeviceSharding(jax.devices("gpu")[0], memory_kind="pinned_host")
+    x = jax.device_put(np.arange(3, dtype=np.float32), there)
+    assert ferry.describe(x).pinned
+    for keywords in ({}, {"copy": True}):
+        result = ferry.convert(x, target, **keywords)
+        assert ferry.to_list(result) == [0, 1, 2]
+    if target in ("torch", "cupy"):
+        assert [step.path for step in ferry.explain(x, target).steps if step.copies] == ["bus", "bus"]
+        with pytest.raises(ferry.CopyRequiredError):
+            ferry.convert(x, target, copy=False)
+
+
 class Dlpack:
     """A tensor of another library on the GPU."""
 

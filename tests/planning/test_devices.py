@@ -585,3 +585,16 @@ def test_a_device_that_nobody_asks_for_need_not_be_seen():
     torch = registry.known()["torch"]
     into = Request("torch", out=info("torch", device="cuda:7"), present=("cpu",))
     assert target_device(info("numpy", device="cpu"), into, torch, "float32") == "cuda:7"
+
+
+@pytest.mark.parametrize("target", ["torch", "cupy"])
+def test_memory_of_the_host_is_not_shared_on_a_device(target):
+    """JAX may keep an array of a device in page-locked memory: it goes over the host, as the plan says."""
+    offloaded = TensorInfo("jax", (3,), "float32", device="cuda:0", pinned=True)
+    plan = ferry.explain(offloaded, target)
+    assert [step.path for step in plan.steps if step.copies] == ["bus", "bus"]
+    assert "memory of the host" in plan.reason
+    assert not plan.result.pinned
+    with pytest.raises(ferry.CopyRequiredError):
+        ferry.explain(offloaded, target, copy=False)
+    assert ferry.explain(offloaded._replace(pinned=False), target).bytes_copied == 12

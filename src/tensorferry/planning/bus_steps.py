@@ -49,6 +49,9 @@ def share_on_device(plan: PlanBuilder) -> bool:
     sides = (source, target)
     if any(plan.dtype not in each.capabilities.dtypes.held for each in sides):
         return False
+    if now.pinned:
+        plan.reason = f"{source.name} keeps it for the device, but in memory of the host"
+        return False
     unnamed = [each.name for each in sides if plan.dtype in each.capabilities.dtypes.unexported]
     if unnamed:
         plan.reason = f"{' and '.join(unnamed)} cannot name {plan.dtype} to another framework on a device"
@@ -313,7 +316,7 @@ def fetch(plan: PlanBuilder) -> None:
     where = f"gathered from {now.shards} shards on {now.device}" if gathers else f"from {now.device}"
     plan.refuse_copy([f"its {now.shards} shards have to be gathered" if gathers else f"it has to be brought {where}"])
     copies = Path.HOST if now.device == HOST else Path.BUS
-    own: dict[str, Any] = {"device": HOST, "shards": 1, "writable": True, "mutable": True}
+    own: dict[str, Any] = {"device": HOST, "shards": 1, "writable": True, "mutable": True, "pinned": False}
     plan.add(plan.source, "fetch", (), where, copies=copies, strides=plan.c_order, **own)
     plan.reason = plan.reason or where
 
@@ -323,7 +326,7 @@ def place(plan: PlanBuilder) -> None:
     if plan.now.swapped or not plan.now.is_packed:
         host_steps.pack_array(plan, "the bus takes packed memory only")
     where = f"from {plan.now.device} to {plan.device}"
-    changes = {**plan.as_targets(), "memory_map": False, "device": plan.device, "misalignment": 0}
+    changes = {**plan.as_targets(), "memory_map": False, "device": plan.device, "misalignment": 0, "pinned": False}
     plan.add(plan.target, "place", (plan.device,), where, copies=Path.BUS, **changes)
 
 

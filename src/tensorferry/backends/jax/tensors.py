@@ -42,10 +42,11 @@ _NAMES = by_numpy()
 
 
 @lru_cache(maxsize=4096)
-def _described(shape: tuple[int, ...], name: str, device: str, misalignment: int, shards: int) -> TensorInfo:
-    return TensorInfo(
-        "jax", shape, name, device, misalignment=misalignment, writable=False, mutable=False, shards=shards
-    )
+def _described(
+    shape: tuple[int, ...], name: str, device: str, misalignment: int, shards: int, pinned: bool
+) -> TensorInfo:
+    never: dict[str, Any] = {"writable": False, "mutable": False}
+    return TensorInfo("jax", shape, name, device, misalignment=misalignment, shards=shards, pinned=pinned, **never)
 
 
 class JaxBackend(Backend):
@@ -121,13 +122,14 @@ class JaxBackend(Backend):
         shape, shards = x.shape, x.sharding.num_devices
         if shards > 1 and x.is_fully_replicated:
             x, shards = _replica(x), 1
-        device, misalignment = HOST, 0
+        device, misalignment, pinned = HOST, 0, False
         if x.platform() != HOST:
+            pinned = x.sharding.memory_kind == "pinned_host"
             device = device_name(next(iter(x.sharding.device_set)))
             device = device if shards == 1 else kind_of(device)
         elif shards == 1:
             misalignment = x.unsafe_buffer_pointer() & 63
-        return _described(shape, name, device, misalignment, shards)
+        return _described(shape, name, device, misalignment, shards, pinned)
 
     def signature(self, x: Any) -> Hashable | None:
         if type(x) is not self.array:
