@@ -12,6 +12,8 @@ from tensorferry.backends.jax import primitives
 from tensorferry.backends.jax.outer import OUTER
 
 x = jnp.arange(3.0)
+PASSED = {"int4": "xi8>", "uint4": "xui8>", "int2": "xi8>", "float4_e2m1fn": "xf32>"}
+"""As what packed elements are given to a callback, and taken from it."""
 
 
 def test_this_version_has_what_the_primitive_takes():
@@ -25,6 +27,29 @@ def _no_buffers(monkeypatch):
     primitive = primitives._Primitive(OUTER)
     monkeypatch.setattr(primitive, "by_buffer", None)
     monkeypatch.setattr(OUTER, "_call", primitive)
+
+
+@pytest.mark.parametrize("fixture", ["_no_buffers", "_other_interfaces"])
+@pytest.mark.parametrize("kind", PASSED)
+def test_packed_elements_cross_as_whole_bytes(fixture, kind, request):
+    """A device hands packed elements over as if each had a byte; the function gets and gives the dtype itself."""
+    request.getfixturevalue(fixture)
+    kinds = []
+
+    def function(x):
+        kinds.append(x.dtype.name)
+        return x, x[..., None]
+
+    step = jax.jit(ferry.wrap(function, inner="numpy", shapes=None))
+    values = jnp.array([1, 0, 1]).astype(kind)
+    same, longer = step(values)
+    assert (same.dtype, longer.shape) == (values.dtype, (3, 1))
+    assert same.astype("int32").tolist() == longer[:, 0].astype("int32").tolist() == [1, 0, 1]
+    assert set(kinds) == {kind}
+    calls = [line for line in step.lower(values).as_text().splitlines() if "callback" in line and "custom_call" in line]
+    assert len(calls) == 1
+    types = calls[0].rpartition(" : ")[2]
+    assert types.count(PASSED[kind]) == 3, types
 
 
 @pytest.mark.usefixtures("_no_buffers")

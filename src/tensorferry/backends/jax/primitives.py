@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from ...errors import LossyCastError, UnsupportedTypeError
 from ...host import subnormals
 from ...host.numpy_dtypes import by_numpy, numpy_dtype
 from .. import registry
-from .declared import NARROW, X64
+from .declared import NARROW, PACKED, X64
 from .tensors import BACKEND
 
 if TYPE_CHECKING:
@@ -112,21 +113,36 @@ def _filling_function(function: Function, specs: Sequence[Spec]) -> Callable[[li
     return subnormals.unflushed(function.filler(want))
 
 
-def _returning_callback(function: Function, specs: Sequence[Spec]) -> Callable[..., tuple[Any, ...]]:
-    """The callback of XLA that takes arrays and returns arrays."""
+def _returning_callback(
+    function: Function, avals: Sequence[Any], specs: Sequence[Spec]
+) -> Callable[..., tuple[Any, ...]]:
+    """The callback of XLA that takes arrays and returns arrays, whose elements are not packed: see `_unpacked`."""
     _refuse_narrowing(function, specs)
     fill = _filling_function(function, specs)
-    dtypes = [numpy_dtype(name) for _, name in specs]
+    given, kinds = [np.dtype(aval.dtype) for aval in avals], [numpy_dtype(name) for _, name in specs]
+    returned = [_unpacked(kind) for kind in kinds]
 
     def callback(*arrays: Any) -> tuple[Any, ...]:
-        outs = [np.empty(shape, dtype) for (shape, _), dtype in zip(specs, dtypes, strict=True)]
+        outs = [np.empty(shape, kind) for (shape, _), kind in zip(specs, kinds, strict=True)]
         try:
-            fill([*map(np.asarray, arrays)], outs)
+            fill([np.asarray(x).astype(kind, copy=False) for x, kind in zip(arrays, given, strict=True)], outs)
         except Exception as error:
             raise RuntimeError(function.aside(error)) from error
-        return tuple(outs)
+        return tuple([x.astype(kind, copy=False) for x, kind in zip(outs, returned, strict=True)])
 
     return callback
+
+
+def _unpacked(dtype: Any) -> Any:
+    """The dtype as which elements cross to a callback that takes arrays and returns arrays.
+
+    On a GPU, JAX hands packed elements to a callback as if each had a byte, so that the callback gets other numbers
+    (measured on JAX 0.11.2 with int4).
+    """
+    name = _NAMES.get(np.dtype(dtype))
+    if name not in PACKED:
+        return np.dtype(dtype)
+    return np.dtype({"int": "int8", "uint": "uint8", "float": "float32"}[dtypes.find(name).kind])
 
 
 def _filling_callback(function: Function, specs: Sequence[Spec], count: int) -> Callable[..., tuple[()]]:
@@ -246,13 +262,34 @@ class _Primitive:
             module.add_host_callback(_filling_callback(function, specs, len(operands)))
             lowering = self.by_buffer[must_run]
             return lowering(ctx, *operands, index=np.uint64(len(module.host_callbacks) - 1))
-        callback = _returning_callback(function, specs)
+        callback = _returning_callback(function, ctx.avals_in, specs)
+        before, after = (list(map(_unpacked_aval, avals)) for avals in (ctx.avals_in, ctx.avals_out))
+        given = [*map(partial(self._recast, ctx), ctx.avals_in, before, operands)]
         results, _, keep = self.emit(
-            ctx, callback, None, list(operands), ctx.avals_in, ctx.avals_out, has_side_effect=must_run, **self.options
+            ctx.replace(avals_in=before, avals_out=after),
+            callback,
+            None,
+            given,
+            before,
+            after,
+            has_side_effect=must_run,
+            **self.options,
         )
         if keep is not None and hasattr(module, "add_keepalive"):
             module.add_keepalive(keep)
-        return results
+        return [*map(partial(self._recast, ctx), after, ctx.avals_out, results)]
+
+    def _recast(self, ctx: Any, before: Any, after: Any, operand: Any) -> Any:
+        """An operand of a lowering with another dtype, if that is asked."""
+        if before.dtype == after.dtype:
+            return operand
+        cast = self.mlir.lower_fun(lambda x: x.astype(after.dtype), multiple_results=False)
+        (found,) = cast(ctx.replace(primitive=None, avals_in=[before], avals_out=[after]), operand)
+        return found
+
+
+def _unpacked_aval(aval: Any) -> Any:
+    return jax.core.ShapedArray(aval.shape, _unpacked(aval.dtype))
 
 
 def _by_buffer(mlir: Any) -> Any:
@@ -310,9 +347,16 @@ class _Fallback:
                     f"{function.flat.source.name} gives an empty result, and this JAX would not call it to see that.",
                     "pip install -U jax",
                 )
-            shapes = [jax.ShapeDtypeStruct(shape, numpy_dtype(name)) for shape, name in specs]
-            callback = _returning_callback(function, specs)
-            return tuple(jax.pure_callback(callback, tuple(shapes), *arrays, vmap_method="sequential"))
+            kinds = [numpy_dtype(name) for _, name in specs]
+            shapes = [
+                jax.ShapeDtypeStruct(shape, _unpacked(kind)) for (shape, _), kind in zip(specs, kinds, strict=True)
+            ]
+            callback, given = (
+                _returning_callback(function, arrays, specs),
+                [x.astype(_unpacked(x.dtype)) for x in arrays],
+            )
+            found = jax.pure_callback(callback, tuple(shapes), *given, vmap_method="sequential")
+            return tuple([x.astype(kind) for x, kind in zip(found, kinds, strict=True)])
 
         def forward(*arrays: Any) -> Any:
             outputs = call(*arrays)
