@@ -40,7 +40,9 @@ class JaxWitness(Witness):
         return super().knows(dtype) and self.dtype(self.build(b"", dtype, (0,))) == dtype
 
     def build(self, content: bytes, dtype: str, shape: tuple[int, ...]) -> Any:
-        return self.jax.device_put(np.frombuffer(bytearray(content), dtype_of(dtype)).reshape(shape))
+        # On the host also where JAX has a GPU, on which arrays lie otherwise; the suite is about memory of the host.
+        with self.jax.default_device(self.jax.local_devices(backend="cpu")[0]):
+            return self.jax.device_put(np.frombuffer(bytearray(content), dtype_of(dtype)).reshape(shape))
 
     def make(self, layout: str, dtype: str) -> Sample | None:
         if layout != "result":
