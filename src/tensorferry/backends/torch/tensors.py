@@ -122,7 +122,8 @@ class TorchBackend(Backend):
         vars(self)["environment"] = environment
         self.by_default = {(self.dtypes[name], *marks): found for (name, *marks), found in BY_DEFAULT.items()}
         self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
-        flatten, unflatten = (getattr(torch._C._nn, f"{word}_dense_tensors", None) for word in ("flatten", "unflatten"))
+        lists = getattr(torch._C, "_nn", None)
+        flatten, unflatten = (getattr(lists, f"{word}_dense_tensors", None) for word in ("flatten", "unflatten"))
         self.joins: tuple[Any, Any] | None = (flatten, unflatten) if flatten and unflatten else None
         self._for_many = many.verbs(self)
 
