@@ -54,10 +54,11 @@ def pack(backend: TorchBackend, tensors: Sequence[Any], alignment: int, *, lock:
     joined = _join(backend, tensors, alignment)
     parts: Joined | list[packing.Part] | None = joined
     if joined is None or backend.joins is None:
-        pieces, parts, nbytes = _pieces(torch, tensors, alignment)
+        pieces, parts, nbytes = _pieces(torch, list(map(backend.resolve, tensors)), alignment)
     else:
         flatten, _ = backend.joins
-        flat = list(map(flatten, joined.tensors))
+        # One tensor alone is not copied, so it may have any stride along an axis of length 1, and lazy bits.
+        flat = [flatten(some) if len(some) > 1 else _flat(backend.resolve(some[0])) for some in joined.tensors]
         if len(flat) == 1 and not lock:
             return flat[0], joined
         pieces, nbytes = [x.view(torch.uint8) for x in flat], sum(x.nbytes for x in flat)
