@@ -12,6 +12,7 @@ import pytest
 from tests.support import ROOT, SOURCE, python
 
 import tensorferry as ferry
+from tensorferry.execution.run import verifying
 
 torch = pytest.importorskip("torch")
 
@@ -154,6 +155,30 @@ assert ferry.to_numpy(x, dtype="float64").dtype == np.float64
 """,
         FERRY_DEVICE_LIKE="mps",
     )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "bfloat16"])
+def test_pinned_sources_are_cast_into_pinned_memory_if_that_is_asked(sim, dtype):
+    """The cast makes ordinary memory of page-locked memory, as the plan says."""
+    x = torch.ones(3).pin_memory()
+    for keywords in ({}, {"pinned": True}):
+        found = ferry.to_torch(x, dtype=dtype, **keywords)
+        assert found.is_pinned() is ferry.explain(x, "torch", dtype=dtype, **keywords).result.pinned
+        assert found.is_pinned() is bool(keywords)
+    assert ferry.to_torch(x.to(torch.complex64).pin_memory().conj(), dtype="complex128", pinned=True).is_pinned()
+
+
+@pytest.mark.parametrize(
+    "keywords", [{"device": "cpu"}, {"device": "sim:1", "dtype": "float64"}, {"dtype": "float8_e5m2"}]
+)
+def test_an_expanded_tensor_is_in_no_graph_where_none_is_recorded(sim, keywords):
+    """The plan says so, and is right where all plans are checked."""
+    x = torch.ones(1, 6, device="sim:0", requires_grad=True).expand(7, 6)
+    for recording in (torch.no_grad(), torch.inference_mode(), torch.enable_grad()):
+        with recording, verifying():
+            found = ferry.to_torch(x, **keywords)
+            planned = ferry.explain(x, "torch", **keywords).result
+            assert found.requires_grad is planned.requires_grad is torch.is_grad_enabled()
 
 
 def test_pinned_memory_that_a_device_has_not_is_said(sim):
@@ -402,6 +427,30 @@ def test_leaves_that_are_not_to_cross_together_cross_alone(sim, keywords):
     assert not plan.batches
     assert len(seen.bus) == len(tree)
     assert [leaf.tolist() for leaf in found.values()] == [[float(each)] * 3 for each in range(9)]
+
+
+@pytest.mark.parametrize("public", [False, True])
+@pytest.mark.parametrize(("source", "target"), [("sim:0", "cpu"), ("sim:0", "sim:1"), ("cpu", "sim:1")])
+def test_leaves_with_an_odd_stride_or_lazy_bits_are_packed(sim, monkeypatch, source, target, public):
+    """A stride along an axis of length 1 means nothing, and a leaf may be the only one of its dtype."""
+    from tensorferry.backends import registry
+
+    if public:
+        monkeypatch.setattr(registry.ready("torch"), "joins", None)
+    numbers = torch.tensor([[1 + 2j, 3 - 4j]])
+    for odd in (
+        lambda x: x.real.contiguous()[:, ::2][:, :1],
+        lambda x: x.as_strided((1,), (0,)),
+        lambda x: x.conj(),
+        lambda x: x.conj().imag,
+        lambda x: x.conj().imag[0, 0],
+    ):
+        tree = [odd(numbers.to(source)), torch.arange(3, device=source)]
+        with sim.tracing() as seen:
+            found = ferry.convert_tree(tree, "torch", device=target)
+        assert len(seen.bus) == 1
+        assert found[0].tolist() == odd(numbers).tolist()
+        assert found[1].tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("public", [False, True])

@@ -304,7 +304,8 @@ def _cross_in_graph(plan: PlanBuilder, own: Declaration, axes: tuple[int, ...], 
         arguments = (stop, axes, plan.dtype, first)
         why = f"from {plan.now.device} to {stop}: along an axis, all elements share this memory"
         plan.become(shape=_one_along(whole, axes))
-        plan.add(own, "cross", arguments, why, copies=Path.BUS, device=stop, dtype=crosses, pinned=False)
+        changes: dict[str, Any] = {"requires_grad": own.capabilities.gradients.records, "pinned": False}
+        plan.add(own, "cross", arguments, why, copies=Path.BUS, device=stop, dtype=crosses, **changes)
         plan.become(dtype=plan.dtype, shape=whole)
         plan.become(strides=plan.c_order, misalignment=0, kind="", conjugate=False, negative=False)
 

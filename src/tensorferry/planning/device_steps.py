@@ -88,6 +88,7 @@ def cast_inside(plan: PlanBuilder, by: Declaration, why: str = "") -> None:
         strides=plan.packed(by, plan.dtype),
         misalignment=0,
         kind="",
+        pinned=False,
     )
 
 
@@ -102,7 +103,8 @@ def resolve(plan: PlanBuilder) -> None:
     bits = [word for word, is_set in (("conjugate", now.conjugate), ("negative", now.negative)) if is_set]
     why = f"memory holds the values before the {' and '.join(bits)} bit is applied"
     plan.refuse_copy([why])
-    changes: dict[str, Any] = {"conjugate": False, "negative": False, "strides": plan.packed(plan.source)}
+    changes: dict[str, Any] = {"conjugate": False, "negative": False, "pinned": False}
+    changes["strides"] = plan.packed(plan.source)
     plan.add(plan.source, "resolve", (), why, copies=plan.path, **changes)
     plan.reason = why
 
