@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 
 import numpy as np
@@ -10,6 +11,7 @@ from tests.backends import paper_cupy
 
 import tensorferry as ferry
 from tensorferry.backends import registry
+from tensorferry.host import dlpack
 
 torch = pytest.importorskip("torch")
 
@@ -115,6 +117,23 @@ def test_memory_that_must_not_be_written_is_refused(cupy):
     with pytest.raises(ferry.DeviceError, match="must not be written") as caught:
         ferry.convert(Dlpack(array), "cupy")
     assert caught.value.hint
+
+
+def test_the_structure_is_read_while_its_capsule_is_alive(monkeypatch):
+    """It is freed with its capsule, so that a flag read later is anything."""
+    array, read, managed_by = np.arange(3.0), [], dlpack._managed_by
+    x = Dlpack(array)
+    before = sys.getrefcount(array)
+
+    class Watched(dlpack._Versioned):
+        @property
+        def flags(self):
+            read.append(sys.getrefcount(array) > before)
+            return 0
+
+    monkeypatch.setattr(dlpack, "_managed_by", lambda x: Watched.from_address(ctypes.addressof(managed_by(x))))
+    assert not dlpack.is_read_only(x)
+    assert read == [True]
 
 
 @pytest.mark.parametrize("target", ["numpy", "torch", "python"])

@@ -139,7 +139,8 @@ def is_on_host(x: Any) -> bool:
 
 def is_read_only(x: Any) -> bool:
     """Whether an object says that the memory that it exports must not be written. Without a version it cannot say."""
-    managed = _managed_by(_export(x))
+    capsule = _export(x)  # kept while the structure is read, because the structure is freed with it
+    managed = _managed_by(capsule)
     return isinstance(managed, _Versioned) and bool(managed.flags & _READ_ONLY)
 
 
