@@ -168,6 +168,17 @@ def test_pinned_sources_are_cast_into_pinned_memory_if_that_is_asked(sim, dtype)
     assert ferry.to_torch(x.to(torch.complex64).pin_memory().conj(), dtype="complex128", pinned=True).is_pinned()
 
 
+@pytest.mark.parametrize("keywords", [{"pinned": True}, {"device": "sim:1", "non_blocking": True}])
+def test_the_code_pins_elements_that_share_memory(sim, keywords):
+    """Each gets memory of its own, as in the conversion."""
+    for x in (torch.arange(6).expand(7, 6), torch.arange(6).expand(7, 6).T, torch.arange(9).unfold(0, 6, 1)):
+        names = {"x": x}
+        exec(ferry.explain(x, "torch", **keywords).code, names)  # noqa: S102 - that is what the code is for
+        found = ferry.to_torch(x, **keywords)
+        assert names["y"].tolist() == found.tolist() == x.tolist()
+        assert names["y"].is_contiguous()
+
+
 @pytest.mark.parametrize(
     "keywords", [{"device": "cpu"}, {"device": "sim:1", "dtype": "float64"}, {"dtype": "float8_e5m2"}]
 )

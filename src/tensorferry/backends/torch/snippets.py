@@ -45,17 +45,16 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return _adopt_code(info, as_integer)
     if verb == "narrow":
         return arrays.snippet(verb, arguments, info)
-    if verb == "spread":
-        whole = "expand" if len(arguments) == 1 else "as_strided"
-        return f"{{x}}.{whole}({', '.join(map(str, arguments))}).contiguous()"
-    if verb == "span":
-        return f"{{x}}.as_strided(({arguments[0]},), (1,))"
+    if verb in ("spread", "span"):
+        return _spread_code(arguments) if verb == "spread" else f"{{x}}.as_strided(({arguments[0]},), (1,))"
     if verb == "cross":
         return _cross_code(arguments[0], arguments[2], info)
     if verb == "stack" and info.kind == "rows":
         return "torch.stack([ferry.to_torch(row) for row in {x}])"
     if verb == "write":
         return _write_code(*arguments, info=info)
+    if verb == "pin" and info.overlaps_itself:
+        return "{x}.contiguous().pin_memory()"  # it keeps strides, and cannot write elements that share memory
     return _SNIPPETS[verb]
 
 
@@ -72,6 +71,12 @@ _SNIPPETS = {
     "land": 'torch.empty_like({x}, device="cpu", pin_memory=True).copy_({x})',
     "stack": "torch.stack({x})",
 }
+
+
+def _spread_code(arguments: tuple[Any, ...]) -> str:
+    """The code that gives elements that share memory memory of their own."""
+    whole = "expand" if len(arguments) == 1 else "as_strided"
+    return f"{{x}}.{whole}({', '.join(map(str, arguments))}).contiguous()"
 
 
 def _cast_code(dtype: str, check: str = "", caster: str = "", *, info: TensorInfo) -> str:
