@@ -709,6 +709,23 @@ raise SystemExit(status)
 """
 
 
+@pytest.mark.parametrize("current", [0, 1])
+def test_any_device_is_the_current_one_whatever_the_others_are(sim, current):
+    """A leaf of the host goes where `convert_tree` brings it, though other leaves stay on other devices."""
+    tree = {"a": values(1, "sim:0"), "b": values(2, "sim:1"), "h": np.ones(SIZE, np.float32), "c": values(3, "sim:0")}
+    before = torch.accelerator.current_device_index()
+    torch.accelerator.set_device_index(current)
+    try:
+        expected = ferry.convert_tree(tree, "torch", device="sim")
+        started = ferry.start(tree, "torch", device="sim").result()
+        (fetched,) = ferry.prefetch([tree], "torch", device="sim")
+    finally:
+        torch.accelerator.set_device_index(before)
+    assert expected["h"].device.index == current
+    for found in (started, fetched):
+        assert [leaf.device for leaf in found.values()] == [leaf.device for leaf in expected.values()]
+
+
 def test_a_forked_child_has_no_recipes_for_devices(sim):
     """It is told that there is no device, however often its parent has been there."""
     from tensorferry.execution.recipes import conversion_as

@@ -37,9 +37,13 @@ def _places(infos: Iterable[TensorInfo]) -> tuple[StreamPlace, ...]:
 
 
 def places_of(plans: Sequence[Plan]) -> tuple[tuple[StreamPlace, ...], tuple[StreamPlace, ...]]:
-    """The places that conversions read from; and all places, of which those that they write to are last."""
+    """The places that conversions read from; and all places, of which the one that must be the current one is last.
+
+    That is the one that is current now, if a result goes to any device of a kind; or else one that is written to.
+    """
     sources, targets = _places(plan.source for plan in plans), _places(plan.result for plan in plans)
-    return sources, (*(place for place in sources if place not in targets), *targets)
+    current = _places(plan.result for plan in plans if ":" not in plan.result.device)
+    return sources, tuple(dict.fromkeys(reversed((*sources, *targets, *current))))[::-1]
 
 
 def landed(value: Any, after: Sequence[PlaceEvent]) -> Landed:
