@@ -77,6 +77,8 @@ class Backend(ABC):
     """Whether tensors can be converted to it, not only from it."""
     is_functional: ClassVar[bool] = False
     """Whether its functions take their parameters as arguments, instead of keeping them."""
+    keeps_devices: ClassVar[bool] = False
+    """Whether its devices are the same ones as long as a process lives. Otherwise they are asked for at each call."""
     is_traced: ClassVar[bool] = False
     """Whether the framework has a tracer that traces the functions that a user calls."""
     reads_as_asked: ClassVar[bool] = False

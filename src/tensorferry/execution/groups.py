@@ -56,7 +56,7 @@ def recipes_of(
         ConversionError: A tensor cannot be converted.
     """
     target = conversion.target
-    environment = target.environment()
+    environment = conversion.environment()
     signatures = None if conversion.described else grouped(leaves, kinds, target.capabilities.memory.alignment)
     if signatures is None:
         return None

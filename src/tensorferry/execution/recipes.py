@@ -68,7 +68,7 @@ class Conversion:
         request: The request, without `out`, which each call gives anew.
     """
 
-    __slots__ = ("_earlier", "described", "is_for_host", "readers", "recent", "request", "target")
+    __slots__ = ("_earlier", "described", "is_for_host", "is_unsteady", "readers", "recent", "request", "target")
 
     def __init__(self, target: Backend, request: Request) -> None:
         self.target = target
@@ -77,6 +77,9 @@ class Conversion:
         """Whether the result of a tensor in host memory is in host memory."""
         self.described = request.needs_description
         """Whether each tensor must be described first, since a signature does not have all that the plan needs."""
+        devices = target.capabilities.devices
+        self.is_unsteady = not target.keeps_devices and (devices.others or devices.kinds != (HOST,))
+        """Whether the devices of the target may come and go."""
         self.readers: dict[type, Callable[[Any], Hashable | None]] = {}
         """The functions that read signatures, by the type of the tensor: see `reader`."""
         self.recent: dict[Hashable, Recipe] = {}
@@ -87,6 +90,11 @@ class Conversion:
     def kept(self) -> int:
         """The number of recipes that are kept."""
         return len({**self.recent, **self._earlier})
+
+    def environment(self) -> Hashable:
+        """The target's settings, and its devices if these may change: with equal ones, the same recipes are right."""
+        settings = self.target.environment()
+        return (settings, self.target.devices()) if self.is_unsteady else settings
 
     def reader(self, kind: type) -> Callable[[Any], Hashable | None] | None:
         """The function that reads the signatures of a type's tensors; ``None`` if each must be described."""

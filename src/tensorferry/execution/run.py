@@ -76,7 +76,7 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
             if written is not None and registry.BY_TYPE[type(x)].lengths(x) != target.lengths(out):
                 written = None
             signature = signature, written
-        key = signature, target.environment()
+        key = signature, conversion.environment() if conversion.is_unsteady else target.environment()
         recipe = conversion.recent.get(key) or conversion.find(key)
         if recipe is not None:
             return execute(recipe.program, x, out)

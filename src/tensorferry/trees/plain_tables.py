@@ -58,7 +58,7 @@ def _converted(owner: ColumnBackend, views: Views, targets: Targets) -> dict[obj
     arrays: list[Any] = [results[name] for name in names]
     common: Any = targets.common
     target = registry.ready(common.target.name)
-    environment, alignment = target.environment(), target.capabilities.memory.alignment
+    environment, alignment = common.environment(), target.capabilities.memory.alignment
     groups: list[tuple[Recipe, Conversion, Sequence[int]]] = []
     copied: list[Array] = []
     for signature, places in owner.grouped_views(arrays, alignment).items():

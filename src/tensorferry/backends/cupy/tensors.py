@@ -43,6 +43,7 @@ class CupyBackend(Backend):
     name = "cupy"
     module = "cupy"
     owns = ("cupy", "cupyx")
+    keeps_devices = True
     rank = 5
     install = "pip install cupy-cuda12x"
     imports = DECLARED.imports

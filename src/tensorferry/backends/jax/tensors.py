@@ -57,6 +57,7 @@ class JaxBackend(Backend):
     aliases = ("jnp", "jax.numpy")
     owns = ("jax", "jaxlib")
     is_functional = True
+    keeps_devices = True
     rank = 4
     install = "pip install jax"
     imports = DECLARED.imports

@@ -53,6 +53,7 @@ class TensorflowBackend(Backend):
     module = "tensorflow"
     aliases = ("tf",)
     owns = ("tensorflow", "keras")
+    keeps_devices = True
     rank = 3
     install = "pip install tensorflow"
     imports = DECLARED.imports

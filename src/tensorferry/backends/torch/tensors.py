@@ -55,6 +55,7 @@ class TorchBackend(Backend):
     module = "torch"
     aliases = ("pt", "pytorch")
     owns = ("torch",)
+    keeps_devices = True
     rank = 2
     is_traced = True
     install = "pip install torch"
