@@ -177,8 +177,8 @@ FAULTS = (
     Fault(
         "leaves of several devices are taken for those of one",
         "trees.batches",
-        "groups[found.backend, found.verb, plan.source.device, found.arguments]",
-        "groups[found.backend, found.verb, 'sim:0', found.arguments]",
+        "return step.backend, step.verb, plan.source.device, step.arguments",
+        "return step.backend, step.verb, 'sim:0', step.arguments",
         ("trees_to_the_host_are_complete",),
     ),
 )

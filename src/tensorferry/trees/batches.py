@@ -58,7 +58,7 @@ def shipments(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[
         step = transfers[id(plan)]
         if step is not None and 0 < _nbytes(each, step) <= packing.LARGEST:
             found = plan.steps[step]
-            groups[found.backend, found.verb, plan.source.device, found.arguments].append((index, step))
+            groups[_lane(found, plan)].append((index, step))
     return [_shipment(prepared, key, members) for key, members in groups.items() if len(members) > 1]
 
 
@@ -81,6 +81,11 @@ def _transfer(plan: Plan) -> int | None:
     packs = step.verb in _PACKED and abilities.devices.packs
     can = packs or (step.verb == "fetch" and abilities.devices.fetches_ahead)
     return found[0] if can else None
+
+
+def _lane(step: Step, plan: Plan) -> Any:
+    """What is equal for leaves that cross together: who transfers them, how, from where and to where."""
+    return step.backend, step.verb, plan.source.device, step.arguments
 
 
 def _nbytes(each: Prepared, step: int) -> int:
@@ -151,7 +156,7 @@ def sent_together(parts: Sequence[tuple[Recipe, list[Any]]], target: Backend) ->
         if number < len(recipe.steps):
             small = _send_large(recipe, number, leaves, found[which])
             step = recipe.steps[number]
-            lanes[step.backend, step.verb, recipe.plan.source.device, step.arguments].append((which, small))
+            lanes[_lane(step, recipe.plan)].append((which, small))
     alignment = max(1, target.capabilities.memory.alignment)
     for members in lanes.values():
         recipe, number = parts[members[0][0]][0], numbers[members[0][0]]
