@@ -59,6 +59,16 @@ def _verified(request):
         yield
 
 
+@pytest.fixture(scope="module")
+def _wide_jax():
+    """JAX with its 64-bit dtypes."""
+    jax = pytest.importorskip("jax")
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
 @cache
 def _why_no_gpu():
     """Why tests marked ``gpu`` cannot run here, or ``None``."""

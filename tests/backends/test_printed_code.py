@@ -54,15 +54,6 @@ def unlike(found, expected):
     return int((~same).sum())
 
 
-@pytest.fixture(scope="module")
-def _wide_jax():
-    jax = pytest.importorskip("jax")
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
-    yield
-    jax.config.update("jax_enable_x64", before)
-
-
 @pytest.mark.parametrize("framework", ["torch", "jax", "tensorflow"])
 @pytest.mark.usefixtures("_wide_jax")
 def test_casts_inside_a_framework(framework):

@@ -17,7 +17,7 @@ from tensorferry.host.numpy_dtypes import numpy_dtype
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("_wide_jax")]
 
 NARROW = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 """What CuPy stores, but does not copy. (ml_dtypes puts their names into `np.sctypeDict` too.)"""
@@ -56,16 +56,6 @@ IN_NUMPY = {
     "windows": lambda x: np.lib.stride_tricks.sliding_window_view(as_integers(x).reshape(-1), 6)[::2].view(x.dtype),
     "negative": lambda x: x[::-1, ::-3],
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _wide_jax():
-    """JAX with its 64-bit dtypes."""
-    jax = pytest.importorskip("jax")
-    before = jax.config.jax_enable_x64
-    jax.config.update("jax_enable_x64", True)
-    yield
-    jax.config.update("jax_enable_x64", before)
 
 
 def needs(name):

@@ -58,7 +58,7 @@ def shipments(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[
         step = transfers[id(plan)]
         if step is not None and 0 < _nbytes(each, step) <= packing.LARGEST:
             found = plan.steps[step]
-            groups[_lane(found, plan)].append((index, step))
+            groups[_transfer_key(found, plan)].append((index, step))
     return [_shipment(prepared, key, members) for key, members in groups.items() if len(members) > 1]
 
 
@@ -83,7 +83,7 @@ def _transfer(plan: Plan) -> int | None:
     return found[0] if can else None
 
 
-def _lane(step: Step, plan: Plan) -> Any:
+def _transfer_key(step: Step, plan: Plan) -> Any:
     """What is equal for leaves that cross together: who transfers them, how, from where and to where."""
     return step.backend, step.verb, plan.source.device, step.arguments
 
@@ -151,14 +151,14 @@ def sent_together(parts: Sequence[tuple[Recipe, list[Any]]], target: Backend) ->
     found = [
         list(run.execute(recipe.bulk[:number], leaves)) for (recipe, leaves), number in zip(parts, numbers, strict=True)
     ]
-    lanes: dict[Any, list[tuple[int, Sequence[int]]]] = defaultdict(list)
+    together: dict[Any, list[tuple[int, Sequence[int]]]] = defaultdict(list)
     for which, ((recipe, leaves), number) in enumerate(zip(parts, numbers, strict=True)):
         if number < len(recipe.steps):
             small = _send_large(recipe, number, leaves, found[which])
             step = recipe.steps[number]
-            lanes[_lane(step, recipe.plan)].append((which, small))
+            together[_transfer_key(step, recipe.plan)].append((which, small))
     alignment = max(1, target.capabilities.memory.alignment)
-    for members in lanes.values():
+    for members in together.values():
         recipe, number = parts[members[0][0]][0], numbers[members[0][0]]
         values = [found[which][place] for which, places in members for place in places]
         if len(values) > 1:
