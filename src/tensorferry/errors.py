@@ -69,7 +69,7 @@ def shown(value: object) -> str:
     To write a tensor could wait for a device.
     """
     short = (type(value) is str and len(value) <= 80) or (type(value) is int and value.bit_length() <= 64)
-    plain = short or isinstance(value, type) or type(value) in (float, bool, type(None))
+    plain = short or isinstance(value, type) or type(value) in (float, complex, bool, type(None))
     return repr(value) if plain else f"an object of type {type(value).__qualname__}"
 
 

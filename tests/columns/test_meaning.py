@@ -137,6 +137,9 @@ def test_lists_of_unequal_lengths():
         assert ferry.convert_tree({"x": x}, "numpy", pad=0)["x"].tolist() == [[1, 2], [3, 0]]
     with pytest.raises(ferry.LossyCastError, match=r"pad=0.5 is no value of int64"):
         ferry.to_torch(pa.array([[1, 2], [3]]), pad=0.5)
+    for x, keywords in ((pa.array([[1, 2], [3]]), {"pad": 1j}), (pa.array([1.0, None]), {"nulls": 1j})):
+        with pytest.raises(ferry.LossyCastError, match=r"1j is no value of"):
+            ferry.to_torch(x, **keywords)
     with pytest.raises(ferry.UnsupportedTypeError, match="null in the place of a list, at row 2"):
         ferry.to_torch(pa.chunked_array([[[1], [2]], [None]]))
     inside = pa.array([[1, None], [3]])

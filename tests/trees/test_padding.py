@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import re
 import warnings
 from typing import Any
 
@@ -483,8 +484,10 @@ def test_a_float_beside_tensors_is_rounded_but_not_to_infinity():
 def test_a_number_that_the_dtype_does_not_hold_pads_nothing(dtype, pad):
     """It is not made infinite, as in masks of attention."""
     samples = [np.ones(1, dtype), np.ones(2, dtype)]
-    with pytest.raises(ferry.LossyCastError, match=f"pad= is .*, which {dtype} does not hold"):
-        ferry.collate(samples, "numpy", pad=pad)
+    for number in (pad, np.float64(pad), complex(pad, 1)):
+        written = re.escape(str(number))
+        with pytest.raises(ferry.LossyCastError, match=f"pad= is {written}, which {dtype} does not hold"):
+            ferry.collate(samples, "numpy", pad=number)
 
 
 def test_a_float_that_pads_is_rounded():

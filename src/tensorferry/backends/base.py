@@ -327,8 +327,11 @@ class Backend(ABC):
 
     # -- containers: the framework's own, and those that its users registered with it ---------------
 
-    def opener_of(self, kind: type) -> Callable[[Any], Node] | None:
-        """The function that opens a type that is one of the framework's own containers; ``None`` if it is not."""
+    def opener_of(self, kind: type) -> Callable[[Any], Node | None] | None:
+        """The function that opens a type that is one of the framework's own containers; ``None`` if it is not.
+
+        The function gives ``None`` for an object that is a leaf all the same.
+        """
         return None
 
     def has_node(self, kind: type) -> bool:

@@ -299,14 +299,13 @@ def value_in(dtype: str, value: Any, keyword: str = "nulls", hint: str = "") -> 
     number: Any = float("nan") if isinstance(value, str) and value == "nan" else value
     number = number.item() if isinstance(number, np.generic) else number
     found: Any = None
-    kept = isinstance(number, bool) == (kind == "bool")
+    kept = isinstance(number, bool) == (kind == "bool") and not (isinstance(number, complex) and kind != "complex")
     try:
         with np.errstate(all="ignore"):
-            found = np.asarray(number).astype(numpy_dtype(dtype))
+            found = np.asarray(number).astype(numpy_dtype(dtype)) if kept else None
         # A float may be rounded, but must not become infinite.
-        rounds = kind == "float" and isinstance(number, float)
-        same = bool(np.isfinite(found)) == math.isfinite(number) if rounds else found.item() == number
-        kept = kept and same
+        rounds = kept and kind == "float" and isinstance(number, float)
+        kept = kept and (bool(np.isfinite(found)) == math.isfinite(number) if rounds else found.item() == number)
     except (TypeError, ValueError, OverflowError):
         kept = False
     if not kept:

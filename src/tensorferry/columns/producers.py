@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .interface import Chunk, Type
 
-__all__ = ["gives_arrow", "leaving_streams", "read"]
+__all__ = ["gives_arrow", "is_read_again", "leaving_streams", "read"]
 
 _STREAM = struct.Struct("PPPPP")
 _POINTER = struct.Struct("P")
@@ -30,6 +30,11 @@ _POINTER = struct.Struct("P")
 def gives_arrow(kind: type) -> bool:
     """Whether objects of a type give Arrow data."""
     return hasattr(kind, "__arrow_c_array__") or hasattr(kind, "__arrow_c_stream__")
+
+
+def is_read_again(kind: type) -> bool:
+    """Whether objects of a type surely give the same data each time. Streams, which have no length, may not."""
+    return hasattr(kind, "__arrow_c_array__") or hasattr(kind, "__len__")
 
 
 def read(x: Any) -> tuple[Type, list[Chunk]]:
@@ -92,7 +97,7 @@ def _read_stream(x: Any) -> tuple[Type, list[Chunk]]:
         if isinstance(kept.found, UnsupportedTypeError):
             raise UnsupportedTypeError(kept.found.message, kept.found.hint)
         return kept.found
-    may_be_used_up = not hasattr(type(x), "__len__")
+    may_be_used_up = not is_read_again(type(x))
     if may_be_used_up and _leaves_streams.get():
         raise UnsupportedTypeError(
             f"This {type(x).__name__} is a stream that is still to be read, and only a conversion reads it.",

@@ -251,7 +251,8 @@ class Columns:
         try:
             return filling(value, dtype, request)
         except LossyCastError as error:
-            message = f"pad= is {shown(value)}, which {dtype} does not hold: {error.message}"
+            number = value.item() if isinstance(value, np.generic) else value
+            message = f"pad= is {shown(number)}, which {dtype} does not hold: {error.message}"
             raise LossyCastError(message, instead) from error
 
 

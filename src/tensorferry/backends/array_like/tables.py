@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ...columns import producers
 from ...columns.column import Column, Refused
 from ...columns.layouts import asked_of, column_of, fields
-from ...columns.spans import spans_of
-from ...columns.texts import texts
+from ...columns.objects import objects_in
 from ...errors import UnsupportedTypeError
 from .. import registry
 from ..opening import Table, TableContents, node_of, open_column, open_table
@@ -49,16 +48,16 @@ class ArrowColumn:
         return column_of(self.type, self.chunks, asked)
 
     def tolist(self) -> list[Any]:
-        """Its values as Python objects, with ``None`` for nulls.
+        """Its values as Python objects, with ``None`` for nulls: see `objects_in`.
 
         Raises:
-            ConversionError: It has neither numbers nor text.
+            UnsupportedTypeError: Python has no such objects.
         """
-        found = self.found(None)
-        if isinstance(found, Column) and not found.nulls[0]:
-            values: list[Any] = found.read().tolist()
-            return values
-        return texts(self.type, spans_of(self.chunks))
+        found = self.found(None) if self.type.extension else None
+        if not isinstance(found, Column) or found.inner:
+            return objects_in(self.type, self.chunks)
+        gone = found.missing().tolist()
+        return [None if is_gone else each for each, is_gone in zip(found.whatever().tolist(), gone, strict=True)]
 
     def __len__(self) -> int:
         return sum(each.length for each in self.chunks)
@@ -67,7 +66,7 @@ class ArrowColumn:
         return f"<column {self.name!r} of a {self.kind}: {len(self)} rows of Arrow's format {self.type.format!r}>"
 
 
-def read_arrow(x: Any) -> ArrowColumn | dict[str, ArrowColumn]:
+def read_arrow(x: Any) -> ArrowColumn | dict[object, ArrowColumn]:
     """Read an object through Arrow's interfaces: a column, or the columns of a table by name.
 
     Raises:
@@ -76,7 +75,7 @@ def read_arrow(x: Any) -> ArrowColumn | dict[str, ArrowColumn]:
     kind, chunks = producers.read(x)
     if kind.format != "+s" or kind.extension:
         return ArrowColumn(type(x).__name__, kind.name, kind, chunks)
-    found: dict[str, ArrowColumn] = {}
+    found: dict[object, ArrowColumn] = {}
     for child, spans in fields(kind, chunks):
         if child.name in found:
             raise UnsupportedTypeError(
@@ -133,13 +132,21 @@ def open_contents(
     return open_column(NAME, x.kind, x.name, x.found, request, exactly=exactly, note=note)
 
 
-def opener_of(kind: type) -> Callable[[Any], Node] | None:
+def opener_of(kind: type) -> Callable[[Any], Node | None] | None:
     """The function that opens tables with an Arrow stream, and datasets; ``None`` for other types."""
     if kind in (TableContents, ArrowColumn):
         return None
-    if _is_dataset(kind) or (is_known_by_arrow(kind) and not registry.is_tensor(kind)):
+    if _is_dataset(kind):
         return lambda x: node_of(named_columns(x))
-    return None
+    return _open_table if is_known_by_arrow(kind) and not registry.is_tensor(kind) else None
+
+
+def _open_table(x: Any) -> Node | None:
+    read = read_arrow(x)
+    if isinstance(read, dict):
+        return node_of(read)
+    # A column is a leaf itself, unless it is a stream, which can be read once.
+    return None if producers.is_read_again(type(x)) else node_of({None: read})
 
 
 def is_known_by_arrow(kind: type) -> bool:

@@ -16,7 +16,7 @@ from .libraries import known_class
 from .protocols import open_by_protocol, protocol_of
 from .snippets import PALETTE, snippet
 from .sources import reading, values_of
-from .tables import ArrowColumn, is_known_by_arrow, open_arrow, open_contents, opener_of
+from .tables import ArrowColumn, found_in, is_known_by_arrow, open_arrow, open_contents, opener_of
 
 if TYPE_CHECKING:
     from ...core.info import TensorInfo
@@ -54,8 +54,8 @@ class ArrayLikeBackend(Backend):
     def is_text(self, x: Any) -> bool:
         known = known_class(type(x))
         try:
-            if isinstance(x, ArrowColumn):
-                found = x.found(None)
+            if isinstance(x, ArrowColumn) or is_known_by_arrow(type(x)):
+                found = found_in(x, None).found
                 return isinstance(found, Refused) and found.stays
             if known is not None:
                 return known.is_text(x)

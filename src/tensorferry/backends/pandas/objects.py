@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from datetime import date, timedelta
+from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
 from math import prod
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import numpy as np
 
@@ -41,18 +43,25 @@ _OTHER: dict[type, str] = {
     timedelta: "pd.to_timedelta({x})",
 }
 """Code that makes another column, by the type of the first object that is no number."""
+_VALUES = (str, bytes, date, time, timedelta, tzinfo, UUID, PurePath)
+"""Types of values that have no numbers. A column of them stays as it is in a tree."""
 _NUMBERS = (*reader.PYTHON_NUMBERS, np.generic)
 _REASON = ("Python objects",)
 
 
 def reads_as_list(objects: Array, na: Any) -> bool:
-    """Whether a column of Python objects is converted as the list of its objects: without text, nulls, ragged rows."""
-    if _is_text(objects) or _nulls(objects, na).any():
+    """Whether a column of Python objects is converted as the list of its objects.
+
+    It is not if there are nulls, ragged rows, or values that this module has a better error for.
+    """
+    if _nulls(objects, na).any() or any(isinstance(each, (*_VALUES, Decimal)) for each in objects):
         return False
     if not len(objects) or not _are_rows(objects):
         return True
+    if len(set(map(len, objects))) > 1:
+        return False
     are_lists = not isinstance(objects[0], np.ndarray)
-    return len(set(map(len, objects))) == 1 and not (are_lists and any(_nulls(row, na).any() for row in objects))
+    return not any(_nulls(row, na).any() or isinstance(row[0], _VALUES) for row in objects if are_lists and len(row))
 
 
 def found_in_objects(objects: Array, na: Any) -> Found:
@@ -66,9 +75,8 @@ def found_in_objects(objects: Array, na: Any) -> Found:
     rows = np.flatnonzero(~gone)
     if len(objects) and not len(rows):
         return Refused("has nulls alone, and no dtype", '{x}.astype("float64")', stays=True)
-    if _is_text(objects):
-        is_bytes = isinstance(objects[rows[0]], bytes)
-        return Refused(BYTES, CODE[LIST], stays=True) if is_bytes else Refused(TEXT, WRITTEN, stays=True)
+    if len(rows) and _have_no_numbers(objects[rows]):
+        return _without_numbers(objects[rows[0]], int(rows[0]))
     if len(rows) and _are_rows(objects[rows]):
         return _lists(objects, gone, na)
     if gone.any():
@@ -82,9 +90,23 @@ def found_in_objects(objects: Array, na: Any) -> Found:
     return _numbers(objects.tolist(), gone)
 
 
-def _is_text(objects: Array) -> bool:
-    """Whether there is only text, bytes and ``None``."""
-    return registry.backend_named(EXCHANGE).is_text(objects)
+def _have_no_numbers(objects: Array) -> bool:
+    """Whether there are only text, dates and the like, or only arrays of text."""
+    return all(isinstance(each, _VALUES) for each in objects) or registry.backend_named(EXCHANGE).is_text(objects)
+
+
+def _without_numbers(first: Any, row: int) -> Refused:
+    """What a column of text, dates and the like is: it stays as it is in a tree."""
+    if isinstance(first, str):
+        return Refused(TEXT, WRITTEN, stays=True)
+    if isinstance(first, bytes):
+        return Refused(BYTES, CODE[LIST], stays=True)
+    return _odd(first, row, stays=True)
+
+
+def _odd(found: Any, row: int, *, stays: bool = False) -> Refused:
+    hint = next((code for base, code in _OTHER.items() if isinstance(found, base)), CODE[LIST])
+    return Refused(f"holds Python objects, such as {an(type(found).__name__)} at row {row}", hint, stays)
 
 
 def _nulls(objects: Iterable[Any], na: Any) -> Array:
@@ -104,9 +126,7 @@ def _are_rows(objects: Array) -> bool:
 def _numbers(values: list[Any], gone: Array) -> Found:
     odd = next((row for row, each in enumerate(values) if not isinstance(each, _NUMBERS)), None)
     if odd is not None:
-        kind = type(values[odd])
-        hint = next((code for base, code in _OTHER.items() if issubclass(kind, base)), CODE[LIST])
-        return Refused(f"holds Python objects, such as {an(kind.__name__)} at row {odd}", hint)
+        return _odd(values[odd], odd)
     try:
         numbers = elements.read(values, values[0])[0] if values else np.empty(0)
     except ConversionError as error:
@@ -153,8 +173,9 @@ def _elements(values: list[Any], gone: Array) -> Found:
     known = next((each for each, is_gone in zip(values, gone, strict=True) if not is_gone), None)
     if values and known is None:
         return Refused("has nulls alone, and no dtype", CODE[LIST])
-    if isinstance(known, (str, bytes)):
-        return Refused("holds lists of text, which has no numbers", CODE[LIST], stays=True)
+    if isinstance(known, _VALUES):
+        what = "text, which has no numbers" if isinstance(known, (str, bytes)) else f"{type(known).__name__} objects"
+        return Refused(f"holds lists of {what}", CODE[LIST], stays=True)
     return _numbers([known if is_gone else each for each, is_gone in zip(values, gone, strict=True)], gone)
 
 

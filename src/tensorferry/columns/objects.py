@@ -1,0 +1,265 @@
+"""Read Arrow's memory as Python objects: text, dates and the like, which stay readable in a tree.
+
+(https://arrow.apache.org/docs/format/Columnar.html)
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import UnsupportedTypeError
+from .interface import bytes_at
+from .layouts import NUMBERS
+from .spans import Span, bits_in, buffer_of, over, spans_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import tzinfo
+
+    from ..typing import Array
+    from .interface import Chunk, Type
+
+__all__ = ["objects_in"]
+
+_UNITS = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
+_SHORT = frozenset({"tts", "ttm"})
+_MIDNIGHT = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_INLINE = 12
+"""Text of up to so many bytes is in its view itself."""
+
+
+def objects_in(kind: Type, chunks: Sequence[Chunk | Span]) -> list[Any]:
+    """The values of a column as Python objects, with ``None`` for nulls.
+
+    Lists become lists, fields dicts, and maps lists of pairs. Dates in nanoseconds, or beyond the year 9999, become
+    ``np.datetime64``, because Python's own have microseconds and four digits; durations likewise. Intervals become
+    tuples of months, days and nanoseconds, as far as they have them.
+
+    Args:
+        kind: The column's type.
+        chunks: Its chunks, or the spans from `layouts.fields`.
+
+    Raises:
+        UnsupportedTypeError: Python has no such objects (unions), or the memory does not fit the type.
+    """
+    found: list[Any] = []
+    for span in spans_of(chunks):
+        values = _values(kind, span) if span.length else []
+        for missing in span.missing:
+            gone = missing.part(0, span.length)
+            values = [None if is_gone else each for each, is_gone in zip(values, gone, strict=True)]
+        found += values
+    return found
+
+
+def _values(kind: Type, span: Span) -> list[Any]:
+    if kind.format == "n":
+        return [None] * span.length
+    chunk = span.chunk
+    values = _present(kind, span)
+    # An array in runs and a union have no nulls of their own.
+    if kind.format[:2] in ("+r", "+u") or not chunk.null_count or not chunk.buffers or not chunk.buffers[0]:
+        return values
+    there = bits_in(span, 0).part(0, span.length)
+    return [each if is_there else None for each, is_there in zip(values, there, strict=True)]
+
+
+def _present(kind: Type, span: Span) -> list[Any]:
+    """The values, with any object in place of nulls."""
+    code = kind.format
+    if kind.values is not None:
+        if span.chunk.values is None:
+            raise UnsupportedTypeError("This array of Arrow's is indices, and has no dictionary.", None)
+        meanings = objects_in(kind.values, [span.chunk.values])
+        return [meanings[each] if 0 <= each < len(meanings) else None for each in over(span, NUMBERS[code]).tolist()]
+    if code in NUMBERS:
+        return over(span, NUMBERS[code]).tolist()  # type: ignore[no-any-return]
+    if code == "b":
+        return bits_in(span, 1).part(0, span.length).astype(bool).tolist()  # type: ignore[no-any-return]
+    if code[:2] == "w:":
+        return _of_width(span, int(code[2:]))
+    if code[0] == "t" and code[:2] != "ti":
+        return _dates(code, span)
+    reader = next((_READERS[start] for start in (code, code[:2]) if start in _READERS), None)
+    if reader is None:
+        raise UnsupportedTypeError(
+            f"Python has no objects for Arrow's format {code!r}.", "pa.table(x), whose columns pyarrow reads"
+        )
+    return reader(kind, span)
+
+
+def _memory(span: Span, buffer: int, start: int, length: int) -> bytes:
+    there = bytes_at(buffer_of(span, buffer) + start, (length,), np.dtype("uint8"), span.chunk.owner) if length else b""
+    return bytes(there)
+
+
+def _of_width(span: Span, width: int) -> list[bytes]:
+    whole = span.length * width
+    return (
+        _bytes_of(_memory(span, 1, span.at * width, whole), range(0, whole + 1, width))
+        if width
+        else [b""] * span.length
+    )
+
+
+def _bytes_of(data: bytes, ends: Sequence[int]) -> list[bytes]:
+    return [data[start:stop] for start, stop in pairwise(ends)]
+
+
+# -- by type ---------------------------------------------------------------------------------------
+
+
+def _offsets(span: Span, dtype: str) -> list[int]:
+    """Where each element begins, and where the last one ends.
+
+    Raises:
+        UnsupportedTypeError: An offset is less than the one before it.
+    """
+    found = over(span, dtype, more=1)
+    if found[0] < 0 or (np.diff(found) < 0).any():
+        raise UnsupportedTypeError("The offsets of an array of Arrow's go back.", None)
+    return found.tolist()  # type: ignore[no-any-return]
+
+
+def _text(kind: Type, span: Span) -> list[Any]:
+    ends = _offsets(span, "int64" if kind.format in "UZ" else "int32")
+    data = _memory(span, 2, ends[0], ends[-1] - ends[0])
+    found = _bytes_of(data, [each - ends[0] for each in ends])
+    return _decoded(found, span) if kind.format in "uU" else found
+
+
+def _decoded(found: list[bytes], span: Span) -> list[Any]:
+    # What is null may have any bytes.
+    marked = span.chunk.null_count and span.chunk.buffers[0]
+    return [each.decode(errors="replace" if marked else "strict") for each in found]
+
+
+def _views(kind: Type, span: Span) -> list[Any]:
+    """Text and bytes in views: a length, then the bytes themselves, or where they are.
+
+    Raises:
+        UnsupportedTypeError: A view points past its buffers.
+    """
+    # The last buffer has the lengths of those between.
+    *more, lengths = range(2, len(span.chunk.buffers)) or [0]
+    sizes: Any = (
+        bytes_at(span.chunk.buffers[lengths], (len(more),), np.dtype("int64"), span.chunk.owner) if more else []
+    )
+    packed, found = _memory(span, 1, span.at * 16, span.length * 16), []
+    for start in range(0, len(packed), 16):
+        length, _, buffer, offset = np.frombuffer(packed, "int32", 4, start).tolist()
+        if length <= _INLINE:
+            found.append(packed[start + 4 : start + 4 + max(length, 0)])
+        elif 0 <= buffer < len(more) and 0 <= offset <= int(sizes[buffer]) - length:
+            found.append(_memory(span, more[buffer], offset, length))
+        else:
+            raise UnsupportedTypeError("A view of text of Arrow's points past its buffers.", None)
+    return _decoded(found, span) if kind.format == "vu" else found
+
+
+def _dates(code: str, span: Span) -> list[Any]:
+    unit = "D" if code == "tdD" else _UNITS[code[2]]
+    short = code == "tdD" or code in _SHORT
+    counts = over(span, "int32" if short else "int64").astype("int64")
+    if code[1] == "D":
+        return _listed(counts.view(f"m8[{unit}]"))
+    if code[1] == "t":
+        counted = _listed(counts.view(f"m8[{unit}]"))
+        return [_time(each) if isinstance(each, timedelta) else each for each in counted]
+    dates = _listed(counts.view(f"M8[{unit}]"))
+    if code[1] == "d":
+        return [each.date() if isinstance(each, datetime) else each for each in dates]
+    zone = code.partition(":")[2]
+    return dates if not zone or unit == "ns" else [_in_zone(each, _zone_of(zone)) for each in dates]
+
+
+def _time(since_midnight: timedelta) -> Any:
+    # Outside of a day, which is no time, it stays what it is.
+    return (_MIDNIGHT + since_midnight).time() if 0 <= since_midnight.days < 1 else since_midnight
+
+
+def _listed(dates: Array) -> list[Any]:
+    """As Python's own objects; what they cannot say as NumPy's."""
+    own = (date, datetime, timedelta)
+    return [each if isinstance(each, own) else dates[index] for index, each in enumerate(dates.tolist())]
+
+
+def _in_zone(found: Any, zone: tzinfo) -> Any:
+    return found.replace(tzinfo=timezone.utc).astimezone(zone) if isinstance(found, datetime) else found
+
+
+def _zone_of(name: str) -> tzinfo:
+    if name[:1] in "+-":
+        hours, _, minutes = name[1:].partition(":")
+        offset = timedelta(hours=int(hours), minutes=int(minutes or 0))
+        return timezone(-offset if name[0] == "-" else offset)
+    from zoneinfo import ZoneInfo  # here, because only dates in zones need it
+
+    return ZoneInfo(name)
+
+
+def _decimals(kind: Type, span: Span) -> list[Any]:
+    scale, bits = (int(each) for each in (*kind.format[2:].split(","), "128")[1:3])
+    numbers = [int.from_bytes(each, "little", signed=True) for each in _of_width(span, bits // 8)]
+    # From its digits, because arithmetic rounds to the precision of the context.
+    return [Decimal((number < 0, tuple(map(int, str(abs(number)))), -scale)) for number in numbers]
+
+
+def _intervals(kind: Type, span: Span) -> list[Any]:
+    layout = np.dtype({"tiM": "i4,", "tiD": "i4,i4", "tin": "i4,i4,i8"}[kind.format])
+    there = _memory(span, 1, span.at * layout.itemsize, span.length * layout.itemsize)
+    return np.frombuffer(there, layout).tolist()  # type: ignore[no-any-return]
+
+
+def _lists(kind: Type, span: Span) -> list[Any]:
+    ends = _offsets(span, "int64" if kind.format == "+L" else "int32")
+    return _split(kind, span, ends)
+
+
+def _fixed(kind: Type, span: Span) -> list[Any]:
+    width = int(kind.format[3:])
+    return _split(kind, span, [each * width for each in range(span.at, span.at + span.length + 1)])
+
+
+def _split(kind: Type, span: Span, ends: list[int]) -> list[Any]:
+    child = span.chunk.children[0]
+    if ends[-1] > child.length:
+        raise UnsupportedTypeError("A list of Arrow's ends past its elements.", None)
+    elements = objects_in(kind.children[0], [Span(child, ends[0], ends[-1] - ends[0])])
+    return [elements[start - ends[0] : stop - ends[0]] for start, stop in pairwise(ends)]
+
+
+def _maps(kind: Type, span: Span) -> list[Any]:
+    return [[tuple(pair.values()) for pair in each] for each in _lists(kind, span)]
+
+
+def _fields(kind: Type, span: Span) -> list[Any]:
+    if any(span.at + span.length > child.length for child in span.chunk.children):
+        raise UnsupportedTypeError("A field of Arrow's ends before its rows.", None)
+    columns = [
+        objects_in(child, [Span(values, span.at, span.length)])
+        for child, values in zip(kind.children, span.chunk.children, strict=True)
+    ]
+    names = [child.name for child in kind.children]
+    if len(set(names)) < len(names):
+        raise UnsupportedTypeError("Two fields of Arrow's have the same name, and one would be lost.", None)
+    rows = zip(*columns, strict=True) if columns else [()] * span.length
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+_READERS: dict[str, Callable[[Type, Span], list[Any]]] = {
+    **dict.fromkeys(("u", "U", "z", "Z"), _text),
+    **dict.fromkeys(("vu", "vz"), _views),
+    **dict.fromkeys(("+l", "+L"), _lists),
+    "d:": _decimals,
+    "ti": _intervals,
+    "+w": _fixed,
+    "+m": _maps,
+    "+s": _fields,
+}
+"""For each format, or its first two characters, the function that reads it."""

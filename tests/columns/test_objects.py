@@ -1,0 +1,194 @@
+"""Columns without numbers stay as they are in a tree, and can be read there, whichever library they are of."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from decimal import Decimal
+from pathlib import PurePosixPath
+
+import numpy as np
+import pytest
+
+import tensorferry as ferry
+from tensorferry.backends.array_like.tables import ArrowColumn
+from tensorferry.columns.interface import Type
+from tensorferry.columns.objects import objects_in
+
+pa = pytest.importorskip("pyarrow")
+
+DAY, OTHER = dt.date(2024, 2, 29), dt.date(1969, 12, 31)
+MOMENT = dt.datetime(1969, 12, 31, 23, 59, 59, 999999)  # noqa: DTZ001 - a column may have no zone
+LONG = "text that is longer than twelve bytes"
+KINDS = {
+    "days": (pa.date32(), [DAY, None, OTHER]),
+    "milliseconds of days": (pa.date64(), [DAY, None, OTHER]),
+    "seconds": (pa.timestamp("s"), [MOMENT.replace(microsecond=0), None]),
+    "microseconds": (pa.timestamp("us"), [MOMENT, None, MOMENT]),
+    "of a zone": (pa.timestamp("us", "Europe/Berlin"), [MOMENT.replace(tzinfo=dt.timezone.utc), None]),
+    "of an offset": (pa.timestamp("ms", "-05:30"), [dt.datetime(2024, 7, 1, tzinfo=dt.timezone.utc), None]),
+    "times": (pa.time32("ms"), [dt.time(23, 59, 59, 999000), None]),
+    "short times": (pa.time64("us"), [dt.time(0, 0, 0, 1), None]),
+    "durations": (pa.duration("us"), [dt.timedelta(-1, 2, 3), None]),
+    "decimals": (pa.decimal128(38, 2), [Decimal("-0.01"), None, Decimal("9" * 36 + ".99")]),
+    "long decimals": (pa.decimal256(76, 1), [Decimal("1" * 75 + ".5"), None]),
+    "short decimals": (pa.decimal32(5, 2), [Decimal("1.50"), None]),
+    "hundreds": (pa.decimal128(10, -2), [Decimal(1200), None]),
+    "text": (pa.string(), ["a", None, "é", ""]),
+    "large text": (pa.large_string(), ["a", None]),
+    "views of text": (pa.string_view(), ["a", None, LONG, ""]),
+    "bytes": (pa.binary(), [b"\x00\xff", None]),
+    "large bytes": (pa.large_binary(), [b"a", None]),
+    "views of bytes": (pa.binary_view(), [b"a", None, LONG.encode()]),
+    "three bytes": (pa.binary(3), [b"abc", None, b"\x00\x00\x00"]),
+    "no bytes": (pa.binary(0), [b"", None]),
+    "categories": (pa.dictionary(pa.int8(), pa.string()), ["a", None, "b", "a"]),
+    "nothing": (pa.null(), [None, None]),
+    "integers": (pa.int64(), [2**63 - 1, None, -1]),
+    "unsigned": (pa.uint64(), [2**64 - 1, None]),
+    "floats": (pa.float32(), [0.5, None]),
+    "bits": (pa.bool_(), [True, None, False, True]),
+    "lists": (pa.list_(pa.int64()), [[1, None], None, []]),
+    "large lists of days": (pa.large_list(pa.date32()), [[DAY], None, [None, OTHER]]),
+    "pairs": (pa.list_(pa.int8(), 2), [[1, 2], None, [None, 3]]),
+    "lists of fields": (pa.list_(pa.struct([("a", pa.int64())])), [[{"a": 1}, None], None]),
+    "maps": (pa.map_(pa.string(), pa.int64()), [[("a", 1), ("b", None)], None, []]),
+    "intervals": (pa.month_day_nano_interval(), [(1, -2, 3), None]),
+}
+
+
+class ByArray:
+    """An object of a library that is known by Arrow's interface for arrays only."""
+
+    def __init__(self, x):
+        self._x = x
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return self._x.__arrow_c_array__()
+
+
+class ByStream:
+    """The same for streams."""
+
+    def __init__(self, x):
+        self._x = x
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._x.__arrow_c_stream__()
+
+
+def expected(kind, values):
+    """The values, with dates in the zone of the column."""
+    zone = getattr(kind, "tz", None)
+    if zone is None:
+        return values
+    offset = {"Europe/Berlin": 60, "-05:30": -330}[zone]
+    there = dt.timezone(dt.timedelta(minutes=offset))
+    return [None if each is None else each.astimezone(there) for each in values]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kept_column_gives_its_values(name):
+    kind, values = KINDS[name]
+    whole = pa.array(values * 5, kind)
+    rows = pa.table({"x": pa.chunked_array([whole, whole[:0], whole[3:7]]), "n": range(len(values) * 5 + 4)})
+    kept = ferry.convert_tree(ByStream(rows), "numpy", leaves=lambda x: False)["x"]
+    assert isinstance(kept, ArrowColumn)
+    found, wanted = kept.tolist(), expected(kind, values) * 5
+    wanted += wanted[3:7]
+    assert found == wanted
+    assert list(map(type, found)) == list(map(type, wanted))
+    zones = [[each.utcoffset() for each in side if isinstance(each, dt.datetime)] for side in (found, wanted)]
+    assert zones[0] == zones[1], "which the comparison leaves out"
+
+
+def test_what_python_cannot_say_stays_numpys():
+    """Nanoseconds, and dates after the year 9999."""
+    for kind, count in (
+        (pa.timestamp("ns"), 1),
+        (pa.duration("ns"), 1),
+        (pa.time64("ns"), 1),
+        (pa.timestamp("s"), 2**40),
+    ):
+        x = pa.array([count, None], pa.int64()).cast(kind) if kind != pa.time64("ns") else pa.array([1, None], kind)
+        found = ferry.convert_tree(ByStream(pa.table({"x": x})), "numpy")["x"].tolist()
+        assert int(found[0].view("int64")) == count, kind
+        assert found[1] is None
+
+
+def test_nulls_of_rows_are_nulls():
+    rows = pa.StructArray.from_arrays([pa.array(["a", "b", "c"])], ["x"], mask=pa.array([False, True, False]))
+    assert ferry.convert_tree(ByArray(rows), "numpy")["x"].tolist() == ["a", None, "c"]
+
+
+@pytest.mark.parametrize("make", [ByArray, pytest.param(lambda x: x, id="pyarrow's")])
+def test_a_column_of_text_is_the_same_object(make):
+    x = make(pa.array(["a", None]))
+    assert ferry.convert_tree({"x": x}, "numpy")["x"] is x
+    assert ferry.convert_tree(x, "numpy") is x
+    numbers = make(pa.array([1, 2]))
+    assert ferry.convert_tree({"x": numbers}, "numpy")["x"].tolist() == [1, 2]
+
+
+def test_unions_are_refused():
+    x = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
+    kept = ferry.convert_tree(ByStream(pa.table({"x": x, "n": [1]})), "numpy")["x"]
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"Python has no objects for Arrow's format"):
+        kept.tolist()
+
+
+def test_two_fields_of_one_name_are_refused():
+    x = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
+    kept = ferry.convert_tree(ByStream(pa.table({"x": x, "n": [1]})), "numpy")["x"]
+    with pytest.raises(ferry.UnsupportedTypeError, match="the same name"):
+        kept.tolist()
+
+
+def test_nothing_is_read_for_no_rows():
+    assert objects_in(Type("u", "", {}, (), None), []) == []
+
+
+# -- pandas' columns of objects ----------------------------------------------------------------------
+
+VALUES = {
+    "dates": [DAY, OTHER],
+    "moments": [MOMENT, MOMENT],
+    "times": [dt.time(1), dt.time(2)],
+    "durations": [dt.timedelta(1), dt.timedelta(2)],
+    "identifiers": [uuid.UUID(int=1), uuid.UUID(int=2)],
+    "paths": [PurePosixPath("a"), PurePosixPath("b")],
+    "text and dates": ["a", DAY],
+    "lists of dates": [[DAY], [OTHER]],
+    "lists of some dates": [[DAY], [OTHER, DAY]],
+    "lists of text": [["a"], ["b"]],
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_pandas_objects_without_numbers_stay(name):
+    pd = pytest.importorskip("pandas")
+    # A null in the place of a list is refused, whatever the lists have.
+    for values in (VALUES[name], [*VALUES[name], None])[: 1 if name.startswith("lists") else 2]:
+        frame = pd.DataFrame({"n": np.arange(len(values)), "x": pd.Series(values, dtype=object)})
+        found = ferry.convert_tree(frame, "torch")
+        assert found["x"].tolist() == values
+        assert found["n"].tolist() == list(range(len(values)))
+        with pytest.raises(ferry.UnsupportedTypeError, match=r"row 0|holds lists of|holds text"):
+            ferry.to_numpy(frame["x"])
+
+
+@pytest.mark.parametrize(
+    ("values", "row", "kind"),
+    [
+        ([1, "a"], 1, "str"),
+        ([DAY, 1], 0, "date"),
+        ([1, None, DAY], 2, "date"),
+        ([Decimal("1.5"), Decimal(2)], 0, "Decimal"),
+    ],
+)
+def test_pandas_objects_with_numbers_are_refused_by_row(values, row, kind):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"n": np.arange(len(values)), "x": pd.Series(values, dtype=object)})
+    for call in (lambda: ferry.convert_tree(frame, "numpy"), lambda: ferry.to_numpy(frame)):
+        with pytest.raises(ferry.UnsupportedTypeError, match=rf"'x' .*a {kind} at row {row}"):
+            call()
