@@ -307,7 +307,7 @@ def fail(*_):
 
 def made_with(**changed):
     rows = tuple(
-        (*reading.CODES[name], dtype, torch.Tensor.numpy, False, True, False)
+        (*reading.CODES[name], dtype, *BACKEND.exported.get(dtype, (None, None)), False, True, False)
         for dtype, name in BACKEND.names.items()
         if name in reading.CODES
     )
@@ -323,6 +323,10 @@ def made_with(**changed):
         "array_type": np.ndarray,
         "set_flags": np.ndarray.setflags,
         "compact": "compact",
+        "tracing": BACKEND.tracing,
+        "view": torch.Tensor.view,
+        "to_numpy": torch.Tensor.numpy,
+        "view_as": np.ndarray.getfield,
         "signature": IN_PYTHON,
         "array": ARRAY_IN_PYTHON,
         "lowest": memory.LOWEST,
@@ -336,9 +340,9 @@ def made_with(**changed):
     [
         {"exchange": None},
         {"exchange": 3},
-        {"rows": [(2, 32, torch.float32, None, False, True, False)]},
+        {"rows": [(2, 32, torch.float32, None, None, False, True, False)]},
         {"rows": ((2, 32),)},
-        {"rows": ((2, 32, torch.float32, None, False, True, False),) * 65},
+        {"rows": ((2, 32, torch.float32, None, None, False, True, False),) * 65},
         {"kinds": (torch.Tensor,)},
         {"settings": None},
         {"lowest": "x"},
@@ -372,21 +376,25 @@ def test_settings_are_read_each_time():
 def test_an_exception_of_a_function_is_raised():
     x = torch.zeros(3)
     for name, call in (("modes", "signature"), ("is_negative", "signature"), ("signature", "signature")):
-        rows = ((2, 32, x.dtype, torch.Tensor.numpy, False, name != "signature", True),)
+        rows = ((2, 32, x.dtype, None, None, False, name != "signature", True),)
         made = made_with(**{name: fail, "rows": rows})
         with pytest.raises(LookupError, match="not today"):
             getattr(made, call)(x)
         with pytest.raises(LookupError, match="not today"):
             made.grouped([x], 64)
     with pytest.raises(LookupError, match="not today"):
-        made_with(rows=((2, 32, x.dtype, fail, False, True, True),)).array(x)
+        made_with(to_numpy=fail).array(x)
+    half = torch.zeros(3, dtype=torch.bfloat16)
+    for name in ("tracing", "view", "to_numpy", "view_as"):
+        with pytest.raises(LookupError, match="not today"):
+            made_with(**{name: fail}).array(half)
     with pytest.raises(LookupError, match="not today"):
         made_with(set_flags=fail).array(x.requires_grad_())
 
 
 def test_an_array_over_other_memory_is_not_returned():
     other = np.zeros(3, np.float32)
-    made = made_with(rows=((2, 32, torch.float32, lambda _: other, False, True, True),))
+    made = made_with(to_numpy=lambda _: other)
     assert made.array(torch.zeros(3)) is None
 
 

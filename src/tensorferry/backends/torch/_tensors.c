@@ -30,6 +30,26 @@ static PyObject *signature(Reader *reader, PyObject *x)
     return found ? signature_of(reader, &key) : PyObject_CallFunctionObjArgs(reader->signature_otherwise, x, NULL);
 }
 
+/* An array over the memory of a tensor without a gradient; or None, if a tracer would record the view as integers. */
+static PyObject *array_of(const Reader *reader, const Row *row, PyObject *x)
+{
+    PyObject *tracer, *integers, *found, *made;
+    if (row->as_integer == Py_None)
+        return PyObject_CallFunctionObjArgs(reader->to_numpy, x, NULL);
+    tracer = PyObject_CallNoArgs(reader->tracing);
+    if (tracer == NULL)
+        return NULL;
+    Py_DECREF(tracer);
+    if (tracer != Py_None)
+        Py_RETURN_NONE;
+    integers = PyObject_CallFunctionObjArgs(reader->view, x, row->as_integer, NULL);
+    found = integers == NULL ? NULL : PyObject_CallFunctionObjArgs(reader->to_numpy, integers, NULL);
+    made = found == NULL ? NULL : PyObject_CallFunctionObjArgs(reader->view_as, found, row->of_numpy, NULL);
+    Py_XDECREF(integers);
+    Py_XDECREF(found);
+    return made;
+}
+
 PyDoc_STRVAR(array_doc,
              "array(x, /)\n--\n\n"
              "An array over the memory of a tensor, read-only if it requires grad; or None. An exception of the\n"
@@ -43,7 +63,7 @@ static PyObject *array(Reader *reader, PyObject *x)
     int found = see(reader, x, &seen, 1), recorded;
     if (found < 0)
         return NULL;
-    if (found == 0 || seen.layout == OTHER || seen.device.type != HOST || seen.row->to_array == Py_None)
+    if (found == 0 || seen.layout == OTHER || seen.device.type != HOST)
         return PyObject_CallFunctionObjArgs(reader->array_otherwise, x, NULL);
     recorded = is_true(PyObject_GetAttr(x, reader->requires_grad));
     if (recorded < 0)
@@ -52,7 +72,7 @@ static PyObject *array(Reader *reader, PyObject *x)
     source = recorded ? PyObject_GetAttr(x, reader->data) : Py_NewRef(x);
     if (source == NULL)
         return NULL;
-    made = PyObject_CallFunctionObjArgs(seen.row->to_array, source, NULL);
+    made = array_of(reader, seen.row, source);
     Py_DECREF(source);
     if (made == NULL || (PyObject *)Py_TYPE(made) != reader->array_type)
         return made;
@@ -231,13 +251,14 @@ static void deallocate(PyObject *self)
 static int read_arguments(Reader *reader, PyObject *arguments)
 {
     static char *names[] = {"exchange", "rows", "kinds", "settings", "modes", "forward", "is_negative", "has_address", "array_type", "set_flags",
-                            "compact", "signature", "array", "lowest", "header", NULL};
+                            "compact", "tracing", "view", "to_numpy", "view_as", "signature", "array", "lowest", "header", NULL};
     PyObject *capsule, *rows;
     Py_ssize_t lowest, header;
-    if (!PyArg_ParseTupleAndKeywords(arguments, reader->given, "$OO!(OO)O!OOOOOOOOOnn", names, &capsule, &PyTuple_Type, &rows,
+    if (!PyArg_ParseTupleAndKeywords(arguments, reader->given, "$OO!(OO)O!OOOOOOOOOOOOOnn", names, &capsule, &PyTuple_Type, &rows,
                                      &reader->kinds[0], &reader->kinds[1], &PyTuple_Type, &reader->settings, &reader->modes, &reader->forward,
                                      &reader->is_negative, &reader->has_address, &reader->array_type, &reader->set_flags, &reader->compact,
-                                     &reader->signature_otherwise, &reader->array_otherwise, &lowest, &header))
+                                     &reader->tracing, &reader->view, &reader->to_numpy, &reader->view_as, &reader->signature_otherwise,
+                                     &reader->array_otherwise, &lowest, &header))
         return -1;
     reader->lowest = (uintptr_t)lowest;
     reader->header = (size_t)header;
@@ -254,8 +275,8 @@ static int read_arguments(Reader *reader, PyObject *arguments)
     }
     while (reader->count < PyTuple_Size(rows)) {
         Row *row = &reader->rows[reader->count];
-        if (!PyArg_ParseTuple(PyTuple_GetItem(rows, reader->count), "bbOOppp", &row->dtype.code, &row->dtype.bits,
-                              &row->named, &row->to_array, &row->is_ambiguous, &row->has_signature,
+        if (!PyArg_ParseTuple(PyTuple_GetItem(rows, reader->count), "bbOOOppp", &row->dtype.code, &row->dtype.bits,
+                              &row->named, &row->as_integer, &row->of_numpy, &row->is_ambiguous, &row->has_signature,
                               &row->may_be_negative))
             return -1;
         row->dtype.lanes = 1;
@@ -293,12 +314,12 @@ static PyMethodDef methods[] = {
 
 PyDoc_STRVAR(reader_doc,
              "Reader(*, exchange, rows, kinds, settings, modes, forward, is_negative, has_address, array_type, set_flags, compact,\n"
-             "       signature, array, lowest, header)\n--\n\n"
+             "       tracing, view, to_numpy, view_as, signature, array, lowest, header)\n--\n\n"
              "Reads tensors of some types.\n\n"
              "exchange: Tensor.__dlpack_c_exchange_api__.\n"
-             "rows: For each dtype a tuple: DLPack's code and bits, the dtype, a function that gives an array or None,\n"
-             "    whether other dtypes have this code too, whether its tensors have signatures, whether they may have a\n"
-             "    negative bit.\n"
+             "rows: For each dtype a tuple: DLPack's code and bits, the dtype, the dtype of integers as which NumPy gets it\n"
+             "    and the dtype that NumPy gives these (or None twice), whether other dtypes have this code too, whether\n"
+             "    its tensors have signatures, whether they may have a negative bit.\n"
              "kinds: The two types.\n"
              "settings: Functions of settings that change what PyTorch can do.\n"
              "modes: A function that says whether a mode is active.\n"
@@ -308,6 +329,9 @@ PyDoc_STRVAR(reader_doc,
              "array_type: numpy.ndarray.\n"
              "set_flags: ndarray.setflags.\n"
              "compact: What a signature calls the layout of a compact tensor.\n"
+             "tracing: A function that gives the tracer that records now, or None.\n"
+             "view, to_numpy: Tensor.view and Tensor.numpy.\n"
+             "view_as: A method of arrays that views them as another dtype.\n"
              "signature: The function that reads the signatures of all others.\n"
              "array: The function that makes arrays of all others.\n"
              "lowest: No memory has a lower address.\n"

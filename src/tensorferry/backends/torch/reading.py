@@ -20,28 +20,7 @@ if TYPE_CHECKING:
 
     from .tensors import TorchBackend
 
-__all__ = ["array_makers", "reader"]
-
-
-def array_makers(backend: TorchBackend) -> dict[Any, Callable[[Any], Any]]:
-    """For each dtype, a function that gives an array over the memory of a tensor that does not require grad.
-
-    It gives ``None`` if the tensor must be converted in another way.
-    """
-    return {dtype: _array_maker(backend, dtype) for dtype in backend.names}
-
-
-def _array_maker(backend: TorchBackend, dtype: Any) -> Callable[[Any], Any]:
-    to_numpy, as_dtype, tracing = backend.tensor.numpy, backend.tensor.view, backend.tracing
-    if dtype not in backend.exported:
-        return to_numpy
-    (as_integer, of_numpy), view_as = backend.exported[dtype], np.ndarray.getfield
-
-    def through_integers(x: Any) -> Any:
-        # A tracer would record a view of another dtype. `getfield` gives what `view` does, in two thirds of the time.
-        return view_as(to_numpy(as_dtype(x, as_integer)), of_numpy) if tracing() is None else None
-
-    return through_integers
+__all__ = ["reader"]
 
 
 def reader(backend: TorchBackend, signature: Callable[[Any], Any], array: Callable[[Any], Any]) -> Any:
@@ -56,7 +35,7 @@ def reader(backend: TorchBackend, signature: Callable[[Any], Any], array: Callab
     exchange = getattr(backend.tensor, "__dlpack_c_exchange_api__", None)
     if module is None or exchange is None or memory.HEADER is None:
         return None
-    rows, makers, names = [], array_makers(backend), backend.names
+    rows, names = [], backend.names
 
     def has_address(x: Any) -> bool:
         strided: bool = x.is_cpu and x.layout is backend.strided and not x.is_nested and x.dtype in names
@@ -72,7 +51,8 @@ def reader(backend: TorchBackend, signature: Callable[[Any], Any], array: Callab
         has_signature = not dtype.is_complex
         # `torch._neg_view` takes integers too.
         may_be_negative = has_signature and dtype is not backend.torch.bool
-        rows.append((code, bits, dtype, makers[dtype], is_ambiguous, has_signature, may_be_negative))
+        through = backend.exported.get(dtype, (None, None))
+        rows.append((code, bits, dtype, *through, is_ambiguous, has_signature, may_be_negative))
     try:
         return module.Reader(
             exchange=exchange,
@@ -86,6 +66,10 @@ def reader(backend: TorchBackend, signature: Callable[[Any], Any], array: Callab
             array_type=np.ndarray,
             set_flags=np.ndarray.setflags,
             compact=COMPACT,
+            tracing=backend.tracing,
+            view=backend.tensor.view,
+            to_numpy=backend.tensor.numpy,
+            view_as=np.ndarray.getfield,
             signature=signature,
             array=array,
             lowest=memory.LOWEST,
