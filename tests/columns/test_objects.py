@@ -192,3 +192,28 @@ def test_pandas_objects_with_numbers_are_refused_by_row(values, row, kind):
     for call in (lambda: ferry.convert_tree(frame, "numpy"), lambda: ferry.to_numpy(frame)):
         with pytest.raises(ferry.UnsupportedTypeError, match=rf"'x' .*a {kind} at row {row}"):
             call()
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_numpys_arrays_of_them_stay_too(name):
+    rows = np.empty(3, dtype=object)
+    rows[:2], rows[2] = (
+        [np.array(each, dtype=object) if isinstance(each, list) else each for each in VALUES[name]],
+        None,
+    )
+    assert ferry.convert_tree({"x": rows}, "torch")["x"] is rows
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"x\[0\]"):
+        ferry.to_torch(rows)
+    rows[2] = 1
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"x\[0\]"):
+        ferry.convert_tree({"x": rows}, "torch")
+
+
+@pytest.mark.parametrize(
+    "x", [[DAY], [MOMENT, 1], np.array([dt.timedelta(2)], dtype=object)], ids=["date", "moment", "duration"]
+)
+def test_the_hint_for_a_date_counts_it(x):
+    with pytest.raises(ferry.UnsupportedTypeError) as caught:
+        ferry.to_numpy(x)
+    code = caught.value.hint.partition(", which")[0]
+    assert eval(code, {"np": np, "x": x}) == np.asarray(x[0], "M8" if isinstance(x[0], dt.date) else "m8").view("int64")  # noqa: S307 - it is what the user types

@@ -292,7 +292,7 @@ class Backend(ABC):
         return self.open(x, target, request)
 
     def is_text(self, x: Any) -> bool:
-        """Whether a tensor holds text, not numbers."""
+        """Whether a tensor holds only text, dates or the like, so that it stays as it is in a tree."""
         return False
 
     def device_facts(self, kind: str) -> DeviceFacts:

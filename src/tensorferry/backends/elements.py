@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array as typed_array
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["is_tensor", "read"]
 
+_DATES = (date, timedelta)
 _BUFFERS = (bytes, bytearray, memoryview, typed_array)
 
 
@@ -73,7 +75,7 @@ def _why_no_number(path: str, element: Any) -> ConversionError:
     try:
         owner = registry.backend_of(element)
     except ConversionError as error:
-        if not isinstance(element, (str, set, frozenset, dict)):
+        if not isinstance(element, (str, *_DATES, set, frozenset, dict)):
             return UnsupportedTypeError(f"The {name} at {path} is not a number: {error.message}", error.hint)
     else:
         if owner.name != "python":
@@ -84,6 +86,9 @@ def _why_no_number(path: str, element: Any) -> ConversionError:
 def _no_number_hint(element: Any, path: str) -> str:
     if isinstance(element, str):
         return f"float({path}), if it is written as one, or leave it out"
+    if isinstance(element, _DATES):
+        kind = "timedelta64" if isinstance(element, timedelta) else "datetime64"
+        return f'np.{kind}({path}).astype("int64"), which is a count'
     if isinstance(element, (set, frozenset)):
         return f"sorted({path})"
     return f"list({path}.values())" if isinstance(element, dict) else f"list({path})"

@@ -1,18 +1,35 @@
-"""The error for an object that is not a tensor, if no framework has a message for it."""
+"""Objects that are no tensors: plain values without numbers, and the error for all others."""
 
 from __future__ import annotations
 
+import sys
+from datetime import date, time, timedelta, tzinfo
+from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType
 from typing import Any
 
 from ..errors import UnsupportedTypeError
 from ..hints import Hint
 
-__all__ = ["UNCALLED", "full_name", "refusal_to_convert"]
+__all__ = ["UNCALLED", "full_name", "has_no_numbers", "refusal_to_convert"]
 
 _FUNCTIONS = (BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType)
 UNCALLED = (type, *_FUNCTIONS)
 """Types of functions and classes. The user may have forgotten to call one."""
+
+_VALUES = (str, bytes, date, time, timedelta, tzinfo, PurePath)
+
+
+def has_no_numbers(x: object) -> bool:
+    """Whether an object is a plain value without numbers: text, a date, a path, a UUID.
+
+    >>> has_no_numbers("text"), has_no_numbers(1)
+    (True, False)
+    """
+    if isinstance(x, _VALUES):
+        return True
+    module = sys.modules.get("uuid")  # without it there are none, and its import takes a millisecond
+    return module is not None and isinstance(x, module.UUID)
 
 
 def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:

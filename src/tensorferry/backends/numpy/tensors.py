@@ -22,6 +22,7 @@ from ...sequences import numbers
 from ...sequences.flags import EXPECTED
 from .. import registry
 from ..base import Backend, kind_of_type
+from ..no_tensor import has_no_numbers
 from . import signatures, stacking
 from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
@@ -236,13 +237,13 @@ def _described(
 
 
 def _is_all_text(x: Any) -> bool:
-    """Whether an array of objects has only text, arrays of text, and ``None``."""
+    """Whether an array of objects has only text and the like, arrays of text, and ``None``."""
     return bool(x.size) and not is_masked_array(x) and all(map(_is_text_or_none, x.flat))
 
 
 def _is_text_or_none(each: Any) -> bool:
     if not isinstance(each, np.ndarray):
-        return each is None or isinstance(each, (str, bytes))
+        return each is None or has_no_numbers(each)
     return each.dtype.kind in "UST" or (each.dtype.kind == "O" and (not each.size or _is_all_text(each)))
 
 

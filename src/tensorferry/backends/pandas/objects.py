@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from datetime import date, time, timedelta, tzinfo
+from datetime import date, timedelta
 from decimal import Decimal
 from math import prod
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 import numpy as np
 
@@ -20,6 +18,7 @@ from ...errors import ConversionError, an
 from ...host.numpy_dtypes import of_numpy
 from ...sequences import reader
 from .. import elements, registry
+from ..no_tensor import has_no_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,8 +42,6 @@ _OTHER: dict[type, str] = {
     timedelta: "pd.to_timedelta({x})",
 }
 """Code that makes another column, by the type of the first object that is no number."""
-_VALUES = (str, bytes, date, time, timedelta, tzinfo, UUID, PurePath)
-"""Types of values that have no numbers. A column of them stays as it is in a tree."""
 _NUMBERS = (*reader.PYTHON_NUMBERS, np.generic)
 _REASON = ("Python objects",)
 
@@ -54,14 +51,14 @@ def reads_as_list(objects: Array, na: Any) -> bool:
 
     It is not if there are nulls, ragged rows, or values that this module has a better error for.
     """
-    if _nulls(objects, na).any() or any(isinstance(each, (*_VALUES, Decimal)) for each in objects):
+    if _nulls(objects, na).any() or any(has_no_numbers(each) or isinstance(each, Decimal) for each in objects):
         return False
     if not len(objects) or not _are_rows(objects):
         return True
     if len(set(map(len, objects))) > 1:
         return False
     are_lists = not isinstance(objects[0], np.ndarray)
-    return not any(_nulls(row, na).any() or isinstance(row[0], _VALUES) for row in objects if are_lists and len(row))
+    return not any(_nulls(row, na).any() or has_no_numbers(row[0]) for row in objects if are_lists and len(row))
 
 
 def found_in_objects(objects: Array, na: Any) -> Found:
@@ -75,7 +72,7 @@ def found_in_objects(objects: Array, na: Any) -> Found:
     rows = np.flatnonzero(~gone)
     if len(objects) and not len(rows):
         return Refused("has nulls alone, and no dtype", '{x}.astype("float64")', stays=True)
-    if len(rows) and _have_no_numbers(objects[rows]):
+    if registry.backend_named(EXCHANGE).is_text(objects[rows]):
         return _without_numbers(objects[rows[0]], int(rows[0]))
     if len(rows) and _are_rows(objects[rows]):
         return _lists(objects, gone, na)
@@ -88,11 +85,6 @@ def found_in_objects(objects: Array, na: Any) -> Found:
         for row in np.flatnonzero(gone):
             objects[row] = known
     return _numbers(objects.tolist(), gone)
-
-
-def _have_no_numbers(objects: Array) -> bool:
-    """Whether there are only text, dates and the like, or only arrays of text."""
-    return all(isinstance(each, _VALUES) for each in objects) or registry.backend_named(EXCHANGE).is_text(objects)
 
 
 def _without_numbers(first: Any, row: int) -> Refused:
@@ -173,7 +165,7 @@ def _elements(values: list[Any], gone: Array) -> Found:
     known = next((each for each, is_gone in zip(values, gone, strict=True) if not is_gone), None)
     if values and known is None:
         return Refused("has nulls alone, and no dtype", CODE[LIST])
-    if isinstance(known, _VALUES):
+    if has_no_numbers(known):
         what = "text, which has no numbers" if isinstance(known, (str, bytes)) else f"{type(known).__name__} objects"
         return Refused(f"holds lists of {what}", CODE[LIST], stays=True)
     return _numbers([known if is_gone else each for each, is_gone in zip(values, gone, strict=True)], gone)
