@@ -75,7 +75,7 @@ class TorchBackend(Backend):
     narrow, span = staticmethod(memory.narrow), staticmethod(crossing.span)
     spread = staticmethod(crossing.spread)
     copy_together, export_dlpack = crossing.copy_together, crossing.export_dlpack
-    unpack = crossing.unpack
+    pack, unpack, cross = crossing.pack, crossing.unpack, crossing.cross
 
     # -- the framework ----------------------------------------------------------------------------
 
@@ -286,10 +286,6 @@ class TorchBackend(Backend):
         """See `crossing.recorded`."""
         return crossing.recorded(self.torch)
 
-    def cross(self, x: Any, device: str, axes: Sequence[int], dtype: str, first: bool) -> Any:
-        """See `crossing.cross`."""
-        return crossing.cross(self, x, device, axes, dtype, first=first)
-
     def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
         """Copy to another device. A copy to the host is complete when this returns.
 
@@ -356,9 +352,6 @@ class TorchBackend(Backend):
             return
         casts.copy_into(self.export(out), x)
         self.torch.autograd.graph.increment_version(out)
-
-    def pack(self, tensors: Sequence[Any], alignment: int, lock: bool = False) -> tuple[Any, Any]:
-        return crossing.pack(self, tensors, alignment, lock=lock)
 
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
         torch: Any = importlib.import_module("torch")
