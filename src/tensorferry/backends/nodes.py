@@ -67,7 +67,7 @@ def attribute(name: str) -> str:
     return f".{name}"
 
 
-def entry_of(key: Any, of_attributes: type) -> str:
+def entry_of(key: Any, of_attributes: Any) -> str:
     """The part of a path for a framework's own key: of a class for attributes, or with an index or a key."""
     if isinstance(key, of_attributes):
         return attribute(key.name)

@@ -31,7 +31,7 @@ def bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] |
     if before.abstract is not None:
         return None
     if step.verb == "detach":
-        return backend.tensor.detach  # type: ignore[no-any-return]
+        return backend.tensor.detach
     if step.verb == "copy" and not step.arguments:
         return _copy(backend)
     if before.device != HOST or after.device != HOST:
