@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Node", "as_dict", "attribute", "dotted", "item"]
+__all__ = ["Node", "as_dict", "attribute", "dotted", "entry_of", "item"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -65,6 +65,16 @@ def attribute(name: str) -> str:
     '.weight'
     """
     return f".{name}"
+
+
+def entry_of(key: Any, of_attributes: Any) -> str:
+    """The part of a path for a framework's own key: of a class for attributes, or with an index or a key."""
+    if isinstance(key, of_attributes):
+        return attribute(key.name)
+    if hasattr(key, "idx"):
+        return item(key.idx)
+    # A key of an unknown class only has a text.
+    return item(key.key) if hasattr(key, "key") else str(key)
 
 
 def dotted(step: str) -> str:

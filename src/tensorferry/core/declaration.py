@@ -120,16 +120,8 @@ class _AsNow:
     )
 
     def __init__(self, declared: Declaration) -> None:
-        self.capabilities = declared.capabilities
-        self.device_facts = declared.device_facts
-        self.imports = declared.imports
-        self.misfit = declared.misfit
-        self.module = declared.module
-        self.name = declared.name
-        self.owns = declared.owns
-        self.placement = declared.placement
-        self.remark = declared.remark
-        self.snippet = declared.snippet
+        for name in self.__slots__:
+            setattr(self, name, getattr(declared, name))
 
 
 def as_now(declarations: Sequence[Declaration]) -> list[Declaration]:
@@ -142,5 +134,5 @@ def as_now(declarations: Sequence[Declaration]) -> list[Declaration]:
     >>> source is target, source.capabilities is DECLARED.capabilities
     (True, True)
     """
-    found: dict[int, Declaration] = {}
+    found: dict[int, Any] = {}
     return [found.get(id(each)) or found.setdefault(id(each), _AsNow(each)) for each in declarations]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import UnsupportedTypeError, shown
 from . import names
-from .dtypes import DTYPES, KEYWORDS, find
+from .dtypes import DTYPES, KEYWORDS, ORDINARY, find
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,37 +49,25 @@ _WORDS: dict[str, tuple[str, ...]] = {
 
 _CODES = {
     "?": "bool",
-    "b1": "bool",
     "b": "int8",
-    "i1": "int8",
     "h": "int16",
-    "i2": "int16",
     "i": "int32",
-    "i4": "int32",
     "l": _LONG,
     "q": "int64",
     "B": "uint8",
-    "u1": "uint8",
     "H": "uint16",
-    "u2": "uint16",
     "I": "uint32",
-    "u4": "uint32",
     "L": f"u{_LONG}",
     "Q": "uint64",
     "e": "float16",
-    "f2": "float16",
     "f": "float32",
-    "f4": "float32",
     "d": "float64",
-    "f8": "float64",
     "F": "complex64",
-    "c8": "complex64",
     "D": "complex128",
-    "c16": "complex128",
+    # The first letter of the kind, and the number of bytes: "f4".
+    **{f"{find(name).kind[0]}{find(name).itemsize}": name for name in ORDINARY},
 }
-"""NumPy's codes, in which upper and lower case differ."""
-_ORDERED = _CODES | {"i8": "int64", "u8": "uint64"}
-"""The codes that may follow a sign for the byte order, which only NumPy has."""
+"""NumPy's codes, in which upper and lower case differ. They may follow a sign for the byte order."""
 _OTHER_ORDER = ">" if sys.byteorder == "little" else "<"
 
 _OTHERWISE = {
@@ -169,13 +157,13 @@ def _meant(text: str) -> str | None:
     word = last.lower()
     if prefix and word in _OTHERWISE:
         raise _ambiguous(text, _OTHERWISE[word])
-    if not prefix and text[:1] in "<>=|" and (name := _ORDERED.get(text[1:])) is not None:
+    if not prefix and text[:1] in "<>=|" and (name := _CODES.get(text[1:])) is not None:
         if text[0] != _OTHER_ORDER or find(name).itemsize == 1:
             return name
         raise _in_the_other_order(text, name)
     if last in DTYPES:
         return last
-    if not prefix and last in _CODES:
+    if not prefix and last in _CODES and last not in _WORDS:
         return _CODES[last]
     meanings = _WORDS.get(word, (word,) if word in DTYPES else ())
     if len(meanings) > 1:

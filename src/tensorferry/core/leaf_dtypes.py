@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import UnsupportedTypeError, shown
@@ -22,7 +23,6 @@ __all__ = [
     "rule_for_all",
     "rule_of",
     "rule_of_words",
-    "unknown_key",
     "unknown_name",
     "with_choice",
     "with_others",
@@ -201,13 +201,11 @@ def rule_of_words(words: object) -> DtypeRule:
     """
     if not isinstance(words, (str, list, tuple)) or isinstance(words, DtypeRule):
         return rule_of(words)
-    said: dict[str, dict[str, Choice]] = {"names": {}, "dtypes": {}, "kinds": {}}
+    said = []
     for word in [words] if isinstance(words, str) else words:
         key, equals, value = word.rpartition("=") if isinstance(word, str) else ("", "", word)
-        rule = rule_of({key: value} if equals and key else word)
-        for where, table in said.items():
-            table.update(getattr(rule, where))
-    return DtypeRule(**{where: tuple(table.items()) for where, table in said.items()})
+        said.append(rule_of({key: value} if equals and key else word))
+    return DtypeRule(*(tuple(dict(chain.from_iterable(pairs)).items()) for pairs in zip(*said, strict=True)))
 
 
 def _key(key: object) -> tuple[str, str]:
@@ -284,17 +282,7 @@ def _kinds_of(dtype: str) -> tuple[str, ...]:
     return _INTEGERS if kind in _INTEGERS else (kind,)
 
 
-def unknown_name(rule: DtypeRule, names: Iterable[str]) -> tuple[str, str] | None:
-    """The message and the hint if the rule has a name that no leaf has; ``None`` if it has none.
-
-    Args:
-        rule: What was asked for.
-        names: The dotted names of all leaves that are tensors.
-    """
-    return unknown_key("dtype", rule.names, names)
-
-
-def unknown_key(keyword: str, keys: Iterable[tuple[str, object]], names: Iterable[str]) -> tuple[str, str] | None:
+def unknown_name(keyword: str, keys: Iterable[tuple[str, object]], names: Iterable[str]) -> tuple[str, str] | None:
     """The message and the hint if a mapping has a name that no leaf has; ``None`` if it has none.
 
     Args:

@@ -1,27 +1,13 @@
-"""Group many values by their types, or by equality."""
+"""Group many values by equality, and find one of each type."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Hashable, Sequence
 
-__all__ = ["by_type", "one_of_each", "places_by"]
-
-
-def by_type(values: Sequence[Any]) -> Iterable[Sequence[Any]]:
-    """The values, grouped by their types.
-
-    >>> sorted(by_type([1, 2.5, 3]))
-    [[1, 3], [2.5]]
-    """
-    found: dict[type, list[Any]] = {kind: [] for kind in set(map(type, values))}
-    if len(found) == 1:
-        return [values]
-    for value in values:
-        found[type(value)].append(value)
-    return found.values()
+__all__ = ["one_of_each", "places_by"]
 
 
 def one_of_each(values: Sequence[Any]) -> dict[type, Any]:

@@ -295,7 +295,7 @@ def lazily(contents: Contents, load: Callable[..., Any], asked: dict[str, Any], 
         FormatLimitError: The rule has a name that no tensor has; or something cannot be loaded, and ``strict`` is set
             or the result is not a mapping that could list it.
     """
-    unknown = unknown_name(rule, contents.tensors)
+    unknown = unknown_name("dtype", rule.names, contents.tensors)
     if unknown is not None:
         raise FormatLimitError(*unknown)
     tree = contents.tree

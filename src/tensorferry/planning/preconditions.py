@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..core.devices import kind_of, same_place
+from ..core.layout import AXES
 from ..core.request import LEAVE, PINNED
 from ..errors import CopyRequiredError, DeviceError, GradientError, ShapeError, UnsupportedTypeError, an
 
@@ -14,9 +15,6 @@ if TYPE_CHECKING:
     from ..core.request import Request
 
 __all__ = ["refuse_abstract", "refuse_axes", "refuse_move", "refuse_out", "refuse_place"]
-
-_MOST_OF_ARRAYS = 64
-"""NumPy's limit: https://numpy.org/devdocs/release/2.0.0-notes.html"""
 
 
 def refuse_abstract(info: TensorInfo, request: Request, source: Declaration, target: Declaration) -> None:
@@ -55,7 +53,7 @@ def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) ->
         longer = tuple(length for length in info.shape if length != 1)
         shape = longer if len(longer) <= most else (-1,)
         # Not every source can be reshaped, but what has too many axes even for an array has no other form.
-        if len(info.shape) <= _MOST_OF_ARRAYS:
+        if len(info.shape) <= AXES:
             code = f"to_numpy(x).reshape({shape})"
         else:
             code = source.capabilities.memory.reshape.format(x="x", shape=shape)

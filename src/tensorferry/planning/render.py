@@ -52,105 +52,81 @@ class Rendered:
     @property
     def code(self) -> str:
         """The whole conversion as code that a person could paste; ``x`` becomes ``y``."""
-        return _code(self)
+        lines = list(self.imports)
+        expression = "x"
+        for step in self.steps:
+            remark, _, template = step.template.rpartition("\n")
+            if remark:
+                lines.append(remark)
+            if "{y}" in template:
+                if expression != "y" and "{x}" not in template:
+                    lines.append(f"y = {expression}")
+                lines.extend(part.replace("{x}", expression).replace("{y}", "y") for part in template.split("; "))
+                expression = "y"
+                continue
+            if template.count("{x}") > 1 and expression not in ("x", "y"):
+                lines.append(f"y = {expression}")
+                expression = "y"
+            expression = template.replace("{x}", expression)
+        if expression != "y":
+            lines.append(f"y = {expression}")
+        return "\n".join(lines)
+
+    def _summary(self) -> str:
+        """Whether memory is shared or copied, in one line."""
+        if self.shares_memory:
+            mode = "writable" if self.result.writable else "read-only"
+            return f"shares memory ({mode}), copies nothing: {self.reason}"
+        copied = size_text(self.bytes_copied) if self.bytes_copied else "nothing"
+        return f"copies {copied}: {self.reason}"
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data for JSON."""
-        return _to_dict(self)
+        return {
+            "source": self.source.to_dict(),
+            "result": self.result.to_dict(),
+            "steps": [
+                {
+                    "verb": step.verb,
+                    "backend": step.backend,
+                    "code": step.code,
+                    "why": step.why,
+                    "copies": step.copies,
+                    "bytes": step.bytes,
+                    "path": step.path,
+                }
+                for step in self.steps
+            ],
+            "shares_memory": self.shares_memory,
+            "bytes_copied": self.bytes_copied,
+            "keeps_dtype": self.keeps_dtype,
+            "keeps_gradient": self.keeps_gradient,
+            "reason": self.reason,
+            "warnings": list(self.warnings),
+            "code": self.code,
+        }
 
     def __repr__(self) -> str:
-        return _to_line(self)
+        steps = "1 step" if len(self.steps) == 1 else f"{len(self.steps)} steps"
+        warned = ", with a warning" if self.warnings else ""
+        return f"<Plan: {self.source} -> {self.result}\n  {self._summary()}\n  print() shows the {steps}{warned}>"
 
     def __str__(self) -> str:
-        return _to_text(self)
+        lines = [f"{self.source}", f"-> {self.result}", f"   {self._summary()}", ""]
+        if not self.steps:
+            lines.append("   nothing to do: x is returned as it is")
+        width = max((len(step.code) for step in self.steps), default=0)
+        for number, step in enumerate(self.steps, 1):
+            cost = f"  [{size_text(step.bytes)} {WAYS[step.path]}]" if step.copies else ""
+            lines.append(f"{number:2}. {step.code:<{width}}  # {step.why}{cost}")
+        kept = "kept" if self.keeps_dtype else f"becomes {self.result.dtype}"
+        lines += ["", f"   dtype {self.source.dtype} {kept}"]
+        if self.source.requires_grad:
+            lines[-1] += f", gradient {'kept' if self.keeps_gradient else 'left behind'}"
+        lines += [f"   Warning: {text}" for text in self.warnings]
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         from .page import plan_page
 
-        return plan_page(self, _summary(self))
-
-
-def _code(plan: Rendered) -> str:
-    """The conversion as code that a person could paste: ``x`` becomes ``y``."""
-    lines = list(plan.imports)
-    expression = "x"
-    for step in plan.steps:
-        remark, _, template = step.template.rpartition("\n")
-        if remark:
-            lines.append(remark)
-        if "{y}" in template:
-            if expression != "y" and "{x}" not in template:
-                lines.append(f"y = {expression}")
-            lines.extend(part.replace("{x}", expression).replace("{y}", "y") for part in template.split("; "))
-            expression = "y"
-            continue
-        if template.count("{x}") > 1 and expression not in ("x", "y"):
-            lines.append(f"y = {expression}")
-            expression = "y"
-        expression = template.replace("{x}", expression)
-    if expression != "y":
-        lines.append(f"y = {expression}")
-    return "\n".join(lines)
-
-
-def _summary(plan: Rendered) -> str:
-    """Whether memory is shared or copied, in one line."""
-    if plan.shares_memory:
-        mode = "writable" if plan.result.writable else "read-only"
-        return f"shares memory ({mode}), copies nothing: {plan.reason}"
-    copied = size_text(plan.bytes_copied) if plan.bytes_copied else "nothing"
-    return f"copies {copied}: {plan.reason}"
-
-
-def _to_line(plan: Rendered) -> str:
-    """The plan in one line, for the Python prompt: source, result, and whether it copies."""
-    steps = "1 step" if len(plan.steps) == 1 else f"{len(plan.steps)} steps"
-    warned = ", with a warning" if plan.warnings else ""
-    return f"<Plan: {plan.source} -> {plan.result}\n  {_summary(plan)}\n  print() shows the {steps}{warned}>"
-
-
-def _to_text(plan: Rendered) -> str:
-    """The plan for people."""
-    lines = [f"{plan.source}", f"-> {plan.result}", f"   {_summary(plan)}", ""]
-    if not plan.steps:
-        lines.append("   nothing to do: x is returned as it is")
-    width = max((len(step.code) for step in plan.steps), default=0)
-    for number, step in enumerate(plan.steps, 1):
-        cost = f"  [{size_text(step.bytes)} {WAYS[step.path]}]" if step.copies else ""
-        lines.append(f"{number:2}. {step.code:<{width}}  # {step.why}{cost}")
-    lines += ["", f"   dtype {_kept(plan.keeps_dtype, plan.source.dtype, plan.result.dtype)}"]
-    if plan.source.requires_grad:
-        lines[-1] += f", gradient {'kept' if plan.keeps_gradient else 'left behind'}"
-    lines += [f"   Warning: {text}" for text in plan.warnings]
-    return "\n".join(lines)
-
-
-def _kept(kept: bool, before: str, after: str) -> str:
-    return f"{before} kept" if kept else f"{before} becomes {after}"
-
-
-def _to_dict(plan: Rendered) -> dict[str, Any]:
-    """The plan as plain data for JSON."""
-    return {
-        "source": plan.source.to_dict(),
-        "result": plan.result.to_dict(),
-        "steps": [
-            {
-                "verb": step.verb,
-                "backend": step.backend,
-                "code": step.code,
-                "why": step.why,
-                "copies": step.copies,
-                "bytes": step.bytes,
-                "path": step.path,
-            }
-            for step in plan.steps
-        ],
-        "shares_memory": plan.shares_memory,
-        "bytes_copied": plan.bytes_copied,
-        "keeps_dtype": plan.keeps_dtype,
-        "keeps_gradient": plan.keeps_gradient,
-        "reason": plan.reason,
-        "warnings": list(plan.warnings),
-        "code": plan.code,
-    }
+        return plan_page(self, self._summary())

@@ -5,12 +5,11 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..core.request import refuse_unknown
 from ..errors import ConversionError, an, shown, validate_word
 from ..execution.target import target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from typing_extensions import Unpack
 
@@ -74,10 +73,7 @@ def start(
     from .begin import begin
     from .target import Target
 
-    if options:
-        _refuse_out(options)
-        refuse_unknown(start, options)
-    target = Target.of(to, like, dtype, device, (copy, casting, grad, options), leaves, unknown, coalesce)
+    target = Target.of(start, to, like, dtype, device, (copy, casting, grad, options), leaves, unknown, coalesce)
     try:
         return begin(x, target)
     except ConversionError as error:
@@ -173,13 +169,5 @@ def prefetch(
     if operator.index(depth) < 1:
         raise ValueError(f"depth must be at least 1, not {depth}: without a batch there is nothing to give")
     validate_word("on_error", on_error, ("raise", "skip"))
-    if options:
-        _refuse_out(options)
-        refuse_unknown(prefetch, options)
-    target = Target.of(to, like, dtype, device, (copy, casting, grad, options), leaves, unknown, coalesce)
+    target = Target.of(prefetch, to, like, dtype, device, (copy, casting, grad, options), leaves, unknown, coalesce)
     return Prefetch(iterable, target, operator.index(depth), skips=on_error == "skip")
-
-
-def _refuse_out(options: Mapping[str, object]) -> None:
-    if "out" in options:
-        raise TypeError("There is no out= here: your code could read it before it is complete.")

@@ -10,7 +10,7 @@ from ..backends import registry
 from ..core.devices import device_name
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import rule_for_all, rule_of
-from ..core.request import COLUMN_KEYWORDS
+from ..core.request import COLUMN_KEYWORDS, refuse_unknown
 from ..errors import validate_flags
 from ..execution import run
 from ..execution.target import name_dtype_device
@@ -22,7 +22,7 @@ from ..trees.tree_conversion import TreeConversion, convert
 from ..trees.walk import take_apart
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from ..core.leaf_dtypes import DtypeRule
     from ..planning.plan import Plan
@@ -66,20 +66,24 @@ class Target:
     columns: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, to: object, like: Any, dtype: object, device: object, *rest: Any) -> Target:
-        """The target for the keywords of a call. A single tensor in `like` is described now, and not kept.
+    def of(cls, called: Callable[..., Any], to: object, like: Any, dtype: object, device: object, *rest: Any) -> Target:
+        """The target for the keywords of a call of the function `called`. One tensor in `like` is not kept.
 
         Raises:
             TypeError, ValueError: A keyword has a value that it does not take.
             ConversionError: There is no such target, dtype or device.
         """
         said, leaves, unknown, coalesce = rest
+        if "out" in said[3]:
+            raise TypeError("There is no out= here: your code could read it before it is complete.")
+        if said[3]:
+            refuse_unknown(called, said[3])
         validate_flags(coalesce=coalesce)
         LeafRule(leaves, unknown=unknown)
         columns = {name: value for name, value in said[3].items() if name in COLUMN_KEYWORDS}
         if columns:
             options = {name: value for name, value in said[3].items() if name not in columns}
-            found = cls.of(to, like, dtype, device, (*said[:3], options), leaves, unknown, coalesce)
+            found = cls.of(called, to, like, dtype, device, (*said[:3], options), leaves, unknown, coalesce)
             return replace(found, columns=columns)
         if to is None and like is not None and not isinstance(like, TensorInfo) and not _is_alone(like, "tensors"):
             return cls(None, like, dtype, rule_of(dtype), device, *rest)

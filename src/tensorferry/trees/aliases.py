@@ -27,7 +27,18 @@ if TYPE_CHECKING:
     from ..execution.run import Prepared
     from ..typing import Array
 
-__all__ = ["Cluster", "clusters", "converted_together", "copied_together", "is_broadcast", "overlapping", "ties"]
+__all__ = [
+    "Cluster",
+    "address_of",
+    "clusters",
+    "converted_together",
+    "copied_together",
+    "is_broadcast",
+    "is_read",
+    "overlapping",
+    "reach_of",
+    "ties",
+]
 
 
 class Cluster(NamedTuple):
@@ -53,8 +64,8 @@ def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
     seen: dict[Any, int] = {}
     # Leaves with the same signature have the same recipe.
     one_of_each = {id(each.recipe): each for each in prepared.values()}
-    copied = {key for key, each in one_of_each.items() if each.recipe.copies and not _is_read(each)}
-    places = {index: _address(each) for index, each in prepared.items() if id(each.recipe) in copied}
+    copied = {key for key, each in one_of_each.items() if each.recipe.copies and not is_read(each)}
+    places = {index: address_of(each) for index, each in prepared.items() if id(each.recipe) in copied}
     handles = [id(each.handle) for each in prepared.values()]
     if len(set(handles)) == len(handles) and len(set(places.values())) == len(places):
         return found
@@ -74,19 +85,19 @@ def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
 
 def _identities(each: Prepared, at: int | None) -> Iterable[Any]:
     """Values that two leaves have in common only if they are the same: the object, or the memory that is copied."""
-    if each.info.weak_dtype is not None or _is_read(each):
+    if each.info.weak_dtype is not None or is_read(each):
         return
     yield id(each.handle), each.request
     if at is not None and not each.info.requires_grad and each.info.size:
         yield each.source.name, at, each.info, each.request
 
 
-def _is_read(each: Prepared) -> bool:
+def is_read(each: Prepared) -> bool:
     """Whether a leaf has no memory of its own, and is read into new memory (numbers, several tensors)."""
     return each.info.kind in each.source.capabilities.objects.read_kinds
 
 
-def _address(each: Prepared) -> int | None:
+def address_of(each: Prepared) -> int | None:
     """The address of a leaf; ``None`` if it has no memory (it is traced, or only described)."""
     if each.info.abstract is not None or isinstance(each.handle, TensorInfo):
         return None
@@ -111,9 +122,9 @@ def overlapping(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> lis
         if recipe not in copied:
             copied[recipe] = _is_plain_copy(each)
         if copied[recipe] and each.info.size and not is_broadcast(each.info.shape, each.info.strides):
-            at = _address(each)
+            at = address_of(each)
             if at is not None:
-                low, high = _reach(each.info)
+                low, high = reach_of(each.info)
                 found[each.info.device].append((at + low, at + high, index))
     return [
         group
@@ -173,7 +184,7 @@ def _is_plain_copy(each: Prepared) -> bool:
         and info.shards == 1
         and info.dtype == result.dtype
         and not (info.conjugate or info.negative or info.swapped or result.requires_grad)
-        and not _is_read(each)
+        and not is_read(each)
         and info.dtype not in each.source.capabilities.dtypes.unshared
         and each.target.capabilities.memory.writable
         and each.target.capabilities.memory.exists
@@ -185,7 +196,8 @@ def is_broadcast(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return any(length > 1 and step == 0 for length, step in zip(shape, strides, strict=True))
 
 
-def _reach(info: TensorInfo) -> tuple[int, int]:
+def reach_of(info: TensorInfo) -> tuple[int, int]:
+    """How many bytes a tensor reaches before, and from, its address."""
     return spans(info.shape, info.strides, find(info.dtype).itemsize)
 
 
@@ -206,7 +218,7 @@ def converted_together(group: Cluster, prepared: Mapping[int, Prepared]) -> dict
         each = prepared[index]
         shape, strides, dtype = each.info.shape, each.info.strides, numpy_dtype(each.info.dtype)
         arrays[index] = memory.over_address(
-            _address(each) or 0, shape, strides, dtype, read_only=True, owner=each.handle
+            address_of(each) or 0, shape, strides, dtype, read_only=True, owner=each.handle
         )
     views = copied_together(group, arrays, memory.compact((group.room,), np.dtype(np.uint8)))
     targets = {index: prepared[index].target for index in views}

@@ -124,7 +124,7 @@ def collate(
     """
     asked = (to, like, dtype, device, None, casting, grad, options)
     padding = _padding(pad, pad_to_multiple_of, padding_side, mask, lengths)
-    return call_for(collate, asked, _collate, samples, asked, leaves, unknown, padding, nulls, False)
+    return call_for(collate, asked, _stack, samples, asked, leaves, unknown, padding, nulls)
 
 
 def explain_collate(
@@ -184,7 +184,7 @@ def explain_collate(
     """
     asked = (to, like, dtype, device, None, casting, grad, options)
     padding = _padding(pad, pad_to_multiple_of, padding_side, mask, lengths)
-    return call_for(explain_collate, asked, _collate, samples, asked, leaves, unknown, padding, nulls, True)  # type: ignore[no-any-return]
+    return call_for(explain_collate, asked, _explain, samples, asked, leaves, unknown, padding, nulls)  # type: ignore[no-any-return]
 
 
 # -- what they do, out of any tracer's sight ----------------------------------------------------------
@@ -197,23 +197,15 @@ def _padding(pad: object, multiple: int | None, side: str, mask: bool, lengths: 
     return {"pad": pad, "multiple": multiple, "side": side, "mask": mask, "lengths": lengths}
 
 
-def _collate(
-    samples: Iterable[Any],
-    asked: Asked,
-    leaves: Any,
-    unknown: str,
-    padding: dict[str, Any] | None,
-    nulls: object,
-    looks: bool,
-) -> Any:
-    if type(samples) is not list:
-        _refuse_one_value(samples)
-    if not looks:
-        return _batch(samples, asked, leaves, unknown, padding, nulls, looks=False).stack()
+def _stack(*asked: Any) -> Any:
+    return _batch(*asked, looks=False).stack()
+
+
+def _explain(*asked: Any) -> BatchPlan:
     from ..columns.producers import leaving_streams
 
     with leaving_streams():
-        return _batch(samples, asked, leaves, unknown, padding, nulls, looks=True).plan()
+        return _batch(*asked, looks=True).plan()
 
 
 def _batch(
@@ -228,6 +220,8 @@ def _batch(
 ) -> Collation:
     from .collate import Collation
 
+    if type(samples) is not list:
+        _refuse_one_value(samples)
     rule = leaf_rule(leaves, unknown=unknown)
     masks: list[Any] = []
     if nulls is not None or (padding is not None and (padding["mask"] or padding["lengths"])):

@@ -6,17 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.sizes import size_text
-from .plans import PlansOfLeaves
+from .plans import SHOWN, PlansOfLeaves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ..planning.plan import Plan
     from .plans import KeptLeaf
 
 __all__ = ["BatchPlan", "StackedLeaf"]
-
-_SHOWN = 12
 
 
 class StackedLeaf(NamedTuple):
@@ -82,11 +78,11 @@ class BatchPlan(PlansOfLeaves):
         }
 
     def __str__(self) -> str:
-        rows = [(leaf.path, f"{leaf.plan.source} -> {leaf.plan.result}; {leaf.what}") for leaf in self.leaves[:_SHOWN]]
-        rows += [(leaf.path, f"{leaf.type}: {leaf.why}") for leaf in self.kept[:_SHOWN]]
+        rows = [(leaf.path, f"{leaf.plan.source} -> {leaf.plan.result}; {leaf.what}") for leaf in self.leaves[:SHOWN]]
+        rows += [(leaf.path, f"{leaf.type}: {leaf.why}") for leaf in self.kept[:SHOWN]]
         width = max((len(path) for path, _ in rows), default=0)
         lines = [self._head(), *(f"   {path:<{width}}  {what}" for path, what in rows)]
-        more = max(len(self.leaves) - _SHOWN, 0) + max(len(self.kept) - _SHOWN, 0)
+        more = max(len(self.leaves) - SHOWN, 0) + max(len(self.kept) - SHOWN, 0)
         if more:
             lines.append(f"   … and {more} more: see .plans and .kept")
         return "\n".join([*lines, *(f"   Warning: {warning}" for warning in self.warnings)])
@@ -96,11 +92,3 @@ class BatchPlan(PlansOfLeaves):
         samples = "1 sample" if self.samples == 1 else f"{self.samples} samples"
         kept = f", {len(self.kept)} kept" if self.kept else ""
         return f"{many} of {samples}{kept}: {size_text(self.bytes_copied)} copied"
-
-    def _repr_html_(self) -> str:
-        from .pages import leaves_page
-
-        return leaves_page(self._head(), self.leaves, lambda leaf: leaf.what, self._kept_words(), self.warnings)
-
-    def _kept_words(self) -> Iterator[str]:
-        return (f"{leaf.path}  {leaf.type}: {leaf.why}" for leaf in self.kept)

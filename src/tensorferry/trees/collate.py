@@ -139,15 +139,15 @@ class Collation:
             ConversionError: A leaf failed; if several did, a `TreeError`.
         """
         targets, padding = self._targets, self._padding
-        if targets.rule.names or padding.goes_by_name:
+        if targets.rule.names or padding.by_name:
             takes = self._rule.takes
             tensors = [
                 self._structure.name(index)
                 for index, column in enumerate(self._columns)
                 if type(column) is RowsRead or any(map(takes, column))
             ]
-            refuse_unknown_name(targets.rule, tensors)
-            padding.refuse_unknown(tensors)
+            refuse_unknown_name("dtype", targets.rule.names, tensors)
+            refuse_unknown_name("pad", padding.by_name, tensors)
         results: list[Any] = []
         errors: dict[int, ConversionError] = {}
         for index, column in enumerate(self._columns):

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["ask_for_all", "raise_all", "refuse_unknown_name"]
 
 
-def refuse_unknown_name(rule: DtypeRule, names: Iterable[str]) -> None:
-    """Raise if ``dtype=`` has a name that no leaf has.
+def refuse_unknown_name(keyword: str, keys: Iterable[tuple[str, object]], names: Iterable[str]) -> None:
+    """Raise if a mapping has a name that no leaf has. The arguments are those of `unknown_name`.
 
     Raises:
         UnsupportedTypeError: It has such a name.
     """
-    unknown = unknown_name(rule, names)
+    unknown = unknown_name(keyword, keys, names)
     if unknown is not None:
         raise UnsupportedTypeError(*unknown)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends import registry
-from ..core.places import by_type
+from ..core.places import places_by
 from ..execution import run
 from ..execution.groups import AT_ONCE, recipes_of
 from ..host import memory
@@ -114,7 +114,7 @@ def _share_no_byte(leaves: list[Any], outs: list[Any] | None, grouped: Grouped) 
     return not may_share_a_byte(copied if outs is None else [*copied, *outs], compact=grouped.compact)
 
 
-def may_share_a_byte(tensors: Sequence[Any], *, compact: bool) -> bool:
+def may_share_a_byte(tensors: list[Any], *, compact: bool) -> bool:
     """Whether two of many tensors may share a byte. The answer is also yes if it would take too long to find out.
 
     Args:
@@ -124,7 +124,8 @@ def may_share_a_byte(tensors: Sequence[Any], *, compact: bool) -> bool:
     if len(tensors) < 2:
         return False
     reached = []
-    for some in by_type(tensors):
+    for places in places_by(list(map(type, tensors))).values():
+        some = _some(tensors, places)
         extents = registry.backend_of(some[0]).extents(some, compact=compact)
         if extents is None:
             return True

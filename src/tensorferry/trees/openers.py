@@ -14,6 +14,7 @@ from ..core.info import TensorInfo
 from ..host.masked import has_masked
 from . import libraries
 from .containers import is_tuple_with_a_constructor, open_structured, opener_of
+from .unknown import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,11 +23,9 @@ if TYPE_CHECKING:
 
     Opener = Callable[[Any], Node | None]
 
-__all__ = ["PLAIN", "openers_of"]
+__all__ = ["openers_of"]
 
 _DTYPE = attrgetter("dtype")
-PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, range})
-"""Types that are never containers."""
 
 
 def openers_of(kind: type, leaves: Sequence[Any]) -> tuple[Opener, ...]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
-from ..core.dtypes import find
 from ..core.info import TensorInfo
-from ..core.layout import spans
 from ..core.request import Request
 from ..errors import UnsupportedTypeError
 from ..execution import run
 from ..execution.recipes import conversion_of
 from ..host import memory
+from .aliases import address_of, is_read, reach_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -118,15 +117,11 @@ def _out_at(each: Prepared, out: Any) -> tuple[TensorInfo, int] | None:
 
 
 def _source_at(each: Prepared) -> int | None:
-    if each.info.abstract is not None or isinstance(each.handle, TensorInfo):
-        return None
-    if each.info.weak_dtype is not None or each.info.kind in each.source.capabilities.objects.read_kinds:
-        return None
-    return each.source.pointer(each.handle)
+    return None if each.info.weak_dtype is not None or is_read(each) else address_of(each)
 
 
 def _span(index: int, info: TensorInfo, at: int) -> _Span:
-    low, high = spans(info.shape, info.strides, find(info.dtype).itemsize)
+    low, high = reach_of(info)
     return at + low, at + high, index
 
 

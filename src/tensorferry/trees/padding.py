@@ -12,16 +12,16 @@ import numpy as np
 from ..backends import registry
 from ..core import dtypes
 from ..core.info import TensorInfo
-from ..core.leaf_dtypes import place_of_name, unknown_key
+from ..core.leaf_dtypes import place_of_name
 from ..core.names import EXCHANGE
 from ..core.request import Request
-from ..errors import ShapeError, UnsupportedTypeError, shown, validate_word
+from ..errors import ShapeError, shown, validate_word
 from ..execution import run
 from ..execution.recipes import conversion_of
 from ..planning import rules
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from ..backends.base import Backend
     from ..backends.members import Members
@@ -72,19 +72,15 @@ class Padding:
         self._mask = mask
         self._lengths = lengths
         self._for_all = None if pad is None or isinstance(pad, Mapping) else _number("pad", pad)
-        self._keys: tuple[tuple[str, Any], ...] = ()
+        self.by_name: tuple[tuple[str, Any], ...] = ()
+        """The numbers by dotted name, if `pad` is a mapping."""
         if isinstance(pad, Mapping):
             # The dotted name of an element of a list is its index.
             keys = [(str(name) if type(name) is int else name, value) for name, value in pad.items()]
-            self._keys = tuple((name, _number(f"pad[{shown(name)}]", value)) for name, value in keys)
-        self._names = tuple(name for name, _ in self._keys)
+            self.by_name = tuple((name, _number(f"pad[{shown(name)}]", value)) for name, value in keys)
+        self._names = tuple(name for name, _ in self.by_name)
         if not all(isinstance(name, str) for name in self._names):
             raise TypeError('pad= takes names of leaves for its keys, as in pad={"input_ids": 0}')
-
-    @property
-    def goes_by_name(self) -> bool:
-        """Whether `pad` is a mapping."""
-        return bool(self._keys)
 
     def marks_of(self, extent: PaddedShapes) -> list[tuple[str, Array]]:
         """The mask and the lengths of a padded leaf, each with its keyword."""
@@ -98,20 +94,10 @@ class Padding:
 
     def value_of(self, name: Callable[[], str]) -> Any:
         """The number with which a leaf is padded; ``None`` if it is not."""
-        if not self._keys:
+        if not self.by_name:
             return self._for_all
         place = place_of_name(self._names, name())
-        return None if place is None else self._keys[place][1]
-
-    def refuse_unknown(self, names: Iterable[str]) -> None:
-        """Raise if `pad` has a name that no leaf has.
-
-        Raises:
-            UnsupportedTypeError: It has such a name.
-        """
-        unknown = unknown_key("pad", self._keys, names)
-        if unknown is not None:
-            raise UnsupportedTypeError(*unknown)
+        return None if place is None else self.by_name[place][1]
 
 
 def _number(what: str, value: object) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ..core.sizes import size_text
@@ -13,7 +12,7 @@ from ..planning.step import WAYS
 from ..planning.strips import bar, blocks_of, touched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Literal
 
     from ..core.info import TensorInfo
@@ -27,15 +26,13 @@ _ROWS = 50
 """The most leaves in the table."""
 
 
-def leaves_page(
-    head: str, leaves: Sequence[Any], what: Callable[[Any], str], notes: Iterable[object], warnings: Iterable[str]
-) -> str:
+def leaves_page(head: str, leaves: Sequence[Any], notes: Sequence[object], warnings: Iterable[str]) -> str:
     """A page about the first leaves, and the number of the others.
 
     Args:
         head: The first line.
-        leaves: The leaves, with their paths and plans; `same_as` and `view_with` tell which share memory.
-        what: Gives a few words about what happens to a leaf.
+        leaves: The leaves, with their paths and plans, and what happens to each; `same_as` and `view_with` tell which
+            share memory.
         notes: Other lines.
         warnings: The warnings.
     """
@@ -44,14 +41,13 @@ def leaves_page(
     def draw(width: Literal[64, 32]) -> str:
         return _picture(memories, width)
 
-    rows = [(code(each.path), change(each.plan.source, each.plan.result), clean(what(each))) for each in leaves[:_ROWS]]
+    rows = [(code(each.path), change(each.plan.source, each.plan.result), clean(each.what)) for each in leaves[:_ROWS]]
     parts = [f"<p><b>{clean(head)}</b></p>", both_widths(draw) if memories else ""]
     parts.append(table(("leaf", "what it is", "what happens"), rows) if rows else "")
     if len(leaves) > _ROWS:
         parts.append(f"<p>… and {len(leaves) - _ROWS:,} more leaves: see .plans</p>")
-    told = list(islice(notes, _ROWS + 1))
-    parts += [f"<p>{clean(str(note))}</p>" for note in told[:_ROWS]]
-    if len(told) > _ROWS:
+    parts += [f"<p>{clean(str(note))}</p>" for note in notes[:_ROWS]]
+    if len(notes) > _ROWS:
         parts.append("<p>… and more: print() counts them</p>")
     return page([*parts, warned(warnings)])
 

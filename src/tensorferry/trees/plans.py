@@ -11,9 +11,10 @@ from ..core.sizes import size_text
 if TYPE_CHECKING:
     from ..planning.plan import Plan
 
-__all__ = ["Batch", "KeptLeaf", "LeafPlan", "PlansOfLeaves", "TreePlan"]
+__all__ = ["SHOWN", "Batch", "KeptLeaf", "LeafPlan", "PlansOfLeaves", "TreePlan"]
 
-_SHOWN = 12
+SHOWN = 12
+"""The most leaves, and the most that are kept, in a text."""
 
 
 class LeafPlan(NamedTuple):
@@ -34,6 +35,19 @@ class LeafPlan(NamedTuple):
     view_with: str | None = None
     batch: int | None = None
     bytes_copied: int = 0
+
+    @property
+    def what(self) -> str:
+        """What happens to it, in a few words."""
+        if self.same_as is not None:
+            return f"the same as {self.same_as}"
+        if self.view_with is not None:
+            return f"copied as one memory with {self.view_with}"
+        if self.batch is not None:
+            return f"in batch {self.batch}"
+        if self.plan.shares_memory:
+            return f"shares memory: {self.plan.reason}"
+        return f"copies {size_text(self.plan.bytes_copied)}: {self.plan.reason}"
 
 
 class Batch(NamedTuple):
@@ -85,6 +99,7 @@ class PlansOfLeaves(ABC):
     """The common base of the plans of trees and of batches."""
 
     leaves: tuple[Any, ...]
+    kept: tuple[KeptLeaf, ...]
 
     @property
     def plans(self) -> dict[str, Plan]:
@@ -103,6 +118,15 @@ class PlansOfLeaves(ABC):
     @abstractmethod
     def _head(self) -> str:
         """The first line of the text."""
+
+    def _notes(self) -> tuple[object, ...]:
+        """What a page says after the leaves."""
+        return self.kept
+
+    def _repr_html_(self) -> str:
+        from .pages import leaves_page
+
+        return leaves_page(self._head(), self.leaves, self._notes(), self.warnings)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._head()}; print() shows {'it' if len(self.leaves) == 1 else 'them'}>"
@@ -156,17 +180,17 @@ class TreePlan(PlansOfLeaves):
         }
 
     def __str__(self) -> str:
-        rows = [(leaf.path, f"{leaf.plan.source} -> {leaf.plan.result}", _what(leaf)) for leaf in self.leaves[:_SHOWN]]
+        rows = [(leaf.path, f"{leaf.plan.source} -> {leaf.plan.result}", leaf.what) for leaf in self.leaves[:SHOWN]]
         width = max((len(path) for path, _, _ in rows), default=0)
         lines = [self._head(), *(f"   {path:<{width}}  {change}; {what}" for path, change, what in rows)]
-        if len(self.leaves) > _SHOWN:
-            lines.append(f"   … and {len(self.leaves) - _SHOWN} more: see .plans")
+        if len(self.leaves) > SHOWN:
+            lines.append(f"   … and {len(self.leaves) - SHOWN} more: see .plans")
         lines += [f"   {batch}" for batch in self.batches]
         # Objects that hold a tensor come first, because they may be a mistake.
         kept = sorted(self.kept, key=lambda each: each.tensor is None)
-        lines += [f"   {each}" for each in kept[:_SHOWN]]
-        if len(kept) > _SHOWN:
-            lines.append(f"   … and {len(kept) - _SHOWN} more are kept: see .kept")
+        lines += [f"   {each}" for each in kept[:SHOWN]]
+        if len(kept) > SHOWN:
+            lines.append(f"   … and {len(kept) - SHOWN} more are kept: see .kept")
         lines += [f"   Warning: {warning}" for warning in self.warnings]
         return "\n".join(lines)
 
@@ -175,21 +199,5 @@ class TreePlan(PlansOfLeaves):
         kept = f", {len(self.kept)} kept as they are" if self.kept else ""
         return f"{many}{kept}: {size_text(self.bytes_copied)} copied, {size_text(self.bytes_shared)} shared"
 
-    def _repr_html_(self) -> str:
-        from .pages import leaves_page
-
-        return leaves_page(self._head(), self.leaves, _what, (*self.batches, *self.kept), self.warnings)
-
-
-def _what(leaf: LeafPlan) -> str:
-    """What happens to a leaf, in a few words."""
-    if leaf.same_as is not None:
-        return f"the same as {leaf.same_as}"
-    if leaf.view_with is not None:
-        return f"copied as one memory with {leaf.view_with}"
-    if leaf.batch is not None:
-        return f"in batch {leaf.batch}"
-    plan = leaf.plan
-    if plan.shares_memory:
-        return f"shares memory: {plan.reason}"
-    return f"copies {size_text(plan.bytes_copied)}: {plan.reason}"
+    def _notes(self) -> tuple[object, ...]:
+        return (*self.batches, *self.kept)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ..backends import registry
 from ..backends.no_tensor import UNCALLED
 from ..errors import UnsupportedTypeError, an
-from .openers import PLAIN, openers_of
+from .openers import openers_of
 from .rows import is_row, read_rows
 from .structure import Structure, equal, placed
+from .unknown import PLAIN
 from .walk import Walk, take_apart
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ class InnerContainer(NamedTuple):
         if self.node is ITSELF:
             return self.structure.keys(x)
         node = next(node for opener in openers_of(type(x), [x]) if (node := opener(x)) is not None)
-        return self.structure.keys_within(list(node.values), x if isinstance(x, Mapping) else None)
+        return self.structure.keys(list(node.values), x if isinstance(x, Mapping) else None)
 
 
 class Structure:
@@ -121,15 +121,12 @@ class Structure:
             if inner is not None:
                 yield from inner.structure.places(path, None if inner.node is ITSELF else inner.node.entries, spell)
 
-    def keys(self, tree: Any) -> Iterator[tuple[Any, str] | None]:
+    def keys(self, tree: Any, mapping: Any = None) -> Iterator[tuple[Any, str] | None]:
         """For each leaf, the mapping that holds it in a tree of this structure, and its key there.
 
-        ``None``: it is below no key that is a str, or the mapping takes no other.
+        ``None``: it is below no key that is a str, or the mapping takes no other. The tree may be the list of the
+        values of `mapping`.
         """
-        yield from self.keys_within(tree, None)
-
-    def keys_within(self, tree: Any, mapping: Any) -> Iterator[tuple[Any, str] | None]:
-        """The same where the tree may be the list of a mapping's values."""
         for index, accessor in enumerate(self._spec.accessors()):
             inner, parent = self._inner.get(index), tree
             last: Any = accessor[-1] if accessor else None

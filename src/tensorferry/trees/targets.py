@@ -41,7 +41,8 @@ class Targets:
         **keywords: Any,
     ) -> None:
         self._keywords, self._overlaps = keywords, overlaps
-        self._common: Conversion | None = None
+        self.common: Conversion | None = None
+        """The conversion, if it is the same for all leaves; if `decides_by_leaf`, without the dtype."""
         self._by_path: Mapping[str, tuple[str, object, object]] = {}
         self.rule = rule
         for_all = rule.for_all
@@ -53,15 +54,10 @@ class Targets:
         """The last tree, if a tree like it can be converted faster."""
         if isinstance(targets, tuple):
             name, device = targets
-            self._common = self._make(name, None if for_all is None else for_all[0], device)
+            self.common = self._make(name, None if for_all is None else for_all[0], device)
         else:
             self._by_path = targets or {}
             self.decides_by_leaf = bool(any(rule))
-
-    @property
-    def common(self) -> Conversion | None:
-        """The conversion, if it is the same for all leaves; if `decides_by_leaf`, without the dtype."""
-        return self._common
 
     def asked_of(self, conversion: Conversion, dtype: str, name: Callable[[], str]) -> Conversion:
         """The conversion for a leaf with this dtype, if `decides_by_leaf`.
@@ -89,8 +85,8 @@ class Targets:
         Raises:
             UnsupportedTypeError: ``like`` has no such leaf.
         """
-        if self._common is not None:
-            return self._common
+        if self.common is not None:
+            return self.common
         if self.copies:
             return copy_in_its_framework(leaf)
         target = self._by_path.get(path())

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["PLAIN", "is_used_up", "may_hold", "tensor_inside"]
 
 PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, range})
+"""Types that hold nothing, and are never containers."""
 _DICTS: tuple[dict[Any, Any], ...] = ({}, OrderedDict())
 _VIEWS = tuple(type(view) for made in _DICTS for view in (made.keys(), made.values(), made.items()))
 _ROWS = (list, tuple, set, frozenset, deque, *_VIEWS)

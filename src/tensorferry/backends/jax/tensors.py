@@ -19,7 +19,7 @@ from ...host.numpy_dtypes import by_numpy, numpy_dtype, of_numpy
 from ...planning.rules import agrees
 from .. import registry
 from ..base import Backend
-from ..nodes import Node, attribute, item
+from ..nodes import Node, entry_of
 from . import fast_paths
 from .declared import DECLARED, NARROW, PACKED, capabilities
 from .snippets import loses_imaginary, snippet
@@ -190,13 +190,10 @@ class JaxBackend(Backend):
     # -- verbs ------------------------------------------------------------------------------------
 
     def export(self, x: Any) -> Array:
-        if of_numpy(x.dtype) in PACKED:
-            # A transfer guard allows explicit transfers, and counts unpacking as a transfer.
-            return self.fetch(x)
-        array = np.asarray(x)
-        # An array that JAX had to gather is cached by JAX, so it is copied. After JAX 0.11.0 it may not own its memory.
+        # A transfer guard allows explicit transfers, and counts unpacking as one. JAX caches what it had to gather, and
+        # after JAX 0.11.0 that may not own its memory.
         gathered = x.sharding.num_devices > 1 and not x.is_fully_replicated
-        return array.copy() if gathered or array.flags.owndata else array
+        return self.fetch(x) if gathered or of_numpy(x.dtype) in PACKED else _export(x)
 
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         before = plan.source
@@ -357,11 +354,9 @@ class JaxBackend(Backend):
             return next(visits) > 0
 
         found, spec = tree_util.tree_flatten_with_path(x, is_leaf=is_value)
-        entries = [_entry(tree_util, path[0]) for path, _ in found]
+        entries = [entry_of(path[0], tree_util.GetAttrKey) for path, _ in found]
         values = [value for _, value in found]
         return Node(entries, values, lambda others: tree_util.tree_unflatten(spec, others), registered=spec)
-
-    # -- fast paths -------------------------------------------------------------------------------
 
 
 def _export(x: Any) -> Array:
@@ -385,15 +380,6 @@ def _concrete() -> Any:
 def _replica(x: Any) -> Any:
     """The first of equal copies on several devices, as an array on one device."""
     return x.addressable_shards[0].data if x.sharding.num_devices > 1 else x
-
-
-def _entry(tree_util: Any, key: Any) -> str:
-    if isinstance(key, tree_util.GetAttrKey):
-        return attribute(key.name)
-    if isinstance(key, tree_util.SequenceKey):
-        return item(key.idx)
-    # A key of an unknown class only has a text.
-    return item(key.key) if hasattr(key, "key") else str(key)
 
 
 BACKEND = JaxBackend()

@@ -23,6 +23,7 @@ from ...planning import rules
 from ...sequences import chunks, flags, reader
 from .. import elements, members, registry
 from ..base import Backend
+from ..opening import over
 from . import few_numbers
 from .declared import CAPABILITIES, DECLARED
 from .snippets import exact_scalar, snippet
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ...planning.plan import Plan
     from ...planning.step import Step
     from ...typing import Array
+    from ..base import Opened
 
 _BUFFERS = (bytes, bytearray, memoryview, arrays.array)
 _NUMBERS = (bool, int, float, complex)
@@ -113,9 +115,7 @@ class PythonBackend(Backend):
         """Describe the array into which a sequence is read, or which is over a buffer."""
         return self.open(x)[1]
 
-    def open(
-        self, x: Any, target: Backend | None = None, request: Request | None = None
-    ) -> tuple[Backend, TensorInfo, Any]:
+    def open(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
         if type(x) is not list:
             if isinstance(x, _BUFFERS):
                 array = _over_buffer(x)
@@ -188,18 +188,8 @@ class PythonBackend(Backend):
                 "memoryview(x).tobytes(), which are uint8",
             )
         writable = array.flags.writeable
-        return TensorInfo(
-            self.name,
-            array.shape,
-            name,
-            strides=array.strides,
-            misalignment=memory.address(array),
-            writable=writable,
-            mutable=writable or bool(memory.writable_somewhere(array)),
-            swapped=not array.dtype.isnative,
-            memory_map=kind == "buffer" and memory.is_mapped(array),
-            kind=kind,
-        )
+        mutable = writable or bool(memory.writable_somewhere(array))
+        return over(self.name, array, name, mutable=mutable, kind=kind, writable=writable)
 
     def pointer(self, x: Any) -> int | None:
         return memory.address(x) if isinstance(x, np.ndarray) else None

@@ -4,42 +4,20 @@ from __future__ import annotations
 
 from ...core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
 from ...core.declaration import Declared
+from ...core.dtypes import ORDINARY
 from ...core.layout import ALIGNMENT
 from .snippets import UNEXPORTED, snippet
 
 __all__ = ["CAPABILITIES", "COPIED", "DECLARED", "DEFAULT_STREAM", "DTYPES", "REFUSED"]
 
-DTYPES = [
-    "bool",
-    "int2",
-    "int4",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint2",
-    "uint4",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "bfloat16",
-    "float16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-    "float8_e4m3fn",
-    "float8_e5m2",
-    "float8_e4m3fnuz",
-    "float8_e4m3b11fnuz",
-    "float8_e5m2fnuz",
-    "float4_e2m1fn",
-]
+DTYPES = ORDINARY | {
+    *("int2", "int4", "uint2", "uint4", "bfloat16", "float4_e2m1fn"),
+    *("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz"),
+}
 
 CAPABILITIES = Capabilities(
     dtypes=Dtypes(
-        held=frozenset(DTYPES),
+        held=DTYPES,
         numbers={
             "bool": ("bool",),
             "int": ("int32", "int64"),

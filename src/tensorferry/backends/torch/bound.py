@@ -30,13 +30,15 @@ def bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] |
     before, after = plan.source, plan.result
     if before.abstract is not None:
         return None
+    if step.verb == "detach":
+        return backend.tensor.detach
+    if step.verb == "copy" and not step.arguments:
+        return _copy(backend)
     if before.device != HOST or after.device != HOST:
         return _bound_on_devices(backend, step, plan)
     integers = {backend.names[dtype] for dtype in backend.exported}
     found: Callable[..., Any] | None = None
-    if step.verb == "detach":
-        found = backend.tensor.detach
-    elif _is_copied_by_torch(step, plan) and (before.framework == after.framework or after.dtype not in integers):
+    if _is_copied_by_torch(step, plan) and (before.framework == after.framework or after.dtype not in integers):
         found = _write(backend, writable=bool(before.writable)) if step.verb == "write" else unchanged
     elif _becomes_numbers(step, plan):
         found = unchanged
@@ -47,8 +49,6 @@ def bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] |
             found = _adopt(backend) if after.dtype not in integers else _adopt_as_integer(backend, after.dtype)
         elif after.dtype not in integers:
             found = _alias(backend)
-    elif step.verb == "copy" and not step.arguments:
-        found = _copy(backend)
     elif step.verb == "cast" and _is_cast_alike(step, before) and not backend.is_tracing():
         found = _cast(backend, after.dtype)
     return found
@@ -61,16 +61,12 @@ def _bound_on_devices(backend: TorchBackend, step: Step, plan: Plan) -> Callable
     crossed = any(each.path == Path.BUS for each in plan.steps[: plan.steps.index(step)])
     on_device = crossed is (before.device == HOST)
     found: Callable[..., Any] | None = None
-    if step.verb == "detach":
-        found = backend.tensor.detach
-    elif step.verb == "move" and not step.arguments[1]:
+    if step.verb == "move" and not step.arguments[1]:
         found = _move(backend, step.arguments[0])
     elif step.verb == "export" and not integers.intersection((before.dtype, after.dtype)):
         found = backend.tensor.numpy
     elif step.verb == "adopt" and before.writable and after.dtype not in integers:
         found = _adopt(backend)
-    elif step.verb == "copy" and not step.arguments:
-        found = _copy(backend)
     elif step.verb == "cast" and on_device and not step.arguments[1] and not backend.is_tracing():
         found = _cast_on_device(backend, before.dtype, step.arguments[0])
     return found

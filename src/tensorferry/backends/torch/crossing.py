@@ -7,11 +7,12 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.devices import HOST
-from ...core.layout import ALIGNMENT, spans
+from ...core.layout import ALIGNMENT
 from ...core.places import places_by
 from ...devices import pinned
 from ...host import memory, packing
 from ...host.dlpack import DlpackExport
+from .signatures import reach
 from .snippets import AS_INTEGERS
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Joined(NamedTuple):
     places: Sequence[Sequence[int]]
 
 
-def pack(backend: TorchBackend, tensors: Sequence[Any], alignment: int, *, lock: bool) -> tuple[Any, Any]:
+def pack(backend: TorchBackend, tensors: Sequence[Any], alignment: int, lock: bool = False) -> tuple[Any, Any]:
     """A packed buffer of tensors, made with `torch.cat`, which copies hundreds of tensors with one launch."""
     torch = backend.torch
     joined = _join(backend, tensors, alignment)
@@ -75,17 +76,13 @@ def _join(backend: TorchBackend, tensors: Sequence[Any], alignment: int) -> Join
     if alignment > 1 and any(x.nbytes % alignment for x in tensors):
         return None
     places = places_by(list(map(_DTYPE, tensors)))
-    ordered = [places[dtype] for dtype in sorted(places, key=_itemsize, reverse=True)]
+    ordered = [places[dtype] for dtype in sorted(places, key=_ITEMSIZE, reverse=True)]
     if len(ordered) == 1:
         return Joined([list(tensors)], ordered)
     return Joined([[tensors[index] for index in some] for some in ordered], ordered)
 
 
-_DTYPE = attrgetter("dtype")
-
-
-def _itemsize(dtype: Any) -> int:
-    return dtype.itemsize  # type: ignore[no-any-return]
+_DTYPE, _ITEMSIZE = attrgetter("dtype"), attrgetter("itemsize")
 
 
 def _pieces(torch: Any, tensors: Sequence[Any], alignment: int) -> tuple[list[Any], list[packing.Part], int]:
@@ -147,7 +144,7 @@ def spread(x: Any, shape: tuple[int, ...], strides: tuple[int, ...] | None = Non
     return (x.expand(shape) if strides is None else x.as_strided(shape, strides)).contiguous()
 
 
-def cross(backend: TorchBackend, x: Any, device: str, axes: Sequence[int], dtype: str, *, first: bool) -> Any:
+def cross(backend: TorchBackend, x: Any, device: str, axes: Sequence[int], dtype: str, first: bool) -> Any:
     """Transfer only the memory that elements share, with a cast before or after, as one operation in the graph."""
 
     def do(x: Any) -> Any:
@@ -184,7 +181,7 @@ def copy_together(backend: TorchBackend, tensors: Sequence[Any]) -> list[Any]:
     torch, storage = backend.torch, tensors[0].untyped_storage()
     if len({x.untyped_storage().data_ptr() for x in tensors}) > 1:
         return [x.detach().clone() for x in tensors]  # they overlap, but have different storages
-    ends = [(_first_byte(x), _first_byte(x) + _reach(x)) for x in tensors]
+    ends = [(_first_byte(x), _first_byte(x) + reach(x)) for x in tensors]
     low = min(start for start, _ in ends) // ALIGNMENT * ALIGNMENT
     whole = torch.empty(0, dtype=torch.uint8, device=tensors[0].device).set_(storage)
     block = whole[low : max(end for _, end in ends)].clone()
@@ -196,12 +193,6 @@ def copy_together(backend: TorchBackend, tensors: Sequence[Any]) -> list[Any]:
 
 def _first_byte(x: Any) -> int:
     return x.storage_offset() * x.itemsize  # type: ignore[no-any-return]
-
-
-def _reach(x: Any) -> int:
-    """The number of bytes from a tensor's first element to the end of its last."""
-    itemsize = x.itemsize
-    return spans(x.shape, [step * itemsize for step in x.stride()], itemsize)[1]
 
 
 # -- ``out=`` and other frameworks -----------------------------------------------------------------

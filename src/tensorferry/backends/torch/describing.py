@@ -32,7 +32,7 @@ def describe(backend: TorchBackend, x: Any) -> TensorInfo:
         pointer = 0
     # A tensor with an address is strided, and neither traced, nor a meta tensor, nor autograd's zeros.
     if pointer < memory.LOWEST or backend.compiling() or x.is_nested or backend.modes():
-        abstract = _why_abstract(backend, x, plain)
+        abstract = why_abstract(backend, x)
         if abstract is not None:
             return _abstract_info(backend, x, abstract)
         pointer = x.data_ptr()
@@ -85,11 +85,11 @@ def dense_info(
     )
 
 
-def _why_abstract(backend: TorchBackend, x: Any, plain: bool) -> str | None:
+def why_abstract(backend: TorchBackend, x: Any) -> str | None:
     """Why a tensor has no memory that can be read; ``None`` if it has."""
     if backend.compiling() or backend.wrapped(x) or backend.functional(x):
         return "traced"
-    if not plain and type(x) is not backend.torch.nn.Parameter and _is_wrapper(backend, x):
+    if type(x) not in backend.memories and _is_wrapper(backend, x):
         known = type(x).__name__ in ABSTRACT and type(x).__module__.startswith("torch.")
         return type(x).__name__ if known else "wrapper"
     if x.is_nested:
@@ -144,8 +144,3 @@ def _no_such_dtype(x: Any) -> UnsupportedTypeError:
         f"{text} cannot be converted: its elements are packed or have no counterpart.",
         "x.view(torch.uint8)",
     )
-
-
-def why_abstract(backend: TorchBackend, x: Any) -> str | None:
-    """Why a tensor has no memory that can be read; ``None`` if it has."""
-    return _why_abstract(backend, x, type(x) is backend.tensor)

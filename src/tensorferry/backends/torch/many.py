@@ -22,20 +22,8 @@ __all__ = ["fast_paths", "verbs"]
 
 def verbs(backend: TorchBackend) -> Mapping[str, Callable[..., Any]]:
     """See `Backend.for_many`."""
-    to_numpy, detach, clone = backend.tensor.numpy, backend.tensor.detach, backend.tensor.clone
+    clone = backend.tensor.clone
     clone_all: Callable[[list[Any]], Any] | None = getattr(backend.torch, "_foreach_clone", None)
-    exported, adopted, from_numpy = backend.exported, backend.adopted, backend.from_numpy
-
-    def export(tensors: list[Any]) -> list[Array]:
-        return list(map(backend.export if tensors[0].dtype in exported else to_numpy, tensors))
-
-    def adopt(arrays: list[Array]) -> list[Any]:
-        if False not in {array.flags.carray for array in arrays} and arrays[0].dtype not in adopted:
-            try:
-                return list(map(from_numpy, arrays))
-            except (TypeError, ValueError):  # see `TorchBackend.adopt`
-                pass
-        return list(map(backend.adopt, arrays))
 
     def copy(tensors: list[Any]) -> list[Any]:
         # In a graph, each tensor needs its own node.
@@ -44,16 +32,10 @@ def verbs(backend: TorchBackend) -> Mapping[str, Callable[..., Any]]:
         return list(clone_all(tensors))
 
     def write(arrays: list[Array], outs: list[Any]) -> None:
-        casts.write_each(arrays, export(outs))
+        casts.write_each(arrays, list(map(backend.export, outs)))
         backend.torch.autograd.graph.increment_version(outs)
 
-    return {
-        "export": export,
-        "adopt": adopt,
-        "copy": copy,
-        "write": write,
-        "detach": lambda tensors: list(map(detach, tensors)),
-    }
+    return {"copy": copy, "write": write}
 
 
 def fast_paths(backend: TorchBackend) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:

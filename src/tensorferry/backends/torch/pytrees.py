@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from ..nodes import Node, attribute, item
+from ..nodes import Node, entry_of, item
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,20 +42,11 @@ def open_registered(x: Any) -> Node:
         # A registration may lack the names of the values.
         with suppress(ValueError, IndexError):
             paths = [path for path, _ in pytree.tree_flatten_with_path(x, is_leaf=lambda y: y is not x)[0]]
-            entries = [_entry(pytree, path[0]) for path in paths]
+            entries = [entry_of(path[0], pytree.GetAttrKey) for path in paths]
     if entries is None:
-        entries = [f"[{index}]" for index in range(len(values))]
+        entries = [item(index) for index in range(len(values))]
 
     def rebuild(others: Sequence[Any]) -> Any:
         return pytree.tree_unflatten(list(others), spec)
 
     return Node(entries, values, rebuild, registered=spec)
-
-
-def _entry(pytree: Any, key: Any) -> str:
-    if isinstance(key, pytree.GetAttrKey):
-        return attribute(key.name)
-    if isinstance(key, pytree.MappingKey):
-        return item(key.key)
-    # A key of an unknown class only has a text.
-    return item(key.idx) if hasattr(key, "idx") else str(key)

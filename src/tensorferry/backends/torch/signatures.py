@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...typing import Array
     from .tensors import TorchBackend
 
-__all__ = ["environment_reader", "extents", "grouped", "likeness_reader", "signature_reader"]
+__all__ = ["environment_reader", "extents", "grouped", "likeness_reader", "reach", "signature_reader"]
 
 
 LARGEST = 16
@@ -91,10 +91,11 @@ def grouped(backend: TorchBackend, tensors: Sequence[Any], alignment: int) -> Ma
 def extents(tensors: Sequence[Any], *, compact: bool) -> tuple[Array, Array]:
     """See `Backend.extents`."""
     starts = np.fromiter(map(type(tensors[0]).data_ptr, tensors), np.uint64, len(tensors))
-    return starts, starts + np.fromiter(map(_NBYTES if compact else _reach, tensors), np.uint64, len(tensors))
+    return starts, starts + np.fromiter(map(_NBYTES if compact else reach, tensors), np.uint64, len(tensors))
 
 
-def _reach(x: Any) -> int:
+def reach(x: Any) -> int:
+    """The number of bytes from a tensor's first element to the end of its last."""
     if x.is_contiguous():
         return x.nbytes  # type: ignore[no-any-return]
     itemsize = x.itemsize

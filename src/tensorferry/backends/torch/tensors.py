@@ -75,7 +75,7 @@ class TorchBackend(Backend):
     narrow, span = staticmethod(memory.narrow), staticmethod(crossing.span)
     spread = staticmethod(crossing.spread)
     copy_together, export_dlpack = crossing.copy_together, crossing.export_dlpack
-    unpack = crossing.unpack
+    pack, unpack, cross = crossing.pack, crossing.unpack, crossing.cross
 
     # -- the framework ----------------------------------------------------------------------------
 
@@ -269,10 +269,7 @@ class TorchBackend(Backend):
             return self._asked(x.to, self.dtypes[dtype])
         if not x.is_cpu and not check and agrees(self.names[x.dtype], dtype):
             return x.to(self.dtypes[dtype])
-        return self.in_graph(x, partial(self._host_cast, dtype=dtype, check=check))
-
-    def _host_cast(self, x: Any, dtype: str, check: str) -> Any:
-        return self.adopt(casts.cast(self.export(self.resolve(x)), dtype, check))
+        return self.in_graph(x, lambda x: self.adopt(casts.cast(self.export(self.resolve(x)), dtype, check)))
 
     def in_graph(self, x: Any, convert: Callable[[Any], Any]) -> Any:
         """Apply a conversion as one operation of autograd, whose gradient is converted back."""
@@ -285,10 +282,6 @@ class TorchBackend(Backend):
     def recorded(self) -> Callable[[Any, Callable[[Any], Any]], Any]:
         """See `crossing.recorded`."""
         return crossing.recorded(self.torch)
-
-    def cross(self, x: Any, device: str, axes: Sequence[int], dtype: str, first: bool) -> Any:
-        """See `crossing.cross`."""
-        return crossing.cross(self, x, device, axes, dtype, first=first)
 
     def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
         """Copy to another device. A copy to the host is complete when this returns.
@@ -356,9 +349,6 @@ class TorchBackend(Backend):
             return
         casts.copy_into(self.export(out), x)
         self.torch.autograd.graph.increment_version(out)
-
-    def pack(self, tensors: Sequence[Any], alignment: int, lock: bool = False) -> tuple[Any, Any]:
-        return crossing.pack(self, tensors, alignment, lock=lock)
 
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
         torch: Any = importlib.import_module("torch")

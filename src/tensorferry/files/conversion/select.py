@@ -232,7 +232,7 @@ def _casts(
     """The dtype of each tensor that gets one."""
     if rule == DtypeRule():
         return {}
-    unknown = unknown_name(rule, names)
+    unknown = unknown_name("dtype", rule.names, names)
     if unknown is not None:
         raise FormatLimitError(*unknown)
     casts: dict[str, str] = {}
