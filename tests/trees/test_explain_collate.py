@@ -60,6 +60,7 @@ BATCHES = {
     "text": (["a", "b"], {}),
     "nothing": ([None, None], {}),
     "empty lists": ([[], []], {}),
+    "empty lists of a named dtype": ([[], []], {"dtype": {"x": "int16"}}),
 }
 TARGETS = ["numpy", "torch", "tensorflow", "jax", "python"]
 
@@ -142,12 +143,11 @@ def test_whatever_stands_in_a_column(column, repeats, target, keywords):
 
 def test_what_is_kept_is_listed_by_path_and_type():
     """With the reason; in text and as data."""
-    samples = [{"a": "x", "b": None, "c": [], "d": {"e": object()}, "f": 1.5}] * 2
+    samples = [{"a": "x", "b": None, "d": {"e": object()}, "f": 1.5}] * 2
     plan = ferry.explain_collate(samples, "numpy")
     assert [(leaf.path, leaf.type) for leaf in plan.kept] == [
         ('$["a"]', "str"),
         ('$["b"]', "NoneType"),
-        ('$["c"]', "list"),
         ('$["d"]["e"]', "object"),
     ]
     assert [path for path, *_ in plan.leaves] == ['$["f"]']
