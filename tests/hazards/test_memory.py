@@ -801,8 +801,11 @@ def test_H30_fake_tensors_are_cast_and_real_ones_refused_in_their_mode():
     with FakeTensorMode():
         fake = torch.ones(2)
         for keywords in ({"copy": True}, {"dtype": "float64"}):
-            with pytest.raises(ferry.UnsupportedTypeError, match="FakeTensorMode"):
-                ferry.to_torch(real, **keywords)
+            for function in (ferry.convert, ferry.explain):
+                with pytest.raises(ferry.UnsupportedTypeError, match="FakeTensorMode"):
+                    function(real, "torch", **keywords)
+        assert ferry.to_torch(real) is real
+        assert ferry.explain(real, "torch").steps == ()
         for x in (real, [real, real]):
             with pytest.raises(ferry.UnsupportedTypeError, match="FakeTensorMode"):
                 ferry.to_numpy(x)

@@ -125,6 +125,19 @@ def test_torch_packs_every_dtype_and_layout(alignment):
         assert not ferry.shares_memory(part, tensor)
 
 
+def test_torch_packs_under_autocast():
+    """Which refuses to concatenate float16 beside bfloat16: the bits are what they were."""
+    import torch
+
+    from tensorferry.backends import registry
+
+    backend = registry.ready("torch")
+    tensors = [torch.arange(4, dtype=torch.float16), torch.arange(4, 8, dtype=torch.float16)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        first, second = backend.unpack(*backend.pack(tensors, 1))
+    assert (first.dtype, first.tolist(), second.tolist()) == (torch.float16, [0, 1, 2, 3], [4, 5, 6, 7])
+
+
 def test_jax_starts_a_transfer_and_finishes_it():
     """What is started ahead gives the same values, in memory of one's own."""
     import jax.numpy as jnp
