@@ -38,7 +38,7 @@ def _array_maker(backend: TorchBackend, dtype: Any) -> Callable[[Any], Any]:
     (as_integer, of_numpy), view_as = backend.exported[dtype], np.ndarray.getfield
 
     def through_integers(x: Any) -> Any:
-        # A tracer would record a view of another dtype. `getfield` gives the same array as `view`, in two thirds of the time.
+        # A tracer would record a view of another dtype. `getfield` gives the same array as `view` in less time.
         return view_as(to_numpy(as_dtype(x, as_integer)), of_numpy) if tracing() is None else None
 
     return through_integers
