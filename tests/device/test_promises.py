@@ -168,6 +168,37 @@ def test_pinned_sources_are_cast_into_pinned_memory_if_that_is_asked(sim, dtype)
     assert ferry.to_torch(x.to(torch.complex64).pin_memory().conj(), dtype="complex128", pinned=True).is_pinned()
 
 
+@pytest.mark.parametrize("shape", ["whole", "transposed", "expanded", "conjugate"])
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"pinned": True},
+        {"pinned": True, "dtype": "complex128"},
+        {"device": "sim:1", "non_blocking": True},
+        {"device": "sim:1", "non_blocking": True, "dtype": "complex128"},
+    ],
+)
+def test_the_code_pins_complex_numbers_in_a_graph(sim, shape, keywords):
+    """PyTorch's `pin_memory` refuses them; the code has the values, memory and gradients of the conversion."""
+    leaves = [torch.tensor([[1 + 2j, 3 - 1j]]).requires_grad_() for _ in range(2)]
+    view = {
+        "whole": lambda x: x,
+        "transposed": lambda x: x.T,
+        "expanded": lambda x: x.expand(3, 2),
+        "conjugate": lambda x: x.conj(),
+    }[shape]
+    x, y = map(view, leaves)
+    plan = ferry.explain(x, "torch", **keywords)
+    names = {"x": x}
+    exec(plan.code, names)  # noqa: S102 - that is what the code is for
+    pasted, result = names["y"], ferry.to_torch(y, **keywords)
+    assert pasted.tolist() == result.tolist()
+    for found in (pasted, result):
+        assert (found.dtype, found.device, found.is_pinned()) == (result.dtype, result.device, "pinned" in keywords)
+        (found.cpu() * (2 + 1j)).abs().sum().backward()
+    assert torch.equal(leaves[0].grad, leaves[1].grad)
+
+
 @pytest.mark.parametrize("keywords", [{"pinned": True}, {"device": "sim:1", "non_blocking": True}])
 def test_the_code_pins_elements_that_share_memory(sim, keywords):
     """Each gets memory of its own, as in the conversion."""
