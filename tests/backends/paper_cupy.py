@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorferry.backends import fast_paths, registry
 from tensorferry.backends.cupy.tensors import CupyBackend
-from tensorferry.core.layout import compact_strides
+from tensorferry.core.layout import compact_strides, packed_strides
 from tensorferry.host import memory
 
 __all__ = ["installed", "module"]
@@ -66,7 +66,7 @@ def get_current_stream():
 
 
 class Memory:
-    """A block of the pool."""
+    """A block of the pool, or the memory of an array of the host, from its first element on."""
 
     def __init__(self, block):
         self.block, self.ptr, self.device_id = block, block.ctypes.data, current[0]
@@ -159,10 +159,16 @@ ndarray.__module__ = "cupy"
 
 
 def ours(array):
-    """New memory on the current device with an array's values."""
-    result = ndarray(array.shape, array.dtype, alloc(max(array.nbytes, 1)), array.strides)
+    """New memory on the current device with an array's values, without gaps; the order of its axes is kept."""
+    steps = packed_strides(array.shape, array.strides, array.itemsize)
+    result = ndarray(array.shape, array.dtype, alloc(max(array.nbytes, 1)), steps)
     result.array[...] = array
     return result
+
+
+def over(array):
+    """An array over the memory of one of the host, which it keeps."""
+    return ndarray(array.shape, array.dtype, MemoryPointer(Memory(array), 0), array.strides)
 
 
 def is_numpys(dtype):
@@ -174,7 +180,7 @@ def asarray(x):
         told = dict(x.__cuda_array_interface__)
         wrapped = type("Wrapped", (), {"__array_interface__": told})()
         array = np.asarray(wrapped)
-        found = ndarray(array.shape, array.dtype, MemoryPointer(Memory(array.reshape(-1).view(np.uint8)), 0))
+        found = over(array)
         found.keeps = x
         return found
     array = x if isinstance(x, np.ndarray) else x.array
@@ -210,11 +216,7 @@ class _OnHost:
 def from_dlpack(x):
     array = np.from_dlpack(_OnHost(x))
     assert array.dtype.type.__module__ == "numpy"
-    result = ndarray(
-        array.shape, array.dtype, MemoryPointer(Memory(array.reshape(-1).view(np.uint8)), 0), array.strides
-    )
-    result.keeps = array
-    return result
+    return over(array)
 
 
 def module():

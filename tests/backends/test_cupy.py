@@ -13,6 +13,7 @@ import tensorferry as ferry
 from tensorferry import TensorInfo
 from tensorferry.backends import registry
 from tensorferry.backends.cupy.tensors import CupyBackend
+from tensorferry.core.layout import spans
 from tensorferry.host.numpy_dtypes import numpy_dtype
 
 torch = pytest.importorskip("torch")
@@ -63,6 +64,21 @@ def test_layouts(cupy, name, layout):
     start = x.data + (view.ctypes.data - base.ctypes.data if view.size else 0)
     y = paper_cupy.ndarray(view.shape, view.dtype, start, view.strides)
     assert ferry.to_numpy(y).tobytes() == np.ascontiguousarray(view).tobytes()
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("steps", [(1, 1), (2, 1), (1, 3), (-1, 1), (3, -2)])
+def test_the_stand_in_keeps_to_its_memory(axes, steps):
+    """A copy has no gaps, so that nothing is written outside of it; what is shared is where it was."""
+    base = np.arange(60, dtype=np.float32).reshape(6, 10)
+    view = base[:: steps[0], :: steps[1]].transpose(axes)
+    for copied in (paper_cupy.asarray(view), paper_cupy.ours(view), paper_cupy.over(view).copy()):
+        _, reach = spans(copied.shape, copied.strides, copied.itemsize)
+        assert (min(copied.strides) > 0, reach) == (True, copied.nbytes)
+        assert copied.array.tolist() == view.tolist()
+        assert not np.shares_memory(copied.array, base)
+    shared = paper_cupy.from_dlpack(view)
+    assert (shared.data.ptr, shared.array.tolist()) == (view.ctypes.data, view.tolist())
 
 
 def test_between_two_devices(cupy):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -96,39 +97,56 @@ def test_the_steps_of_the_plan_are_the_steps_that_run(source, target, data):
         with pytest.raises(type(error)):
             ferry.convert(x, target, **keywords)
         return
-    with recorded() as calls:
+    with recorded(source, target) as calls:
         ferry.convert(x, target, **keywords)
     assert calls == [(step.backend, step.verb, step.arguments) for step in plan.steps]
 
 
-class recorded:  # noqa: N801 - reads like a function
-    """The verbs that backends are asked to do while a conversion runs, not those that a verb asks for."""
+def test_verbs_are_recorded_without_the_other_frameworks(source, target, monkeypatch):
+    """Which may not be installed; and if one of the two is not, no verb stays replaced."""
+    ready = registry.ready
 
-    def __enter__(self):
-        self.patch = pytest.MonkeyPatch()
-        self.calls, self.depth = [], 0
-        for name in (*FRAMEWORKS, "python"):
-            backend = registry.ready(name)
-            verbs = {verb for verb in dir(type(backend)) if verb in VERBS}
-            for verb in verbs:
-                self.patch.setattr(backend, verb, self.spy(name, verb, getattr(backend, verb)))
-        recipes.forget()
-        return self.calls
+    def ready_here(name):
+        if name not in (source, target, "numpy", "python"):
+            raise ferry.FrameworkNotInstalledError(f"{name} is not here.", None)
+        return ready(name)
 
-    def spy(self, name, verb, true):
+    monkeypatch.setattr(registry, "ready", ready_here)
+    x = ferry.convert([1.5], source, dtype="float32")
+    with recorded(source, target) as calls:
+        ferry.convert(x, target, copy=True)
+    assert calls
+    with pytest.raises(ferry.FrameworkNotInstalledError), recorded(source, target, "elsewhere"):
+        pytest.fail("nothing can be recorded there")
+    assert not any(VERBS.intersection(vars(ready(name))) for name in (source, target, "numpy", "python"))
+
+
+@contextmanager
+def recorded(*names):
+    """The verbs that these backends, and NumPy's and Python's, are asked to do by a conversion, not by a verb."""
+    calls, depth = [], [0]
+
+    def spy(name, verb, true):
         def called(x, *arguments):
-            if not self.depth:
-                self.calls.append((name, verb, arguments))
-            self.depth += 1
+            if not depth[0]:
+                calls.append((name, verb, arguments))
+            depth[0] += 1
             try:
                 return true(x, *arguments)
             finally:
-                self.depth -= 1
+                depth[0] -= 1
 
         return called
 
-    def __exit__(self, *_):
-        self.patch.undo()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in dict.fromkeys(("numpy", "python", *names)):
+                backend = registry.ready(name)
+                for verb in VERBS.intersection(dir(type(backend))):
+                    patch.setattr(backend, verb, spy(name, verb, getattr(backend, verb)))
+            recipes.forget()
+            yield calls
+    finally:
         recipes.forget()
 
 

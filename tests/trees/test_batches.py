@@ -40,6 +40,15 @@ def test_small_leaves_reach_a_device_in_one_transfer():
     assert ferry.describe_tree(tree).keys() == {'$["a"]', '$["b"][0]'}
 
 
+@pytest.mark.parametrize(("target", "nbytes"), [("numpy", 8 + 12 + 5), ("jax", 64 + 64 + 5)])
+def test_gaps_that_align_leaves_are_counted(target, nbytes):
+    """JAX takes only memory that is aligned to 64 bytes, so each leaf but the last takes as much."""
+    tree = {"a": gpu((5,), "int8"), "b": gpu((3,)), "c": gpu((2,), dtype="float32")}
+    plan = ferry.explain_tree(tree, target, device="cpu")
+    assert plan.batches[0].bytes == nbytes
+    assert f"3 leaves, {nbytes} B, packed" in str(plan)
+
+
 def test_what_cannot_be_packed_is_started_together():
     """JAX's arrays: as many transfers as leaves, all under way at once."""
     plan = ferry.explain_tree(infos(100, framework="jax"), "numpy")
@@ -114,6 +123,19 @@ def test_torch_packs_every_dtype_and_layout(alignment):
         assert part.data_ptr() % max(alignment, part.element_size()) == 0
         assert part.untyped_storage().data_ptr() == parcel.untyped_storage().data_ptr()
         assert not ferry.shares_memory(part, tensor)
+
+
+def test_torch_packs_under_autocast():
+    """Which refuses to concatenate float16 beside bfloat16: the bits are what they were."""
+    import torch
+
+    from tensorferry.backends import registry
+
+    backend = registry.ready("torch")
+    tensors = [torch.arange(4, dtype=torch.float16), torch.arange(4, 8, dtype=torch.float16)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        first, second = backend.unpack(*backend.pack(tensors, 1))
+    assert (first.dtype, first.tolist(), second.tolist()) == (torch.float16, [0, 1, 2, 3], [4, 5, 6, 7])
 
 
 def test_jax_starts_a_transfer_and_finishes_it():

@@ -213,12 +213,25 @@ def test_features_and_labels_stay_apart():
     assert [each.tolist() for each in in_class.image] == [[1, 3], [2, 4]]
 
 
+@pytest.mark.parametrize("target", ["numpy", "torch"])
+@pytest.mark.parametrize("keywords", [{}, {"dtype": {"x": "int32"}}, {"dtype": "bfloat16"}])
+def test_empty_lists_below_a_key_are_rows_of_length_0(target, keywords):
+    """In the dtype that is named, or else in that of an empty list alone; one sample or several."""
+    for many in (1, 3):
+        found = ferry.describe(ferry.collate([{"x": []}] * many, target, **keywords)["x"])
+        named = keywords.get("dtype", {})
+        alone = ferry.convert([], target, dtype=named if isinstance(named, str) else named.get("x"))
+        assert (found.framework, found.shape, found.dtype) == (target, (many, 0), ferry.describe(alone).dtype)
+    with pytest.raises(ferry.ShapeError, match="0 in samples"):
+        ferry.collate([{"x": []}, {"x": [1]}], target, **keywords)
+    assert ferry.collate([{"x": []}] * 2, target, leaves="tensors") == {"x": []}
+
+
 def test_other_lists_stay_as_they_are():
-    """Text, nothing, None among numbers, tuples of numbers; and rows where numbers are not to stack."""
-    samples = [{"words": ["a", "b"], "none": [], "some": [1, None], "pair": (1, 2)}] * 2
+    """Text, None among numbers, tuples of numbers; and rows where numbers are not to stack."""
+    samples = [{"words": ["a", "b"], "some": [1, None], "pair": (1, 2)}] * 2
     batch = ferry.collate(samples, "numpy")
     assert batch["words"] == [["a", "a"], ["b", "b"]]
-    assert batch["none"] == []
     assert (batch["some"][0].tolist(), batch["some"][1]) == ([1, 1], None)
     assert [each.tolist() for each in batch["pair"]] == [[1, 1], [2, 2]]
     assert ferry.collate([{"x": [1, 2]}] * 2, "numpy", leaves="tensors") == {"x": [[1, 1], [2, 2]]}

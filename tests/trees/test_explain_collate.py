@@ -60,6 +60,7 @@ BATCHES = {
     "text": (["a", "b"], {}),
     "nothing": ([None, None], {}),
     "empty lists": ([[], []], {}),
+    "empty lists of a named dtype": ([[], []], {"dtype": {"x": "int16"}}),
 }
 TARGETS = ["numpy", "torch", "tensorflow", "jax", "python"]
 
@@ -110,6 +111,35 @@ def test_what_is_said_is_what_comes_out(name, target):
         assert plan.plans['$["x"]'].result.shape[0] == len(column)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("keywords", [{}, {"pad": 0}], ids=["", "padded"])
+def test_autocast_changes_nothing(target, dtype, keywords):
+    """PyTorch stacks under autocast in its dtype, or refuses; a batch has the dtype and the values of its samples."""
+    autocasts = [torch.autocast("cpu", dtype=other) for other in (torch.float16, torch.bfloat16)]
+    for requires_grad in (False, True):
+        column = [torch.tensor([1.5, 2.5], dtype=dtype, requires_grad=requires_grad), torch.zeros(2, dtype=dtype)]
+        column[1:] = [column[1][:1]] if keywords else column[1:]
+        for on, autocast in [(on, autocast) for on in (False, True) for autocast in autocasts]:
+            with verifying(on), autocast:
+                samples = [{"x": x} for x in column]
+                assert compare(samples, target, keywords) is not None
+                batch = ferry.collate(samples, target, **keywords)
+            assert ferry.to_list(batch["x"]) == [[1.5, 2.5], [0.0, 0.0]]
+            assert target == "python" or seen(batch["x"])[2] == str(dtype).removeprefix("torch.")
+
+
+@pytest.mark.parametrize("column", [[torch.ones(2), torch.zeros(2)], [torch.ones(2), torch.zeros(1)]])
+def test_a_mode_that_takes_no_real_tensor_is_told_before(column):
+    """`explain_collate` refuses what `collate` refuses under FakeTensorMode: real tensors, alone or among fake ones."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    for on in (False, True):
+        with verifying(on), FakeTensorMode():
+            for samples in ([{"x": x} for x in column], [{"x": torch.ones(2)}, {"x": column[0]}]):
+                assert compare(samples, "torch", {} if len(column[1]) == 2 else {"pad": 0}) is None
+
+
 LEAF = st.one_of(
     st.integers(-5, 5),
     st.floats(-2, 2),
@@ -142,12 +172,11 @@ def test_whatever_stands_in_a_column(column, repeats, target, keywords):
 
 def test_what_is_kept_is_listed_by_path_and_type():
     """With the reason; in text and as data."""
-    samples = [{"a": "x", "b": None, "c": [], "d": {"e": object()}, "f": 1.5}] * 2
+    samples = [{"a": "x", "b": None, "d": {"e": object()}, "f": 1.5}] * 2
     plan = ferry.explain_collate(samples, "numpy")
     assert [(leaf.path, leaf.type) for leaf in plan.kept] == [
         ('$["a"]', "str"),
         ('$["b"]', "NoneType"),
-        ('$["c"]', "list"),
         ('$["d"]["e"]', "object"),
     ]
     assert [path for path, *_ in plan.leaves] == ['$["f"]']

@@ -240,8 +240,14 @@ def whole_of(members: Members, target: Backend | None) -> tuple[Backend | None, 
         HOST if owner is None else (asked and asked.device) or infos[0].device,
         requires_grad,
         kind,
-        None if owner is None else infos[0].abstract,
+        None if owner is None else _abstract_of(infos, owner),
     )
+
+
+def _abstract_of(infos: Sequence[TensorInfo], owner: Backend) -> str | None:
+    """Why the stack has no memory: what can only be returned does not become a part of one."""
+    fixed = owner.capabilities.objects.only_returned
+    return next((info.abstract for info in infos if info.abstract in fixed), infos[0].abstract)
 
 
 @lru_cache(maxsize=1024)

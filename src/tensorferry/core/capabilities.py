@@ -177,6 +177,7 @@ class Objects(NamedTuple):
             its verb ``take``.
         abstract: For each `TensorInfo.abstract`: why the object has no memory, and what to do.
         inside_only: Those of them that can still be converted inside their own framework.
+        only_returned: Those of `inside_only` that can only be returned as they are.
         tracer: What records its operations on real values now (``torch.jit.trace``). There, a value that leaves
             the framework becomes a constant.
     """
@@ -187,6 +188,7 @@ class Objects(NamedTuple):
     taken_kinds: frozenset[str] = frozenset()
     abstract: Mapping[str, tuple[str, str | None]] = _NONE_WHY
     inside_only: frozenset[str] = frozenset()
+    only_returned: frozenset[str] = frozenset()
     tracer: str = ""
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..typing import Array
 
-__all__ = ["LARGEST", "Part", "joined", "lay_out", "pack", "starts", "unpack"]
+__all__ = ["LARGEST", "Part", "joined", "lay_out", "pack", "places", "unpack"]
 
 LARGEST = 1 << 20
 """An array of this many bytes, or more, is transferred alone: its transfer takes longer than to start one."""
@@ -30,28 +30,29 @@ class Part(NamedTuple):
     nbytes: int
 
 
-def starts(sizes: Iterable[int], units: Iterable[int]) -> tuple[list[int], int]:
-    """The offsets of runs of bytes that are put one after the other, and how many bytes they take together.
+def places(sizes: Sequence[int], itemsizes: Sequence[int], alignment: int) -> tuple[list[int], int]:
+    """The offset of each array in a packed buffer, and the size of the buffer in bytes.
 
-    >>> starts([3, 16], [1, 8])
-    ([0, 8], 24)
+    Arrays with the widest elements come first, so that there are no gaps if no alignment is needed.
+
+    >>> places([3, 32], [1, 8], 1), places([3, 32], [1, 8], 64)
+    (([32, 0], 35), ([64, 0], 67))
 
     Args:
-        sizes: The size of each run in bytes.
-        units: The alignment of each run in bytes.
+        sizes: The size of each array in bytes.
+        itemsizes: The size of its elements.
+        alignment: The alignment in bytes of each array, besides the size of its elements.
     """
-    found, end = [], 0
-    for size, unit in zip(sizes, units, strict=True):
-        start = -(-end // unit) * unit
-        found.append(start)
-        end = start + size
+    found, end = [0] * len(sizes), 0
+    for index in sorted(range(len(sizes)), key=itemsizes.__getitem__, reverse=True):
+        unit = max(alignment, itemsizes[index])
+        found[index] = -(-end // unit) * unit
+        end = found[index] + sizes[index]
     return found, end
 
 
 def lay_out(arrays: Sequence[Any], strides: Iterable[tuple[int, ...]], alignment: int) -> tuple[list[Part], int]:
     """The place of each array in a packed buffer, and the size of the buffer in bytes.
-
-    Arrays with the widest elements come first, so that there are no gaps if no alignment is needed.
 
     >>> parts, nbytes = lay_out([np.zeros(3, "int8"), np.zeros((2, 2))], [(1,), (16, 8)], 1)
     >>> [part.start for part in parts], nbytes
@@ -62,13 +63,10 @@ def lay_out(arrays: Sequence[Any], strides: Iterable[tuple[int, ...]], alignment
         strides: The strides of each array in the buffer.
         alignment: The alignment in bytes of each array, besides the size of its elements.
     """
-    units = [int(array.itemsize) for array in arrays]
-    order = sorted(range(len(arrays)), key=units.__getitem__, reverse=True)
-    places, end = starts([arrays[index].nbytes for index in order], [max(alignment, units[index]) for index in order])
-    place_of = dict(zip(order, places, strict=True))
+    found, end = places([array.nbytes for array in arrays], [int(array.itemsize) for array in arrays], alignment)
     return [
-        Part(place_of[index], tuple(array.shape), steps, array.dtype, array.nbytes)
-        for index, (array, steps) in enumerate(zip(arrays, strides, strict=True))
+        Part(place, tuple(array.shape), steps, array.dtype, array.nbytes)
+        for place, array, steps in zip(found, arrays, strides, strict=True)
     ], end
 
 

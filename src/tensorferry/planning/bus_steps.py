@@ -88,8 +88,13 @@ def _import(plan: PlanBuilder) -> None:
         # The verb writes the type code itself; a person has integers of the same width exported.
         integer = f"uint{8 * dtypes.find(before.dtype).itemsize}"
         exported = source.snippet("view", (integer,), before)
-        code = target.snippet("view", (before.dtype,), plan.now).replace("{x}", plan.steps[-1].template)
-        plan.steps[-1] = plan.steps[-1]._replace(template=code.replace("{x}", exported))
+        imported = target.snippet("view", (before.dtype,), plan.now)
+        remarks, code = [], "{x}"
+        for template in (exported, plan.steps[-1].template, imported):
+            remark, line, outer = template.rpartition("\n")
+            remarks.append(remark + line)
+            code = outer.replace("{x}", code)
+        plan.steps[-1] = plan.steps[-1]._replace(template="".join([*remarks, code]))
 
 
 def _share_or_copy(plan: PlanBuilder) -> None:

@@ -56,6 +56,7 @@ def make_plan(
     device_steps.refuse_pinned(plan)
     _refuse_misfit(plan)
     _decide(plan)
+    preconditions.refuse_change(info, plan.steps, source)
     return plan.finish()
 
 

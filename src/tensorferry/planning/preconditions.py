@@ -10,11 +10,14 @@ from ..core.request import LEAVE, PINNED
 from ..errors import CopyRequiredError, DeviceError, GradientError, ShapeError, UnsupportedTypeError, an
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..core.declaration import Declaration
     from ..core.info import TensorInfo
     from ..core.request import Request
+    from .step import Step
 
-__all__ = ["refuse_abstract", "refuse_axes", "refuse_move", "refuse_out", "refuse_place"]
+__all__ = ["refuse_abstract", "refuse_axes", "refuse_change", "refuse_move", "refuse_out", "refuse_place"]
 
 
 def refuse_abstract(info: TensorInfo, request: Request, source: Declaration, target: Declaration) -> None:
@@ -35,6 +38,18 @@ def refuse_abstract(info: TensorInfo, request: Request, source: Declaration, tar
                 )
         return
     raise UnsupportedTypeError(f"This {source.name} object has no values to convert: {why}.", hint)
+
+
+def refuse_change(info: TensorInfo, steps: Sequence[Step], source: Declaration) -> None:
+    """Raise for an object that can only be returned as it is, if there is something to do.
+
+    Raises:
+        UnsupportedTypeError: There is; the message says why that is impossible.
+    """
+    objects = source.capabilities.objects
+    if steps and info.abstract in objects.only_returned:
+        why, hint = objects.abstract[info.abstract or ""]
+        raise UnsupportedTypeError(f"This {source.name} object can only be returned as it is: {why}.", hint)
 
 
 def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) -> None:

@@ -83,7 +83,8 @@ def collate(
     they take the tensors' dtype, if it holds their values. Integers, floats, complex numbers and bools in one leaf are
     an error, unless `dtype` says what they become. Strings and other objects become a list; if all samples have
     ``None``, the batch has ``None``. A list of numbers, or of lists of numbers, directly below a key of a mapping
-    becomes one tensor; in any other place (as a sample, in a tuple or a dataclass) it is a container.
+    becomes one tensor, also an empty list; in any other place (as a sample, in a tuple or a dataclass) it is a
+    container.
 
     Args:
         samples: Trees of one structure, at least one.

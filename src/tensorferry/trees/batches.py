@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import registry
 from ..core.devices import HOST
+from ..core.dtypes import find
 from ..execution import run
 from ..host import packing
 from .plans import Batch
@@ -64,8 +65,12 @@ def shipments(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[
 
 def _shipment(prepared: Mapping[int, Prepared], key: Any, members: list[tuple[int, int]]) -> Shipment:
     name, verb, source, arguments = key
-    nbytes = sum(_nbytes(prepared[index], step) for index, step in members)
+    sizes = [_nbytes(prepared[index], step) for index, step in members]
     packed = registry.backend_named(name).capabilities.devices.packs
+    nbytes = sum(sizes)
+    if packed:
+        widths = [_itemsize(prepared[index].recipe.plan, step) for index, step in members]
+        nbytes = packing.places(sizes, widths, _alignment(prepared, dict(members)))[1]
     target = HOST if verb in ("fetch", "land") else arguments[0]
     batch = Batch(source, target, len(members), nbytes, 1 if packed else len(members))
     return Shipment(batch, dict(members))
@@ -94,6 +99,17 @@ def _nbytes(each: Prepared, step: int) -> int:
     return plan.steps[step].bytes * each.info.size // max(plan.source.size, 1)
 
 
+def _itemsize(plan: Plan, step: int) -> int:
+    """The size of the elements that cross the bus in a step."""
+    dtypes = [plan.source.dtype, *(each.arguments[0] for each in plan.steps[:step] if each.verb == "cast")]
+    return find(dtypes[-1]).itemsize
+
+
+def _alignment(prepared: Mapping[int, Prepared], indices: Iterable[int]) -> int:
+    """The alignment of each leaf in a packed buffer, besides the size of its elements."""
+    return max(1, *(prepared[index].target.capabilities.memory.alignment for index in indices))
+
+
 def _locks_first(plan: Plan, step: int) -> bool:
     """Whether the step before the transfer copies into page-locked memory, which packing does for the whole batch."""
     return step > 0 and plan.steps[step - 1].verb == "pin"
@@ -115,9 +131,8 @@ def cross(shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[
         for value in values.values():
             backend.start_fetch(value)
         return dict(values)
-    alignment = max(1, *(prepared[index].target.capabilities.memory.alignment for index in values))
     lock = {"lock": True} if _locks_first(recipe.plan, step) else {}
-    parts = _packed(recipe, step, transfer, list(values.values()), alignment, **lock)
+    parts = _packed(recipe, step, transfer, list(values.values()), _alignment(prepared, values), **lock)
     return dict(zip(values, parts, strict=True))
 
 

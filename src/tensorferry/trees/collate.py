@@ -225,7 +225,5 @@ def _why_kept(kept: Any, column: Sequence[Any]) -> str:
     """What becomes of a leaf that is not a tensor, and why."""
     if kept is None:
         return "None in all samples: stays None"
-    if not kept:
-        return "empty lists, which say no dtype: one empty list"
     kinds = sorted({type(each).__name__ for each in column})
     return f"a list of {len(column)}: {' and '.join(kinds)} {'is' if len(kinds) == 1 else 'are'} no number or tensor"

@@ -80,9 +80,6 @@ class Columns:
         conversion = self.targets.of(lambda: self.path(index))
         target, request = registry.ready(conversion.target.name), conversion.request
         value = self._value_of(index, column) if self.padding.on else None
-        nothing = type(column) is list and self.rule.takes_rows and not any(type(x) is not list or x for x in column)
-        if nothing and value is None:
-            return ColumnPlan(None, [])
         members = None if value is None and _are_numbers(column) else _looked_at(column)
         kinds = None if type(column) is RowsRead else kinds_in(column, members)
         if value is not None and members is not None:

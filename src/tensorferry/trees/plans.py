@@ -57,7 +57,8 @@ class Batch(NamedTuple):
         source: The device of the sources.
         target: The device of the results.
         leaves: The number of leaves.
-        bytes: How many bytes they have together.
+        bytes: How many bytes cross the bus: those of the leaves, and of the gaps between them if the target wants each
+            to be aligned.
         transfers: The number of transfers: 1, or one for each leaf, which run at the same time.
     """
 

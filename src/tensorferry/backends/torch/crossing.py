@@ -54,17 +54,19 @@ def pack(backend: TorchBackend, tensors: Sequence[Any], alignment: int, lock: bo
     torch = backend.torch
     joined = _join(backend, tensors, alignment)
     parts: Joined | list[packing.Part] | None = joined
-    if joined is None or backend.joins is None:
-        pieces, parts, nbytes = _pieces(torch, list(map(backend.resolve, tensors)), alignment)
-    else:
-        flatten, _ = backend.joins
-        # One tensor alone is not copied, so it may have any stride along an axis of length 1, and lazy bits.
-        flat = [flatten(some) if len(some) > 1 else _flat(backend.resolve(some[0])) for some in joined.tensors]
-        if len(flat) == 1 and not lock:
-            return flat[0], joined
-        pieces, nbytes = [x.view(torch.uint8) for x in flat], sum(x.nbytes for x in flat)
-    locked = partial(torch.empty, nbytes, dtype=torch.uint8, device=HOST, pin_memory=True)
-    return torch.cat(pieces, out=pinned.block(nbytes, locked, required=False) if lock else None), parts
+    # Under autocast, they are joined as they are without it.
+    with backend.without_autocast():
+        if joined is None or backend.joins is None:
+            pieces, parts, nbytes = _pieces(torch, list(map(backend.resolve, tensors)), alignment)
+        else:
+            flatten, _ = backend.joins
+            # One tensor alone is not copied, so it may have any stride along an axis of length 1, and lazy bits.
+            flat = [flatten(some) if len(some) > 1 else _flat(backend.resolve(some[0])) for some in joined.tensors]
+            if len(flat) == 1 and not lock:
+                return flat[0], joined
+            pieces, nbytes = [x.view(torch.uint8) for x in flat], sum(x.nbytes for x in flat)
+        locked = partial(torch.empty, nbytes, dtype=torch.uint8, device=HOST, pin_memory=True)
+        return torch.cat(pieces, out=pinned.block(nbytes, locked, required=False) if lock else None), parts
 
 
 def _join(backend: TorchBackend, tensors: Sequence[Any], alignment: int) -> Joined | None:

@@ -81,6 +81,7 @@ def _capabilities(default: str, records: bool, traces: bool) -> Capabilities:
             taken_kinds=frozenset({"__dlpack__"}),
             abstract=ABSTRACT,
             inside_only=frozenset(ABSTRACT) - {"freed", "zero", "sparse", "quantized", "nested", "opaque"},
+            only_returned=frozenset({"real"}),
             tracer="torch.jit.trace" if traces else "",
         ),
         options=Options(frozenset({"non_blocking", "pinned"})),

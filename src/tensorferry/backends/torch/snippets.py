@@ -53,8 +53,8 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return "torch.stack([ferry.to_torch(row) for row in {x}])"
     if verb == "write":
         return _write_code(*arguments, info=info)
-    if verb == "pin" and info.overlaps_itself:
-        return "{x}.contiguous().pin_memory()"  # it keeps strides, and cannot write elements that share memory
+    if verb == "pin":
+        return _pin_code(info)
     return _SNIPPETS[verb]
 
 
@@ -65,12 +65,19 @@ _SNIPPETS = {
     "export": "{x}.numpy()",
     "copy": "{x}.clone()",
     "wait": "torch.accelerator.current_stream().synchronize() or {x}",
-    "pin": "{x}.pin_memory()",
     "import_dlpack": "torch.from_dlpack({x})",
     "compact": "{x}.contiguous()",
     "land": 'torch.empty_like({x}, device="cpu", pin_memory=True).copy_({x})',
     "stack": "torch.stack({x})",
 }
+
+
+def _pin_code(info: TensorInfo) -> str:
+    """The code for a copy in page-locked memory."""
+    if info.requires_grad and find(info.dtype).kind == "complex":
+        return _SNIPPETS["land"]  # `pin_memory` has no gradient of complex numbers
+    # `pin_memory` keeps strides, and cannot write elements that share memory.
+    return "{x}.contiguous().pin_memory()" if info.overlaps_itself else "{x}.pin_memory()"
 
 
 def _spread_code(arguments: tuple[Any, ...]) -> str:

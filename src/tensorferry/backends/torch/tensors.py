@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
+from contextlib import nullcontext
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +102,7 @@ class TorchBackend(Backend):
         self.strided = torch.strided
         self.wrapped = self.torch._C._functorch.is_functorch_wrapped_tensor
         self.functional: Callable[[Any], bool] = getattr(torch, "_is_functional_tensor", lambda _: False)
-        self.faking = _mode_that_fakes(torch)
+        self.faking, self.differentiates = _mode_that_fakes(torch), describing.differentiates(torch)
         # The number of active modes, which also counts a FakeTensorMode, in two thirds of the time.
         self.modes = getattr(self.torch._C, "_len_torch_dispatch_stack", lambda: 1)
         self.uninitialized = self.torch.nn.parameter.UninitializedTensorMixin
@@ -126,6 +127,8 @@ class TorchBackend(Backend):
         lists = getattr(torch._C, "_nn", None)
         flatten, unflatten = (getattr(lists, f"{word}_dense_tensors", None) for word in ("flatten", "unflatten"))
         self.joins: tuple[Any, Any] | None = (flatten, unflatten) if flatten and unflatten else None
+        # Without it, `torch.autocast` casts tensors that are stacked or concatenated, or refuses their dtype.
+        self.without_autocast: Callable[[], Any] = getattr(self.torch._C, "_DisableAutocast", nullcontext)
         self._for_many = many.verbs(self)
 
     @property
@@ -324,7 +327,8 @@ class TorchBackend(Backend):
         return crossing.import_dlpack(self, registry.backend_named(source).export_dlpack(x) if source else x)
 
     def join_alike(self, tensors: Sequence[Any]) -> Any:
-        return self.torch.cat(tensors)
+        with self.without_autocast():
+            return self.torch.cat(tensors)
 
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
         """Stack tensors of equal shapes, in their graphs.
@@ -333,7 +337,8 @@ class TorchBackend(Backend):
             UnsupportedTypeError: PyTorch does not stack such tensors.
         """
         try:
-            return self._asked(self.torch.stack, list(tensors)).reshape(shape)
+            with self.without_autocast():
+                return self._asked(self.torch.stack, list(tensors)).reshape(shape)
         except RuntimeError as error:
             raise UnsupportedTypeError(
                 f"PyTorch does not stack these: {error}", Hint("[{one:row} for row in x]")
