@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from datetime import date, time, timedelta, tzinfo
-from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType
 from typing import Any
 
@@ -17,7 +16,10 @@ _FUNCTIONS = (BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodTyp
 UNCALLED = (type, *_FUNCTIONS)
 """Types of functions and classes. The user may have forgotten to call one."""
 
-_VALUES = (str, bytes, date, time, timedelta, tzinfo, PurePath)
+_VALUES = (str, bytes, date, time, timedelta, tzinfo)
+
+_LATER = (("pathlib", "PurePath"), ("uuid", "UUID"))
+"""Types in modules that take long to import. Without the module, there are no such objects."""
 
 
 def has_no_numbers(x: object) -> bool:
@@ -26,10 +28,10 @@ def has_no_numbers(x: object) -> bool:
     >>> has_no_numbers("text"), has_no_numbers(1)
     (True, False)
     """
-    if isinstance(x, _VALUES):
-        return True
-    module = sys.modules.get("uuid")  # without it there are none, and its import takes a millisecond
-    return module is not None and isinstance(x, module.UUID)
+    loaded = sys.modules
+    return isinstance(x, _VALUES) or any(
+        isinstance(x, getattr(loaded[name], kind)) for name, kind in _LATER if name in loaded
+    )
 
 
 def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:

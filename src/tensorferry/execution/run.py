@@ -95,8 +95,8 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
         )
     each = prepare(x, conversion, out)
     # If another thread has changed `x` meanwhile, the recipe may be one for another signature.
-    ordinary = read is not None and each.info.abstract is None
-    if key is not None and (out is None or key[0][1] is not None) and ordinary and read(x) == seen:
+    ordinary = key is not None and (out is None or key[0][1] is not None) and each.info.abstract is None
+    if ordinary and read is not None and read(x) == seen:
         conversion.keep(key, each.recipe)
     return complete(each, out)
 
