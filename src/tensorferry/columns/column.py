@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
     from ..typing import Array
 
-__all__ = ["BYTES", "DECODED", "TEXT", "Column", "Found", "Ragged", "Refused", "value_in"]
+__all__ = ["BYTES", "DECIMALS", "DECODED", "TEXT", "Column", "Found", "Ragged", "Refused", "value_in"]
 
 TEXT = "holds text, which has no numbers"
+DECIMALS = "decimals"
 BYTES = "holds bytes, which are no numbers"
 DECODED = '[PIL.Image.open(io.BytesIO(each["bytes"])) for each in {x}.to_pylist()], which decodes images'
 """Code for hints: a list of the images in a column of files, as datasets stores them."""
@@ -136,8 +137,11 @@ class Column:
         """The dtype that must be named to convert it: see `Refused`."""
         if self.unit:
             return "int64"
-        rounded = self.dtype == "float64" and any(isinstance(piece.values, Decimals) for piece in self.pieces)
-        return "float64" if rounded else ""
+        return "float64" if self.dtype == "float64" and self._has_decimals else ""
+
+    @property
+    def _has_decimals(self) -> bool:
+        return DECIMALS in self.reasons or any(isinstance(piece.values, Decimals) for piece in self.pieces)
 
     # -- what is missing ----------------------------------------------------------------------------
 
@@ -226,8 +230,8 @@ class Column:
             found.append(f"{len(self.pieces)} chunks" if exactly else "several chunks")
         if any(isinstance(piece.values, Bits) for piece in self.pieces):
             found.append("bit-packed")
-        if any(isinstance(piece.values, Decimals) for piece in self.pieces):
-            found.append("decimals")
+        if self._has_decimals and DECIMALS not in found:
+            found.append(DECIMALS)
         found += sorted(
             {f"encoded {piece.values.encoded}" for piece in self.pieces if isinstance(piece.values, DictionaryEncoded)}
         )

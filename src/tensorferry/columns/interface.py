@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARRAY",
+    "NUMBERS",
     "SCHEMA",
     "Chunk",
     "Type",
@@ -39,6 +40,21 @@ __all__ = [
     "type_at",
     "type_in",
 ]
+
+NUMBERS = {
+    "c": "int8",
+    "C": "uint8",
+    "s": "int16",
+    "S": "uint16",
+    "i": "int32",
+    "I": "uint32",
+    "l": "int64",
+    "L": "uint64",
+    "e": "float16",
+    "f": "float32",
+    "g": "float64",
+}
+"""The dtypes of the formats of numbers."""
 
 SCHEMA = struct.Struct("PPPqqPPPP")
 ARRAY = struct.Struct("qqqqqPPPPP")

@@ -14,10 +14,11 @@ from ..core.dtypes import DTYPES
 from ..errors import UnsupportedTypeError
 from ..host.numpy_dtypes import numpy_dtype
 from . import extensions
-from .column import BYTES, DECODED, TEXT, Column, Ragged, Refused
+from .column import BYTES, DECIMALS, DECODED, TEXT, Column, Ragged, Refused
 from .decimals import Decimals
-from .interface import bytes_at
-from .pieces import DictionaryEncoded, Missing, Piece
+from .dictionaries import codes_of, piece_looked_up
+from .interface import NUMBERS, bytes_at
+from .pieces import Piece
 from .spans import Span, bits_in, buffer_of, marker, missing_in, over, piece_of, spans_of
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ __all__ = [
     "DATES",
     "FIELDS",
     "LIST",
-    "NUMBERS",
     "WITHOUT_NULLS",
     "are_integers",
     "asked_of",
@@ -40,20 +40,6 @@ __all__ = [
     "fields",
 ]
 
-NUMBERS = {
-    "c": "int8",
-    "C": "uint8",
-    "s": "int16",
-    "S": "uint16",
-    "i": "int32",
-    "I": "uint32",
-    "l": "int64",
-    "L": "uint64",
-    "e": "float16",
-    "f": "float32",
-    "g": "float64",
-}
-"""The dtypes of the formats of numbers."""
 _TEXTS, _BYTES = ("u", "U", "vu"), ("z", "Z", "vz")
 _UNITS = {"s": "seconds", "m": "milliseconds", "u": "microseconds", "n": "nanoseconds", "D": "days"}
 CATEGORIES = Refused("holds categories, which are no numbers", ", which gives their codes", stays=True, asked="int64")
@@ -224,7 +210,8 @@ def _without_elements(kind: Type, spans: list[Span], inner: tuple[int, ...], ask
     if not isinstance(found, Column):
         return found
     rows, shape = lists // size, (*inner, 0, *found.inner)
-    return Column(found.dtype, shape, [Piece(rows, np.empty((rows, *shape), numpy_dtype(found.dtype)))] if rows else [])
+    pieces = [Piece(rows, np.empty((rows, *shape), numpy_dtype(found.dtype)))] if rows else []
+    return Column(found.dtype, shape, pieces, unit=found.unit, reasons=found.reasons)
 
 
 def _offsets(span: Span, dtype: str, first: int, each: int) -> tuple[int, int, Array]:
@@ -267,19 +254,15 @@ def _runs(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | No
 
 
 def _dictionary(kind: Type, values: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
-    integers = NUMBERS[kind.format]
     marked = list(map(marker(inner), spans))
     if values.format in (*_TEXTS, *_BYTES):
-        if not are_integers(asked):
-            return CATEGORIES
-        pieces = [piece_of(each, inner, over(each, integers).reshape(-1, *inner)) for each in marked]
-        return Column(integers, inner, pieces, unit="codes of categories")
+        return codes_of(kind, values, marked, inner) if are_integers(asked) else CATEGORIES
     parts = []
     for each in marked:
         if each.chunk.values is None:
             raise UnsupportedTypeError("This array of Arrow's is indices, and has no dictionary.", None)
         parts.append(Span(each.chunk.values, 0, each.chunk.values.length))
-    indices = [over(each, integers) for each in marked]
+    indices = [over(each, NUMBERS[kind.format]) for each in marked]
     return _looked_up(values, parts, indices, [missing_in(each, inner) for each in marked], inner, asked)
 
 
@@ -299,19 +282,12 @@ def _looked_up(
     if isinstance(found, Refused):
         return found
     pieces: list[Piece] = []
-    size = max(1, prod(inner))
     for part, each, gone in zip(parts, indices, missing, strict=True):
         one = _column(kind, [part] if part.length else [], (), asked)
         assert isinstance(one, Column)  # noqa: S101 - as the whole is
         first = sum(piece.rows for piece in pieces)
-        decoded = DictionaryEncoded(each, one.whatever(), gone, encoded, first, size)
-        absent = one.missing()
-        if absent.any():
-            absent = decoded.look_up(absent, 0, len(each))
-            decoded.missing = absent if gone is None else absent | gone
-        marks = () if decoded.missing is None else (Missing(decoded.missing, prod(inner)),)
-        pieces.append(Piece(len(each) // size, decoded, marks))
-    return Column(found.dtype, inner, pieces, unit=found.unit)
+        pieces.append(piece_looked_up(each, one.whatever(), one.missing(), gone, encoded, first, inner))
+    return Column(found.dtype, inner, pieces, unit=found.unit, reasons=() if pieces else (f"encoded {encoded}",))
 
 
 def _dates(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
@@ -346,7 +322,7 @@ def _decimals(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str 
             first=sum(piece.rows for piece in pieces),
         )
         pieces.append(piece_of(each, inner, values))
-    return Column(dtype, inner, pieces)
+    return Column(dtype, inner, pieces, reasons=() if pieces else (DECIMALS,))
 
 
 # -- extension types -------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import UnsupportedTypeError
-from .interface import bytes_at
-from .layouts import NUMBERS
+from .interface import NUMBERS, bytes_at
 from .spans import Span, bits_in, buffer_of, over, spans_of
 
 if TYPE_CHECKING:

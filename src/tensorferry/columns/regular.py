@@ -12,7 +12,7 @@ import numpy as np
 
 from ..host.numpy_dtypes import numpy_dtype
 from . import interface
-from .layouts import NUMBERS
+from .interface import NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -165,6 +165,8 @@ class PandasBackend(ColumnBackend):
                 return Column(name, (), [Piece(len(dense), dense)] if len(dense) else [], reasons=("sparse",))
         plain = getattr(dtype, "numpy_dtype", None)
         name = None if plain is None else of_plain(plain)
+        if name is not None and isinstance(dtype, getattr(pd.core.dtypes.dtypes, "NumpyEADtype", ())):
+            return _over(values.to_numpy())
         if name is not None and hasattr(values, "_mask"):
             data, mask = values._data, values._mask
             marked = (Missing(mask),) if mask.any() else ()
@@ -206,7 +208,9 @@ class PandasBackend(ColumnBackend):
         found = self.found(dtype.categories, asked)
         if isinstance(found, Column):
             decoded = DictionaryEncoded(codes, found.whatever(), gone if marked else None)
-            return Column(found.dtype, (), [Piece(len(codes), decoded, marked)] if len(codes) else [], unit=found.unit)
+            pieces = [Piece(len(codes), decoded, marked)] if len(codes) else []
+            reasons = () if pieces else (f"encoded {decoded.encoded}",)
+            return Column(found.dtype, (), pieces, unit=found.unit, reasons=reasons)
         if isinstance(found, Refused) and found.asked:
             return found._replace(lacks=bool(gone.any()))
         if not are_integers(asked):

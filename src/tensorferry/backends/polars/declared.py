@@ -10,7 +10,7 @@ from .snippets import snippet
 
 __all__ = ["CAPABILITIES", "DECLARED"]
 
-_HELD = frozenset(name for name in ORDINARY if not name.startswith("complex")) - {"float16"}
+_HELD = frozenset(name for name in ORDINARY if not name.startswith("complex"))
 
 CAPABILITIES = Capabilities(
     dtypes=Dtypes(

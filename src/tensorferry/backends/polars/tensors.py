@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...columns.column import Found
+    from ...core.capabilities import Capabilities
     from ...typing import Array
 
 CODE = {
@@ -37,15 +38,27 @@ class PolarsBackend(ColumnBackend):
     install = "pip install polars"
     imports = DECLARED.imports
     renamed = ""
-    capabilities = CAPABILITIES  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._capabilities = CAPABILITIES
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
 
     def load(self) -> None:
         import polars as pl
 
         self._pl = pl
         self.column_types, self.table_types = (pl.Series,), (pl.DataFrame,)
-        names = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Float32", "Float64")
+        names = ["Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Float32", "Float64"]
+        if hasattr(pl, "Float16"):  # from 1.36 on
+            names.append("Float16")
+        else:
+            older = CAPABILITIES.dtypes._replace(held=CAPABILITIES.dtypes.held - {"float16"})
+            self._capabilities = CAPABILITIES._replace(dtypes=older)
         self._plain = {getattr(pl, name): name.lower() for name in names}
 
     def refusal(self, kind: type) -> tuple[str, str | None] | None:

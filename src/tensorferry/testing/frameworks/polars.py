@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from ..memory import Place
 
-_NEWER = ("float16",)
-"""Dtypes that only newer versions of polars have."""
-
 
 class PolarsWitness(ColumnWitness):
     """`pl.Series` and `pl.DataFrame`."""
@@ -30,7 +27,7 @@ class PolarsWitness(ColumnWitness):
 
     def build(self, content: bytes, dtype: str, shape: tuple[int, ...]) -> Any:
         name = {"bool": "Boolean"}.get(dtype, dtype.capitalize().replace("Uint", "UInt"))
-        if dtype in _NEWER or not hasattr(self.pl, name):
+        if not hasattr(self.pl, name):
             raise TypeError(f"polars has no {dtype}")
         array = at_64(content).view(dtype).reshape(shape)
         if len(shape) == 1:
