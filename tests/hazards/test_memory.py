@@ -652,6 +652,39 @@ def test_H29_functorch_wrappers_are_refused():
     torch.func.vmap(torch.func.grad(inside))(torch.ones(3, 2))
 
 
+@pytest.mark.parametrize("on", [False, True])
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_H29_no_tensor_gives_its_memory_where_torch_func_takes_a_gradient(on, known, requires_grad):
+    """PyTorch refuses it to tensors from outside too: the plan says so, whether the conversion is known or not."""
+    x, keywords = torch.ones(3, requires_grad=requires_grad), {"copy": True, "dtype": "float64" if known else "float16"}
+    calls = [
+        (x, ferry.convert, ferry.explain),
+        ({"x": x}, ferry.convert_tree, ferry.explain_tree),
+        ([{"x": x}] * 2, ferry.collate, ferry.explain_collate),
+    ]
+
+    def convert_all():
+        return [ferry.to_list(ferry.convert(x, target, **keywords)) for target in ("numpy", "torch")]
+
+    def inside(y):
+        assert ferry.to_torch(x) is x
+        assert str(ferry.to_torch(x, **keywords).dtype) == f"torch.{keywords['dtype']}"
+        for given, *functions in calls:
+            for function in functions:
+                with pytest.raises(ferry.UnsupportedTypeError, match="vmap or torch"):
+                    function(given, "numpy", **(keywords if function in (ferry.convert, ferry.explain) else {}))
+        return y.sum()
+
+    with verifying(on), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch deprecates what it imports for forward mode
+        if known:
+            convert_all()
+        for transform in (torch.func.grad, torch.func.jacfwd, lambda f: torch.vmap(torch.func.grad(f))):
+            transform(inside)(torch.ones(3, 2))
+        assert convert_all() == [[1, 1, 1]] * 2
+
+
 @pytest.mark.parametrize("target", EVERYWHERE)
 def test_H29_parameters_and_plain_subclasses_work(target):
     """A subclass that only adds behaviour is its memory."""

@@ -80,9 +80,10 @@ def recipes_of(
             return None
         recipe = asked.find((signature, environment))
         if recipe is None:
-            recipe = prepare(leaf, asked, out).recipe
-            own = signature if outs is None else signature[0]
-            if own in (grouped([leaf], {type(leaf): leaf}, target.capabilities.memory.alignment) or ()):
+            made = prepare(leaf, asked, out)
+            recipe, own = made.recipe, signature if outs is None else signature[0]
+            again = grouped([leaf], {type(leaf): leaf}, target.capabilities.memory.alignment)
+            if made.info.abstract is None and own in (again or ()):
                 asked.keep((signature, environment), recipe)  # otherwise another thread has changed the leaf meanwhile
         # Tensors that differ only in address or strides mostly take the same steps, and so share a recipe.
         plan = recipe.plan

@@ -12,7 +12,7 @@ from ..backends import base, fast_paths, registry
 from ..core.devices import HOST, kind_of, same_place
 from ..core.info import JOINS, TensorInfo
 from ..core.signature import signature_of
-from ..errors import PlanViolation, UnsupportedTypeError
+from ..errors import ConversionError, PlanViolation, UnsupportedTypeError
 from ..host import memory
 from .recipes import conversion_of, plan_of
 from .target import writing_into
@@ -79,14 +79,25 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
         key = signature, conversion.environment() if conversion.is_unsteady else target.environment()
         recipe = conversion.recent.get(key) or conversion.find(key)
         if recipe is not None:
-            return execute(recipe.program, x, out)
+            try:
+                return execute(recipe.program, x, out)
+            except ConversionError:
+                raise
+            except Exception:
+                # A mode of the framework may prevent it, which the description shows, but not the signature.
+                each = prepare(x, conversion, out)
+                if each.recipe is recipe:
+                    raise
+                return complete(each, out)
     if isinstance(out, TensorInfo):
         raise UnsupportedTypeError(
             "A TensorInfo describes a tensor, and has no memory to write to.", "explain(x, to, out=out), or a tensor"
         )
     each = prepare(x, conversion, out)
     # If another thread has changed `x` meanwhile, the recipe may be one for another signature.
-    if key is not None and (out is None or key[0][1] is not None) and read is not None and read(x) == seen:
+    # What the description shows, and not the signature, is a mode of the framework.
+    usual = each.info.abstract is None and read is not None and read(x) == seen
+    if usual and key is not None and (out is None or key[0][1] is not None):
         conversion.keep(key, each.recipe)
     return complete(each, out)
 
@@ -272,7 +283,7 @@ def _prepared(
     request = conversion.request if out is None else conversion.request._replace(out=out)
     if request.placement is not None or (out is not None and out.shape != info.shape):
         signature = info, out
-    elif signature is None:
+    elif signature is None or info.abstract is not None:
         signature = signature_of(info) if out is None else (signature_of(info), signature_of(out))
     if several:
         signature = signature, handle.signature

@@ -13,11 +13,11 @@ from ..base import kind_of_type
 from .declared import ABSTRACT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .tensors import TorchBackend
 
-__all__ = ["dense_info", "describe", "is_dual", "why_abstract"]
+__all__ = ["dense_info", "describe", "differentiates", "is_dual", "why_abstract"]
 
 _QUANTIZED = {"torch.qint8": "int8", "torch.quint8": "uint8", "torch.qint32": "int32"}
 """The dtypes of the integers in quantized tensors."""
@@ -31,7 +31,7 @@ def describe(backend: TorchBackend, x: Any) -> TensorInfo:
     except RuntimeError:
         pointer = 0
     # A tensor with an address is strided, and neither traced, nor a meta tensor, nor autograd's zeros.
-    if pointer < memory.LOWEST or backend.compiling() or x.is_nested or backend.modes():
+    if pointer < memory.LOWEST or backend.compiling() or x.is_nested or backend.modes() or backend.differentiates():
         abstract = _why_abstract(backend, x, plain)
         if abstract is not None:
             return _abstract_info(backend, x, abstract)
@@ -54,6 +54,21 @@ def describe(backend: TorchBackend, x: Any) -> TensorInfo:
             return _abstract_info(backend, x, "quantized")
         raise _no_such_dtype(x)
     return found
+
+
+def differentiates(torch: Any) -> Callable[[], bool]:
+    """A function that says whether `torch.func` takes a gradient now, in which no tensor gives its memory away."""
+    try:
+        kinds = torch._C._functorch.TransformType
+        stack, taking = torch._C._functorch.get_interpreter_stack, {kinds.Grad, kinds.Jvp}
+    except AttributeError:
+        return lambda: False
+
+    def differentiates() -> bool:
+        running = stack()
+        return running is not None and any(each.key() in taking for each in running)
+
+    return differentiates
 
 
 def is_dual(backend: TorchBackend, x: Any) -> bool:
@@ -87,7 +102,7 @@ def dense_info(
 
 def _why_abstract(backend: TorchBackend, x: Any, plain: bool) -> str | None:
     """Why a tensor has no memory that can be read; ``None`` if it has."""
-    if backend.compiling() or backend.wrapped(x) or backend.functional(x):
+    if backend.compiling() or backend.wrapped(x) or backend.functional(x) or backend.differentiates():
         return "traced"
     if not plain and type(x) is not backend.torch.nn.Parameter and _is_wrapper(backend, x):
         known = type(x).__name__ in ABSTRACT and type(x).__module__.startswith("torch.")

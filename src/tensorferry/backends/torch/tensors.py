@@ -102,7 +102,7 @@ class TorchBackend(Backend):
         self.strided = torch.strided
         self.wrapped = self.torch._C._functorch.is_functorch_wrapped_tensor
         self.functional: Callable[[Any], bool] = getattr(torch, "_is_functional_tensor", lambda _: False)
-        self.faking = _mode_that_fakes(torch)
+        self.faking, self.differentiates = _mode_that_fakes(torch), describing.differentiates(torch)
         # The number of active modes, which also counts a FakeTensorMode, in two thirds of the time.
         self.modes = getattr(self.torch._C, "_len_torch_dispatch_stack", lambda: 1)
         self.uninitialized = self.torch.nn.parameter.UninitializedTensorMixin
