@@ -95,8 +95,9 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
         )
     each = prepare(x, conversion, out)
     # If another thread has changed `x` meanwhile, the recipe may be one for another signature.
-    ordinary = key is not None and (out is None or key[0][1] is not None) and each.info.abstract is None
-    if ordinary and read is not None and read(x) == seen:
+    # What the description shows, and not the signature, is a mode of the framework.
+    usual = each.info.abstract is None and read is not None and read(x) == seen
+    if usual and key is not None and (out is None or key[0][1] is not None):
         conversion.keep(key, each.recipe)
     return complete(each, out)
 

@@ -54,7 +54,7 @@ class PolarsBackend(ColumnBackend):
         self._pl = pl
         self.column_types, self.table_types = (pl.Series,), (pl.DataFrame,)
         names = ["Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Float32", "Float64"]
-        if hasattr(pl, "Float16"):  # from 1.36 on
+        if hasattr(pl, "Float16"):  # newer versions have it
             names.append("Float16")
         else:
             older = CAPABILITIES.dtypes._replace(held=CAPABILITIES.dtypes.held - {"float16"})
