@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .backends import registry
 from .core.info import TensorInfo
@@ -124,7 +124,8 @@ def shares_memory(a: object, b: object, /) -> bool:
     >>> ferry.shares_memory(array[::2], array), ferry.shares_memory(array[::2], array[1::2])
     (True, False)
 
-    It compares addresses and strides, and reads no values. Python numbers share nothing.
+    It compares addresses and strides, and reads no values. Python numbers share nothing. A table has the memory of all
+    its columns.
 
     Args:
         a: A tensor.
@@ -138,22 +139,41 @@ def shares_memory(a: object, b: object, /) -> bool:
     found = []
     for x in (a, b):
         try:
-            source, info, handle = registry.backend_of(x).preview(x)
+            found.append(_memory_of(x))
         except ConversionError as error:
             error.complete_hint("shares_memory", EXCHANGE)
             raise
-        if info.abstract is not None:
-            why, hint = source.capabilities.objects.abstract[info.abstract]
-            raise UnsupportedTypeError(f"This {source.name} object has no memory: {why}.", hint)
-        if info.kind in source.capabilities.objects.read_kinds:
-            return False
-        found.append((info, source.pointer(handle)))
-    (first, at), (second, also_at) = found
+    first, second = found
     if a is b:
-        return first.size > 0
-    if at is None or also_at is None:
-        return False
-    return memory.overlap(first, at, second, also_at)
+        return any(info.size > 0 for info, _ in first)
+    pairs = ((one, other) for one in first for other in second if None not in (one[1], other[1]))
+    return any(memory.overlap(*one, *other) for one, other in pairs)
+
+
+def _memory_of(x: object) -> list[tuple[TensorInfo, Any]]:
+    """The memory of a tensor, as a description and an address; of a column or a table, that of all its pieces."""
+    # Here, because they would make `import tensorferry` slower.
+    from .backends.opening import over
+    from .columns.column import Column, Ragged
+    from .columns.producers import leaving_streams
+    from .execution.column_keywords import contents_of
+
+    source = registry.backend_of(x)
+    with leaving_streams():
+        contents = contents_of(x, None)
+    if contents is not None:
+        columns = [contents.found] if contents.table is None else [column for _, column in contents.columns]
+        flat = [column.elements if isinstance(column, Ragged) else column for column in columns]
+        arrays = [array for column in flat if isinstance(column, Column) for array in column.memory]
+        if arrays:
+            return [(over(source.name, array, mutable=False, kind=""), memory.address(array)) for array in arrays]
+    source, info, handle = source.preview(x)
+    if info.abstract is not None:
+        why, hint = source.capabilities.objects.abstract[info.abstract]
+        raise UnsupportedTypeError(f"This {source.name} object has no memory: {why}.", hint)
+    if info.kind in source.capabilities.objects.read_kinds:
+        return []
+    return [(info, source.pointer(handle))]
 
 
 class FrameworkStatus(NamedTuple):

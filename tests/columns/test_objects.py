@@ -178,6 +178,27 @@ def test_pandas_objects_without_numbers_stay(name):
 
 
 @pytest.mark.parametrize(
+    "values",
+    [["a", np.nan], [np.nan, "a", None], [DAY, float("nan")], [["a"], None], [["a"], ["b", "c"], None], []],
+    ids=["text", "all marks", "dates", "lists", "ragged lists", "no rows"],
+)
+def test_pandas_marks_for_what_is_missing_change_nothing(values):
+    """NaN is one of them, beside text."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"n": np.arange(len(values)), "x": pd.Series(values, dtype=object)})
+    kept = ferry.convert_tree(frame, "numpy")["x"]
+    assert isinstance(kept, pd.Series)
+    assert all(one is other for one, other in zip(kept.tolist(), values, strict=True))
+
+
+def test_tuples_are_categories():
+    pd = pytest.importorskip("pandas")
+    x = pd.Series(pd.Categorical([(1, 2), (3, 4), (1, 2)]))
+    assert ferry.convert_tree({"x": x}, "numpy")["x"] is x
+    assert ferry.to_list(x, dtype="int64") == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
     ("values", "row", "kind"),
     [
         ([1, "a"], 1, "str"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import tensorferry as ferry
@@ -34,3 +35,9 @@ def test_tables_are_samples_and_batches(table):
     assert [{name: array.tolist() for name, array in batch.items()} for batch in batches] == [
         {"a": [1, 2], "b": [3, 4]}
     ] * 2
+
+
+def test_a_column_of_objects_with_integers_that_only_uint64_holds():
+    pd = pytest.importorskip("pandas")
+    for x in (pd.Series([2**64 - 1], dtype=object), np.array([2**64 - 1], dtype=object)):
+        assert ferry.collate([{"x": x}, {"x": x}], "numpy")["x"].tolist() == [[2**64 - 1]] * 2

@@ -257,3 +257,23 @@ def test_what_has_no_dtype_is_nothing_to_follow():
         with pytest.raises(ferry.UnsupportedTypeError, match="like= has to be a tensor"):
             ferry.convert(np.ones(2), like=like)
     assert stream.read_all().num_rows == 2
+
+
+def test_polars_float16():
+    """polars has it since the end of 2025; bits are kept."""
+    if not hasattr(pl, "Float16"):
+        with pytest.raises(ferry.LossyCastError, match="polars has no float16"):
+            ferry.to_polars(np.ones(2, np.float16))
+        return
+    bits = np.arange(2**16, dtype=np.uint16)
+    for shape in ((-1,), (-1, 2)):
+        made = ferry.to_polars(bits.view(np.float16).reshape(shape))
+        assert ferry.to_numpy(made).view(np.uint16).tolist() == bits.reshape(shape).tolist()
+    frame = pl.DataFrame({"x": pl.Series([1.5], dtype=pl.Float16)})
+    assert ferry.snapshot(frame)["x"].dtype == pl.Float16
+
+
+def test_pandas_arrays_over_numpys():
+    x = pd.Series([1.5, 2.5]).array
+    assert ferry.to_list(x) == [1.5, 2.5]
+    assert ferry.to_list(pd.Series(["a"]).astype(object).array[:0].astype("int64")) == []

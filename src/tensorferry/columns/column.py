@@ -143,6 +143,11 @@ class Column:
     def _has_decimals(self) -> bool:
         return DECIMALS in self.reasons or any(isinstance(piece.values, Decimals) for piece in self.pieces)
 
+    @property
+    def memory(self) -> list[Array]:
+        """Arrays over the memory of its values."""
+        return [array for piece in self.pieces for array in piece.arrays]
+
     # -- what is missing ----------------------------------------------------------------------------
 
     @property

@@ -37,12 +37,12 @@ class Decimals:
         first: The row of the first one.
     """
 
-    __slots__ = ("_dtype", "_first", "_missing", "_rounds_again", "_scale", "_words")
+    __slots__ = ("_dtype", "_first", "_missing", "_rounds_again", "_scale", "words")
 
     def __init__(
         self, words: Array, scale: int, dtype: str, *, rounds_again: bool, missing: Sequence[Missing], first: int
     ) -> None:
-        self._words, self._scale, self._dtype = words, scale, dtype
+        self.words, self._scale, self._dtype = words, scale, dtype
         self._rounds_again, self._missing, self._first = rounds_again, missing, first
 
     def put(self, out: Array, start: int, stop: int) -> None:
@@ -52,7 +52,7 @@ class Decimals:
             LossyCastError: One is not an integer of the dtype.
         """
         each = out.size // (stop - start)
-        words = self._words[start * each : stop * each].astype("int64")
+        words = self.words[start * each : stop * each].astype("int64")
         gone = gone_in(self._missing, start, stop, each)
         if gone is not None:
             words[gone] = 0

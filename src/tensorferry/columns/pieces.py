@@ -186,3 +186,15 @@ class Piece(NamedTuple):
     rows: int
     values: Array | Bits | Cast | DictionaryEncoded | Decimals
     missing: tuple[Missing, ...] = ()
+
+    @property
+    def arrays(self) -> list[Array]:
+        """Arrays over the memory of the values."""
+        values = self.values
+        if isinstance(values, np.ndarray):
+            return [values]
+        if isinstance(values, Bits):
+            return [values.packed]
+        if isinstance(values, DictionaryEncoded):
+            return [values.indices, values.values]
+        return [] if isinstance(values, Cast) else [values.words]

@@ -91,7 +91,10 @@ def _dtype_of_type(kind: type) -> tuple[str, bool] | None:
 
 def _dtype_of(members: Members, place: int) -> tuple[str, bool]:
     info = members.infos[place]
-    return (info.dtype if info.weak_dtype is None else _kind(info.dtype), info.weak_dtype is not None)
+    if info.weak_dtype is None:
+        return info.dtype, False
+    kind = _kind(info.dtype)
+    return ("int" if kind == "uint" else kind), True
 
 
 def _kind(name: str) -> str:

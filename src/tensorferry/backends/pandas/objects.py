@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import date, timedelta
 from decimal import Decimal
-from math import prod
+from math import isnan, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,8 +72,10 @@ def found_in_objects(objects: Array, na: Any) -> Found:
     rows = np.flatnonzero(~gone)
     if len(objects) and not len(rows):
         return Refused("has nulls alone, and no dtype", '{x}.astype("float64")', stays=True)
-    if registry.backend_named(EXCHANGE).is_text(objects[rows]):
-        return _without_numbers(objects[rows[0]], int(rows[0]))
+    # Beside values without numbers, NaN is no number, but pandas' mark for a missing value.
+    values = [row for row in rows.tolist() if not _is_nan(objects[row])]
+    if registry.backend_named(EXCHANGE).is_text(objects[values]):
+        return _without_numbers(objects[values[0]], values[0])
     if len(rows) and _are_rows(objects[rows]):
         return _lists(objects, gone, na)
     if gone.any():
@@ -104,6 +106,10 @@ def _odd(found: Any, row: int, *, stays: bool = False) -> Refused:
 def _nulls(objects: Iterable[Any], na: Any) -> Array:
     """A mask of ``None`` and of `na`. NaN is a number."""
     return np.fromiter((each is None or each is na for each in objects), bool)
+
+
+def _is_nan(x: Any) -> bool:
+    return isinstance(x, float) and isnan(x)
 
 
 def _are_rows(objects: Array) -> bool:
@@ -141,6 +147,9 @@ def _with_rows(error: ConversionError) -> str:
 def _lists(objects: Array, missing: Array, na: Any) -> Found:
     """What rows of numbers are, as one column."""
     if missing.any():
+        others = _lists(objects[~missing], np.zeros(len(objects), bool)[~missing], na)
+        if isinstance(others, Refused) and others.stays:
+            return others
         return Refused(f"has a null in the place of a list, at row {missing.argmax()}", CODE[WITHOUT_NULLS])
     lengths = np.fromiter(map(len, objects), np.int64)
     if isinstance(objects[0], np.ndarray):

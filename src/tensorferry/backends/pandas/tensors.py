@@ -135,6 +135,10 @@ class PandasBackend(ColumnBackend):
         rows = [None if (values := blocks[block]) is None else values[row] for block, row in places]
         return Views(dict(zip(x.columns, rows, strict=True)), lambda: self.named_columns(x))
 
+    def is_text(self, x: Any) -> bool:
+        # Without rows, objects may be of any type. Most of them are text, which stays in other batches.
+        return (not self.is_table(type(x)) and x.dtype == object and not len(x)) or super().is_text(x)
+
     def dtype_of(self, x: Any) -> Any:
         # A dtype of another package says nothing of the values, and may have no hash.
         is_own = isinstance(x.dtype, np.dtype) or _is_own(x.dtype)
@@ -206,7 +210,7 @@ class PandasBackend(ColumnBackend):
         gone = codes < 0
         marked = (Missing(gone),) if gone.any() else ()
         found = self.found(dtype.categories, asked)
-        if isinstance(found, Column):
+        if isinstance(found, Column) and not found.inner:  # tuples are categories, and no rows
             decoded = DictionaryEncoded(codes, found.whatever(), gone if marked else None)
             pieces = [Piece(len(codes), decoded, marked)] if len(codes) else []
             reasons = () if pieces else (f"encoded {decoded.encoded}",)
