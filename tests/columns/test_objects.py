@@ -50,6 +50,8 @@ KINDS = {
     "bits": (pa.bool_(), [True, None, False, True]),
     "lists": (pa.list_(pa.int64()), [[1, None], None, []]),
     "large lists of days": (pa.large_list(pa.date32()), [[DAY], None, [None, OTHER]]),
+    "views of lists": (pa.list_view(pa.string()), [["a", None], None, [], ["b"]]),
+    "large views of lists": (pa.large_list_view(pa.date32()), [[DAY], None]),
     "pairs": (pa.list_(pa.int8(), 2), [[1, 2], None, [None, 3]]),
     "lists of fields": (pa.list_(pa.struct([("a", pa.int64())])), [[{"a": 1}, None], None]),
     "maps": (pa.map_(pa.string(), pa.int64()), [[("a", 1), ("b", None)], None, []]),

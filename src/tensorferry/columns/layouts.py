@@ -120,6 +120,10 @@ def _column(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | 
         return _decimals(kind, spans, inner, asked)
     if code == "+s" and not inner and {each.name for each in kind.children} == {"bytes", "path"}:
         return Refused("holds files, such as images", DECODED, stays=True)
+    if code[:2] == "+v":
+        below = _column(kind.children[0], [], (), asked)
+        stays = isinstance(below, Refused) and below.stays
+        return Refused("holds views of lists, whose rows lie in any order", LIST, stays)
     return _refusal(code, inner)
 
 
@@ -132,8 +136,6 @@ def _refusal(code: str, inner: tuple[int, ...]) -> Refused:
         return Refused("has nulls alone, and no dtype", LIST, stays=True)
     if code[:2] == "ti":
         return Refused("holds dates or durations, which are counts of several units", LIST, stays=True)
-    if code[:2] == "+v":
-        return Refused("holds views of lists, whose rows lie in any order", LIST)
     if code == "+s":
         return Refused("holds fields, which are several columns", LIST if inner else FIELDS, stays=True)
     return Refused(_ROWS, LIST, stays=code[:2] in ("+m", "+u"))

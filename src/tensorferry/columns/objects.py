@@ -220,6 +220,18 @@ def _lists(kind: Type, span: Span) -> list[Any]:
     return _split(kind, span, ends)
 
 
+def _list_views(kind: Type, span: Span) -> list[Any]:
+    integers = np.dtype("int64" if kind.format == "+vL" else "int32")
+    sizes = bytes_at(
+        buffer_of(span, 2) + span.at * integers.itemsize, (span.length,), integers, span.chunk.owner
+    ).tolist()
+    starts, child = over(span, integers.name).tolist(), span.chunk.children[0]
+    if min(starts) < 0 or min(sizes) < 0 or max(map(int.__add__, starts, sizes)) > child.length:
+        raise UnsupportedTypeError("A view of a list of Arrow's points past its elements.", None)
+    elements = objects_in(kind.children[0], [child])
+    return [elements[start : start + size] for start, size in zip(starts, sizes, strict=True)]
+
+
 def _fixed(kind: Type, span: Span) -> list[Any]:
     width = int(kind.format[3:])
     return _split(kind, span, [each * width for each in range(span.at, span.at + span.length + 1)])
@@ -255,6 +267,7 @@ _READERS: dict[str, Callable[[Type, Span], list[Any]]] = {
     **dict.fromkeys(("u", "U", "z", "Z"), _text),
     **dict.fromkeys(("vu", "vz"), _views),
     **dict.fromkeys(("+l", "+L"), _lists),
+    "+v": _list_views,
     "d:": _decimals,
     "ti": _intervals,
     "+w": _fixed,
