@@ -58,21 +58,20 @@ def strip(canvas: Canvas, info: TensorInfo, kind: str, *, written: bool) -> None
     memory = touched(info)
     base = (info.misalignment + memory.low) % ALIGNMENT
     lines = -(-(base + memory.span) // ALIGNMENT)
-    if lines <= _EXACT_LINES:
-        _ruler(canvas, range(0, canvas.columns + 1, 8))
-        _elements(canvas, memory, (0, base + memory.span), base, kind, written=written)
-    else:
+    window = 0, base + memory.span
+    if lines > _EXACT_LINES:
         line = (base + memory.first) // ALIGNMENT
         window = line * ALIGNMENT, min((line + 1) * ALIGNMENT, base + memory.span)
         told = canvas.words.first_line.format(number=f"{line + 1:,}", count=f"{lines:,}")
         canvas.lines(told, "quiet")
-        _ruler(canvas, range(0, canvas.columns + 1, 8))
-        _elements(canvas, memory, window, base, kind, written=written)
+    _ruler(canvas)
+    _elements(canvas, memory, window, base, kind, written=written)
+    if lines > _EXACT_LINES:
         canvas.y += 2
         _overview(canvas, memory, base, kind, written=written)
 
 
-def _ruler(canvas: Canvas, ticks: Iterable[int]) -> None:
+def _ruler(canvas: Canvas) -> None:
     """Numbers above a row, with the unit in front."""
     canvas.y += 13
     unit, room = canvas.words.ruler, GUTTER - 6
@@ -81,7 +80,7 @@ def _ruler(canvas: Canvas, ticks: Iterable[int]) -> None:
     else:
         squeezed = f"textLength='{room - 3}' lengthAdjust='spacingAndGlyphs'"
         canvas.add(f"<text x='{room}' y='{canvas.y - 3:g}' class='end ruler' {squeezed}>{clean(unit)}</text>")
-    for tick in ticks:
+    for tick in range(0, canvas.columns + 1, 8):
         canvas.text(canvas.left + tick * canvas.byte, canvas.y - 3, str(tick), "mid ruler")
 
 
