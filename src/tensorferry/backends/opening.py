@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Opened = tuple[TensorInfo, Any]
 
 __all__ = [
+    "ANY_ADDRESS",
     "COUNTING",
     "INDEXED",
     "Gathered",
@@ -46,7 +47,7 @@ COUNTING, INDEXED = "counting ", "with an index"
 
 
 _APART = "each column has its own memory"
-_ANY_ADDRESS = 16
+ANY_ADDRESS = 16
 """The assumed address, modulo 64, of memory that a library allocates."""
 
 
@@ -212,10 +213,7 @@ def open_table(
         return over(framework, view, mutable=False, kind=note), view if kept is None else kept
     if as_it_is and all(column.dtype == frame.dtype for _, column in frame.columns):
         return TensorInfo(framework, frame.shape, frame.dtype, kind=note), kept
-    itemsize = find(frame.dtype).itemsize
-    strides = compact_strides(frame.shape, itemsize) if by_rows else (itemsize, itemsize * max(frame.rows, 1))
-    words = " ".join([f"{COPIED}{kind}", *([note] if note else [])])
-    info = TensorInfo(framework, frame.shape, frame.dtype, strides=strides, kind=f"{words}: {_APART}")
+    info = _info_apart(framework, kind, note, frame.shape, frame.dtype, by_rows, 0)
     return info, Later(lambda: frame.read(by_rows=by_rows))
 
 
@@ -226,19 +224,23 @@ def open_gathered(
     if kept is not None:
         return TensorInfo(framework, whole.shape, whole.dtype, kind=note), kept
     by_rows = _takes_rows(target)
-    words = f"{COPIED}{kind} {note}" if note else f"{COPIED}{kind}"
-    return _gathered(framework, *whole[:2], by_rows, words), Later(lambda: whole.read(by_rows))
+    info = _info_apart(framework, kind, note, whole.shape, whole.dtype, by_rows, ANY_ADDRESS)
+    return info, Later(lambda: whole.read(by_rows))
 
 
 @lru_cache(maxsize=256)
-def _gathered(framework: str, shape: tuple[int, int], dtype: str, by_rows: bool, words: str) -> TensorInfo:
+def _info_apart(
+    framework: str, kind: str, note: str, shape: tuple[int, int], dtype: str, by_rows: bool, misalignment: int
+) -> TensorInfo:
+    """The description of a table whose columns have their own memory, as the array that is made of it."""
+    words = f"{COPIED}{kind} {note}" if note else f"{COPIED}{kind}"
     itemsize = find(dtype).itemsize
     return TensorInfo(
         framework,
         shape,
         dtype,
         strides=None if by_rows else (itemsize, itemsize * max(shape[0], 1)),
-        misalignment=_ANY_ADDRESS,
+        misalignment=misalignment,
         kind=f"{words}: {_APART}",
     )
 

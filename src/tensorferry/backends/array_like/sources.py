@@ -37,9 +37,6 @@ __all__ = [
     "values_of",
 ]
 
-_ANY_ADDRESS = 16
-"""The assumed address, modulo 64, of memory that NumPy allocates."""
-
 
 def kind_of(x: object) -> str:
     """The name of an object's class, as a `TensorInfo.kind`."""
@@ -74,7 +71,7 @@ def open_later_values(
         dtype: The name of their dtype.
         kind: The object's `TensorInfo.kind`, if not the name of its class.
     """
-    info = TensorInfo(NAME, shape, dtype, misalignment=_ANY_ADDRESS, kind=COPIED + (kind or kind_of(x)))
+    info = TensorInfo(NAME, shape, dtype, misalignment=opening.ANY_ADDRESS, kind=COPIED + (kind or kind_of(x)))
     return info, opening.Later(partial(_read_and_check, read, shape, dtype, type(x).__name__))
 
 

@@ -23,6 +23,7 @@ from ...planning import rules
 from ...sequences import chunks, flags, reader
 from .. import elements, members, registry
 from ..base import Backend
+from ..opening import over
 from . import few_numbers
 from .declared import CAPABILITIES, DECLARED
 from .snippets import exact_scalar, snippet
@@ -188,18 +189,8 @@ class PythonBackend(Backend):
                 "memoryview(x).tobytes(), which are uint8",
             )
         writable = array.flags.writeable
-        return TensorInfo(
-            self.name,
-            array.shape,
-            name,
-            strides=array.strides,
-            misalignment=memory.address(array),
-            writable=writable,
-            mutable=writable or bool(memory.writable_somewhere(array)),
-            swapped=not array.dtype.isnative,
-            memory_map=kind == "buffer" and memory.is_mapped(array),
-            kind=kind,
-        )
+        mutable = writable or bool(memory.writable_somewhere(array))
+        return over(self.name, array, name, mutable=mutable, kind=kind, writable=writable)
 
     def pointer(self, x: Any) -> int | None:
         return memory.address(x) if isinstance(x, np.ndarray) else None
