@@ -307,10 +307,8 @@ class ColumnBackend(Backend):
     def opener_of(self, kind: type) -> Callable[[Any], Node] | None:
         if not self.loaded:
             registry.load(self)
-        return self._open_table if self.claims(kind) and self.is_table(kind) else None
-
-    def _open_table(self, x: Any) -> Node:
-        return node_of(self.named_columns(x))
+        is_table = self.claims(kind) and self.is_table(kind)
+        return (lambda x: node_of(self.named_columns(x))) if is_table else None
 
     def named_columns(self, x: Any, *, index: bool = False) -> Mapping[object, Any]:
         """The columns of a table by name; with `index`, also its index.

@@ -216,7 +216,9 @@ def _named(name: str) -> str:
 def _unknown(name: str) -> UnknownFrameworkError:
     """The error for an unknown name, with the most similar known one."""
     targets = [each for each in known().values() if each.is_target]
-    device = _device_or_empty(name)
+    device = ""
+    with suppress(DeviceError):
+        device = device_name(name)
     kinds = {kind for each in targets for kind in each.capabilities.devices.kinds}
     kinds.update(kind_of(name) for each in targets if each.loaded for name in each.devices())
     if kind_of(device) in kinds:
@@ -230,13 +232,6 @@ def _unknown(name: str) -> UnknownFrameworkError:
         f"{name!r} is not the name of a framework.",
         f'to="{NAMES.get(meant, meant)}"' if meant else "one of " + ", ".join(f'"{each}"' for each in names),
     )
-
-
-def _device_or_empty(name: str) -> str:
-    try:
-        return device_name(name)
-    except DeviceError:
-        return ""
 
 
 def load(backend: Backend) -> Backend:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import registry
@@ -178,21 +178,17 @@ def _bound(step: Step, plan: Plan) -> Callable[..., Any]:
 
 def _bound_for_many(step: Step, one: Callable[..., Any]) -> Callable[..., Any]:
     """A step as a function of a list of values, or of a list of values and a list of `out`."""
-    verb, arguments = registry.backend_named(step.backend).for_many().get(step.verb), step.arguments
     if hasattr(one, "for_many"):
         return one.for_many  # type: ignore[no-any-return]
+    verb, arguments = registry.backend_named(step.backend).for_many().get(step.verb), step.arguments
     if verb is None:
         return one_by_one(one)
-    return partial(_with_arguments, verb, arguments) if arguments else verb
+    return (lambda values: verb(values, *arguments)) if arguments else verb
 
 
 def one_by_one(step: Callable[..., Any]) -> Callable[..., list[Any]]:
     """Make a function of one value (and `out`) a function of a list of values (and a list of `out`)."""
     return lambda *lists: list(map(step, *lists))
-
-
-def _with_arguments(verb: Callable[..., Any], arguments: tuple[Any, ...], values: Sequence[Any]) -> Any:
-    return verb(values, *arguments)
 
 
 @lru_cache(maxsize=1024)

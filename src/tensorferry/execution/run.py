@@ -126,7 +126,7 @@ class Prepared(NamedTuple):
     def plan(self) -> Plan:
         """The plan of this tensor, with its own sizes."""
         request = self.recipe.plan.request._replace(out=self.request.out)
-        return self._with_members(plan_of(self.info, request, *self.sides))
+        return self._with_members(plan_of(self.info, request, self.source, self.target, self.target.capabilities))
 
     @property
     def plan_run(self) -> Plan:
@@ -150,11 +150,6 @@ class Prepared(NamedTuple):
         start = self.source.pointer(self.handle)
         unread = self.info.kind not in self.source.capabilities.objects.read_kinds
         return unread and start is not None and memory.overlap(self.plan.source, start, result, address)
-
-    @property
-    def sides(self) -> tuple[Backend, Backend, Any]:
-        """The source's backend, the target's backend, and the capabilities that the target has now."""
-        return self.source, self.target, self.target.capabilities
 
 
 def prepare(

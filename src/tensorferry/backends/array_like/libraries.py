@@ -22,12 +22,7 @@ __all__ = ["MODULES", "KnownClass", "known_class"]
 
 MODULES = {
     "PIL": "pillow",
-    "dask": "dask",
-    "datasets": "datasets",
-    "h5py": "h5py",
-    "scipy": "scipy",
-    "xarray": "xarray",
-    "zarr": "zarr",
+    **{name: name for name in ("dask", "datasets", "h5py", "scipy", "xarray", "zarr")},
 }
 """The module beside this one, by the library's top-level module."""
 

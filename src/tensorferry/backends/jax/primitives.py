@@ -186,7 +186,7 @@ class _Primitive:
 
     def __init__(self, outer: Outer) -> None:
         primitive_of: Any = import_module("jax.extend.core").Primitive
-        ad, batching, mlir = (self._interpreter(name) for name in ("ad", "batching", "mlir"))
+        ad, batching, mlir = (import_module(f"jax.interpreters.{name}") for name in ("ad", "batching", "mlir"))
         self.ad, self.mlir = ad, mlir
         self.emit = mlir.emit_python_callback
         known = inspect.signature(self.emit).parameters
@@ -202,10 +202,6 @@ class _Primitive:
         ad.primitive_jvps[self.call] = self._jvp
         ad.primitive_transposes[self.call] = self._transpose
         batching.primitive_batchers[self.call] = self._batch
-
-    @staticmethod
-    def _interpreter(name: str) -> Any:
-        return import_module(f"jax.interpreters.{name}")
 
     def __call__(self, function: Function, arrays: Sequence[Any]) -> Sequence[Any]:
         return self.call.bind(*arrays, function=function)  # type: ignore[no-any-return]

@@ -76,17 +76,13 @@ def _join(backend: TorchBackend, tensors: Sequence[Any], alignment: int) -> Join
     if alignment > 1 and any(x.nbytes % alignment for x in tensors):
         return None
     places = places_by(list(map(_DTYPE, tensors)))
-    ordered = [places[dtype] for dtype in sorted(places, key=_itemsize, reverse=True)]
+    ordered = [places[dtype] for dtype in sorted(places, key=_ITEMSIZE, reverse=True)]
     if len(ordered) == 1:
         return Joined([list(tensors)], ordered)
     return Joined([[tensors[index] for index in some] for some in ordered], ordered)
 
 
-_DTYPE = attrgetter("dtype")
-
-
-def _itemsize(dtype: Any) -> int:
-    return dtype.itemsize  # type: ignore[no-any-return]
+_DTYPE, _ITEMSIZE = attrgetter("dtype"), attrgetter("itemsize")
 
 
 def _pieces(torch: Any, tensors: Sequence[Any], alignment: int) -> tuple[list[Any], list[packing.Part], int]:

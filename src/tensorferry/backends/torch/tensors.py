@@ -269,10 +269,7 @@ class TorchBackend(Backend):
             return self._asked(x.to, self.dtypes[dtype])
         if not x.is_cpu and not check and agrees(self.names[x.dtype], dtype):
             return x.to(self.dtypes[dtype])
-        return self.in_graph(x, partial(self._host_cast, dtype=dtype, check=check))
-
-    def _host_cast(self, x: Any, dtype: str, check: str) -> Any:
-        return self.adopt(casts.cast(self.export(self.resolve(x)), dtype, check))
+        return self.in_graph(x, lambda x: self.adopt(casts.cast(self.export(self.resolve(x)), dtype, check)))
 
     def in_graph(self, x: Any, convert: Callable[[Any], Any]) -> Any:
         """Apply a conversion as one operation of autograd, whose gradient is converted back."""
