@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from ..typing import Array
     from .nodes import Node
 
+    Opened = tuple["Backend", TensorInfo, Any]
+    """What `Backend.open` gives: the backend, the description, and the object that the first step takes."""
+
 __all__ = ["Backend", "kind_of_type", "unchanged"]
 
 _KINDS = NUMBERS | JOINS.keys() | {"Variable", "buffer", "new", "object", "scalar", "traced"}
@@ -198,9 +201,7 @@ class Backend(ABC):
     def describe(self, x: Any) -> TensorInfo:
         """Describe `x` by its metadata, without a copy, and without waiting for a device."""
 
-    def open(
-        self, x: Any, target: Backend | None = None, request: Request | None = None
-    ) -> tuple[Backend, TensorInfo, Any]:
+    def open(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
         """The backend of `x`, its description, and the object that the first step takes.
 
         For example, a list of tensors opens as its leaves, of another backend. `target` and `request` are given so that
@@ -282,9 +283,7 @@ class Backend(ABC):
         """
         return {}
 
-    def preview(
-        self, x: Any, target: Backend | None = None, request: Request | None = None
-    ) -> tuple[Backend, TensorInfo, Any]:
+    def preview(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
         """As `open`, but for a description or a plan: the memory of tensors is not read.
 
         The object is ``None`` if it would have to be made.

@@ -42,9 +42,10 @@ if TYPE_CHECKING:
     from ..core.info import TensorInfo
     from ..core.request import Request
     from ..typing import Array
+    from .base import Opened
     from .nodes import Node
 
-    Opened = tuple[TensorInfo, Any]
+    Described = tuple[TensorInfo, Any]
 
 __all__ = ["ColumnBackend", "Views"]
 
@@ -166,18 +167,14 @@ class ColumnBackend(Backend):
     def describe(self, x: Any) -> TensorInfo:
         return self._opened(x, None, None, exactly=False)[0]
 
-    def open(
-        self, x: Any, target: Backend | None = None, request: Request | None = None
-    ) -> tuple[Backend, TensorInfo, Any]:
+    def open(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
         exactly = request is not None and request.copy is False
         return self, *self._opened(x, target, request, exactly=exactly)
 
-    def preview(
-        self, x: Any, target: Backend | None = None, request: Request | None = None
-    ) -> tuple[Backend, TensorInfo, Any]:
+    def preview(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
         return self, *self._opened(x, target, request, exactly=True)
 
-    def _opened(self, x: Any, target: Backend | None, request: Request | None, *, exactly: bool) -> Opened:
+    def _opened(self, x: Any, target: Backend | None, request: Request | None, *, exactly: bool) -> Described:
         asked = None if request is None else asked_of(request.dtype, request.casting)
         as_it_is = _is_wanted(target is self, request)
         if self.is_table(type(x)):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..typing import Array
     from .base import Backend
 
-    Opened = tuple[TensorInfo, Any]
+    Described = tuple[TensorInfo, Any]
 
 __all__ = [
     "ANY_ADDRESS",
@@ -145,7 +145,7 @@ def open_column(
     note: str = "",
     kept: object = None,
     as_it_is: bool = False,
-) -> Opened:
+) -> Described:
     """Open a column: its description, and the object that the first step takes.
 
     Args:
@@ -199,7 +199,7 @@ def open_table(
     note: str = "",
     kept: object = None,
     as_it_is: bool = False,
-) -> Opened:
+) -> Described:
     """Open a table as one array, in the layout that the target takes.
 
     Raises:
@@ -219,7 +219,7 @@ def open_table(
 
 def open_gathered(
     framework: str, kind: str, whole: Gathered, target: Backend | None, *, note: str, kept: object = None
-) -> Opened:
+) -> Described:
     """Open a table whose library makes the array; with `kept`, the table itself is the result."""
     if kept is not None:
         return TensorInfo(framework, whole.shape, whole.dtype, kind=note), kept

@@ -20,7 +20,7 @@ from .target import writing_into
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
 
-    from ..backends.base import Backend
+    from ..backends.base import Backend, Opened
     from ..core.request import Request
     from ..planning.plan import Plan
     from .recipes import Conversion, Recipe
@@ -245,7 +245,7 @@ def _with_out(request: Request, out: Any) -> Request:
 
 
 def _prepared(
-    opened: tuple[Backend, TensorInfo, Any],
+    opened: Opened,
     signature: Any,
     conversion: Conversion,
     out: TensorInfo | None,

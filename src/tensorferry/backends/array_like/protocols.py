@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...core.info import TensorInfo
     from ...core.request import Request
     from ...typing import Array
-    from ..base import Backend
+    from ..base import Backend, Opened
 
 __all__ = ["from_array", "open_by_protocol", "open_contents", "protocol_of"]
 
@@ -72,7 +72,7 @@ def _carriers(protocol: str, *, imported: bool = True) -> list[Backend]:
     return sorted((each for each in found if each.is_imported() or not imported), key=lambda each: each.rank)
 
 
-def _open_on_device(x: Any, protocol: str, target: Backend | None) -> tuple[Backend, TensorInfo, Any]:
+def _open_on_device(x: Any, protocol: str, target: Backend | None) -> Opened:
     """Open an object on a device as a tensor of a framework over its memory: of the target, if it takes it.
 
     Raises:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ...core.info import TensorInfo
     from ...core.request import Request
     from ...typing import Array
+    from ..base import Opened
 
 
 class ArrayLikeBackend(Backend):
@@ -69,15 +70,13 @@ class ArrayLikeBackend(Backend):
         with leaving_streams():
             return self.open(x)[1]
 
-    def preview(
-        self, x: Any, target: Backend | None = None, request: Request | None = None
-    ) -> tuple[Backend, TensorInfo, Any]:
+    def preview(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
         with leaving_streams():
             return self.open(x, target, request, exactly=True)
 
     def open(
         self, x: Any, target: Backend | None = None, request: Request | None = None, *, exactly: bool = False
-    ) -> tuple[Backend, TensorInfo, Any]:
+    ) -> Opened:
         exactly = exactly or (request is not None and request.copy is False)
         if isinstance(x, TableContents):
             return self, *open_contents(x, target, request, exactly=exactly)

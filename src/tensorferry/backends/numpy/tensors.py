@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ...planning.plan import Plan
     from ...planning.step import Step
     from ...typing import Array
+    from ..base import Opened
 
 _DTYPE = attrgetter("dtype")
 
@@ -118,16 +119,12 @@ class NumpyBackend(Backend):
         alike = set(map(type, tensors)) == {np.ndarray} and len(set(map(_DTYPE, tensors))) == 1
         return self.describe(tensors[0]) if alike and not tensors[0].dtype.hasobject else None
 
-    def open(
-        self, x: Any, target: Backend | None = None, request: Request | None = None
-    ) -> tuple[Backend, TensorInfo, Any]:
+    def open(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
         if x.dtype.hasobject:
             return _numbers_of(x, target, request, looks=False)
         return self, self.describe(x), x
 
-    def preview(
-        self, x: Any, target: Backend | None = None, request: Request | None = None
-    ) -> tuple[Backend, TensorInfo, Any]:
+    def preview(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
         return _numbers_of(x, target, request, looks=True) if x.dtype.hasobject else self.open(x, target, request)
 
     def is_text(self, x: Any) -> bool:
@@ -276,9 +273,7 @@ def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
     )
 
 
-def _numbers_of(
-    x: Any, target: Backend | None, request: Request | None, *, looks: bool
-) -> tuple[Backend, TensorInfo, Any]:
+def _numbers_of(x: Any, target: Backend | None, request: Request | None, *, looks: bool) -> Opened:
     """Open (or, with `looks`, describe) an object array as the nested list of its elements.
 
     Raises:

@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...columns.column import Found
-    from ...core.info import TensorInfo
     from ...core.request import Request
     from ...typing import Array
-    from ..base import Backend
+    from ..base import Backend, Opened
 
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
@@ -70,17 +69,13 @@ class PandasBackend(ColumnBackend):
         usual = isinstance(index, self._pd.RangeIndex) and index.start == 0 and index.step == 1 and index.name is None
         return "" if usual else INDEXED
 
-    def open(
-        self, x: Any, target: Backend | None = None, request: Request | None = None
-    ) -> tuple[Backend, TensorInfo, Any]:
+    def open(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
         objects = self._objects(x)
         if objects is not None:
             return registry.backend_named(EXCHANGE).open(objects, target, request)
         return super().open(x, target, request)
 
-    def preview(
-        self, x: Any, target: Backend | None = None, request: Request | None = None
-    ) -> tuple[Backend, TensorInfo, Any]:
+    def preview(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
         objects = self._objects(x)
         if objects is not None:
             return registry.backend_named(EXCHANGE).preview(objects, target, request)

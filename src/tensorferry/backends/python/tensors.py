@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ...planning.plan import Plan
     from ...planning.step import Step
     from ...typing import Array
+    from ..base import Opened
 
 _BUFFERS = (bytes, bytearray, memoryview, arrays.array)
 _NUMBERS = (bool, int, float, complex)
@@ -114,9 +115,7 @@ class PythonBackend(Backend):
         """Describe the array into which a sequence is read, or which is over a buffer."""
         return self.open(x)[1]
 
-    def open(
-        self, x: Any, target: Backend | None = None, request: Request | None = None
-    ) -> tuple[Backend, TensorInfo, Any]:
+    def open(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
         if type(x) is not list:
             if isinstance(x, _BUFFERS):
                 array = _over_buffer(x)
