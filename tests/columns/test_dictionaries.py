@@ -125,3 +125,17 @@ def test_columns_without_rows_get_the_dtype_too(name):
         assert ferry.to_numpy(source, dtype=dtype).dtype == dtype
     tree = ferry.convert_tree(pa.table({"x": x, "n": pa.array([], pa.int64())}), "arrow", dtype={"x": dtype})
     assert getattr(tree["x"].type, "value_type", tree["x"].type) == value
+
+
+def test_codes_of_several_columns_do_not_stack():
+    pd = pytest.importorskip("pandas")
+    columns = [
+        [pa.array(["a"]).dictionary_encode(), pa.array(["b"]).dictionary_encode()],
+        [pd.Series(["a"], dtype="category"), pd.Series(["b"], dtype="category")],
+    ]
+    for pair in columns:
+        samples = [{"c": each} for each in pair]
+        for call in (ferry.collate, ferry.explain_collate):
+            with pytest.raises(ferry.UnsupportedTypeError, match="do not stack"):
+                call(samples, "numpy", dtype={"c": "int64"}, nulls=0)
+        assert ferry.collate(samples[:1], "numpy", dtype={"c": "int64"}, nulls=0)["c"].tolist() == [[0]]

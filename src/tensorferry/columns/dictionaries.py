@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.info import CODES
 from ..errors import UnsupportedTypeError
 from ..host.numpy_dtypes import numpy_dtype
 from .column import Column
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from .interface import Chunk, Type
 
 __all__ = ["codes_of", "piece_looked_up"]
-
-_CODES = "codes of categories"
 
 
 def piece_looked_up(
@@ -81,7 +80,7 @@ def codes_of(kind: Type, values: Type, spans: Sequence[Span], inner: tuple[int, 
     integers = NUMBERS[kind.format]
     if len(dictionaries) < 2 and not any(map(_has_nulls, dictionaries.values())):
         pieces = [piece_of(each, inner, over(each, integers).reshape(-1, *inner)) for each in spans]
-        return Column(integers, inner, pieces, unit=_CODES)
+        return Column(integers, inner, pieces, unit=CODES)
     places: dict[Any, int] = {}
     known = {at: objects_in(values, [each]) for at, each in dictionaries.items()}
     if len(known) > 1:
@@ -98,7 +97,7 @@ def codes_of(kind: Type, values: Type, spans: Sequence[Span], inner: tuple[int, 
         indices, gone = over(each, integers), missing_in(each, inner)
         found = np.array(codes[at], numpy_dtype(dtype))
         pieces.append(piece_looked_up(indices, found, absent, gone, "by several dictionaries", first, inner))
-    return Column(dtype, inner, pieces, unit=_CODES)
+    return Column(dtype, inner, pieces, unit=CODES)
 
 
 def _memory_of(dictionary: Chunk | None) -> Any:
