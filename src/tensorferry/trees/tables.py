@@ -131,9 +131,11 @@ def _put_masks_beside(x: Any, masks: list[Any]) -> Any:
                 result[name] = _put_masks_beside(value, masks)
                 continue
             beside = f"{name}_mask"
-            if beside in x:
+            if beside in x or beside in result:
+                # Two columns may have names that differ only in their types: 0 and "0".
+                what = "such a column" if beside in x else "such a mask"
                 raise UnsupportedTypeError(
-                    f"The mask of {name!r} would be named {beside!r}, and there is such a column already.",
+                    f"The mask of {name!r} would be named {beside!r}, and there is {what} already.",
                     Hint("{again:x|nulls=0}, which replaces nulls; or give that column another name"),
                 )
             masks.append(value.mask)
