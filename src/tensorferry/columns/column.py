@@ -136,8 +136,12 @@ class Column:
         """The dtype that must be named to convert it: see `Refused`."""
         if self.unit:
             return "int64"
-        rounded = self.dtype == "float64" and any(isinstance(piece.values, Decimals) for piece in self.pieces)
-        return "float64" if rounded else ""
+        return "float64" if self.dtype == "float64" and self.reads_as_asked else ""
+
+    @property
+    def reads_as_asked(self) -> bool:
+        """Whether its values are read differently if another dtype is requested."""
+        return any(isinstance(piece.values, Decimals) for piece in self.pieces)
 
     # -- what is missing ----------------------------------------------------------------------------
 
@@ -226,7 +230,7 @@ class Column:
             found.append(f"{len(self.pieces)} chunks" if exactly else "several chunks")
         if any(isinstance(piece.values, Bits) for piece in self.pieces):
             found.append("bit-packed")
-        if any(isinstance(piece.values, Decimals) for piece in self.pieces):
+        if self.reads_as_asked:
             found.append("decimals")
         found += sorted(
             {f"encoded {piece.values.encoded}" for piece in self.pieces if isinstance(piece.values, DictionaryEncoded)}
