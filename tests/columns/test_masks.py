@@ -191,3 +191,33 @@ def test_where_a_column_is_padded_its_mask_is_false(make, pad):
         padded = [3.5, number, number]
         assert batch["a"].tolist() == [[1.5, 0, 2.5], padded if side == "right" else padded[::-1]]
         assert batch["a_mask"].tolist() == [[True, False, True], mask]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(0, "0"), (("a", "b"), "('a', 'b')"), (None, "None")], ids=["number", "tuple", "none"]
+)
+def test_two_masks_of_one_name_are_refused(first, second):
+    """One of them would be lost: names of other types than text may be written like text."""
+    masked = [pd.array([1, None], dtype="Int64"), pd.array([None, 2], dtype="Int64")]
+    table = pd.DataFrame(dict(zip((7, "other"), masked, strict=True)))
+    table.columns = pd.Index([first, second], dtype=object, tupleize_cols=False)
+    for tree in (table, {first: masked[0], second: masked[1]}):
+        with pytest.raises(ferry.UnsupportedTypeError, match="there is such a mask already"):
+            ferry.convert_tree(tree, "numpy", nulls="mask")
+        assert [ferry.to_list(each) for each in ferry.convert_tree(tree, "numpy", nulls=0).values()] == [[1, 0], [0, 2]]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [[math.nan, math.nan], [float("nan"), np.float32("nan")], [("a", float("nan")), ("a", float("nan"))]],
+    ids=["one", "several", "tuples"],
+)
+def test_two_columns_named_nan_have_one_name(names):
+    """NaN is not equal to itself, so a dict has both, and no key finds either."""
+    table = pd.DataFrame([[1, 2]])
+    table.columns = pd.Index(names, dtype=object, tupleize_cols=False)
+    for tree in (table, pd.DataFrame([[1, 2]], columns=names)):
+        with pytest.raises(ferry.UnsupportedTypeError, match="has two columns of the name"):
+            ferry.convert_tree(tree, "numpy")
+    ((_, found),) = ferry.convert_tree(table.iloc[:, :1], "numpy").items()
+    assert found.tolist() == [1]

@@ -606,11 +606,41 @@ def test_images_stay_and_the_hint_decodes_them():
         assert ferry.to_numpy(made).tolist() == np.stack(pixels).tolist()
 
 
-def test_a_query_in_a_tree_stays_and_is_listed():
-    """It has not run, so it has no columns."""
+def test_a_query_is_refused_in_a_tree_too():
+    """Its data would be left behind, and nobody would see it: it has no columns to look at before it runs."""
     pl = pytest.importorskip("polars", reason="polars is not in this environment")
     query = pl.LazyFrame({"a": [1]})
     tree = {"query": query, "x": np.ones(1)}
-    assert ferry.convert_tree(tree, "torch")["query"] is query
-    (kept,) = ferry.explain_tree(tree, "torch").kept
+    for do in (
+        lambda: ferry.convert_tree(tree, "torch"),
+        lambda: ferry.explain_tree(tree, "torch"),
+        lambda: ferry.describe_tree(tree),
+        lambda: ferry.snapshot(tree),
+        lambda: ferry.start(tree, "torch"),
+        lambda: ferry.collate([tree], "torch"),
+        lambda: next(ferry.prefetch([tree], "torch")),
+        lambda: ferry.convert_tree(tree, "torch", leaves=lambda x: isinstance(x, np.ndarray)),
+    ):
+        with pytest.raises(ferry.UnsupportedTypeError, match="query that has not run") as caught:
+            do()
+        assert '["query"]' in caught.value.message
+        assert caught.value.hint.startswith("x.collect(); ")
+    with pytest.raises(ferry.UnsupportedTypeError, match="has not run") as caught:
+        ferry.convert_tree(query, "numpy")
+    x = eval(caught.value.hint.partition(";")[0], {"x": query})  # noqa: S307 - that is what the hint is for
+    assert ferry.to_list(ferry.convert_tree(x, "numpy")["a"]) == [1]
+    assert ferry.convert_tree(tree, "torch", unknown="keep")["query"] is query
+    (kept,) = ferry.explain_tree(tree, "torch", unknown="keep").kept
     assert (kept.path, kept.type) == ('$["query"]', "LazyFrame")
+
+
+def test_a_query_is_not_iterated_over():
+    """polars would raise an error of its own."""
+    pl = pytest.importorskip("polars", reason="polars is not in this environment")
+    query = pl.LazyFrame({"a": [1]})
+    names = {"x": query, "to": "numpy", "collate": ferry.collate, "prefetch": ferry.prefetch}
+    for do, one in ((ferry.prefetch, next), (ferry.collate, dict)):
+        with pytest.raises(ferry.UnsupportedTypeError, match="has not run") as caught:
+            do(query, "numpy")
+        code = caught.value.hint.partition(", which")[0].partition(", for")[0]
+        assert ferry.to_list(one(eval(code, names))["a"]) in ([1], [[1]])  # noqa: S307 - that is what the hint is for

@@ -63,9 +63,8 @@ def _unknown() -> DeviceFacts:
 class Backend(ABC):
     """The base of every backend.
 
-    A subclass declares the class variables and `capabilities`, and implements `load`, `describe`
-    and the verbs that its capabilities need (`validation.missing_verbs`). Each verb has a `snippet`: the code that a
-    person would type.
+    A subclass declares the class variables and `capabilities`, and implements `load`, `describe` and the verbs that its
+    capabilities need (`validation.missing_verbs`). Each verb has a `snippet`: the code that a person would type.
     """
 
     name: str
@@ -92,6 +91,8 @@ class Backend(ABC):
     """The command that installs it."""
     imports: Mapping[str, str] = {}
     """For each module name that its snippets use, the import line."""
+    later: tuple[type, ...] = ()
+    """Types that it refuses because their values are still to be made, such as a query that has not run."""
     loaded: bool = False
     """Whether `load` has been called."""
 

@@ -55,6 +55,14 @@ _MOST = 1024
 """The most dtypes that are remembered. (Each categorical dtype is another one.)"""
 
 
+def _as_one(name: object) -> object:
+    """The name of a column, in which each NaN equals every other: as names, nobody can tell them apart."""
+    if isinstance(name, tuple):
+        return tuple(map(_as_one, name))
+    is_nan = isinstance(name, (float, np.floating)) and name != name  # noqa: PLR0124 - that is what NaN is
+    return float if is_nan else name
+
+
 def _is_wanted(same: bool, request: Request | None) -> bool:
     """Whether the source itself is the result, because it stays in its library and nothing is requested."""
     return same and request is not None and request.copy is not True and request.dtype is None and request.out is None
@@ -315,13 +323,15 @@ class ColumnBackend(Backend):
         """
         places = [*self.index_of(x)] if index else []
         found: dict[object, Any] = {}
+        known: set[object] = set()
         for number, (name, each) in enumerate([*places, *self.table(x).columns]):
-            if name in found:
+            if _as_one(name) in known:
                 why, hint = f"has two columns of the name {name!r}, of which one would be lost", self.renamed
                 if number >= len(places) and name in dict(places):
                     why = f"has an index and a column of the name {name!r}, of which one would be lost"
                     hint = self.renamed_column.format(name=name, other=f"{name}_column")
                 raise refuse(f"This {type(x).__name__}", Refused(why, ""), hint, None)
+            known.add(_as_one(name))
             found[name] = each
         return found
 

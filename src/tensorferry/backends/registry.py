@@ -46,6 +46,7 @@ __all__ = [
     "outside",
     "ready",
     "refusal_of",
+    "refusal_of_later",
     "register",
 ]
 
@@ -306,6 +307,12 @@ def refusal_of(kind: type) -> UnsupportedTypeError | None:
     except UnsupportedTypeError as error:
         return error
     return None
+
+
+def refusal_of_later(kind: type) -> UnsupportedTypeError | None:
+    """The error for a type whose values are still to be made, so that nobody can look into it; ``None`` for others."""
+    refused = refusal_of(kind)  # which loads the framework
+    return refused if any(issubclass(kind, each.later) for each in list(_by_name.values())) else None
 
 
 def backend_that_knows(kind: type) -> Backend | None:

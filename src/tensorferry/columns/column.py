@@ -137,10 +137,11 @@ class Column:
         """The dtype that must be named to convert it: see `Refused`."""
         if self.unit:
             return "int64"
-        return "float64" if self.dtype == "float64" and self._has_decimals else ""
+        return "float64" if self.dtype == "float64" and self.reads_as_asked else ""
 
     @property
-    def _has_decimals(self) -> bool:
+    def reads_as_asked(self) -> bool:
+        """Whether its values are read differently if another dtype is requested."""
         return DECIMALS in self.reasons or any(isinstance(piece.values, Decimals) for piece in self.pieces)
 
     @property
@@ -235,7 +236,7 @@ class Column:
             found.append(f"{len(self.pieces)} chunks" if exactly else "several chunks")
         if any(isinstance(piece.values, Bits) for piece in self.pieces):
             found.append("bit-packed")
-        if self._has_decimals and DECIMALS not in found:
+        if self.reads_as_asked and DECIMALS not in found:
             found.append(DECIMALS)
         found += sorted(
             {f"encoded {piece.values.encoded}" for piece in self.pieces if isinstance(piece.values, DictionaryEncoded)}

@@ -63,7 +63,9 @@ class Decimals:
         if not fits.all():
             row = self._first + start + int(fits.argmin()) // each
             hint = Hint('{again:x|dtype="float64"}, which rounds')
-            raise LossyCastError(f"decimal to {self._dtype}: the value at row {row} does not fit.", hint)
+            error = LossyCastError(f"decimal to {self._dtype}: the value at row {row} does not fit.", hint)
+            error.read_as = self._dtype
+            raise error
         out[...] = values.reshape(out.shape)
 
     def _integers(self, words: Array) -> tuple[Array, Array]:

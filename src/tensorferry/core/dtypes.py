@@ -245,7 +245,9 @@ def common(names: Iterable[str]) -> str:
         listed = ", ".join(sorted(found))
         is_complex = any(find(name).kind == "complex" for name in found)
         hint = Hint('dtype="{widest_complex}"') if is_complex else Hint('dtype="{widest}", which each value must fit')
-        raise LossyCastError(f"No dtype holds every value of {listed}.", hint)
+        error = LossyCastError(f"No dtype holds every value of {listed}.", hint)
+        error.read_as = "complex128" if is_complex else "float64"
+        raise error
     return min(holders, key=lambda row: (row.itemsize, KINDS.index(row.kind), row.precision)).name
 
 

@@ -137,9 +137,10 @@ def apply_column_keywords(
     name = None if isinstance(dtype, DtypeRule) or hasattr(dtype, "keys") else dtype_asked(dtype)
     read_as, masks = asked_of(name, casting), isinstance(nulls, str) and nulls == "mask"
     fill = partial(_fill_nulls, nulls=nulls, becomes=in_tree or name, casting=casting)
-    contents = contents_of(x, None if in_tree else read_as)
-    if in_tree and contents is not None and isinstance(contents.found, Refused) and read_as is not None:
-        contents = contents_of(x, read_as)
+    if in_tree:
+        contents, is_as_asked = _contents_in_tree(x, read_as, in_tree, casting)
+    else:
+        contents, is_as_asked = contents_of(x, read_as), False
     if contents is None:
         return Masked(x, None) if masks and not in_tree else x
     if contents.table is not None:
@@ -160,9 +161,37 @@ def apply_column_keywords(
         return Masked(x, None) if masks and not found.stays else x
     assert found is not None  # noqa: S101 - it is a column
     if nulls is None:
-        return TableContents(contents.kind, contents.name, found) if found.unit else x
+        return TableContents(contents.kind, contents.name, found) if found.unit or is_as_asked else x
     filled = TableContents(contents.kind, contents.name, fill(found))
     return Masked(filled, _mask(found, found.rows)) if masks else filled
+
+
+def _contents_in_tree(
+    x: Any, read_as: str | None, becomes: Callable[[str], str | None], casting: str | None
+) -> tuple[TableContents | None, bool]:
+    """The contents of a column in a tree, and whether they were read as the dtype that the rule names for them.
+
+    Args:
+        x: The column.
+        read_as: The dtype for a column without numbers, such as dates.
+        becomes: Gives the dtype that a leaf of a dtype is converted to.
+        casting: The keyword of the call.
+    """
+    try:
+        contents = contents_of(x, None)
+    except LossyCastError as error:
+        asked = None if error.read_as is None else asked_of(becomes(error.read_as), casting)
+        if asked is None:
+            raise
+        return contents_of(x, asked), True
+    if contents is None or contents.found is None:
+        return contents, False
+    found = contents.found.elements if isinstance(contents.found, Ragged) else contents.found
+    if isinstance(found, Refused):
+        asked = read_as
+    else:
+        asked = asked_of(becomes(found.dtype), casting) if found.reads_as_asked else None
+    return (contents, False) if asked is None else (contents_of(x, asked), True)
 
 
 def _apply_to_rows(contents: TableContents, found: Ragged, nulls: Any, ragged: object, pad: object) -> Any:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import base, fast_paths, registry
 from ..core.devices import HOST, kind_of, same_place
+from ..core.dtypes import KEYWORDS
 from ..core.info import JOINS, TensorInfo
 from ..core.signature import signature_of
-from ..errors import ConversionError, PlanViolation, UnsupportedTypeError
+from ..errors import ConversionError, LossyCastError, PlanViolation, UnsupportedTypeError
 from ..host import memory
 from .recipes import conversion_of, plan_of
 from .target import writing_into
@@ -183,18 +184,20 @@ def prepare(
         ConversionError: `x` cannot be converted; the message says why.
     """
     source, target, request = registry.backend_of(x), conversion.target, _with_out(conversion.request, out)
-    if conversion.described or decide is not None:
-        opened = _opened(source.open, x, source, target, request, decide)
-        return _prepared(opened, None, conversion, request.out, decide, known)
+    if decide is not None:
+        opened, conversion = _opened_as_decided(source.open, x, source, target, decide)
+        return _prepared(opened, None, conversion, request.out, None)
+    if conversion.described:
+        return _prepared(source.open(x, target, request), None, conversion, request.out, known)
     read = conversion.readers.get(type(x)) or conversion.reader(type(x)) or source.signature
     signature = read(x)
-    opened = _opened(source.open, x, source, target, request, decide)
+    opened = source.open(x, target, request)
     if signature != read(x):
         signature = None  # another thread has changed `x` meanwhile
     if signature is not None and out is not None:
         written = target.signature(out)
         signature = None if written is None else (signature, written)
-    return _prepared(opened, signature, conversion, request.out, None, known)
+    return _prepared(opened, signature, conversion, request.out, known)
 
 
 def foresee(
@@ -206,8 +209,10 @@ def foresee(
 ) -> Prepared:
     """Prepare a conversion for `explain`: as `prepare`, but no values are read and no memory is allocated."""
     source, request = registry.backend_of(x), _with_out(conversion.request, out)
-    opened = _opened(source.preview, x, source, conversion.target, request, decide)
-    return _prepared(opened, None, conversion, request.out, decide, known)
+    if decide is not None:
+        opened, conversion = _opened_as_decided(source.preview, x, source, conversion.target, decide)
+        return _prepared(opened, None, conversion, request.out, None)
+    return _prepared(source.preview(x, conversion.target, request), None, conversion, request.out, known)
 
 
 def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None) -> Prepared:
@@ -228,27 +233,31 @@ def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None)
     return Prepared(source, conversion.target, info, info, request, conversion.make(info, source, request))
 
 
-def _opened(
-    do: Callable[..., Any],
-    x: Any,
-    source: Backend,
-    target: Backend,
-    request: Request,
-    decide: Callable[[TensorInfo], Conversion] | None,
-) -> Any:
-    """The backend, description and handle of `x`, from the backend's `open` or `preview`.
+def _opened_as_decided(
+    do: Callable[..., Any], x: Any, source: Backend, target: Backend, decide: Callable[[TensorInfo], Conversion]
+) -> tuple[Opened, Conversion]:
+    """The backend, description and handle of `x`, from the backend's `open` or `preview`; and the decided conversion.
 
-    With `decide`, the request is not known before `x` is described, so `x` is opened without one. A few objects are not
-    numbers without a request (dates, text). They are opened with the request for a float.
+    The request is not known before `x` is described, so `x` is opened without one. If that is impossible because its
+    values have no numbers, or no dtype, without a named dtype (dates, or integers and floats), it is decided by the
+    dtype that they would have. If the dtype matters for reading (decimals), it is opened again with the request.
     """
-    if decide is None:
-        return do(x, target, request)
     try:
-        return do(x, target, None)
+        opened = do(x, target, None)
     except UnsupportedTypeError:
         if not source.reads_as_asked:
             raise
-    return do(x, target, decide(TensorInfo(source.name, (), "float64")).request)
+        dtype = "float64"
+    except LossyCastError as error:
+        if error.read_as is None:
+            raise
+        dtype = error.read_as
+    else:
+        decided, dtype = decide(opened[1]), opened[1].dtype
+        if not source.reads_as_asked or decided.request.dtype in (None, dtype, *KEYWORDS):
+            return opened, decided
+    decided = decide(TensorInfo(source.name, (), dtype))
+    return do(x, target, decided.request), decided
 
 
 def _with_out(request: Request, out: Any) -> Request:
@@ -260,7 +269,6 @@ def _prepared(
     signature: Any,
     conversion: Conversion,
     out: TensorInfo | None,
-    decide: Callable[[TensorInfo], Conversion] | None,
     known: dict[int, Prepared] | None,
 ) -> Prepared:
     source, info, handle = opened
@@ -271,8 +279,6 @@ def _prepared(
     like = None if known is None else known.get(id(info))
     if like is not None and like.info is info and like.source is source and like.request is conversion.request:
         return Prepared(source, like.target, info, handle, like.request, like.recipe)
-    if decide is not None:
-        conversion = decide(info)
     if conversion.request.placement is not None:
         conversion = _laid_out(conversion, source, handle)
     request = conversion.request if out is None else conversion.request._replace(out=out)
@@ -375,4 +381,4 @@ def recipe_of(info: TensorInfo, source: Backend, conversion: Conversion) -> Reci
     Raises:
         ConversionError: Such a tensor cannot be converted.
     """
-    return _prepared((source, info, None), None, conversion, None, None, None).recipe
+    return _prepared((source, info, None), None, conversion, None, None).recipe

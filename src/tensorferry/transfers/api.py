@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import ConversionError, an, shown, validate_word
+from ..backends import registry
+from ..errors import ConversionError, UnsupportedTypeError, an, shown, validate_word
 from ..execution.target import target_of
 
 if TYPE_CHECKING:
@@ -156,6 +157,9 @@ def prefetch(
     from .prefetch import Prefetch
     from .target import Target
 
+    later = registry.refusal_of_later(type(iterable))
+    if later is not None:
+        raise UnsupportedTypeError(later.message, f"prefetch([{later.hint}], to), which has it as one batch")
     if is_one_value(iterable):
         kind = type(iterable).__name__
         raise TypeError(

@@ -244,6 +244,9 @@ def _refuse_one_value(samples: object) -> None:
             "collate takes the samples first, and then where they go.",
             f'collate(x, to="{name}") for samples x; functools.partial(collate, to="{name}") takes them later',
         )
+    later = registry.refusal_of_later(type(samples))
+    if later is not None:
+        raise UnsupportedTypeError(later.message, f"collate([{later.hint}], to), for a batch of one")
     if not hasattr(samples, "__iter__") and not hasattr(samples, "__getitem__"):
         raise UnsupportedTypeError(
             f"collate takes the samples of a batch, not {an(type(samples).__name__)}.",

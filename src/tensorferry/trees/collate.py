@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..backends import fast_paths, registry
@@ -21,6 +22,7 @@ from .plans import KeptLeaf
 from .rows import RowsRead
 from .samples import columns_of
 from .structure import placed
+from .tables import class_name, may_be_column, read_as_asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -112,7 +114,7 @@ class Collation:
         for index, (leaf, beside) in enumerate(self._each(planned)):
             path, column = self._structure.path(index), self._columns[index]
             if leaf.prepared is None:
-                kept.append(KeptLeaf(path, type(column[0]).__name__, _why_kept(leaf.kept, column)))
+                kept.append(KeptLeaf(path, class_name(column[0]), _why_kept(leaf.kept, column)))
                 continue
             padded_to = None if leaf.extent is None or not leaf.extent.is_needed else leaf.extent.whole
             leaves.append(StackedLeaf(path, leaf.prepared.plan, padded_to))
@@ -139,6 +141,7 @@ class Collation:
             ConversionError: A leaf failed; if several did, a `TreeError`.
         """
         targets, padding = self._targets, self._padding
+        errors = self._read_as_asked() if targets.decides_by_leaf else {}
         if targets.rule.names or padding.by_name:
             takes = self._rule.takes
             tensors = [
@@ -149,14 +152,30 @@ class Collation:
             refuse_unknown_name("dtype", targets.rule.names, tensors)
             refuse_unknown_name("pad", padding.by_name, tensors)
         results: list[Any] = []
-        errors: dict[int, ConversionError] = {}
         for index, column in enumerate(self._columns):
+            if index in errors:
+                continue
             try:
                 results.append(do(index, column))
             except ConversionError as error:
                 errors[index] = _in_samples(error)
         raise_all(errors, self._structure.path, self._targets.rule, self._structure.name)
         return results
+
+    def _read_as_asked(self) -> dict[int, ConversionError]:
+        """Read each column of a table as the dtype that ``dtype=`` names for it; errors are returned by leaf."""
+        errors: dict[int, ConversionError] = {}
+        for index, column in enumerate(self._columns):
+            kinds = set() if type(column) is RowsRead else set(map(type, column))
+            if not any(map(may_be_column, kinds)):
+                continue
+            try:
+                casting = self._targets.of(partial(self._structure.path, index)).request.casting
+                name = self._structure.name(index)
+                self._columns[index] = [read_as_asked(leaf, self._targets.rule, name, casting) for leaf in column]
+            except ConversionError as error:
+                errors[index] = error
+        return errors
 
     def _beside(self, index: int, leaf: ColumnPlan) -> list[tuple[str, run.Prepared]]:
         """The mask and the lengths of a padded leaf, on its device: for each, the keyword and the prepared conversion.
@@ -225,5 +244,5 @@ def _why_kept(kept: Any, column: Sequence[Any]) -> str:
     """What becomes of a leaf that is not a tensor, and why."""
     if kept is None:
         return "None in all samples: stays None"
-    kinds = sorted({type(each).__name__ for each in column})
+    kinds = sorted(set(map(class_name, column)))
     return f"a list of {len(column)}: {' and '.join(kinds)} {'is' if len(kinds) == 1 else 'are'} no number or tensor"

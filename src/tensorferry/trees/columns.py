@@ -21,6 +21,7 @@ from ..sequences.reader import PYTHON_NUMBERS, NewArray
 from .kinds import dtype_together, kinds_in
 from .padding import common_dtype, extent_of, filling, without_nothing
 from .rows import RowsRead
+from .tables import class_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -106,7 +107,7 @@ class Columns:
             return False
         odd = taken.index(not taken[0])
         raise UnsupportedTypeError(
-            f"Sample 0 has {an(type(column[0]).__name__)} there, sample {odd} {an(type(column[odd]).__name__)}: "
+            f"Sample 0 has {an(class_name(column[0]))} there, sample {odd} {an(class_name(column[odd]))}: "
             "they do not stack.",
             "fill what is missing first, or leaves= a callable that says no to it",
         )

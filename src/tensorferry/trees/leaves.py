@@ -220,6 +220,9 @@ class LeafRule:
     def _refuse(self, x: Any, hint: str | None) -> None:
         name = type(x).__name__
         kept = 'unknown="keep" keeps it as it is'
+        later = registry.refusal_of_later(type(x))
+        if later is not None:
+            raise UnsupportedTypeError(later.message, f"{later.hint}; {kept}")
         if is_used_up(type(x)):
             raise UnsupportedTypeError(
                 f"This {name} may give tensors, which would stay as they are: to look at them would use it up",

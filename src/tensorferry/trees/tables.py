@@ -11,17 +11,31 @@ from ..backends import registry
 from ..backends.array_like import tables
 from ..backends.columnar import ColumnBackend
 from ..backends.nodes import dotted, item
+from ..backends.opening import TableContents
 from ..columns.column import Column
 from ..core.leaf_dtypes import dtype_of_leaf, place_of_name, rule_of
 from ..errors import ConversionError, UnsupportedTypeError
 from ..execution.column_keywords import Masked, Rows, apply_column_keywords, contents_of, full_mask, validate
 from ..hints import Hint
+from .unknown import PLAIN
 from .walk import take_apart
 
 if TYPE_CHECKING:
     from ..core.leaf_dtypes import DtypeRule
 
-__all__ = ["has_columns", "is_counted", "is_one_value", "with_column_keywords"]
+__all__ = [
+    "class_name",
+    "has_columns",
+    "is_counted",
+    "is_one_value",
+    "may_be_column",
+    "read_as_asked",
+    "with_column_keywords",
+]
+
+
+_WITHOUT = "float64"
+"""The dtype by which a rule decides for a column that is not numbers unless a dtype is named, such as dates."""
 
 
 def with_column_keywords(
@@ -65,6 +79,20 @@ def _is_table(x: Any) -> bool:
     return has_columns(x)
 
 
+def class_name(x: Any) -> str:
+    """The name of the class of a leaf; for a column that has been read, of the class that the user knows."""
+    return x.kind if isinstance(x, (TableContents, tables.ArrowColumn)) else type(x).__name__
+
+
+def may_be_column(kind: type) -> bool:
+    """Whether objects of a type may be columns of a table."""
+    if kind in PLAIN:
+        return False
+    if issubclass(kind, (TableContents, tables.ArrowColumn)) or tables.is_known_by_arrow(kind):
+        return True
+    return registry.is_tensor(kind) and isinstance(registry.BY_TYPE[kind], ColumnBackend)
+
+
 def has_columns(x: Any) -> bool:
     """Whether an object is a table of a backend. To iterate over it gives columns or their names, not rows."""
     kind = type(x)
@@ -86,14 +114,21 @@ def is_counted(x: Any, rule: DtypeRule, name: str) -> bool:
     """Whether a column of dates, or the like, becomes numbers, because ``dtype=`` names a dtype for its path."""
     if place_of_name(tuple([each for each, _ in rule.names]), name) is None:
         return False
-    contents = contents_of(x, _dtype_for(rule, name))
+    contents = contents_of(x, dtype_of_leaf(rule, _WITHOUT, name))
     return contents is not None and isinstance(contents.found, Column)
 
 
-def _dtype_for(rule: DtypeRule, name: str) -> str | None:
-    """The dtype that ``dtype=`` names for a leaf that is not a number without one, such as a date."""
-    place = place_of_name(tuple([each for each, _ in rule.names]), name)
-    return dict(rule.kinds).get("float") if place is None else rule.names[place][1]
+def read_as_asked(x: Any, rule: DtypeRule, name: str, casting: str | None) -> Any:
+    """A column, read as the dtype that ``dtype=`` names for it; `x` itself if it is read in one way only.
+
+    Args:
+        x: A leaf.
+        rule: The rule for dtypes.
+        name: Its dotted name.
+        casting: The keyword of the call.
+    """
+    becomes = partial(dtype_of_leaf, rule, name=name)
+    return apply_column_keywords(x, becomes(_WITHOUT), casting, in_tree=becomes)
 
 
 def _apply(x: Any, index: bool, rule: DtypeRule, name: str, casting: str | None, keywords: Mapping[str, Any]) -> Any:
@@ -101,7 +136,7 @@ def _apply(x: Any, index: bool, rule: DtypeRule, name: str, casting: str | None,
 
     def apply(column: Any, path: str) -> Any:
         becomes = partial(dtype_of_leaf, rule, name=path)
-        found = apply_column_keywords(column, _dtype_for(rule, path), casting, in_tree=becomes, **keywords)
+        found = apply_column_keywords(column, becomes(_WITHOUT), casting, in_tree=becomes, **keywords)
         return _with_full_mask(column) if isinstance(found, Masked) and found.mask is None else found
 
     if isinstance(x, (str, bytes, dict, list, tuple)) or not _is_table(x):
@@ -131,9 +166,11 @@ def _put_masks_beside(x: Any, masks: list[Any]) -> Any:
                 result[name] = _put_masks_beside(value, masks)
                 continue
             beside = f"{name}_mask"
-            if beside in x:
+            if beside in x or beside in result:
+                # Two columns may have names that differ only in their types: 0 and "0".
+                what = "such a column" if beside in x else "such a mask"
                 raise UnsupportedTypeError(
-                    f"The mask of {name!r} would be named {beside!r}, and there is such a column already.",
+                    f"The mask of {name!r} would be named {beside!r}, and there is {what} already.",
                     Hint("{again:x|nulls=0}, which replaces nulls; or give that column another name"),
                 )
             masks.append(value.mask)

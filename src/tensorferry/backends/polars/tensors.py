@@ -52,7 +52,7 @@ class PolarsBackend(ColumnBackend):
         import polars as pl
 
         self._pl = pl
-        self.column_types, self.table_types = (pl.Series,), (pl.DataFrame,)
+        self.column_types, self.table_types, self.later = (pl.Series,), (pl.DataFrame,), (pl.LazyFrame,)
         names = ["Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Float32", "Float64"]
         if hasattr(pl, "Float16"):  # newer versions have it
             names.append("Float16")
