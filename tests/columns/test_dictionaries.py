@@ -127,15 +127,22 @@ def test_columns_without_rows_get_the_dtype_too(name):
     assert getattr(tree["x"].type, "value_type", tree["x"].type) == value
 
 
-def test_codes_of_several_columns_do_not_stack():
+def test_codes_that_mean_something_else_do_not_stack():
     pd = pytest.importorskip("pandas")
-    columns = [
-        [pa.array(["a"]).dictionary_encode(), pa.array(["b"]).dictionary_encode()],
-        [pd.Series(["a"], dtype="category"), pd.Series(["b"], dtype="category")],
-    ]
-    for pair in columns:
-        samples = [{"c": each} for each in pair]
-        for call in (ferry.collate, ferry.explain_collate):
-            with pytest.raises(ferry.UnsupportedTypeError, match="do not stack"):
-                call(samples, "numpy", dtype={"c": "int64"}, nulls=0)
-        assert ferry.collate(samples[:1], "numpy", dtype={"c": "int64"}, nulls=0)["c"].tolist() == [[0]]
+
+    def arrow(*words):
+        return pa.array(words).dictionary_encode()
+
+    def pandas(*words):
+        return pd.Series(words, dtype=pd.CategoricalDtype(sorted(set(words))))
+
+    for make in (arrow, pandas):
+        for keywords in ({}, {"nulls": 0}):
+            for call in (ferry.collate, ferry.explain_collate):
+                with pytest.raises(ferry.UnsupportedTypeError, match=r"samples\[0\] and samples\[1\] differ"):
+                    call([{"c": make("a", "b")}, {"c": make("a", "c")}], "numpy", dtype={"c": "int64"}, **keywords)
+            alike = [{"c": make("a", "b", "a")}, {"c": make("a", "b", "b")}]
+            assert ferry.collate(alike, "numpy", dtype={"c": "int64"}, **keywords)["c"].tolist() == [
+                [0, 1, 0],
+                [0, 1, 1],
+            ]

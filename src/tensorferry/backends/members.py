@@ -11,10 +11,10 @@ import numpy as np
 
 from ..core import dtypes
 from ..core.devices import HOST, kind_of, same_place
-from ..core.info import CODES, PADDED, TensorInfo
+from ..core.info import PADDED, TensorInfo
 from ..core.names import EXCHANGE
 from ..core.request import Request
-from ..errors import ConversionError, DeviceError, ShapeError, UnsupportedTypeError
+from ..errors import ConversionError, DeviceError, ShapeError
 from ..hints import Hint
 from ..host import memory
 from ..sequences.diagnostics import ROWS, at_member, leaves, outer_shape
@@ -165,11 +165,6 @@ def look_at(tensors: Sequence[Any], outer: tuple[int, ...]) -> Members:
             infos.append(info)
             sources.append(source)
         which.append(place)
-    if len(tensors) > 1 and any(CODES in info.kind for info in infos):
-        raise UnsupportedTypeError(
-            "Codes of categories do not stack: in each column, they stand for other categories.",
-            "pa.chunked_array(columns) or pd.concat(columns), which is one column",
-        )
     return Members(tensors, infos, sources, which)
 
 

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
     from ..typing import Array
 
-__all__ = ["BYTES", "DECIMALS", "DECODED", "TEXT", "Column", "Found", "Ragged", "Refused", "value_in"]
+__all__ = ["BYTES", "CODES", "DECIMALS", "DECODED", "TEXT", "Column", "Found", "Ragged", "Refused", "value_in"]
 
 TEXT = "holds text, which has no numbers"
 DECIMALS = "decimals"
+CODES = "codes of categories"
+"""What such integers count: see `Column`."""
 BYTES = "holds bytes, which are no numbers"
 DECODED = '[PIL.Image.open(io.BytesIO(each["bytes"])) for each in {x}.to_pylist()], which decodes images'
 """Code for hints: a list of the images in a column of files, as datasets stores them."""
@@ -125,6 +127,8 @@ class Column:
         self.fill: Any = None
         self.fill_all: Callable[[Any], Array] | None = None
         """The function of its library that replaces nulls in a new array, if there is one."""
+        self.categories: Callable[[], list[Any]] | None = None
+        """If the numbers are codes of categories: gives the categories."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -204,7 +208,7 @@ class Column:
             reasons=self.reasons,
             order=self.order,
         )
-        found.fill, found.fill_all = value, self.fill_all
+        found.fill, found.fill_all, found.categories = value, self.fill_all, self.categories
         return found
 
     def cast(self, dtype: str, casting: str | None) -> Column:

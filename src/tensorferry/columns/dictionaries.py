@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.info import CODES
 from ..errors import UnsupportedTypeError
 from ..host.numpy_dtypes import numpy_dtype
-from .column import Column
+from .column import CODES, Column
 from .interface import NUMBERS
 from .objects import objects_in
 from .pieces import DictionaryEncoded, Missing, Piece
@@ -80,7 +79,9 @@ def codes_of(kind: Type, values: Type, spans: Sequence[Span], inner: tuple[int, 
     integers = NUMBERS[kind.format]
     if len(dictionaries) < 2 and not any(map(_has_nulls, dictionaries.values())):
         pieces = [piece_of(each, inner, over(each, integers).reshape(-1, *inner)) for each in spans]
-        return Column(integers, inner, pieces, unit=CODES)
+        column = Column(integers, inner, pieces, unit=CODES)
+        column.categories = lambda: objects_in(values, [*dictionaries.values()])
+        return column
     places: dict[Any, int] = {}
     known = {at: objects_in(values, [each]) for at, each in dictionaries.items()}
     if len(known) > 1:
@@ -97,7 +98,9 @@ def codes_of(kind: Type, values: Type, spans: Sequence[Span], inner: tuple[int, 
         indices, gone = over(each, integers), missing_in(each, inner)
         found = np.array(codes[at], numpy_dtype(dtype))
         pieces.append(piece_looked_up(indices, found, absent, gone, "by several dictionaries", first, inner))
-    return Column(dtype, inner, pieces, unit=CODES)
+    column = Column(dtype, inner, pieces, unit=CODES)
+    column.categories = lambda: [*places] if places else [each for found in known.values() for each in found]
+    return column
 
 
 def _memory_of(dictionary: Chunk | None) -> Any:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..typing import To
     from .declaration import Declaration
 
-__all__ = ["CODES", "COPIED", "COPIED_KINDS", "JOINS", "NUMBERS", "PADDED", "READ_AS", "TensorInfo", "is_many"]
+__all__ = ["COPIED", "COPIED_KINDS", "JOINS", "NUMBERS", "PADDED", "READ_AS", "TensorInfo", "is_many"]
 
 COPIED = "copied "
 """The beginning of a `TensorInfo.kind` if an object gives an array that may not share the object's memory."""
@@ -40,8 +40,6 @@ class _CopiedKinds(frozenset[str]):
 COPIED_KINDS = _CopiedKinds({COPIED})
 """The kinds of objects from which an array must be made. The text after the colon says why."""
 
-CODES = "codes of categories"
-"""What a `TensorInfo.kind` says of integers that mean something only with the categories of their column."""
 NUMBERS = frozenset({"numbers", "objects"})
 """The kinds of objects that are read number by number. All other kinds are words of the frameworks."""
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..backends import registry
 from ..backends.members import Members, look_at
+from ..backends.opening import TableContents
 from ..core import dtypes
 from ..core.devices import HOST
 from ..core.leaf_dtypes import quoted
@@ -78,6 +79,7 @@ class Columns:
         """What becomes of a column."""
         if type(column) is not RowsRead and not self._is_stacked(column):
             return ColumnPlan(None, None if all(each is None for each in column) else column)
+        _refuse_other_categories(column)
         conversion = self.targets.of(lambda: self.path(index))
         target, request = registry.ready(conversion.target.name), conversion.request
         value = self._value_of(index, column) if self.padding.on else None
@@ -252,6 +254,23 @@ class Columns:
             number = value.item() if isinstance(value, np.generic) else value
             message = f"pad= is {shown(number)}, which {dtype} does not hold: {error.message}"
             raise LossyCastError(message, instead) from error
+
+
+def _refuse_other_categories(column: Any) -> None:
+    """Raise for codes of categories that mean something else in another sample.
+
+    Raises:
+        UnsupportedTypeError: The categories differ.
+    """
+    if type(column) is RowsRead or type(column[0]) is not TableContents:
+        return
+    known = [each.found.categories() for each in column if getattr(each.found, "categories", None) is not None]
+    odd = next((number for number, each in enumerate(known) if each != known[0]), None)
+    if odd is not None:
+        raise UnsupportedTypeError(
+            f"The categories in samples[0] and samples[{odd}] differ, so their codes do not mean the same.",
+            "pa.chunked_array(columns) or pd.concat(columns), which is one column",
+        )
 
 
 def _are_numbers(column: Any) -> bool:

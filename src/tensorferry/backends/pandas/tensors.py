@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...columns.column import BYTES, TEXT, Column, Ragged, Refused
+from ...columns.column import BYTES, CODES, TEXT, Column, Ragged, Refused
 from ...columns.frames import write_columns
 from ...columns.layouts import CATEGORIES, DATES, LIST, are_integers
 from ...columns.pieces import DictionaryEncoded, Missing, Piece
-from ...core.info import CODES
 from ...core.names import EXCHANGE
 from ...host import memory
 from ...host.copies import gather
@@ -221,7 +220,9 @@ class PandasBackend(ColumnBackend):
         if not are_integers(asked):
             return CATEGORIES._replace(lacks=bool(gone.any()))
         pieces = [Piece(len(codes), codes, marked)] if len(codes) else []
-        return Column(of_numpy(codes.dtype) or "", (), pieces, unit=CODES, mutable=True)
+        column = Column(of_numpy(codes.dtype) or "", (), pieces, unit=CODES, mutable=True)
+        column.categories = dtype.categories.tolist
+        return column
 
     code = CODE  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
 
