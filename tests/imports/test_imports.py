@@ -138,7 +138,17 @@ import tensorferry
 print(json.dumps(sorted(asked)))
 """
 LIGHT = {
-    *("__future__", "abc", "collections", "collections.abc", "contextlib", "ctypes", "functools", "importlib"),
+    *(
+        "__future__",
+        "abc",
+        "collections",
+        "collections.abc",
+        "contextlib",
+        "ctypes",
+        "datetime",
+        "functools",
+        "importlib",
+    ),
     *(
         "itertools",
         "math",
