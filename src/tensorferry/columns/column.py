@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -319,7 +318,7 @@ def value_in(dtype: str, value: Any, keyword: str = "nulls", hint: str = "") -> 
             found = np.asarray(number).astype(numpy_dtype(dtype)) if kept else None
         # A float may be rounded, but must not become infinite.
         rounds = kept and kind == "float" and isinstance(number, float)
-        kept = kept and (bool(np.isfinite(found)) == math.isfinite(number) if rounds else found.item() == number)
+        kept = kept and bool(np.isfinite(found) == np.isfinite(number) if rounds else found.item() == number)
     except (TypeError, ValueError, OverflowError):
         kept = False
     if not kept:
