@@ -64,11 +64,11 @@ _NARROW = {"float64": "float32", "complex128": "complex64"}
 """The dtype to name if the target has no wider one, and the values are rounded anyway."""
 _NAMED = re.compile(r'((?:=|: )")(int64|uint64|float64|complex128)"')
 """A dtype as the value of ``dtype=``, or of an entry of its mapping."""
-_WITH_COLUMN_KEYWORDS = frozenset({"convert", "convert_tree", "explain", "explain_tree"})
-"""Functions that take ``nulls=``, ``ragged=`` and ``pad=``. So do `to_numpy`, `to_torch` …"""
-_BEFORE_IT: dict[str, str] = dict.fromkeys(
-    ("collate", "describe_tree", "explain_collate", "prefetch", "save", "snapshot", "start"), "convert_tree"
-)
+_COLLATES = frozenset({"collate", "explain_collate"})
+"""Functions that take ``nulls=`` for columns, and neither ``ragged=`` nor ``pad=`` for the rows of a column."""
+_WITH_COLUMN_KEYWORDS = frozenset({"convert", "convert_tree", "explain", "explain_tree", *_COLLATES})
+"""Functions that take ``nulls=``. So do `to_numpy`, `to_torch` …"""
+_BEFORE_IT: dict[str, str] = dict.fromkeys(("describe_tree", "prefetch", "save", "snapshot", "start"), "convert_tree")
 
 _BY_NAME = ("load", "prefetch", "collate", "explain", "explain_tree")
 """Functions that a hint names, whichever was called."""
@@ -87,12 +87,12 @@ class Hint(str):
         template: The text. ``{one:…}`` becomes a call of the function with one tensor, ``{tree:…}`` a call with a tree,
             ``{either:…}`` both of these, ``{load:…}``, ``{prefetch:…}``, ``{collate:…}``, ``{explain:…}`` and
             ``{explain_tree:…}`` calls of these functions with the same target, and ``{again:x|…}`` the same call with
-            more keywords; ``{rows:x|…}`` is that too, for a call that gives several tensors. A third part, as in
-            ``{again:x|…|int64}`` and ``{tree:x||int64,bool}``, has the dtypes of `x`: it adds ``dtype="fit"`` if the
-            target lacks one. ``{widest}`` and ``{widest_complex}`` are dtypes that it has. ``{row:"name"}`` is what
-            comes after ``{collate:…}`` to get one leaf of it. ``{dtype:"float64"}`` is this keyword, or a call with it
-            if the function does not take it. ``{leaf}`` is the tensor: `x`, or in a tree its place in `x`; a dtype in
-            ``{again:x|…}`` is then named for this leaf alone.
+            more keywords; so are ``{padded:x|…}`` and ``{rows:x|…}``, which are about the rows of a column. A third
+            part, as in ``{again:x|…|int64}`` and ``{tree:x||int64,bool}``, has the dtypes of `x`: it adds
+            ``dtype="fit"`` if the target lacks one. ``{widest}`` and ``{widest_complex}`` are dtypes that it has.
+            ``{row:"name"}`` is what comes after ``{collate:…}`` to get one leaf of it. ``{dtype:"float64"}`` is this
+            keyword, or a call with it if the function does not take it. ``{leaf}`` is the tensor: `x`, or in a tree its
+            place in `x`; a dtype in ``{again:x|…}`` is then named for this leaf alone.
         function: The function that was called.
         target: The canonical name of the target.
     """
@@ -108,8 +108,14 @@ class Hint(str):
             if function in _WITH_COLUMN_KEYWORDS or function.startswith("to_")
             else _BEFORE_IT.get(function, "to_numpy")
         )
-        gaps = {"one": one, "tree": tree, "again": again, "itself": _ALONE.get(again, again)}
-        gaps["rows"] = "explain_tree" if function == "explain" else again
+        gaps = {
+            "one": one,
+            "tree": tree,
+            "again": again,
+            "itself": again if function in _COLLATES else _ALONE.get(again, again),
+        }
+        gaps["padded"] = "convert_tree" if function in _COLLATES else again
+        gaps["rows"] = "explain_tree" if function == "explain" else gaps["padded"]
         gaps |= dict(zip(_BY_NAME, _BY_NAME, strict=True))
         explains = function.startswith("explain")
         if explains:

@@ -163,3 +163,18 @@ def test_functions_without_dtype_do_not_hint_at_it(do, x, values):
     code, *_ = ways(hint_of(do, x))
     found = run(code, x)
     assert (found["h"] if isinstance(x, dict) else found).tolist() == values
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        (pa.array([decimal.Decimal("1.5")]), [[1.5]] * 2),
+        (pa.array([decimal.Decimal(2**70)], pa.decimal128(38, 0)), [[float(2**70)]] * 2),
+        (pa.array([1, None]), [[1, 0]] * 2),
+    ],
+)
+def test_hints_of_collate_are_about_samples(column, values):
+    """`x` is the list of samples there, and `convert_tree` would have other names for its leaves."""
+    x = [{"p": column}] * 2
+    for code in ways(hint_of(ferry.collate, x, "numpy")):
+        assert run(code.removeprefix("or "), x)["p"].tolist() == values

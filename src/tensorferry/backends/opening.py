@@ -167,7 +167,7 @@ def open_column(
         hint = asked_hint(found) if found.asked else Hint(found.hint.replace("{x}", "{leaf}"))
         raise refuse(what, found, hint, request)
     if isinstance(found, Ragged):
-        hint = Hint('{rows:x|ragged="rows"}, which gives a list of tensors; or {again:x|pad=0}, which pads them')
+        hint = Hint('{rows:x|ragged="rows"}, which gives a list of tensors; or {padded:x|pad=0}, which pads them')
         raise refuse(what, found, hint, request)
     if found.fill is None and found.nulls[0]:
         raise refuse(what, found, nulls_hint(found), request)
