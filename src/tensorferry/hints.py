@@ -6,12 +6,13 @@ has gaps, and the function that the user called fills them in.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Hint", "lacks"]
+__all__ = ["Hint", "lacks", "remedy"]
 
 
 def _not_known(_target: str, _dtype: str) -> bool:
@@ -21,6 +22,13 @@ def _not_known(_target: str, _dtype: str) -> bool:
 lacks: Callable[[str, str], bool] = _not_known
 """Whether a target does not have a dtype. The registry of backends is on a higher floor, and puts its answer here."""
 
+
+def _no_remedy(_target: str) -> str:
+    return ""
+
+
+remedy: Callable[[str], str] = _no_remedy
+"""What gives a target the dtypes that it lacks, if something does. The registry puts its answer here, too."""
 
 _ORDINARY = "numpy"
 """The target in a hint, as long as the call is not known."""
@@ -50,11 +58,17 @@ _IN_TREES = {
 _WITHOUT_TARGET = frozenset({"describe", "describe_tree", "snapshot"})
 """Functions that take no target. Nor do `to_numpy`, `to_torch` …"""
 
-_WITH_COLUMN_KEYWORDS = frozenset({"convert", "convert_tree", "explain", "explain_tree"})
-"""Functions that take ``nulls=``, ``ragged=`` and ``pad=``. So do `to_numpy`, `to_torch` …"""
-_BEFORE_IT: dict[str, str] = dict.fromkeys(
-    ("collate", "describe_tree", "explain_collate", "prefetch", "save", "snapshot", "start"), "convert_tree"
-)
+_WITHOUT_DTYPE = frozenset({"describe", "describe_tree", "save", "shares_memory", "snapshot"})
+"""Functions that do not take ``dtype=``."""
+_NARROW = {"float64": "float32", "complex128": "complex64"}
+"""The dtype to name if the target has no wider one, and the values are rounded anyway."""
+_NAMED = re.compile(r'((?:=|: )")(int64|uint64|float64|complex128)"')
+"""A dtype as the value of ``dtype=``, or of an entry of its mapping."""
+_COLLATES = frozenset({"collate", "explain_collate"})
+"""Functions that take ``nulls=`` for columns, and neither ``ragged=`` nor ``pad=`` for the rows of a column."""
+_WITH_COLUMN_KEYWORDS = frozenset({"convert", "convert_tree", "explain", "explain_tree", *_COLLATES})
+"""Functions that take ``nulls=``. So do `to_numpy`, `to_torch` …"""
+_BEFORE_IT: dict[str, str] = dict.fromkeys(("describe_tree", "prefetch", "save", "snapshot", "start"), "convert_tree")
 
 _BY_NAME = ("load", "prefetch", "collate", "explain", "explain_tree")
 """Functions that a hint names, whichever was called."""
@@ -73,9 +87,12 @@ class Hint(str):
         template: The text. ``{one:…}`` becomes a call of the function with one tensor, ``{tree:…}`` a call with a tree,
             ``{either:…}`` both of these, ``{load:…}``, ``{prefetch:…}``, ``{collate:…}``, ``{explain:…}`` and
             ``{explain_tree:…}`` calls of these functions with the same target, and ``{again:x|…}`` the same call with
-            more keywords. A third part, as in ``{again:x|…|int64}`` and ``{tree:x||int64,bool}``, has the dtypes of
-            `x`: it adds ``dtype="fit"`` if the target lacks one. ``{widest}`` and ``{widest_complex}`` are dtypes that
-            it has. ``{row:"name"}`` is what comes after ``{collate:…}`` to get one leaf of it.
+            more keywords; so are ``{padded:x|…}`` and ``{rows:x|…}``, which are about the rows of a column. A third
+            part, as in ``{again:x|…|int64}`` and ``{tree:x||int64,bool}``, has the dtypes of `x`: it adds
+            ``dtype="fit"`` if the target lacks one. ``{widest}`` and ``{widest_complex}`` are dtypes that it has.
+            ``{row:"name"}`` is what comes after ``{collate:…}`` to get one leaf of it. ``{dtype:"float64"}`` is this
+            keyword, or a call with it if the function does not take it. ``{leaf}`` is the tensor: `x`, or in a tree its
+            place in `x`; a dtype in ``{again:x|…}`` is then named for this leaf alone.
         function: The function that was called.
         target: The canonical name of the target.
     """
@@ -91,7 +108,14 @@ class Hint(str):
             if function in _WITH_COLUMN_KEYWORDS or function.startswith("to_")
             else _BEFORE_IT.get(function, "to_numpy")
         )
-        gaps = {"one": one, "tree": tree, "again": again}
+        gaps = {
+            "one": one,
+            "tree": tree,
+            "again": again,
+            "itself": again if function in _COLLATES else _ALONE.get(again, again),
+        }
+        gaps["padded"] = "convert_tree" if function in _COLLATES else again
+        gaps["rows"] = "explain_tree" if function == "explain" else gaps["padded"]
         gaps |= dict(zip(_BY_NAME, _BY_NAME, strict=True))
         explains = function.startswith("explain")
         if explains:
@@ -101,8 +125,11 @@ class Hint(str):
             "widest_complex": "complex64" if lacks(target, "complex128") else "complex128",
         }
         filled: dict[str, Any] = {gap: _Gap(name, target) for gap, name in gaps.items()}
-        filled |= {"either": _Either(filled["one"], filled["tree"]), "row": _Row(explains), **widest}
+        filled |= {"either": _Either(filled["one"], filled["tree"]), "row": _Row(explains), "leaf": "x", **widest}
+        filled["dtype"] = _Dtype(filled["again"] if function in _WITHOUT_DTYPE else None)
         text = template.format(**filled)
+        if filled["again"].is_short or filled["itself"].is_short:
+            text += f"; {remedy(target)}"
         made = super().__new__(cls, text)
         made._template, made._call = template, (function, target)
         return made
@@ -111,12 +138,36 @@ class Hint(str):
         """The hint, for a call of `function` with `target`."""
         return Hint(self._template, function, target)
 
+    def for_leaf(self, place: str, name: str, dtype_of: Callable[[str], str]) -> Hint:
+        """The hint, for a leaf of a tree.
+
+        Args:
+            place: The code for the leaf, such as ``x["a"]``.
+            name: The dotted name of the leaf; empty if it is the whole tree.
+            dtype_of: Gives the code for the value of ``dtype=`` that names a dtype for this leaf.
+        """
+        template = self._template.replace("{leaf}", _escaped(place))
+        if not name:
+            template = template.replace("{again:x|dtype=", "{itself:x|dtype=")
+        else:
+            template = _AGAIN.sub(lambda found: found[1] + _escaped(dtype_of(found[2])), template)
+        return Hint(template, *self._call)
+
     def before(self, text: str) -> Hint:
         """The hint, followed by `text`."""
-        return Hint(self._template + text.replace("{", "{{").replace("}", "}}"), *self._call)
+        return Hint(self._template + _escaped(text), *self._call)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Hint, (self._template, *self._call)
+
+
+_AGAIN = re.compile(r'(\{again:x\|dtype=)"(\w+)"')
+"""A call with a dtype, in a template."""
+
+
+def _escaped(text: str) -> str:
+    """Text for a template."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 class _Gap:
@@ -125,6 +176,8 @@ class _Gap:
     def __init__(self, function: str, target: str) -> None:
         self.function = function
         self.target = target
+        self.is_short = False
+        """Whether the call names a dtype that the target has only after its `remedy`."""
 
     def __format__(self, x: str) -> str:
         if self.function == "save":
@@ -137,8 +190,27 @@ class _Gap:
         keywords, _, names = keywords.partition("|")
         if any(lacks(self.target, dtype) for dtype in names.split(",") if dtype):
             keywords += (", " if keywords else "") + 'dtype="fit"'
+        keywords = _NAMED.sub(self._held, keywords)
         arguments = [x, *([] if no_target or ordinary else [f'"{self.target}"']), *([keywords] if keywords else [])]
         return f"{self.function}({', '.join(arguments)})"
+
+    def _held(self, found: re.Match[str]) -> str:
+        """A dtype in keywords; if the target lacks it, a narrower float, or the same integer after its `remedy`."""
+        dtype = found[2]
+        if lacks(self.target, dtype):
+            dtype = _NARROW.get(dtype, dtype)
+            self.is_short = self.is_short or (dtype not in _NARROW.values() and bool(remedy(self.target)))
+        return f'{found[1]}{dtype}"'
+
+
+class _Dtype:
+    """The keyword ``dtype=``, or a call with it."""
+
+    def __init__(self, again: _Gap | None) -> None:
+        self.again = again
+
+    def __format__(self, code: str) -> str:
+        return f"dtype={code}" if self.again is None else format(self.again, f"x|dtype={code}")
 
 
 class _Row:

@@ -12,6 +12,7 @@ from .errors import ConversionError, FrameworkNotInstalledError, UnsupportedType
 from .execution.recipes import conversion_of
 from .execution.run import foresee, prepare_described
 from .execution.target import name_dtype_device
+from .hints import Hint
 from .host import memory
 
 if TYPE_CHECKING:
@@ -102,7 +103,12 @@ def explain(
 
             options = {key: value for key, value in options.items() if key not in column_keywords}  # type: ignore[assignment]
             x = apply_column_keywords(x, dtype, casting, **take_column_keywords(column_keywords))
-            x = x.values if isinstance(x, Masked) else list(x) if isinstance(x, Rows) else x
+            x = x.values if isinstance(x, Masked) else x
+            if isinstance(x, Rows):
+                raise UnsupportedTypeError(
+                    'ragged="rows" gives a list of tensors, and this is the plan of one.',
+                    Hint('{rows:x|ragged="rows"}, which has the plan of each'),
+                )
         request = make_request(target, copy, dtype, casting, device, grad, tuple(options.items()))
         conversion = conversion_of(target, request)
         if isinstance(x, TensorInfo):

@@ -522,7 +522,7 @@ def test_an_array_of_dicts_says_how_it_is_entered():
     with pytest.raises(ferry.UnsupportedTypeError) as caught:
         ferry.convert_tree(tree, "torch")
     code = caught.value.hint.partition(", whose")[0]
-    entered = ferry.convert_tree(eval(code, {"x": tree["x"]}), "torch")  # noqa: S307 - that is what the hint is for
+    entered = ferry.convert_tree(eval(code, {"x": tree}), "torch")  # noqa: S307 - that is what the hint is for
     assert isinstance(entered[1]["a"], torch.Tensor)
 
 

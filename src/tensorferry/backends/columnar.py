@@ -137,10 +137,12 @@ class ColumnBackend(Backend):
                 return f"{code}{comma}{remark}"
             gives_no_column = hint in [self.code.get(each, each) for each in (LIST, FIELDS)]
             if gives_no_column or not code.endswith(")"):
-                return self.dropped([name])
+                # Without its only column, a table has no dtype.
+                return self.dropped([name]) if len(columns) > 1 else code
             return f"{self.replaced(x, name, code)}{comma}{remark}"
 
-        return Table(self.columns_of(x), len(x), put, self.dropped, "x")
+        columns = self.columns_of(x)
+        return Table(columns, len(x), put, self.dropped, "x")
 
     def found_by_arrow(self, x: Any, asked: str | None) -> Found:
         """The contents of a column, read through Arrow's interfaces."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..columns.column import Ragged, Refused
 from ..columns.frames import asked_hint, frame_of, nulls_hint, refuse
 from ..core.dtypes import find
-from ..core.info import COPIED, TensorInfo
+from ..core.info import APART, COPIED, COUNTING, TensorInfo
 from ..core.layout import compact_strides
 from ..hints import Hint
 from ..host import memory
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANY_ADDRESS",
-    "COUNTING",
     "INDEXED",
     "Gathered",
     "Later",
@@ -42,11 +41,8 @@ __all__ = [
     "remark_of",
 ]
 
-COUNTING, INDEXED = "counting ", "with an index"
-"""Words in a `TensorInfo.kind`: the numbers count something (days), and there is an index, which is dropped."""
-
-
-_APART = "each column has its own memory"
+INDEXED = "with an index"
+"""Words in a `TensorInfo.kind`: there is an index, which is dropped."""
 ANY_ADDRESS = 16
 """The assumed address, modulo 64, of memory that a library allocates."""
 
@@ -78,9 +74,10 @@ class TableContents:
         found: The contents of the column; ``None`` for a table.
         table: The table.
         columns: The names and contents of its columns.
+        words: What was done with it, for its `TensorInfo.kind`; ``None`` if nulls were replaced, or nothing was done.
     """
 
-    __slots__ = ("columns", "found", "kind", "name", "table")
+    __slots__ = ("columns", "found", "kind", "name", "table", "words")
 
     def __init__(
         self,
@@ -89,8 +86,10 @@ class TableContents:
         found: Found | None,
         table: Table | None = None,
         columns: Sequence[tuple[object, Found]] = (),
+        words: str | None = None,
     ) -> None:
         self.kind, self.name, self.found, self.table, self.columns = kind, name, found, table, columns
+        self.words = words
 
 
 class Gathered(NamedTuple):
@@ -165,9 +164,10 @@ def open_column(
     """
     what = f"This {kind}" if name is None or name == "" else f"This {kind} {name!r}"
     if isinstance(found, Refused):
-        raise refuse(what, found, asked_hint(found) if found.asked else found.hint.format(x="x"), request)
+        hint = asked_hint(found) if found.asked else Hint(found.hint.replace("{x}", "{leaf}"))
+        raise refuse(what, found, hint, request)
     if isinstance(found, Ragged):
-        hint = Hint('{again:x|ragged="rows"}, which gives a list of tensors; or {again:x|pad=0}, which pads them')
+        hint = Hint('{rows:x|ragged="rows"}, which gives a list of tensors; or {padded:x|pad=0}, which pads them')
         raise refuse(what, found, hint, request)
     if found.fill is None and found.nulls[0]:
         raise refuse(what, found, nulls_hint(found), request)
@@ -184,7 +184,8 @@ def open_column(
     itemsize = find(found.dtype).itemsize
     physical = compact_strides((found.rows, *found.inner), itemsize)
     strides = physical if found.order is None else (physical[0], *(physical[1 + axis] for axis in found.order))
-    info = TensorInfo(framework, found.shape, found.dtype, strides=strides, kind=f"{kind}: {', '.join(obstacles)}")
+    kind = f"{kind}: {', '.join(obstacles)}"
+    info = TensorInfo(framework, found.shape, found.dtype, strides=strides, misalignment=found.at, kind=kind)
     return info, Later(found.read)
 
 
@@ -241,7 +242,7 @@ def _info_apart(
         dtype,
         strides=None if by_rows else (itemsize, itemsize * max(shape[0], 1)),
         misalignment=misalignment,
-        kind=f"{words}: {_APART}",
+        kind=f"{words}: {APART}",
     )
 
 

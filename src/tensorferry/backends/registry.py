@@ -395,4 +395,5 @@ def _known_then_outside() -> Iterator[Backend]:
 
 
 names.registry = names.Registry(canonical, backend_named, known, backends)
+hints.remedy = lambda target: _by_name[target].capabilities.dtypes.absent_hint if target in _by_name else ""
 hints.lacks = lambda target, dtype: target in _by_name and dtype not in _by_name[target].capabilities.dtypes.held

@@ -84,15 +84,19 @@ class Ragged(NamedTuple):
             return rows
         return [row.reshape(shape) for row, shape in zip(rows, self.shapes.tolist(), strict=True)]
 
+    @property
+    def longest(self) -> tuple[int, ...]:
+        """The shape of all rows in one array."""
+        shapes = self.lengths[:, None] if self.shapes is None else self.shapes
+        return (len(self.lengths), *map(int, shapes.max(0)), *self.elements.inner)
+
     def padded(self, elements: Array, value: Any) -> Array:
         """The rows in one array, padded at their ends."""
         rows = self.rows(elements)
-        shapes = self.lengths[:, None] if self.shapes is None else self.shapes
-        result = memory.compact((len(rows), *map(int, shapes.max(0)), *self.elements.inner), elements.dtype)
+        result = memory.compact(self.longest, elements.dtype)
         result[...] = value
         for into, row in zip(result, rows, strict=True):
             into[tuple(slice(length) for length in row.shape)] = row
-        result.flags.writeable = False
         return result
 
 
@@ -123,6 +127,8 @@ class Column:
         self.dtype, self.inner, self.pieces, self.mutable = dtype, inner, pieces, mutable
         self.unit, self.reasons, self.order = unit, reasons, order
         self.rows = sum([piece.rows for piece in pieces])
+        self.at = 0
+        """The address, modulo 64, of the new array into which it is read."""
         self.fill: Any = None
         self.fill_all: Callable[[Any], Array] | None = None
         """The function of its library that replaces nulls in a new array, if there is one."""

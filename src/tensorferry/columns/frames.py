@@ -196,7 +196,7 @@ def _dtype_of(kind: str, numbers: Sequence[tuple[object, Column]], request: Requ
     raise LossyCastError(
         f"The columns of this {kind} have no dtype in common: {what}.",
         Hint(
-            f'dtype="{{widest}}", which each value must fit; '
+            f'{{dtype:"{{widest}}"}}, which each value must fit; '
             f"or {{tree:{apart}||{each}}}, which gives a tensor for each column"
         ),
     )

@@ -244,7 +244,7 @@ def common(names: Iterable[str]) -> str:
     if not holders:
         listed = ", ".join(sorted(found))
         is_complex = any(find(name).kind == "complex" for name in found)
-        hint = Hint('dtype="{widest_complex}"') if is_complex else Hint('dtype="{widest}", which each value must fit')
+        hint = Hint('{dtype:"{widest_complex}"}' if is_complex else '{dtype:"{widest}"}, which each value must fit')
         error = LossyCastError(f"No dtype holds every value of {listed}.", hint)
         error.read_as = "complex128" if is_complex else "float64"
         raise error

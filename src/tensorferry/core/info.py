@@ -22,10 +22,25 @@ if TYPE_CHECKING:
     from ..typing import To
     from .declaration import Declaration
 
-__all__ = ["COPIED", "COPIED_KINDS", "JOINS", "NUMBERS", "PADDED", "READ_AS", "TensorInfo", "is_many"]
+__all__ = [
+    "APART",
+    "COPIED",
+    "COPIED_KINDS",
+    "COUNTING",
+    "JOINS",
+    "NUMBERS",
+    "PADDED",
+    "READ_AS",
+    "TensorInfo",
+    "is_many",
+]
 
 COPIED = "copied "
 """The beginning of a `TensorInfo.kind` if an object gives an array that may not share the object's memory."""
+COUNTING = "counting "
+"""In a `TensorInfo.kind`: before what the numbers count (days)."""
+APART = "each column has its own memory"
+"""The reason for the copy of a table."""
 READ_AS = " read as "
 """In the reason of such a copy: between the dtype of the values, and the one in which they were given."""
 

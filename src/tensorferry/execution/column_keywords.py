@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from functools import partial
-from math import isnan
+from functools import cache, partial
+from math import isnan, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..backends import registry
+from ..backends.array_like.snippets import FILLED, PADDED_WITH
 from ..backends.array_like.tables import ArrowColumn, found_in, is_known_by_arrow
 from ..backends.columnar import ColumnBackend
 from ..backends.opening import TableContents
 from ..columns.column import Column, Ragged, Refused, value_in
 from ..columns.layouts import asked_of
+from ..columns.pieces import Cast, Piece
 from ..core.dtype_names import asked as dtype_asked
-from ..core.dtypes import DTYPES
+from ..core.dtypes import DTYPES, find
 from ..core.info import TensorInfo
+from ..core.layout import ALIGNMENT
 from ..core.leaf_dtypes import DtypeRule
 from ..core.request import COLUMN_KEYWORDS
 from ..errors import LossyCastError, UnsupportedTypeError, shown, validate_word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = [
     "Masked",
@@ -136,7 +139,7 @@ def apply_column_keywords(
     """
     name = None if isinstance(dtype, DtypeRule) or hasattr(dtype, "keys") else dtype_asked(dtype)
     read_as, masks = asked_of(name, casting), isinstance(nulls, str) and nulls == "mask"
-    fill = partial(_fill_nulls, nulls=nulls, becomes=in_tree or name, casting=casting)
+    fill = partial(_fill_nulls, nulls=nulls, becomes=in_tree or name, casting=casting, among_others=in_tree is not None)
     if in_tree:
         contents, is_as_asked = _contents_in_tree(x, read_as, in_tree, casting)
     else:
@@ -146,8 +149,11 @@ def apply_column_keywords(
     if contents.table is not None:
         if nulls is None or not contents.columns:
             return x
-        columns = [(each, fill(column)) for each, column in contents.columns]
-        filled = TableContents(contents.kind, contents.name, None, contents.table, columns)
+        columns = [(each, fill(column, among_others=True)) for each, column in contents.columns]
+        filled = x
+        if any(each is not before for (_, each), (_, before) in zip(columns, contents.columns, strict=True)):
+            words = _words_of(columns)
+            filled = TableContents(contents.kind, contents.name, None, contents.table, columns, words)
         if not masks:
             return filled
         # A column of lists is refused when the table is converted.
@@ -200,15 +206,56 @@ def _apply_to_rows(contents: TableContents, found: Ragged, nulls: Any, ragged: o
     if (ragged is None and pad is None) or (elements.fill is None and elements.nulls[0]):
         return TableContents(contents.kind, contents.name, found)
     mask = _mask(elements, elements.rows) if isinstance(nulls, str) and nulls == "mask" else None
+    words = "" if elements.fill is None else f"{FILLED}{elements.fill.item()}"
     if ragged is not None:
-        rows = Rows(found.rows(elements.read()))
+        rows = Rows(_rows_of(contents, found, words))
         return rows if mask is None else Masked(rows, Rows(found.rows(mask)))
-    array = found.padded(elements.read(), elements.value_of(pad, "pad"))
-    return array if mask is None else Masked(array, found.padded(mask, False))
+    value = elements.value_of(pad, "pad")
+    padded = _new(elements.dtype, found.longest, lambda: found.padded(elements.read(), value), "rows are padded")
+    result = TableContents(contents.kind, contents.name, padded, words=f"{words}{PADDED_WITH}{value.item()}")
+    return result if mask is None else Masked(result, found.padded(mask, False))
 
 
-def _fill_nulls(found: Any, nulls: Any, becomes: str | Callable[[str], str | None] | None, casting: str | None) -> Any:
+def _rows_of(contents: TableContents, found: Ragged, words: str) -> list[Any]:
+    """The rows of a column, as views of its memory; or of the array into which it is copied when they are read."""
+    elements = found.elements
+    reasons = elements.obstacles(exactly=True)
+    if not reasons:
+        return found.rows(elements.read())
+
+    @cache
+    def rows() -> list[Any]:
+        return found.rows(elements.read())
+
+    made, at, size = [], 0, prod(elements.inner) * find(elements.dtype).itemsize
+    shapes = [(length,) for length in found.lengths.tolist()] if found.shapes is None else found.shapes.tolist()
+    for number, shape in enumerate(shapes):
+        whole = (*shape, *elements.inner)
+        row = _new(elements.dtype, whole, lambda number=number: rows()[number], *reasons)  # type: ignore[misc]
+        row.at = at % ALIGNMENT if prod(whole) else 0
+        made.append(TableContents(contents.kind, contents.name, row, words=words))
+        at += prod(shape) * size
+    return made
+
+
+def _new(dtype: str, shape: tuple[int, ...], read: Callable[[], Any], *reasons: str) -> Column:
+    """A column that is read into a new array."""
+    column = Column(dtype, shape[1:], [Piece(shape[0], Cast(read))], reasons=reasons)
+    column.fill, column.fill_all = np.bool_(False), lambda _: read()
+    return column
+
+
+def _fill_nulls(
+    found: Any,
+    nulls: Any,
+    becomes: str | Callable[[str], str | None] | None,
+    casting: str | None,
+    *,
+    among_others: bool = False,
+) -> Any:
     """Replace the nulls of a column. If its own dtype does not have the value, the column is first cast to `becomes`.
+
+    If it is one column `among_others`, the value may be one of theirs, and the hint must be right for all.
 
     Raises:
         LossyCastError: Neither dtype has the value.
@@ -222,6 +269,9 @@ def _fill_nulls(found: Any, nulls: Any, becomes: str | Callable[[str], str | Non
     also = f'{{"{found.dtype}": "float64"}}' if callable(becomes) else '"float64"'
     is_nan = nulls == "nan" or (isinstance(nulls, float) and isnan(nulls))
     hint = f"nulls={zero}" + (f', or dtype={also}, nulls="nan"' if is_nan else "")
+    if among_others and isinstance(nulls, bool) != (found.dtype == "bool") and not is_nan:
+        # No value is one of booleans and of numbers.
+        hint = 'nulls="mask"'
     try:
         value = found.value_of(nulls, hint=hint)
         if dtype in DTYPES and casting is None and DTYPES[dtype].kind == DTYPES[found.dtype].kind == "float":
@@ -232,6 +282,12 @@ def _fill_nulls(found: Any, nulls: Any, becomes: str | Callable[[str], str | Non
             raise
         value = found.cast(dtype, casting)
         return value.filled(value.value_of(nulls))
+
+
+def _words_of(columns: Sequence[tuple[object, Any]]) -> str:
+    """What a plan says of the nulls of a table that were replaced."""
+    values = (column.fill.item() for _, column in columns if isinstance(column, Column) and column.fill is not None)
+    return next((f"{FILLED}{value}" for value in values), "")
 
 
 def _mask(found: Any, rows: int) -> Any:

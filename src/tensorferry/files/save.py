@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -16,6 +17,7 @@ from ..core.names import EXCHANGE
 from ..errors import ConversionError, UnsupportedTypeError, an
 from ..execution.recipes import conversion_as
 from ..execution.run import convert, foresee
+from ..trees.failures import hint_for_leaf
 from ..trees.leaves import LeafRule
 from ..trees.openers import openers_of
 from .base.contents import NOTHING, Contents, Ref, Special
@@ -151,13 +153,20 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
         if held is None:
             hint = _instead(node, path) if error.hint == refusal_to_convert(node).hint else None
             where = "" if path == "$" else f" - at {path}"
-            raise type(error)(f"{error.message}{where}", hint or error.hint) from error
+            hint = hint or hint_for_leaf(error.hint, path, _dotted(path))
+            raise type(error)(f"{error.message}{where}", hint) from error
         name = type(node).__name__
         raise UnsupportedTypeError(
             f"{an(name, 'A')} holds a tensor, and a file holds tensors, plain values, dicts, lists and tuples of them, "
             f"but no other objects - at {path}{held}",
             rule.hint_of(node) or _attributes(node, path),
         ) from error
+
+
+def _dotted(path: str) -> str:
+    """The dotted name of a leaf, from its path."""
+    steps = re.findall(r'\["(?:[^"\\]|\\.)*"\]|\[[^]]*\]|\.[^.[]+', path)
+    return "".join(map(dotted, steps)).removeprefix(".")
 
 
 def _code(path: str) -> str:

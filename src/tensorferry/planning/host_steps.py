@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..core.devices import HOST, same_place
-from ..core.info import JOINS, NUMBERS
+from ..core.info import COPIED_KINDS, JOINS, NUMBERS
 from ..core.request import PINNED
 from ..errors import an
 from . import rules
@@ -77,7 +77,11 @@ def read(plan: PlanBuilder) -> None:
     # Python values have no memory, so NumPy joins them.
     owner = plan.exchange if joins and plan.source.capabilities.memory.host_array else plan.source
     changes |= {"writable": True, "mutable": True, "kind": ""}
-    plan.add(owner, joins or "read", arguments, why, copies=plan.path, **changes)
+    # The code of a column that is copied depends on what it is asked for, though the verb does not.
+    out = plan.request.out
+    asked = plan.request.dtype or (None if out is None else out.dtype), plan.request.casting
+    code = asked if kind in COPIED_KINDS and not joins else None
+    plan.add(owner, joins or "read", arguments, why, copies=plan.path, snippet_arguments=code, **changes)
     plan.reason = why
 
 

@@ -10,6 +10,7 @@ from ..core.info import COPIED, is_many
 from ..core.layout import is_compact
 from ..core.names import EXCHANGE_NUMBERS
 from ..errors import DeviceError, LossyCastError, an
+from ..hints import Hint
 
 if TYPE_CHECKING:
     from ..core.declaration import Declaration
@@ -217,7 +218,7 @@ def _absent(message: str, name: str, source: str, held: frozenset[str], remedy: 
         remark = "" if holders else ", which keeps each value or raises"
     else:
         instead = fitting if asked else dtypes.FIT
-    error = LossyCastError(message, f'dtype="{instead}"{remark}{remedy}')
+    error = LossyCastError(message, Hint(f'{{dtype:"{instead}"}}').before(f"{remark}{remedy}"))
     error.instead = source, instead
     return error
 

@@ -326,7 +326,7 @@ def _describe(tree: Any, rule: LeafRule, look: Callable[[Any], TensorInfo] = _pr
                 found[path] = look(leaf)
         except ConversionError as error:
             errors[index] = error
-    raise_all(errors, paths.__getitem__)
+    raise_all(errors, paths.__getitem__, name=structure.name)
     return found
 
 

@@ -149,8 +149,8 @@ class Collation:
                 for index, column in enumerate(self._columns)
                 if type(column) is RowsRead or any(map(takes, column))
             ]
-            refuse_unknown_name("dtype", targets.rule.names, tensors)
-            refuse_unknown_name("pad", padding.by_name, tensors)
+            refuse_unknown_name("dtype", targets.rule.names, tensors, self._leaf_named)
+            refuse_unknown_name("pad", padding.by_name, tensors, self._leaf_named)
         results: list[Any] = []
         for index, column in enumerate(self._columns):
             if index in errors:
@@ -161,6 +161,11 @@ class Collation:
                 errors[index] = _in_samples(error)
         raise_all(errors, self._structure.path, self._targets.rule, self._structure.name)
         return results
+
+    def _leaf_named(self, name: str) -> Any:
+        """The first sample's leaf with a dotted name; ``None`` if there is none."""
+        names = map(self._structure.name, range(len(self._columns)))
+        return next((column[0] for each, column in zip(names, self._columns, strict=True) if each == name), None)
 
     def _read_as_asked(self) -> dict[int, ConversionError]:
         """Read each column of a table as the dtype that ``dtype=`` names for it; errors are returned by leaf."""

@@ -4,35 +4,56 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.leaf_dtypes import quoted, unknown_name, with_others
-from ..errors import LossyCastError, TreeError, UnsupportedTypeError
+from ..core.leaf_dtypes import DtypeRule, quoted, unknown_name, with_choice, with_others
+from ..errors import LossyCastError, TreeError, UnsupportedTypeError, shown
+from ..hints import Hint
 from .structure import placed
+from .tables import why_no_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ..core.leaf_dtypes import DtypeRule
     from ..errors import ConversionError
 
-__all__ = ["ask_for_all", "raise_all", "refuse_unknown_name"]
+__all__ = ["ask_for_all", "hint_for_leaf", "raise_all", "refuse_unknown_name"]
 
 
-def refuse_unknown_name(keyword: str, keys: Iterable[tuple[str, object]], names: Iterable[str]) -> None:
-    """Raise if a mapping has a name that no leaf has. The arguments are those of `unknown_name`.
+def refuse_unknown_name(
+    keyword: str,
+    keys: Iterable[tuple[str, object]],
+    names: Iterable[str],
+    others: Callable[[str], object] = lambda _: None,
+) -> None:
+    """Raise if a mapping has a name that no leaf has.
+
+    Args:
+        keyword: As for `unknown_name`.
+        keys: As for `unknown_name`.
+        names: As for `unknown_name`.
+        others: Gives the leaf with a name, if there is one that is no tensor; otherwise ``None``.
 
     Raises:
-        UnsupportedTypeError: It has such a name.
+        UnsupportedTypeError: It has such a name, or that of a column that is no tensor.
     """
+    keys, names = tuple(keys), tuple(names)
     unknown = unknown_name(keyword, keys, names)
-    if unknown is not None:
-        raise UnsupportedTypeError(*unknown)
+    if unknown is None:
+        return
+    for name, _ in keys:
+        found = None if name in names else why_no_tensor(others(name))
+        if found is not None:
+            why, asked = found
+            other = f"{{{quoted(name)}: {quoted(asked)}}}"
+            hint = f"{keyword}={other}" if asked else f"leave {quoted(name)} out of {keyword}="
+            raise UnsupportedTypeError(f"{keyword}= has the name {shown(name)}, which is no tensor: it {why}.", hint)
+    raise UnsupportedTypeError(*unknown)
 
 
 def raise_all(
     errors: dict[int, ConversionError],
     path: Callable[[int], str],
     rule: DtypeRule | None = None,
-    name: Callable[[int], str] = str,
+    name: Callable[[int], str] = lambda _: "",
 ) -> None:
     """Raise the error of one leaf, or a group of the errors of several. Each message ends in the path of the leaf.
 
@@ -46,7 +67,7 @@ def raise_all(
         ConversionError: There is one error.
         TreeError: There are several errors.
     """
-    found = [placed(errors[index], path(index)) for index in sorted(errors)]
+    found = [_placed(errors[index], path(index), name(index), rule) for index in sorted(errors)]
     if rule is not None:
         ask_for_all(rule, [(error, name(index)) for error, index in zip(found, sorted(errors), strict=True)])
     errors.clear()
@@ -57,6 +78,29 @@ def raise_all(
             raise TreeError(f"{len(found)} leaves cannot be converted:", found)
     finally:
         del found
+
+
+def hint_for_leaf(hint: str | None, path: str, name: str, rule: DtypeRule | None = None) -> str | None:
+    """The hint of an error for one leaf, which names this leaf.
+
+    Args:
+        hint: The hint.
+        path: The path of the leaf.
+        name: Its dotted name.
+        rule: The rule for dtypes, which the hint keeps.
+    """
+    if not isinstance(hint, Hint):
+        return hint
+    given = DtypeRule() if rule is None else rule
+    return hint.for_leaf(f"x{path[1:]}", name, lambda dtype: with_choice(given, name, dtype).as_code())
+
+
+def _placed(error: ConversionError, path: str, name: str, rule: DtypeRule | None) -> ConversionError:
+    """The error of a leaf, whose message ends in its path, and whose hint names this leaf."""
+    found = placed(error, path)
+    found.hint = hint_for_leaf(found.hint, path, name, rule)
+    found.args = found.message, found.hint
+    return found
 
 
 def ask_for_all(rule: DtypeRule, errors: Iterable[tuple[ConversionError, str]]) -> None:
@@ -71,5 +115,7 @@ def ask_for_all(rule: DtypeRule, errors: Iterable[tuple[ConversionError, str]]) 
     asked = with_others(rule, [(dtype, name, instead) for dtype, instead, name in others]) if others else ""
     for error, instead, _ in found:
         if instead is not None and error.hint is not None:
-            error.hint = f"dtype={asked}{error.hint.removeprefix(f'dtype={quoted(instead[1])}')}"
+            rest = error.hint.removeprefix(f"dtype={quoted(instead[1])}")
+            mapping = asked.replace("{", "{{").replace("}", "}}")
+            error.hint = Hint(f"{{dtype:{mapping}}}").before(rest)
             error.args = error.message, error.hint

@@ -12,7 +12,7 @@ from ..backends.array_like import tables
 from ..backends.columnar import ColumnBackend
 from ..backends.nodes import dotted, item
 from ..backends.opening import TableContents
-from ..columns.column import Column
+from ..columns.column import Column, Refused
 from ..core.leaf_dtypes import dtype_of_leaf, place_of_name, rule_of
 from ..errors import ConversionError, UnsupportedTypeError
 from ..execution.column_keywords import Masked, Rows, apply_column_keywords, contents_of, full_mask, validate
@@ -30,6 +30,7 @@ __all__ = [
     "is_one_value",
     "may_be_column",
     "read_as_asked",
+    "why_no_tensor",
     "with_column_keywords",
 ]
 
@@ -64,8 +65,18 @@ def with_column_keywords(
     validate(**keywords)
     leaves, structure = take_apart(tree, _is_table)
     rule = rule_of(dtype)
-    names = structure.names() if rule.names else [""] * len(leaves)
-    applied = [_apply(leaf, index, rule, name, casting, keywords) for leaf, name in zip(leaves, names, strict=True)]
+    errors: dict[int, ConversionError] = {}
+    applied: list[Any] = []
+    for number, leaf in enumerate(leaves):
+        name = structure.name(number) if rule.names else ""
+        try:
+            applied.append(_apply(leaf, index, rule, name, casting, keywords))
+        except ConversionError as error:
+            errors[number] = error
+    if errors:
+        from .failures import raise_all
+
+        raise_all(errors, structure.path, rule, structure.name)
     if all(one is other for one, other in zip(leaves, applied, strict=True)):
         return tree
     return _put_masks_beside(structure.rebuild(applied), [] if masks is None else masks)
@@ -82,6 +93,16 @@ def _is_table(x: Any) -> bool:
 def class_name(x: Any) -> str:
     """The name of the class of a leaf; for a column that has been read, of the class that the user knows."""
     return x.kind if isinstance(x, (TableContents, tables.ArrowColumn)) else type(x).__name__
+
+
+def why_no_tensor(x: Any) -> tuple[str, str] | None:
+    """Why a column is no tensor, as the end of a sentence, and the dtype to name, if there is one.
+
+    It is ``None`` for a tensor, and for everything that is no column.
+    """
+    contents = contents_of(x, None) if may_be_column(type(x)) else None
+    found = None if contents is None else contents.found
+    return (found.why, found.asked) if isinstance(found, Refused) else None
 
 
 def may_be_column(kind: type) -> bool:
@@ -145,7 +166,11 @@ def _apply(x: Any, index: bool, rule: DtypeRule, name: str, casting: str | None,
     columns = owner.named_columns(x, index=index) if isinstance(owner, ColumnBackend) else tables.named_columns(x)
     result = {}
     for key, each in columns.items():
-        result[key] = apply(each, (name + dotted(item(key))).removeprefix("."))
+        try:
+            result[key] = apply(each, (name + dotted(item(key))).removeprefix("."))
+        except ConversionError as error:
+            error.inside = item(key) + error.inside
+            raise
     return result[None] if [*result] == [None] else result
 
 

@@ -95,7 +95,7 @@ class TreeConversion:
         prepared = {index: found for index, found in each if found is not None}
         if self._targets.rule.names:
             names = map(self._structure.name, sorted({*prepared, *self.errors}))
-            refuse_unknown_name("dtype", self._targets.rule.names, names)
+            refuse_unknown_name("dtype", self._targets.rule.names, names, self._leaf_named)
         for index, earlier in refused(prepared, self.outs) if self.outs is not None else ():
             path = self._structure.path(earlier)
             self.errors[index] = UnsupportedTypeError(
@@ -103,6 +103,11 @@ class TreeConversion:
                 "out= a tree whose tensors do not overlap",
             )
         return prepared
+
+    def _leaf_named(self, name: str) -> Any:
+        """The leaf with a dotted name; ``None`` if there is none."""
+        names = map(self._structure.name, range(len(self.leaves)))
+        return next((leaf for each, leaf in zip(names, self.leaves, strict=True) if each == name), None)
 
     def _taken(self) -> list[bool]:
         """Whether each leaf is converted. Errors are kept."""

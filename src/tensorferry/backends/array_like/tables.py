@@ -125,10 +125,12 @@ def open_contents(
 ) -> tuple[TensorInfo, Any]:
     """Open `TableContents`."""
     if x.table is not None:
-        return open_table(NAME, x.kind, x.table, x.columns, target, request, note=COLUMN)
+        note = f"{COLUMN}{x.words or ''}"
+        return open_table(NAME, x.kind, x.table, x.columns, target, request, note=note)
     assert x.found is not None  # noqa: S101 - it is one of the two
     fill = x.found.fill if isinstance(x.found, Column) else None
-    note = COLUMN if fill is None else f"{COLUMN}{FILLED}{fill.item()}"
+    filled = "" if fill is None else f"{FILLED}{fill.item()}"
+    note = f"{COLUMN}{filled if x.words is None else x.words}"
     return open_column(NAME, x.kind, x.name, x.found, request, exactly=exactly, note=note)
 
 

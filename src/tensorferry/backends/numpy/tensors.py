@@ -301,7 +301,8 @@ def _numbers_of(x: Any, target: Backend | None, request: Request | None, *, look
         ) from error
     except UnsupportedTypeError as error:
         if isinstance(next(iter(x.flat), None), dict):
-            raise UnsupportedTypeError(error.message, "x.tolist(), whose dicts convert_tree enters") from error
+            hint = Hint("{leaf}.tolist(), whose dicts convert_tree enters")
+            raise UnsupportedTypeError(error.message, hint) from error
         raise
     info = info._replace(kind={"numbers": "objects", "stack": "rows"}.get(info.kind, info.kind))
     if not x.size:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...core.info import COUNTING
+from ..array_like.snippets import column_code
+
 if TYPE_CHECKING:
     from ...core.info import TensorInfo
 
 __all__ = ["snippet"]
 
 
-def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:  # noqa: ARG001 - one signature for all
+def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     """See `Backend.snippet`."""
     if verb == "adopt":
         return f"pd.{'Series' if len(info.shape) == 1 else 'DataFrame'}({{x}}, copy=False)"
-    if verb == "export" and "counting" not in info.kind:
+    # A series of lists in Arrow's memory, which nobody writes to, gives pandas' arrays of objects.
+    if verb == "export" and COUNTING not in info.kind and (len(info.shape) == 1 or info.mutable):
         return "{x}.to_numpy()"
-    return "ferry.to_numpy({x})"
+    return column_code(info, arguments)

@@ -1,0 +1,180 @@
+"""The code in hints about columns does what it says: it is run, in the place where it was given."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import re
+
+import numpy as np
+import pytest
+
+import tensorferry as ferry
+
+pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas", reason="pandas is not in this environment")
+pl = pytest.importorskip("polars", reason="polars is not in this environment")
+torch = pytest.importorskip("torch")
+
+NAMES = {name: getattr(ferry, name) for name in ferry.__all__} | {"np": np, "pd": pd, "pa": pa, "pl": pl}
+
+
+def hint_of(do, *arguments, **keywords):
+    with pytest.raises(ferry.ConversionError) as caught:
+        do(*arguments, **keywords)
+    return caught.value.hint
+
+
+def ways(hint):
+    """The calls in a hint."""
+    return [part.partition(", which")[0].removeprefix("or ") for part in hint.split("; ")]
+
+
+def run(code, x):
+    return eval(code, {**NAMES, "x": x})  # noqa: S307 - that is what the hint is for
+
+
+@pytest.mark.parametrize("nulls", [0, False, 1.5])
+def test_nulls_of_booleans_beside_numbers_name_what_is_right_for_both(nulls):
+    """No value is one of both, so that a hint with a value would lead to the other column, and back."""
+    table = pa.table({"a": [1, None], "b": [True, None]})
+    seen = set()
+    code = f"nulls={nulls}"
+    for _ in range(3):
+        hint = hint_of(lambda given: eval(f'f(x, "numpy", {given})', {"f": ferry.convert_tree, "x": table}), code)  # noqa: S307
+        assert hint not in seen
+        seen.add(hint)
+        if hint == 'nulls="mask"':
+            break
+        code = hint
+    found = ferry.convert_tree(table, "numpy", nulls="mask")
+    assert {name: each.tolist() for name, each in found.items()} == {
+        "a": [1, 0],
+        "a_mask": [True, False],
+        "b": [True, False],
+        "b_mask": [True, False],
+    }
+    assert hint_of(ferry.to_numpy, pa.array([True, None]), nulls=0) == "nulls=False"
+
+
+def test_an_error_about_nulls_says_in_which_column():
+    with pytest.raises(ferry.LossyCastError, match=re.escape('no value of bool. - at $["f"]["b"]')):
+        ferry.convert_tree({"f": pa.table({"a": [1, None], "b": [True, None]})}, "numpy", nulls=0)
+
+
+@pytest.mark.parametrize(
+    ("x", "values"),
+    [
+        (pd.Series(["b", "a"], dtype="category"), [1, 0]),
+        (pa.array([decimal.Decimal("1.5"), decimal.Decimal(2)]), [1.5, 2.0]),
+        (pa.array([decimal.Decimal(2**70)], pa.decimal128(38, 0)), [float(2**70)]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["a name", "a.b", 'a "word"', "int64", "x*"])
+def test_a_hint_in_a_tree_names_the_leaf_and_keeps_what_was_asked(x, values, kind, tmp_path):
+    """One dtype would change the leaves of its kind, and none of these."""
+    tree = {"f": {kind: x}, "n": np.ones(1)}
+
+    def refused(hint):
+        (code,) = ways(hint)
+        return run(code, tree)
+
+    if not isinstance(x, pd.Series):
+        found = refused(hint_of(ferry.convert_tree, tree, "numpy", dtype="int32"))
+        assert (found["f"][kind].tolist(), found["n"].dtype) == (values, "float64")
+    if values != [float(2**70)]:
+        found = refused(hint_of(ferry.save, tree, tmp_path / "file.safetensors"))
+        assert (found["f"][kind].tolist(), found["n"].dtype) == (values, "float64")
+        ferry.save(found, tmp_path / "file.safetensors")
+
+
+def test_a_hint_about_nulls_of_dates_names_the_leaf():
+    table = pd.DataFrame({"d": pd.to_datetime(["1970-01-02", None]).astype("datetime64[s]")})
+    hint = hint_of(ferry.convert_tree, table, "numpy", dtype={"d": "int64"})
+    filled, masked = (run(code, table) for code in ways(hint))
+    assert filled["d"].tolist() == masked["d"].tolist() == [86400, 0]
+    assert masked["d_mask"].tolist() == [True, False]
+    alone = pa.array([decimal.Decimal("1.5")])
+    (code,) = ways(hint_of(ferry.convert_tree, alone, "numpy"))
+    assert run(code, alone).tolist() == [1.5]
+
+
+@pytest.mark.parametrize("do", [ferry.convert_tree, lambda x, *rest, **keys: ferry.collate([x], *rest, **keys)])
+def test_a_dtype_for_text_is_refused_with_the_reason(do):
+    """It is a leaf, with this name: only that it is no tensor."""
+    table = pd.DataFrame({"t": ["a"], "x": [1], "d": pd.to_datetime(["2020"])})
+    with pytest.raises(ferry.UnsupportedTypeError, match="'t', which is no tensor: it holds text") as caught:
+        do(table, "numpy", dtype={"t": "int64"})
+    assert caught.value.hint == 'leave "t" out of dtype='
+    with pytest.raises(ferry.UnsupportedTypeError, match="'d', which is no tensor: it holds dates") as caught:
+        do(table, "numpy", dtype={"d": "float32"})
+    assert caught.value.hint == 'dtype={"d": "int64"}'
+    with pytest.raises(ferry.UnsupportedTypeError, match="'y', which no tensor has"):
+        do(table, "numpy", dtype={"y": "int64"})
+
+
+def test_a_hint_for_jax_without_64_bits_says_what_comes_first():
+    """A count of microseconds has no other dtype; a decimal is rounded in any case."""
+    jax = pytest.importorskip("jax")
+    x = pa.array([dt.datetime(2020, 1, 1)])  # noqa: DTZ001 - Arrow's own without a zone
+    with jax.enable_x64(False):
+        code, setting = ways(hint_of(ferry.to_jax, x))
+        assert setting == 'jax.config.update("jax_enable_x64", True) first'
+        assert run(*ways(hint_of(ferry.to_jax, pa.array([decimal.Decimal("1.5")]))), pa.array([1.5])).tolist() == [1.5]
+    with jax.enable_x64(True):
+        assert run(code, x).tolist() == [(dt.date(2020, 1, 1) - dt.date(1970, 1, 1)).days * 86400 * 10**6]
+
+
+def test_samples_that_differ_are_named_by_the_classes_of_their_library():
+    samples = [{"a": pa.array([1.5, None])}, {"a": pa.nulls(2)}]
+    with pytest.raises(ferry.UnsupportedTypeError, match="Sample 0 has a DoubleArray there, sample 1 a NullArray"):
+        ferry.collate(samples, "numpy", nulls="nan")
+
+
+@pytest.mark.parametrize(
+    "make", [lambda kept: pd.DataFrame({"a b": kept}), lambda kept: {"deep": {"a b": pd.Series(kept)}}]
+)
+def test_a_hint_about_a_column_in_a_tree_has_its_place(make):
+    """`x` is the tree there, which has no method of the column."""
+    kept = [{"k": 1}, {"k": 2}]
+    tree = make(kept)
+    for do, x in ((ferry.convert_tree, tree), (ferry.to_numpy, pd.Series(kept)), (ferry.to_numpy, make(kept))):
+        if do is ferry.convert_tree or not isinstance(x, dict):
+            code = hint_of(do, x, *(["numpy"] if do is ferry.convert_tree else [])).partition(", whose")[0]
+            assert run(code, x) == kept
+
+
+MIXED = pd.Series([np.ones(2), np.ones(2, int)])
+
+
+@pytest.mark.parametrize(
+    ("do", "x", "values"),
+    [
+        (ferry.snapshot, {"h": pl.Series([1.5], dtype=pl.Float16)}, [1.5]),
+        (ferry.snapshot, {"h": pd.Series([torch.ones(2, dtype=torch.bfloat16)] * 2)}, [[1.0, 1.0]] * 2),
+        (ferry.snapshot, {"h": MIXED}, [[1.0, 1.0]] * 2),
+        (ferry.describe_tree, {"h": MIXED}, [[1.0, 1.0]] * 2),
+        (ferry.describe, MIXED, [[1.0, 1.0]] * 2),
+        (lambda x: ferry.shares_memory(x, x), MIXED, [[1.0, 1.0]] * 2),
+        (ferry.describe, pa.table({"a": [1], "b": [True]}), [[1.0, 1.0]]),
+    ],
+)
+def test_functions_without_dtype_do_not_hint_at_it(do, x, values):
+    code, *_ = ways(hint_of(do, x))
+    found = run(code, x)
+    assert (found["h"] if isinstance(x, dict) else found).tolist() == values
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        (pa.array([decimal.Decimal("1.5")]), [[1.5]] * 2),
+        (pa.array([decimal.Decimal(2**70)], pa.decimal128(38, 0)), [[float(2**70)]] * 2),
+        (pa.array([1, None]), [[1, 0]] * 2),
+    ],
+)
+def test_hints_of_collate_are_about_samples(column, values):
+    """`x` is the list of samples there, and `convert_tree` would have other names for its leaves."""
+    x = [{"p": column}] * 2
+    for code in ways(hint_of(ferry.collate, x, "numpy")):
+        assert run(code.removeprefix("or "), x)["p"].tolist() == values
