@@ -102,7 +102,7 @@ def test_decimals_with_a_fraction_are_refused_without_a_float():
                 ferry.to_torch(x, **said)
         with pytest.raises(ferry.UnsupportedTypeError, match="decimals") as caught:
             ferry.convert_tree({"p": x}, "torch")
-        assert caught.value.hint == 'convert_tree(x, "torch", dtype="float64"), which rounds'
+        assert caught.value.hint == 'convert_tree(x, "torch", dtype={"p": "float64"}), which rounds'
         for said in ({"dtype": "float64"}, {"dtype": {"p": "float64"}}, {"dtype": "float64", "nulls": "mask"}):
             assert ferry.convert_tree({"p": x}, "torch", **said)["p"].tolist() == [1.1, -3.25]
         with pytest.raises(ferry.CopyRequiredError, match="decimals"):

@@ -93,7 +93,7 @@ def test_dates_and_categories_are_counts_in_a_tree_by_their_names(library):
     assert found["d_mask"].tolist() == [True, False]
     with pytest.raises(ferry.UnsupportedTypeError, match="at row 1") as caught:
         ferry.convert_tree(x, "numpy", dtype={"d": "int64"})
-    assert 'dtype="int64", nulls=0' in caught.value.hint
+    assert 'dtype={"d": "int64"}, nulls=0' in caught.value.hint
     assert ferry.convert_tree(x, "numpy", dtype={"c": "int64"})["c"].tolist() == [0, 1]
     assert "the numbers count codes" in str(ferry.explain_tree(x, "numpy", dtype={"c": "int64"}).leaves[-1].plan)
     kept = ferry.convert_tree(x, "numpy", dtype="int64")

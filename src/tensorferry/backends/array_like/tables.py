@@ -104,9 +104,9 @@ def found_in(x: Any, asked: str | None) -> TableContents:
 
 
 def _in_pyarrow(x: Any) -> str:
-    """Code for a hint: the column ``{x}``, or the one that was read from the table ``{x}``, as pyarrow's."""
+    """Code for a hint: the column ``{x}``, or the one that was read from the table ``x``, as pyarrow's."""
     if isinstance(x, ArrowColumn):
-        return f"pa.table({{x}})[{x.name!r}]"
+        return f"pa.table(x)[{x.name!r}]".replace("{", "{{").replace("}", "}}")
     return "pa.array({x})" if hasattr(x, "__arrow_c_array__") else "pa.chunked_array({x})"
 
 
