@@ -418,6 +418,7 @@ VALUES |= {
     "function",
     "generator",
     "jvp",
+    "samples",
     "seed",
     "vjp",
     "primals",

@@ -150,7 +150,6 @@ MIXED = pd.Series([np.ones(2), np.ones(2, int)])
 @pytest.mark.parametrize(
     ("do", "x", "values"),
     [
-        (ferry.snapshot, {"h": pl.Series([1.5], dtype=pl.Float16)}, [1.5]),
         (ferry.snapshot, {"h": pd.Series([torch.ones(2, dtype=torch.bfloat16)] * 2)}, [[1.0, 1.0]] * 2),
         (ferry.snapshot, {"h": MIXED}, [[1.0, 1.0]] * 2),
         (ferry.describe_tree, {"h": MIXED}, [[1.0, 1.0]] * 2),

@@ -305,7 +305,7 @@ def refusal_of(kind: type) -> UnsupportedTypeError | None:
     try:
         _owner(kind)
     except UnsupportedTypeError as error:
-        return error
+        return error.with_traceback(None)  # because the traceback refers to what the callers have
     return None
 
 

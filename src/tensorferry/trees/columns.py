@@ -269,7 +269,7 @@ def _refuse_other_categories(column: Any) -> None:
     if odd is not None:
         raise UnsupportedTypeError(
             f"The categories in samples[0] and samples[{odd}] differ, so their codes do not mean the same.",
-            "pa.chunked_array(columns) or pd.concat(columns), which is one column",
+            "pd.concat(samples) or pa.concat_tables(samples), which is one table",
         )
 
 
