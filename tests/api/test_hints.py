@@ -397,6 +397,7 @@ MODULES_OF_OTHERS = {
     "functools",
     "nnx",
     "pa",
+    "pd",
     "pickle",
 }
 VALUES = {
