@@ -132,6 +132,28 @@ def test_a_column_of_text_is_the_same_object(make):
     assert ferry.convert_tree({"x": numbers}, "numpy")["x"].tolist() == [1, 2]
 
 
+def test_memory_that_has_no_such_values_is_refused_by_row():
+    """But not where it is null."""
+    index = pa.DictionaryArray.from_arrays(pa.array([0, 5], pa.int8()), pa.array(["a"]), safe=False)
+    bytes_of = [None, pa.py_buffer(np.array([0, 1, 2], "i4")), pa.py_buffer(b"a\xff")]
+    for x, why in ((index, "an index past its dictionary"), (pa.Array.from_buffers(pa.string(), 2, bytes_of), "UTF-8")):
+        kept = ferry.convert_tree(ByStream(pa.table({"x": x, "n": [1, 2]})), "numpy")["x"]
+        with pytest.raises(ferry.UnsupportedTypeError, match=f"{why}.*row 1"):
+            kept.tolist()
+    bytes_of[0] = pa.py_buffer(b"\x01")
+    nulled = pa.Array.from_buffers(pa.string(), 2, bytes_of)
+    assert ferry.convert_tree(ByStream(pa.table({"x": nulled, "n": [1, 2]})), "numpy")["x"].tolist() == ["a", None]
+
+
+def test_zones():
+    unknown = pa.array([1], pa.timestamp("us", "Nowhere/Else"))
+    with pytest.raises(ferry.UnsupportedTypeError, match="Nowhere/Else"):
+        ferry.convert_tree(ByStream(pa.table({"x": unknown, "n": [1]})), "numpy")["x"].tolist()
+    last = np.datetime64("9999-12-31T23:59:59", "us")
+    x = pa.array([int(last.view("int64"))], pa.timestamp("us", "+05:00"))
+    assert ferry.convert_tree(ByStream(pa.table({"x": x, "n": [1]})), "numpy")["x"].tolist() == [last]
+
+
 def test_unions_are_refused():
     x = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
     kept = ferry.convert_tree(ByStream(pa.table({"x": x, "n": [1]})), "numpy")["x"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -53,7 +53,16 @@ def objects_in(kind: Type, chunks: Sequence[Chunk | Span]) -> list[Any]:
             gone = missing.part(0, span.length)
             values = [None if is_gone else each for each, is_gone in zip(values, gone, strict=True)]
         found += values
+    row = next((row for row, each in enumerate(found) if type(each) is _Broken), None)
+    if row is not None:
+        raise UnsupportedTypeError(f"An array of Arrow's has {found[row].why}, at row {row}.", None)
     return found
+
+
+class _Broken(NamedTuple):
+    """What stands for a value that the memory does not have. It is an error unless it is null."""
+
+    why: str
 
 
 def _values(kind: Type, span: Span) -> list[Any]:
@@ -75,7 +84,8 @@ def _present(kind: Type, span: Span) -> list[Any]:
         if span.chunk.values is None:
             raise UnsupportedTypeError("This array of Arrow's is indices, and has no dictionary.", None)
         meanings = objects_in(kind.values, [span.chunk.values])
-        return [meanings[each] if 0 <= each < len(meanings) else None for each in over(span, NUMBERS[code]).tolist()]
+        none = _Broken("an index past its dictionary")
+        return [meanings[each] if 0 <= each < len(meanings) else none for each in over(span, NUMBERS[code]).tolist()]
     if code in NUMBERS:
         return over(span, NUMBERS[code]).tolist()  # type: ignore[no-any-return]
     if code == "b":
@@ -129,13 +139,14 @@ def _text(kind: Type, span: Span) -> list[Any]:
     ends = _offsets(span, "int64" if kind.format in "UZ" else "int32")
     data = _memory(span, 2, ends[0], ends[-1] - ends[0])
     found = _bytes_of(data, [each - ends[0] for each in ends])
-    return _decoded(found, span) if kind.format in "uU" else found
+    return list(map(_decoded, found)) if kind.format in "uU" else found
 
 
-def _decoded(found: list[bytes], span: Span) -> list[Any]:
-    # What is null may have any bytes.
-    marked = span.chunk.null_count and span.chunk.buffers[0]
-    return [each.decode(errors="replace" if marked else "strict") for each in found]
+def _decoded(text: bytes) -> Any:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return _Broken("text that is not UTF-8")
 
 
 def _views(kind: Type, span: Span) -> list[Any]:
@@ -158,7 +169,7 @@ def _views(kind: Type, span: Span) -> list[Any]:
             found.append(_memory(span, more[buffer], offset, length))
         else:
             raise UnsupportedTypeError("A view of text of Arrow's points past its buffers.", None)
-    return _decoded(found, span) if kind.format == "vu" else found
+    return list(map(_decoded, found)) if kind.format == "vu" else found
 
 
 def _dates(code: str, span: Span) -> list[Any]:
@@ -174,7 +185,10 @@ def _dates(code: str, span: Span) -> list[Any]:
     if code[1] == "d":
         return [each.date() if isinstance(each, datetime) else each for each in dates]
     zone = code.partition(":")[2]
-    return dates if not zone or unit == "ns" else [_in_zone(each, _zone_of(zone)) for each in dates]
+    if not zone or unit == "ns":
+        return dates
+    there, naive = _zone_of(zone), counts.view(f"M8[{unit}]")
+    return [_in_zone(each, there, naive[index]) for index, each in enumerate(dates)]
 
 
 def _time(since_midnight: timedelta) -> Any:
@@ -188,8 +202,11 @@ def _listed(dates: Array) -> list[Any]:
     return [each if isinstance(each, own) else dates[index] for index, each in enumerate(dates.tolist())]
 
 
-def _in_zone(found: Any, zone: tzinfo) -> Any:
-    return found.replace(tzinfo=timezone.utc).astimezone(zone) if isinstance(found, datetime) else found
+def _in_zone(found: Any, zone: tzinfo, otherwise: Any) -> Any:
+    try:
+        return found.replace(tzinfo=timezone.utc).astimezone(zone) if isinstance(found, datetime) else found
+    except OverflowError:  # there, it is the year 10,000
+        return otherwise
 
 
 def _zone_of(name: str) -> tzinfo:
@@ -199,7 +216,12 @@ def _zone_of(name: str) -> tzinfo:
         return timezone(-offset if name[0] == "-" else offset)
     from zoneinfo import ZoneInfo  # here, because only dates in zones need it
 
-    return ZoneInfo(name)
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError) as error:
+        raise UnsupportedTypeError(
+            f"Python does not know the time zone {name!r}.", "pip install tzdata, which has all common zones"
+        ) from error
 
 
 def _decimals(kind: Type, span: Span) -> list[Any]:
