@@ -514,14 +514,16 @@ def test_a_list_that_another_thread_changes(length):
             x.extend((1.5, 1.5))
             x[length // 2] = 1.5
 
-    thread = threading.Thread(target=change)
+    thread, before = threading.Thread(target=change), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # seconds: the other thread gets its turn between one look and the next
     thread.start()
     try:
-        for target in ("numpy", "python") * 10:
+        for target in ("numpy", "python") * max(10, 20_000 // length):
             for dtype in (None, "float32", "bfloat16"):
                 with contextlib.suppress(ferry.ConversionError):
                     assert set(ferry.to_list(ferry.convert(x, target, dtype=dtype))) <= {1.5, 2.5}
     finally:
+        sys.setswitchinterval(before)
         stop.set()
         thread.join()
 

@@ -183,6 +183,7 @@ _FLAGS = {bool: flags.BOOL, int: flags.INT, float: flags.FLOAT, complex: flags.C
 
 def _look_by_numpy(row: Any) -> int:
     """The flags of the numbers in a list or a tuple."""
+    row = tuple(row)  # which no other thread can change between one look and the next
     kinds = set(map(type, row))
     if kinds == {float} and hypot(*row) < flags.LARGEST / 2:
         return flags.FLOAT
