@@ -518,7 +518,7 @@ def test_a_list_that_another_thread_changes(length):
     sys.setswitchinterval(1e-6)  # seconds: the other thread gets its turn between one look and the next
     thread.start()
     try:
-        for target in ("numpy", "python") * max(10, 20_000 // length):
+        for target in ("numpy", "python") * max(10, 8_000 // length):
             for dtype in (None, "float32", "bfloat16"):
                 with contextlib.suppress(ferry.ConversionError):
                     assert set(ferry.to_list(ferry.convert(x, target, dtype=dtype))) <= {1.5, 2.5}
