@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from tests.support import survives
 from torch import nn
 
 import tensorferry as ferry
@@ -190,3 +191,31 @@ def test_under_jit_there_are_no_plans_yet():
     jax.jit(lambda x: seen.append(ferry.explain_wrap(wrapped, x)) or x)(jnp.ones(3))
     assert seen[0].inputs == (("args[0]", None),)
     assert "when the compiled code runs" in str(seen[0])
+
+
+def test_arguments_meet_on_one_device():
+    """As in JAX: what nobody has put on a device goes to where the others were put, as parameters of a module are."""
+    survives(
+        """
+        import jax, jax.numpy as jnp
+        from tensorferry.backends.jax.primitives import _together as together
+
+        first, second = jax.devices("cpu")
+        free, here, there = jnp.ones(3), jax.device_put(jnp.ones(3), first), jax.device_put(jnp.ones(3), second)
+        assert [x.device for x in together([free, there, free])] == [second] * 3 == [(free + there).device] * 3
+        assert [x.device for x in together([here, there, free])] == [first, second, first]
+        assert together([free, free]) == [free, free]
+        """,
+        XLA_FLAGS="--xla_force_host_platform_device_count=2",
+    )
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("jit", [False, True])
+def test_a_module_on_the_host_where_jax_has_a_gpu(jit):
+    apply, params = ferry.wrap_module(network())
+    found = (jax.jit(apply) if jit else apply)(params, jnp.ones((5, 4)))
+    assert found.device == params["0.weight"].device
+    np.testing.assert_allclose(found, network()(torch.ones(5, 4)).detach(), rtol=1e-5)
+    gradients = jax.grad(lambda params: (apply(params, jnp.ones((5, 4))) ** 2).sum())(params)
+    assert {each.device for each in gradients.values()} == {found.device}

@@ -92,12 +92,28 @@ def _conj(x: Any) -> Any:
 
 def _run_here(function: Function, arrays: Sequence[Any], outer: Outer) -> list[Any]:
     """Call a function with concrete arrays."""
-    for array in arrays:
-        if isinstance(array, jax.Array) and array.sharding.num_devices > 1:
-            raise _sharded(function, array.sharding.num_devices)
+    shardings = {array.sharding for array in arrays if isinstance(array, jax.Array)}
+    for sharding in shardings:
+        if sharding.num_devices > 1:
+            raise _sharded(function, sharding.num_devices)
+    if len(shardings) > 1:
+        arrays = _together(arrays)
     results = function.run(arrays, outer)
     device = next((array.device for array in arrays if isinstance(array, jax.Array)), None)
     return results if device is None or device.platform == "cpu" else [jax.device_put(each, device) for each in results]
+
+
+def _together(arrays: Sequence[Any]) -> Sequence[Any]:
+    """The arrays on one device, as JAX's own functions get them: what nobody has put on a device goes to the others'.
+
+    Arrays that were put on different devices stay there: the function may know what to do with them.
+    See https://docs.jax.dev/en/latest/faq.html (controlling data and computation placement on devices).
+    """
+    chosen = {array.device for array in arrays if isinstance(array, jax.Array) and array.committed}
+    if len(chosen) != 1:
+        return arrays
+    (device,) = chosen
+    return [jax.device_put(array, device) if isinstance(array, jax.Array) else array for array in arrays]
 
 
 def _sharded(function: Function, count: int) -> UnsupportedTypeError:

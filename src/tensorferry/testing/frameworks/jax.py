@@ -40,8 +40,7 @@ class JaxWitness(Witness):
         return super().knows(dtype) and self.dtype(self.build(b"", dtype, (0,))) == dtype
 
     def build(self, content: bytes, dtype: str, shape: tuple[int, ...]) -> Any:
-        # On the host also where JAX has a GPU, on which arrays lie otherwise; the suite is about memory of the host.
-        with self.jax.default_device(self.jax.local_devices(backend="cpu")[0]):
+        with self._on_host():
             return self.jax.device_put(np.frombuffer(bytearray(content), dtype_of(dtype)).reshape(shape))
 
     def make(self, layout: str, dtype: str) -> Sample | None:
@@ -51,8 +50,13 @@ class JaxWitness(Witness):
         if sample is None or FORMATS[dtype].bits < 8:
             return sample
         # The result of an operation is in memory that XLA allocated. A transpose keeps all bits.
-        sample.x = self.jax.numpy.transpose(self.jax.numpy.transpose(sample.x))
+        with self._on_host():
+            sample.x = self.jax.numpy.transpose(self.jax.numpy.transpose(sample.x))
         return sample
+
+    def _on_host(self) -> AbstractContextManager[Any]:
+        """The suite is about memory of the host, and where JAX has a GPU, arrays are there otherwise."""
+        return self.jax.default_device(self.jax.local_devices(backend="cpu")[0])  # type: ignore[no-any-return]
 
     def place(self, x: Any) -> Place | None:
         itemsize = x.dtype.itemsize
@@ -61,7 +65,9 @@ class JaxWitness(Witness):
         return Place(x.unsafe_buffer_pointer(), x.shape, compact_strides(x.shape, itemsize), itemsize)
 
     def content(self, x: Any) -> bytes:
-        return np.asarray(x).tobytes()
+        # Of an array on a device, JAX keeps what it has copied to the host once, and does not look at it again.
+        seen = x if x.device.platform == "cpu" else self.jax.numpy.copy(x)
+        return np.asarray(seen).tobytes()
 
     def is_plain(self, x: Any) -> bool:
         return isinstance(x, self.jax.Array) and not isinstance(x, self.jax.core.Tracer)
