@@ -215,6 +215,16 @@ def test_names_that_are_there_twice_are_refused():
         assert [each.tolist() for each in ferry.convert_tree(renamed, "numpy").values()] == [[1], [2]]
 
 
+def test_a_frame_whose_only_column_has_no_name_is_a_dict_too():
+    """Its key is None; only a column that came alone, as a stream, is no dict."""
+    for dtype in ("int64", "Int64"):
+        frame = pd.DataFrame({None: pd.array([1, 2], dtype=dtype)})
+        for keywords in ({}, {"nulls": 0}):
+            assert ferry.convert_tree(frame, "numpy", **keywords)[None].tolist() == [1, 2]
+        assert ferry.collate([frame, frame], "numpy")[None].tolist() == [[1, 2], [1, 2]]
+    assert [*ferry.describe_tree(frame)] == ["$[None]"]
+
+
 def test_an_index_with_the_name_of_a_column_is_refused():
     """The frame has only one column of that name, and its hint renames this column."""
     unnamed, named = pd.DataFrame({"index": [1]}, index=[7]), pd.DataFrame({"k": [1]}, index=pd.Index([7], name="k"))

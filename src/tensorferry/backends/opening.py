@@ -13,10 +13,9 @@ from ..core.layout import compact_strides
 from ..hints import Hint
 from ..host import memory
 from ..host.numpy_dtypes import of_numpy
-from .nodes import Node, as_dict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from ..columns.column import Found
     from ..columns.frames import Frame
@@ -33,7 +32,6 @@ __all__ = [
     "Later",
     "Table",
     "TableContents",
-    "node_of",
     "open_column",
     "open_gathered",
     "open_table",
@@ -124,13 +122,6 @@ def remark_of(kind: str) -> str:
     if INDEXED in text:
         remarks.append("the index does not come along: index=True keeps it as a column, in a tree")
     return "; ".join(remarks)
-
-
-def node_of(held: Mapping[object, Any]) -> Node:
-    """A table as a container of its columns, which is rebuilt as a dict. A single column without a name is one leaf."""
-    if [*held] == [None]:
-        return Node([""], list(held.values()), lambda values: values[0])
-    return as_dict(held)
 
 
 def open_column(

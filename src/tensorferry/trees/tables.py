@@ -164,6 +164,8 @@ def _apply(x: Any, index: bool, rule: DtypeRule, name: str, casting: str | None,
         return apply(x, name)
     owner = registry.BY_TYPE.get(type(x))
     columns = owner.named_columns(x, index=index) if isinstance(owner, ColumnBackend) else tables.named_columns(x)
+    if not isinstance(columns, Mapping):
+        return apply(columns, name)
     result = {}
     for key, each in columns.items():
         try:
@@ -171,7 +173,7 @@ def _apply(x: Any, index: bool, rule: DtypeRule, name: str, casting: str | None,
         except ConversionError as error:
             error.inside = item(key) + error.inside
             raise
-    return result[None] if [*result] == [None] else result
+    return result
 
 
 def _with_full_mask(column: Any) -> Any:
