@@ -88,7 +88,7 @@ class Ragged(NamedTuple):
     def longest(self) -> tuple[int, ...]:
         """The shape of all rows in one array."""
         shapes = self.lengths[:, None] if self.shapes is None else self.shapes
-        return (len(self.lengths), *map(int, shapes.max(0)), *self.elements.inner)
+        return (len(self.lengths), *map(int, shapes.max(0)), *self.elements.shape[1:])
 
     def padded(self, elements: Array, value: Any) -> Array:
         """The rows in one array, padded at their ends."""

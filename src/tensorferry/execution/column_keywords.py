@@ -230,7 +230,7 @@ def _rows_of(contents: TableContents, found: Ragged, words: str) -> list[Any]:
     made, at, size = [], 0, prod(elements.inner) * find(elements.dtype).itemsize
     shapes = [(length,) for length in found.lengths.tolist()] if found.shapes is None else found.shapes.tolist()
     for number, shape in enumerate(shapes):
-        whole = (*shape, *elements.inner)
+        whole = (*shape, *elements.shape[1:])
         row = _new(elements.dtype, whole, lambda number=number: rows()[number], *reasons)  # type: ignore[misc]
         row.at = at % ALIGNMENT if prod(whole) else 0
         made.append(TableContents(contents.kind, contents.name, row, words=words))
