@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..columns.column import Ragged, Refused
-from ..columns.frames import asked_hint, frame_of, nulls_hint, refuse
+from ..columns.frames import asked_hint, frame_of, nulls_hint, refuse, rows_hint
 from ..core.dtypes import find
 from ..core.info import APART, COPIED, COUNTING, TensorInfo
 from ..core.layout import compact_strides
@@ -158,8 +158,7 @@ def open_column(
         hint = asked_hint(found) if found.asked else Hint(found.hint.replace("{x}", "{leaf}"))
         raise refuse(what, found, hint, request)
     if isinstance(found, Ragged):
-        hint = Hint('{rows:x|ragged="rows"}, which gives a list of tensors; or {padded:x|pad=0}, which pads them')
-        raise refuse(what, found, hint, request)
+        raise refuse(what, found, rows_hint(found), request)
     if found.fill is None and found.nulls[0]:
         raise refuse(what, found, nulls_hint(found), request)
     words = [f"{COUNTING}{found.unit}"] if found.unit else []

@@ -74,7 +74,18 @@ class Ragged(NamedTuple):
         first = sizes[0]
         row = int(np.argmax((sizes != first).reshape(len(sizes), -1).any(1)))
         what = "elements" if self.shapes is None else "as its shape"
-        return f"has rows of unequal lengths: row 0 has {first} {what}, row {row} has {sizes[row]}"
+        why = f"has rows of unequal lengths: row 0 has {first} {what}, row {row} has {sizes[row]}"
+        return f"{why}; and nulls, the first at row {self.first_null}" if self.lacks else why
+
+    @property
+    def lacks(self) -> bool:
+        """Whether its elements have nulls that are not replaced."""
+        return self.elements.fill is None and self.elements.nulls[0] > 0
+
+    @property
+    def first_null(self) -> int:
+        """The first row with a null."""
+        return int(np.searchsorted(np.cumsum(self.lengths), self.elements.nulls[1], side="right"))
 
     def rows(self, elements: Array) -> list[Array]:
         """The rows, as views of an array of all elements."""

@@ -186,10 +186,11 @@ def _lists(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | N
     ]
     if differ:
         elements = _column(kind.children[0], below, (), asked)
+        if isinstance(elements, Refused) and (elements.stays or elements.asked):
+            return elements
         if inner or not isinstance(elements, Column):
-            stays = isinstance(elements, Refused) and elements.stays
             row = int((lengths != lengths[0]).argmax()) // size
-            return Refused(f"has lists of unequal lengths in each other, at row {row}", LIST, stays)
+            return Refused(f"has lists of unequal lengths in each other, at row {row}", LIST)
         return Ragged(elements, lengths)
     width = int(lengths[0]) if len(lengths) else 0
     if not width:

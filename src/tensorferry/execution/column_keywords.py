@@ -203,7 +203,7 @@ def _contents_in_tree(
 def _apply_to_rows(contents: TableContents, found: Ragged, nulls: Any, ragged: object, pad: object) -> Any:
     """Apply the keywords to a column whose rows have unequal lengths, and whose nulls are replaced."""
     elements = found.elements
-    if (ragged is None and pad is None) or (elements.fill is None and elements.nulls[0]):
+    if (ragged is None and pad is None) or found.lacks:
         return TableContents(contents.kind, contents.name, found)
     mask = _mask(elements, elements.rows) if isinstance(nulls, str) and nulls == "mask" else None
     words = "" if elements.fill is None else f"{FILLED}{elements.fill.item()}"
