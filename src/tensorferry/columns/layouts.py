@@ -290,7 +290,13 @@ def _looked_up(
         one = _column(kind, [part] if part.length else [], (), asked)
         assert isinstance(one, Column)  # noqa: S101 - as the whole is
         first = sum(piece.rows for piece in pieces)
-        pieces.append(piece_looked_up(each, one.whatever(), one.missing(), gone, encoded, first, inner))
+        decimals = one.pieces[0].values if one.pieces else None
+        if isinstance(decimals, Decimals):
+            # They are read after they are looked up, so that an error names the row, and only values with a row count.
+            piece = piece_looked_up(each, decimals.words, one.missing(), gone, encoded, first, inner)
+            pieces.append(piece._replace(values=decimals.looked_up(piece.values, piece.missing, first)))
+        else:
+            pieces.append(piece_looked_up(each, one.whatever(), one.missing(), gone, encoded, first, inner))
     return Column(found.dtype, inner, pieces, unit=found.unit, reasons=() if pieces else (f"encoded {encoded}",))
 
 
