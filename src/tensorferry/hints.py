@@ -148,9 +148,9 @@ class Hint(str):
         """
         template = self._template.replace("{leaf}", _escaped(place))
         if not name:
-            template = template.replace("{again:x|dtype=", "{itself:x|dtype=")
+            template = _AGAIN.sub(r'{itself:x|dtype="\2"', template)
         else:
-            template = _AGAIN.sub(lambda found: found[1] + _escaped(dtype_of(found[2])), template)
+            template = _AGAIN.sub(lambda found: f"{{{found[1]}:x|dtype={_escaped(dtype_of(found[2]))}", template)
         return Hint(template, *self._call)
 
     def before(self, text: str) -> Hint:
@@ -161,7 +161,7 @@ class Hint(str):
         return Hint, (self._template, *self._call)
 
 
-_AGAIN = re.compile(r'(\{again:x\|dtype=)"(\w+)"')
+_AGAIN = re.compile(r'\{(again|padded):x\|dtype="(\w+)"')
 """A call with a dtype, in a template."""
 
 

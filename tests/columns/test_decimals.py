@@ -134,3 +134,19 @@ def test_decimals_in_lists_and_dictionaries():
     with pytest.raises(ferry.UnsupportedTypeError, match="at row 1") as caught:
         ferry.to_torch(encoded.dictionary_decode(), dtype="float64")
     assert caught.value.hint.startswith('to_torch(x, dtype="float64", nulls="nan")')
+
+
+def test_an_error_about_a_decimal_names_its_row():
+    """Not its place in a dictionary, in runs, or among the elements of lists; values without a row do not matter."""
+    values = pa.array([Decimal(2**70), Decimal(5)], pa.decimal128(38, 0))
+    codes = pa.DictionaryArray.from_arrays(pa.array([1, None, 1, 0]), values)
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([3, 4], "int32"), values.take(pa.array([1, 0])))
+    lists = pa.array([[5], [5, 5, 5], [], [2**70]], pa.list_(values.type))
+    for x, keywords in ((codes, {"nulls": 0}), (runs, {}), (lists, {"pad": 0}), (lists, {"ragged": "rows"})):
+        with pytest.raises(ferry.LossyCastError, match="at row 3 does not fit"):
+            ferry.to_numpy(x, **keywords)
+    assert ferry.to_list(codes[:3], nulls=0) == [5, 0, 5]
+    assert ferry.to_list(runs[:2]) == [5, 5]
+    assert ferry.to_list(codes, dtype="float64", nulls="nan")[2:] == [5.0, 2.0**70]
+    named = ferry.convert_tree({"d": codes}, "numpy", dtype={"d": "float32"}, nulls=0)["d"]
+    assert (named.dtype, named.tolist()) == ("float32", [5, 0, 5, 2**70])

@@ -99,6 +99,50 @@ def test_a_hint_about_nulls_of_dates_names_the_leaf():
     assert run(code, alone).tolist() == [1.5]
 
 
+@pytest.mark.parametrize(
+    ("x", "padded", "keywords"),
+    [
+        (pa.array([[True], [True, False]]), [[True, False], [True, False]], {}),
+        (pa.array([[1.5], [2.5, 3.0], [None]]), [[1.5, 0], [2.5, 3.0], [None, 0]], {}),
+        (pl.Series([[1], [2, None]]), [[1, 0], [2, 0]], {}),
+        (pd.Series([[1], [2, None]]), [[1, 0], [2, 0]], {}),
+        (pa.array([[1], [2, None]], pa.list_(pa.date32())), [[1, 0], [2, 0]], {"dtype": "int64"}),
+        (pa.array([[decimal.Decimal("1.5")], []]), [[1.5], [0]], {"dtype": "float64"}),
+    ],
+)
+def test_hints_about_rows_of_unequal_lengths_work(x, padded, keywords):
+    """Also with nulls among the elements, and for a column that is numbers only if a dtype is named."""
+    named = {"dtype": {"a": keywords["dtype"]}} if keywords else {}
+    for do, given, leaf in (
+        (lambda given: ferry.to_torch(given, **keywords), x, lambda found: found),
+        (lambda given: ferry.convert_tree(given, "torch", **named), {"a": x}, lambda found: found["a"]),
+    ):
+        *rows, filled = (leaf(run(code, given)) for code in ways(hint_of(do, given)))
+        assert [[None if each != each else each for each in row] for row in filled.tolist()] == padded  # noqa: PLR0124
+        assert [list(map(len, each)) for each in rows] == ([] if keywords else [list(map(len, x))])
+    if keywords:
+        (code,) = ways(hint_of(ferry.convert_tree, {"a": x}, "torch", **named, ragged="rows", nulls=0))
+        found = ferry.convert_tree({"a": x}, "torch", **eval(f"dict({code})"), ragged="rows", nulls=0)["a"]  # noqa: S307
+        assert [str(each.dtype) for each in found] == [f"torch.{keywords['dtype']}"] * len(x)
+
+
+def test_rows_that_are_no_numbers_are_refused_for_what_they_hold():
+    """And not for their lengths, which no keyword would help."""
+    with pytest.raises(ferry.UnsupportedTypeError, match="holds text"):
+        ferry.to_numpy(pa.array([["a"], []]))
+    with pytest.raises(ferry.UnsupportedTypeError, match="and nulls, the first at row 2"):
+        ferry.to_numpy(pa.array([[1, 2], [], [None]]), pad=0)
+
+
+def test_hints_about_rows_name_what_jax_has():
+    jax = pytest.importorskip("jax")
+    x = pa.array([[1], [2, 3]])
+    with jax.enable_x64(False):
+        rows, padded = (run(code, x) for code in ways(hint_of(ferry.to_jax, x)))
+    assert [row.tolist() for row in rows] == [[1], [2, 3]]
+    assert padded.tolist() == [[1, 0], [2, 3]]
+
+
 @pytest.mark.parametrize("do", [ferry.convert_tree, lambda x, *rest, **keys: ferry.collate([x], *rest, **keys)])
 def test_a_dtype_for_text_is_refused_with_the_reason(do):
     """It is a leaf, with this name: only that it is no tensor."""

@@ -127,6 +127,49 @@ def test_tensors_of_unequal_shapes():
         ferry.convert_tree(Ragged([[1, 2], [3]], [[2, 1], [2, 1]]), "numpy")
 
 
+def test_lists_of_tensors_of_any_shape():
+    """Refused if the lists are one tensor: their shape was lost; a null in a shape is no shape."""
+    x = Ragged([[1, 2], [3, 4]], [[2, 1], [2, 1]])
+    field = x.batch.schema.field("x")
+    for lists in (
+        pa.FixedSizeListArray.from_arrays(x.batch["x"], 2),
+        pa.ListArray.from_arrays([0, 1, 2], x.batch["x"]),
+    ):
+        kind = pa.list_(field, 2) if isinstance(lists, pa.FixedSizeListArray) else pa.list_(field)
+        with pytest.raises(ferry.UnsupportedTypeError, match="lists of tensors that may have any shape"):
+            ferry.to_numpy(lists.cast(kind))
+    with pytest.raises(ferry.UnsupportedTypeError, match="null in the shape of a tensor, at row 1"):
+        ferry.convert_tree(Ragged([[1, 2], []], [[2, 1], [None, 1]]), "numpy")
+
+
+def test_lists_of_tensors_whose_axes_are_permuted():
+    """Padded, as rows, and without elements, they have the axes in the order that is said."""
+    kind = pa.fixed_shape_tensor(pa.int32(), (2, 3), permutation=[1, 0])
+    tensors = pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(pa.array(range(18), "int32"), 6))
+    each = np.arange(18).reshape(3, 2, 3).transpose(0, 2, 1).tolist()
+    x = pa.ListArray.from_arrays([0, 1, 3], tensors)
+    assert ferry.to_list(x, pad=-1) == [[each[0], [[-1, -1]] * 3], each[1:]]
+    assert [row.tolist() for row in ferry.to_numpy(x, ragged="rows")] == [each[:1], each[1:]]
+    assert ferry.to_numpy(pa.ListArray.from_arrays([0, 0, 0], tensors)).shape == (2, 0, 3, 2)
+
+
+def test_a_row_that_is_null_has_no_list():
+    """Also where the row is null because the fields around it are; its list was counted among the others."""
+
+    class Fields:
+        def __init__(self, array):
+            self.array = array
+
+        def __arrow_c_array__(self, requested_schema=None):
+            return self.array.__arrow_c_array__()
+
+    for rows in ([[1], [2, 3], [4, 5, 6]], [[1], [2], [3]]):
+        fields = pa.StructArray.from_arrays([pa.array(rows)], ["x"], mask=pa.array([False, True, False]))
+        for keywords in ({}, {"nulls": 0}, {"nulls": 0, "pad": 0}, {"nulls": "mask", "ragged": "rows"}):
+            with pytest.raises(ferry.UnsupportedTypeError, match="null in the place of a list, at row 1"):
+                ferry.convert_tree(Fields(fields), "numpy", **keywords)
+
+
 def test_lists_of_unequal_lengths():
     """Refused by row; rows, or padded, where that is said."""
     for x in (pa.array([[1, 2], [3]]), pa.chunked_array([[[1, 2]], [[3]]]), pl.Series([[1, 2], [3]])):
@@ -213,6 +256,16 @@ def test_names_that_are_there_twice_are_refused():
         assert ferry.to_list(x) == [[1, 2]]
         renamed = eval(caught.value.hint, {"x": x})  # noqa: S307 - that is what the hint is for
         assert [each.tolist() for each in ferry.convert_tree(renamed, "numpy").values()] == [[1], [2]]
+
+
+def test_a_frame_whose_only_column_has_no_name_is_a_dict_too():
+    """Its key is None; only a column that came alone, as a stream, is no dict."""
+    for dtype in ("int64", "Int64"):
+        frame = pd.DataFrame({None: pd.array([1, 2], dtype=dtype)})
+        for keywords in ({}, {"nulls": 0}):
+            assert ferry.convert_tree(frame, "numpy", **keywords)[None].tolist() == [1, 2]
+        assert ferry.collate([frame, frame], "numpy")[None].tolist() == [[1, 2], [1, 2]]
+    assert [*ferry.describe_tree(frame)] == ["$[None]"]
 
 
 def test_an_index_with_the_name_of_a_column_is_refused():

@@ -154,6 +154,37 @@ def test_zones():
     assert ferry.convert_tree(ByStream(pa.table({"x": x, "n": [1]})), "numpy")["x"].tolist() == [last]
 
 
+@pytest.mark.parametrize("zone", ["Europe", "a" * 300, "+99:00", "../Europe", "+5"])
+def test_zones_that_there_are_not_are_refused(zone):
+    """`ZoneInfo` raises errors of the file system for some of them."""
+    x = pa.array([1], pa.timestamp("us", zone))
+    with pytest.raises(ferry.UnsupportedTypeError, match="does not know the time zone"):
+        ferry.convert_tree(ByStream(pa.table({"x": x, "n": [1]})), "numpy")["x"].tolist()
+
+
+@pytest.mark.parametrize(("zone", "hours"), [("+0530", 5.5), ("-05", -5), ("+23:59", 23 + 59 / 60)])
+def test_offsets_are_written_in_several_ways(zone, hours):
+    x = pa.array([1], pa.timestamp("us", zone))
+    (found,) = ferry.convert_tree(ByStream(pa.table({"x": x, "n": [1]})), "numpy")["x"].tolist()
+    assert found.utcoffset() == dt.timedelta(hours=hours)
+    assert found == dt.datetime(1970, 1, 1, microsecond=1, tzinfo=dt.timezone.utc)
+
+
+def test_a_view_past_its_buffers_is_named_by_row():
+    """If it is null, it does not matter where it points."""
+    x = pa.array(["a" * 20, "b" * 20], pa.string_view())
+    valid, views, *data = x.buffers()
+    views = bytearray(views.to_pybytes())
+    views[24:28] = (7).to_bytes(4, "little")
+    broken = [pa.py_buffer(bytes(views)), *data]
+    kept = pa.Array.from_buffers(x.type, 2, [valid, *broken])
+    with pytest.raises(ferry.UnsupportedTypeError, match="view of text past its buffers, at row 1"):
+        ferry.convert_tree(ByStream(pa.table({"x": kept, "n": [1, 2]})), "numpy")["x"].tolist()
+    kept = pa.Array.from_buffers(x.type, 2, [pa.py_buffer(b"\x01"), *broken])
+    found = ferry.convert_tree(ByStream(pa.table({"x": kept, "n": [1, 2]})), "numpy")["x"]
+    assert found.tolist() == ["a" * 20, None]
+
+
 def test_unions_are_refused():
     x = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
     kept = ferry.convert_tree(ByStream(pa.table({"x": x, "n": [1]})), "numpy")["x"]

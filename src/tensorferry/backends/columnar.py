@@ -22,12 +22,12 @@ from ..core.signature import COMPACT, layout_of
 from ..host import memory
 from . import registry
 from .base import Backend
+from .nodes import as_dict
 from .opening import (
     Gathered,
     Later,
     Table,
     TableContents,
-    node_of,
     open_column,
     open_gathered,
     open_table,
@@ -315,7 +315,7 @@ class ColumnBackend(Backend):
         if not self.loaded:
             registry.load(self)
         is_table = self.claims(kind) and self.is_table(kind)
-        return (lambda x: node_of(self.named_columns(x))) if is_table else None
+        return (lambda x: as_dict(self.named_columns(x))) if is_table else None
 
     def named_columns(self, x: Any, *, index: bool = False) -> Mapping[object, Any]:
         """The columns of a table by name; with `index`, also its index.

@@ -6,17 +6,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..columns.column import Ragged, Refused
-from ..columns.frames import asked_hint, frame_of, nulls_hint, refuse
+from ..columns.frames import asked_hint, frame_of, nulls_hint, refuse, rows_hint
 from ..core.dtypes import find
 from ..core.info import APART, COPIED, COUNTING, TensorInfo
 from ..core.layout import compact_strides
 from ..hints import Hint
 from ..host import memory
 from ..host.numpy_dtypes import of_numpy
-from .nodes import Node, as_dict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from ..columns.column import Found
     from ..columns.frames import Frame
@@ -33,7 +32,6 @@ __all__ = [
     "Later",
     "Table",
     "TableContents",
-    "node_of",
     "open_column",
     "open_gathered",
     "open_table",
@@ -126,13 +124,6 @@ def remark_of(kind: str) -> str:
     return "; ".join(remarks)
 
 
-def node_of(held: Mapping[object, Any]) -> Node:
-    """A table as a container of its columns, which is rebuilt as a dict. A single column without a name is one leaf."""
-    if [*held] == [None]:
-        return Node([""], list(held.values()), lambda values: values[0])
-    return as_dict(held)
-
-
 def open_column(
     framework: str,
     kind: str,
@@ -167,8 +158,7 @@ def open_column(
         hint = asked_hint(found) if found.asked else Hint(found.hint.replace("{x}", "{leaf}"))
         raise refuse(what, found, hint, request)
     if isinstance(found, Ragged):
-        hint = Hint('{rows:x|ragged="rows"}, which gives a list of tensors; or {padded:x|pad=0}, which pads them')
-        raise refuse(what, found, hint, request)
+        raise refuse(what, found, rows_hint(found), request)
     if found.fill is None and found.nulls[0]:
         raise refuse(what, found, nulls_hint(found), request)
     words = [f"{COUNTING}{found.unit}"] if found.unit else []

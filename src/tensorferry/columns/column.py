@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 
 from ..core.dtypes import casting_scale, find
 from ..core.info import READ_AS
-from ..errors import LossyCastError
+from ..errors import LossyCastError, UnsupportedTypeError
 from ..host import casts, memory
 from ..host.numpy_dtypes import numpy_dtype
 from .decimals import Decimals
@@ -74,7 +75,29 @@ class Ragged(NamedTuple):
         first = sizes[0]
         row = int(np.argmax((sizes != first).reshape(len(sizes), -1).any(1)))
         what = "elements" if self.shapes is None else "as its shape"
-        return f"has rows of unequal lengths: row 0 has {first} {what}, row {row} has {sizes[row]}"
+        why = f"has rows of unequal lengths: row 0 has {first} {what}, row {row} has {sizes[row]}"
+        return f"{why}; and nulls, the first at row {self.row_of(self.elements.nulls[1])}" if self.lacks else why
+
+    @property
+    def lacks(self) -> bool:
+        """Whether its elements have nulls that are not replaced."""
+        return self.elements.fill is None and self.elements.nulls[0] > 0
+
+    def row_of(self, element: int) -> int:
+        """The row that an element is in."""
+        return int(np.searchsorted(np.cumsum(self.lengths), element, side="right"))
+
+    def read(self) -> Array:
+        """The elements of all rows, as an array.
+
+        Raises:
+            LossyCastError, UnsupportedTypeError: One is not a value of its dtype. The message names its row.
+        """
+        try:
+            return self.elements.read()
+        except (LossyCastError, UnsupportedTypeError) as error:
+            message = re.sub(r"(?<=\bat row )\d+", lambda found: str(self.row_of(int(found[0]))), error.message)
+            raise type(error)(message, error.hint) from None
 
     def rows(self, elements: Array) -> list[Array]:
         """The rows, as views of an array of all elements."""
@@ -88,7 +111,7 @@ class Ragged(NamedTuple):
     def longest(self) -> tuple[int, ...]:
         """The shape of all rows in one array."""
         shapes = self.lengths[:, None] if self.shapes is None else self.shapes
-        return (len(self.lengths), *map(int, shapes.max(0)), *self.elements.inner)
+        return (len(self.lengths), *map(int, shapes.max(0)), *self.elements.shape[1:])
 
     def padded(self, elements: Array, value: Any) -> Array:
         """The rows in one array, padded at their ends."""

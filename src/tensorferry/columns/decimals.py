@@ -45,6 +45,11 @@ class Decimals:
         self.words, self._scale, self._dtype = words, scale, dtype
         self._rounds_again, self._missing, self._first = rounds_again, missing, first
 
+    def looked_up(self, encoded: Any, missing: Sequence[Missing], first: int) -> Decimals:
+        """The decimals at the indices of a `DictionaryEncoded`."""
+        words = encoded.look_up(self.words, 0, len(encoded.indices))
+        return Decimals(words, self._scale, self._dtype, rounds_again=self._rounds_again, missing=missing, first=first)
+
     def put(self, out: Array, start: int, stop: int) -> None:
         """Write some rows into an array.
 

@@ -113,6 +113,8 @@ def tensors_of_any_shape(metadata: bytes, data: Found, shape: Found) -> Found:
         return data
     if not isinstance(shape, Column) or len(shape.inner) != 1 or shape.dtype != "int32":
         return Refused("has tensors without shapes", "{x}.storage")
+    if shape.nulls[0]:
+        return Refused(f"has a null in the shape of a tensor, at row {shape.nulls[1]}", "{x}.storage")
     sizes = shape.whatever()
     counts = np.full(data.rows, prod(data.inner)) if isinstance(data, Column) else data.lengths
     if (sizes.prod(1) != counts).any() or (sizes < 0).any():

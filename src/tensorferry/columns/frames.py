@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..typing import Array
     from .column import Found
 
-__all__ = ["Frame", "asked_hint", "frame_of", "nulls_hint", "refuse", "write_columns"]
+__all__ = ["Frame", "asked_hint", "frame_of", "nulls_hint", "refuse", "rows_hint", "write_columns"]
 
 _ROWS = 1 << 14
 """How many rows are written at a time for a result in row order, so that they stay in the processor's cache."""
@@ -162,10 +162,35 @@ def asked_hint(found: Refused) -> Hint:
     )
 
 
+def rows_hint(found: Ragged) -> Hint:
+    """The hint for a column whose rows are lists of unequal lengths, and perhaps have nulls."""
+    elements = found.elements
+    zero = "False" if DTYPES[elements.dtype].kind == "bool" else "0"
+    own, asked, value = elements.dtype, elements.asked, _value_for(elements.dtype)
+    if asked and found.lacks:
+        return Hint(f'{{padded:x|dtype="{asked}", pad={zero}, nulls={value}}}, which pads them and replaces nulls')
+    if asked:
+        return Hint(f'{{padded:x|dtype="{asked}", pad={zero}}}, which pads them')
+    if found.lacks:
+        return Hint(
+            f'{{rows:x|ragged="rows", nulls={value}|{own}}}, which gives a list of tensors; '
+            f"or {{padded:x|pad={zero}, nulls={value}|{own}}}, which pads them"
+        )
+    return Hint(
+        f'{{rows:x|ragged="rows"|{own}}}, which gives a list of tensors; '
+        f"or {{padded:x|pad={zero}|{own}}}, which pads them"
+    )
+
+
+def _value_for(dtype: str) -> str:
+    """The code for a value in place of nulls."""
+    kind = DTYPES[dtype].kind
+    return "False" if kind == "bool" else '"nan"' if kind == "float" else "0"
+
+
 def nulls_hint(found: Column, *, mixed: bool = False) -> Hint:
     """The hint for a column with nulls. If it is `mixed` with others, their dtypes have none in common."""
-    kind = DTYPES[found.dtype].kind
-    value = "False" if kind == "bool" else '"nan"' if kind == "float" else "0"
+    value = _value_for(found.dtype)
     if not found.asked and mixed:
         return Hint(
             f'{{again:x|dtype="{{widest}}", nulls={value}}}, which replaces them; '

@@ -175,9 +175,10 @@ def _lists(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | N
     differ = len(lengths) > 0 and bool((lengths != lengths[0]).any())
     before = 0
     for each in spans:
-        marked = marker(inner)(each)
-        if marked is not each:
-            return _no_list(before + int(marked.missing[-1].part(0, each.length // size).argmax()) // size, inner)
+        # A list in a row that is null, as rows of a struct may be, has no length either.
+        gone = missing_in(marker(inner)(each), inner)
+        if gone is not None:
+            return _no_list(before + int(gone.argmax()) // size, inner)
         before += each.length // size
     below = [
         Span(each.chunk.children[0], start, stop - start, each.missing)
@@ -185,10 +186,11 @@ def _lists(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | N
     ]
     if differ:
         elements = _column(kind.children[0], below, (), asked)
+        if isinstance(elements, Refused) and (elements.stays or elements.asked):
+            return elements
         if inner or not isinstance(elements, Column):
-            stays = isinstance(elements, Refused) and elements.stays
             row = int((lengths != lengths[0]).argmax()) // size
-            return Refused(f"has lists of unequal lengths in each other, at row {row}", LIST, stays)
+            return Refused(f"has lists of unequal lengths in each other, at row {row}", LIST)
         return Ragged(elements, lengths)
     width = int(lengths[0]) if len(lengths) else 0
     if not width:
@@ -211,7 +213,7 @@ def _without_elements(kind: Type, spans: list[Span], inner: tuple[int, ...], ask
     found = _column(kind, [], (), asked)
     if not isinstance(found, Column):
         return found
-    rows, shape = lists // size, (*inner, 0, *found.inner)
+    rows, shape = lists // size, (*inner, 0, *found.shape[1:])
     pieces = [Piece(rows, np.empty((rows, *shape), numpy_dtype(found.dtype)))] if rows else []
     return Column(found.dtype, shape, pieces, unit=found.unit, reasons=found.reasons)
 
@@ -288,7 +290,13 @@ def _looked_up(
         one = _column(kind, [part] if part.length else [], (), asked)
         assert isinstance(one, Column)  # noqa: S101 - as the whole is
         first = sum(piece.rows for piece in pieces)
-        pieces.append(piece_looked_up(each, one.whatever(), one.missing(), gone, encoded, first, inner))
+        decimals = one.pieces[0].values if one.pieces else None
+        if isinstance(decimals, Decimals):
+            # They are read after they are looked up, so that an error names the row, and only values with a row count.
+            piece = piece_looked_up(each, decimals.words, one.missing(), gone, encoded, first, inner)
+            pieces.append(piece._replace(values=decimals.looked_up(piece.values, piece.missing, first)))
+        else:
+            pieces.append(piece_looked_up(each, one.whatever(), one.missing(), gone, encoded, first, inner))
     return Column(found.dtype, inner, pieces, unit=found.unit, reasons=() if pieces else (f"encoded {encoded}",))
 
 
@@ -341,7 +349,9 @@ def _extension(name: str, kind: Type, spans: list[Span], inner: tuple[int, ...],
         return Refused(f"has type {name}, which is not known here", "{x}.storage", stays=True)
     if kind.format != "+s" or len(kind.children) != 2:
         raise UnsupportedTypeError("These tensors have no data or no shapes.", None)
-    if any(marker(())(each) is not each for each in spans):
+    if inner:
+        return Refused("holds lists of tensors that may have any shape", LIST)
+    if any(marker(())(each).missing for each in spans):
         return Refused("has nulls among tensors", "{x}.storage")
     data, shape = (
         _column(child, [Span(each.chunk.children[index], each.at, each.length) for each in spans], (), asked)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from itertools import pairwise
@@ -28,6 +29,7 @@ __all__ = ["objects_in"]
 _UNITS = {"s": "s", "m": "ms", "u": "us", "n": "ns"}
 _SHORT = frozenset({"tts", "ttm"})
 _MIDNIGHT = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_FIXED_ZONE = re.compile(r"([+-])([01]\d|2[0-3]):?([0-5]\d)?")
 _INLINE = 12
 """Text of up to so many bytes is in its view itself."""
 
@@ -142,25 +144,22 @@ def _text(kind: Type, span: Span) -> list[Any]:
     return list(map(_decoded, found)) if kind.format in "uU" else found
 
 
-def _decoded(text: bytes) -> Any:
+def _decoded(text: Any) -> Any:
     try:
-        return text.decode()
+        return text.decode() if isinstance(text, bytes) else text
     except UnicodeDecodeError:
         return _Broken("text that is not UTF-8")
 
 
 def _views(kind: Type, span: Span) -> list[Any]:
-    """Text and bytes in views: a length, then the bytes themselves, or where they are.
-
-    Raises:
-        UnsupportedTypeError: A view points past its buffers.
-    """
+    """Text and bytes in views: a length, then the bytes themselves, or where they are."""
     # The last buffer has the lengths of those between.
     *more, lengths = range(2, len(span.chunk.buffers)) or [0]
     sizes: Any = (
         bytes_at(span.chunk.buffers[lengths], (len(more),), np.dtype("int64"), span.chunk.owner) if more else []
     )
-    packed, found = _memory(span, 1, span.at * 16, span.length * 16), []
+    packed, none = _memory(span, 1, span.at * 16, span.length * 16), _Broken("a view of text past its buffers")
+    found: list[Any] = []
     for start in range(0, len(packed), 16):
         length, _, buffer, offset = np.frombuffer(packed, "int32", 4, start).tolist()
         if length <= _INLINE:
@@ -168,7 +167,7 @@ def _views(kind: Type, span: Span) -> list[Any]:
         elif 0 <= buffer < len(more) and 0 <= offset <= int(sizes[buffer]) - length:
             found.append(_memory(span, more[buffer], offset, length))
         else:
-            raise UnsupportedTypeError("A view of text of Arrow's points past its buffers.", None)
+            found.append(none)
     return list(map(_decoded, found)) if kind.format == "vu" else found
 
 
@@ -210,15 +209,15 @@ def _in_zone(found: Any, zone: tzinfo, otherwise: Any) -> Any:
 
 
 def _zone_of(name: str) -> tzinfo:
-    if name[:1] in "+-":
-        hours, _, minutes = name[1:].partition(":")
-        offset = timedelta(hours=int(hours), minutes=int(minutes or 0))
-        return timezone(-offset if name[0] == "-" else offset)
+    fixed = _FIXED_ZONE.fullmatch(name)
+    if fixed is not None:
+        offset = timedelta(hours=int(fixed[2]), minutes=int(fixed[3] or 0))
+        return timezone(-offset if fixed[1] == "-" else offset)
     from zoneinfo import ZoneInfo  # here, because only dates in zones need it
 
     try:
         return ZoneInfo(name)
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, OSError) as error:  # it may be the name of a folder of zones
         raise UnsupportedTypeError(
             f"Python does not know the time zone {name!r}.", "pip install tzdata, which has all common zones"
         ) from error

@@ -203,7 +203,7 @@ def _contents_in_tree(
 def _apply_to_rows(contents: TableContents, found: Ragged, nulls: Any, ragged: object, pad: object) -> Any:
     """Apply the keywords to a column whose rows have unequal lengths, and whose nulls are replaced."""
     elements = found.elements
-    if (ragged is None and pad is None) or (elements.fill is None and elements.nulls[0]):
+    if (ragged is None and pad is None) or found.lacks:
         return TableContents(contents.kind, contents.name, found)
     mask = _mask(elements, elements.rows) if isinstance(nulls, str) and nulls == "mask" else None
     words = "" if elements.fill is None else f"{FILLED}{elements.fill.item()}"
@@ -211,7 +211,7 @@ def _apply_to_rows(contents: TableContents, found: Ragged, nulls: Any, ragged: o
         rows = Rows(_rows_of(contents, found, words))
         return rows if mask is None else Masked(rows, Rows(found.rows(mask)))
     value = elements.value_of(pad, "pad")
-    padded = _new(elements.dtype, found.longest, lambda: found.padded(elements.read(), value), "rows are padded")
+    padded = _new(elements.dtype, found.longest, lambda: found.padded(found.read(), value), "rows are padded")
     result = TableContents(contents.kind, contents.name, padded, words=f"{words}{PADDED_WITH}{value.item()}")
     return result if mask is None else Masked(result, found.padded(mask, False))
 
@@ -221,16 +221,16 @@ def _rows_of(contents: TableContents, found: Ragged, words: str) -> list[Any]:
     elements = found.elements
     reasons = elements.obstacles(exactly=True)
     if not reasons:
-        return found.rows(elements.read())
+        return found.rows(found.read())
 
     @cache
     def rows() -> list[Any]:
-        return found.rows(elements.read())
+        return found.rows(found.read())
 
     made, at, size = [], 0, prod(elements.inner) * find(elements.dtype).itemsize
     shapes = [(length,) for length in found.lengths.tolist()] if found.shapes is None else found.shapes.tolist()
     for number, shape in enumerate(shapes):
-        whole = (*shape, *elements.inner)
+        whole = (*shape, *elements.shape[1:])
         row = _new(elements.dtype, whole, lambda number=number: rows()[number], *reasons)  # type: ignore[misc]
         row.at = at % ALIGNMENT if prod(whole) else 0
         made.append(TableContents(contents.kind, contents.name, row, words=words))

@@ -48,7 +48,7 @@ def convert_plainly(table: Any, targets: Targets) -> dict[object, Any] | None:
 def _converted(owner: ColumnBackend, views: Views, targets: Targets) -> dict[object, Any] | None:
     results: dict[object, Any] = dict(views.arrays)
     names = [name for name, array in results.items() if array is not None]
-    if not names or names == [None]:
+    if not names:
         return None
     if len(names) < len(results):
         kept = {name: column for name, column in views.columns().items() if results[name] is None}

@@ -12,7 +12,7 @@ from ..backends.array_like import tables
 from ..backends.columnar import ColumnBackend
 from ..backends.nodes import dotted, item
 from ..backends.opening import TableContents
-from ..columns.column import Column, Refused
+from ..columns.column import Column, Ragged, Refused
 from ..core.leaf_dtypes import dtype_of_leaf, place_of_name, rule_of
 from ..errors import ConversionError, UnsupportedTypeError
 from ..execution.column_keywords import Masked, Rows, apply_column_keywords, contents_of, full_mask, validate
@@ -133,10 +133,14 @@ def is_one_value(x: Any) -> bool:
 
 def is_counted(x: Any, rule: DtypeRule, name: str) -> bool:
     """Whether a column of dates, or the like, becomes numbers, because ``dtype=`` names a dtype for its path."""
-    if place_of_name(tuple([each for each, _ in rule.names]), name) is None:
+    if not _names(rule, name):
         return False
     contents = contents_of(x, dtype_of_leaf(rule, _WITHOUT, name))
-    return contents is not None and isinstance(contents.found, Column)
+    return contents is not None and isinstance(contents.found, (Column, Ragged))
+
+
+def _names(rule: DtypeRule, name: str) -> bool:
+    return place_of_name(tuple([each for each, _ in rule.names]), name) is not None
 
 
 def read_as_asked(x: Any, rule: DtypeRule, name: str, casting: str | None) -> Any:
@@ -156,6 +160,8 @@ def _apply(x: Any, index: bool, rule: DtypeRule, name: str, casting: str | None,
     """Apply the keywords to a leaf; a table becomes a dict of its columns."""
 
     def apply(column: Any, path: str) -> Any:
+        if keywords.get("ragged") is not None and not _names(rule, path):
+            path = f"{path}.0"  # the leaves are its rows, which have names of their own
         becomes = partial(dtype_of_leaf, rule, name=path)
         found = apply_column_keywords(column, becomes(_WITHOUT), casting, in_tree=becomes, **keywords)
         return _with_full_mask(column) if isinstance(found, Masked) and found.mask is None else found
@@ -164,6 +170,8 @@ def _apply(x: Any, index: bool, rule: DtypeRule, name: str, casting: str | None,
         return apply(x, name)
     owner = registry.BY_TYPE.get(type(x))
     columns = owner.named_columns(x, index=index) if isinstance(owner, ColumnBackend) else tables.named_columns(x)
+    if not isinstance(columns, Mapping):
+        return apply(columns, name)
     result = {}
     for key, each in columns.items():
         try:
@@ -171,7 +179,7 @@ def _apply(x: Any, index: bool, rule: DtypeRule, name: str, casting: str | None,
         except ConversionError as error:
             error.inside = item(key) + error.inside
             raise
-    return result[None] if [*result] == [None] else result
+    return result
 
 
 def _with_full_mask(column: Any) -> Any:

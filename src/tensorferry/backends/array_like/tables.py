@@ -10,20 +10,20 @@ from ...columns.layouts import asked_of, column_of, fields
 from ...columns.objects import objects_in
 from ...errors import UnsupportedTypeError
 from .. import registry
-from ..opening import Table, TableContents, node_of, open_column, open_table
+from ..nodes import Node, as_dict
+from ..opening import Table, TableContents, open_column, open_table
 from .declared import NAME
 from .libraries import known_class
 from .snippets import COLUMN, FILLED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from ...columns.column import Found
     from ...columns.interface import Type
     from ...core.info import TensorInfo
     from ...core.request import Request
     from ..base import Backend
-    from ..nodes import Node
 
 __all__ = ["ArrowColumn", "found_in", "is_known_by_arrow", "named_columns", "open_arrow", "open_contents", "opener_of"]
 
@@ -139,16 +139,16 @@ def opener_of(kind: type) -> Callable[[Any], Node | None] | None:
     if kind in (TableContents, ArrowColumn):
         return None
     if _is_dataset(kind):
-        return lambda x: node_of(named_columns(x))
+        return lambda x: as_dict(named_columns(x))
     return _open_table if is_known_by_arrow(kind) and not registry.is_tensor(kind) else None
 
 
 def _open_table(x: Any) -> Node | None:
     read = read_arrow(x)
     if isinstance(read, dict):
-        return node_of(read)
+        return as_dict(read)
     # A column is a leaf itself, unless it is a stream, which can be read once.
-    return None if producers.is_read_again(type(x)) else node_of({None: read})
+    return None if producers.is_read_again(type(x)) else Node([""], [read], lambda values: values[0])
 
 
 def is_known_by_arrow(kind: type) -> bool:
@@ -156,8 +156,8 @@ def is_known_by_arrow(kind: type) -> bool:
     return producers.gives_arrow(kind) and not hasattr(kind, "__dlpack__") and known_class(kind) is None
 
 
-def named_columns(x: Any) -> Mapping[Any, Any]:
-    """The columns of a table or a dataset by name; for a column, itself under ``None``.
+def named_columns(x: Any) -> Any:
+    """The columns of a table or a dataset by name; or the column that `x` is.
 
     Raises:
         UnsupportedTypeError: It gives no Arrow data, or two columns with the same name.
@@ -167,10 +167,8 @@ def named_columns(x: Any) -> Mapping[Any, Any]:
         if chosen["type"] == "custom":
             return dict(x[:])
         table = x.with_format("arrow", columns=chosen["columns"])[:]
-        found: Mapping[Any, Any] = registry.backend_of(table).named_columns(table)  # type: ignore[attr-defined]
-        return found
-    read = read_arrow(x)
-    return read if isinstance(read, dict) else {None: read}
+        return registry.backend_of(table).named_columns(table)  # type: ignore[attr-defined]
+    return read_arrow(x)
 
 
 def _is_dataset(kind: type) -> bool:
