@@ -30,6 +30,21 @@ def columns():
     yield from (pd.Series([1, None], dtype="Int64"), pd.Series([1], dtype="Int64"), pd.Series(["a"]))
     yield from (pd.Series([1, 2], dtype=object), pd.Series(VALUES.astype(">f4")), pd.DataFrame({"a": VALUES})["a"])
     yield from (pd.Series(pd.to_datetime(["2020-01-01"])), pd.Series([1.0]).astype("float32[pyarrow]"))
+    yield from map(pl.DataFrame, contents_of_tables())
+    yield from map(pa.table, contents_of_tables())
+    yield from map(pd.DataFrame, contents_of_tables())
+
+
+def contents_of_tables():
+    """Columns of one dtype and of several, with nulls, without numbers, rows or columns."""
+    yield from (
+        {"a": VALUES, "b": -VALUES},
+        {"a": VALUES},
+        {"a": [1, 2], "b": [3, 2**53 + 1]},
+        {"a": [True], "b": [False]},
+    )
+    yield from ({"a": [1.5], "b": [np.nan]}, {"a": [1.5], "b": [None]}, {"a": [1], "b": [None]}, {"a": [1], "b": [1.5]})
+    yield from ({"a": VALUES[:0], "b": VALUES[:0]}, {"a": ["x"], "b": ["y"]}, {"a": [1], "b": ["y"]}, {})
 
 
 def outcome(x, target, said):
@@ -39,8 +54,8 @@ def outcome(x, target, said):
     except ferry.ConversionError as error:
         return type(error), error.message
     if target == "python":
-        return found
-    return ferry.to_list(found), str(found.dtype), ferry.describe(found).writable, ferry.shares_memory(found, x)
+        return repr(found)
+    return repr(ferry.to_list(found)), str(found.dtype), ferry.describe(found).writable, ferry.shares_memory(found, x)
 
 
 @pytest.mark.parametrize("target", ["numpy", "torch", "jax", "python"])

@@ -246,7 +246,13 @@ class ColumnBackend(Backend):
         return (starts, ends) if all(x.strides[0] > 0 for x in arrays) else None
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        return {(kind, EXCHANGE): self.quick for kind in self.plain_types()}
+        quick = dict.fromkeys(self.plain_types(), self.quick) | dict.fromkeys(self.table_types, self._gathered)
+        return {(kind, EXCHANGE): path for kind, path in quick.items()}
+
+    def _gathered(self, x: Any) -> Array | None:
+        """The fast path of a table: a new array, if the library makes one."""
+        whole = self.whole(x)
+        return whole.read(False) if isinstance(whole, Gathered) else None
 
     def plain_types(self) -> Sequence[type]:
         """The types of columns that may be plain."""

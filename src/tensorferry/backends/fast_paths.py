@@ -113,7 +113,10 @@ def _open_paths_of(entry: _BackendPaths) -> None:
 
 
 def _join() -> None:
-    """Add fast paths through an array, for pairs of a type with a path to NumPy and a target with a path from NumPy."""
+    """Add fast paths through an array, for pairs of a type with a path to NumPy and a target with a path from NumPy.
+
+    What is immutable comes as a read-only view, which is copied, or as a new array.
+    """
     for kind, owner in _owners.items():
         for name, (target, *_) in _by_backend.items():
             takes, memory = paths_to(name).get(np.ndarray), target.capabilities.memory
@@ -131,6 +134,6 @@ def _joined(to_array: Callable[[Any], Any], takes: Callable[[Any], Any], *, copi
         array = to_array(x)
         if not is_there(array):
             return None
-        return takes(array.copy() if copies else array)
+        return takes(array.copy() if copies and not array.flags.writeable else array)
 
     return path

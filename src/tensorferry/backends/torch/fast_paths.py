@@ -115,8 +115,10 @@ def _from_numpy(backend: TorchBackend) -> Callable[[Any], Any]:
     from_numpy, adopted = backend.from_numpy, backend.adopted
 
     def path(x: Any) -> Any:
-        # carray: C-contiguous, aligned to the element and writable. All others are for the planner.
-        if not x.flags.carray:
+        flags = x.flags
+        # Without gaps, by rows or by columns, aligned to the element and writable. All others are for the planner.
+        # (NumPy's `farray` is also true of arrays that are none of it.)
+        if not (flags.carray or (flags.behaved and flags.f_contiguous)):
             return None
         pair = adopted.get(x.dtype)
         return from_numpy(x) if pair is None else from_numpy(x.view(pair[0])).view(pair[1])
