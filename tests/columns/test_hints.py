@@ -126,6 +126,43 @@ def test_hints_about_rows_of_unequal_lengths_work(x, padded, keywords):
         assert [str(each.dtype) for each in found] == [f"torch.{keywords['dtype']}"] * len(x)
 
 
+def test_hints_about_types_that_are_not_known_give_their_storage():
+    """In one piece or in several, in a table, and in the words of each library."""
+    of_arrow = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}", "[]"]))
+    both = pa.chunked_array([of_arrow, of_arrow])
+    of_pandas, of_polars = pd.Series(pd.arrays.ArrowExtensionArray(of_arrow)), pl.from_arrow(pa.table({"c": of_arrow}))
+    for x in (of_arrow, both, pa.table({"c": both}), of_pandas, of_pandas.to_frame("c"), of_polars, of_polars["c"]):
+        found = run(hint_of(ferry.to_numpy, x), x)
+        found = found if not hasattr(found, "columns") else found["c"]
+        assert list(found.to_pylist() if hasattr(found, "to_pylist") else found)[:2] == ["{}", "[]"]
+    lists = pa.ListArray.from_arrays([0, 2], of_arrow)
+    assert run(hint_of(ferry.to_numpy, lists), lists) == [["{}", "[]"]]
+
+
+def test_hints_about_files_and_fields_are_in_the_words_of_each_library():
+    """Also where the fields are in lists, or in a dictionary, which are no table."""
+    files = pa.array([{"bytes": b"GIF", "path": None}])
+    for x in (files, pl.from_arrow(files), pd.Series(files.to_pylist(), dtype=pd.ArrowDtype(files.type))):
+        code = hint_of(ferry.to_numpy, x).removesuffix(", which decodes images")
+        code = code.replace("PIL.Image.open(io.BytesIO", "(bytes")
+        assert run(code.replace('(bytes(each["bytes"]))', 'each["bytes"]'), x) == [b"GIF"]
+    unequal = pa.array([[{"a": 1}], []])
+    encoded = pa.DictionaryArray.from_arrays(pa.array([0]), pa.array([{"a": 1}]))
+    for x in (unequal, encoded):
+        assert run(hint_of(ferry.to_numpy, x), x) == x.to_pylist()
+
+
+def test_hints_about_a_column_that_came_alone_make_no_table_of_it():
+    class Column:
+        def __arrow_c_array__(self, requested_schema=None):
+            return pa.array([[1], None]).__arrow_c_array__()
+
+    x = Column()
+    for tree, keywords in ((x, {}), (x, {"nulls": 0})):
+        (code,) = ways(hint_of(ferry.convert_tree, tree, "numpy", **keywords))
+        assert run(code, tree).to_pylist() == [[1]]
+
+
 def test_rows_that_are_no_numbers_are_refused_for_what_they_hold():
     """And not for their lengths, which no keyword would help."""
     with pytest.raises(ferry.UnsupportedTypeError, match="holds text"):

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..columns import producers
-from ..columns.column import DECODED, Column, Refused
+from ..columns.code import DECODED, FIELDS, LIST, WITHOUT_NULLS
+from ..columns.column import Column, Refused
 from ..columns.frames import refuse
-from ..columns.layouts import FIELDS, LIST, WITHOUT_NULLS, asked_of, column_of
+from ..columns.layouts import asked_of, column_of
 from ..core.info import READ_AS
 from ..core.names import EXCHANGE
 from ..core.places import places_by
@@ -133,7 +134,7 @@ class ColumnBackend(Backend):
             if hint == self.code.get(WITHOUT_NULLS, WITHOUT_NULLS):
                 return self.without_nulls(name)
             code, comma, remark = hint.format(x=f"x[{name!r}]").partition(", which")
-            if hint == DECODED:
+            if hint == self.code.get(DECODED, DECODED):
                 return f"{code}{comma}{remark}"
             gives_no_column = hint in [self.code.get(each, each) for each in (LIST, FIELDS)]
             if gives_no_column or not code.endswith(")"):

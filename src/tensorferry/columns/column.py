@@ -22,15 +22,13 @@ if TYPE_CHECKING:
 
     from ..typing import Array
 
-__all__ = ["BYTES", "CODES", "DECIMALS", "DECODED", "TEXT", "Column", "Found", "Ragged", "Refused", "value_in"]
+__all__ = ["BYTES", "CODES", "DECIMALS", "TEXT", "Column", "Found", "Ragged", "Refused", "value_in"]
 
 TEXT = "holds text, which has no numbers"
 DECIMALS = "decimals"
 CODES = "codes of categories"
 """What such integers count: see `Column`."""
 BYTES = "holds bytes, which are no numbers"
-DECODED = '[PIL.Image.open(io.BytesIO(each["bytes"])) for each in {x}.to_pylist()], which decodes images'
-"""Code for hints: a list of the images in a column of files, as datasets stores them."""
 _FEW = 8
 """If fewer than one element in so many is null, nulls are written one by one, which is faster."""
 _BLOCK = 1 << 15

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import UnsupportedTypeError
+from .code import STORAGE
 from .column import Column, Ragged, Refused
 from .pieces import Piece
 
@@ -108,13 +109,13 @@ def tensors_of_any_shape(metadata: bytes, data: Found, shape: Found) -> Found:
         UnsupportedTypeError: A shape does not fit the number of elements.
     """
     if _said_in(metadata).get("permutation"):
-        return Refused("has tensors whose axes are permuted", "{x}.storage")
+        return Refused("has tensors whose axes are permuted", STORAGE)
     if isinstance(data, Refused):
         return data
     if not isinstance(shape, Column) or len(shape.inner) != 1 or shape.dtype != "int32":
-        return Refused("has tensors without shapes", "{x}.storage")
+        return Refused("has tensors without shapes", STORAGE)
     if shape.nulls[0]:
-        return Refused(f"has a null in the shape of a tensor, at row {shape.nulls[1]}", "{x}.storage")
+        return Refused(f"has a null in the shape of a tensor, at row {shape.nulls[1]}", STORAGE)
     sizes = shape.whatever()
     counts = np.full(data.rows, prod(data.inner)) if isinstance(data, Column) else data.lengths
     if (sizes.prod(1) != counts).any() or (sizes < 0).any():
@@ -128,7 +129,7 @@ def tensors_of_any_shape(metadata: bytes, data: Found, shape: Found) -> Found:
                 if isinstance(piece.values, np.ndarray) and not piece.missing
             ]
             if len(flat) != len(data.pieces):
-                return Refused("has tensors of unequal shapes with nulls, or of bits", "{x}.storage")
+                return Refused("has tensors of unequal shapes with nulls, or of bits", STORAGE)
             elements = Column(data.dtype, (), flat)
         assert elements is not None  # noqa: S101 - for the type checker
         return Ragged(elements, counts, sizes)

@@ -11,7 +11,8 @@ from ..hints import Hint
 from ..host import casts, memory
 from ..host.copies import gather
 from ..host.numpy_dtypes import numpy_dtype
-from .column import DECODED, Column, Ragged, Refused
+from .code import DECODES
+from .column import Column, Ragged, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -127,8 +128,8 @@ def frame_of(
         what = f"Column {_written(name)} of this {kind}"
         if isinstance(found, Refused):
             hint: str = drop(stays) if found.stays and len(stays) < len(columns) else put(name, found.hint)
-            if found.hint == DECODED and found.stays and len(stays) < len(columns):
-                hint = f"{hint}; or {put(name, DECODED)}"
+            if found.hint.startswith(DECODES) and found.stays and len(stays) < len(columns):
+                hint = f"{hint}; or {put(name, found.hint)}"
             if found.asked:
                 lacks = any(_has_nulls(other) for _, other in columns)
                 hint = asked_hint(found._replace(lacks=lacks))
@@ -167,11 +168,12 @@ def rows_hint(found: Ragged) -> Hint:
     elements = found.elements
     zero = "False" if DTYPES[elements.dtype].kind == "bool" else "0"
     own, asked, value = elements.dtype, elements.asked, _value_for(elements.dtype)
-    if asked and found.lacks:
+    lacks = elements.nulls[0] > 0  # also where they are replaced, because the code for a hint is a call of its own
+    if asked and lacks:
         return Hint(f'{{padded:x|dtype="{asked}", pad={zero}, nulls={value}}}, which pads them and replaces nulls')
     if asked:
         return Hint(f'{{padded:x|dtype="{asked}", pad={zero}}}, which pads them')
-    if found.lacks:
+    if lacks:
         return Hint(
             f'{{rows:x|ragged="rows", nulls={value}|{own}}}, which gives a list of tensors; '
             f"or {{padded:x|pad={zero}, nulls={value}|{own}}}, which pads them"

@@ -14,7 +14,8 @@ from ..core.dtypes import DTYPES
 from ..errors import UnsupportedTypeError
 from ..host.numpy_dtypes import numpy_dtype
 from . import extensions
-from .column import BYTES, DECIMALS, DECODED, TEXT, Column, Ragged, Refused
+from .code import DECODED, FIELDS, LIST, STORAGE, WITHOUT_NULLS
+from .column import BYTES, DECIMALS, TEXT, Column, Ragged, Refused
 from .decimals import Decimals
 from .dictionaries import codes_of, piece_looked_up
 from .interface import NUMBERS, bytes_at
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CATEGORIES",
     "DATES",
-    "FIELDS",
-    "LIST",
-    "WITHOUT_NULLS",
     "are_integers",
     "asked_of",
     "column_of",
@@ -45,10 +43,6 @@ _UNITS = {"s": "seconds", "m": "milliseconds", "u": "microseconds", "n": "nanose
 CATEGORIES = Refused("holds categories, which are no numbers", ", which gives their codes", stays=True, asked="int64")
 DATES = "holds dates or durations, which are counts of a unit"
 _ROWS = "holds rows or fields, which are no numbers"
-LIST = "{x}.to_pylist()"
-WITHOUT_NULLS = "{x}.drop_null(), which leaves those rows out"
-FIELDS = "pa.Table.from_struct_array({x}), which has a column for each field"
-"""Code for hints, of pyarrow's."""
 _OF_EXTENSION = b"ARROW:extension:metadata"
 
 
@@ -187,7 +181,7 @@ def _lists(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | N
     if differ:
         elements = _column(kind.children[0], below, (), asked)
         if isinstance(elements, Refused) and (elements.stays or elements.asked):
-            return elements
+            return elements if elements.asked else elements._replace(hint=LIST)
         if inner or not isinstance(elements, Column):
             row = int((lengths != lengths[0]).argmax()) // size
             return Refused(f"has lists of unequal lengths in each other, at row {row}", LIST)
@@ -284,7 +278,7 @@ def _looked_up(
     if isinstance(found, Ragged) or (isinstance(found, Column) and found.inner):
         return Refused("holds lists in a dictionary", LIST)
     if isinstance(found, Refused):
-        return found
+        return found if found.asked else found._replace(hint=LIST)
     pieces: list[Piece] = []
     for part, each, gone in zip(parts, indices, missing, strict=True):
         one = _column(kind, [part] if part.length else [], (), asked)
@@ -346,13 +340,13 @@ def _extension(name: str, kind: Type, spans: list[Span], inner: tuple[int, ...],
     if name == "arrow.fixed_shape_tensor":
         return extensions.tensors(said, _column(plain, spans, inner, asked), inner)
     if name != "arrow.variable_shape_tensor":
-        return Refused(f"has type {name}, which is not known here", "{x}.storage", stays=True)
+        return Refused(f"has type {name}, which is not known here", LIST if inner else STORAGE, stays=True)
     if kind.format != "+s" or len(kind.children) != 2:
         raise UnsupportedTypeError("These tensors have no data or no shapes.", None)
     if inner:
         return Refused("holds lists of tensors that may have any shape", LIST)
     if any(marker(())(each).missing for each in spans):
-        return Refused("has nulls among tensors", "{x}.storage")
+        return Refused("has nulls among tensors", STORAGE)
     data, shape = (
         _column(child, [Span(each.chunk.children[index], each.at, each.length) for each in spans], (), asked)
         for index, child in enumerate(kind.children)

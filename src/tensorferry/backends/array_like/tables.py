@@ -36,12 +36,13 @@ class ArrowColumn:
         name: Its name.
         meaning: How its memory is read.
         chunks: Its memory.
+        code: Code for hints: it, as pyarrow's.
     """
 
-    __slots__ = ("chunks", "kind", "name", "type")
+    __slots__ = ("chunks", "code", "kind", "name", "type")
 
-    def __init__(self, kind: str, name: str, meaning: Type, chunks: Any) -> None:
-        self.kind, self.name, self.type, self.chunks = kind, name, meaning, chunks
+    def __init__(self, kind: str, name: str, meaning: Type, chunks: Any, code: str) -> None:
+        self.kind, self.name, self.type, self.chunks, self.code = kind, name, meaning, chunks, code
 
     def found(self, asked: str | None) -> Found:
         """Its contents; `asked` is the requested dtype."""
@@ -74,14 +75,16 @@ def read_arrow(x: Any) -> ArrowColumn | dict[object, ArrowColumn]:
     """
     kind, chunks = producers.read(x)
     if kind.format != "+s" or kind.extension:
-        return ArrowColumn(type(x).__name__, kind.name, kind, chunks)
+        code = "pa.array({x})" if hasattr(x, "__arrow_c_array__") else "pa.chunked_array({x})"
+        return ArrowColumn(type(x).__name__, kind.name, kind, chunks, code)
     found: dict[object, ArrowColumn] = {}
     for child, spans in fields(kind, chunks):
         if child.name in found:
             raise UnsupportedTypeError(
                 f"This {type(x).__name__} has two columns of the name {child.name!r}, of which one would be lost.", None
             )
-        found[child.name] = ArrowColumn(type(x).__name__, child.name, child, spans)
+        code = f"pa.table(x)[{child.name!r}]".replace("{", "{{").replace("}", "}}")
+        found[child.name] = ArrowColumn(type(x).__name__, child.name, child, spans, code)
     return found
 
 
@@ -95,19 +98,12 @@ def found_in(x: Any, asked: str | None) -> TableContents:
     if isinstance(read, ArrowColumn):
         found = read.found(asked)
         if isinstance(found, Refused):
-            found = found._replace(hint=found.hint.replace("{x}", _in_pyarrow(x)))
+            found = found._replace(hint=found.hint.replace("{x}", read.code))
         return TableContents(read.kind, read.name or None, found)
     rows = sum(span.length for span in next(iter(read.values())).chunks) if read else 0
     columns = [(name, each.found(asked)) for name, each in read.items()]
     table = Table(list(read.items()), rows, lambda name, _: _without([name]), _without, "x")
     return TableContents(type(x).__name__, None, None, table, columns)
-
-
-def _in_pyarrow(x: Any) -> str:
-    """Code for a hint: the column ``{x}``, or the one that was read from the table ``x``, as pyarrow's."""
-    if isinstance(x, ArrowColumn):
-        return f"pa.table(x)[{x.name!r}]".replace("{", "{{").replace("}", "}}")
-    return "pa.array({x})" if hasattr(x, "__arrow_c_array__") else "pa.chunked_array({x})"
 
 
 def _without(names: list[object]) -> str:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...columns.code import DECODED, FIELDS, LIST, STORAGE, WITHOUT_NULLS
 from ...columns.column import BYTES, TEXT, Column, Ragged, Refused
-from ...columns.layouts import FIELDS, LIST, WITHOUT_NULLS
 from ...columns.pieces import Missing, Piece
 from ...core.names import EXCHANGE
 from ...errors import ConversionError, an
@@ -30,6 +30,8 @@ __all__ = ["CODE", "WRITTEN", "found_in_objects", "reads_as_list"]
 
 CODE = {
     LIST: "{x}.tolist()",
+    STORAGE: "{x}.astype(pd.ArrowDtype({x}.dtype.pyarrow_dtype.storage_type))",
+    DECODED: DECODED.replace("to_pylist", "tolist"),
     WITHOUT_NULLS: "{x}.dropna(), which leaves those rows out",
     FIELDS: "{x}.struct.explode(), which has a column for each field",
 }

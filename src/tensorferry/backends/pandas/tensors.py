@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...columns.code import LIST
 from ...columns.column import BYTES, CODES, TEXT, Column, Ragged, Refused
 from ...columns.frames import write_columns
-from ...columns.layouts import CATEGORIES, DATES, LIST, are_integers
+from ...columns.layouts import CATEGORIES, DATES, are_integers
 from ...columns.pieces import DictionaryEncoded, Missing, Piece
 from ...core.names import EXCHANGE
 from ...host import memory

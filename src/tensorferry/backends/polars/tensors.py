@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...columns.code import DECODED, FIELDS, LIST, STORAGE, WITHOUT_NULLS
 from ...columns.column import BYTES, TEXT, Column, Refused
-from ...columns.layouts import FIELDS, LIST, WITHOUT_NULLS
 from ...columns.pieces import Piece
 from ..columnar import ColumnBackend, Views
 from ..opening import Gathered
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 CODE = {
     LIST: "{x}.to_list()",
+    STORAGE: "{x}.ext.storage()",
+    DECODED: DECODED.replace("to_pylist", "to_list"),
     WITHOUT_NULLS: "{x}.drop_nulls(), which leaves those rows out",
     FIELDS: "{x}.struct.unnest(), which has a column for each field",
 }
