@@ -206,6 +206,7 @@ def test_arguments_meet_on_one_device():
         assert [x.device for x in together([here, there, free])] == [first, second, first]
         assert together([free, free]) == [free, free]
         """,
+        JAX_PLATFORMS="cpu",
         XLA_FLAGS="--xla_force_host_platform_device_count=2",
     )
 

@@ -543,6 +543,7 @@ for call in (double, jax.jit(double)):
     else:
         raise AssertionError("it was taken")
 """,
+        JAX_PLATFORMS="cpu",
         XLA_FLAGS="--xla_force_host_platform_device_count=2",
     )
 
