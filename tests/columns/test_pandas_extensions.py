@@ -80,3 +80,23 @@ def test_what_arrow_does_not_take_stays_as_it_is():
     found = ferry.convert_tree(pd.DataFrame({"image": column, "label": [5, 7]}), "torch")
     assert isinstance(found["image"], pd.Series)
     assert found["label"].tolist() == [5, 7]
+
+
+def test_objects_of_which_there_are_none_stay():
+    """With keywords as without them; if their dtype is named, they are that."""
+    x = pd.DataFrame({"o": np.empty(0, object), "n": np.empty(0, "int64")})
+    for keywords, names in (({}, "on"), ({"nulls": 0}, "on"), ({"nulls": "mask"}, ["o", "n", "n_mask"])):
+        found = ferry.convert_tree(x, "numpy", **keywords)
+        assert [*found] == [*names]
+        assert isinstance(found["o"], pd.Series)
+    assert ferry.convert_tree(x, "numpy", nulls=0, dtype={"o": "int32"})["o"].dtype == "int32"
+
+
+def test_categories_of_which_there_are_none_stay():
+    """As those of text in other batches do; without a dtype of their own they were floats."""
+    x = pd.DataFrame({"c": pd.Categorical([]), "n": np.empty(0, "int64")})
+    found = ferry.convert_tree(x, "numpy", nulls="mask")
+    assert [*found] == ["c", "n", "n_mask"]
+    assert isinstance(found["c"], pd.Series)
+    assert ferry.to_numpy(x["c"], dtype="int64").dtype == "int64"
+    assert ferry.to_numpy(pd.Categorical([], categories=pd.Index([], dtype="float32"))).dtype == "float32"

@@ -162,6 +162,8 @@ def _apply(x: Any, index: bool, rule: DtypeRule, name: str, casting: str | None,
     def apply(column: Any, path: str) -> Any:
         if keywords.get("ragged") is not None and not _names(rule, path):
             path = f"{path}.0"  # the leaves are its rows, which have names of their own
+        if _is_text_without_rows(column) and not _names(rule, path):
+            return column
         becomes = partial(dtype_of_leaf, rule, name=path)
         found = apply_column_keywords(column, becomes(_WITHOUT), casting, in_tree=becomes, **keywords)
         return _with_full_mask(column) if isinstance(found, Masked) and found.mask is None else found
@@ -180,6 +182,12 @@ def _apply(x: Any, index: bool, rule: DtypeRule, name: str, casting: str | None,
             error.inside = item(key) + error.inside
             raise
     return result
+
+
+def _is_text_without_rows(x: Any) -> bool:
+    """Whether a column has no rows, and stays as it is because those with rows do."""
+    owner = registry.BY_TYPE.get(type(x))
+    return isinstance(owner, ColumnBackend) and not owner.is_table(type(x)) and not len(x) and owner.is_text(x)
 
 
 def _with_full_mask(column: Any) -> Any:

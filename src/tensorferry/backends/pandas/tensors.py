@@ -210,7 +210,9 @@ class PandasBackend(ColumnBackend):
         codes = values.codes
         gone = codes < 0
         marked = (Missing(gone),) if gone.any() else ()
-        found = self.found(dtype.categories, asked)
+        # Without any category, as where all is missing, objects may be of any type. Most of them are text.
+        unknown = dtype.categories.dtype == object and not len(dtype.categories)
+        found = None if unknown else self.found(dtype.categories, asked)
         if isinstance(found, Column) and not found.inner:  # tuples are categories, and no rows
             decoded = DictionaryEncoded(codes, found.whatever(), gone if marked else None)
             pieces = [Piece(len(codes), decoded, marked)] if len(codes) else []
