@@ -153,6 +153,14 @@ class Hint(str):
             template = _AGAIN.sub(lambda found: f"{{{found[1]}:x|dtype={_escaped(dtype_of(found[2]))}", template)
         return Hint(template, *self._call)
 
+    def for_member(self, place: str) -> Hint:
+        """The hint, if the tensor is a member of a list, at `place` in it."""
+        return Hint(self._template.replace("{leaf}", "{leaf}" + _escaped(place)), *self._call)
+
+    def for_sample(self, place: str) -> Hint:
+        """The hint, if the tensor is the list of one leaf of all samples, and `place` the place of the leaf in each."""
+        return Hint(_ROW.sub(lambda found: f"samples{found[1]}{_escaped(place)}", self._template), *self._call)
+
     def before(self, text: str) -> Hint:
         """The hint, followed by `text`."""
         return Hint(self._template + _escaped(text), *self._call)
@@ -161,6 +169,8 @@ class Hint(str):
         return Hint, (self._template, *self._call)
 
 
+_ROW = re.compile(r"\{leaf\}(\[\d+\])")
+"""A row of the tensor, in a template."""
 _AGAIN = re.compile(r'\{(again|padded):x\|dtype="(\w+)"')
 """A call with a dtype, in a template."""
 

@@ -293,3 +293,22 @@ def test_the_hint_for_a_date_counts_it(x):
         ferry.to_numpy(x)
     code = caught.value.hint.partition(", which")[0]
     assert eval(code, {"np": np, "x": x}) == np.asarray(x[0], "M8" if isinstance(x[0], dt.date) else "m8").view("int64")  # noqa: S307 - it is what the user types
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "x"),
+    [
+        (ferry.to_numpy, "x", [1, {3, 2}]),
+        (ferry.to_numpy, "x", [np.array([1, 0], object), np.array([1, {3, 2}], object)]),
+        (ferry.convert_tree, "x", {"a{b}": np.array([1, {3, 2}], object)}),
+        (ferry.explain_tree, "x", [{"k": np.array([[1, 2], [{3, 2}, 4]], object)}]),
+        (ferry.collate, "samples", [{"k": [np.array([1, {3, 2}], object)]}] * 2),
+        (ferry.explain_collate, "samples", [np.array([0, 1], object), np.array([1, {3, 2}], object)]),
+    ],
+    ids=["list", "list of arrays", "tree", "plan of a tree", "samples", "plan of samples"],
+)
+def test_the_hint_for_a_set_finds_it(call, name, x):
+    """Where it is in what was given, of which a leaf may be a part."""
+    with pytest.raises(ferry.ConversionError) as caught:
+        call(x, *(() if call is ferry.to_numpy else ("torch",)))
+    assert eval(caught.value.hint, {name: x}) == [2, 3]  # noqa: S307 - it is what the user types

@@ -11,6 +11,7 @@ import numpy as np
 from ..core.info import TensorInfo
 from ..core.request import Request
 from ..errors import ConversionError, GradientError, UnsupportedTypeError
+from ..hints import Hint
 from ..sequences import reader
 from ..sequences.diagnostics import DEEPEST, ROWS, at_member, described
 from . import base, registry
@@ -83,15 +84,16 @@ def _why_no_number(path: str, element: Any) -> ConversionError:
     return UnsupportedTypeError(f"The {name} at {path} is not a number.", _no_number_hint(element, path))
 
 
-def _no_number_hint(element: Any, path: str) -> str:
+def _no_number_hint(element: Any, path: str) -> Hint:
+    here = "{leaf}" + path.removeprefix("x")
     if isinstance(element, str):
-        return f"float({path}), if it is written as one, or leave it out"
+        return Hint(f"float({here}), if it is written as one, or leave it out")
     if isinstance(element, _DATES):
         kind = "timedelta64" if isinstance(element, timedelta) else "datetime64"
-        return f'np.{kind}({path}).astype("int64"), which is a count'
+        return Hint(f'np.{kind}({here}).astype("int64"), which is a count')
     if isinstance(element, (set, frozenset)):
-        return f"sorted({path})"
-    return f"list({path}.values())" if isinstance(element, dict) else f"list({path})"
+        return Hint(f"sorted({here})")
+    return Hint(f"list({here}.values())" if isinstance(element, dict) else f"list({here})")
 
 
 _OTHERS = reader.Others(_with_numbers, _why_no_number)

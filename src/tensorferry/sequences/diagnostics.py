@@ -216,5 +216,10 @@ def at_member(error: ConversionError, path: str) -> ConversionError:
     """The error of a member of a stack, with the position of the member."""
     inside = error.message.replace(" at x[", f" at {path}[")
     message = f"{error.message} - at {path}" if inside == error.message else inside
+    hint = error.hint
     # The rows of one member are not those of `x`.
-    return type(error)(message, _PAD if error.hint == _PADDED else error.hint)
+    if hint == _PADDED:
+        hint = _PAD
+    elif isinstance(hint, Hint):
+        hint = hint.for_member(path.removeprefix("x"))
+    return type(error)(message, hint)

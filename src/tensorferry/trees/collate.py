@@ -12,6 +12,7 @@ from ..core.leaf_dtypes import quoted
 from ..errors import ConversionError, ShapeError, UnsupportedTypeError
 from ..execution import run
 from ..execution.recipes import conversion_of
+from ..hints import Hint
 from ..host import memory
 from ..sequences.reader import NewArray
 from .batch_plans import BatchPlan, StackedLeaf
@@ -158,7 +159,7 @@ class Collation:
             try:
                 results.append(do(index, column))
             except ConversionError as error:
-                errors[index] = _in_samples(error)
+                errors[index] = _in_samples(error, self._structure.path(index))
         raise_all(errors, self._structure.path, self._targets.rule, self._structure.name)
         return results
 
@@ -231,10 +232,12 @@ class Collation:
             mapping[f"{key}_{keyword}"] = mark
 
 
-def _in_samples(error: ConversionError) -> ConversionError:
-    """The error with positions in samples, instead of positions in a list."""
-    message = error.message.replace(" at x[", " in samples[")
-    return error if message == error.message else type(error)(message, error.hint)
+def _in_samples(error: ConversionError, path: str) -> ConversionError:
+    """The error of the leaf at a path, with positions in samples instead of positions in a list."""
+    message, hint = error.message.replace(" at x[", " in samples["), error.hint
+    if message == error.message:
+        return error
+    return type(error)(message, hint.for_sample(path.removeprefix("$")) if isinstance(hint, Hint) else hint)
 
 
 def _tried(path: Callable[[list[Any]], Any], column: list[Any]) -> Any:
