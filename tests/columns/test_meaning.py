@@ -279,6 +279,16 @@ def test_an_index_with_the_name_of_a_column_is_refused():
         assert [each.tolist() for each in found.values()] == [[7], [1]]
 
 
+@pytest.mark.parametrize("dtype", [pl.Int128, pl.Array(pl.Int128, 2)])
+def test_columns_of_128_bits_without_rows_are_refused_as_those_with_rows(dtype):
+    """polars raises another error for them."""
+    for rows in ([], [None]):
+        x = pl.Series("x", rows, dtype=dtype)
+        for call in (lambda x=x: ferry.to_torch(x), lambda x=x: ferry.convert_tree(x.to_frame(), "numpy", nulls=0)):
+            with pytest.raises(ferry.UnsupportedTypeError, match="no dtype holds|no numbers"):
+                call()
+
+
 def test_frames_without_rows_or_columns():
     """A dict of nothing, or of empty columns; as one tensor a dtype is needed."""
     for x in (pd.DataFrame(), pl.DataFrame(), pa.table({})):

@@ -77,13 +77,24 @@ class PolarsBackend(ColumnBackend):
         return Gathered(x.shape, name, lambda by_rows: x.to_numpy(order="c" if by_rows else "fortran", writable=True))
 
     def quick(self, x: Any) -> Array | None:
-        array = _view(x)
+        array = self._view(x)
         return array if array is not None and array.ndim == 1 else None
+
+    def _view(self, x: Any) -> Array | None:
+        """`quick` for a series, also for rows of equal length."""
+        try:
+            array: Array = x.to_numpy(allow_copy=False)
+        except (RuntimeError, self._pl.exceptions.PolarsError):
+            return None  # it has nulls, several chunks, or values that are not plain numbers
+        # Dates are given as NumPy's dates. An empty series does not give its own memory.
+        return array if array.dtype.kind in "iuf" and array.size else None
 
     def views(self, x: Any) -> Views:
         names, columns = x.columns, x.get_columns()
         # The series are kept, because a frame makes new memory for a constant column at each access.
-        return Views(dict(zip(names, map(_view, columns), strict=True)), lambda: dict(zip(names, columns, strict=True)))
+        return Views(
+            dict(zip(names, map(self._view, columns), strict=True)), lambda: dict(zip(names, columns, strict=True))
+        )
 
     def dtype_of(self, x: Any) -> Any:
         return x.dtype
@@ -128,16 +139,6 @@ class PolarsBackend(ColumnBackend):
         if array.ndim == 1:
             return self._pl.Series(array)
         return self._pl.from_numpy(array, orient="row")
-
-
-def _view(x: Any) -> Array | None:
-    """`quick` for a series, also for rows of equal length."""
-    try:
-        array: Array = x.to_numpy(allow_copy=False)
-    except RuntimeError:  # it has nulls, several chunks, or values that are not plain numbers
-        return None
-    # Dates are given as NumPy's dates. An empty series does not give its own memory.
-    return array if array.dtype.kind in "iuf" and array.size else None
 
 
 BACKEND = PolarsBackend()
