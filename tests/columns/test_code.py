@@ -134,6 +134,19 @@ def test_the_code_of_a_plan_gives_the_same_bits(name, target):
     assert compared or "text" in name
 
 
+@pytest.mark.parametrize("name", COLUMNS)
+def test_the_code_of_a_plan_to_arrow_runs(name):
+    """Whatever order NumPy has a table in, and without elements, for which pyarrow's function raises."""
+    for x in (COLUMNS[name], COLUMNS[name][:0]):
+        for keywords in ({}, {"nulls": 0}, {"dtype": "float64", "nulls": 0}):
+            expected = _tried(ferry.convert, x, "arrow", keywords)
+            if not isinstance(expected, ferry.ConversionError) and expected is not x:
+                names = {"x": x}
+                exec(_tried(ferry.explain, x, "arrow", keywords).code, names)  # noqa: S102 - that is what it is for
+                assert names["y"].type == expected.type
+                assert names["y"].equals(expected)
+
+
 RAGGED = [
     (pa.chunked_array([[[1, 2]], [[3]]]), 24, [[1, 2], [3]]),
     (pd.Series([[1, 2], [3]]), 24, [[1, 2], [3]]),

@@ -285,7 +285,7 @@ def test_columns_of_128_bits_without_rows_are_refused_as_those_with_rows(dtype):
     for rows in ([], [None]):
         x = pl.Series("x", rows, dtype=dtype)
         for call in (lambda x=x: ferry.to_torch(x), lambda x=x: ferry.convert_tree(x.to_frame(), "numpy", nulls=0)):
-            with pytest.raises(ferry.UnsupportedTypeError, match="no dtype holds|no numbers"):
+            with pytest.raises(ferry.UnsupportedTypeError, match=r"no dtype holds|no numbers"):
                 call()
 
 

@@ -105,6 +105,19 @@ def test_what_is_there_already_comes_back():
         assert ferry.to_list(ferry.convert(x, target, dtype="float32")) == ferry.to_list(x)
 
 
+def test_a_frame_that_is_read_as_numbers_becomes_numbers():
+    """Decimals, categories and Python objects are no numbers yet."""
+    decimals = pd.ArrowDtype(pa.decimal128(38, 0))
+    for column in (pd.Categorical([3, 1]), np.array([3, 1], object), pd.array([3, 1], dtype=decimals)):
+        assert [str(each) for each in ferry.to_pandas(pd.DataFrame({"a": column})).dtypes] == ["int64"]
+    with pytest.raises(ferry.LossyCastError, match="the value at row 1 does not fit"):
+        ferry.to_pandas(pd.DataFrame({"a": pd.array([1, 2**70], dtype=decimals)}))
+    of_polars = pl.DataFrame({"a": pl.Series([3, 1], dtype=pl.Decimal(38, 0))})
+    assert ferry.to_polars(of_polars).dtypes == [pl.Int64]
+    empty = pd.DataFrame({"day": pd.to_datetime([])})
+    assert [str(each) for each in ferry.to_pandas(empty, dtype="int64").dtypes] == ["int64"]
+
+
 def test_a_series_over_memory_that_is_not_to_be_written_says_so():
     """It raises, and the source is what it was; a copy can be written."""
     column = pa.array([1.0, 2.0])

@@ -17,7 +17,7 @@ from ..host.numpy_dtypes import of_numpy
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..columns.column import Found
+    from ..columns.column import Column, Found
     from ..columns.frames import Frame
     from ..core.request import Request
     from ..typing import Array
@@ -198,14 +198,20 @@ def open_table(
     """
     frame: Frame = frame_of(kind, columns, table.rows, request, put=table.put, drop=table.drop, apart=table.apart)
     by_rows = _takes_rows(target)
-    if not table.rows:
+    stored_so = all(column.dtype == frame.dtype and _is_stored_so(column) for _, column in frame.columns)
+    if not table.rows and (kept is None or stored_so):
         view = frame.read(by_rows=by_rows)
         view.flags.writeable = False
         return over(framework, view, mutable=False, kind=note), view if kept is None else kept
-    if as_it_is and all(column.dtype == frame.dtype for _, column in frame.columns):
+    if as_it_is and stored_so:
         return TensorInfo(framework, frame.shape, frame.dtype, kind=note), kept
     info = _info_apart(framework, kind, note, frame.shape, frame.dtype, by_rows, 0)
     return info, Later(lambda: frame.read(by_rows=by_rows))
+
+
+def _is_stored_so(column: Column) -> bool:
+    """Whether a column has its dtype in its own library too; decimals, categories and Python objects are read as it."""
+    return not column.unit and {*column.obstacles(exactly=False)} <= {"several chunks", "bit-packed"}
 
 
 def open_gathered(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.dtypes import DTYPES, ORDINARY
 from ...core.info import APART, COUNTING, READ_AS
+from ...core.layout import compact_strides
 
 if TYPE_CHECKING:
     from ...core.info import TensorInfo
@@ -58,7 +59,10 @@ def column_code(info: TensorInfo, arguments: tuple[Any, ...] = ()) -> str:
     value = filled.partition(FILLED)[2]
     keywords += ['nulls="nan"' if value == "nan" else f"nulls={_number(value)}"] if value else []
     keywords += [f"pad={_number(padded)}"] if padded else []
-    return f"ferry.to_numpy({', '.join(['{x}', *keywords])})"
+    # NumPy gets a table in column order. The plan says if the target needs row order.
+    by_rows = info.strides == compact_strides(info.shape, DTYPES[info.dtype].itemsize)
+    in_rows = '.copy(order="C")' if reasons == APART and by_rows else ""
+    return f"ferry.to_numpy({', '.join(['{x}', *keywords])}){in_rows}"
 
 
 def _number(text: str) -> str:
