@@ -44,6 +44,21 @@ def test_lazy_bits_of_out_are_honoured():
     assert memory.tolist() == [1 - 2j, 3]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_subclass_takes_the_values_into_its_memory(dtype):
+    """Arrays with units do not take plain numbers by their own `__setitem__`; a tree was half written then."""
+
+    class Units(np.ndarray):
+        def __setitem__(self, key, value):
+            raise TypeError("these are no metres")
+
+    outs = [np.zeros(2, dtype), np.zeros(2, dtype).view(Units)]
+    leaves = [torch.tensor([1.5, 2.5]), torch.tensor([3.5, 4.5])]
+
+    assert ferry.convert_tree(leaves, "numpy", out=outs)[1] is outs[1]
+    assert [out.tolist() for out in outs] == [[1.5, 2.5], [3.5, 4.5]]
+
+
 def test_autograd_sees_the_write():
     """A write counts as a new version, so that a backward pass over the old values is refused."""
     saved = torch.ones(2)

@@ -176,13 +176,15 @@ class NumpyBackend(Backend):
         return x
 
     def write(self, x: Array, out: Array) -> None:
-        """Write the values of `x` into `out`, cast to its dtype."""
-        casts.copy_into(out, x)
+        """Write the values of `x` into the memory of `out`, cast to its dtype."""
+        # A subclass may refuse plain numbers in its own `__setitem__`.
+        casts.copy_into(np.asarray(out), x)
 
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         before, verb = plan.source, step.verb
         if verb == "write":
-            return _write_alike if plan.written == plan.result.dtype and not before.swapped else None
+            alike = plan.written == plan.result.dtype and not before.swapped and not plan.result.kind
+            return _write_alike if alike else None
         if before.swapped or before.weak_dtype is not None:
             return None
         if verb == "copy" and before.is_compact and not any(step.arguments):
