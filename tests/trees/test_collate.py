@@ -213,6 +213,20 @@ def test_features_and_labels_stay_apart():
     assert [each.tolist() for each in in_class.image] == [[1, 3], [2, 4]]
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_one_list_in_both_places_stacks_with_lists_of_other_samples(order):
+    """It is a row below the key and a container in the tuple, in the first sample or in a later one."""
+    row = [1, 2]
+    samples = [{"x": row, "pair": (row, 0)}, {"x": [3, 4], "pair": ([5, 6], 0)}][::order]
+
+    batch = ferry.collate(samples, "numpy")
+
+    assert batch["x"].tolist() == [[1, 2], [3, 4]][::order]
+    assert [each.tolist() for each in batch["pair"][0]] == [[1, 5][::order], [2, 6][::order]]
+    plan = ferry.explain_collate(samples, "numpy")
+    assert [*plan.plans] == ['$["x"]', '$["pair"][0][0]', '$["pair"][0][1]', '$["pair"][1]']
+
+
 @pytest.mark.parametrize("target", ["numpy", "torch"])
 @pytest.mark.parametrize("keywords", [{}, {"dtype": {"x": "int32"}}, {"dtype": "bfloat16"}])
 def test_empty_lists_below_a_key_are_rows_of_length_0(target, keywords):
