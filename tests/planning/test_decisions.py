@@ -105,6 +105,15 @@ def test_the_copy_for_a_variable_is_aligned_where_the_target_adopts_any_address(
     assert shared.result.misalignment == 4
 
 
+def test_the_copy_for_a_variable_can_be_written_where_the_target_can():
+    """Whoever permits no writes to the source has no say about the copy."""
+    mine = declared(memory=Memory(writable=True, read_only=True), options=Options(finishers=frozenset({"variable"})))
+    plan = planned(TensorInfo("numpy", (4,), writable=False), NUMPY, mine, options=("variable",))
+    assert verbs(plan) == [("mine", "adopt"), ("mine", "read_only"), ("mine", "copy"), ("mine", "variable")]
+    assert plan.result.writable
+    assert plan.result.mutable
+
+
 def test_a_scalar_of_arrays_is_read_into_one():
     """It is of the target's framework already, and no array of it."""
     plan = ferry.explain(TensorInfo("numpy", (), kind="scalar"), "numpy")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import collections
 import dataclasses
 from typing import Any, NamedTuple
@@ -211,6 +212,33 @@ def test_features_and_labels_stay_apart():
     assert [each.tolist() for each in mixed["x"]] == [[[1.0], [0.0]], [2, 3]]
     in_class = ferry.collate([Sample([1, 2], 0), Sample([3, 4], 0)], "numpy")
     assert [each.tolist() for each in in_class.image] == [[1, 3], [2, 4]]
+
+
+@pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])
+@pytest.mark.parametrize("other", [np.array([0.5]), np.array([0.5], "float16"), np.array([3])], ids=str)
+def test_the_hint_for_complex_numbers_among_others_holds_them(target, other):
+    """A dtype of floats, which the hint had, has no room for them."""
+    samples = [{"x": np.array([1 + 2j], "complex64")}, {"x": other}]
+
+    with pytest.raises(ferry.LossyCastError, match="Numbers of different kinds") as caught:
+        ferry.collate(samples, target)
+
+    dtype = ast.literal_eval(caught.value.hint.removeprefix("dtype="))
+    assert ferry.to_list(ferry.collate(samples, target, dtype=dtype)["x"]) == [[1 + 2j], list(map(complex, other))]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_one_list_in_both_places_stacks_with_lists_of_other_samples(order):
+    """It is a row below the key and a container in the tuple, in the first sample or in a later one."""
+    row = [1, 2]
+    samples = [{"x": row, "pair": (row, 0)}, {"x": [3, 4], "pair": ([5, 6], 0)}][::order]
+
+    batch = ferry.collate(samples, "numpy")
+
+    assert batch["x"].tolist() == [[1, 2], [3, 4]][::order]
+    assert [each.tolist() for each in batch["pair"][0]] == [[1, 5][::order], [2, 6][::order]]
+    plan = ferry.explain_collate(samples, "numpy")
+    assert [*plan.plans] == ['$["x"]', '$["pair"][0][0]', '$["pair"][0][1]', '$["pair"][1]']
 
 
 @pytest.mark.parametrize("target", ["numpy", "torch"])

@@ -205,6 +205,32 @@ def test_the_plan_of_views_is_what_is_done():
     }
 
 
+def test_the_plan_of_a_tie_to_a_view_is_that_of_the_view():
+    """The same object has the same strides in the copy, wherever in the tree it is."""
+    import torch
+
+    base = torch.arange(6.0)
+    tree = [base, base[::2], base[::2], {"again": base[::2]}]
+    plan = ferry.explain_tree(tree, "numpy", copy=True)
+    result = ferry.convert_tree(tree, "numpy", copy=True)
+    assert [leaf.same_as for leaf in plan.leaves] == [None, None, "$[1]", "$[1]"]
+    assert result[1] is result[2] is result[3]["again"]
+    assert [leaf.plan.result for leaf in plan.leaves] == [*ferry.describe_tree(result).values()]
+
+
+def test_a_view_that_the_target_cannot_have_is_copied_alone():
+    """PyTorch has no negative strides, so such a view is a copy of its own, and the plan says so."""
+    base = np.arange(6.0)
+    tree = [base[::-1], base, base[1:3]]
+    plan = ferry.explain_tree(tree, "torch", copy=True)
+    result = ferry.convert_tree(tree, "torch", copy=True)
+    assert [ferry.to_list(each) for each in result] == [each.tolist() for each in tree]
+    assert ferry.shares_memory(result[1], result[2])
+    assert [leaf.view_with for leaf in plan.leaves] == [None, None, "$[1]"]
+    assert plan.bytes_copied == 2 * base.nbytes
+    assert [leaf.plan.result.strides for leaf in plan.leaves] == [(8,), (8,), (8,)]
+
+
 def test_far_apart_views_do_not_drag_along_what_lies_between():
     """Two elements that overlap nothing are two small copies, not one of everything between them."""
     base = np.zeros(1_000_000)

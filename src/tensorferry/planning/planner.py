@@ -268,12 +268,14 @@ def _to_array(plan: PlanBuilder) -> None:
 
 def _finish_options(plan: PlanBuilder) -> None:
     """What the target makes of its tensor in the end, in memory of its own."""
+    memory = plan.target.capabilities.memory
     for option in plan.request.options:
         if option in plan.target.capabilities.options.finishers:
             if not plan.allocated:
                 why = f"{option}=True has memory of its own"
                 plan.refuse_copy([why])
                 plan.add(plan.target, "copy", (), why, copies=plan.path, misalignment=0)
+                plan.become(writable=memory.writable, mutable=memory.writable)
                 plan.reason = why
             plan.add(plan.target, option, (), f"{option}=True", kind=option.capitalize())
 

@@ -20,6 +20,7 @@ from ..execution.recipes import conversion_of
 from ..execution.run import convert
 from ..host import memory
 from ..host.numpy_dtypes import numpy_dtype
+from ..planning.rules import layout_obstacles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -183,7 +184,8 @@ def _is_plain_copy(each: Prepared) -> bool:
         and (info.device == HOST or (each.source is each.target and each.source.capabilities.devices.spreads))
         and info.shards == 1
         and info.dtype == result.dtype
-        and not (info.conjugate or info.negative or info.swapped or result.requires_grad)
+        and not (info.conjugate or info.negative or result.requires_grad)
+        and not layout_obstacles(info, each.target)  # in the copy it has the same strides and alignment
         and not is_read(each)
         and info.dtype not in each.source.capabilities.dtypes.unshared
         and each.target.capabilities.memory.writable

@@ -186,9 +186,11 @@ class Columns:
         if request.dtype not in (None, *dtypes.KEYWORDS):
             return
         name = self.name(index)
-        if not kinds.floating and not target.capabilities.dtypes.numbers[kinds.kind]:
+        dtypes_there = target.capabilities.dtypes
+        floating = kinds.floating if kinds.floating in dtypes_there.held else ""
+        if not floating and not dtypes_there.numbers[kinds.kind]:
             return  # the target has no such dtype, which the plan says
-        dtype = kinds.floating or target.capabilities.dtypes.default(kinds.kind)
+        dtype = floating or dtypes_there.default(kinds.kind)
         hints = [f'dtype="{dtype}"'] if kinds.kind == "float" else []
         hints += [f'dtype={{{quoted(name or kinds.kind)}: "{dtype}"}}'] if name or not hints else []
         raise LossyCastError(f"Numbers of different kinds do not stack: {kinds.where}.", " or ".join(hints))

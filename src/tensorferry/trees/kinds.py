@@ -27,7 +27,7 @@ class NumberKinds(NamedTuple):
 
     Args:
         kind: The highest of them.
-        floating: The common dtype of the float tensors; empty if there are none.
+        floating: The common dtype of the float and complex tensors, if it is of that kind; otherwise empty.
         where: Two samples that differ, and their positions.
         differ: Whether two are of kinds that must not be mixed silently.
         numbers_among_tensors: Whether there are Python numbers beside tensors.
@@ -61,7 +61,7 @@ def kinds_in(column: Sequence[Any], members: Members | None) -> NumberKinds | No
             found = set() if members is None or members.which is None else {_dtype_of(members, members.which[number])}
         for name, is_weak in found:
             (weak if is_weak else typed).setdefault(name, number)
-    floats = [name for name in typed if _kind(name) == "float"]
+    floats = {name for name in typed if _kind(name) in ("float", "complex")}
     ranks = {name: _rank(_kind(name)) for name in (*typed, *weak)}
     if not ranks:
         return None
@@ -72,7 +72,10 @@ def kinds_in(column: Sequence[Any], members: Members | None) -> NumberKinds | No
     where = f"{low} and {high} in samples[{places[low]}]"
     if places[low] != places[high]:
         where = f"{low} in samples[{places[low]}], {high} in samples[{places[high]}]"
-    return NumberKinds(_kind(high), _widest(set(floats)) if floats else "", where, differ, bool(typed and weak))
+    kind, floating = _kind(high), _widest(floats) if floats else ""
+    # Complex numbers of Python beside float tensors have no dtype of their own.
+    floating = floating if floating and _kind(floating) == kind else ""
+    return NumberKinds(kind, floating, where, differ, bool(typed and weak))
 
 
 def _dtypes_in(leaf: Any) -> set[tuple[str, bool]]:

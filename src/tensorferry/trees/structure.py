@@ -180,7 +180,9 @@ class Structure:
     ) -> Iterator[tuple[str, tuple[type, Any]]]:
         if spec.is_leaf():
             inner = self._inner.get(first)
-            if inner is not None:
+            if inner is not None and inner.node is ITSELF:
+                yield from inner.structure.statics_under(path, None)
+            elif inner is not None:
                 node = inner.node
                 yield path, (inner.kind, (node.static, node.registered))
                 yield from inner.structure.statics_under(path, node.entries)

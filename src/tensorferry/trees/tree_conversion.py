@@ -195,7 +195,8 @@ class TreeConversion:
             if planned is None:
                 plan = each.plan
                 planned = plans[key] = plan, plan.bytes_copied
-            same_as, group = same.get(index), together.get(index)
+            same_as = same.get(index)
+            group = together.get(index if same_as is None else same_as)
             if same_as is None and group is None:
                 found.append(LeafPlan(path(index), planned[0], None, None, batches.get(index), planned[1]))
             else:
@@ -204,11 +205,14 @@ class TreeConversion:
 
     def _bound_plan(self, index: int, each: Prepared, plan: Plan, same: int | None, group: Cluster | None) -> LeafPlan:
         path = self._structure.path(index)
+        if group is not None:
+            # In the copy it has the same strides.
+            result = plan.result._replace(strides=each.info.strides, misalignment=each.info.misalignment)
+            plan = replace(plan, result=result)
         if same is not None or group is None:
             return LeafPlan(path, plan, same_as=None if same is None else self._structure.path(same))
-        # In the copy it has the same strides. The bytes of the copy are counted for the first leaf.
-        result = plan.result._replace(strides=each.info.strides, misalignment=each.info.misalignment)
-        plan, first = replace(plan, result=result), group.members[0]
+        # The bytes of the copy are counted for the first leaf.
+        first = group.members[0]
         if index == first:
             return LeafPlan(path, plan, bytes_copied=group.end - group.start)
         return LeafPlan(path, plan, view_with=self._structure.path(first))

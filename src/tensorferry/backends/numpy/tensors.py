@@ -176,7 +176,8 @@ class NumpyBackend(Backend):
         return x
 
     def write(self, x: Array, out: Array) -> None:
-        """Write the values of `x` into `out`, cast to its dtype. A subclass may not take them by its own `__setitem__`."""
+        """Write the values of `x` into the memory of `out`, cast to its dtype."""
+        # A subclass may refuse plain numbers in its own `__setitem__`.
         casts.copy_into(np.asarray(out), x)
 
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
