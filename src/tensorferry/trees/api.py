@@ -76,8 +76,9 @@ def convert_tree(
     pydantic models, graphs of PyTorch Geometric, TensorDicts (a dict in another framework), and
     every class registered with optree, or with a framework that is imported. Their types, the order of keys
     and everything that is not a tensor are kept; ``None`` stays ``None``. `tree` itself is never changed.
-    A tensor or a container that occurs twice is converted once, and tensors that overlap in memory still overlap.
-    The result *may share memory* with the tree, as with `convert`; a `snapshot` never does.
+    A tensor or a container that occurs twice is converted once, and tensors that overlap in memory still overlap,
+    unless that takes more memory than a copy of each. The result *may share memory* with the tree, as with
+    `convert`; a `snapshot` never does.
 
     Args:
         tree: The tree, or one tensor.
@@ -135,8 +136,9 @@ def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
     {'weight': array([0., 0.]), 'step': 3}
 
     Where `convert_tree` may share memory, `snapshot` never does: each tensor is converted to its own framework with
-    ``copy=True``, on its device. A tensor that occurs twice is copied once, and tensors that overlap still overlap.
-    The copies are plain tensors outside the autograd graph: not parameters, not variables.
+    ``copy=True``, on its device. A tensor that occurs twice is copied once, and tensors that overlap still overlap,
+    unless that takes more memory than a copy of each. The copies are plain tensors outside the autograd graph: not
+    parameters, not variables.
 
     Args:
         tree: As for `convert_tree`; everything that is not a tensor stays as it is.
