@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..columns.column import Ragged, Refused
+from ..columns.column import BIT_PACKED, SEVERAL_CHUNKS, Ragged, Refused
 from ..columns.frames import asked_hint, frame_of, nulls_hint, refuse, rows_hint
 from ..core.dtypes import find
 from ..core.info import APART, COPIED, COUNTING, TensorInfo
@@ -168,7 +168,7 @@ def open_column(
         view = found.view()
         info = over(framework, view, mutable=found.mutable, kind=" ".join(words))
         return info, view if kept is None else kept
-    if as_it_is and obstacles == ["bit-packed"]:
+    if as_it_is and obstacles == [BIT_PACKED]:
         return TensorInfo(framework, found.shape, found.dtype, kind=" ".join(words)), kept
     kind = " ".join([f"{COPIED}{kind}", *words])
     itemsize = find(found.dtype).itemsize
@@ -211,7 +211,7 @@ def open_table(
 
 def _is_stored_so(column: Column) -> bool:
     """Whether a column has its dtype in its own library too; decimals, categories and Python objects are read as it."""
-    return not column.unit and {*column.obstacles(exactly=False)} <= {"several chunks", "bit-packed"}
+    return not column.unit and {*column.obstacles(exactly=False)} <= {SEVERAL_CHUNKS, BIT_PACKED}
 
 
 def open_gathered(

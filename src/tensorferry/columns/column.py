@@ -22,13 +22,27 @@ if TYPE_CHECKING:
 
     from ..typing import Array
 
-__all__ = ["BYTES", "CODES", "DECIMALS", "TEXT", "Column", "Found", "Ragged", "Refused", "value_in"]
+__all__ = [
+    "BIT_PACKED",
+    "BYTES",
+    "CODES",
+    "DECIMALS",
+    "SEVERAL_CHUNKS",
+    "TEXT",
+    "Column",
+    "Found",
+    "Ragged",
+    "Refused",
+    "value_in",
+]
 
 TEXT = "holds text, which has no numbers"
 DECIMALS = "decimals"
 CODES = "codes of categories"
 """What such integers count: see `Column`."""
 BYTES = "holds bytes, which are no numbers"
+BIT_PACKED, SEVERAL_CHUNKS = "bit-packed", "several chunks"
+"""What keeps memory from being a tensor's, although it has numbers of the dtype: see `Column.obstacles`."""
 _FEW = 8
 """If fewer than one element in so many is null, nulls are written one by one, which is faster."""
 _BLOCK = 1 << 15
@@ -263,9 +277,9 @@ class Column:
         """
         found = list(self.reasons)
         if len(self.pieces) > 1:
-            found.append(f"{len(self.pieces)} chunks" if exactly else "several chunks")
+            found.append(f"{len(self.pieces)} chunks" if exactly else SEVERAL_CHUNKS)
         if any(isinstance(piece.values, Bits) for piece in self.pieces):
-            found.append("bit-packed")
+            found.append(BIT_PACKED)
         if self.reads_as_asked and DECIMALS not in found:
             found.append(DECIMALS)
         found += sorted(
