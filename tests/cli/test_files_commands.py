@@ -723,6 +723,7 @@ def test_ctrl_c(run, files, monkeypatch, command):
         (["--include", "a*", "--include", "b"], {"include": ["a*", "b"]}),
         (["--exclude", "a*"], {"exclude": ["a*"]}),
         (["--rename", "s/a/b/"], {"rename": ["s/a/b/"]}),
+        (["--metadata", "format=tf", "--metadata", "note=a=b "], {"metadata": {"format": "tf", "note": "a=b "}}),
         (["--shard", "5GB"], {"shard": "5GB"}),
         (["--verify", "--dry-run", "--resume", "--overwrite", "--tensors-only"],
          dict.fromkeys(["verify", "dry_run", "resume", "overwrite", "tensors_only"], True)),
@@ -735,9 +736,9 @@ def test_ctrl_c(run, files, monkeypatch, command):
 def test_options_reach_the_conversion(run, monkeypatch, options, expected):
     """Each option is handed on as it was typed, the others with their defaults; several inputs and one output."""
     plain = {
-        "to": None, "dtype": None, "overflow": "raise", "include": (), "exclude": (), "rename": (), "shard": None,
-        "tensors_only": False, "dequantize": False, "allow": (), "verify": False, "dry_run": False, "resume": False,
-        "overwrite": False, "jobs": 1, "engine": "threads", "part": None, "progress": None,
+        "to": None, "dtype": None, "overflow": "raise", "include": (), "exclude": (), "rename": (), "metadata": {},
+        "shard": None, "tensors_only": False, "dequantize": False, "allow": (), "verify": False, "dry_run": False,
+        "resume": False, "overwrite": False, "jobs": 1, "engine": "threads", "part": None, "progress": None,
     }  # fmt: skip
     told = {}
 
@@ -766,6 +767,8 @@ def test_options_reach_the_conversion(run, monkeypatch, options, expected):
         ["convert", "a"],
         ["convert", "a", "b", "--overflow", "wrap"],
         ["convert", "a", "b", "--engine", "slurm"],
+        *(["convert", "a", "b", "--metadata", word] for word in ("format", "=pt", "")),
+        ["convert", "a", "b", "--metadata", "k=1", "--metadata", "k=2"],
         ["convert", "a", "b", "--jobs", "0"],
         *(["convert", "a", "b", "--part", part] for part in ("0/2", "3/2", "1", "x/y", "1/", "-1/2", "1/2/3")),
         ["convert", "a", "b", "--part", "1/" + "9" * 5000],

@@ -1,8 +1,8 @@
-"""Trees of tensors in files: names of tensors by their paths, and trees with other names or fewer tensors."""
+"""Trees of tensors in files: names of tensors and of other values by their paths, other names, and parts of trees."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ...errors import FormatLimitError
@@ -10,10 +10,10 @@ from .contents import Ref
 from .wording import named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["CONTAINER", "DEEPEST", "MOST", "PLAIN", "are_plain", "leaves", "like", "name_at", "names", "place_in_code"]
-__all__ += ["relabel", "rename", "without", "written"]
+__all__ = ["CONTAINER", "DEEPEST", "MOST", "PLAIN", "are_plain", "is_flat", "leaves", "like", "name_at", "named_values"]
+__all__ += ["names", "place_in_code", "relabel", "rename", "without", "written"]
 
 DEEPEST = 64
 """How deep a tree may nest."""
@@ -96,7 +96,12 @@ def name_at(keys: tuple[Any, ...], taken: Collection[str], counts: dict[str, int
         taken: The names of the tensors before it.
         counts: How many tensors would have the same name. It is updated by calls for all tensors, in order.
     """
-    plain = unique = ".".join(map(str, keys)) if keys else _LONE
+    return _free(".".join(map(str, keys)) if keys else _LONE, taken, counts)
+
+
+def _free(plain: str, taken: Collection[str], counts: dict[str, int]) -> str:
+    """A name that is not taken: this one, or the next with a suffix."""
+    unique = plain
     while unique in taken:
         counts[plain] = counts.get(plain, 1) + 1
         unique = f"{plain}#{counts[plain]}"
@@ -159,23 +164,83 @@ def rename(tree: Any, mapping: Mapping[str, str]) -> Any:
     return _renamed(tree, (), changed)[0] if changed else tree
 
 
-def without(tree: Any, excluded: Collection[str]) -> Any:
-    """A tree without some of its tensors. A list or tuple with only such tensors becomes empty.
+def named_values(tree: Any) -> dict[str, Any]:
+    """The values of a tree that are not tensors, by their paths, in order. An empty container is a value, too.
+
+    If two have the same path, because a key contains a dot, the second gets a suffix.
+
+    >>> named_values({"w": Ref("w"), "epoch": 3, "optimizer": {"lr": [0.1], "state": {}}})
+    {'epoch': 3, 'optimizer.lr.0': 0.1, 'optimizer.state': {}}
+
+    Args:
+        tree: The tree; ``None``, or an empty container, has none.
+    """
+    found: dict[str, Any] = {}
+    counts: dict[str, int] = {}
+    left: list[tuple[str, Any]] = [] if tree is None or _is_empty(tree) else [("", tree)]
+    while left:
+        place, node = left.pop()
+        # First, because there may be many plain values.
+        is_leaf = type(node) in PLAIN or not _is_container(node) or not node
+        if is_leaf and not isinstance(node, Ref):
+            found[_free(place, found, counts)] = node
+        if is_leaf:
+            continue
+        above = f"{place}." if node is not tree else ""
+        inside = node.values() if isinstance(node, dict) else node
+        paths = [f"{above}{key}" for key, _ in _children(node)]
+        # The keys 1 and "1" have the same path.
+        are_new = found.keys().isdisjoint(paths) and (inside is node or len(set(paths)) == len(paths))
+        if are_new and are_plain(inside):
+            found.update(zip(paths, inside, strict=True))
+        else:
+            left.extend(reversed([*zip(paths, inside, strict=True)]))
+    return found
+
+
+def without(
+    tree: Any,
+    excluded: Collection[str],
+    dropped: Sequence[int] = b"",
+    hint: Callable[[str], str] | None = None,
+) -> Any:
+    """A tree without some of its tensors and values. A container of nothing else goes with them, but for the root.
+
+    The attributes of a container, such as the ``_metadata`` of a state dict, stay with it.
 
     >>> without({"a": Ref("a"), "b": [Ref("b.0"), Ref("b.1")], "step": 3}, {"a", "b.0", "b.1"})
-    {'b': [], 'step': 3}
+    {'step': 3}
+    >>> without({"a": Ref("a"), "optimizer": {"lr": 0.1, "state": {}}, "step": 3}, (), [0, 1, 1])
+    {'a': Ref(name='a', kind='tensor', requires_grad=False), 'optimizer': {'lr': 0.1}}
 
     Args:
         tree: The tree; ``None`` stays ``None``.
         excluded: The names of the tensors to leave out.
+        dropped: For each of `named_values`, 1 if it is left out, otherwise 0; empty if all stay.
+        hint: Gives the hint for a list that cannot lose only some of its elements, from its path.
 
     Raises:
         FormatLimitError: Some elements of a list are left out, but not all: the positions of others would change.
     """
-    if not excluded:
+    if tree is None or _is_empty(tree) or not (excluded or any(dropped)):
         return tree
-    kept = _kept(tree, (), frozenset(excluded))
-    return {} if kept is _GONE else kept
+    kept = _Rest(frozenset(excluded), bytes(dropped), hint).of(tree, ())
+    if kept is not _GONE:
+        return kept
+    if isinstance(tree, dict):
+        return like(tree, [])
+    return type(tree)() if _is_container(tree) else {}
+
+
+def is_flat(tree: Any, names: Iterable[str]) -> bool:
+    """Whether a tree says no more than the names of its tensors in this order, which a file has without a tree.
+
+    >>> is_flat({"w": Ref("w")}, ["w"]), is_flat({"w": Ref("w", "parameter")}, ["w"]), is_flat({0: Ref("0")}, ["0"])
+    (True, False, False)
+    """
+    plain = {name: Ref(name) for name in names}
+    is_plain = type(tree) in (dict, OrderedDict) and not getattr(tree, "__dict__", None)
+    return is_plain and list(tree) == list(plain) and dict(tree) == plain
 
 
 def written(value: Any) -> str:
@@ -206,6 +271,14 @@ def written(value: Any) -> str:
         text = f"{kind.__name__}({text})"
     attributes = getattr(value, "__dict__", None)
     return f"{text} with {written(attributes)}" if attributes else text
+
+
+def _is_container(node: Any) -> bool:
+    return isinstance(node, dict) or type(node) in (list, tuple)
+
+
+def _is_empty(node: Any) -> bool:
+    return _is_container(node) and not node
 
 
 def _children(node: Any) -> Iterator[tuple[Any, Any]]:
@@ -298,27 +371,59 @@ def _relabelled(node: Any, mapping: Mapping[str, str]) -> Any:
 
 
 class _Gone:
-    """A placeholder for a tensor that is left out."""
+    """A placeholder for what is left out."""
 
 
 _GONE = _Gone()
 
 
-def _kept(node: Any, keys: tuple[str, ...], excluded: frozenset[str]) -> Any:
-    if isinstance(node, Ref):
-        return _GONE if node.name in excluded else node
-    if isinstance(node, dict):
-        items = [(key, _kept(child, (*keys, str(key)), excluded)) for key, child in node.items()]
-        return like(node, [(key, child) for key, child in items if child is not _GONE])
-    if type(node) in (list, tuple):
-        children = [_kept(child, (*keys, str(place)), excluded) for place, child in enumerate(node)]
+class _Rest:
+    """Makes the rest of a tree; see `without`. It comes to the values in the order of `named_values`."""
+
+    def __init__(self, excluded: frozenset[str], dropped: bytes, hint: Callable[[str], str] | None) -> None:
+        self._excluded = excluded
+        self._dropped = dropped
+        self._hint = hint or (lambda _: "tensors_only=True, which leaves out how they nest")
+        self._at = 0
+
+    def of(self, node: Any, keys: tuple[str, ...]) -> Any:
+        """What stays of a node."""
+        if isinstance(node, Ref):
+            return _GONE if node.name in self._excluded else node
+        if not _is_container(node) or not node:
+            return _GONE if any(self._next(1)) else node
+        inside = node.values() if isinstance(node, dict) else node
+        if are_plain(inside):
+            return self._of_plain(node, keys)
+        children = [self.of(child, (*keys, str(key))) for key, child in _children(node)]
+        return self._joined(node, keys, children)
+
+    def _next(self, count: int) -> bytes:
+        begin = self._at
+        self._at += count
+        return self._dropped[begin : self._at]
+
+    def _of_plain(self, node: Any, keys: tuple[str, ...]) -> Any:
+        """As `of`, for plain values, of which there may be many."""
+        marks = self._next(len(node))
+        if not any(marks):
+            return node
+        inside = node.values() if isinstance(node, dict) else node
+        return self._joined(node, keys, [_GONE if mark else child for mark, child in zip(marks, inside, strict=True)])
+
+    def _joined(self, node: Any, keys: tuple[str, ...], children: list[Any]) -> Any:
+        """A node with what stays of each child."""
         staying = [child for child in children if child is not _GONE]
-        if staying and len(staying) != len(children):
-            gone = next(place for place, child in enumerate(children) if child is _GONE)
-            raise FormatLimitError(
-                f"{'.'.join((*keys, str(gone)))} cannot be left out of the {type(node).__name__} that it stands in: "
-                "the places of the others would change.",
-                "tensors_only=True, which leaves out how they nest",
-            )
-        return type(node)(staying)
-    return node
+        if not staying:
+            return _GONE
+        if isinstance(node, dict):
+            pairs = zip(node, children, strict=True)
+            return like(node, [(key, child) for key, child in pairs if child is not _GONE])
+        if len(staying) == len(children):
+            return type(node)(staying)
+        place = next(place for place, child in enumerate(children) if child is _GONE)
+        raise FormatLimitError(
+            f"{'.'.join((*keys, str(place)))} cannot be left out of the {type(node).__name__} that it stands in: "
+            "the places of the others would change.",
+            self._hint(".".join(keys)),
+        )

@@ -185,7 +185,7 @@ def diff(
         renamed=renamed,
         differing=tuple(differing),
         values=() if tensors_only else _changes(_written(values_of(a)), _written(values_of(b))),
-        metadata=() if tensors_only else _changes(_written(a.metadata), _written(b.metadata)),
+        metadata=() if tensors_only else _changes(_written(_strings(a, b)), _written(_strings(b, a))),
         uncompared={
             name: why
             for name, why in {**a.others, **b.others}.items()
@@ -383,6 +383,11 @@ def _high_and_low(x: Array) -> tuple[Array, Array | float]:
         low = np.fmod(x, x.dtype.type(1 << 32))
         return (x - low).astype(np.float64), low.astype(np.float64)
     return x.astype(np.float64), 0.0
+
+
+def _strings(one: Contents, other: Contents) -> dict[str, str]:
+    """The metadata of the first contents, without what belongs to its format, if the second has none of it."""
+    return {key: text for key, text in one.metadata.items() if key not in one.own or key in other.metadata}
 
 
 def _changes(a: dict[str, str], b: dict[str, str]) -> tuple[Change, ...]:
