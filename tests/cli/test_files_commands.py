@@ -634,6 +634,29 @@ def test_convert_and_back(run, files, tmp_path):
     assert torch.load(back, weights_only=True)["epoch"] == 3
 
 
+def test_a_part_is_converted_with_metadata(run, files, tmp_path):
+    """Nothing of the rest, and the strings that were given; a container's name leads to its pattern."""
+    target = tmp_path / "a.safetensors"
+    done = run("convert", files / "nested.pt", target, "--include", "model")
+    assert (done.code, "Hint: --include 'model.*', for all that is in it" in done.err) == (2, True)
+    options = ["--include", "model.*", "--rename", r"s/^model\.//", "--metadata", "format=tf", "--metadata", "note=a=b"]
+    assert run("convert", files / "nested.pt", target, *options).code == 0
+    with safetensors.safe_open(target, "np") as file:
+        # The rest are the names of tied tensors.
+        assert {key: file.metadata()[key] for key in ("format", "note")} == {"format": "tf", "note": "a=b"}
+        assert "tensorferry.tree" not in file.metadata()
+    assert "metadata: 1" in run("diff", files / "model.pt", target).out
+
+
+def test_a_format_that_readers_refuse_is_told(run, tmp_path):
+    """On stderr, as every warning."""
+    safetensors.torch.save_file({"w": torch.ones(2)}, tmp_path / "in.safetensors", {"format": "odd"})
+    done = run("convert", tmp_path / "in.safetensors", tmp_path / "out.safetensors")
+    assert done.code == 0
+    assert "careful: The metadata 'format' was 'odd'" in done.err
+    assert run("roundtrip", tmp_path / "in.safetensors").code == 0
+
+
 def test_dry_run_writes_nothing(run, files, tmp_path):
     """--dry-run says what would be written, refuses what has to be refused, and leaves no file."""
     done = run("convert", files / "model.pt", tmp_path / "a.safetensors", "--dry-run")

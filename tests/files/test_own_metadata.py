@@ -147,6 +147,15 @@ def test_metadata_that_are_given_go_first(tmp_path):
     assert told(tmp_path / "saved.safetensors") == {"format": "odd"}
 
 
+def test_other_processes_write_the_same(tmp_path):
+    """What is given goes with the job of each shard."""
+    source = theirs(tmp_path / "in.safetensors", {f"t{number}": X for number in range(3)})
+    options = {"to": "safetensors", "shard": X.nbytes, "metadata": {"note": "n"}}
+    ferry.convert_files(source, tmp_path / "out", engine="processes", jobs=2, **options)
+    shards = sorted((tmp_path / "out").glob("*.safetensors"))
+    assert [told(shard) for shard in shards] == [{"format": "pt", "note": "n"}] * 3
+
+
 @pytest.mark.parametrize("metadata", [[("a", "b")], {"a": 1}, {1: "a"}, "a=b"])
 def test_metadata_that_are_no_strings_are_refused(tmp_path, metadata):
     """Before anything is written, as `save` refuses them."""

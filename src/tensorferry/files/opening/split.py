@@ -12,7 +12,7 @@ from ..base.tree_strings import pack
 from ..base.wording import TENSORS_ONLY, named
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from ..base.contents import Contents
     from ..base.format import Format
@@ -45,8 +45,8 @@ def pieces(contents: Contents, shards: int | None, format: Format | None = None)
     groups: dict[Hashable, dict[str, Stored]] = {}
     for name, stored in contents.tensors.items():
         groups.setdefault(group_of[ties.get(name, name)], {})[name] = stored
-    each = groups.values() or [{}]
-    return [replace(contents, tensors=group, tree=None, metadata=dict(metadata)) for group in each]
+    parts: Iterable[dict[str, Stored]] = groups.values() or [{}]
+    return [replace(contents, tensors=group, tree=None, metadata=dict(metadata)) for group in parts]
 
 
 def _by_file(tensors: Mapping[str, Stored]) -> dict[str, Hashable]:
