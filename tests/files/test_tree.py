@@ -20,7 +20,8 @@ from tests.support import examples
 import tensorferry
 from tensorferry.errors import ConversionError, FileFormatError, FormatLimitError
 from tensorferry.files.base.contents import Contents, Ref, Special
-from tensorferry.files.base.nesting import leaves, names, relabel, rename, without, written
+from tensorferry.files.base.nesting import leaves, names, relabel, written
+from tensorferry.files.base.tree_edits import rename, without
 from tensorferry.files.base.tree_strings import TIES, TREE, pack, unpack
 from tensorferry.files.conversion.select import substitution
 

@@ -49,8 +49,8 @@ class Format(ABC):
     holds_metadata: ClassVar[bool] = False
     """Whether it can store strings by name."""
     own_metadata: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """Metadata that belong to the format and not to what is stored in it: for each key, the values that its readers
-    take. The first is that of a new file."""
+    """Metadata that belong to the format, and not to what is stored in it: for each key, the values
+    that its readers take. The first is that of a new file."""
     unicode_only: ClassVar[bool] = False
     """Whether all names and strings must be valid Unicode."""
     most_axes: ClassVar[int] = 64
@@ -143,8 +143,9 @@ class Format(ABC):
         return contents
 
     def owned(self, metadata: Mapping[str, str]) -> dict[str, str]:
-        """Which metadata of a file belong to the format: their keys, and the value of each that a new file has."""
-        return {key: values[0] for key, values in self.own_metadata.items() if metadata.get(key) in values}
+        """The keys of a file's metadata that belong to the format, with the values of a new file."""
+        own = self.own_metadata.items()
+        return {key: values[0] for key, values in own if metadata.get(key) in values}
 
     def foreign(self, metadata: Mapping[str, str]) -> dict[str, str]:
         """Which metadata have keys of its own, and values that its readers do not take."""
@@ -157,12 +158,10 @@ class Format(ABC):
         What belongs to another format is left behind if every file of that format has it.
         """
         own = {key: values[0] for key, values in self.own_metadata.items()}
-        carried = {
-            key: text
-            for key, text in contents.metadata.items()
-            if key in own or key not in contents.own or (self.holds_metadata and text != contents.own[key])
-        }
-        return {**own, **carried}
+        theirs = {key for key in contents.own if key not in own}
+        if self.holds_metadata:
+            theirs = {key for key in theirs if contents.metadata.get(key) == contents.own[key]}
+        return {**own, **{key: text for key, text in contents.metadata.items() if key not in theirs}}
 
     def _refuse_number(self, contents: Contents) -> NoReturn:
         """Raise for contents that do not have exactly one tensor."""

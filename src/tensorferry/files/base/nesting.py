@@ -1,4 +1,4 @@
-"""Trees of tensors in files: names of tensors and of other values by their paths, other names, and parts of trees."""
+"""Trees of tensors in files: their tensors and other values, and names of these by their paths."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import FormatLimitError
 from .contents import Ref
-from .wording import named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
-__all__ = ["CONTAINER", "DEEPEST", "MOST", "PLAIN", "are_plain", "is_flat", "leaves", "like", "name_at", "named_values"]
-__all__ += ["names", "place_in_code", "relabel", "rename", "without", "written"]
+__all__ = ["CONTAINER", "DEEPEST", "MOST", "PLAIN", "are_plain", "children_of", "is_container", "is_flat"]
+__all__ += ["leaves", "like", "name_at", "named_values", "names", "place_in_code", "relabel", "written"]
 
 DEEPEST = 64
 """How deep a tree may nest."""
@@ -41,7 +40,7 @@ def leaves(tree: Any, leaf: type | tuple[type, ...] = Ref) -> Iterator[tuple[tup
     if isinstance(tree, leaf):
         yield (), tree
         return
-    stack: list[tuple[tuple[Any, ...], Iterator[tuple[Any, Any]]]] = [((), _children(tree))]
+    stack: list[tuple[tuple[Any, ...], Iterator[tuple[Any, Any]]]] = [((), children_of(tree))]
     visited = 0
     while stack:
         keys, children = stack[-1]
@@ -61,7 +60,7 @@ def leaves(tree: Any, leaf: type | tuple[type, ...] = Ref) -> Iterator[tuple[tup
             if leaf not in PLAIN and are_plain(inside):
                 visited += len(inside)
             else:
-                stack.append(((*keys, key), _children(child)))
+                stack.append(((*keys, key), children_of(child)))
         if depth > DEEPEST or visited > MOST:
             where = ".".join(map(str, keys[:8]))
             raise FormatLimitError(
@@ -140,34 +139,11 @@ def relabel(tree: Any, label: Callable[[Any], Any], leaf: type | tuple[type, ...
     return tree
 
 
-def rename(tree: Any, mapping: Mapping[str, str]) -> Any:
-    """A tree with new names of tensors, and therefore new keys in its dicts.
-
-    If the new name of a tensor does not begin with the path of its dict, the tensor moves up to a dict for which it
-    does. If all tensors of a container move in the same way, the container moves with its other values. A dict that
-    becomes empty is removed.
-
-    >>> rename({"model": {"module.weight": Ref("model.module.weight")}}, {"model.module.weight": "model.weight"})
-    {'model': {'weight': Ref(name='model.weight', kind='tensor', requires_grad=False)}}
-    >>> rename({"model": {"weight": Ref("model.weight")}, "epoch": 3}, {"model.weight": "weight"})
-    {'weight': Ref(name='weight', kind='tensor', requires_grad=False), 'epoch': 3}
-
-    Args:
-        tree: The tree; ``None`` stays ``None``.
-        mapping: The new names of tensors.
-
-    Raises:
-        FormatLimitError: The key of a tensor is not a string, or the tensor is in a list whose other elements do not
-            move with it, or the new key exists already.
-    """
-    changed = {old: new for old, new in mapping.items() if old != new}
-    return _renamed(tree, (), changed)[0] if changed else tree
-
-
 def named_values(tree: Any) -> dict[str, Any]:
-    """The values of a tree that are not tensors, by their paths, in order. An empty container is a value, too.
+    """The values of a tree that are not tensors, by their paths, in order.
 
-    If two have the same path, because a key contains a dot, the second gets a suffix.
+    An empty container is a value, too. If two have the same path, because a key contains a dot, the
+    second gets a suffix.
 
     >>> named_values({"w": Ref("w"), "epoch": 3, "optimizer": {"lr": [0.1], "state": {}}})
     {'epoch': 3, 'optimizer.lr.0': 0.1, 'optimizer.state': {}}
@@ -177,66 +153,39 @@ def named_values(tree: Any) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     counts: dict[str, int] = {}
-    left: list[tuple[str, Any]] = [] if tree is None or _is_empty(tree) else [("", tree)]
+    has_none = tree is None or (is_container(tree) and not tree)
+    left: list[tuple[str, Any]] = [] if has_none else [("", tree)]
     while left:
         place, node = left.pop()
         # First, because there may be many plain values.
-        is_leaf = type(node) in PLAIN or not _is_container(node) or not node
+        is_leaf = type(node) in PLAIN or not is_container(node) or not node
         if is_leaf and not isinstance(node, Ref):
             found[_free(place, found, counts)] = node
         if is_leaf:
             continue
         above = f"{place}." if node is not tree else ""
         inside = node.values() if isinstance(node, dict) else node
-        paths = [f"{above}{key}" for key, _ in _children(node)]
+        paths = [f"{above}{key}" for key, _ in children_of(node)]
         # The keys 1 and "1" have the same path.
-        are_new = found.keys().isdisjoint(paths) and (inside is node or len(set(paths)) == len(paths))
-        if are_new and are_plain(inside):
+        differ = inside is node or len(set(paths)) == len(paths)
+        if differ and are_plain(inside) and found.keys().isdisjoint(paths):
             found.update(zip(paths, inside, strict=True))
         else:
             left.extend(reversed([*zip(paths, inside, strict=True)]))
     return found
 
 
-def without(
-    tree: Any,
-    excluded: Collection[str],
-    dropped: Sequence[int] = b"",
-    hint: Callable[[str], str] | None = None,
-) -> Any:
-    """A tree without some of its tensors and values. A container of nothing else goes with them, but for the root.
+def is_flat(tree: Any, names: Iterable[str]) -> bool:
+    """Whether a tree says no more than the names of its tensors, which a file has without it.
 
-    The attributes of a container, such as the ``_metadata`` of a state dict, stay with it.
-
-    >>> without({"a": Ref("a"), "b": [Ref("b.0"), Ref("b.1")], "step": 3}, {"a", "b.0", "b.1"})
-    {'step': 3}
-    >>> without({"a": Ref("a"), "optimizer": {"lr": 0.1, "state": {}}, "step": 3}, (), [0, 1, 1])
-    {'a': Ref(name='a', kind='tensor', requires_grad=False), 'optimizer': {'lr': 0.1}}
+    >>> is_flat({"w": Ref("w")}, ["w"]), is_flat({"w": Ref("w", "parameter")}, ["w"])
+    (True, False)
+    >>> is_flat({0: Ref("0")}, ["0"])
+    False
 
     Args:
-        tree: The tree; ``None`` stays ``None``.
-        excluded: The names of the tensors to leave out.
-        dropped: For each of `named_values`, 1 if it is left out, otherwise 0; empty if all stay.
-        hint: Gives the hint for a list that cannot lose only some of its elements, from its path.
-
-    Raises:
-        FormatLimitError: Some elements of a list are left out, but not all: the positions of others would change.
-    """
-    if tree is None or _is_empty(tree) or not (excluded or any(dropped)):
-        return tree
-    kept = _Rest(frozenset(excluded), bytes(dropped), hint).of(tree, ())
-    if kept is not _GONE:
-        return kept
-    if isinstance(tree, dict):
-        return like(tree, [])
-    return type(tree)() if _is_container(tree) else {}
-
-
-def is_flat(tree: Any, names: Iterable[str]) -> bool:
-    """Whether a tree says no more than the names of its tensors in this order, which a file has without a tree.
-
-    >>> is_flat({"w": Ref("w")}, ["w"]), is_flat({"w": Ref("w", "parameter")}, ["w"]), is_flat({0: Ref("0")}, ["0"])
-    (True, False, False)
+        tree: The tree.
+        names: The names of the tensors, in the order of the file.
     """
     plain = {name: Ref(name) for name in names}
     is_plain = type(tree) in (dict, OrderedDict) and not getattr(tree, "__dict__", None)
@@ -273,15 +222,13 @@ def written(value: Any) -> str:
     return f"{text} with {written(attributes)}" if attributes else text
 
 
-def _is_container(node: Any) -> bool:
+def is_container(node: Any) -> bool:
+    """Whether a node of a tree has children; others are values, also of other types."""
     return isinstance(node, dict) or type(node) in (list, tuple)
 
 
-def _is_empty(node: Any) -> bool:
-    return _is_container(node) and not node
-
-
-def _children(node: Any) -> Iterator[tuple[Any, Any]]:
+def children_of(node: Any) -> Iterator[tuple[Any, Any]]:
+    """The children of a node with their keys or places; none of a value."""
     if isinstance(node, dict):
         return iter(node.items())
     return enumerate(node) if type(node) in (list, tuple) else iter(())
@@ -296,134 +243,3 @@ def like(node: dict[Any, Any], items: Iterable[tuple[Any, Any]]) -> dict[Any, An
         vars(result).update(vars(node))
     result.update(items)
     return result
-
-
-def _renamed(node: Any, keys: tuple[str, ...], mapping: Mapping[str, str]) -> tuple[Any, list[tuple[str, Any]]]:
-    """A node with the new names; and the names, and tensors or containers, that move out of it."""
-    if isinstance(node, Ref):
-        return _relabelled(node, mapping), []
-    if type(node) in (list, tuple):
-        pairs = [_renamed(child, (*keys, str(place)), mapping) for place, child in enumerate(node)]
-        for place, (child, (now, moved)) in enumerate(zip(node, pairs, strict=True)):
-            if moved or (isinstance(child, Ref) and now != child):
-                new = moved[0][0] if moved else now.name
-                raise FormatLimitError(
-                    f"{'.'.join((*keys, str(place)))} stands in a list, at place {place}: it cannot be named {new}.",
-                    "tensors_only=True, which leaves out how they nest",
-                )
-        return type(node)(now for now, _ in pairs), []
-    if not isinstance(node, dict):
-        return node, []
-    items: list[tuple[Any, Any]] = []
-    leaving: list[tuple[str, Any]] = []
-    prefix = "".join(f"{key}." for key in keys)
-
-    def put(new: str, child: Any) -> None:
-        if new.startswith(prefix) and new != prefix:
-            items.append((new[len(prefix) :], child))
-        else:
-            leaving.append((new, child))
-
-    for key, child in node.items():
-        new = _new_name(child, (*keys, str(key)), mapping)
-        if new is not None:
-            if type(key) is not str or not new:
-                old = child.name if isinstance(child, Ref) else f"{prefix}{key}"
-                raise FormatLimitError(
-                    f"{old} cannot be named {new}: it stands in the file's tree under {prefix or key!r}.",
-                    "tensors_only=True, which leaves out how they nest",
-                )
-            put(new, _relabelled(child, mapping))
-            continue
-        now, moved = _renamed(child, (*keys, str(key)), mapping)
-        for name, inner in moved:
-            put(name, inner)
-        if now or not moved:
-            items.append((key, now))
-    result = like(node, items)
-    if len(result) != len(items):
-        listed = [key for key, _ in items]
-        twice = named(dict.fromkeys(f"{prefix}{key}" for key in listed if listed.count(key) > 1))
-        raise FormatLimitError(f"After renaming there would be two of {twice}.")
-    return result, leaving
-
-
-def _new_name(node: Any, keys: tuple[str, ...], mapping: Mapping[str, str]) -> str | None:
-    """The new name of a tensor, or of a container whose tensors are all renamed in the same way; or ``None``."""
-    if isinstance(node, Ref):
-        return mapping.get(node.name)
-    if not isinstance(node, dict) and type(node) not in (list, tuple):
-        return None
-    old = ".".join(keys)
-    found: str | None = None
-    for _, ref in leaves(node):
-        rest, new = ref.name[len(old) :], mapping.get(ref.name)
-        if new is None or not rest.startswith(".") or not ref.name.startswith(old) or not new.endswith(rest):
-            return None
-        if found not in (None, new[: -len(rest)]):
-            return None
-        found = new[: -len(rest)]
-    return found if found != old else None
-
-
-def _relabelled(node: Any, mapping: Mapping[str, str]) -> Any:
-    return relabel(node, lambda ref: ref._replace(name=mapping.get(ref.name, ref.name)))
-
-
-class _Gone:
-    """A placeholder for what is left out."""
-
-
-_GONE = _Gone()
-
-
-class _Rest:
-    """Makes the rest of a tree; see `without`. It comes to the values in the order of `named_values`."""
-
-    def __init__(self, excluded: frozenset[str], dropped: bytes, hint: Callable[[str], str] | None) -> None:
-        self._excluded = excluded
-        self._dropped = dropped
-        self._hint = hint or (lambda _: "tensors_only=True, which leaves out how they nest")
-        self._at = 0
-
-    def of(self, node: Any, keys: tuple[str, ...]) -> Any:
-        """What stays of a node."""
-        if isinstance(node, Ref):
-            return _GONE if node.name in self._excluded else node
-        if not _is_container(node) or not node:
-            return _GONE if any(self._next(1)) else node
-        inside = node.values() if isinstance(node, dict) else node
-        if are_plain(inside):
-            return self._of_plain(node, keys)
-        children = [self.of(child, (*keys, str(key))) for key, child in _children(node)]
-        return self._joined(node, keys, children)
-
-    def _next(self, count: int) -> bytes:
-        begin = self._at
-        self._at += count
-        return self._dropped[begin : self._at]
-
-    def _of_plain(self, node: Any, keys: tuple[str, ...]) -> Any:
-        """As `of`, for plain values, of which there may be many."""
-        marks = self._next(len(node))
-        if not any(marks):
-            return node
-        inside = node.values() if isinstance(node, dict) else node
-        return self._joined(node, keys, [_GONE if mark else child for mark, child in zip(marks, inside, strict=True)])
-
-    def _joined(self, node: Any, keys: tuple[str, ...], children: list[Any]) -> Any:
-        """A node with what stays of each child."""
-        staying = [child for child in children if child is not _GONE]
-        if not staying:
-            return _GONE
-        if isinstance(node, dict):
-            pairs = zip(node, children, strict=True)
-            return like(node, [(key, child) for key, child in pairs if child is not _GONE])
-        if len(staying) == len(children):
-            return type(node)(staying)
-        place = next(place for place, child in enumerate(children) if child is _GONE)
-        raise FormatLimitError(
-            f"{'.'.join((*keys, str(place)))} cannot be left out of the {type(node).__name__} that it stands in: "
-            "the places of the others would change.",
-            self._hint(".".join(keys)),
-        )

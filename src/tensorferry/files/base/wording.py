@@ -115,9 +115,12 @@ def strings_of(metadata: object) -> dict[str, str]:
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping):
-        raise UnsupportedTypeError(f"metadata is {an(type(metadata).__name__)}, and has to be a mapping of strings.")
+        kind = an(type(metadata).__name__)
+        raise UnsupportedTypeError(f"metadata is {kind}, and has to be a mapping of strings.")
     for key, value in metadata.items():
-        where, odd = (f"metadata[{key!r}]", value) if isinstance(key, str) else ("A key of metadata", key)
+        where, odd = "A key of metadata", key
+        if isinstance(key, str):
+            where, odd = f"metadata[{key!r}]", value
         if not isinstance(odd, str):
             raise UnsupportedTypeError(
                 f"{where} is {an(type(odd).__name__)}; keys and values have to be strings.",

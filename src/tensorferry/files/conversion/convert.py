@@ -146,7 +146,8 @@ def convert_files(
     shards = shards_of(place, format_, shard, several=len(paths) > 1 or index_of(Path(given[0])) is not None)
     layout = Layout.of(contents, format_, place, shards)
     recipe = FileRecipe(paths, seen, allowed, tuple(selection.items()), format_.name, shards)
-    warnings = [*_warnings(before, contents, selection), *_of_metadata(before, layout, selection, differing)]
+    warnings = [*_warnings(before, contents, selection)]
+    warnings += _of_metadata(before, layout, selection, differing)
     report = _report(paths, layout, tuple(warnings))
     validate_target(
         place,
@@ -365,14 +366,18 @@ def _warnings(before: Contents, after: Contents, selection: Mapping[str, Any]) -
         if after.tensors[other].key != after.tensors[name].key:
             yield f"{other} and {name} are one tensor in the source, and two now: their dtypes differ."
     if selection["tensors_only"]:
-        left = [*values_of(before), *(key for key in noted(before.metadata, {}) if key not in before.own)]
+        left = [*values_of(before)]
+        left += [key for key in noted(before.metadata, {}) if key not in before.own]
         left += [name for name, why in before.others.items() if isinstance(why, NotTensor)]
         if left or before.tree is not None:
             yield f"What is not a tensor was left out: {named(left, 20) or 'how they nest'}."
 
 
 def _of_metadata(
-    before: Contents, layout: Layout, selection: Mapping[str, Any], differing: Mapping[str, Sequence[str]]
+    before: Contents,
+    layout: Layout,
+    selection: Mapping[str, Any],
+    differing: Mapping[str, Sequence[str]],
 ) -> Iterable[str]:
     """Warnings about the metadata that belong to a format."""
     given, title = selection["metadata"], layout.format.title or layout.format.name
@@ -385,6 +390,6 @@ def _of_metadata(
         if key not in given and not selection["tensors_only"]:
             taken = layout.pieces[0].metadata[key]
             yield (
-                f"The metadata {key!r} was {text!r}, with which readers of {title} refuse a file. It is {taken!r} now. "
-                f"To keep the other, give {key!r} as metadata."
+                f"The metadata {key!r} was {text!r}, with which readers of {title} refuse a file. "
+                f"It is {taken!r} now. To keep the other, give {key!r} as metadata."
             )

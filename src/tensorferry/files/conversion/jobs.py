@@ -140,8 +140,8 @@ def open_all(
         sources: Their paths.
         allow: As for `Format.read`.
         tensors_only: Whether only their tensors must fit together.
-        differing: A dict for the metadata that belong to their format, and in which they differ: the values by key. The
-            first is taken.
+        differing: A dict that gets the metadata of their format in which they differ: the values, by
+            key. The first is taken.
 
     Raises:
         UnsafeFileError: One asks for a class that is not allowed.
@@ -176,8 +176,10 @@ def open_all(
     if differing is not None:
         differing |= {key: values for key, values in found.items() if len(values) > 1}
     # What somebody stored goes before what belongs to a format.
-    whole.own = {key: each.own[key] for each in opened for key in each.own if key not in whole.metadata}
-    whole.metadata = noted({**{key: values[0] for key, values in found.items()}, **whole.metadata}, blocks)
+    own = {key: text for each in opened for key, text in each.own.items()}
+    whole.own = {key: text for key, text in own.items() if key not in whole.metadata}
+    taken = {key: values[0] for key, values in found.items()}
+    whole.metadata = noted({**taken, **whole.metadata}, blocks)
     if tensors_only:
         # Only to list what is left out.
         whole.tree = [each.tree for each in opened if each.tree is not None] or None
@@ -223,7 +225,8 @@ def _pieces(recipe: FileRecipe) -> list[Contents]:
         selection = dict(recipe.selection)
         opened = open_all(recipe.sources, recipe.allow, tensors_only=selection["tensors_only"])
         format_ = format_named(recipe.format)
-        kept = _kept = (recipe, pieces(select(opened, **selection, to=format_), recipe.shards, format_))
+        chosen = select(opened, **selection, to=format_)
+        kept = _kept = (recipe, pieces(chosen, recipe.shards, format_))
     return kept[1]
 
 

@@ -14,8 +14,9 @@ from ...core.leaf_dtypes import DtypeRule, dtype_of_leaf, quoted, rule_of_words,
 from ...errors import FormatLimitError, UnsupportedTypeError, validate_word
 from ..base.blocks import blocks_of, noted
 from ..base.contents import NotTensor
-from ..base.nesting import is_flat, named_values, without
-from ..base.nesting import rename as rename_in
+from ..base.nesting import is_flat, named_values
+from ..base.tree_edits import rename as rename_in
+from ..base.tree_edits import without
 from ..base.wording import named
 from ..opening.registry import each_format
 from .recast import OVERFLOWS, Recast
@@ -51,8 +52,9 @@ def select(
     """Make new contents over the same files. No values are read.
 
     Patterns are those of `fnmatch`, are case-sensitive, and match whole names in the source; ``*`` also matches dots.
-    The names are those of tensors, and of values that are not tensors by their paths (`named_values`). A container of
-    which nothing stays is left out too, and so are metadata of a tensor or container that is left out (``"name@key"``).
+    The names are those of tensors, and of values that are not tensors by their paths
+    (`named_values`). A container of which nothing stays is left out too, and so are metadata of a
+    tensor or container that is left out (``"name@key"``).
 
     Args:
         contents: The contents.
@@ -66,7 +68,7 @@ def select(
         metadata: Strings to put among the metadata, in place of those with the same keys.
         dequantize: Take the numbers of tensors in quantised blocks, as float32.
         include_as: The user's name for `include`, for messages.
-        to: The format of the output, whose dtypes are for ``"fit"``; ``None`` if there is no output.
+        to: The format of the output: its dtypes for ``"fit"``, its own metadata; ``None`` without one.
 
     Raises:
         TypeError: `overflow` is not a string.
@@ -78,8 +80,12 @@ def select(
     """
     validate_word("overflow", overflow, OVERFLOWS)
     held = None if to is None else to.dtypes
-    values = {} if contents.tree is None or not (include or exclude) else named_values(contents.tree)
-    kept = _kept(contents, values, include, exclude, include_as=include_as, tensors_only=tensors_only)
+    values = named_values(contents.tree) if include or exclude else {}
+    among = (*contents.tensors, *contents.others)
+    # Without values, a pattern that fits only values would take nothing.
+    if not tensors_only:
+        among = (*among, *values)
+    kept = _kept(contents, values, include, exclude, among, include_as)
     others = {
         name: why
         for name, why in contents.others.items()
@@ -103,19 +109,25 @@ def select(
     tree = None
     if contents.tree is not None and not tensors_only:
         dropped = bytes(name not in kept for name in values)
-        rest = without(contents.tree, set(excluded), dropped, partial(_whole_list, include, exclude, include_as))
-        renamed = rename_in(rest, mapping)
+        hint = partial(_whole_list, include, exclude, include_as)
+        renamed = rename_in(without(contents.tree, set(excluded), dropped, hint), mapping)
         tree = None if renamed is not contents.tree and is_flat(renamed, tensors) else renamed
     given = metadata or {}
     carried = _metadata(contents, kept, values, to, tensors_only=tensors_only)
     # The meaning of a tensor's bytes belongs to it, like its shape.
     carried = noted(carried, {mapping.get(name, name): each for name, each in blocks.items()})
     own = {key: text for key, text in contents.own.items() if key in carried and key not in given}
-    return replace(contents, tensors=tensors, tree=tree, metadata={**carried, **given}, others=others, own=own)
+    strings = {**carried, **given}
+    return replace(contents, tensors=tensors, tree=tree, metadata=strings, others=others, own=own)
 
 
 def _metadata(
-    contents: Contents, kept: Collection[str], values: Iterable[str], to: Format | None, *, tensors_only: bool
+    contents: Contents,
+    kept: Collection[str],
+    values: Iterable[str],
+    to: Format | None,
+    *,
+    tensors_only: bool,
 ) -> dict[str, str]:
     """The metadata that stay."""
     foreign = {} if to is None else to.foreign(contents.metadata)
@@ -128,8 +140,9 @@ def _metadata(
     names = [*contents.tensors, *contents.others, *values]
     if not owners or all(name in kept for name in names):
         return stays
-    before, after = _with_containers(names), _with_containers([name for name in names if name in kept])
-    return {key: text for key, text in stays.items() if owners.get(key) not in before or owners[key] in after}
+    before = _with_containers(names)
+    gone = before - _with_containers(name for name in names if name in kept)
+    return {key: text for key, text in stays.items() if owners.get(key) not in gone}
 
 
 def _with_containers(names: Iterable[str]) -> set[str]:
@@ -147,7 +160,9 @@ def _whole_list(include: Sequence[str], exclude: Sequence[str], include_as: str,
         code = f"exclude={[*exclude, whole]}, which leaves all of it out"
     else:
         code = f"{include_as}={[*include, whole]}, which takes all of it"
-    return code if include_as == "names" else f"{code}, or tensors_only=True, which leaves out how they nest"
+    if include_as == "names":
+        return code
+    return f"{code}, or tensors_only=True, which leaves out how they nest"
 
 
 def _spared(rule: DtypeRule, name: str, own: str, held: Collection[str] | None) -> str:
@@ -179,13 +194,11 @@ def _kept(
     values: Collection[str],
     include: Sequence[str],
     exclude: Sequence[str],
-    *,
+    among: Sequence[str],
     include_as: str,
-    tensors_only: bool,
 ) -> set[str]:
-    """The names of what stays: tensors, others and values."""
-    tensors = (*contents.tensors, *contents.others)
-    names = (*tensors, *values)
+    """The names of what stays, of tensors, others and values; `include` takes some of `among`."""
+    names = (*contents.tensors, *contents.others, *values)
     owners = {
         name: name.rpartition("@")[0]
         for name, why in contents.others.items()
@@ -194,8 +207,6 @@ def _kept(
     attributes = {name: owner for name, owner in owners.items() if owner in contents.tensors}
     kept = set(names)
     if include:
-        # A pattern of values alone would take nothing.
-        among = tensors if tensors_only else names
         kept = {name for glob in include for name in _fitting(glob, among, include_as)}
         # Attributes of a tensor that is taken are taken too.
         kept |= {name for name in attributes if attributes[name] in kept}

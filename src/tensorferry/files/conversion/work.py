@@ -364,9 +364,10 @@ class Work:
 def write_index(layout: Layout, folder: Path) -> str:
     """Write the index of a folder of shards; gives its name."""
     form, name = layout.format, index_name(layout.format)
-    # What belongs to a file of the format is in each shard. Other writers do not put it into the index.
+    # What belongs to a file of the format is in each shard. Other writers have it not in the index.
     carried = form.metadata_of(layout.contents).items()
-    contents = replace(layout.contents, metadata={key: text for key, text in carried if key not in form.own_metadata})
+    strings = {key: text for key, text in carried if key not in form.own_metadata}
+    contents = replace(layout.contents, metadata=strings)
     text = index_text(contents, dict(zip(layout.names, layout.pieces, strict=True)))
     (folder / name).write_text(text, "utf-8")
     return name

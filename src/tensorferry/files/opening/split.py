@@ -24,7 +24,8 @@ __all__ = ["merged_tree", "pieces", "sizes"]
 def pieces(contents: Contents, shards: int | None, format: Format | None = None) -> list[Contents]:  # noqa: A002 - the term
     """The contents of each output file. All names of a tensor are in the file of the first.
 
-    Each piece has the metadata, and those of its format, as readers expect. The tree is in the index.
+    Each piece has the metadata, and those of its format, as readers expect. The tree is in the
+    index.
 
     Args:
         contents: All contents.

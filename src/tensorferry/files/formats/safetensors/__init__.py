@@ -85,8 +85,8 @@ class _Safetensors(Format):
     holds_tree = True
     holds_metadata = True
     own_metadata: ClassVar[Mapping[str, tuple[str, ...]]] = {"format": ("pt", "tf", "flax", "mlx")}
-    """Whose names and layouts of weights these are. transformers before 5 and accelerate refuse a file without it, and
-    accelerate all but "pt"; for both it means that names are meant as usual. Whatever made the tensors, they are so."""
+    """How names and shapes of weights are meant; "pt" is as usual, whatever made the tensors.
+    transformers before 5 and accelerate refuse a file without it, and accelerate all but "pt"."""
     unicode_only = True
     index_suffix = ".index.json"
     rank = 10
