@@ -634,6 +634,29 @@ def test_convert_and_back(run, files, tmp_path):
     assert torch.load(back, weights_only=True)["epoch"] == 3
 
 
+def test_a_part_is_converted_with_metadata(run, files, tmp_path):
+    """Nothing of the rest, and the strings that were given; a container's name leads to its pattern."""
+    target = tmp_path / "a.safetensors"
+    done = run("convert", files / "nested.pt", target, "--include", "model")
+    assert (done.code, "Hint: --include 'model.*', for all that is in it" in done.err) == (2, True)
+    options = ["--include", "model.*", "--rename", r"s/^model\.//", "--metadata", "format=tf", "--metadata", "note=a=b"]
+    assert run("convert", files / "nested.pt", target, *options).code == 0
+    with safetensors.safe_open(target, "np") as file:
+        # The rest are the names of tied tensors.
+        assert {key: file.metadata()[key] for key in ("format", "note")} == {"format": "tf", "note": "a=b"}
+        assert "tensorferry.tree" not in file.metadata()
+    assert "metadata: 1" in run("diff", files / "model.pt", target).out
+
+
+def test_a_format_that_readers_refuse_is_told(run, tmp_path):
+    """On stderr, as every warning."""
+    safetensors.torch.save_file({"w": torch.ones(2)}, tmp_path / "in.safetensors", {"format": "odd"})
+    done = run("convert", tmp_path / "in.safetensors", tmp_path / "out.safetensors")
+    assert done.code == 0
+    assert "careful: The metadata 'format' was 'odd'" in done.err
+    assert run("roundtrip", tmp_path / "in.safetensors").code == 0
+
+
 def test_dry_run_writes_nothing(run, files, tmp_path):
     """--dry-run says what would be written, refuses what has to be refused, and leaves no file."""
     done = run("convert", files / "model.pt", tmp_path / "a.safetensors", "--dry-run")
@@ -723,6 +746,7 @@ def test_ctrl_c(run, files, monkeypatch, command):
         (["--include", "a*", "--include", "b"], {"include": ["a*", "b"]}),
         (["--exclude", "a*"], {"exclude": ["a*"]}),
         (["--rename", "s/a/b/"], {"rename": ["s/a/b/"]}),
+        (["--metadata", "format=tf", "--metadata", "note=a=b "], {"metadata": {"format": "tf", "note": "a=b "}}),
         (["--shard", "5GB"], {"shard": "5GB"}),
         (["--verify", "--dry-run", "--resume", "--overwrite", "--tensors-only"],
          dict.fromkeys(["verify", "dry_run", "resume", "overwrite", "tensors_only"], True)),
@@ -735,9 +759,9 @@ def test_ctrl_c(run, files, monkeypatch, command):
 def test_options_reach_the_conversion(run, monkeypatch, options, expected):
     """Each option is handed on as it was typed, the others with their defaults; several inputs and one output."""
     plain = {
-        "to": None, "dtype": None, "overflow": "raise", "include": (), "exclude": (), "rename": (), "shard": None,
-        "tensors_only": False, "dequantize": False, "allow": (), "verify": False, "dry_run": False, "resume": False,
-        "overwrite": False, "jobs": 1, "engine": "threads", "part": None, "progress": None,
+        "to": None, "dtype": None, "overflow": "raise", "include": (), "exclude": (), "rename": (), "metadata": {},
+        "shard": None, "tensors_only": False, "dequantize": False, "allow": (), "verify": False, "dry_run": False,
+        "resume": False, "overwrite": False, "jobs": 1, "engine": "threads", "part": None, "progress": None,
     }  # fmt: skip
     told = {}
 
@@ -766,6 +790,8 @@ def test_options_reach_the_conversion(run, monkeypatch, options, expected):
         ["convert", "a"],
         ["convert", "a", "b", "--overflow", "wrap"],
         ["convert", "a", "b", "--engine", "slurm"],
+        *(["convert", "a", "b", "--metadata", word] for word in ("format", "=pt", "")),
+        ["convert", "a", "b", "--metadata", "k=1", "--metadata", "k=2"],
         ["convert", "a", "b", "--jobs", "0"],
         *(["convert", "a", "b", "--part", part] for part in ("0/2", "3/2", "1", "x/y", "1/", "-1/2", "1/2/3")),
         ["convert", "a", "b", "--part", "1/" + "9" * 5000],

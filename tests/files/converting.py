@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,8 +44,8 @@ def contents(arrays, tree=None, metadata=None):
 def write(path, arrays, **keywords):
     """A file of a format that its suffix names; made without the code under test, but for the format's own."""
     made = contents(arrays, **keywords)
-    to = next(name for name, suffix in SUFFIXES.items() if path.name.endswith(suffix))
-    format_named(to).write(made, path, Pump())
+    form = format_named(next(name for name, suffix in SUFFIXES.items() if path.name.endswith(suffix)))
+    form.write(replace(made, metadata=form.metadata_of(made)), path, Pump())
     return path
 
 

@@ -26,6 +26,7 @@ from tensorferry.errors import LossyCastError, OutputExistsError, ResumableError
 from tensorferry.files.conversion.convert import convert_files
 from tensorferry.files.conversion.workspace import Workspace
 from tensorferry.files.opening.registry import format_named
+from tensorferry.files.opening.shards import open_path
 
 
 class Failing:
@@ -87,7 +88,7 @@ def test_without_resume_it_begins_anew(tmp_path, monkeypatch):
     assert names(tmp_path) == ["in.safetensors", "out"]
 
 
-@pytest.mark.parametrize("what", ["source", "dtype", "shard"])
+@pytest.mark.parametrize("what", ["source", "dtype", "shard", "metadata"])
 def test_finished_shards_of_another_conversion_are_not_used(tmp_path, monkeypatch, what):
     """Other sources or other options: begun anew, and the result is that of the new ones."""
     start = write(tmp_path / "in.safetensors", model())
@@ -103,11 +104,14 @@ def test_finished_shards_of_another_conversion_are_not_used(tmp_path, monkeypatc
     elif what == "dtype":
         keywords["dtype"] = "bfloat16"
         wanted = {name: array.astype(ml_dtypes.bfloat16) for name, array in wanted.items()}
+    elif what == "metadata":
+        keywords["metadata"] = {"note": "new"}
     else:
         keywords["shard"] = "40KB"
     report = convert_files(start, tmp_path / "out", resume=True, **keywords)
     assert report.skipped == ()
     same(arrays_of(tmp_path / "out"), wanted)
+    assert open_path(tmp_path / "out").metadata.get("note") == ("new" if what == "metadata" else None)
 
 
 def test_an_error_of_the_input_leaves_nothing(tmp_path):

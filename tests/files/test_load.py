@@ -531,7 +531,7 @@ for suffix in (".safetensors", ".pt"):
 assert not {{"torch", "tensorflow", "jax", "safetensors"}} & set(sys.modules)
 """
     survives(code)
-    assert ferry.open(tmp_path / "a.safetensors").metadata == {"license": "mit"}
+    assert ferry.open(tmp_path / "a.safetensors").metadata == {"license": "mit", "format": "pt"}
 
 
 def test_threads_may_read_one_mapping(tmp_path):

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.nesting import named_values
 from tensorferry.files.base.stored import InMemory
 from tensorferry.files.reports.folded_names import fold
 from tensorferry.files.reports.overview import modules
@@ -156,7 +157,7 @@ def test_many_values_at_one_place_are_named_in_one_pass():
     lines = Counter()
 
     def traced(frame, event, _):
-        lines[event] += frame.f_code is values_of.__code__
+        lines[event] += frame.f_code is named_values.__code__
         return traced
 
     before = sys.gettrace()

@@ -20,7 +20,8 @@ from tests.support import examples
 import tensorferry
 from tensorferry.errors import ConversionError, FileFormatError, FormatLimitError
 from tensorferry.files.base.contents import Contents, Ref, Special
-from tensorferry.files.base.nesting import leaves, names, relabel, rename, without, written
+from tensorferry.files.base.nesting import leaves, names, relabel, written
+from tensorferry.files.base.tree_edits import rename, without
 from tensorferry.files.base.tree_strings import TIES, TREE, pack, unpack
 from tensorferry.files.conversion.select import substitution
 
@@ -289,11 +290,16 @@ def test_a_rename_that_does_not_fit_the_tree_is_refused(tree, mapping, message):
 
 
 def test_without_leaves_the_rest_as_it_is():
-    """Tensors that are left out go with their keys; lists of nothing else become empty; other values stay."""
-    tree = OrderedDict(a=Ref("a"), b={"c": [Ref("b.c.0"), Ref("b.c.1")], "n": 1}, d=(Ref("d.0"), 2))
+    """What is left out goes with its key, and containers of nothing else with it; other values stay."""
+    tree = OrderedDict(a=Ref("a"), b={"c": [Ref("b.c.0"), Ref("b.c.1")], "n": 1}, d=(Ref("d.0"), 2), e=[])
     found = without(tree, {"a", "b.c.0", "b.c.1"})
-    assert told(found) == told(OrderedDict(b={"c": [], "n": 1}, d=(Ref("d.0"), 2)))
+    assert told(found) == told(OrderedDict(b={"n": 1}, d=(Ref("d.0"), 2), e=[]))
     assert without(tree, ()) is tree
+    # The values are b.n, d.1 and e.
+    assert told(without(tree, {"d.0"}, [0, 1, 1])) == told(OrderedDict(a=tree["a"], b=tree["b"]))
+    assert told(without(tree, {"a", "b.c.0", "b.c.1", "d.0"}, [1, 1, 1])) == told(OrderedDict())
+    assert without([1, 2], (), [1, 1]) == []
+    assert without(3, (), [1]) == {}
     assert without(Ref("tensor"), {"tensor"}) == {}
     with pytest.raises(FormatLimitError, match=r"b\.c\.1 cannot be left out of the list"):
         without(tree, {"b.c.1"})
@@ -482,10 +488,10 @@ def test_metadata_under_the_name_of_a_tie_survives(tmp_path, text, suffix):
     path = tmp_path / f"a{suffix}"
     tensorferry.save({"embed": weight, "norm": weight + 1, "head": weight}, path, metadata={"head": text})
     contents = tensorferry.open(path)
-    assert (contents.metadata, contents.ties) == ({"head": text}, {"head": "embed"})
+    assert (contents.metadata["head"], contents.ties) == (text, {"head": "embed"})
     tensorferry.convert_files(path, tmp_path / "b.safetensors")
     contents = tensorferry.open(tmp_path / "b.safetensors")
-    assert (contents.metadata, contents.ties) == ({"head": text}, {"head": "embed"})
+    assert (contents.metadata, contents.ties) == ({"head": text, "format": "pt"}, {"head": "embed"})
 
 
 def test_a_string_that_happens_to_be_a_name_stays_a_string(tmp_path):
@@ -498,7 +504,7 @@ def test_a_string_that_happens_to_be_a_name_stays_a_string(tmp_path):
         tensorferry.save(tensors, path, metadata={"base": "w"})
         contents = tensorferry.open(path)
         assert list(contents.tensors) == list(tensors)
-        assert contents.metadata == {"base": "w"}
+        assert contents.metadata == {"base": "w", "format": "pt"}
     safetensors.numpy.save_file({"w": weight}, tmp_path / "theirs.safetensors", {"base": "w"})
     assert tensorferry.open(tmp_path / "theirs.safetensors").ties == {"base": "w"}
 

@@ -137,8 +137,8 @@ def convert(
     overflow: Annotated[
         str, _chosen(metavar="RULE", help="raise, saturate or nan: what becomes of a number too large for --dtype.")
     ] = "raise",
-    include: Annotated[_Words, _chosen(metavar="GLOB", help="Only tensors whose names match.")] = None,
-    exclude: Annotated[_Words, _chosen(metavar="GLOB", help="No tensors whose names match.")] = None,
+    include: Annotated[_Words, _chosen(metavar="GLOB", help="Only tensors and values whose names match.")] = None,
+    exclude: Annotated[_Words, _chosen(metavar="GLOB", help="No tensors and values whose names match.")] = None,
     rename: Annotated[_Words, _chosen(metavar="s/RE/TO/", help="Change the names.")] = None,
     tensors_only: Annotated[
         bool, _chosen("--tensors-only", help="Leave out metadata and values that are not tensors, and how they nest.")
@@ -152,6 +152,10 @@ def convert(
     ] = None,
     shard: Annotated[
         str | None, _written(metavar="SIZE", help="A folder of files of at most 5GB, 500MiB … each, and their index.")
+    ] = None,
+    metadata: Annotated[
+        _Words,
+        _written(metavar="KEY=VALUE", help="A string beside the tensors, in place of the source's of the same key."),
     ] = None,
     overwrite: Annotated[bool, _written("--overwrite", help="Replace OUT if it exists.")] = False,
     verify: Annotated[bool, _done("--verify", help="Read it back and compare every bit before it appears.")] = False,
@@ -190,6 +194,7 @@ def convert(
         "include": include or (),
         "exclude": exclude or (),
         "rename": rename or (),
+        "metadata": _strings(metadata or ()),
         "tensors_only": tensors_only,
         "dequantize": dequantize,
         "allow": allow or (),
@@ -242,6 +247,18 @@ def _understood(text: str | None, read: Callable[[str], object], option: str) ->
         return
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+def _strings(words: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        key, mark, text = word.partition("=")
+        if not mark or not key:
+            raise typer.BadParameter(f"{word!r} is not KEY=VALUE, such as format=pt", param_hint="--metadata")
+        if key in found:
+            raise typer.BadParameter(f"{key!r} is there twice", param_hint="--metadata")
+        found[key] = text
+    return found
 
 
 def _part(text: str) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from tensorferry.core.sizes import size_text
 from tensorferry.errors import ConversionError, LossyCastError
 from tensorferry.files.base.nesting import leaves
 from tensorferry.files.lazy import mapped_arrays
-from tensorferry.files.opening.registry import formats
+from tensorferry.files.opening.registry import format_for, formats
 from tensorferry.files.reports.diff import diff
 
 from .console import EXIT_FAILED, out, printable, quiet
@@ -104,7 +104,9 @@ def _step(
 ) -> dict[str, Any]:
     """Convert once, and compare the bits of the output with those of the original file."""
     started = time.perf_counter()
-    keywords: dict[str, Any] = {} if only is None else {"include": [only], "tensors_only": True}
+    # A value that readers of a format refuse is not what is tested here.
+    foreign = format_for(target).foreign(source.metadata)
+    keywords: dict[str, Any] = {"metadata": foreign} if only is None else {"include": [only], "tensors_only": True}
     report = ferry.convert_files(path, target, **keywords, allow=allow)
     seconds = time.perf_counter() - started
     there = ferry.open(target)

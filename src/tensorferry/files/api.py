@@ -86,8 +86,9 @@ def load(
     Args:
         path: As for `open`.
         to: As for `convert`: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, or ``"python"`` for lists …
-        names: A pattern (``"encoder.*"``) of the tensors to load, or several; ``None`` loads everything.
-        exclude: A pattern of the tensors to leave out, or several, as for `convert_files`.
+        names: A pattern (``"encoder.*"``) of what to load, or several, as for `convert_files`;
+            ``None`` loads everything.
+        exclude: A pattern of what to leave out, or several, as for `convert_files`.
         device: As for `to_numpy`, for each tensor.
         copy: As for `to_numpy`, for each tensor.
         dtype: As for `convert_tree`; names are those in the file. With ``"fit"``, JAX without 64-bit dtypes gets 32
@@ -111,8 +112,8 @@ def load(
         FileFormatError: When a tensor is used: the file has been replaced.
         TypeError: A keyword has a value of the wrong type.
         ValueError: `names` is empty.
-        FormatLimitError: A pattern in `names` or `exclude`, or a name in `dtype`, matches no tensor; or with `strict`,
-            something cannot be loaded.
+        FormatLimitError: A pattern in `names` or `exclude` matches nothing, or a part of a list; or a
+            name in `dtype` matches no tensor; or with `strict`, something cannot be loaded.
         UnsupportedTypeError: The dtype does not exist.
         DeviceError: There is no such device.
         FrameworkNotInstalledError: The framework, or the library that the format needs, is not installed.
@@ -189,7 +190,8 @@ def save(
             (dataclasses, attrs classes, namespaces …) become a dict of their fields or a list.
         path: The file, or with `shard` the folder.
         to: The name of the format; ``None``: as the suffix of the path says.
-        metadata: Strings to put beside the tensors, if the format has a place for them.
+        metadata: Strings to put beside the tensors, if the format has a place for them. A safetensors
+            file also has ``"format": "pt"``, which its readers ask for, unless you give another.
         shard: Write a folder of files of at most so many bytes (``"5GB"``) and their index.
         verify: Read the file again and compare, before it appears.
         overwrite: Replace a file that exists.
@@ -238,6 +240,7 @@ def convert_files(
     include: str | Sequence[str] = (),
     exclude: str | Sequence[str] = (),
     rename: str | Sequence[str] = (),
+    metadata: Mapping[str, str] | None = None,
     shard: int | str | None = None,
     tensors_only: bool = False,
     dequantize: bool = False,
@@ -270,9 +273,14 @@ def convert_files(
         overflow: What happens to a float that is too large for the float dtype (also to an infinity, if the dtype has
             none): an error, the largest number of the dtype, or NaN. If the dtype has no NaN, it is an error. Integers
             have to fit.
-        include: A pattern (``"encoder.*"``) of the tensors to convert, or several; without one, all are.
-        exclude: A pattern of the tensors to leave out, or several.
-        rename: Substitutions like ``"s/^module\\.//"``, applied to each name in order.
+        include: A pattern (``"encoder.*"``) of what to convert, or several; without one, all is. It is
+            compared with the names of tensors, and with those of the values beside them (``"epoch"``,
+            ``"optimizer.groups.0.lr"``), as ``tensorferry inspect`` shows them. A container of which
+            nothing stays is left out, too.
+        exclude: A pattern of what to leave out, or several.
+        rename: Substitutions like ``"s/^module\\.//"``, applied to the name of each tensor in order.
+        metadata: Strings to put beside the tensors. They take the place of those in the source with
+            the same keys.
         shard: Write a folder of files of at most so many bytes (``"5GB"``) and their index.
         tensors_only: Leave out everything that is not a tensor, and the nesting.
         dequantize: Write the numbers of tensors in quantised blocks, as GGUF has them, in float32 or as `dtype` says,
@@ -299,11 +307,13 @@ def convert_files(
         OutputExistsError: The target exists already.
         FileFormatError: A source breaks the rules of its format, or a checksum is wrong.
         UnsafeFileError: A source asks for code to be run.
-        FormatLimitError: The format cannot hold a tensor or a value, a pattern matches nothing, or `dequantize` has
-            nothing to do; nothing is written.
+        FormatLimitError: The format cannot hold a tensor or a value, a pattern matches nothing, or a
+            part of a list, or `dequantize` has nothing to do; nothing is written.
         LossyCastError: A number does not fit into the dtype, and `overflow` does not say what it becomes.
         VerificationError: The output did not read back the same; there is no output then.
         ResumableError: It was stopped in the middle; ``resume=True`` continues it.
+        UnsupportedTypeError: There is no such dtype, or `metadata` is not a mapping from strings to
+            strings.
 
     .. versionadded:: 0.1
     """

@@ -25,6 +25,7 @@ from .base.nesting import DEEPEST, names, relabel
 from .base.raw import mapped
 from .base.stored import Stored, chunks
 from .base.tree_json import FACTORIES, MOST_BITS
+from .base.wording import strings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -77,7 +78,7 @@ def contents_of(tree: Any, metadata: Mapping[str, str] | None, unknown: str) -> 
         UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where. Or
             the metadata is not a mapping from strings to strings.
     """
-    strings = _strings({} if metadata is None else metadata)
+    strings = strings_of(metadata)
     outline = NOTHING if tree is None else _outline(tree, "$", 0, LeafRule("tensors", unknown=unknown))
     found: list[Held] = []
     relabel(outline, found.append, Held)
@@ -91,20 +92,6 @@ def contents_of(tree: Any, metadata: Mapping[str, str] | None, unknown: str) -> 
         metadata=strings,
         tree=None if _is_flat(outline, named) else relabel(outline, lambda _: Ref(next(left)), Held),
     )
-
-
-def _strings(metadata: Any) -> dict[str, str]:
-    if not isinstance(metadata, Mapping):
-        raise UnsupportedTypeError(f"metadata is {an(type(metadata).__name__)}, and has to be a mapping of strings.")
-    for key, value in metadata.items():
-        where, odd = (f"metadata[{key!r}]", value) if isinstance(key, str) else ("A key of metadata", key)
-        if not isinstance(odd, str):
-            raise UnsupportedTypeError(
-                f"{where} is {an(type(odd).__name__)}; keys and values have to be strings.",
-                "metadata={str(key): str(value) for key, value in metadata.items()}",
-            )
-    # With `str.__str__`, because a subclass of `str` may define another `__str__`.
-    return {str.__str__(key): str.__str__(value) for key, value in metadata.items()}
 
 
 def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:

@@ -88,6 +88,8 @@ class Contents:
         tensors: All tensors by name, in the order of the file. Tied tensors are under each of their names, with equal
             keys.
         metadata: Strings by name, as in safetensors and GGUF.
+        own: The keys of metadata that belong to the format, and not to what was stored in it, each
+            with the value of a new file: see `Format.own_metadata`.
         tree: The nesting of tensors and other values: dicts (with keys of any plain type), OrderedDicts, lists,
             tuples, plain values, and a `Ref` in place of each tensor; ``None`` for a plain mapping from names to
             tensors, and `NOTHING` if it is ``None`` itself.
@@ -106,6 +108,7 @@ class Contents:
     others: dict[str, str] = field(default_factory=dict)
     asks_for: tuple[str, ...] = ()
     refuses: tuple[str, ...] = ()
+    own: Mapping[str, str] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
         return self

@@ -16,7 +16,7 @@ from .pump import Pump
 from .wording import EXCLUDE, METADATA_LESS, OTHER_FORMAT, RENAME_OR_EXCLUDE, FileHint, is_unicode, named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from .blocks import Blocks
@@ -48,6 +48,9 @@ class Format(ABC):
     """Whether it can store values that are not tensors, and their nesting."""
     holds_metadata: ClassVar[bool] = False
     """Whether it can store strings by name."""
+    own_metadata: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Metadata that belong to the format, and not to what is stored in it: for each key, the values
+    that its readers take. The first is that of a new file."""
     unicode_only: ClassVar[bool] = False
     """Whether all names and strings must be valid Unicode."""
     most_axes: ClassVar[int] = 64
@@ -138,6 +141,27 @@ class Format(ABC):
     def as_held(self, contents: Contents) -> Contents:
         """The contents as a file of the format has them, if some values are tensors in it. No values are read."""
         return contents
+
+    def owned(self, metadata: Mapping[str, str]) -> dict[str, str]:
+        """The keys of a file's metadata that belong to the format, with the values of a new file."""
+        own = self.own_metadata.items()
+        return {key: values[0] for key, values in own if metadata.get(key) in values}
+
+    def foreign(self, metadata: Mapping[str, str]) -> dict[str, str]:
+        """Which metadata have keys of its own, and values that its readers do not take."""
+        own = self.own_metadata
+        return {key: text for key, text in metadata.items() if key in own and text not in own[key]}
+
+    def metadata_of(self, contents: Contents) -> dict[str, str]:
+        """The metadata of a new file: those of the contents, and its own.
+
+        What belongs to another format is left behind if every file of that format has it.
+        """
+        own = {key: values[0] for key, values in self.own_metadata.items()}
+        theirs = {key for key in contents.own if key not in own}
+        if self.holds_metadata:
+            theirs = {key for key in theirs if contents.metadata.get(key) == contents.own[key]}
+        return {**own, **{key: text for key, text in contents.metadata.items() if key not in theirs}}
 
     def _refuse_number(self, contents: Contents) -> NoReturn:
         """Raise for contents that do not have exactly one tensor."""

@@ -1,19 +1,18 @@
-"""Trees of tensors in files: names of tensors by their paths, and trees with other names or fewer tensors."""
+"""Trees of tensors in files: their tensors and other values, and names of these by their paths."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ...errors import FormatLimitError
 from .contents import Ref
-from .wording import named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
-__all__ = ["CONTAINER", "DEEPEST", "MOST", "PLAIN", "are_plain", "leaves", "like", "name_at", "names", "place_in_code"]
-__all__ += ["relabel", "rename", "without", "written"]
+__all__ = ["CONTAINER", "DEEPEST", "MOST", "PLAIN", "are_plain", "children_of", "is_container", "is_flat"]
+__all__ += ["leaves", "like", "name_at", "named_values", "names", "place_in_code", "relabel", "written"]
 
 DEEPEST = 64
 """How deep a tree may nest."""
@@ -41,7 +40,7 @@ def leaves(tree: Any, leaf: type | tuple[type, ...] = Ref) -> Iterator[tuple[tup
     if isinstance(tree, leaf):
         yield (), tree
         return
-    stack: list[tuple[tuple[Any, ...], Iterator[tuple[Any, Any]]]] = [((), _children(tree))]
+    stack: list[tuple[tuple[Any, ...], Iterator[tuple[Any, Any]]]] = [((), children_of(tree))]
     visited = 0
     while stack:
         keys, children = stack[-1]
@@ -61,7 +60,7 @@ def leaves(tree: Any, leaf: type | tuple[type, ...] = Ref) -> Iterator[tuple[tup
             if leaf not in PLAIN and are_plain(inside):
                 visited += len(inside)
             else:
-                stack.append(((*keys, key), _children(child)))
+                stack.append(((*keys, key), children_of(child)))
         if depth > DEEPEST or visited > MOST:
             where = ".".join(map(str, keys[:8]))
             raise FormatLimitError(
@@ -96,7 +95,12 @@ def name_at(keys: tuple[Any, ...], taken: Collection[str], counts: dict[str, int
         taken: The names of the tensors before it.
         counts: How many tensors would have the same name. It is updated by calls for all tensors, in order.
     """
-    plain = unique = ".".join(map(str, keys)) if keys else _LONE
+    return _free(".".join(map(str, keys)) if keys else _LONE, taken, counts)
+
+
+def _free(plain: str, taken: Collection[str], counts: dict[str, int]) -> str:
+    """A name that is not taken: this one, or the next with a suffix."""
+    unique = plain
     while unique in taken:
         counts[plain] = counts.get(plain, 1) + 1
         unique = f"{plain}#{counts[plain]}"
@@ -135,47 +139,57 @@ def relabel(tree: Any, label: Callable[[Any], Any], leaf: type | tuple[type, ...
     return tree
 
 
-def rename(tree: Any, mapping: Mapping[str, str]) -> Any:
-    """A tree with new names of tensors, and therefore new keys in its dicts.
+def named_values(tree: Any) -> dict[str, Any]:
+    """The values of a tree that are not tensors, by their paths, in order.
 
-    If the new name of a tensor does not begin with the path of its dict, the tensor moves up to a dict for which it
-    does. If all tensors of a container move in the same way, the container moves with its other values. A dict that
-    becomes empty is removed.
+    An empty container is a value, too. If two have the same path, because a key contains a dot, the
+    second gets a suffix.
 
-    >>> rename({"model": {"module.weight": Ref("model.module.weight")}}, {"model.module.weight": "model.weight"})
-    {'model': {'weight': Ref(name='model.weight', kind='tensor', requires_grad=False)}}
-    >>> rename({"model": {"weight": Ref("model.weight")}, "epoch": 3}, {"model.weight": "weight"})
-    {'weight': Ref(name='weight', kind='tensor', requires_grad=False), 'epoch': 3}
+    >>> named_values({"w": Ref("w"), "epoch": 3, "optimizer": {"lr": [0.1], "state": {}}})
+    {'epoch': 3, 'optimizer.lr.0': 0.1, 'optimizer.state': {}}
 
     Args:
-        tree: The tree; ``None`` stays ``None``.
-        mapping: The new names of tensors.
-
-    Raises:
-        FormatLimitError: The key of a tensor is not a string, or the tensor is in a list whose other elements do not
-            move with it, or the new key exists already.
+        tree: The tree; ``None``, or an empty container, has none.
     """
-    changed = {old: new for old, new in mapping.items() if old != new}
-    return _renamed(tree, (), changed)[0] if changed else tree
+    found: dict[str, Any] = {}
+    counts: dict[str, int] = {}
+    has_none = tree is None or (is_container(tree) and not tree)
+    left: list[tuple[str, Any]] = [] if has_none else [("", tree)]
+    while left:
+        place, node = left.pop()
+        # First, because there may be many plain values.
+        is_leaf = type(node) in PLAIN or not is_container(node) or not node
+        if is_leaf and not isinstance(node, Ref):
+            found[_free(place, found, counts)] = node
+        if is_leaf:
+            continue
+        above = f"{place}." if node is not tree else ""
+        inside = node.values() if isinstance(node, dict) else node
+        paths = [f"{above}{key}" for key, _ in children_of(node)]
+        # The keys 1 and "1" have the same path.
+        differ = inside is node or len(set(paths)) == len(paths)
+        if differ and are_plain(inside) and found.keys().isdisjoint(paths):
+            found.update(zip(paths, inside, strict=True))
+        else:
+            left.extend(reversed([*zip(paths, inside, strict=True)]))
+    return found
 
 
-def without(tree: Any, excluded: Collection[str]) -> Any:
-    """A tree without some of its tensors. A list or tuple with only such tensors becomes empty.
+def is_flat(tree: Any, names: Iterable[str]) -> bool:
+    """Whether a tree says no more than the names of its tensors, which a file has without it.
 
-    >>> without({"a": Ref("a"), "b": [Ref("b.0"), Ref("b.1")], "step": 3}, {"a", "b.0", "b.1"})
-    {'b': [], 'step': 3}
+    >>> is_flat({"w": Ref("w")}, ["w"]), is_flat({"w": Ref("w", "parameter")}, ["w"])
+    (True, False)
+    >>> is_flat({0: Ref("0")}, ["0"])
+    False
 
     Args:
-        tree: The tree; ``None`` stays ``None``.
-        excluded: The names of the tensors to leave out.
-
-    Raises:
-        FormatLimitError: Some elements of a list are left out, but not all: the positions of others would change.
+        tree: The tree.
+        names: The names of the tensors, in the order of the file.
     """
-    if not excluded:
-        return tree
-    kept = _kept(tree, (), frozenset(excluded))
-    return {} if kept is _GONE else kept
+    plain = {name: Ref(name) for name in names}
+    is_plain = type(tree) in (dict, OrderedDict) and not getattr(tree, "__dict__", None)
+    return is_plain and list(tree) == list(plain) and dict(tree) == plain
 
 
 def written(value: Any) -> str:
@@ -208,7 +222,13 @@ def written(value: Any) -> str:
     return f"{text} with {written(attributes)}" if attributes else text
 
 
-def _children(node: Any) -> Iterator[tuple[Any, Any]]:
+def is_container(node: Any) -> bool:
+    """Whether a node of a tree has children; others are values, also of other types."""
+    return isinstance(node, dict) or type(node) in (list, tuple)
+
+
+def children_of(node: Any) -> Iterator[tuple[Any, Any]]:
+    """The children of a node with their keys or places; none of a value."""
     if isinstance(node, dict):
         return iter(node.items())
     return enumerate(node) if type(node) in (list, tuple) else iter(())
@@ -223,102 +243,3 @@ def like(node: dict[Any, Any], items: Iterable[tuple[Any, Any]]) -> dict[Any, An
         vars(result).update(vars(node))
     result.update(items)
     return result
-
-
-def _renamed(node: Any, keys: tuple[str, ...], mapping: Mapping[str, str]) -> tuple[Any, list[tuple[str, Any]]]:
-    """A node with the new names; and the names, and tensors or containers, that move out of it."""
-    if isinstance(node, Ref):
-        return _relabelled(node, mapping), []
-    if type(node) in (list, tuple):
-        pairs = [_renamed(child, (*keys, str(place)), mapping) for place, child in enumerate(node)]
-        for place, (child, (now, moved)) in enumerate(zip(node, pairs, strict=True)):
-            if moved or (isinstance(child, Ref) and now != child):
-                new = moved[0][0] if moved else now.name
-                raise FormatLimitError(
-                    f"{'.'.join((*keys, str(place)))} stands in a list, at place {place}: it cannot be named {new}.",
-                    "tensors_only=True, which leaves out how they nest",
-                )
-        return type(node)(now for now, _ in pairs), []
-    if not isinstance(node, dict):
-        return node, []
-    items: list[tuple[Any, Any]] = []
-    leaving: list[tuple[str, Any]] = []
-    prefix = "".join(f"{key}." for key in keys)
-
-    def put(new: str, child: Any) -> None:
-        if new.startswith(prefix) and new != prefix:
-            items.append((new[len(prefix) :], child))
-        else:
-            leaving.append((new, child))
-
-    for key, child in node.items():
-        new = _new_name(child, (*keys, str(key)), mapping)
-        if new is not None:
-            if type(key) is not str or not new:
-                old = child.name if isinstance(child, Ref) else f"{prefix}{key}"
-                raise FormatLimitError(
-                    f"{old} cannot be named {new}: it stands in the file's tree under {prefix or key!r}.",
-                    "tensors_only=True, which leaves out how they nest",
-                )
-            put(new, _relabelled(child, mapping))
-            continue
-        now, moved = _renamed(child, (*keys, str(key)), mapping)
-        for name, inner in moved:
-            put(name, inner)
-        if now or not moved:
-            items.append((key, now))
-    result = like(node, items)
-    if len(result) != len(items):
-        listed = [key for key, _ in items]
-        twice = named(dict.fromkeys(f"{prefix}{key}" for key in listed if listed.count(key) > 1))
-        raise FormatLimitError(f"After renaming there would be two of {twice}.")
-    return result, leaving
-
-
-def _new_name(node: Any, keys: tuple[str, ...], mapping: Mapping[str, str]) -> str | None:
-    """The new name of a tensor, or of a container whose tensors are all renamed in the same way; or ``None``."""
-    if isinstance(node, Ref):
-        return mapping.get(node.name)
-    if not isinstance(node, dict) and type(node) not in (list, tuple):
-        return None
-    old = ".".join(keys)
-    found: str | None = None
-    for _, ref in leaves(node):
-        rest, new = ref.name[len(old) :], mapping.get(ref.name)
-        if new is None or not rest.startswith(".") or not ref.name.startswith(old) or not new.endswith(rest):
-            return None
-        if found not in (None, new[: -len(rest)]):
-            return None
-        found = new[: -len(rest)]
-    return found if found != old else None
-
-
-def _relabelled(node: Any, mapping: Mapping[str, str]) -> Any:
-    return relabel(node, lambda ref: ref._replace(name=mapping.get(ref.name, ref.name)))
-
-
-class _Gone:
-    """A placeholder for a tensor that is left out."""
-
-
-_GONE = _Gone()
-
-
-def _kept(node: Any, keys: tuple[str, ...], excluded: frozenset[str]) -> Any:
-    if isinstance(node, Ref):
-        return _GONE if node.name in excluded else node
-    if isinstance(node, dict):
-        items = [(key, _kept(child, (*keys, str(key)), excluded)) for key, child in node.items()]
-        return like(node, [(key, child) for key, child in items if child is not _GONE])
-    if type(node) in (list, tuple):
-        children = [_kept(child, (*keys, str(place)), excluded) for place, child in enumerate(node)]
-        staying = [child for child in children if child is not _GONE]
-        if staying and len(staying) != len(children):
-            gone = next(place for place, child in enumerate(children) if child is _GONE)
-            raise FormatLimitError(
-                f"{'.'.join((*keys, str(gone)))} cannot be left out of the {type(node).__name__} that it stands in: "
-                "the places of the others would change.",
-                "tensors_only=True, which leaves out how they nest",
-            )
-        return type(node)(staying)
-    return node

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import shown
+from ...errors import UnsupportedTypeError, an, shown
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["EXCLUDE", "METADATA_LESS", "OTHER_FORMAT", "PLAIN_VALUES", "RENAME", "RENAME_OR_EXCLUDE", "TENSORS_ONLY"]
-__all__ += ["FileHint", "is_unicode", "named", "other_key", "path_of", "several"]
+__all__ += ["FileHint", "is_unicode", "named", "other_key", "path_of", "several", "strings_of"]
 
 
 class FileHint(str):
@@ -41,7 +41,7 @@ class FileHint(str):
 TENSORS_ONLY = "tensors_only=True, which leaves out what is not a tensor"
 OTHER_FORMAT = FileHint(TENSORS_ONLY, 'to="safetensors", or another format that has a place for it')
 PLAIN_VALUES = FileHint(TENSORS_ONLY, "numbers, strings, or dicts, lists and tuples of them, in its place in x")
-METADATA_LESS = FileHint(TENSORS_ONLY, "metadata= without them")
+METADATA_LESS = FileHint(f"{TENSORS_ONLY}, and metadata= without them", "metadata= without them")
 EXCLUDE = FileHint("exclude=[…]", "x without them")
 RENAME = FileHint("rename=[…]", "other keys for them in x")
 RENAME_OR_EXCLUDE = FileHint("rename=[…], or exclude=[…]", "other keys for them in x, or x without them")
@@ -104,3 +104,27 @@ def several(keyword: str, values: object) -> tuple[str, ...]:
         if not isinstance(each, str):
             raise TypeError(f"{keyword} takes strings, not {shown(each)}")
     return tuple(map(str, found))
+
+
+def strings_of(metadata: object) -> dict[str, str]:
+    """The value of the keyword ``metadata``, as a dict; ``None`` is none.
+
+    Raises:
+        UnsupportedTypeError: It is not a mapping from strings to strings.
+    """
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        kind = an(type(metadata).__name__)
+        raise UnsupportedTypeError(f"metadata is {kind}, and has to be a mapping of strings.")
+    for key, value in metadata.items():
+        where, odd = "A key of metadata", key
+        if isinstance(key, str):
+            where, odd = f"metadata[{key!r}]", value
+        if not isinstance(odd, str):
+            raise UnsupportedTypeError(
+                f"{where} is {an(type(odd).__name__)}; keys and values have to be strings.",
+                "metadata={str(key): str(value) for key, value in metadata.items()}",
+            )
+    # With `str.__str__`, because a subclass of `str` may define another `__str__`.
+    return {str.__str__(key): str.__str__(value) for key, value in metadata.items()}

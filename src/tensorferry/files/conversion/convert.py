@@ -17,7 +17,7 @@ from ..base.blocks import noted
 from ..base.contents import NotTensor
 from ..base.fingerprints import fingerprints
 from ..base.pump import Pump
-from ..base.wording import named, several
+from ..base.wording import named, several, strings_of
 from ..opening.registry import each_format, format_for, format_named
 from ..opening.shards import index_of
 from ..opening.split import sizes
@@ -94,6 +94,7 @@ def convert_files(
     include: str | Sequence[str] = (),
     exclude: str | Sequence[str] = (),
     rename: str | Sequence[str] = (),
+    metadata: Mapping[str, str] | None = None,
     shard: int | str | None = None,
     tensors_only: bool = False,
     dequantize: bool = False,
@@ -130,20 +131,24 @@ def convert_files(
         "rename": several("rename", rename),
         "dtype": rule_of_words(dtype),
         "overflow": overflow,
+        "metadata": strings_of(metadata),
         "tensors_only": tensors_only,
         "dequantize": dequantize,
     }
     allowed = frozenset(several("allow", allow))
-    before = open_all(paths, allowed, tensors_only=tensors_only)
+    differing: dict[str, list[str]] = {}
+    before = open_all(paths, allowed, tensors_only=tensors_only, differing=differing)
     # A path may be the common prefix of the names of several files.
     seen = fingerprints((*filter(os.path.exists, paths), *before.paths))
     format_ = _format(place, to)
-    contents = select(before, **selection, held=format_.dtypes)  # type: ignore[arg-type]
+    contents = select(before, **selection, to=format_)  # type: ignore[arg-type]
     _validate_carriable(contents)
     shards = shards_of(place, format_, shard, several=len(paths) > 1 or index_of(Path(given[0])) is not None)
     layout = Layout.of(contents, format_, place, shards)
     recipe = FileRecipe(paths, seen, allowed, tuple(selection.items()), format_.name, shards)
-    report = _report(paths, layout, (*_warnings(before, contents, selection),))
+    warnings = [*_warnings(before, contents, selection)]
+    warnings += _of_metadata(before, layout, selection, differing)
+    report = _report(paths, layout, tuple(warnings))
     validate_target(
         place,
         overwrite=overwrite or continues,
@@ -361,7 +366,30 @@ def _warnings(before: Contents, after: Contents, selection: Mapping[str, Any]) -
         if after.tensors[other].key != after.tensors[name].key:
             yield f"{other} and {name} are one tensor in the source, and two now: their dtypes differ."
     if selection["tensors_only"]:
-        left = [*values_of(before), *noted(before.metadata, {})]
+        left = [*values_of(before)]
+        left += [key for key in noted(before.metadata, {}) if key not in before.own]
         left += [name for name, why in before.others.items() if isinstance(why, NotTensor)]
         if left or before.tree is not None:
             yield f"What is not a tensor was left out: {named(left, 20) or 'how they nest'}."
+
+
+def _of_metadata(
+    before: Contents,
+    layout: Layout,
+    selection: Mapping[str, Any],
+    differing: Mapping[str, Sequence[str]],
+) -> Iterable[str]:
+    """Warnings about the metadata that belong to a format."""
+    given, title = selection["metadata"], layout.format.title or layout.format.name
+    for key in differing:
+        taken = layout.pieces[0].metadata.get(key)
+        if taken is not None and key not in given:
+            values = named(map(repr, differing[key]))
+            yield f"The sources differ in the metadata {key!r} ({values}): {taken!r} is taken."
+    for key, text in layout.format.foreign(before.metadata).items():
+        if key not in given and not selection["tensors_only"]:
+            taken = layout.pieces[0].metadata[key]
+            yield (
+                f"The metadata {key!r} was {text!r}, with which readers of {title} refuse a file. "
+                f"It is {taken!r} now. To keep the other, give {key!r} as metadata."
+            )

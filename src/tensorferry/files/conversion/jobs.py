@@ -23,7 +23,7 @@ from .verify import verify
 from .workspace import sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from ..base.blocks import Blocks
     from ..base.fingerprints import Fingerprint
@@ -127,8 +127,21 @@ def write_piece(
         verify(piece, path, format_, allow=allow, progress=pump.progress)
 
 
-def open_all(sources: tuple[str, ...], allow: frozenset[str], *, tensors_only: bool = False) -> Contents:
-    """The contents of several files and folders together. With `tensors_only`, only their tensors must fit together.
+def open_all(
+    sources: tuple[str, ...],
+    allow: frozenset[str],
+    *,
+    tensors_only: bool = False,
+    differing: dict[str, list[str]] | None = None,
+) -> Contents:
+    """The contents of several files and folders together.
+
+    Args:
+        sources: Their paths.
+        allow: As for `Format.read`.
+        tensors_only: Whether only their tensors must fit together.
+        differing: A dict that gets the metadata of their format in which they differ: the values, by
+            key. The first is taken.
 
     Raises:
         UnsafeFileError: One asks for a class that is not allowed.
@@ -152,18 +165,36 @@ def open_all(sources: tuple[str, ...], allow: frozenset[str], *, tensors_only: b
         whole.others.update(each.others)
         blocks |= blocks_of(each)
         for key, value in noted(each.metadata, {}).items():
+            if key in each.own:
+                continue
             if whole.metadata.setdefault(key, value) != value and not tensors_only:
                 raise FileFormatError(
                     f"The sources do not go together: they differ in the metadata {key!r}.",
                     "tensors_only=True, which leaves it out",
                 )
-    whole.metadata = noted(whole.metadata, blocks)
+    found = _own_metadata(opened)
+    if differing is not None:
+        differing |= {key: values for key, values in found.items() if len(values) > 1}
+    # What somebody stored goes before what belongs to a format.
+    own = {key: text for each in opened for key, text in each.own.items()}
+    whole.own = {key: text for key, text in own.items() if key not in whole.metadata}
+    taken = {key: values[0] for key, values in found.items()}
+    whole.metadata = noted({**taken, **whole.metadata}, blocks)
     if tensors_only:
         # Only to list what is left out.
         whole.tree = [each.tree for each in opened if each.tree is not None] or None
     elif any(each.tree is not None for each in opened):
         whole.tree = merged_tree(opened)
     return whole
+
+
+def _own_metadata(opened: Sequence[Contents]) -> dict[str, list[str]]:
+    """The different values of the metadata that belong to the formats of several sources."""
+    found: dict[str, dict[str, None]] = {}
+    for each in opened:
+        for key in each.own:
+            found.setdefault(key, {})[each.metadata[key]] = None
+    return {key: list(values) for key, values in found.items()}
 
 
 def _validate_new(what: str, there: Collection[str], more: Iterable[str]) -> None:
@@ -194,7 +225,8 @@ def _pieces(recipe: FileRecipe) -> list[Contents]:
         selection = dict(recipe.selection)
         opened = open_all(recipe.sources, recipe.allow, tensors_only=selection["tensors_only"])
         format_ = format_named(recipe.format)
-        kept = _kept = (recipe, pieces(select(opened, **selection, held=format_.dtypes), recipe.shards, format_))
+        chosen = select(opened, **selection, to=format_)
+        kept = _kept = (recipe, pieces(chosen, recipe.shards, format_))
     return kept[1]
 
 

@@ -1,4 +1,4 @@
-"""Select, rename and cast tensors of a file."""
+"""Select what is in a file, and rename and cast its tensors."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from ...core.leaf_dtypes import DtypeRule, dtype_of_leaf, quoted, rule_of_words,
 from ...errors import FormatLimitError, UnsupportedTypeError, validate_word
 from ..base.blocks import blocks_of, noted
 from ..base.contents import NotTensor
-from ..base.nesting import rename as rename_in
-from ..base.nesting import without
+from ..base.nesting import is_flat, named_values
+from ..base.tree_edits import rename as rename_in
+from ..base.tree_edits import without
 from ..base.wording import named
 from ..opening.registry import each_format
 from .recast import OVERFLOWS, Recast
@@ -25,9 +26,13 @@ if TYPE_CHECKING:
 
     from ..base.blocks import Blocks
     from ..base.contents import Contents
+    from ..base.format import Format
     from ..base.stored import Stored
 
 __all__ = ["select", "substitution"]
+
+_SEPARATOR = re.compile(r"[./]")
+"""What stands between the names of containers in a name; paths in HDF5 and Zarr have slashes."""
 
 
 def select(
@@ -39,27 +44,31 @@ def select(
     dtype: object = None,
     overflow: str = "raise",
     tensors_only: bool = False,
+    metadata: Mapping[str, str] | None = None,
     dequantize: bool = False,
     include_as: str = "include",
-    held: Collection[str] | None = None,
+    to: Format | None = None,
 ) -> Contents:
     """Make new contents over the same files. No values are read.
 
     Patterns are those of `fnmatch`, are case-sensitive, and match whole names in the source; ``*`` also matches dots.
-    Values that are not tensors are kept, unless `tensors_only`.
+    The names are those of tensors, and of values that are not tensors by their paths
+    (`named_values`). A container of which nothing stays is left out too, and so are metadata of a
+    tensor or container that is left out (``"name@key"``).
 
     Args:
         contents: The contents.
-        include: Patterns of the tensors to take; empty for all.
-        exclude: Patterns of the tensors to leave out.
+        include: Patterns of what to take; empty for all.
+        exclude: Patterns of what to leave out.
         rename: Substitutions ``"s/REGEX/REPLACEMENT/"``, applied to each name one after the other. As in sed, any
             character may be the separator, and only a ``g`` after the last one replaces more than the first match.
         dtype: As for `rule_of_words`.
         overflow: As for `Recast`.
         tensors_only: Leave out metadata, values that are not tensors, and the nesting; never a tensor.
+        metadata: Strings to put among the metadata, in place of those with the same keys.
         dequantize: Take the numbers of tensors in quantised blocks, as float32.
         include_as: The user's name for `include`, for messages.
-        held: The dtypes that the output can hold, for ``"fit"``; ``None`` for all.
+        to: The format of the output: its dtypes for ``"fit"``, its own metadata; ``None`` without one.
 
     Raises:
         TypeError: `overflow` is not a string.
@@ -70,7 +79,13 @@ def select(
         UnsupportedTypeError: There is no such dtype, or it is ``"default"``, which a file does not have.
     """
     validate_word("overflow", overflow, OVERFLOWS)
-    kept = _kept(contents, include, exclude, include_as)
+    held = None if to is None else to.dtypes
+    values = named_values(contents.tree) if include or exclude else {}
+    among = (*contents.tensors, *contents.others)
+    # Without values, a pattern that fits only values would take nothing.
+    if not tensors_only:
+        among = (*among, *values)
+    kept = _kept(contents, values, include, exclude, among, include_as)
     others = {
         name: why
         for name, why in contents.others.items()
@@ -91,14 +106,63 @@ def select(
         if wanted != stored.dtype:
             stored = Recast(stored, wanted, overflow, name, partial(_spared, rule, name, stored.dtype, held))
         tensors[mapping.get(name, name)] = stored
-    tree = contents.tree
-    if tensors_only:
-        tree = None
-    elif tree is not None:
-        tree = rename_in(without(tree, set(excluded)), mapping)
+    tree = None
+    if contents.tree is not None and not tensors_only:
+        dropped = bytes(name not in kept for name in values)
+        hint = partial(_whole_list, include, exclude, include_as)
+        renamed = rename_in(without(contents.tree, set(excluded), dropped, hint), mapping)
+        tree = None if renamed is not contents.tree and is_flat(renamed, tensors) else renamed
+    given = metadata or {}
+    carried = _metadata(contents, kept, values, to, tensors_only=tensors_only)
     # The meaning of a tensor's bytes belongs to it, like its shape.
-    metadata = noted({} if tensors_only else contents.metadata, {mapping.get(n, n): each for n, each in blocks.items()})
-    return replace(contents, tensors=tensors, tree=tree, metadata=metadata, others=others)
+    carried = noted(carried, {mapping.get(name, name): each for name, each in blocks.items()})
+    own = {key: text for key, text in contents.own.items() if key in carried and key not in given}
+    strings = {**carried, **given}
+    return replace(contents, tensors=tensors, tree=tree, metadata=strings, others=others, own=own)
+
+
+def _metadata(
+    contents: Contents,
+    kept: Collection[str],
+    values: Iterable[str],
+    to: Format | None,
+    *,
+    tensors_only: bool,
+) -> dict[str, str]:
+    """The metadata that stay."""
+    foreign = {} if to is None else to.foreign(contents.metadata)
+    stays = {key: text for key, text in contents.metadata.items() if key not in foreign}
+    if tensors_only:
+        # They say how the names and shapes of the tensors are meant.
+        own = {} if to is None else to.own_metadata
+        return {key: text for key, text in stays.items() if key in contents.own and key in own}
+    owners = {key: key.rpartition("@")[0] for key in stays if "@" in key}
+    names = [*contents.tensors, *contents.others, *values]
+    if not owners or all(name in kept for name in names):
+        return stays
+    before = _with_containers(names)
+    gone = before - _with_containers(name for name in names if name in kept)
+    return {key: text for key, text in stays.items() if owners.get(key) not in gone}
+
+
+def _with_containers(names: Iterable[str]) -> set[str]:
+    """Names, and those of the containers that they stand in."""
+    found = set(names)
+    for name in [*found]:
+        found.update(name[: mark.start()] for mark in _SEPARATOR.finditer(name))
+    return found
+
+
+def _whole_list(include: Sequence[str], exclude: Sequence[str], include_as: str, path: str) -> str:
+    """The hint for a list of which only some elements would stay."""
+    whole = f"{escape(path)}.*" if path else "*"
+    if exclude:
+        code = f"exclude={[*exclude, whole]}, which leaves all of it out"
+    else:
+        code = f"{include_as}={[*include, whole]}, which takes all of it"
+    if include_as == "names":
+        return code
+    return f"{code}, or tensors_only=True, which leaves out how they nest"
 
 
 def _spared(rule: DtypeRule, name: str, own: str, held: Collection[str] | None) -> str:
@@ -125,8 +189,16 @@ def _dequantised(contents: Contents, blocks: Mapping[str, Blocks]) -> Contents:
     return replace(contents, tensors=tensors, metadata=noted(contents.metadata, {}))
 
 
-def _kept(contents: Contents, include: Sequence[str], exclude: Sequence[str], include_as: str) -> set[str]:
-    names = (*contents.tensors, *contents.others)
+def _kept(
+    contents: Contents,
+    values: Collection[str],
+    include: Sequence[str],
+    exclude: Sequence[str],
+    among: Sequence[str],
+    include_as: str,
+) -> set[str]:
+    """The names of what stays, of tensors, others and values; `include` takes some of `among`."""
+    names = (*contents.tensors, *contents.others, *values)
     owners = {
         name: name.rpartition("@")[0]
         for name, why in contents.others.items()
@@ -135,7 +207,7 @@ def _kept(contents: Contents, include: Sequence[str], exclude: Sequence[str], in
     attributes = {name: owner for name, owner in owners.items() if owner in contents.tensors}
     kept = set(names)
     if include:
-        kept = {name for glob in include for name in _fitting(glob, names, include_as)}
+        kept = {name for glob in include for name in _fitting(glob, among, include_as)}
         # Attributes of a tensor that is taken are taken too.
         kept |= {name for name in attributes if attributes[name] in kept}
     for glob in exclude:
@@ -148,6 +220,8 @@ def _fitting(glob: str, names: Iterable[str], option: str) -> list[str]:
     found = [name for name in names if fits(name)]
     if not found:
         hint = f"{option}= with another glob; in a shell, in quotes"
+        if any(map(re.compile(fnmatch.translate(f"{glob}.*")).match, names)):
+            hint = f"{option}={[f'{glob}.*']}, for all that is in it"
         raise FormatLimitError(f"{option}: no name fits {glob!r}; there are {named(names) or 'none'}.", hint)
     return found
 

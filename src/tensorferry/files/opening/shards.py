@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...errors import ConversionError, FileFormatError, FormatLimitError, UnsafeFileError
@@ -49,7 +50,8 @@ def open_path(
         path = lone(path)
     found = format_of(path)
     found.ensure_loaded()
-    return found.read(path, allow=allow)
+    contents = found.read(path, allow=allow)
+    return replace(contents, own=found.owned(contents.metadata))
 
 
 def asked_for(path: Path) -> tuple[str, tuple[str, ...]]:
@@ -272,4 +274,5 @@ def _merged(index: Path, found: Format, plan: ShardIndex, shards: Mapping[str, C
         raise FileFormatError(f"{index} does not mention {named(lost)}, which its shards have.")
     if unpacked.tree is None and any(shard.tree is not None for shard in shards.values()):
         unpacked.tree = merged_tree(list(shards.values()))
+    unpacked.own = found.owned(unpacked.metadata)
     return unpacked

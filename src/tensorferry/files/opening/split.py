@@ -12,7 +12,7 @@ from ..base.tree_strings import pack
 from ..base.wording import TENSORS_ONLY, named
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from ..base.contents import Contents
     from ..base.format import Format
@@ -24,18 +24,21 @@ __all__ = ["merged_tree", "pieces", "sizes"]
 def pieces(contents: Contents, shards: int | None, format: Format | None = None) -> list[Contents]:  # noqa: A002 - the term
     """The contents of each output file. All names of a tensor are in the file of the first.
 
-    Each piece has the metadata, as readers expect. The tree is in the index.
+    Each piece has the metadata, and those of its format, as readers expect. The tree is in the
+    index.
 
     Args:
         contents: All contents.
         shards: See `FileRecipe`.
-        format: The format of one file, which has the tree too.
+        format: The format of the files; ``None`` if the pieces are not for a format.
 
     Raises:
         FormatLimitError: The tree cannot be put into an index.
     """
+    metadata = contents.metadata if format is None else format.metadata_of(contents)
     if shards is None:
-        return [contents if format is None else format.as_held(contents)]
+        whole = replace(contents, metadata=dict(metadata))
+        return [whole if format is None else format.as_held(whole)]
     pack(contents)
     ties = contents.ties
     own = {name: stored for name, stored in contents.tensors.items() if name not in ties}
@@ -43,10 +46,8 @@ def pieces(contents: Contents, shards: int | None, format: Format | None = None)
     groups: dict[Hashable, dict[str, Stored]] = {}
     for name, stored in contents.tensors.items():
         groups.setdefault(group_of[ties.get(name, name)], {})[name] = stored
-    return [
-        replace(contents, tensors=group, tree=None, metadata=dict(contents.metadata))
-        for group in groups.values() or [{}]
-    ]
+    parts: Iterable[dict[str, Stored]] = groups.values() or [{}]
+    return [replace(contents, tensors=group, tree=None, metadata=dict(metadata)) for group in parts]
 
 
 def _by_file(tensors: Mapping[str, Stored]) -> dict[str, Hashable]:

@@ -184,8 +184,8 @@ def diff(
         only_b=tuple(name for name in only_b if name not in news),
         renamed=renamed,
         differing=tuple(differing),
-        values=() if tensors_only else _changes(_written(values_of(a)), _written(values_of(b))),
-        metadata=() if tensors_only else _changes(_written(a.metadata), _written(b.metadata)),
+        values=() if tensors_only else _changes(values_of(a), values_of(b)),
+        metadata=() if tensors_only else _changes(_strings(a, b), _strings(b, a)),
         uncompared={
             name: why
             for name, why in {**a.others, **b.others}.items()
@@ -385,11 +385,14 @@ def _high_and_low(x: Array) -> tuple[Array, Array | float]:
     return x.astype(np.float64), 0.0
 
 
-def _changes(a: dict[str, str], b: dict[str, str]) -> tuple[Change, ...]:
-    places = [*a, *(place for place in b if place not in a)]
-    return tuple(Change(place, a.get(place), b.get(place)) for place in places if a.get(place) != b.get(place))
+def _strings(one: Contents, other: Contents) -> dict[str, str]:
+    """The metadata of the first, without those of its format that the second lacks."""
+    alone = one.own.keys() - other.metadata.keys()
+    return {key: text for key, text in one.metadata.items() if key not in alone}
 
 
-def _written(values: dict[str, Any]) -> dict[str, str]:
+def _changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Change, ...]:
     # As Python code, 1, 1.0 and True differ, and NaN equals itself.
-    return {place: written(value) for place, value in values.items()}
+    x, y = ({place: written(value) for place, value in each.items()} for each in (a, b))
+    places = [*x, *(place for place in y if place not in x)]
+    return tuple(Change(place, x.get(place), y.get(place)) for place in places if x.get(place) != y.get(place))

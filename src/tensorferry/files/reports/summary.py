@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...core.dtypes import find
 from ..base.blocks import blocks_of, noted
-from ..base.contents import NOTHING, Ref, Special
-from ..base.nesting import PLAIN, are_plain
+from ..base.contents import NOTHING
+from ..base.nesting import named_values
 from ..encodings.paths import size_of
 from .folded_names import fold
 from .overview import modules, quantisation, shards
@@ -129,38 +128,5 @@ def values_of(contents: Contents) -> dict[str, Any]:
 
     An empty container counts as a value. If two have the same path, because a key contains a dot, one gets a suffix.
     """
-    found: dict[str, Any] = {}
-    counts: dict[str, int] = {}
-    left: list[tuple[str, Any]] = [("", contents.tree)]
-    while left:
-        place, node = left.pop()
-        if isinstance(node, Ref) or (node is None and not place):
-            continue
-        # Marked values (a dtype, a device) are named tuples of plain values, not containers.
-        children: Any = None
-        if type(node) in PLAIN:
-            pass  # first, because there may be many plain values, and the check for a mapping is slow
-        elif isinstance(node, Mapping):
-            children = node.items()
-        elif isinstance(node, (list, tuple)) and not hasattr(node, "_fields"):
-            children = enumerate(node)
-        if children is not None and node:
-            above = f"{place}." if place else ""
-            inside: Any = node.values() if isinstance(node, Mapping) else node
-            if are_plain(inside) and (inside is node or all(type(key) is str for key in node)):
-                names = [f"{above}{key}" for key, _ in children]
-                if found.keys().isdisjoint(names):
-                    found.update(zip(names, inside, strict=True))
-                    continue
-                children = zip(names, inside, strict=True)
-                above = ""
-            left.extend(reversed([(f"{above}{key}", child) for key, child in children]))
-            continue
-        if children is not None and not place:
-            continue
-        name = place
-        while name in found:
-            counts[place] = counts.get(place, 1) + 1
-            name = f"{place}#{counts[place]}"
-        found[name] = None if isinstance(node, Special) and node == NOTHING else node
-    return found
+    found = named_values(contents.tree)
+    return {**found, "": None} if found.get("") == NOTHING else found

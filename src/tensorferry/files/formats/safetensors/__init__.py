@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from .dtypes import NAMES, NIBBLES
 from .header import HEADER_LIMIT, METADATA, Scan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from ....errors import ConversionError
@@ -84,6 +84,9 @@ class _Safetensors(Format):
     dtypes = frozenset(NAMES)
     holds_tree = True
     holds_metadata = True
+    own_metadata: ClassVar[Mapping[str, tuple[str, ...]]] = {"format": ("pt", "tf", "flax", "mlx")}
+    """How names and shapes of weights are meant; "pt" is as usual, whatever made the tensors.
+    transformers before 5 and accelerate refuse a file without it, and accelerate all but "pt"."""
     unicode_only = True
     index_suffix = ".index.json"
     rank = 10
