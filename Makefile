@@ -34,7 +34,7 @@ LANGUAGES := en ko ja zh_CN
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets deepspeed equinox gymnasium pandas pillow polars xarray
 
-.PHONY: help demo install test test-device slow gpu coverage mutants floors everyday package sanitize docs docs-test translations pictures bench lint types clean
+.PHONY: help demo install test pythons test-device slow gpu coverage mutants floors everyday package sanitize docs docs-test translations pictures bench lint types clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -48,6 +48,19 @@ install: $(VENV)/.test $(VENV)/.lint ## everything for working on tensorferry
 
 test: $(VENV)/.test ## the tests (no slow ones, no benchmarks; gpu tests say why they are skipped)
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(PYTEST_ARGS)
+
+# Found are those on the path, and those that pyenv has. Each gets an environment of its own, of some GB with the
+# frameworks; PyTorch's CPU build is not there for all of them.
+pythons: ## the tests on each Python from 3.10 to 3.13 that is found here; says which are not (slow)
+	set -e; for version in 3.10 3.11 3.12 3.13; do \
+		found=; \
+		for each in python$$version $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/$$version.*/bin/python$$version; do \
+			if test -z "$$found" && $$each -c '' 2> /dev/null; then found=$$each; fi; \
+		done; \
+		if test -z "$$found"; then echo "Python $$version is not here: skipped"; continue; fi; \
+		echo "Python $$version: $$found"; \
+		$(MAKE) test PYTHON=$$found VENV=.venv-$$version; \
+	done
 
 # In processes of their own: PyTorch keeps a device until one ends. Three minutes on two cores, and half a minute for the
 # first time, when it is built. `make slow` has one more of half a minute.
@@ -149,7 +162,7 @@ types: $(VENV)/.test $(VENV)/.lint ## mypy (strict) and pyright
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(FLOORS) $(EVERYDAY) $(PACKAGE) .device .sanitize dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(FLOORS) $(EVERYDAY) $(PACKAGE) .venv-3.1* .device .sanitize dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

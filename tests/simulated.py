@@ -555,11 +555,19 @@ def installed(**settings):
         backend.synchronize()
         assert not backend.failures, backend.failures
     finally:
-        backend.close()
-        del sys.modules["simulated"]
-        fast_paths._by_backend.pop("simulated", None)
-        for table in (registry._by_name, registry._by_module, registry._ready, registry.BY_TYPE):
-            for key in [key for key, each in table.items() if each.name not in known]:
-                del table[key]
-        for key in [key for key, name in registry.NAMES.items() if name not in known]:
-            del registry.NAMES[key]
+        # At the end of the interpreter nobody takes a device apart. From Python 3.13 on its threads, which are daemons,
+        # never run again by then, and nobody could wait for them.
+        if not sys.is_finalizing():
+            _uninstall(backend, known)
+
+
+def _uninstall(backend, known):
+    """End the threads of a simulated device, and forget its framework."""
+    backend.close()
+    del sys.modules["simulated"]
+    fast_paths._by_backend.pop("simulated", None)
+    for table in (registry._by_name, registry._by_module, registry._ready, registry.BY_TYPE):
+        for key in [key for key, each in table.items() if each.name not in known]:
+            del table[key]
+    for key in [key for key, name in registry.NAMES.items() if name not in known]:
+        del registry.NAMES[key]

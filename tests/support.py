@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import doctest
 import gc
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -264,3 +266,17 @@ def lives(code, *arguments, **environment):
     status, words, _ = forked(FRAMEWORKS, code, *arguments, apart=False, **environment)
     assert status == 0, f"ended with {status}\n{words[-4000:]}"
     return words
+
+
+class _WithoutSuggestions(doctest.OutputChecker):
+    """Compares errors without what Python adds by itself, in more cases from release to release."""
+
+    def check_output(self, want, got, optionflags):
+        return super().check_output(want, re.sub(r"\. Did you mean: [^\n]*\?$", "", got), optionflags)
+
+
+def run_examples(path):
+    """Run the examples of a page; gives `doctest.TestResults`, and prints what went wrong."""
+    examples = doctest.DocTestParser().get_doctest(path.read_text(encoding="utf-8"), {}, path.name, str(path), 0)
+    runner = doctest.DocTestRunner(_WithoutSuggestions(), optionflags=doctest.NORMALIZE_WHITESPACE)
+    return runner.run(examples)

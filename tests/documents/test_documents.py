@@ -1,10 +1,10 @@
 """The documents' examples run, their links lead somewhere, and every page of the site is found from its start page."""
 
-import doctest
 import re
 from pathlib import Path
 
 import pytest
+from tests.support import run_examples
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "locale")
@@ -19,7 +19,7 @@ def _text(document):
 @pytest.mark.parametrize("document", ["README.md", *(page for page in PAGES if ">>> " in _text(page))])
 def test_examples_run(document, capsys):
     """Every example in a page gives what it shows, error messages included."""
-    result = doctest.testfile(str(ROOT / document), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
+    result = run_examples(ROOT / document)
 
     assert result.attempted > 0
     assert result.failed == 0, capsys.readouterr().out

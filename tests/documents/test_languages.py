@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.support import run_examples
 
 ROOT = Path(__file__).parents[2]
 NAMES = {"README.md": "English", "README.ko.md": "한국어", "README.ja.md": "日本語", "README.zh.md": "简体中文"}
@@ -63,7 +64,7 @@ def test_the_code_is_that_of_the_readme(name):
 @pytest.mark.parametrize("name", TRANSLATED)
 def test_the_code_runs(name, capsys):
     """The examples give what they show: no sentence of the translation is read as a part of one."""
-    result = doctest.testfile(str(ROOT / name), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
+    result = run_examples(ROOT / name)
     source = doctest.DocTestParser().get_examples(_text("README.md"))
 
     assert result == doctest.TestResults(failed=0, attempted=len(source)), capsys.readouterr().out

@@ -126,7 +126,8 @@ def test_it_keeps_the_contract_in_every_layout(strict, other):
 def test_the_suite_is_worth_its_minute(strict, monkeypatch):
     """As the page says: without the view a conversion closes the caller's array, which "broadcast" finds."""
     kind = type(registry.backend_named("array_api_strict"))
-    monkeypatch.setattr(kind, "export", lambda self, x: np.asarray(x, copy=False))
+    # Before Python 3.12 NumPy gives this array; since then it makes a view by itself.
+    monkeypatch.setattr(kind, "export", lambda self, x: x._array)
     with pytest.raises(testing.NonConformance, match="metadata changed"):
         testing.check(testing.Group("array_api_strict", "broadcast", "numpy"))
 

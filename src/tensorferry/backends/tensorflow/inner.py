@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -74,9 +75,12 @@ class TensorflowInner(Inner):
 def _rewritten(flat: Flat) -> Callable[..., Any]:
     """The function, in which only the user's code is rewritten by AutoGraph, as `tf.function` does."""
     function = flat.source.function
-    # A decorated function does it itself. A function that AutoGraph cannot rewrite is called unchanged.
-    with suppress(Exception):
-        function = function if hasattr(function, "get_concrete_function") else tf.autograph.to_graph(function)
+    # A decorated function does it itself. A function that AutoGraph cannot rewrite is called unchanged. On Python 3.13
+    # its own library uses what is deprecated: where warnings are errors, no function would be rewritten.
+    with suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        if not hasattr(function, "get_concrete_function"):
+            function = tf.autograph.to_graph(function)
     rewritten = copy(flat)
     rewritten.source = flat.source._replace(function=function)
     return rewritten.__call__
