@@ -6,15 +6,23 @@ A matrix of formats, trees and ways. The trees are in `official_trees.py`, the r
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
 from tests.files.official_readers import READERS
 from tests.files.official_trees import SAMPLES, arrays, as_it_was, as_torch, mapped
+from tests.support import ROOT
 
 import tensorferry as ferry
 from tensorferry.errors import FormatLimitError, UnsupportedTypeError
 from tensorferry.files.opening.registry import own_formats
+
+TOOLS = (
+    *("flax", "gguf", "h5py", "keras", "numpy", "orbax-checkpoint", "safetensors", "tensorflow"),
+    *("torch", "zarr"),
+)
 
 CELLS = [
     pytest.param(to, sample, route, id=f"{to}-{sample}-{route}")
@@ -89,6 +97,15 @@ NATIVE = ("flax", "orbax", "pytorch")
 def test_each_format_that_is_written_has_a_reader():
     """Expected: a new format that can be written fails here until the matrix has its reader."""
     assert sorted(READERS) == sorted(each.name for each in own_formats() if each.writes)
+
+
+def test_the_page_has_the_versions_that_are_tried():
+    """Expected: what the page says of the tools is pinned here, and the matrix runs with it."""
+    page = (ROOT / "docs" / "reference" / "files.md").read_text(encoding="utf-8")
+    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    for tool in TOOLS:
+        ((version,),) = [re.findall(rf"\| {tool} ([\w.]+) \|", page)]
+        assert re.search(rf"^{tool}=={re.escape(version)}($|; python_version >=)", pins, re.MULTILINE), tool
 
 
 # Keras asks TensorFlow for arrays in a way that NumPy 2 warns of.
