@@ -292,11 +292,26 @@ def read_orbax(path, tree):
         for kind in kinds:
             with kind() as restorer:
                 # Orbax itself saves no arrays without elements, but it restores them.
-                wanted = [restorer.restore(each) for each in theirs] or [own]
+                wanted = [_with_empty(restorer.restore(each), own) for each in theirs] or [own]
                 _same_as_one(restorer.restore(path), wanted)
                 if _takes_template(kind, own):
                     wanted = [restorer.restore(each, _blank(own)) for each in theirs] or [own]
                     _same_as_one(restorer.restore(path, _blank(own)), wanted)
+
+
+def _with_empty(found, own):
+    """What Orbax restores of its own, with the dict that a named tuple without fields is in files.
+
+    Orbax has ``None`` for it, which Flax does not take for a state of it.
+    """
+    inside = children(own)
+    if inside is None:
+        return found
+    if not inside and hasattr(own, "_fields"):
+        assert found is None
+        return {}
+    below = {str(key): child for key, child in inside}
+    return as_it_was(found, [(key, _with_empty(child, below[str(key)])) for key, child in children(found)])
 
 
 def _leaves(tree):

@@ -99,6 +99,11 @@ def test_each_format_that_is_written_has_a_reader():
     assert sorted(READERS) == sorted(each.name for each in own_formats() if each.writes)
 
 
+def test_each_refusal_is_a_cell():
+    """Expected: no format or tree is misspelled in the table, where it would refuse nothing."""
+    assert set(REFUSED) <= {(to, sample) for to in READERS for sample in SAMPLES}
+
+
 def test_the_page_has_the_versions_that_are_tried():
     """Expected: what the page says of the tools is pinned here, and the matrix runs with it."""
     page = (ROOT / "docs" / "reference" / "files.md").read_text(encoding="utf-8")
