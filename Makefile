@@ -4,9 +4,10 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
-# Environments of `make floors` and `make everyday`, each of some GB, and of `make package`, which is small.
+# Environments of `make floors`, `make everyday` and `make readers`, each of some GB, and of `make package`, which is small.
 FLOORS   ?= .venv-floors
 EVERYDAY ?= .venv-everyday
+READERS  ?= .venv-readers
 PACKAGE  ?= .venv-package
 # `make test` tries a third of the examples that `make slow` tries in these.
 RANDOM_TESTS = $(shell grep -rl --include='test_*.py' max_examples=examples tests)
@@ -34,7 +35,7 @@ LANGUAGES := en ko ja zh_CN
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets deepspeed equinox gymnasium pandas pillow polars xarray
 
-.PHONY: help demo install test pythons test-device slow gpu coverage mutants floors everyday package sanitize docs docs-test translations pictures bench lint types clean
+.PHONY: help demo install test pythons test-device slow gpu coverage mutants floors everyday readers package sanitize docs docs-test translations pictures bench lint types clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -101,6 +102,10 @@ everyday: ## an environment with pandas, polars, PIL, xarray, datasets, DeepSpee
 	$(EVERYDAY)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt tensorflow-cpu -e '.[torch,jax,test]' $(NEIGHBOURS)
 	$(EVERYDAY)/bin/python -m pytest -q -m "" --benchmark-disable tests/everyday tests/columns/test_producers.py $(PYTEST_ARGS)
 
+# An environment for each line of tests/readers/environments.txt. What cannot be installed is skipped with the reason.
+readers: ## five environments, each with a download of PyTorch and an old or the newest transformers or accelerate (6 GB on the disk), which load files (slow)
+	$(PYTHON) tests/readers/environments.py $(READERS)
+
 # Nothing of the checkout's own environment is used: the wheel is made from the sdist, and each is installed alone.
 package: ## make the sdist, the wheel and the wheel that is only Python in dist/, and try each in an empty environment
 	rm -rf dist
@@ -162,7 +167,7 @@ types: $(VENV)/.test $(VENV)/.lint ## mypy (strict) and pyright
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(FLOORS) $(EVERYDAY) $(PACKAGE) .venv-3.1* .device .sanitize dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(FLOORS) $(EVERYDAY) $(READERS) $(PACKAGE) .venv-3.1* .device .sanitize dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -15,7 +15,8 @@ import pytest
 
 OPTIONAL = frozenset(
     {
-        *("array_api_strict", "attrs", "babel", "datasets", "docutils", "duckdb", "equinox", "flax", "gguf"),
+        *("accelerate", "array_api_strict", "attrs", "babel", "datasets", "docutils", "duckdb", "equinox"),
+        *("flax", "gguf"),
         *("google_crc32c", "gymnasium", "h5py", "jax", "joblib", "jsonschema", "msgpack", "nanoarrow"),
         *("nbclient", "nbformat", "numcodecs", "onnx", "optax", "orbax", "pandas", "PIL", "polars", "pyarrow"),
         *("pygments", "rich", "safetensors", "scipy", "sklearn", "sphinx", "tensordict", "tensorflow"),
