@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
+from contextlib import suppress
 from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ __all__ = [
     "over",
     "over_address",
     "overlap",
+    "paged",
     "root",
     "share_a_byte",
     "span",
@@ -120,6 +122,34 @@ def compact(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Uninitialised memory, C-contiguous and 64-byte aligned."""
     block = np.empty(prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
     result: Array = np.ndarray(shape, dtype, block, -address(block) % ALIGNMENT)
+    return result
+
+
+class _Pages(mmap.mmap):
+    """New memory in pages of its own, which is no map of a file."""
+
+
+def paged(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """As `compact`, for large arrays: in whole pages, which go back to the system as soon as the array is gone.
+
+    The system makes the pages when they are written, and huge ones if it can, which takes a third of the time.
+
+    Args:
+        shape: Lengths of the axes, none of them 0.
+        dtype: The dtype of the elements.
+
+    Raises:
+        MemoryError: The system has no such memory.
+    """
+    nbytes = prod(shape) * dtype.itemsize
+    try:
+        pages = _Pages(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError) as error:
+        raise MemoryError(f"{nbytes:,} bytes for an array cannot be allocated: {error}") from error
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a system that is built without them
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    result: Array = np.ndarray(shape, dtype, pages)
     return result
 
 
@@ -219,8 +249,9 @@ def writable_somewhere(array: Array) -> bool | object:
 
 
 def is_mapped(array: Array) -> bool:
-    """Whether an array is over a memory map."""
-    return isinstance(root(array), mmap.mmap)
+    """Whether an array is over a memory map of a file."""
+    owner = root(array)
+    return isinstance(owner, mmap.mmap) and not isinstance(owner, _Pages)
 
 
 def overlap(first: TensorInfo, at: int, second: TensorInfo, also_at: int) -> bool:
