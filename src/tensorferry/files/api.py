@@ -190,7 +190,7 @@ def load(
 
         taken: dict[str, Any] = {"exclude": exclude, "dequantize": dequantize}
         contents = select(contents, include=names or (), include_as="names", **taken)
-    source = Source(contents, asked, rule)
+    source = Source(contents, load, asked, rule)
     if lazy:
         from .lazy import lazy_tree
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 from collections import OrderedDict
 from collections.abc import Mapping
 from itertools import islice
@@ -12,7 +13,7 @@ from .base.contents import Ref
 from .base.nesting import are_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from typing_extensions import Self
 
@@ -102,7 +103,11 @@ class LazyTree(Mapping[Any, Any]):
         if type(own) is dict:
             # `torch.load` refuses the name of `dict` in a pickle, and takes that of an OrderedDict.
             return OrderedDict, (), None, None, iter(own.items())
-        return own.__reduce_ex__(max(protocol, 2))
+        if type(own) in (list, tuple):
+            return type(own), (own,)
+        reduced = own.__reduce_ex__(max(protocol, 2))
+        # What is made by its class alone is pickled as an argument, because this object has another class.
+        return (_itself, (own,)) if reduced[0] is copyreg.__newobj__ or isinstance(reduced, str) else reduced
 
     def __enter__(self) -> Self:
         return self
@@ -142,7 +147,7 @@ class LazyTree(Mapping[Any, Any]):
 
         It is what a worker of a data loader should get. `LazyReference.open` raises an error if the file has changed.
         """
-        return LazyReference(self._source.asked, self._source.seen, self._keys)
+        return LazyReference(self._source.load, self._source.asked, self._source.seen, self._keys)
 
     def _own(self) -> Any:
         from .loading import loaded
@@ -187,16 +192,24 @@ class LazyReference:
     `LazyTree.reference` makes it.
 
     Args:
-        asked: The arguments of `load`.
+        load: The function that opens it.
+        asked: Its arguments.
         seen: The fingerprints of the files.
         keys: The keys that lead to the mapping.
 
     .. versionadded:: 0.1
     """
 
-    __slots__ = ("_asked", "_keys", "_seen")
+    __slots__ = ("_asked", "_keys", "_load", "_seen")
 
-    def __init__(self, asked: dict[str, Any], seen: tuple[Fingerprint, ...], keys: tuple[Any, ...]) -> None:
+    def __init__(
+        self,
+        load: Callable[..., Any],
+        asked: dict[str, Any],
+        seen: tuple[Fingerprint, ...],
+        keys: tuple[Any, ...],
+    ) -> None:
+        self._load = load
         self._asked = asked
         self._seen = seen
         self._keys = keys
@@ -213,16 +226,18 @@ class LazyReference:
             ConversionError: As for `load`.
             OSError: The file cannot be read.
         """
-        from .api import load
-
         path = self._asked["path"]
-        found: Any = load(path, **{key: value for key, value in self._asked.items() if key != "path"}, lazy=True)
+        found: Any = self._load(path, **{key: value for key, value in self._asked.items() if key != "path"}, lazy=True)
         if found._source.seen != self._seen:  # noqa: SLF001 - its own module
             hint = f"load({path!r}, lazy=True).reference() again"
             raise FileFormatError(f"{path} has changed since the reference was made.", hint)
         for key in self._keys:
             found = found[key]
         return found  # type: ignore[no-any-return]
+
+
+def _itself(value: Any) -> Any:
+    return value
 
 
 def _short(value: Any) -> str:

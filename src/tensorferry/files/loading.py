@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from glob import escape
 from typing import TYPE_CHECKING, Any
 
@@ -65,14 +66,13 @@ def _read(source: Source, names: Iterable[str], hint: str) -> dict[str, Any]:
     _refuse_what_no_plan_converts(source, wanted)
     copies = _refuse_what_is_too_large(source, wanted, hint)
     found: dict[str, Any] = {}
-    arrays = read_ahead(wanted.values(), _AHEAD if copies else None)
     try:
-        for first, *others in alike.values():
-            array = next(arrays)
-            with source.naming(first):
-                own = wanted[first].decoded() if array is None else array
-                found[first] = source.adopted(own, source.dtype(first))
-            found.update(dict.fromkeys(others, found[first]))
+        with closing(read_ahead(wanted.values(), _AHEAD if copies else None)) as arrays:
+            for same, array in zip(alike.values(), arrays, strict=True):
+                with source.naming(same[0]):
+                    own = wanted[same[0]].decoded() if array is None else array
+                    tensor = source.adopted(own, source.dtype(same[0]))
+                found.update(dict.fromkeys(same, tensor))
     except FileFormatError:
         source.validate()  # that it has changed meanwhile says more
         raise

@@ -66,6 +66,7 @@ class Source:
 
     Args:
         contents: The contents of the file.
+        load: The function that opens it again, with `asked`.
         asked: The arguments of `load`.
         rule: The rule for dtypes.
 
@@ -76,7 +77,7 @@ class Source:
         FormatLimitError: The rule has a name that no tensor has; or with ``strict``, something cannot be loaded.
     """
 
-    def __init__(self, contents: Contents, asked: dict[str, Any], rule: DtypeRule) -> None:
+    def __init__(self, contents: Contents, load: Callable[..., Any], asked: dict[str, Any], rule: DtypeRule) -> None:
         unknown = unknown_name("dtype", rule.names, contents.tensors)
         if unknown is not None:
             raise FormatLimitError(*unknown)
@@ -87,6 +88,7 @@ class Source:
         self.others = contents.others
         self.tree = _mapping_of(contents) if contents.tree is None else contents.tree
         self.blocks = blocks_of(contents)
+        self.load = load
         self.asked = asked
         self.path: str = asked["path"]
         self.seen = fingerprints(contents.paths)

@@ -7,7 +7,7 @@ from collections import deque
 from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
     from ...typing import Array
-    from .stored import Stored
 
-__all__ = ["Piece", "read_ahead"]
+__all__ = ["Piece", "Readable", "read_ahead"]
 
 _STEP = 4 << 20
 """What one thread reads at a time, in bytes: of one tensor, or of several small ones."""
@@ -57,6 +56,17 @@ class Piece(NamedTuple):
             yield Piece(self.path, self.offset + start * itemsize, part, self.swapped)
 
 
+class Readable(Protocol):
+    """What is needed of a `Stored`."""
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes its values take."""
+
+    def begin(self) -> tuple[Array, Piece] | None:
+        """Memory for it, and what to read into it; ``None`` if it must be decoded."""
+
+
 class _Begun(NamedTuple):
     """Tensors that are being read.
 
@@ -77,7 +87,7 @@ class _Begun(NamedTuple):
         return self.arrays
 
 
-def read_ahead(tensors: Iterable[Stored], most: int | None = None) -> Iterator[Array | None]:
+def read_ahead(tensors: Iterable[Readable], most: int | None = None) -> Iterator[Array | None]:
     """Read tensors into memory of their own, which any framework can adopt; yield them in their order.
 
     Bytes that stand in a file as they are needed are read straight into this memory, by several threads if there are
@@ -116,9 +126,9 @@ def read_ahead(tensors: Iterable[Stored], most: int | None = None) -> Iterator[A
         pool.shutdown(cancel_futures=True)
 
 
-def _groups(tensors: Iterable[Stored]) -> Iterator[list[Stored]]:
+def _groups(tensors: Iterable[Readable]) -> Iterator[list[Readable]]:
     """Each large tensor alone, and small ones together, so that a file is not opened for each of them."""
-    group: list[Stored] = []
+    group: list[Readable] = []
     held = 0
     for stored in tensors:
         group.append(stored)
@@ -130,7 +140,7 @@ def _groups(tensors: Iterable[Stored]) -> Iterator[list[Stored]]:
         yield group
 
 
-def _begin(group: Sequence[Stored], pool: ThreadPoolExecutor | None) -> _Begun:
+def _begin(group: Sequence[Readable], pool: ThreadPoolExecutor | None) -> _Begun:
     arrays: list[Array | None] = []
     pieces: list[Piece] = []
     for stored in group:
