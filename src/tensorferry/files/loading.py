@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from copy import copy
 from glob import escape
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,7 @@ def _refuse_what_no_plan_converts(source: Source, wanted: Mapping[str, Stored]) 
                 plans[key] = error
         found = plans[key]
         if found is not None:
-            errors.append((type(found)(found.message, found.hint), name))
+            errors.append((copy(found), name))
     told = source.named(errors)
     if len(told) == 1:
         raise told[0]
