@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copyreg
 from collections import OrderedDict
 from collections.abc import Mapping
 from itertools import islice
@@ -107,7 +106,8 @@ class LazyTree(Mapping[Any, Any]):
             return type(own), (own,)
         reduced = own.__reduce_ex__(max(protocol, 2))
         # What is made by its class alone is pickled as an argument, because this object has another class.
-        return (_itself, (own,)) if reduced[0] is copyreg.__newobj__ or isinstance(reduced, str) else reduced
+        alone = isinstance(reduced, str) or getattr(reduced[0], "__name__", "") == "__newobj__"
+        return (_itself, (own,)) if alone else reduced
 
     def __enter__(self) -> Self:
         return self

@@ -86,7 +86,7 @@ class Source:
             warnings.warn(idle, UserWarning, stacklevel=frames_of_ours())
         self.tensors = contents.tensors
         self.others = contents.others
-        self.tree = _mapping_of(contents) if contents.tree is None else contents.tree
+        self.tree: Any = _mapping_of(contents) if contents.tree is None else contents.tree
         self.blocks = blocks_of(contents)
         self.load = load
         self.asked = asked

@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from ...host.copies import processors
+from ...host.memory import make_pages
 from .raw import read_fully
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
     from concurrent.futures import Future, ThreadPoolExecutor
 
     from ...typing import Array
 
-__all__ = ["Piece", "Readable", "read_ahead"]
+__all__ = ["PAGED", "Piece", "Readable", "read_ahead"]
 
+PAGED = 1 << 20
+"""From this size in bytes on, a tensor has pages of its own."""
 _STEP = 4 << 20
 """What one thread reads at a time, in bytes: of one tensor, or of several small ones."""
 _ALONE = 8 << 20
@@ -87,7 +90,7 @@ class _Begun(NamedTuple):
         return self.arrays
 
 
-def read_ahead(tensors: Iterable[Readable], most: int | None = None) -> Iterator[Array | None]:
+def read_ahead(tensors: Iterable[Readable], most: int | None = None) -> Generator[Array | None, None, None]:
     """Read tensors into memory of their own, which any framework can adopt; yield them in their order.
 
     Bytes that stand in a file as they are needed are read straight into this memory, by several threads if there are
@@ -178,6 +181,8 @@ def _read(pieces: Sequence[Piece]) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             for piece in group:
+                if piece.values.nbytes >= PAGED:
+                    make_pages(piece.values)
                 read_fully(descriptor, piece.values.view(np.uint8).data, piece.offset, path)
                 if piece.swapped:
                     piece.values.byteswap(inplace=True)

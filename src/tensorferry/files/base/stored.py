@@ -13,7 +13,7 @@ from ...core.dtypes import find
 from ...host.memory import compact, paged
 from ...host.numpy_dtypes import numpy_dtype
 from .raw import mapped, read_fully
-from .readers import Piece, read_ahead
+from .readers import PAGED, Piece, read_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -24,9 +24,6 @@ __all__ = ["BLOCK_BYTES", "Decoded", "Extent", "InMemory", "Packed", "Record", "
 
 BLOCK_BYTES = 1 << 20
 """How many bytes are in memory at a time while a tensor is copied."""
-
-_LARGE = BLOCK_BYTES
-"""From this size in bytes on, a tensor has pages of its own."""
 
 
 class Record(NamedTuple):
@@ -330,7 +327,7 @@ class InMemory(Stored):
 def _new(shape: tuple[int, ...], dtype: str) -> Array:
     """New memory: aligned to 64 bytes, and if it is large to a page."""
     kind = numpy_dtype(dtype)
-    return (paged if prod(shape) * kind.itemsize >= _LARGE else compact)(shape, kind)
+    return (paged if prod(shape) * kind.itemsize >= PAGED else compact)(shape, kind)
 
 
 def chunks(array: Array, nbytes: int = BLOCK_BYTES) -> Iterator[Array]:
