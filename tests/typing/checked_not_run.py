@@ -54,6 +54,9 @@ assert_type(ferry.explain([1, 2], to="numpy", pinned=True), ferry.Plan)
 assert_type(ferry.explain([1, 2], "numpy").steps, tuple[ferry.Step, ...])
 assert_type(ferry.shares_memory([1], [2]), bool)
 assert_type(ferry.frameworks(), dict[str, ferry.FrameworkStatus])
+assert_type(ferry.load("a.npz", "torch", lazy=True), ferry.LazyTree)
+assert_type(ferry.load("a.npz", "torch", lazy=True).reference().open(), ferry.LazyTree)
+assert_type(ferry.load("a.npz", "torch", strict=False), Any)
 
 collate: Callable[[list[Any]], Any] = functools.partial(ferry.collate, to="torch")
 annotated: tuple[type[ferry.LazyTree], type[ferry.Report], type[ferry.TreePlan]] | None = None
