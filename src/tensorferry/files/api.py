@@ -131,14 +131,17 @@ def load(
     from ..errors import validate_flags
     from ..execution.recipes import conversion_of
     from ..execution.run import foresee
-    from .base.wording import several
+    from .base.objects import in_plain_values
+    from .base.wording import path_of, several
     from .conversion.select import select
     from .lazy import lazily
+    from .opening.shards import open_path
 
     validate_flags(strict=strict, dequantize=dequantize)
     rule = rule_of(dtype)
     classes, exclude = several("allow", allow), several("exclude", exclude)
-    contents = open(path, allow=classes)
+    place = path_of(path, "open(path) and load(path)")
+    contents = open_path(place, allow=frozenset(classes), partly=names is not None or bool(exclude))
     to = canonical(to)
     request = make_request(ready(to), copy, None, None, device, "detach", ())
     if request.device is not None and request.placement is None:
@@ -153,6 +156,7 @@ def load(
         taken |= {"include": names, "include_as": "names"}
     if names is not None or exclude or dequantize:
         contents = select(contents, **taken)
+    contents = in_plain_values(contents)
     asked: dict[str, Any] = {"path": os.path.abspath(path), "to": to, "names": names, "exclude": exclude}  # noqa: PTH100
     asked |= {"device": device, "copy": copy, "dtype": dtype, "allow": classes, "strict": strict}
     return lazily(contents, load, {**asked, "dequantize": dequantize}, rule)
