@@ -88,6 +88,7 @@ class Refusal(str):
         hint: The code that allows it.
     """
 
+    __slots__ = ("demand", "hint")
     demand: str
     hint: str
 
@@ -102,6 +103,8 @@ class Refusal(str):
 
 class RefusedValue(Refusal, NotTensor):
     """The same for an object in which there is no tensor."""
+
+    __slots__ = ()
 
 
 def refuse_demands(contents: Contents) -> None:

@@ -167,19 +167,18 @@ class _Npz(Format):
                 if _tensor(member_name) in damaged:
                     continue
                 try:
+                    told = len(contents.others)
                     name, stored, held = _array(archive, member, file.fileno())
                     if isinstance(stored, _Pickled):
                         stored.put(contents, name, allow)
-                        stored = contents.others.get(name, name)
-                        held = {}
                     else:
                         _put(contents, name, stored, held)
                 except ConversionError as error:
                     damaged.add(_tensor(member_name))
                     yield FileFinding(str(path), member.header, _tensor(member_name), error.message)
                     continue
-                if isinstance(stored, str):
-                    yield FileFinding(str(path), member.header, name, stored, error=False)
+                for other in list(contents.others)[told:]:
+                    yield FileFinding(str(path), member.header, other, contents.others[other], error=False)
         if not damaged:
             try:
                 contents.metadata |= _commented(archive.comment, str(path))

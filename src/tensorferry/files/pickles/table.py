@@ -242,6 +242,8 @@ def _subscripted(names: Names, outer: Any, inner: Any) -> Any:
         return ODD
     # A tuple stands for several; but for `typing.Callable`, the first is a list.
     given = inner if type(inner) is tuple else (inner,)
+    # `typing.Tuple[()]` before Python 3.11.
+    given = () if given == ((),) else given
     free = outer.name in ("typing.Literal", "typing.Annotated")
     texts = _type_texts(names, given, is_free=free)
     if texts is None:
