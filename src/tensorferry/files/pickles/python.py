@@ -55,9 +55,9 @@ class PythonWords(VocabularyPart):
     def defaulting(self, factory: Any = None, pairs: Any = ()) -> Any:
         """``defaultdict(factory, pairs)``. With an allowed factory it is an object, whose factory is only named."""
         if type(factory) is InstanceOf or (type(factory) is Global and factory.name in self.allow - FACTORIES):
-            made = InstanceOf("collections.defaultdict", (factory,), is_told=True)
-            self._put(made.entries, pairs)
-            return made
+            instance = InstanceOf("collections.defaultdict", (factory,), is_told=True)
+            self._put(instance.entries, pairs)
+            return instance
         if type(factory) is Global and factory.name not in FACTORIES:
             return self.refuse_call(factory.name, (pairs,))
         if factory is not None and type(factory) is not Global:

@@ -11,7 +11,7 @@ import datetime as dt
 import re
 import uuid
 from fractions import Fraction
-from pathlib import PurePosixPath, PureWindowsPath
+from pathlib import PurePath, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 from ...core.dtypes import DTYPES
@@ -57,8 +57,9 @@ _NUMPY = (
 )
 _ML_DTYPES = (*DTYPES, "int1", "uint1", "bcomplex32", "complex32")
 _JAX = (*_ML_DTYPES, "bool_", "complex_", "float_", "int_", "uint", "cdouble", "csingle", "double", "single")
-_PATHS: dict[str, type[PurePosixPath | PureWindowsPath]] = {
-    f"pathlib.{module}{pure}{system}Path": {"Posix": PurePosixPath, "Windows": PureWindowsPath}[system]
+_SYSTEMS: dict[str, type[PurePath]] = {"Posix": PurePosixPath, "Windows": PureWindowsPath}
+_PATHS = {
+    f"pathlib.{module}{pure}{system}Path": _SYSTEMS[system]
     for module in ("", "_local.")
     for pure in ("", "Pure")
     for system in ("Posix", "Windows")
@@ -122,7 +123,9 @@ def _moment(names: Names, raw: Any, zone: Any = None) -> Any:
     if found is None or not _is_zone(zone):
         return ODD
     year, micros = int.from_bytes(found[:2], "big"), int.from_bytes(found[7:], "big")
-    own = dt.datetime(year, found[2] & 0x7F, *found[3:7], micros, tzinfo=getattr(zone, "value", None))
+    hour, minute, second = found[4:7]
+    zoned = getattr(zone, "value", None)
+    own = dt.datetime(year, found[2] & 0x7F, found[3], hour, minute, second, micros, zoned)
     return names.kept(own.isoformat(), "datetime.datetime")
 
 

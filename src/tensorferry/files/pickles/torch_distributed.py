@@ -60,9 +60,10 @@ class DistributedNames(Names):
 
     def _inner(self, arguments: tuple[Any, ...]) -> Global | None:
         """A nested class, ``getattr(class, name)``; ``None`` for anything else."""
-        outer, name = arguments if len(arguments) == 2 else (None, None)
-        fits = type(outer) is Global and type(name) is str and self.is_kept(outer.name)
-        if not fits or len(outer.name) + len(name) > _LONGEST_NAME:
+        if len(arguments) != 2 or type(arguments[0]) is not Global or type(arguments[1]) is not str:
+            return None
+        outer, name = arguments
+        if not self.is_kept(outer.name) or len(outer.name) + len(name) > _LONGEST_NAME:
             return None
         return Global(f"{outer.name}.{name}")
 
