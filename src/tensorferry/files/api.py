@@ -33,7 +33,8 @@ def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa
     Args:
         path: A file of any format in docs/reference/files.md, a folder of shards, or its ``index.json``.
         allow: Names of classes, such as ``"package.Config"``, that a pickle may contain. Their objects become dicts of
-            their attributes; the classes are never imported.
+            their attributes; the classes are never imported. What a pickle only names, and objects of some classes of
+            Python (docs/reference/files.md lists them), need no permission.
 
     Returns:
         What the file holds; ``contents.tensors`` has the dtype and shape of each tensor by its name.
@@ -108,7 +109,7 @@ def load(
     Raises:
         OSError: The file cannot be read.
         FileFormatError: As for `open`.
-        UnsafeFileError: As for `open`.
+        UnsafeFileError: As for `open`; with `names` or `exclude`, only if what is taken asks for code to be run.
         FileFormatError: When a tensor is used: the file has been replaced.
         TypeError: A keyword has a value of the wrong type.
         ValueError: `names` is empty.
@@ -308,7 +309,7 @@ def convert_files(
         OSError: A file cannot be read or written.
         OutputExistsError: The target exists already.
         FileFormatError: A source breaks the rules of its format, or a checksum is wrong.
-        UnsafeFileError: A source asks for code to be run.
+        UnsafeFileError: A source asks for code to be run; with `include` or `exclude`, only if what is taken does.
         FormatLimitError: The format cannot hold a tensor or a value, a pattern matches nothing, or a part of a list, or
             `dequantize` has nothing to do; nothing is written.
         LossyCastError: A number does not fit into the dtype, and `overflow` does not say what it becomes.

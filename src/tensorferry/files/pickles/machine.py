@@ -246,9 +246,10 @@ class Machine(Tape):
 
     def keys(self, items: list[Any]) -> list[Any]:
         takes = self.vocabulary.keys.takes
-        wrong = [item for item in items if not takes(item)][:1]
-        if wrong:
-            raise self.wrong_key("a set with an element", wrong[0])
+        for item in items:
+            if not takes(item):
+                # At the first, because each that was made to collide takes longer than the one before.
+                raise self.wrong_key("a set with an element", item)
         return items
 
     def set_item(self) -> None:

@@ -172,9 +172,9 @@ class Names(NumPyWords):
         handler = self.calls.get(name)
         if handler is None:
             return ODD
-        strange = next((each for each in arguments if type(each) is Global and not self.knows(each.name)), None)
-        if strange is not None and name not in _TAKE_ANY:
-            return self.refuse_call(strange.name, arguments)
+        for each in arguments:
+            if type(each) is Global and not self.knows(each.name) and name not in _TAKE_ANY:
+                return self.refuse_call(each.name, arguments)
         return handler(self, *arguments)
 
     def build(self, instance: Any, state: Any) -> Any:
