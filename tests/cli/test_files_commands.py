@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import pty
+import re
 import subprocess
 import sys
 import warnings
@@ -20,6 +21,7 @@ import pytest
 import safetensors.numpy
 import safetensors.torch
 import torch
+from tests.files import hostile
 from tests.support import peak_of
 
 import tensorferry
@@ -401,8 +403,10 @@ def test_an_allowed_class_is_a_container(run, tmp_path):
 
     for command in (["inspect", path], ["check", path, "--values"], ["diff", path, path], ["convert", path, target]):
         assert run(*command).code == 3
-        done = run(*command, "--allow", f"{_Config.__module__}._Config")
-        assert (done.code, done.err) == (0, "")
+        name = f"{_Config.__module__}._Config"
+        done = run(*command, "--allow", name)
+        told = f"config ({name})" in done.err if command[0] == "convert" else not done.err
+        assert (done.code, told) == (0, True)
 
 
 def test_inspect_says_what_was_allowed(run, tmp_path):
@@ -427,8 +431,27 @@ def test_roundtrip_of_an_allowed_class(run, tmp_path):
     torch.save({"x": torch.ones(2), "config": _Config()}, path)
     done = run("roundtrip", path)
     assert (done.code, done.out) == (3, "")
-    assert "--allow NAME" in done.err
-    assert run("roundtrip", path, "--allow", f"{_Config.__module__}._Config").code == 0
+    pasted = re.search(r"Hint: (--allow \S+),", done.err)[1]
+    assert run("roundtrip", path, *pasted.split()).code == 0
+
+
+def test_objects_of_a_pickle_are_listed(run, tmp_path):
+    """What is kept as text is told with what it was; a name with control characters is told without them."""
+    path = tmp_path / "a.pt"
+    torch.save({"x": torch.ones(2), "out": Path("/runs/1"), "kind": float}, path)
+    assert "objects     out: pathlib.PosixPath\n              kind: the type float\n" in run("inspect", path).out
+    (told,) = run("inspect", path, "--json").data["files"]
+    assert told["values"] == {"out": "/runs/1", "kind": "float"}
+    assert told["objects"] == {"out": "pathlib.PosixPath", "kind": "the type float"}
+    done = run("convert", path, tmp_path / "b.safetensors")
+    assert (done.code, "out (pathlib.PosixPath), kind (the type float)" in done.err) == (0, True)
+    assert run("diff", path, tmp_path / "b.safetensors").code == 0
+    body = hostile.PROTO4 + hostile.text("evil") + hostile.text("a\x1b[2J\n\u202e") + b"\x93."
+    (tmp_path / "c.pkl").write_bytes(body)
+    done = run("inspect", tmp_path / "c.pkl")
+    assert done.code == 0
+    assert r"evil.a\x1b[2J\n\u202e" in done.out
+    assert not any(each in done.out for each in ("\x1b[2J", "\u202e"))
 
 
 @pytest.mark.parametrize("name", ["a", "a.pt", "a.npy", "a.npz", "a.safetensors", "a.h5", "a.txt", "a.pkl"])

@@ -90,9 +90,9 @@ def code_pickles(canary):
             + b"R"
             + path
             + BUILD,
-            "copyreg._reconstructor",
+            "evil.Evil",
         ),
-        "copyreg.__newobj__": (named("copy_reg", "__newobj__") + several(evil, path) + b"R", "copyreg.__newobj__"),
+        "copyreg.__newobj__": (named("copy_reg", "__newobj__") + several(evil, path) + b"R", "evil.Evil"),
         "builtins.eval": (
             named("__builtin__", "eval") + text(f"__import__('pathlib').Path({str(canary)!r}).touch()") + b"\x85R",
             "builtins.eval",

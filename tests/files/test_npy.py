@@ -7,6 +7,7 @@ import json
 import warnings
 import zipfile
 from collections import OrderedDict
+from pathlib import PurePosixPath
 
 import ml_dtypes
 import numpy as np
@@ -16,11 +17,13 @@ from hypothesis import strategies as st
 from tests.files.support import arrays, awkward, contents, same_bits, sample
 from tests.support import peak_of
 
+import tensorferry as ferry
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.objects import in_plain_values
 from tensorferry.files.base.pump import Pump
-from tensorferry.files.base.stored import InMemory
+from tensorferry.files.base.stored import Extent, InMemory
 from tensorferry.files.formats.npy import FORMAT as NPY
 from tensorferry.files.formats.npz import FORMAT as NPZ
 from tensorferry.host.numpy_dtypes import numpy_dtype, of_numpy
@@ -155,18 +158,96 @@ def test_what_is_no_tensor_is_listed_with_the_reason(tmp_path, array):
 
 
 def test_python_objects_are_refused(tmp_path):
-    """An array of objects is a pickle: refused by name, never loaded; among others it is listed."""
+    """An array of objects is a pickle: listed, never loaded; what asks for a call is refused by name."""
     array = np.array([{"a": 1}, print], object)
     (tmp_path / "a.npy").write_bytes(saved(array))
-    with pytest.raises(UnsafeFileError, match="Python objects"):
-        NPY.read(tmp_path / "a.npy")
+    assert "array of objects" in NPY.read(tmp_path / "a.npy").others["tensor"]
+    (tmp_path / "c.npy").write_bytes(saved(np.array([Counted()], object)))
+    with pytest.raises(UnsafeFileError, match=r"test_npy\.Counted"):
+        NPY.read(tmp_path / "c.npy")
+    assert any(name.endswith(".Counted") for name in NPY.asks_for(tmp_path / "c.npy"))
     (tmp_path / "b.npy").write_bytes(saved(np.zeros(2, [("a", "i4"), ("b", [("c", "O")])])))
     with pytest.raises(UnsafeFileError, match="Python objects"):
         NPY.read(tmp_path / "b.npy")
     np.savez(tmp_path / "a.npz", x=array, y=np.ones(2))
     found = NPZ.read(tmp_path / "a.npz")
     assert list(found.tensors) == ["y"]
-    assert "pickle" in found.others["x"]
+    assert "array of objects" in found.others["x"]
+
+
+class Counted:
+    """A class of a program."""
+
+
+def objects():
+    """A dict of arrays, as programs put it into one array of an object."""
+    rng = np.random.default_rng(5)
+    return {
+        "a": rng.random((20, 30)),
+        "f": np.asfortranarray(rng.random((5, 40))),
+        "big": np.arange(300, dtype=">i4"),
+        "inner": [np.arange(3), {"step": 3, "path": PurePosixPath("a/b")}],
+    }
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_dicts_of_arrays_in_npz_are_trees(save, tmp_path):
+    """Under the names of their members, among other arrays; values as `numpy.load` gives them."""
+    save(tmp_path / "a.npz", one=objects(), x=np.arange(4.0), two=np.array({"a": np.ones((2, 3))}, object))
+    found = NPZ.read(tmp_path / "a.npz")
+    loaded = np.load(tmp_path / "a.npz", allow_pickle=True)
+    one, two = loaded["one"][()], loaded["two"][()]
+    expected = {"one.a": one["a"], "one.f": one["f"], "one.big": one["big"].astype("<i4")}
+    expected |= {"one.inner.0": one["inner"][0], "x": loaded["x"], "two.a": two["a"]}
+    assert same_bits(arrays(found), expected)
+    assert found.ties == {}
+    assert found.others == {}
+    assert in_plain_values(found).tree["one"]["inner"][1] == {"step": 3, "path": "a/b"}
+    assert list(NPZ.check(tmp_path / "a.npz")) == []
+    report = ferry.convert_files(tmp_path / "a.npz", tmp_path / "a.safetensors", verify=True)
+    assert ["one.inner.1.path (pathlib.PurePosixPath)" in each for each in report.warnings] == [True]
+
+
+def test_a_dict_of_arrays_in_npy_is_a_tree(tmp_path):
+    """What ``np.save(path, dict)`` wrote, read where it stands, and as a whole file alone."""
+    np.save(tmp_path / "a.npy", objects(), allow_pickle=True)
+    found = NPY.read(tmp_path / "a.npy")
+    one = np.load(tmp_path / "a.npy", allow_pickle=True)[()]
+    assert isinstance(found.tensors["a"], Extent)
+    assert same_bits(found.tensors["a"].load(), one["a"])
+    assert same_bits(found.tensors["f"].load(), one["f"])
+    assert same_bits(found.tensors["inner.0"].load(), one["inner"][0])
+    raw = (tmp_path / "a.npy").read_bytes()
+    for data in (raw + b"N.", raw[:-40], raw[:-1]):
+        (tmp_path / "b.npy").write_bytes(data)
+        with pytest.raises(FileFormatError):
+            NPY.read(tmp_path / "b.npy")
+
+
+def test_an_object_that_is_not_allowed_leaves_the_other_arrays(tmp_path):
+    """In .npz it is told of, and refused only where it is wanted; the hint, pasted, reads it."""
+    np.savez(tmp_path / "a.npz", x=np.array(Counted(), object), y=np.ones(2))
+    found = ferry.open(tmp_path / "a.npz")
+    assert list(found.tensors) == ["y"]
+    assert "Counted" in found.others["x"]
+    assert [(each.tensor, each.error) for each in NPZ.check(tmp_path / "a.npz")] == [("x", False)]
+    with pytest.raises(UnsafeFileError, match=r"test_npy\.Counted.* \(at x\)") as refused:
+        ferry.convert_files(tmp_path / "a.npz", tmp_path / "b.npz")
+    assert ferry.convert_files(tmp_path / "a.npz", tmp_path / "b.npz", exclude="x").tensors == 1
+    allow = eval(refused.value.hint.removeprefix("allow=").partition(", which")[0])  # noqa: S307 - a list
+    report = ferry.convert_files(tmp_path / "a.npz", tmp_path / "c.npz", allow=allow)
+    assert f"x ({Counted.__module__}.Counted)" in report.warnings[0]
+
+
+def test_damage_of_objects_in_npz_is_noticed(tmp_path):
+    """Every byte of a stored member is compared with its checksum when it is read or converted."""
+    np.savez(tmp_path / "a.npz", one=objects())
+    raw = (tmp_path / "a.npz").read_bytes()
+    place = raw.index(np.load(tmp_path / "a.npz", allow_pickle=True)["one"][()]["a"].tobytes())
+    (tmp_path / "b.npz").write_bytes(raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :])
+    with pytest.raises(FileFormatError):
+        ferry.convert_files(tmp_path / "b.npz", tmp_path / "c.npz")
+    assert any(finding.error for finding in NPZ.check(tmp_path / "b.npz"))
 
 
 def test_arrays_behind_the_first_are_not_dropped_in_silence(tmp_path):

@@ -696,6 +696,10 @@ HOSTILE_PARTS = {
 }
 
 
+class Config(argparse.Namespace):
+    """A class of a program."""
+
+
 @pytest.mark.parametrize("case", HOSTILE_PARTS)
 def test_hostile_parts_are_refused(tmp_path, case):
     """What torch could not have saved is an error that says so, in the file's words."""
@@ -710,12 +714,12 @@ def test_hostile_parts_are_refused(tmp_path, case):
 
 def test_allowed_classes_are_dicts_of_their_attributes(tmp_path):
     """A class that the caller allows is read as what it was given, tensors too; without that it is refused by name."""
-    value = {"args": argparse.Namespace(lr=0.1, weight=torch.ones(2)), "w": torch.zeros(1)}
-    path = saved(tmp_path, value)
-    with pytest.raises(UnsafeFileError, match=r"asks for argparse\.Namespace"):
+    path = saved(tmp_path, {"args": Config(lr=0.1, weight=torch.ones(2)), "w": torch.zeros(1)})
+    name = f"{Config.__module__}.Config"
+    with pytest.raises(UnsafeFileError, match=f"asks for {re.escape(name)}"):
         FORMAT.read(path)
-    assert "argparse.Namespace" in FORMAT.asks_for(path)
-    found = FORMAT.read(path, allow=frozenset({"argparse.Namespace"}))
+    assert name in FORMAT.asks_for(path)
+    found = FORMAT.read(path, allow=frozenset({name}))
     assert found.tree == {"args": {"lr": 0.1, "weight": Ref("args.weight")}, "w": Ref("w")}
     assert same_bits(arrays(found), {"args.weight": np.ones(2, "float32"), "w": np.zeros(1, "float32")})
 
@@ -905,13 +909,6 @@ def test_a_shape_that_no_array_has_is_told(tmp_path):
         ferry.convert_files(path, tmp_path / "out.safetensors", tensors_only=True)
     with pytest.raises(FormatLimitError, match="z"):
         lazy["z"]
-
-
-def test_messages_have_no_names_of_ours(tmp_path):
-    """What is refused is told in the words of who wrote the file."""
-    path = saved(tmp_path, {"a": np.dtype("float32"), "w": torch.ones(1)})
-    with pytest.raises(UnsafeFileError, match=r"holds a dtype of NumPy, which is no data"):
-        FORMAT.read(path)
 
 
 @pytest.mark.parametrize(

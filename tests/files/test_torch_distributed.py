@@ -430,7 +430,7 @@ def test_nothing_in_a_checkpoint_is_run(route, checkpoint, tmp_path, monkeypatch
     assert name in refused.value.message
     reach = hostile.PROTO2 + hostile.named("__builtin__", "getattr") + hostile.named("evil", "Evil")
     (checkpoint / ".metadata").write_bytes(reach + hostile.text("touch") + b"\x86R.")
-    with pytest.raises(UnsafeFileError, match=r"evil\.Evil"):
+    with pytest.raises(UnsafeFileError, match=r"builtins\.getattr"):
         ferry.open(checkpoint)
     folder = tmp_path / "ranks"
     folder.mkdir()

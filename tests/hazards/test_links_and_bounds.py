@@ -330,7 +330,7 @@ def test_a_pickle_that_is_read_again_takes_no_more_steps_than_one(monkeypatch):
 
 def test_what_a_refused_pickle_asks_for_is_told_in_few_steps(tmp_path, monkeypatch):
     """It has been run already: names that come late are in the refusal."""
-    (tmp_path / "a.pt").write_bytes(_archive(b"(cevil\nx\n" + b"N" * 50_000 + b"cevil\ny\nl"))
+    (tmp_path / "a.pt").write_bytes(_archive(b"(cevil\nx\n)R" + b"N" * 50_000 + b"cevil\ny\n)Rl"))
     with pytest.raises(ferry.UnsafeFileError, match=r"evil\.x, evil\.y"):
         ferry.open(tmp_path / "a.pt")
     monkeypatch.setattr("tensorferry.files.pickles.reader._STEPS_FOR_GLOBALS", 1000)

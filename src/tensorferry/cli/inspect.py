@@ -162,6 +162,7 @@ def _data(
         "tied": summary.tied,
         "metadata": summary.metadata,
         "values": {place: plain(value) for place, value in summary.values.items()},
+        "objects": summary.objects,
         "others": summary.others,
         "folded": [
             {
@@ -283,6 +284,7 @@ def _facts(summary: Summary, allowed: list[str], *, every: bool) -> Iterator[tup
     yield from _some("tied", _Lines(summary.tied, " is "), every=every)
     yield from _some("metadata", _Lines(summary.metadata), every=every)
     yield from _some("values", _Lines(summary.values, text=_text), every=every)
+    yield from _some("objects", _Lines(summary.objects), every=every)
     yield from _some("others", _Lines(summary.others), every=every)
     if len(summary.files) > 1:
         yield from _some("files", list(summary.files), every=every)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensorferry.core.sizes import size_text
 from tensorferry.errors import ConversionError, ResumableError, UnsafeFileError, VerificationError, nearest
+from tensorferry.files.base.objects import Kept, Placeholder
 
 from .console import EXIT_REFUSED, EXIT_RESUMABLE, EXIT_UNVERIFIED, EXIT_USAGE, err, print_json, printable
 from .hints import as_options
@@ -157,7 +158,9 @@ def plain(value: Any) -> Any:
     """A value from a file's tree for JSON: as it is if JSON supports it, otherwise as Python code."""
     if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    return repr(value)
+    if isinstance(value, Kept):
+        return value.text
+    return value.name if isinstance(value, Placeholder) else repr(value)
 
 
 def counted(number: int, one: str) -> str:

@@ -34,7 +34,8 @@ def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa
     Args:
         path: A file of any format in docs/reference/files.md, a folder of shards, or its ``index.json``.
         allow: Names of classes, such as ``"package.Config"``, that a pickle may contain. Their objects become dicts of
-            their attributes; the classes are never imported.
+            their attributes; the classes are never imported. What a pickle only names, and objects of some classes of
+            Python (docs/reference/files.md lists them), need no permission.
 
     Returns:
         What the file holds; ``contents.tensors`` has the dtype and shape of each tensor by its name.
@@ -147,7 +148,7 @@ def load(
     Raises:
         OSError: The file cannot be read.
         FileFormatError: As for `open`; or the file has changed since it was opened.
-        UnsafeFileError: As for `open`.
+        UnsafeFileError: As for `open`; with `names` or `exclude`, only if what is taken asks for code to be run.
         TypeError: A keyword has a value of the wrong type.
         ValueError: `names` is empty.
         CopyRequiredError: ``copy=False`` without ``lazy=True``.
@@ -167,7 +168,9 @@ def load(
 
     from ..core.leaf_dtypes import rule_of
     from ..errors import CopyRequiredError, validate_flags
-    from .base.wording import several
+    from .base.objects import in_plain_values
+    from .base.wording import path_of, several
+    from .opening.shards import open_path
     from .source import Source, target_of
 
     validate_flags(lazy=lazy, strict=strict, dequantize=dequantize)
@@ -182,7 +185,8 @@ def load(
             "load reads tensors into memory of their own, so copy=False cannot be kept.",
             "lazy=True, copy=False, for tensors over a map of the file",
         )
-    contents = open(path, allow=classes)
+    place = path_of(path, "open(path) and load(path)")
+    contents = open_path(place, allow=frozenset(classes), partly=names is not None or bool(exclude))
     asked: dict[str, Any] = {"path": os.path.abspath(path), "to": target_of(to, copy, device), "names": names}  # noqa: PTH100
     asked |= {"exclude": exclude, "device": device, "copy": copy if lazy else None, "dtype": dtype}
     asked |= {"allow": classes, "strict": strict, "dequantize": dequantize}
@@ -191,7 +195,7 @@ def load(
 
         taken: dict[str, Any] = {"exclude": exclude, "dequantize": dequantize}
         contents = select(contents, include=names or (), include_as="names", **taken)
-    source = Source(contents, load, asked, rule)
+    source = Source(in_plain_values(contents), load, asked, rule)
     if lazy:
         from .lazy import lazy_tree
 
@@ -349,9 +353,9 @@ def convert_files(
         OSError: A file cannot be read or written.
         OutputExistsError: The target exists already.
         FileFormatError: A source breaks the rules of its format, or a checksum is wrong.
-        UnsafeFileError: A source asks for code to be run.
-        FormatLimitError: The format cannot hold a tensor or a value, a pattern matches nothing, or a
-            part of a list, or `dequantize` has nothing to do; nothing is written.
+        UnsafeFileError: A source asks for code to be run; with `include` or `exclude`, only if what is taken does.
+        FormatLimitError: The format cannot hold a tensor or a value, a pattern matches nothing, or a part of a list, or
+            `dequantize` has nothing to do; nothing is written.
         LossyCastError: A number does not fit into the dtype, and `overflow` does not say what it becomes.
         VerificationError: The output did not read back the same; there is no output then.
         ResumableError: It was stopped in the middle; ``resume=True`` continues it.

@@ -22,6 +22,7 @@ from ..trees.leaves import LeafRule
 from ..trees.openers import openers_of
 from .base.contents import NOTHING, Contents, Ref, Special
 from .base.nesting import DEEPEST, names, relabel
+from .base.objects import Placeholder
 from .base.raw import mapped
 from .base.stored import Stored, chunks
 from .base.tree_json import FACTORIES, MOST_BITS
@@ -121,6 +122,11 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
             return special
         children = [_outline(child, f"{path}[{index}]", depth + 1, rule) for index, child in enumerate(node)]
         return tuple(children) if isinstance(node, tuple) else children
+    if isinstance(node, Placeholder):
+        raise UnsupportedTypeError(
+            f"A file can hold a name as text, but not what has it: {node.name}, which was only named - at {path}",
+            f"{_code(path)}.name in its place, which is a text",
+        )
     opened = _opened(node)
     if opened is not None:
         inside = [

@@ -92,7 +92,8 @@ class Contents:
             with the value of a new file: see `Format.own_metadata`.
         tree: The nesting of tensors and other values: dicts (with keys of any plain type), OrderedDicts, lists,
             tuples, plain values, and a `Ref` in place of each tensor; ``None`` for a plain mapping from names to
-            tensors, and `NOTHING` if it is ``None`` itself.
+            tensors, and `NOTHING` if it is ``None`` itself. In that of a pickle, a `Kept`, `Attributes` or
+            `Placeholder` of the module `objects` is in place of an object.
         others: Names of things that cannot be loaded, and why; a `NotTensor` if it is not part of a tensor.
         asks_for: The globals that a pickle asks for.
         refuses: Those of them, and other demands, that make it unsafe to open.

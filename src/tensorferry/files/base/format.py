@@ -99,6 +99,19 @@ class Format(ABC):
             UnsafeFileError: It asks for code to be run, or is out of all proportion.
         """
 
+    def read_partly(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        """As `read`, for a part of a file: what asks for a call that is not allowed is in `others`, as a `Refusal`.
+
+        Args:
+            path: As for `read`.
+            allow: As for `read`.
+
+        Raises:
+            FileFormatError: As `read`.
+            UnsafeFileError: The file is unsafe, whatever part of it is used.
+        """
+        return self.read(path, allow=allow)
+
     def asks_for(self, path: Path) -> tuple[str, ...]:
         """The globals that a file asks for, even if `read` refuses it. Nothing is built or executed.
 

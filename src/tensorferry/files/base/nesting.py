@@ -11,8 +11,8 @@ from .contents import Ref
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-__all__ = ["CONTAINER", "DEEPEST", "MOST", "PLAIN", "are_plain", "children_of", "is_container", "is_flat"]
-__all__ += ["leaves", "like", "name_at", "named_values", "names", "place_in_code", "relabel", "written"]
+__all__ = ["CONTAINER", "DEEPEST", "MOST", "PLAIN", "are_plain", "children_of", "free_name", "is_container"]
+__all__ += ["is_flat", "leaves", "like", "name_at", "named_values", "names", "place_in_code", "relabel", "written"]
 
 DEEPEST = 64
 """How deep a tree may nest."""
@@ -95,11 +95,17 @@ def name_at(keys: tuple[Any, ...], taken: Collection[str], counts: dict[str, int
         taken: The names of the tensors before it.
         counts: How many tensors would have the same name. It is updated by calls for all tensors, in order.
     """
-    return _free(".".join(map(str, keys)) if keys else _LONE, taken, counts)
+    return free_name(".".join(map(str, keys)) if keys else _LONE, taken, counts)
 
 
-def _free(plain: str, taken: Collection[str], counts: dict[str, int]) -> str:
-    """A name that is not taken: this one, or the next with a suffix."""
+def free_name(plain: str, taken: Collection[str], counts: dict[str, int]) -> str:
+    """A name that is not taken: this one, or the next with a suffix.
+
+    Args:
+        plain: The name.
+        taken: The names before it.
+        counts: As for `name_at`.
+    """
     unique = plain
     while unique in taken:
         counts[plain] = counts.get(plain, 1) + 1
@@ -160,7 +166,7 @@ def named_values(tree: Any) -> dict[str, Any]:
         # First, because there may be many plain values.
         is_leaf = type(node) in PLAIN or not is_container(node) or not node
         if is_leaf and not isinstance(node, Ref):
-            found[_free(place, found, counts)] = node
+            found[free_name(place, found, counts)] = node
         if is_leaf:
             continue
         above = f"{place}." if node is not tree else ""

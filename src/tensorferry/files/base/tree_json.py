@@ -34,6 +34,7 @@ _TAG = "@"
 _KINDS = ("tensor", "parameter", "storage", "untyped_storage", "array", "scalar")
 FACTORIES: dict[str, Any] = {each.__name__: each for each in (dict, list, set, tuple, int, float, str, bool)}
 """The default factories of a ``defaultdict`` that can be stored, by name."""
+_TAKEN = frozenset(dir(OrderedDict()))
 MOST_BITS = 8192
 """Of an integer; Python writes no more than 4,300 decimal digits, which is 14,000 bits
 (https://docs.python.org/3/library/stdtypes.html#integer-string-conversion-length-limitation)."""
@@ -250,6 +251,8 @@ class _Decoder:
         if len(result) != len(items):
             raise ValueError("a key stands there twice")
         attributes = self.node(node.get("attributes", {}), depth + 1)
+        if not _TAKEN.isdisjoint(attributes):
+            raise ValueError("an attribute would replace what a dict does")
         if attributes:
             vars(result).update(attributes)
         return result  # type: ignore[no-any-return]

@@ -23,10 +23,9 @@ from ..opening.shards import index_of
 from ..opening.split import sizes
 from ..reports.summary import values_of
 from .executors import run_all, validate_engine
-from .jobs import FileRecipe, open_all, write_piece
+from .jobs import FileRecipe, chosen, open_all, takes_a_part, write_piece
 from .overlaps import overlaps
 from .publish import naming, publishing, validate_target
-from .select import select
 from .work import Layout, Work, write_index
 
 if TYPE_CHECKING:
@@ -137,16 +136,16 @@ def convert_files(
     }
     allowed = frozenset(several("allow", allow))
     differing: dict[str, list[str]] = {}
-    before = open_all(paths, allowed, tensors_only=tensors_only, differing=differing)
+    before = open_all(paths, allowed, tensors_only=tensors_only, differing=differing, partly=takes_a_part(selection))
     # A path may be the common prefix of the names of several files.
     seen = fingerprints((*filter(os.path.exists, paths), *before.paths))
     format_ = _format(place, to)
-    contents = select(before, **selection, to=format_)  # type: ignore[arg-type]
+    contents, objects = chosen(before, selection, format_)
     _validate_carriable(contents)
     shards = shards_of(place, format_, shard, several=len(paths) > 1 or index_of(Path(given[0])) is not None)
     layout = Layout.of(contents, format_, place, shards)
     recipe = FileRecipe(paths, seen, allowed, tuple(selection.items()), format_.name, shards)
-    warnings = [*_warnings(before, contents, selection)]
+    warnings = [*_warnings(before, contents, selection), *_of_objects(objects)]
     warnings += _of_metadata(before, layout, selection, differing)
     report = _report(paths, layout, tuple(warnings))
     validate_target(
@@ -371,6 +370,13 @@ def _warnings(before: Contents, after: Contents, selection: Mapping[str, Any]) -
         left += [name for name, why in before.others.items() if isinstance(why, NotTensor)]
         if left or before.tree is not None:
             yield f"What is not a tensor was left out: {named(left, 20) or 'how they nest'}."
+
+
+def _of_objects(objects: Mapping[str, str]) -> Iterable[str]:
+    """Warnings about the objects of a pickle, which are plain values in a file."""
+    if objects:
+        told = (f"{name} ({kind})" for name, kind in objects.items())
+        yield f"Kept as text, or as a dict of attributes: {named(told, 20)}."
 
 
 def _of_metadata(

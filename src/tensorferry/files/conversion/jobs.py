@@ -12,6 +12,7 @@ from ...errors import FileFormatError, UnsafeFileError
 from ..base.blocks import blocks_of, noted
 from ..base.contents import Contents
 from ..base.fingerprints import fingerprints
+from ..base.objects import in_text
 from ..base.pump import Pump
 from ..base.wording import named
 from ..opening.registry import format_named
@@ -23,13 +24,13 @@ from .verify import verify
 from .workspace import sync
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from ..base.blocks import Blocks
     from ..base.fingerprints import Fingerprint
     from ..base.format import Format
 
-__all__ = ["Done", "FileRecipe", "Job", "keep", "open_all", "run_job", "write_piece"]
+__all__ = ["Done", "FileRecipe", "Job", "chosen", "keep", "open_all", "run_job", "takes_a_part", "write_piece"]
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,7 @@ def open_all(
     *,
     tensors_only: bool = False,
     differing: dict[str, list[str]] | None = None,
+    partly: bool = False,
 ) -> Contents:
     """The contents of several files and folders together.
 
@@ -142,21 +144,20 @@ def open_all(
         tensors_only: Whether only their tensors must fit together.
         differing: A dict that gets the metadata of their format in which they differ: the values, by
             key. The first is taken.
+        partly: As for `open_path`.
 
     Raises:
         UnsafeFileError: One asks for a class that is not allowed.
         FileFormatError: Two have tensors with the same name, or do not fit together.
     """
-    opened = [open_path(Path(source), allow=allow) for source in sources]
+    opened = [open_path(Path(source), allow=allow, partly=partly) for source in sources]
     for contents in opened:
         if contents.refuses:
-            raise UnsafeFileError(
-                f"{named(contents.paths)} asks for {named(contents.refuses)}, which is not run.",
-                'allow=["NAME"] for a class that is only a container of values' if contents.asks_for else None,
-            )
+            raise UnsafeFileError(f"{named(contents.paths)} asks for {named(contents.refuses)}, which is not run.")
     if len(opened) == 1:
         return opened[0]
     whole = Contents(opened[0].format, tuple(path for each in opened for path in each.paths))
+    whole.asks_for = tuple(dict.fromkeys(name for each in opened for name in each.asks_for))
     blocks: dict[str, Blocks] = {}
     for each in opened:
         _validate_new("tensors", whole.tensors, each.tensors)
@@ -186,6 +187,21 @@ def open_all(
     elif any(each.tree is not None for each in opened):
         whole.tree = merged_tree(opened)
     return whole
+
+
+def takes_a_part(selection: Mapping[str, Any]) -> bool:
+    """Whether these keywords of `select` may leave out an object of a pickle."""
+    return bool(selection["include"] or selection["exclude"] or selection["tensors_only"])
+
+
+def chosen(opened: Contents, selection: Mapping[str, Any], format_: Format) -> tuple[Contents, dict[str, str]]:
+    """What is written of contents; and the objects among it, which are texts and dicts in a file: see `objects_in`.
+
+    Raises:
+        FormatLimitError: As for `select`.
+        UnsafeFileError: As for `select`.
+    """
+    return in_text(select(opened, **selection, to=format_))
 
 
 def _own_metadata(opened: Sequence[Contents]) -> dict[str, list[str]]:
@@ -223,10 +239,14 @@ def _pieces(recipe: FileRecipe) -> list[Contents]:
     kept = _kept
     if kept is None or kept[0] != recipe:
         selection = dict(recipe.selection)
-        opened = open_all(recipe.sources, recipe.allow, tensors_only=selection["tensors_only"])
+        opened = open_all(
+            recipe.sources,
+            recipe.allow,
+            tensors_only=selection["tensors_only"],
+            partly=takes_a_part(selection),
+        )
         format_ = format_named(recipe.format)
-        chosen = select(opened, **selection, to=format_)
-        kept = _kept = (recipe, pieces(chosen, recipe.shards, format_))
+        kept = _kept = (recipe, pieces(chosen(opened, selection, format_)[0], recipe.shards, format_))
     return kept[1]
 
 

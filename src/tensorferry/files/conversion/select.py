@@ -15,6 +15,7 @@ from ...errors import FormatLimitError, UnsupportedTypeError, validate_word
 from ..base.blocks import blocks_of, noted
 from ..base.contents import NotTensor
 from ..base.nesting import is_flat, named_values
+from ..base.objects import refuse_demands
 from ..base.tree_edits import rename as rename_in
 from ..base.tree_edits import without
 from ..base.wording import named
@@ -76,6 +77,7 @@ def select(
         FormatLimitError: A pattern matches nothing; two tensors would have the same name; the new names do not fit the
             tree; there is nothing to dequantise, or the library cannot do it.
         FrameworkNotInstalledError: The library that dequantises is not installed.
+        UnsafeFileError: What is taken asks for a call that is not allowed.
         UnsupportedTypeError: There is no such dtype, or it is ``"default"``, which a file does not have.
     """
     validate_word("overflow", overflow, OVERFLOWS)
@@ -117,8 +119,9 @@ def select(
     # The meaning of a tensor's bytes belongs to it, like its shape.
     carried = noted(carried, {mapping.get(name, name): each for name, each in blocks.items()})
     own = {key: text for key, text in contents.own.items() if key in carried and key not in given}
-    strings = {**carried, **given}
-    return replace(contents, tensors=tensors, tree=tree, metadata=strings, others=others, own=own)
+    chosen = replace(contents, tensors=tensors, tree=tree, metadata={**carried, **given}, others=others, own=own)
+    refuse_demands(chosen)
+    return chosen
 
 
 def _metadata(

@@ -47,6 +47,7 @@ _USUAL = re.compile(
     r"\{'descr': '([^'\\]*)', 'fortran_order': (True|False), 'shape': \(((?:[0-9]{1,19}, )*(?:[0-9]{1,19},?)?)\), \}\s*"
 )
 _PLAIN = re.compile(r"([<>|=]?)([biufc])([0-9]{1,2})")
+_OBJECTS = re.compile(r"[<>|=]?O[0-9]*|object")
 _VOID = re.compile(r"[<>|=]?V([0-9]{1,9})")
 _KINDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex"}
 _TEXT = ("S", "U", "T")
@@ -66,6 +67,7 @@ class Header(NamedTuple):
         fortran: Whether the first axis varies fastest.
         shape: Lengths of the axes.
         length: The length of the header in bytes.
+        is_pickle: Whether the values are objects of Python: a pickle of the array.
     """
 
     dtype: str
@@ -75,6 +77,7 @@ class Header(NamedTuple):
     fortran: bool
     shape: tuple[int, ...]
     length: int
+    is_pickle: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -91,7 +94,7 @@ def parse_header(read: Callable[[int], bytes], where: str) -> Header:
 
     Raises:
         FileFormatError: It is missing or malformed.
-        UnsafeFileError: The values are Python objects, that is, a pickle.
+        UnsafeFileError: The values are records with Python objects in them, that is, a pickle.
     """
     head = read(256)
     if head[:6] != MAGIC:
@@ -112,9 +115,10 @@ def parse_header(read: Callable[[int], bytes], where: str) -> Header:
         descr, fortran, shape = _fields(text)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
         raise FileFormatError(f"{where} has a header that cannot be read: {type(error).__name__}.") from error
-    dtype, swapped, void, why = _described(descr, where)
+    is_pickle = isinstance(descr, str) and _OBJECTS.fullmatch(descr) is not None
+    dtype, swapped, void, why = ("", False, 0, "") if is_pickle else _described(descr, where)
     itemsize = find(dtype).itemsize if dtype else max(void, 1)
-    return Header(dtype, swapped, void, why, fortran, checked(shape, itemsize, where), begin + length)
+    return Header(dtype, swapped, void, why, fortran, checked(shape, itemsize, where), begin + length, is_pickle)
 
 
 def stored_at(header: Header, path: str, begin: int, record: Record | None = None) -> Extent | View:
@@ -229,5 +233,5 @@ def _described(descr: Any, where: str) -> tuple[str, bool, int, str]:
 
 def _has_objects(descr: Any) -> bool:
     if isinstance(descr, str):
-        return re.fullmatch(r"[<>|=]?O[0-9]*|object", descr) is not None
+        return _OBJECTS.fullmatch(descr) is not None
     return isinstance(descr, (list, tuple)) and any(_has_objects(each) for each in descr)

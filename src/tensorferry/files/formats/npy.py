@@ -48,11 +48,19 @@ class _Npy(Format):
         return path.name.lower().endswith(self.suffixes)
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        return self._read(path, allow, partly=False)
+
+    def read_partly(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        return self._read(path, allow, partly=True)
+
+    def _read(self, path: Path, allow: frozenset[str], *, partly: bool) -> Contents:
         where = str(path)
         with path.open("rb", buffering=0) as file:
             descriptor = file.fileno()
             size = os.fstat(descriptor).st_size
             header = arrays.parse_header(lambda count: os.pread(descriptor, count, 0), where)
+            if header.is_pickle:
+                return self._objects(path, header, size, allow, partly=partly)
             end = header.length + header.nbytes if header.dtype or header.void else size
             if end > size:
                 raise FileFormatError(f"{where} ends at byte {size}, its array of shape {list(header.shape)} at {end}.")
@@ -79,6 +87,29 @@ class _Npy(Format):
             contents.others[name] = header.why
         contents.metadata = held
         return unpack(contents)
+
+    def _objects(
+        self, path: Path, header: arrays.Header, size: int, allow: frozenset[str], *, partly: bool
+    ) -> Contents:
+        """The contents of a file with Python objects, which is a pickle after the header."""
+        from ..pickles.in_file import BareNames, read_objects
+        from ..pickles.torch_legacy import pages_of
+
+        vocabulary = BareNames(str(path), allow, pages_of(path))
+        vocabulary.partly = partly
+        found, others = read_objects(vocabulary, header.length, size)
+        return Contents(self.name, (str(path),), found.leaves, {}, found.tree, others, found.asks_for)
+
+    def asks_for(self, path: Path) -> tuple[str, ...]:
+        from ..pickles.in_file import BareNames, asked_by_objects
+        from ..pickles.torch_legacy import pages_of
+
+        with path.open("rb", buffering=0) as file:
+            descriptor = file.fileno()
+            header = arrays.parse_header(lambda count: os.pread(descriptor, count, 0), str(path))
+        if not header.is_pickle:
+            return ()
+        return asked_by_objects(BareNames(str(path), frozenset(), pages_of(path)), header.length)
 
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)

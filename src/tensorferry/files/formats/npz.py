@@ -10,19 +10,22 @@ import json
 import os
 import re
 import tempfile
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core.dtypes import DTYPES
 from ...errors import ConversionError, FileFormatError, FormatLimitError, UnsafeFileError
 from ...host.numpy_dtypes import numpy_dtype
-from ..base.contents import Contents, FileFinding, NotTensor
+from ..base.contents import Contents, FileFinding, NotTensor, Ref
 from ..base.format import Format
+from ..base.objects import Refusal
 from ..base.raw import read_at
 from ..base.stored import Decoded
 from ..base.tree_strings import pack, unpack
-from ..base.wording import OTHER_FORMAT, RENAME, RENAME_OR_EXCLUDE
+from ..base.wording import OTHER_FORMAT, RENAME, RENAME_OR_EXCLUDE, named
 from ..encodings import npy_array as arrays
 from ..encodings.json_scan import Cut, strings
 from ..encodings.zip_archive import STORED, Archive
@@ -30,12 +33,12 @@ from ..encodings.zip_writer import ArchiveWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from ...typing import Array
     from ..base.pump import Pump
-    from ..base.stored import Stored
+    from ..base.stored import Record, Stored
     from ..encodings.zip_archive import Member
+    from ..pickles.in_file import BareNames
 
 _SUFFIX = ".npy"
 _MARK = b"tensorferry "
@@ -46,6 +49,8 @@ _OUTSIDE = re.compile(r"^/|^[A-Za-z]:|(?:^|/)\.\.(?:/|$)|[\\\0]", re.MULTILINE)
 """Names that would lead out of the folder when the archive is unpacked."""
 
 
+_MOST_INFLATED = 1 << 27
+"""The most bytes of a pickle that are read into memory."""
 _USUAL = 256
 """The usual size of the header of an array in bytes."""
 
@@ -73,13 +78,37 @@ class _Npz(Format):
         return head[:4] in (b"PK\3\4", b"PK\5\6") and path.name.lower().endswith(self.suffixes)
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        return self._read(path, allow, partly=False)
+
+    def read_partly(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        return self._read(path, allow, partly=True)
+
+    def _read(self, path: Path, allow: frozenset[str], *, partly: bool) -> Contents:
         archive = Archive(path)
         contents = Contents(self.name, (str(path),))
         contents.metadata = _commented(archive.comment, str(path))
+        nodes: dict[str, Any] = {}
         with archive.held_open(), path.open("rb", buffering=0) as file:
             for member_name in archive:
-                _put(contents, *_array(archive, archive[member_name], file.fileno()))
+                name, stored, held = _array(archive, archive[member_name], file.fileno())
+                nodes[name] = Ref(name)
+                if isinstance(stored, _Pickled):
+                    stored.partly = partly
+                    nodes[name] = stored.put(contents, name, allow)
+                else:
+                    _put(contents, name, stored, held)
+        if any(node != Ref(name) for name, node in nodes.items()):
+            contents.tree = nodes
         return unpack(contents)
+
+    def asks_for(self, path: Path) -> tuple[str, ...]:
+        archive, asked = Archive(path), dict[str, None]()
+        with archive.held_open(), path.open("rb", buffering=0) as file:
+            for member_name in archive:
+                _, stored, _ = _array(archive, archive[member_name], file.fileno())
+                if isinstance(stored, _Pickled):
+                    asked |= dict.fromkeys(stored.asks_for())
+        return tuple(asked)
 
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
@@ -127,24 +156,29 @@ class _Npz(Format):
                 yield finding
             if isinstance(found, Contents):
                 for member_name in archive if found.others else ():
-                    name = _tensor(member_name)
-                    if name in found.others and name not in damaged:
-                        where = archive[member_name].header
-                        yield FileFinding(str(path), where, name, found.others[name], error=False)
+                    own = _tensor(member_name)
+                    where = archive[member_name].header
+                    for name, why in found.others.items() if own not in damaged else ():
+                        if name == own or name.startswith(f"{own}."):
+                            yield FileFinding(str(path), where, name, why, error=False)
                 return
             for member_name in archive:
                 member = archive[member_name]
                 if _tensor(member_name) in damaged:
                     continue
                 try:
+                    told = len(contents.others)
                     name, stored, held = _array(archive, member, file.fileno())
-                    _put(contents, name, stored, held)
+                    if isinstance(stored, _Pickled):
+                        stored.put(contents, name, allow)
+                    else:
+                        _put(contents, name, stored, held)
                 except ConversionError as error:
                     damaged.add(_tensor(member_name))
                     yield FileFinding(str(path), member.header, _tensor(member_name), error.message)
                     continue
-                if isinstance(stored, str):
-                    yield FileFinding(str(path), member.header, name, stored, error=False)
+                for other in list(contents.others)[told:]:
+                    yield FileFinding(str(path), member.header, other, contents.others[other], error=False)
         if not damaged:
             try:
                 contents.metadata |= _commented(archive.comment, str(path))
@@ -163,11 +197,77 @@ def _put(contents: Contents, name: str, stored: Stored | str, held: dict[str, st
     contents.metadata |= held
 
 
+@dataclass(slots=True)
+class _Pickled:
+    """A member with Python objects, which is a pickle after the header.
+
+    Args:
+        archive: The archive.
+        member: The member.
+        length: The length of the header.
+        partly: As for `open_path`.
+    """
+
+    archive: Archive
+    member: Member
+    length: int
+    partly: bool = False
+
+    def put(self, contents: Contents, name: str, allow: frozenset[str]) -> Any:
+        """Add what is in it to contents; gives its place in their tree."""
+        from ..pickles.in_file import read_objects
+
+        if self.member.method != STORED and self.member.size > _MOST_INFLATED:
+            _put(contents, name, f"Python objects: a compressed pickle of {self.member.size:,} bytes", {})
+            return Ref(name)
+        vocabulary, begin, end, record = self._opened(allow)
+        vocabulary.partly = self.partly
+        try:
+            found, others = read_objects(vocabulary, begin, end, member=name, record=record)
+        except UnsafeFileError:
+            if not vocabulary.demands:
+                raise
+            # The other arrays can be read.
+            _put(contents, name, Refusal(named(vocabulary.demands), vocabulary.hint), {})
+            contents.asks_for = tuple(dict.fromkeys((*contents.asks_for, *vocabulary.asked)))
+            return Ref(name)
+        for key, stored in (*found.leaves.items(), *others.items()):
+            _put(contents, key, stored, {})
+        contents.asks_for = tuple(dict.fromkeys((*contents.asks_for, *found.asks_for)))
+        return Ref(name) if found.tree is None else found.tree[name]
+
+    def asks_for(self) -> tuple[str, ...]:
+        """The globals that it asks for."""
+        from ..pickles.in_file import asked_by_objects
+
+        if self.member.method != STORED and self.member.size > _MOST_INFLATED:
+            return ()
+        vocabulary, begin, *_ = self._opened(frozenset())
+        return asked_by_objects(vocabulary, begin)
+
+    def _opened(self, allow: frozenset[str]) -> tuple[BareNames, int, int, Record | None]:
+        """The vocabulary, the begin and the end of the pickle, and the region with a checksum."""
+        from ..pickles.in_file import BareNames
+        from ..pickles.torch_legacy import pages_of
+
+        archive, member = self.archive, self.member
+        where = f"{archive.path}: {member.name}"
+        if member.method != STORED:
+            data = archive.read_bytes(member, _MOST_INFLATED)
+            return BareNames(where, allow, data, ""), self.length, member.size, None
+        if member.size <= _MOST_INFLATED:
+            # Only to compare the checksum: values have none of their own.
+            archive.read_bytes(member, _MOST_INFLATED)
+        begin = archive.offset(member)
+        vocabulary = BareNames(where, allow, pages_of(Path(archive.path)), archive.path)
+        return vocabulary, begin + self.length, begin + member.size, archive.record(member, begin)
+
+
 def _tensor(member_name: str) -> str:
     return member_name.removesuffix(_SUFFIX)
 
 
-def _array(archive: Archive, member: Member, descriptor: int) -> tuple[str, Stored | str, dict[str, str]]:
+def _array(archive: Archive, member: Member, descriptor: int) -> tuple[str, Stored | _Pickled | str, dict[str, str]]:
     """The name of a member, its array (or why it has none), and the strings after the array."""
     where, name = f"{archive.path}: {member.name}", _tensor(member.name)
     begin = archive.offset(member) if member.method == STORED else 0
@@ -184,6 +284,8 @@ def _array(archive: Archive, member: Member, descriptor: int) -> tuple[str, Stor
         header = arrays.parse_header(lambda count: start(count) if count > _USUAL else head[:count], where)
     except UnsafeFileError:
         return name, NotTensor("Python objects: a pickle, which could run any code"), {}
+    if header.is_pickle:
+        return name, _Pickled(archive, member, header.length), {}
     end = header.length + header.nbytes if header.dtype or header.void else member.size
     if end > member.size:
         raise FileFormatError(

@@ -32,9 +32,15 @@ class Pickle(Format):
         return is_pickle(path, head) and not LEGACY.match(head)
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        return self._read(path, allow, partly=False)
+
+    def read_partly(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        return self._read(path, allow, partly=True)
+
+    def _read(self, path: Path, allow: frozenset[str], *, partly: bool) -> Contents:
         from ..pickles.in_file import read_pickle_file
 
-        found, others = read_pickle_file(path, allow)
+        found, others = read_pickle_file(path, allow, partly=partly)
         return Contents(self.name, (os.fspath(path),), found.leaves, {}, found.tree, others, found.asks_for)
 
     def asks_for(self, path: Path) -> tuple[str, ...]:

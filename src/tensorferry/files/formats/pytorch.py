@@ -67,6 +67,12 @@ class PyTorch(Format):
         return bool(named or first_member(path).endswith("/data.pkl")) and not is_script(path)
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        return self._read(path, allow, partly=False)
+
+    def read_partly(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        return self._read(path, allow, partly=True)
+
+    def _read(self, path: Path, allow: frozenset[str], *, partly: bool) -> Contents:
         from ..encodings.zip_archive import Archive
         from ..pickles.torch import Names
         from ..pickles.torch_archive import stem_of, unpickled_in
@@ -74,12 +80,14 @@ class PyTorch(Format):
 
         where = os.fspath(path)
         if _is_legacy(path):
-            found, others = read_legacy_file(path, allow)
+            found, others = read_legacy_file(path, allow, partly=partly)
             return Contents(self.name, (where,), found.leaves, {}, found.tree, others, found.asks_for)
         archive = Archive(path, may_lack_sums=True)
         stem = stem_of(archive)
         metadata = _metadata(archive, f"{stem}/{_METADATA}")
-        found, others = unpickled_in(archive, stem, Names(where, allow))
+        vocabulary = Names(where, allow)
+        vocabulary.partly = partly
+        found, others = unpickled_in(archive, stem, vocabulary)
         return Contents(self.name, (where,), found.leaves, metadata, found.tree, others, found.asks_for)
 
     def asks_for(self, path: Path) -> tuple[str, ...]:

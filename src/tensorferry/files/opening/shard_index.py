@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import FileFormatError, UnsafeFileError
 from ..base.contents import NotTensor
+from ..base.objects import Refusal
 from ..base.tree_strings import TIES, TREE, pack
 from ..encodings.json_scan import Cut, blank, expect, pairs, string, strings, value
 from ..encodings.paths import is_entry
@@ -137,7 +138,8 @@ class ShardIndex:
                 yield tensor, f"it should be in {file}, and is not"
         for file, shard in shards.items():
             ties = shard.ties
-            tensors = [name for name, why in shard.others.items() if not isinstance(why, NotTensor)]
+            beside = (NotTensor, Refusal)
+            tensors = [name for name, why in shard.others.items() if not isinstance(why, beside)]
             for tensor in (*shard.tensors, *tensors):
                 listed = self.weight_map.get(tensor)
                 if listed is None and tensor not in ties:

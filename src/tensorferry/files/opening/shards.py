@@ -26,7 +26,11 @@ _MOST_TOLD = 3
 
 
 def open_path(
-    path: Path, *, allow: frozenset[str] = frozenset(), lacking: list[FileFormatError] | None = None
+    path: Path,
+    *,
+    allow: frozenset[str] = frozenset(),
+    lacking: list[FileFormatError] | None = None,
+    partly: bool = False,
 ) -> Contents:
     """The contents of a file, or of all shards of a folder together.
 
@@ -35,6 +39,7 @@ def open_path(
         allow: As for `Format.read`.
         lacking: A list to which the error for missing shards is appended; then their tensors are in ``others``. Without
             it, the error is raised.
+        partly: Whether only a part of it is used, as for `Format.read_partly`.
 
     Raises:
         OSError: It cannot be read.
@@ -45,12 +50,12 @@ def open_path(
     """
     index = index_of(path)
     if index is not None:
-        return _together(index, _format_of_index(index), allow, lacking)
+        return _together(index, _format_of_index(index), allow, lacking, partly=partly)
     if path.is_dir():
         path = lone(path)
     found = format_of(path)
     found.ensure_loaded()
-    contents = found.read(path, allow=allow)
+    contents = (found.read_partly if partly else found.read)(path, allow=allow)
     return replace(contents, own=found.owned(contents.metadata))
 
 
@@ -223,7 +228,12 @@ def _place(index: Path, name: str) -> Path | None:
 
 
 def _together(
-    index: Path, found: Format, allow: frozenset[str], lacking: list[FileFormatError] | None = None
+    index: Path,
+    found: Format,
+    allow: frozenset[str],
+    lacking: list[FileFormatError] | None = None,
+    *,
+    partly: bool = False,
 ) -> Contents:
     plan = ShardIndex.read(index)
     places = {name: _place(index, name) for name in plan.files()}
@@ -236,7 +246,8 @@ def _together(
             raise error
         lacking.append(error)
     found.ensure_loaded()
-    shards = {name: found.read(place, allow=allow) for name, place in places.items() if place is not None}
+    read = found.read_partly if partly else found.read
+    shards = {name: read(place, allow=allow) for name, place in places.items() if place is not None}
     different = list(plan.differences(shards))
     if different:
         first = "; ".join(f"{tensor}: {message}" for tensor, message in different[:3])

@@ -13,7 +13,7 @@ from ...errors import FileFormatError
 from .machine import Machine
 from .reader import globals_of, root_of
 from .resolver import FileResolver
-from .standins import OPAQUE, ArrayOf, DTypeOf, StorageOf
+from .standins import ArrayOf, DTypeOf, RefusedOf, StorageOf
 from .torch import Names
 from .torch_legacy import FROM_BYTES, SPAN_FROM, LegacyNames, pages_of, read_legacy, resolved
 from .words import UnreadBytes
@@ -21,9 +21,10 @@ from .words import UnreadBytes
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ..base.stored import Record
     from .reader import Unpickled
 
-__all__ = ["asked_in_pickle", "read_pickle_file"]
+__all__ = ["BareNames", "asked_by_objects", "asked_in_pickle", "read_objects", "read_pickle_file"]
 
 _NESTED_STEPS = 2_000_000
 _DEEPEST = 8
@@ -36,13 +37,18 @@ class BareNames(Names):
         where: The file, for messages.
         allow: As for `Names`.
         data: The file.
+        path: Its path, if it is not `where`; empty if `data` are bytes in memory, in which all values stay.
     """
 
     span_from = SPAN_FROM
 
-    def __init__(self, where: str, allow: frozenset[str], data: Any) -> None:
+    def __init__(self, where: str, allow: frozenset[str], data: Any, path: str | None = None) -> None:
         super().__init__(where, allow)
         self.data = data
+        self.path = where if path is None else path
+        if not self.path:
+            # Larger than any array; and yet the machine is needed here.
+            self.span_from = (1 << 62) - 1
         self.places: dict[str, int | bytes] = {}
         self._spare = _NESTED_STEPS
         self._depth = 0
@@ -96,19 +102,22 @@ class BareNames(Names):
             data = self.encoded(raw) if type(raw) is str else bytes(raw) if type(raw) in (bytes, bytearray) else b""
             begin, end = 0, len(data)
         inner = LegacyNames(self.where, self.allow)
+        # What is refused in it is told together with what is refused around it.
+        inner.partly = True
         try:
             storage, places = read_legacy(data, begin, end, inner)
         finally:
             self.asked |= inner.asked
-            for demand in inner.refused:
-                self.refuse(demand)
+            self.refused |= inner.refused
+            self.forbidden |= inner.forbidden
+        if type(storage) is RefusedOf:
+            return storage
         if type(storage) is not StorageOf:
-            if storage is OPAQUE:
-                return OPAQUE
             raise self.wrong("has a storage that holds something else")
         start = places[storage.key]
         key = f"{len(self.places)}"
-        self.places[key] = start if data is self.data else data[start : start + storage.nbytes]
+        in_file = data is self.data and self.path
+        self.places[key] = start if in_file else data[start : start + storage.nbytes]
         return StorageOf(key, storage.dtype, storage.size, storage.kind)
 
 
@@ -118,8 +127,13 @@ BareNames.calls = Names.calls | {
 }
 
 
-def read_pickle_file(path: Path, allow: frozenset[str]) -> tuple[Unpickled, dict[str, str]]:
+def read_pickle_file(path: Path, allow: frozenset[str], *, partly: bool = False) -> tuple[Unpickled, dict[str, str]]:
     """Read a file that is one pickle, of joblib or not; gives the result and why some leaves cannot be loaded.
+
+    Args:
+        path: The file.
+        allow: As for `Names`.
+        partly: As for `Names`.
 
     Raises:
         FileFormatError: It is damaged, or there is something after the pickle.
@@ -127,6 +141,7 @@ def read_pickle_file(path: Path, allow: frozenset[str]) -> tuple[Unpickled, dict
     """
     data = pages_of(path)
     vocabulary = BareNames(os.fspath(path), allow, data)
+    vocabulary.partly = partly
     root = root_of(lambda: data, vocabulary)
     end = vocabulary.machine.at
     if end != len(data):
@@ -136,6 +151,42 @@ def read_pickle_file(path: Path, allow: frozenset[str]) -> tuple[Unpickled, dict
             "a file with one object, such as a dict of them all",
         )
     return resolved(root, vocabulary, FileResolver(vocabulary.where, vocabulary.places), len(data))
+
+
+def read_objects(
+    vocabulary: BareNames,
+    begin: int,
+    end: int,
+    *,
+    member: str | None = None,
+    record: Record | None = None,
+) -> tuple[Unpickled, dict[str, str]]:
+    """Read the pickle of an array of objects. The object of an array without axes stands for itself.
+
+    Args:
+        vocabulary: Defines the meaning of its names; its data are those of the file.
+        begin: The position of the pickle.
+        end: Its end.
+        member: The name of the array; ``None`` if it has none.
+        record: The region with a checksum that it is in.
+
+    Raises:
+        FileFormatError: It is damaged, or of another length.
+        UnsafeFileError: As for `read_pickle_file`.
+    """
+    root = root_of(lambda: vocabulary.data, vocabulary, begin)
+    if vocabulary.machine.at != end:
+        raise vocabulary.wrong(f"ends at byte {vocabulary.machine.at:,}, and what it is in at {end:,}")
+    if type(root) is ArrayOf and root.alone is not None:
+        (root,) = root.alone
+    resolve = FileResolver(vocabulary.path or vocabulary.where, vocabulary.places, record)
+    named = root if member is None else {member: root}
+    return resolved(named, vocabulary, resolve, end - begin)
+
+
+def asked_by_objects(vocabulary: BareNames, begin: int) -> tuple[str, ...]:
+    """The globals that the pickle of an array of objects asks for, as far as it can be read."""
+    return globals_of(lambda: vocabulary.data, vocabulary, begin)
 
 
 def asked_in_pickle(path: Path) -> tuple[str, ...]:

@@ -219,13 +219,22 @@ class Machine(Tape):
         if len(items) % 2:
             raise IndexError("a key without a value")
         if type(target) is not dict and type(target) is not Ordered:
-            self.vocabulary.fill(target, items)
+            self.vocabulary.put(target, items)
             return
         keys = iter(items)
         for key in keys:
             if type(key) is not str and not self.vocabulary.keys.takes(key):
-                raise UnsafeFileError(f"{self.where}: its pickle has a dict with a key that is no plain value{_ALIKE}.")
+                raise self.wrong_key("a dict with a key", key)
             target[key] = next(keys)
+
+    def wrong_key(self, what: str, key: Any) -> UnsafeFileError:
+        """The error for a key that no dict or set may have."""
+        told = self.vocabulary.odd(key)
+        of = f" ({told})" if told else ""
+        return UnsafeFileError(
+            f"{self.where}: its pickle has {what} that is no plain value{of}{_ALIKE}.",
+            "a file with text or numbers in its place, such as the weights alone",
+        )
 
     def add_items(self) -> None:
         items = self.items()
@@ -236,8 +245,11 @@ class Machine(Tape):
             self.vocabulary.fill(target, items)
 
     def keys(self, items: list[Any]) -> list[Any]:
-        if not all(map(self.vocabulary.keys.takes, items)):
-            raise UnsafeFileError(f"{self.where}: its pickle has a set of what are no plain values{_ALIKE}.")
+        takes = self.vocabulary.keys.takes
+        for item in items:
+            if not takes(item):
+                # At the first, because each that was made to collide takes longer than the one before.
+                raise self.wrong_key("a set with an element", item)
         return items
 
     def set_item(self) -> None:
@@ -248,6 +260,9 @@ class Machine(Tape):
 
     def find(self, module: str, name: str) -> Any:
         self.contain(_WORK)
+        length = len(module) + len(name)
+        if length > 2 * LINE:
+            raise self.bomb(f"names something with {length:,} characters")
         return self.vocabulary.find(modern(module, name))
 
     def push_global(self) -> None:
@@ -267,9 +282,7 @@ class Machine(Tape):
 
     def call_with_keywords(self) -> None:
         keywords, arguments, function = self.stack.pop(), self.stack.pop(), self.stack.pop()
-        if keywords:
-            self.vocabulary.refuse("a call with keywords (NEWOBJ_EX)")
-        self.stack.append(self.vocabulary.call(function, arguments))
+        self.stack.append(self.vocabulary.call(function, arguments, keywords))
 
     def instance(self) -> None:
         found = self.find(self.line(), self.line())
@@ -289,12 +302,11 @@ class Machine(Tape):
         self.stack[-1] = self.vocabulary.load(self.stack[-1])
 
     def persistent_text(self) -> None:
-        self.vocabulary.refuse(f"the persistent id {self.line()!r}")
-        self.stack.append(None)
+        self.stack.append(self.vocabulary.refuse(f"the persistent id {self.line()!r}"))
 
     def extension(self, nbytes: int) -> None:
-        self.vocabulary.refuse(f"copyreg extension {int.from_bytes(self.take(nbytes), 'little')}")
-        self.stack.append(None)
+        code = int.from_bytes(self.take(nbytes), "little")
+        self.stack.append(self.vocabulary.refuse(f"copyreg extension {code}"))
 
     def stop(self) -> None:
         self.done = len(self.stack) == 1 and not self.marked

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.dtypes import DTYPES
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from ..base.contents import NotTensor
 from .python import PythonWords
-from .standins import OPAQUE, ArrayOf, DTypeOf
+from .standins import ArrayOf, DTypeOf
 from .words import Global, UnreadBytes
 
 if TYPE_CHECKING:
@@ -29,8 +30,9 @@ class NumPyWords(PythonWords):
 
     def dtype_of(self, code: Any, *_: Any) -> DTypeOf:
         """``numpy.dtype(code, …)``."""
-        if type(code) is Global and code.name.startswith("ml_dtypes."):
-            found = numpy_dtype(code.name.removeprefix("ml_dtypes."))
+        name = code.name.removeprefix("ml_dtypes.") if type(code) is Global else ""
+        if name in DTYPES:
+            found = numpy_dtype(name)
             return DTypeOf(found, found.itemsize)
         if type(code) is not str or not _NUMPY_CODE.fullmatch(code.lstrip("<>=|")):
             raise self.wrong(f"has a dtype of NumPy that is unknown: {str(code)[:50] if type(code) is str else '?'}")
@@ -51,7 +53,7 @@ class NumPyWords(PythonWords):
 
     def array_of(self, kind: Any, *_: Any) -> ArrayOf:
         """``_reconstruct(ndarray, …)``: an array, whose state follows."""
-        if kind is not OPAQUE and (type(kind) is not Global or kind.name != "numpy.ndarray"):
+        if type(kind) is not Global or kind.name not in {"numpy.ndarray", *self.allow}:
             raise self.wrong("has an array of NumPy of no known class")
         return ArrayOf("array")
 
@@ -77,6 +79,8 @@ class NumPyWords(PythonWords):
             raise self.wrong("has an array of NumPy without a shape or dtype")
         if dtype.numpy is None:
             array.reason = "it is an array of objects or records"
+            if shape == () and type(raw) is list and len(raw) == 1 and not dtype.itemsize:
+                array.alone = raw
             return array
         if type(raw) is str:
             raw = self.encoded(raw)  # bytes of Python 2

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...core.layout import is_compact
 from ..base.contents import Special
-from .standins import OPAQUE, ArrayOf, OtherOf, StorageOf, TensorOf
+from .standins import ArrayOf, OtherOf, StorageOf, TensorOf, refused_among
 
 __all__ = ["QUANTISED", "jagged", "nested", "quantised", "sparse"]
 
@@ -41,8 +41,9 @@ def sparse(names: Any, layout: Any, data: Any) -> Any:
     ):
         raise names.wrong("describes a sparse tensor of no known layout")
     tensors, size, rest = data[: count + 1], data[count + 1], data[count + 2 :]
-    if OPAQUE in tensors:
-        return OPAQUE
+    refused = refused_among(tensors)
+    if refused is not None:
+        return refused
     lengths = size.value if type(size) is Special and size.kind == "size" else size
     whole = type(lengths) in (list, tuple) and all(type(each) is int and 0 <= each < 1 << 63 for each in lengths)
     views = [each.view for each in tensors if type(each) is TensorOf]
@@ -67,8 +68,6 @@ def quantised(
     names: Any, storage: Any, offset: Any, size: Any, stride: Any, quantizer: Any, grad: Any = False, hooks: Any = ()
 ) -> Any:
     """``_rebuild_qtensor(…)``: the integers, their scale and zero point, or those of each index of an axis."""
-    if storage is OPAQUE:
-        return OPAQUE
     if type(storage) is not StorageOf or type(quantizer) is not tuple or len(quantizer) < 3:
         raise names.wrong("describes a quantised tensor without a storage or a scale")
     raw, packed = storage.raw, _IN_A_BYTE.get(storage.raw or "")
@@ -105,8 +104,6 @@ def quantised(
 
 def nested(names: Any, buffer: Any, sizes: Any, strides: Any, offsets: Any) -> Any:
     """``_rebuild_nested_tensor(…)``: one buffer, and how each tensor views it."""
-    if OPAQUE in (buffer, sizes, strides, offsets):
-        return OPAQUE
     offsets = _of_list(offsets, "int64")
     if (
         type(buffer) is not TensorOf
@@ -124,8 +121,9 @@ def jagged(names: Any, made_of: Any) -> Any:
     if type(made_of) is not dict:
         raise names.wrong("describes a nested tensor without values")
     values, offsets, lengths = (made_of.get(part) for part in ("values", "offsets", "lengths"))
-    if OPAQUE in (values, offsets, lengths):
-        return OPAQUE
+    refused = refused_among((values, offsets, lengths))
+    if refused is not None:
+        return refused
     axis, grad = made_of.get("_ragged_idx", 1), made_of.get("requires_grad", False)
     if (
         type(values) is not TensorOf

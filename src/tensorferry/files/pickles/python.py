@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .standins import VocabularyPart
+from .standins import InstanceOf, VocabularyPart
 from .words import Global, Ordered, UnreadBytes
 
 if TYPE_CHECKING:
@@ -16,8 +16,35 @@ FACTORIES = frozenset(f"builtins.{name}" for name in ("dict", "list", "set", "tu
 """The allowed default factories of a ``defaultdict``."""
 
 
+_ENTRY = 64
+"""About the bytes that an entry of a dict or set takes."""
+
+
 class PythonWords(VocabularyPart):
     """The meaning of Python's names."""
+
+    allow: frozenset[str] = frozenset()
+
+    def call(self, function: Any, arguments: Any, keywords: Any = None) -> Any:
+        """See `Vocabulary`."""
+        raise NotImplementedError
+
+    def reconstructed(self, kind: Any, base: Any, state: Any) -> Any:
+        """``copyreg._reconstructor(kind, base, state)``: an object in protocols 0 and 1."""
+        return self._made(kind, () if base == Global("builtins.object") else (state,))
+
+    def made_new(self, kind: Any, *arguments: Any) -> Any:
+        """``copyreg.__newobj__(kind, …)``: an object in protocols 0 and 1."""
+        return self._made(kind, arguments)
+
+    def made_with(self, kind: Any, arguments: Any, keywords: Any) -> Any:
+        """``copyreg.__newobj_ex__(kind, arguments, keywords)``."""
+        return self._made(kind, arguments, keywords)
+
+    def _made(self, kind: Any, arguments: Any, keywords: Any = None) -> Any:
+        if type(kind) is not Global or kind.name.startswith("copyreg."):
+            raise self.wrong("makes an object of what is no class")
+        return self.call(kind, arguments, keywords)
 
     def ordered(self, pairs: Any = ()) -> Ordered:
         """``OrderedDict(pairs)``."""
@@ -25,17 +52,24 @@ class PythonWords(VocabularyPart):
         self._put(made, pairs)
         return made
 
-    def defaulting(self, factory: Any = None, pairs: Any = ()) -> Ordered:
-        """``defaultdict(factory, pairs)``."""
-        if factory is not None and (type(factory) is not Global or factory.name not in FACTORIES):
+    def defaulting(self, factory: Any = None, pairs: Any = ()) -> Any:
+        """``defaultdict(factory, pairs)``. With an allowed factory it is an object, whose factory is only named."""
+        if type(factory) is InstanceOf or (type(factory) is Global and factory.name in self.allow - FACTORIES):
+            instance = InstanceOf("collections.defaultdict", (factory,), is_told=True)
+            self._put(instance.entries, pairs)
+            return instance
+        if type(factory) is Global and factory.name not in FACTORIES:
+            return self.refuse_call(factory.name, (pairs,))
+        if factory is not None and type(factory) is not Global:
             raise self.wrong("has a defaultdict of what is no builtin type")
         made = Ordered("" if factory is None else factory.name.removeprefix("builtins."))
         self._put(made, pairs)
         return made
 
-    def _put(self, made: Ordered, pairs: Any) -> None:
+    def _put(self, made: dict[Any, Any], pairs: Any) -> None:
         if type(pairs) not in (list, tuple):
             raise self.wrong("has a dict of what are no pairs")
+        self.spend(_ENTRY * len(pairs))
         for pair in pairs:
             if type(pair) not in (list, tuple) or len(pair) != 2 or not self.keys.takes(pair[0]):
                 raise self.wrong("has a dict of what are no pairs")
@@ -50,7 +84,10 @@ class PythonWords(VocabularyPart):
         return frozenset(self._elements(values))
 
     def _elements(self, values: Any) -> Any:
-        if type(values) not in (list, tuple, set) or not all(map(self.keys.takes, values)):
+        if type(values) not in (list, tuple, set):
+            raise self.wrong("has a set of what are no plain values")
+        self.spend(_ENTRY * len(values))
+        if not all(map(self.keys.takes, values)):
             raise self.wrong("has a set of what are no plain values")
         return values
 
@@ -64,6 +101,7 @@ class PythonWords(VocabularyPart):
         """``_codecs.encode(text, encoding)``: bytes in protocol 2."""
         if type(text) is not str or type(encoding) is not str or encoding.replace("-", "") not in ("latin1", "ascii"):
             raise self.wrong("has bytes in an unknown encoding")
+        self.spend(len(text))
         return text.encode("latin-1")
 
     def bytes_of(self) -> bytes:
@@ -74,7 +112,9 @@ class PythonWords(VocabularyPart):
         """``bytearray(text, encoding)``, or of bytes."""
         if type(raw) is UnreadBytes:
             return raw._replace(kind=bytearray)
-        return bytearray(raw if type(raw) in (bytes, bytearray) else self.encoded(raw, encoding))
+        found = raw if type(raw) in (bytes, bytearray) else self.encoded(raw, encoding)
+        self.spend(len(found))
+        return bytearray(found)
 
 
 PYTHON_CALLS: dict[str, Callable[..., Any]] = {
@@ -86,5 +126,8 @@ PYTHON_CALLS: dict[str, Callable[..., Any]] = {
     "builtins.bytes": PythonWords.bytes_of,
     "builtins.bytearray": PythonWords.bytearray_of,
     "_codecs.encode": PythonWords.encoded,
+    "copyreg._reconstructor": PythonWords.reconstructed,
+    "copyreg.__newobj__": PythonWords.made_new,
+    "copyreg.__newobj_ex__": PythonWords.made_with,
 }
 """The functions of Python that pickles of data name, and their replacements."""

@@ -11,9 +11,11 @@ import numpy as np
 from ...errors import FileFormatError, UnsafeFileError
 from ..base.contents import NOTHING, Ref, Special
 from ..base.nesting import CONTAINER, DEEPEST, MOST, PLAIN, are_plain, name_at
+from ..base.objects import Attributes, Kept, Placeholder, Refusal, RefusedValue, escaped
 from ..base.wording import named
 from .shortcuts import run
-from .standins import HINT, InstanceOf, TensorOf, TensorStandIn, title
+from .standins import ASK, DTypeOf, InstanceOf, KeptOf, OtherOf, RefusedOf, TensorOf, TensorStandIn, title
+from .table import VALUES
 from .words import Global, Ordered, UnreadBytes
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ _OTHERS = frozenset({complex, bytes, bytearray, Special})
 _STEPS_FOR_GLOBALS = 200_000
 _FACTORIES: dict[str, Any] = {each.__name__: each for each in (dict, list, set, tuple, int, float, str, bool)}
 _TAKEN = frozenset(dir(OrderedDict()))
+_MOST_SEARCHED = 1_000_000
 
 
 class Unpickled(NamedTuple):
@@ -49,6 +52,9 @@ class Unpickled(NamedTuple):
 def root_of(read: Callable[[], bytes | mmap], vocabulary: Names, begin: int = 0) -> Any:
     """The result of a pickle, with stand-ins. If it asks for something that is not data, it is refused first.
 
+    If the vocabulary reads `partly`, the results of calls that are not allowed are `RefusedOf`, and only what nothing
+    allows is refused.
+
     Args:
         read: Gives the pickle; see `run`.
         vocabulary: Defines the meaning of its names.
@@ -63,7 +69,8 @@ def root_of(read: Callable[[], bytes | mmap], vocabulary: Names, begin: int = 0)
     except FileFormatError:
         _refuse(vocabulary)
         raise
-    _refuse(vocabulary)
+    if vocabulary.forbidden or not vocabulary.partly:
+        _refuse(vocabulary)
     return root
 
 
@@ -95,23 +102,24 @@ def described(root: Any, vocabulary: Names, nbytes: int) -> Unpickled:
     return Unpickled(builder.leaves, whole, asks_for, _besides(vocabulary, builder.leaves))
 
 
-def globals_of(read: Callable[[], bytes | mmap], vocabulary: Names) -> tuple[str, ...]:
+def globals_of(read: Callable[[], bytes | mmap], vocabulary: Names, begin: int = 0) -> tuple[str, ...]:
     """The globals that a pickle asks for, as far as it can be read.
 
     Args:
         read: Gives the pickle; see `run`.
         vocabulary: Defines the meaning of its names.
+        begin: The position of the pickle.
     """
     # The names until the error are given. The error itself comes from `root_of`.
     with suppress(FileFormatError, UnsafeFileError):
-        run(read, vocabulary, vocabulary.where, 0, _STEPS_FOR_GLOBALS)
-    return tuple(dict.fromkeys([*vocabulary.asked, *vocabulary.refused]))
+        run(read, vocabulary, vocabulary.where, begin, _STEPS_FOR_GLOBALS)
+    return tuple(dict.fromkeys([*vocabulary.asked, *vocabulary.demands]))
 
 
 def _refuse(vocabulary: Names) -> None:
-    if vocabulary.refused:
+    if vocabulary.demands:
         raise UnsafeFileError(
-            f"{vocabulary.where} asks for {named(vocabulary.refused)}; it was not run.", vocabulary.hint
+            f"{vocabulary.where} asks for {named(vocabulary.demands)}; it was not run.", vocabulary.hint
         )
 
 
@@ -146,7 +154,10 @@ class _TreeBuilder:
     """
 
     def __init__(self, vocabulary: Names, nbytes: int) -> None:
+        self.vocabulary = vocabulary
         self.where = vocabulary.where
+        self.placeholders: dict[str, Placeholder] = {}
+        self.unseen = _MOST_SEARCHED
         self.machine = vocabulary.machine
         self.leaves: dict[str, Any] = {}
         self.counts: dict[str, int] = {}
@@ -166,10 +177,12 @@ class _TreeBuilder:
             return node
         if isinstance(node, TensorStandIn):
             self.weigh(1)
-            return self.label(node, keys) if is_value else node
+            return self.label(node, keys) if is_value else self.of_attribute(node)
         self.weigh(CONTAINER)
         if kind in _OTHERS:
             return self.special(node) if isinstance(node, Special) else node
+        if kind in (Global, KeptOf, DTypeOf):
+            return self.object(node)
         if len(keys) >= DEEPEST:
             raise UnsafeFileError(f"{self.where}: its pickle nests values more than {DEEPEST} levels deep.")
         if kind is dict or kind is Ordered:
@@ -186,9 +199,65 @@ class _TreeBuilder:
             self.weigh(len(node))
             return node
         if kind is InstanceOf:
-            return self.fill({}, self.instance(node), keys, is_value=is_value)
-        what = f"{title(node)} itself" if kind is Global else title(node)
-        raise UnsafeFileError(f"{self.where} holds {what}, which is no data.", HINT)
+            made = {}
+            if node.is_told:
+                made = Attributes()
+                made.kind = escaped(node.name)
+            return self.fill(made, self.instance(node), keys, is_value=is_value)
+        raise UnsafeFileError(f"{self.where} holds {title(node)}, which is no data.", ASK)
+
+    def object(self, node: Any) -> Kept | Placeholder:
+        """A value of the table, or what is only named."""
+        if type(node) is DTypeOf:
+            return Kept(node.text, "numpy.dtype")
+        if type(node) is KeptOf:
+            if node.text is None:
+                raise self.vocabulary.wrong(f"has a {node.kind} without a state")
+            return Kept(node.text, node.kind)
+        text = VALUES.get(node.name)
+        if text is not None:
+            return Kept(text, f"the type {node.name.removeprefix('builtins.')}")
+        return self.placeholders.setdefault(node.name, Placeholder(node.name))
+
+    def refused(self, node: RefusedOf) -> OtherOf:
+        """What stands for the result of a call that is not allowed."""
+        kind = Refusal if self.has_tensors(node.held) else RefusedValue
+        return OtherOf(kind(node.demand, self.vocabulary.hint))
+
+    def has_tensors(self, held: list[Any]) -> bool:
+        """Whether there may be tensors in what an object was made from. Where it is too large to look, there may."""
+        left: list[Any] = [held]
+        seen = set()
+        while left:
+            node = left.pop()
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            kind = type(node)
+            inside: Any = ()
+            if kind is RefusedOf:
+                inside = node.held
+            elif kind is InstanceOf:
+                inside = (node.arguments, node.keywords, node.state, node.items, node.entries)
+            elif isinstance(node, TensorStandIn):
+                return True
+            elif kind is Ordered or kind is dict:
+                inside = node.values()
+                left.append(getattr(node, "attributes", None))
+            elif kind in (list, tuple):
+                inside = node
+            self.unseen -= 1 + len(inside)
+            if self.unseen < 0:
+                return True
+            left += inside
+        return False
+
+    def of_attribute(self, node: TensorStandIn) -> TensorStandIn:
+        """What stands in the attributes of a container, where nothing can be left out."""
+        if type(node) is RefusedOf:
+            self.vocabulary.partly = False
+            _refuse(self.vocabulary)
+        return node
 
     def weigh(self, values: int) -> None:
         """Count values, and raise if there are too many."""
@@ -201,7 +270,7 @@ class _TreeBuilder:
 
     def label(self, leaf: Any, keys: tuple[Any, ...]) -> Ref:
         name = name_at(keys, self.leaves, self.counts)
-        self.leaves[name] = leaf
+        self.leaves[name] = self.refused(leaf) if type(leaf) is RefusedOf else leaf
         return Ref(name, getattr(leaf, "kind", "tensor"), getattr(leaf, "requires_grad", False))
 
     def fill(self, made: dict[Any, Any], node: dict[Any, Any], keys: tuple[Any, ...], *, is_value: bool) -> Any:
@@ -213,10 +282,8 @@ class _TreeBuilder:
                 made[key] = self.node(child, (*keys, key), is_value=is_value)
         return made
 
-    def special(self, node: Special) -> Special:
-        if node.kind == "qscheme":
-            raise UnsafeFileError(f"{self.where} holds a {node.kind}, {node.value!s}, which stands for no data.", HINT)
-        return node
+    def special(self, node: Special) -> Special | Kept:
+        return Kept(f"torch.{node.value!s}", "torch.qscheme") if node.kind == "qscheme" else node
 
     def attributes(self, node: Any, keys: tuple[Any, ...] = ()) -> dict[str, Any]:
         found = getattr(node, "attributes", None) or {}
@@ -225,15 +292,27 @@ class _TreeBuilder:
         return {name: self.node(value, (*keys, name), is_value=False) for name, value in found.items()}
 
     def instance(self, node: InstanceOf) -> dict[Any, Any]:
-        made: dict[Any, Any] = {}
-        if node.arguments:
-            made["arguments"] = node.arguments
         states = node.state if type(node.state) is tuple and len(node.state) == 2 else (node.state,)
+        made: dict[Any, Any] = {}
+        rest: dict[str, Any] = {"arguments": node.arguments, "keywords": node.keywords}
         if all(state is None or type(state) is dict for state in states):
             for state in states:
                 made |= state or {}
         else:
-            made["state"] = node.state
-        if node.items:
-            made["items"] = node.items
+            rest["state"] = node.state
+        rest["items"] = node.items
+        if not made and not any(rest.values()):
+            # A dict of a class of its own.
+            return node.entries
+        rest["entries"] = node.entries
+        for name, value in rest.items():
+            if value:
+                made[_free_key(name, made)] = value
         return made
+
+
+def _free_key(name: str, taken: dict[Any, Any]) -> str:
+    """A name that the attributes of an object do not have."""
+    while name in taken:
+        name += "_"
+    return name

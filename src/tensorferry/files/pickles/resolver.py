@@ -17,7 +17,7 @@ from ..encodings.zip_tensors import MemberForm, MemberRegion, ZipExtent, ZipView
 from .standins import ArrayOf, OtherOf, StorageOf
 
 if TYPE_CHECKING:
-    from ..base.stored import Stored
+    from ..base.stored import Record, Stored
     from ..encodings.zip_archive import Archive
     from .standins import TensorOf, ViewOf
 
@@ -47,6 +47,8 @@ class Resolver(ABC):
     Args:
         path: The file.
     """
+
+    record: Record | None = None
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -104,15 +106,15 @@ class Resolver(ABC):
             return self._placed(*leaf.placed)
         if leaf.values is None:
             raise FileFormatError(f"{self.path}: its pickle has an array of NumPy, {name}, without values.")
-        return InMemory(leaf.values, by_numpy()[leaf.values.dtype], (self.path, "pickle", id(leaf)))
+        return InMemory(leaf.values, by_numpy()[leaf.values.dtype], (self.path, "pickle", id(leaf.values)))
 
     def _placed(self, start: int, dtype: np.dtype[Any], shape: tuple[int, ...], fortran: bool) -> Stored:
         swapped = not dtype.isnative
         name = by_numpy()[dtype.newbyteorder("=")]
         if not fortran or len(shape) < 2:
-            return Extent(name, shape, self.path, start, swapped=swapped)
+            return Extent(name, shape, self.path, start, self.record, swapped=swapped)
         strides = compact_strides(shape[::-1], dtype.itemsize)[::-1]
-        return View(name, shape, self.path, start, strides, swapped=swapped)
+        return View(name, shape, self.path, start, strides, self.record, swapped=swapped)
 
 
 class FileResolver(Resolver):
@@ -121,11 +123,13 @@ class FileResolver(Resolver):
     Args:
         path: The file.
         places: The position of each storage, by its name in the pickle; or its bytes, if they are encoded there.
+        record: The region with a checksum that the pickle is in.
     """
 
-    def __init__(self, path: str, places: dict[str, int | bytes]) -> None:
+    def __init__(self, path: str, places: dict[str, int | bytes], record: Record | None = None) -> None:
         super().__init__(path)
         self._places = places
+        self.record = record
 
     def storage(self, name: str, leaf: StorageOf, dtype: str) -> Stored:
         return self._at(name, leaf, dtype, 0, (leaf.size,), None)
@@ -146,10 +150,10 @@ class FileResolver(Resolver):
             raise FileFormatError(f"{self.path}: the bytes of {name}, storage {storage.key[:100]}, are not there.")
         if isinstance(place, bytes):
             values: np.ndarray[Any, Any] = np.ndarray(shape, numpy_dtype(dtype), place, start, strides)
-            return InMemory(values, dtype, (self.path, storage.key, start, shape, dtype, strides))
+            return InMemory(values, dtype, (self.path, id(place), start, shape, dtype, strides))
         if strides is None:
-            return Extent(dtype, shape, self.path, place + start)
-        return View(dtype, shape, self.path, place + start, strides)
+            return Extent(dtype, shape, self.path, place + start, self.record)
+        return View(dtype, shape, self.path, place + start, strides, self.record)
 
 
 class ArchiveResolver(Resolver):

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.dtypes import find
-from ...errors import FileFormatError, an
+from ...errors import FileFormatError, UnsafeFileError, an
+from ...host.numpy_dtypes import of_numpy
 from ..base.keys import Keys
+from ..base.objects import escaped
 from .words import Global, Ordered
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy as np
 
 __all__ = [
-    "HINT",
-    "OPAQUE",
+    "ASK",
     "ArrayOf",
     "DTypeOf",
     "InstanceOf",
+    "KeptOf",
     "OtherOf",
+    "RefusedOf",
     "StorageOf",
     "TensorOf",
     "TensorStandIn",
     "ViewOf",
     "VocabularyPart",
+    "refused_among",
     "title",
 ]
 
@@ -128,6 +136,7 @@ class ArrayOf(TensorStandIn):
         reason: Why it cannot be loaded, or ``None``.
         placed: If its values were left in the file: the position, the dtype, the shape, and whether the first axis
             varies fastest.
+        alone: If it is an array of one object without axes: a list of the object.
     """
 
     kind: str
@@ -135,6 +144,7 @@ class ArrayOf(TensorStandIn):
     reason: str | None = None
     requires_grad: bool = False
     placed: tuple[int, np.dtype[Any], tuple[int, ...], bool] | None = None
+    alone: list[Any] | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -160,12 +170,48 @@ class InstanceOf:
     Args:
         name: The name of the class.
         arguments: The arguments of its constructor.
+        keywords: Its keyword arguments.
+        state: Its attributes.
+        items: Its elements.
+        entries: Its keys and values.
+        is_told: Whether it is told that there is a dict in its place.
     """
 
     name: str
     arguments: tuple[Any, ...]
+    keywords: dict[Any, Any] = field(default_factory=dict)
     state: Any = None
     items: list[Any] = field(default_factory=list)
+    entries: dict[Any, Any] = field(default_factory=dict)
+    is_told: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class RefusedOf(TensorStandIn):
+    """The result of a call that is not allowed.
+
+    Args:
+        demand: What was asked for.
+        held: What was given to it, and became a part of it.
+    """
+
+    demand: str
+    held: list[Any]
+
+
+@dataclass(slots=True, eq=False)
+class KeptOf:
+    """A value of a class in the table, as text.
+
+    Args:
+        text: The text; ``None`` until its state is known.
+        kind: The name of its class; see `Kept`.
+        value: The value itself, if others are made from it.
+    """
+
+    text: str | None
+    kind: str
+    value: Any = None
 
 
 @dataclass(slots=True, eq=False)
@@ -180,11 +226,30 @@ class DTypeOf:
     numpy: np.dtype[Any] | None
     itemsize: int
 
+    @property
+    def text(self) -> str:
+        """Its name, as `numpy.dtype` takes it if its arrays can be loaded."""
+        if self.numpy is None:
+            return f"V{self.itemsize}" if self.itemsize else "O"
+        own = of_numpy(self.numpy)
+        return own if own is not None and self.numpy.isnative else self.numpy.str
+
+
+def refused_among(values: Iterable[Any]) -> RefusedOf | None:
+    """The first result of a call that is not allowed, of several values."""
+    # A loop, because it is run for each call, and takes half the time of a generator.
+    for each in values:
+        if type(each) is RefusedOf:
+            return each
+    return None
+
 
 def title(instance: Any) -> str:
     """A name for a stand-in, for messages."""
     if type(instance) is Global:
-        return str(instance.name)
+        return escaped(instance.name)
+    if type(instance) is KeptOf:
+        return instance.kind
     return _TITLES.get(type(instance)) or an(type(instance).__name__.strip("_"))
 
 
@@ -198,14 +263,14 @@ _TITLES = {
     Ordered: "an OrderedDict",
 }
 
-HINT = (
-    'allow=["NAME"] if it is the class of a plain container (it is never imported); otherwise ask its author for the '
-    "weights alone"
-)
-"""The hint for a pickle that asks for something unknown."""
-
-OPAQUE = Global("")
-"""A placeholder for the results of refused calls."""
+ASK = "ask its author for the weights alone"
+"""The hint for what no keyword allows."""
+_MOST_DEMANDS = 100
+_MOST_COPIED = 1 << 28
+_OBJECT = 100
+"""About the bytes that a small object takes."""
+_PLAIN_NAME = re.compile(r"[\w.<>]+")
+"""A name that can be pasted."""
 
 
 class VocabularyPart:
@@ -221,18 +286,79 @@ class VocabularyPart:
     def __init__(self, where: str) -> None:
         self.where = where
         self.keys = Keys()
-        self.refused: dict[str, None] = {}
+        self.partly = False
+        """Whether calls that are not allowed are parts of the result, instead of the reason to refuse all of it."""
+        self.refused: dict[str, str] = {}
+        """Calls that are not allowed, and the name that allows each."""
+        self.forbidden: dict[str, None] = {}
+        """What nothing allows."""
+        self.has_more = False
+        self.spent = 0
 
-    def refuse(self, demand: str) -> None:
-        """Note a demand of the pickle that is refused."""
-        if len(self.refused) < 100:
-            self.refused[demand[:200]] = None
+    def refuse(self, demand: str) -> RefusedOf:
+        """Note a demand of the pickle that makes all of it unsafe; gives what stands for its result."""
+        if len(self.forbidden) < _MOST_DEMANDS:
+            self.forbidden[escaped(demand)] = None
+        return RefusedOf(escaped(demand), [])
+
+    def refuse_call(self, name: str, held: Iterable[Any], what: str = "") -> RefusedOf:
+        """Note a call that is not allowed; gives its result.
+
+        Args:
+            name: The name that allows it.
+            held: What was given to it.
+            what: What is asked for; if empty, the name.
+        """
+        demand = what or name
+        if demand in self.refused or len(self.refused) < _MOST_DEMANDS:
+            self.refused[demand] = name
+        else:
+            self.has_more = True
+        return RefusedOf(escaped(demand), [*held])
+
+    @property
+    def demands(self) -> tuple[str, ...]:
+        """All that is refused."""
+        return (*self.forbidden, *map(escaped, self.refused))
 
     @property
     def hint(self) -> str:
-        """The hint for refused demands."""
-        return HINT
+        """The hint for what is refused: the code that allows all of it at once, if there is any."""
+        names = [*dict.fromkeys(self.refused.values())]
+        fitting = [name for name in names if len(name) <= 2_000 and _PLAIN_NAME.fullmatch(name)]
+        if self.forbidden or not fitting or len(fitting) < len(names):
+            return ASK
+        first = f", the first {_MOST_DEMANDS}" if self.has_more else ""
+        return (
+            f"allow={json.dumps(fitting, ensure_ascii=False)}{first}, which reads each as a dict of what it was given "
+            f"(nothing is imported or run); or {ASK}"
+        )
+
+    def kept(self, text: str, kind: str, value: Any = None) -> KeptOf:
+        """The stand-in for a value as text; see `KeptOf`."""
+        self.spend(_OBJECT + len(text))
+        return KeptOf(text, kind, value)
+
+    def spend(self, nbytes: int) -> None:
+        """Count memory for copies, and raise if it is too much: a few bytes can copy a large value often.
+
+        Raises:
+            UnsafeFileError: It is.
+        """
+        self.spent += nbytes
+        if self.spent > _MOST_COPIED:
+            raise self.bomb(f"copies values of more than {_MOST_COPIED:,} bytes")
+
+    def odd(self, key: Any) -> str:
+        """What a key is that no dict may have, for messages."""
+        if type(key) is RefusedOf:
+            return key.demand
+        return title(key) if type(key) in (Global, KeptOf) else ""
 
     def wrong(self, what: str) -> FileFormatError:
         """The error for a pickle that breaks the rules."""
         return FileFormatError(f"{self.where}: its pickle {what}.")
+
+    def bomb(self, what: str) -> UnsafeFileError:
+        """The error for a value that is larger than any that data needs."""
+        return UnsafeFileError(f"{self.where}: its pickle {what}, out of all proportion.")

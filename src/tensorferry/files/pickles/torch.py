@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,17 +11,32 @@ from ...core.dtypes import DTYPES
 from ...errors import UnsafeFileError
 from ...host.numpy_dtypes import of_numpy
 from ..base.contents import NotTensor, Special
+from ..base.objects import escaped
 from ..encodings.zip_archive import is_number
 from .numpy import NUMPY_CALLS, NumPyWords
 from .parts import QUANTISED, jagged, nested, quantised, sparse
-from .python import FACTORIES, PYTHON_CALLS
-from .standins import OPAQUE, ArrayOf, DTypeOf, InstanceOf, OtherOf, StorageOf, TensorOf, TensorStandIn, ViewOf, title
+from .python import PYTHON_CALLS
+from .standins import (
+    ArrayOf,
+    DTypeOf,
+    InstanceOf,
+    KeptOf,
+    OtherOf,
+    RefusedOf,
+    StorageOf,
+    TensorOf,
+    TensorStandIn,
+    ViewOf,
+    refused_among,
+    title,
+)
+from .table import ODD, TABLE_CALLS, VALUES, set_uuid
 from .words import Global, Ordered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["STORAGES", "Names"]
+__all__ = ["ODD_DTYPES", "STORAGES", "Names"]
 
 STORAGES = {
     "Float": "float32",
@@ -48,13 +64,13 @@ _STORAGE_CLASSES = {
     for kind, dtype in STORAGES.items()
     for module in ("torch", "torch.cuda", "torch.storage")
 }
-_ODD_DTYPES = frozenset(
+ODD_DTYPES = frozenset(
     {"complex32", "qint8", "quint8", "qint32", "quint4x2", "quint2x4", "float4_e2m1fn_x2"}
     | {"bits1x8", "bits2x4", "bits4x2", "bits8", "bits16"}
     | {f"{kind}{bits}" for kind in ("int", "uint") for bits in range(1, 8)}
 )
 """Dtypes in https://docs.pytorch.org/docs/stable/tensor_attributes.html that are packed, or only for quantisation."""
-_SPECIALS = {f"torch.{name}": Special("dtype", name) for name in _ODD_DTYPES}
+_SPECIALS = {f"torch.{name}": Special("dtype", name) for name in ODD_DTYPES}
 _SPECIALS |= {
     f"torch.{name}": Special("qscheme", name)
     for name in (
@@ -65,7 +81,7 @@ _SPECIALS |= {
         "per_channel_affine_float_qparams",
     )
 }
-_PLAIN = frozenset({str, int, float, bool, complex, bytes, Special, Global})
+_PLAIN = frozenset({str, int, float, bool, complex, bytes, Special, Global, KeptOf})
 _CLASSES = frozenset({"numpy.ndarray", "numpy.memmap", "torch.Tensor", "torch.nn.parameter.Parameter"})
 _JAGGED = "torch.nested._internal.nested_tensor.NestedTensor"
 _ARGUMENTS = _CLASSES | {_JAGGED}
@@ -78,6 +94,14 @@ _MARK = "an axis that may change"
 
 _SEVERAL = ("torch.distributed.", "deepspeed.")
 """Prefixes of class names in files that one of several processes has saved."""
+
+_TAKE_ANY = frozenset(
+    {"_operator.getitem", "operator.getitem", "_functools.reduce", "functools.reduce"}
+    | {"types.GenericAlias", "collections.defaultdict", "builtins.type"}
+    | {"copyreg._reconstructor", "copyreg.__newobj__", "copyreg.__newobj_ex__"}
+)
+"""Functions that decide themselves about the names that are given to them."""
+_MOST_LOOKED_AT = 1_000
 
 _MOST_AXES = 64
 _MOST_ELEMENTS = 1 << 62
@@ -107,64 +131,97 @@ class Names(NumPyWords):
 
     @property
     def hint(self) -> str:
-        if any(name.startswith(_SEVERAL) for name in self.refused):
+        if any(name.startswith(_SEVERAL) for name in self.demands):
             return "the path of its folder, with what the other processes saved: a part alone cannot be put together"
         return super().hint
 
     def find(self, name: str) -> Any:
-        self.asked[name] = None
+        self.asked[escaped(name)] = None
         special = _SPECIALS.get(name)
         if special is not None:
             return special
         module, _, last = name.rpartition(".")
-        if module == "torch" and last in DTYPES:
-            return Special("dtype", last)
-        known = name in self.calls or name in _STORAGE_CLASSES or name in FACTORIES or name in _ARGUMENTS
-        if not known and name not in self.allow and not (module == "ml_dtypes" and last in DTYPES):
-            self.refuse(name)
-            return OPAQUE
-        return Global(name)
+        return Special("dtype", last) if module == "torch" and last in DTYPES else Global(name)
 
-    def call(self, function: Any, arguments: Any) -> Any:
-        if function is OPAQUE:
-            return OPAQUE
-        if type(function) is not Global or type(arguments) is not tuple:
+    def knows(self, name: str) -> bool:
+        """Whether the calls of this vocabulary know what a name means that is given to them."""
+        if name in self.calls or name in _STORAGE_CLASSES or name in VALUES or name in _ARGUMENTS:
+            return True
+        return name in self.allow
+
+    def call(self, function: Any, arguments: Any, keywords: Any = None) -> Any:
+        if type(arguments) is not tuple or type(keywords) not in (dict, type(None)):
+            raise self.wrong("calls with what are no arguments")
+        refused = refused_among((function, *arguments))
+        if refused is not None:
+            return RefusedOf(refused.demand, [function, *arguments, keywords])
+        if type(function) is InstanceOf and function.is_told:
+            return InstanceOf(function.name, (function, *arguments), keywords or {}, is_told=True)
+        if type(function) is not Global:
             raise self.wrong("calls what is no function")
-        handler = self.calls.get(function.name)
-        if handler is not None:
-            return handler(self, *arguments)
-        if function.name not in self.allow:
-            self.refuse(f"a call of {function.name}")
-            return OPAQUE
-        return InstanceOf(function.name, arguments)
+        made = ODD if keywords else self._known_call(function.name, arguments)
+        if made is not ODD:
+            return made
+        if function.name in self.allow:
+            return InstanceOf(function.name, arguments, keywords or {}, is_told=True)
+        what = f"a call of {function.name}" if self.knows(function.name) else ""
+        return self.refuse_call(function.name, (*arguments, keywords), what)
+
+    def _known_call(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        """The result of a function that is known; `ODD` if it is not, or is not called as data calls it."""
+        handler = self.calls.get(name)
+        if handler is None:
+            return ODD
+        for each in arguments:
+            if type(each) is Global and not self.knows(each.name) and name not in _TAKE_ANY:
+                return self.refuse_call(each.name, arguments)
+        return handler(self, *arguments)
 
     def build(self, instance: Any, state: Any) -> Any:
-        if type(instance) is Ordered and type(state) is dict:
+        kind = type(instance)
+        if kind is Ordered and type(state) is dict:
             instance.attributes = state
-        elif type(instance) is InstanceOf:
+        elif kind is InstanceOf:
+            if instance.state is not None:
+                raise self.wrong("sets the state of an object twice")
             instance.state = state
-        elif type(instance) is ArrayOf and instance.is_empty:
+        elif kind is ArrayOf and instance.is_empty:
             self.fill_array(instance, *state)
-        elif type(instance) is DTypeOf:
+        elif kind is DTypeOf:
             self.set_order(instance, state)
-        elif instance is not OPAQUE and instance is not _MARK:
+        elif kind is RefusedOf:
+            instance.held.append(state)
+        elif kind is KeptOf and instance.text is None:
+            set_uuid(self, instance, state)
+        elif instance is not _MARK:
             self.refuse(f"the state of {title(instance)} to be set")
         return instance
 
     def fill(self, instance: Any, values: list[Any]) -> None:
         if type(instance) is InstanceOf:
             instance.items += values
-        elif instance is not OPAQUE:
+        elif type(instance) is RefusedOf:
+            instance.held += values
+        else:
             self.refuse(f"items to be put into {title(instance)}")
+
+    def put(self, instance: Any, values: list[Any]) -> None:
+        if type(instance) is not InstanceOf:
+            self.fill(instance, values)
+            return
+        for key, value in zip(values[::2], values[1::2], strict=True):
+            if not self.keys.takes(key):
+                raise UnsafeFileError(f"{self.where}: its pickle has an object with a key that is no plain value.")
+            instance.entries[key] = value
 
     def load(self, key: Any) -> Any:
         if type(key) is not tuple or len(key) not in (5, 6) or type(key[0]) is not str or key[0] != "storage":
-            self.refuse("a persistent id that is no storage")
-            return OPAQUE
+            return self.refuse("a persistent id that is no storage")
         _, kind, name, _, size, *_ = key
+        if type(kind) is RefusedOf:
+            return kind
         if type(kind) is not Global or kind.name not in _STORAGE_CLASSES:
-            self.refuse("a persistent id of a storage of no known class")
-            return OPAQUE
+            return self.refuse(f"a persistent id of a storage of {title(kind)}")
         if type(name) is not str or type(size) is not int or not 0 <= size < _MOST_ELEMENTS:
             raise self.wrong("describes a storage without a name or a possible size")
         dtype = _STORAGE_CLASSES[kind.name]
@@ -210,7 +267,7 @@ class Names(NumPyWords):
         if type(dtype) is not Special or dtype.kind != "dtype":
             raise self.wrong("describes a tensor without a dtype")
         name = str(dtype.value)
-        if name in _ODD_DTYPES:
+        if name in ODD_DTYPES:
             return OtherOf(f"its dtype is torch.{name}, which has no counterpart")
         return self._tensor(storage, offset, size, stride, grad, hooks, name, bits)
 
@@ -218,8 +275,6 @@ class Names(NumPyWords):
         self, storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any, dtype: str | None, bits: Any
     ) -> Any:
         if type(storage) is not StorageOf:
-            if storage is OPAQUE:
-                return OPAQUE
             raise self.wrong("describes a tensor without a storage")
         if type(size) is not tuple or type(stride) is not tuple or len(size) != len(stride) or len(size) > _MOST_AXES:
             raise self.wrong("describes a tensor whose sizes and strides do not fit each other")
@@ -261,6 +316,9 @@ class Names(NumPyWords):
             return data
         if type(grad) is not bool or hooks:
             raise self.wrong("describes a parameter with hooks")
+        refused = _refused_in(state)
+        if refused is not None:
+            return RefusedOf(refused.demand, [data, state])
         return self._with_attributes(data.but(requires_grad=grad, kind="parameter"), _attributes(state))
 
     def of_type(self, function: Any, kind: Any, arguments: Any, state: Any) -> Any:
@@ -271,6 +329,9 @@ class Names(NumPyWords):
             made = made.get("values")
         if not isinstance(made, TensorStandIn) or type(kind) is not Global:
             return whole
+        refused = _refused_in(state)
+        if refused is not None:
+            return RefusedOf(refused.demand, [made, state])
         besides = _attributes(state)
         if kind.name == _JAGGED:
             besides = {name: why for name, why in besides.items() if name not in _TWICE}
@@ -328,6 +389,23 @@ def _number(tensor: TensorOf) -> int:
     return -1 if tensor.number is None else tensor.number
 
 
+def _refused_in(state: Any) -> RefusedOf | None:
+    """The first result of a call that is not allowed, in the state of a tensor."""
+    left, seen = [state], 0
+    while left and seen < _MOST_LOOKED_AT:
+        node = left.pop()
+        seen += 1
+        if type(node) is RefusedOf:
+            return node
+        if isinstance(node, dict):
+            left += islice(node.values(), _MOST_LOOKED_AT)
+        elif type(node) in (list, tuple):
+            left += islice(node, _MOST_LOOKED_AT)
+        elif type(node) is InstanceOf:
+            left += [node.arguments, node.keywords, node.state, node.items, node.entries]
+    return None
+
+
 def _attributes(state: Any) -> dict[str, str]:
     """The attributes of a tensor by name, and what each is."""
     found: dict[str, str] = {}
@@ -367,7 +445,7 @@ Names.calls = {
     "torch.device": Names.device,
     "torch.serialization._get_layout": Names.layout,
 }
-Names.calls |= PYTHON_CALLS | NUMPY_CALLS
+Names.calls |= PYTHON_CALLS | NUMPY_CALLS | TABLE_CALLS
 """The functions of PyTorch (torch/_utils.py), NumPy and Python that pickles of data name, and their replacements.
 
 https://docs.pytorch.org/docs/stable/notes/serialization.html lists those of ``torch.load(weights_only=True)``.

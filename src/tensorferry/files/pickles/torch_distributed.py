@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.contents import Special
 from ..base.keys import Keys
-from .standins import OPAQUE, InstanceOf, OtherOf, TensorOf, TensorStandIn
+from .standins import InstanceOf, OtherOf, RefusedOf, TensorOf, TensorStandIn
 from .torch import Names
 from .words import Global
 
@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DistributedNames", "PiecesOf", "RankNames", "fields", "lengths"]
 
-_PATHS = frozenset(
-    f"pathlib.{module}{kind}"
-    for module in ("", "_local.")
-    for kind in ("PosixPath", "WindowsPath", "PurePosixPath", "PureWindowsPath")
-)
+_LONGEST_NAME = 1_000
 
 
 class _ObjectKeys(Keys):
@@ -44,35 +40,32 @@ class DistributedNames(Names):
         super().__init__(where, allow)
         self.keys = _ObjectKeys()
         self._packages = tuple(packages)
-        self._kept: set[str] = set()
 
     def is_kept(self, name: str) -> bool:
         """Whether a name is a class of such an object."""
-        return name.startswith(self._packages) or name in _PATHS
+        return name.startswith(self._packages)
 
-    def find(self, name: str) -> Any:
-        if name == "builtins.getattr" or self.is_kept(name):
-            self.asked[name] = None
-            self._kept.add(name)
-            return Global(name)
-        return super().find(name)
+    def knows(self, name: str) -> bool:
+        return self.is_kept(name) or super().knows(name)
 
-    def call(self, function: Any, arguments: Any) -> Any:
-        if type(function) is Global and type(arguments) is tuple:
-            if function.name == "builtins.getattr":
-                return self._inner(*arguments)
-            if function.name in self._kept:
-                return InstanceOf(function.name, arguments)
-        return super().call(function, arguments)
+    def call(self, function: Any, arguments: Any, keywords: Any = None) -> Any:
+        if type(function) is Global and type(arguments) is tuple and not keywords:
+            name = function.name
+            inner = self._inner(arguments) if name == "builtins.getattr" else None
+            if inner is not None:
+                return inner
+            if self.is_kept(name):
+                return InstanceOf(name, arguments)
+        return super().call(function, arguments, keywords)
 
-    def _inner(self, outer: Any, name: Any) -> Any:
-        """A nested class."""
-        if type(outer) is not Global or type(name) is not str or not self.is_kept(outer.name):
-            self.refuse("builtins.getattr")
-            return OPAQUE
-        inner = Global(f"{outer.name}.{name}")
-        self._kept.add(inner.name)
-        return inner
+    def _inner(self, arguments: tuple[Any, ...]) -> Global | None:
+        """A nested class, ``getattr(class, name)``; ``None`` for anything else."""
+        if len(arguments) != 2 or type(arguments[0]) is not Global or type(arguments[1]) is not str:
+            return None
+        outer, name = arguments
+        if not self.is_kept(outer.name) or len(outer.name) + len(name) > _LONGEST_NAME:
+            return None
+        return Global(f"{outer.name}.{name}")
 
 
 def fields(instance: Any, kind: str) -> dict[Any, Any]:
@@ -147,8 +140,8 @@ class RankNames(DistributedNames):
         given = meta.arguments if type(meta) is InstanceOf else ()
         shape = lengths(given[0] if given else None)
         mesh, mine = _mesh_shape(about), lengths(about.get("_coordinate_on_dim"))
-        if tensor is OPAQUE:
-            return OPAQUE
+        if type(tensor) is RefusedOf:
+            return tensor
         if (
             shape is None
             or mesh is None

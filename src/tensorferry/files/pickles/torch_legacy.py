@@ -82,14 +82,20 @@ class LegacyNames(Names):
         return StorageOf(name, found.dtype, size, found.kind)
 
 
-def read_legacy_file(path: Path, allow: frozenset[str]) -> tuple[Unpickled, dict[str, str]]:
+def read_legacy_file(path: Path, allow: frozenset[str], *, partly: bool = False) -> tuple[Unpickled, dict[str, str]]:
     """Read a file of PyTorch before 1.6, with tensors as leaves; and the names that cannot be loaded, and why.
+
+    Args:
+        path: The file.
+        allow: As for `Names`.
+        partly: As for `Names`.
 
     Raises:
         FileFormatError: It is damaged.
         UnsafeFileError: It asks for something that is not data, or needs far too much memory or time.
     """
     vocabulary = LegacyNames(os.fspath(path), allow)
+    vocabulary.partly = partly
     data = pages_of(path)
     root, places = read_legacy(data, 0, len(data), vocabulary)
     return resolved(root, vocabulary, FileResolver(vocabulary.where, {**places}), len(data))
@@ -101,7 +107,7 @@ def asked_in_legacy(path: Path) -> tuple[str, ...]:
     vocabulary = LegacyNames(os.fspath(path), frozenset())
     with suppress(FileFormatError, UnsafeFileError):
         read_legacy(data, 0, len(data), vocabulary)
-    return tuple(dict.fromkeys([*vocabulary.asked, *vocabulary.refused]))
+    return tuple(dict.fromkeys([*vocabulary.asked, *vocabulary.demands]))
 
 
 def read_legacy(data: Any, begin: int, end: int, vocabulary: LegacyNames) -> tuple[Any, dict[str, int]]:

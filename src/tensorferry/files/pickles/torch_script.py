@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .standins import OPAQUE, InstanceOf
+from .standins import InstanceOf
 from .torch import Names
 from .words import Global
 
@@ -25,22 +25,19 @@ class ScriptNames(Names):
         allow: As for `Names`.
     """
 
-    def find(self, name: str) -> Any:
-        if name.startswith(_OWN):
-            self.asked[name] = None
-            return Global(name)
-        return super().find(name)
+    def knows(self, name: str) -> bool:
+        return name.startswith(_OWN) or super().knows(name)
 
-    def call(self, function: Any, arguments: Any) -> Any:
+    def call(self, function: Any, arguments: Any, keywords: Any = None) -> Any:
         if type(function) is Global and function.name.startswith(_OWN):
-            if type(arguments) is not tuple or arguments:
+            if arguments != () or keywords:
                 raise self.wrong("makes a module of something")
             return InstanceOf(function.name, ())
-        return super().call(function, arguments)
+        return super().call(function, arguments, keywords)
 
     def as_it_is(self, value: Any, _kind: Any = None) -> Any:
         """``restore_type_tag(value, type)``, and ``build_intlist(value)``."""
-        if value is not OPAQUE and type(value) not in (list, dict, tuple):
+        if type(value) not in (list, dict, tuple):
             raise self.wrong("has a list or dict of another type")
         return value
 

@@ -5,17 +5,19 @@ To load arrays and scalars of NumPy, ``torch.serialization.add_safe_globals`` is
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.dtypes import DTYPES
 from ...core.layout import compact_strides
 from ...errors import FormatLimitError
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from ..base.contents import NOTHING, Ref, Special
 from ..base.wording import PLAIN_VALUES, TENSORS_ONLY, FileHint
-from .torch import STORAGES
+from .torch import ODD_DTYPES, STORAGES
 from .writer import PickleWriter, place_of
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ __all__ = ["pickled", "refuse_values"]
 
 _STORAGE_CLASSES = {dtype: kind for kind, dtype in STORAGES.items() if dtype and kind != "Untyped"}
 """The typed storages. Tensors of other dtypes use untyped ones."""
+_DEVICE = re.compile(r"[a-z_0-9]{1,50}(?::[0-9]{1,5})?")
+_LAYOUT = re.compile(r"[a-z_]{1,50}")
 _VALUES = "mMSU"
 """The kinds of NumPy's scalars that are times and texts: they stay values, and all others become tensors."""
 
@@ -54,6 +58,21 @@ def refuse_values(contents: Contents) -> None:
     """
     if contents.tree is not None:
         _TorchWriter(contents, None).write()
+
+
+def _is_known(node: Special) -> bool:
+    """Whether a value of PyTorch is one that a pickle may name. Other files tell it as text, which may say anything."""
+    value = node.value
+    if node == NOTHING:
+        return True
+    if node.kind == "size":
+        return type(value) is list and all(type(each) is int for each in value)
+    if type(value) is not str:
+        return False
+    if node.kind == "dtype":
+        return value in DTYPES or value in ODD_DTYPES
+    form = {"device": _DEVICE, "layout": _LAYOUT}.get(node.kind)
+    return form is not None and form.fullmatch(value) is not None
 
 
 class _TorchWriter(PickleWriter):
@@ -85,6 +104,11 @@ class _TorchWriter(PickleWriter):
             self.scalar(node.dtype, node.tobytes())
 
     def special(self, node: Special, keys: tuple[Any, ...]) -> None:
+        if not _is_known(node):
+            raise FormatLimitError(
+                f"{place_of(keys)} is a {node.kind[:50]} that PyTorch does not have: {str(node.value)[:50]!r}.",
+                PLAIN_VALUES,
+            )
         if node.kind == "dtype":
             self.name("torch", str(node.value))
             return
@@ -102,12 +126,10 @@ class _TorchWriter(PickleWriter):
             if index:
                 self.integer(int(index))
             self.end_tuple(2 if index else 1)
-        elif node.kind == "layout":
+        else:
             self.name("torch.serialization", "_get_layout")
             self.text(f"torch.{node.value!s}")
             self.end_tuple(1)
-        else:
-            raise FormatLimitError(f"{place_of(keys)} is of a kind, {node.kind}, that PyTorch does not have.")
         self.called()
 
     # Tensors.

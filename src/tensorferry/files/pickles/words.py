@@ -10,7 +10,12 @@ if TYPE_CHECKING:
 __all__ = ["Global", "Ordered", "UnreadBytes", "Vocabulary", "modern"]
 
 _MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
-_NAMES = {"__builtin__.long": "builtins.int", "__builtin__.unicode": "builtins.str"}
+_NAMES = {
+    "__builtin__.long": "builtins.int",
+    "__builtin__.unicode": "builtins.str",
+    "__builtin__.xrange": "builtins.range",
+    "__builtin__.reduce": "functools.reduce",
+}
 """Names in protocols below 3: https://docs.python.org/3/library/pickle.html#pickle.Pickler (fix_imports)."""
 
 
@@ -63,8 +68,8 @@ class Vocabulary(Protocol):
     def find(self, name: str) -> Any:
         """The stand-in for a global, mostly a `Global`."""
 
-    def call(self, function: Any, arguments: Any) -> Any:
-        """The stand-in for the result of a call (REDUCE, NEWOBJ)."""
+    def call(self, function: Any, arguments: Any, keywords: Any = None) -> Any:
+        """The stand-in for the result of a call (REDUCE, NEWOBJ, NEWOBJ_EX)."""
 
     def build(self, instance: Any, state: Any) -> Any:
         """The stand-in after its state was set (BUILD)."""
@@ -85,7 +90,13 @@ class Vocabulary(Protocol):
         """A tensor like an earlier one, in a new storage with this name; ``None`` if the storage may not be new."""
 
     def fill(self, instance: Any, values: list[Any]) -> None:
-        """Add items to a stand-in that is not a list, dict or set (APPENDS, SETITEMS, ADDITEMS)."""
+        """Add items to a stand-in that is not a list or set (APPENDS, ADDITEMS)."""
 
-    def refuse(self, demand: str) -> None:
-        """Note an opcode that data does not need."""
+    def put(self, instance: Any, values: list[Any]) -> None:
+        """Add keys and values, in turn, to a stand-in that is not a dict (SETITEMS)."""
+
+    def refuse(self, demand: str) -> Any:
+        """Note what data does not need, and what makes the whole pickle unsafe."""
+
+    def odd(self, key: Any) -> str:
+        """What a key is that no dict may have, for messages."""

@@ -14,6 +14,7 @@ from ...core.dtypes import find
 from ...errors import FileFormatError
 from ..base.contents import NotTensor
 from ..base.nesting import written
+from ..base.objects import in_text
 from ..base.pump import silent
 from ..encodings.packed import bare
 from .summary import values_of
@@ -184,7 +185,7 @@ def diff(
         only_b=tuple(name for name in only_b if name not in news),
         renamed=renamed,
         differing=tuple(differing),
-        values=() if tensors_only else _changes(values_of(a), values_of(b)),
+        values=() if tensors_only else _changes(*(values_of(in_text(each)[0]) for each in (a, b))),
         metadata=() if tensors_only else _changes(_strings(a, b), _strings(b, a)),
         uncompared={
             name: why

@@ -11,6 +11,7 @@ from ...core.dtypes import find
 from ..base.blocks import blocks_of, noted
 from ..base.contents import NOTHING
 from ..base.nesting import named_values
+from ..base.objects import objects_in
 from ..encodings.paths import size_of
 from .folded_names import fold
 from .overview import modules, quantisation, shards
@@ -44,6 +45,7 @@ class Summary:
         tied: For each further name of a tensor, its first name.
         folds: The tensors, folded.
         values: The values in the tree that are not tensors, by their paths.
+        objects: What objects of a pickle were that are told as values; see `objects_in`.
         metadata: Strings by name.
         others: Names of things that cannot be loaded, and why.
         asks_for: The globals that a pickle asks for.
@@ -63,6 +65,7 @@ class Summary:
     tied: dict[str, str]
     folds: list[Fold]
     values: dict[str, Any]
+    objects: dict[str, str]
     metadata: dict[str, str]
     others: dict[str, str]
     asks_for: tuple[str, ...]
@@ -110,6 +113,7 @@ def summarise(path: Path, contents: Contents) -> Summary:
         tied=tied,
         folds=folds,
         values=values,
+        objects=objects_in(contents.tree) if contents.asks_for else {},
         metadata=noted(contents.metadata, {}),
         others=contents.others,
         asks_for=contents.asks_for,
