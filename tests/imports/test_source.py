@@ -149,12 +149,12 @@ def test_the_rules_can_be_broken(tmp_path):
     assert len(framework_imports_out_of_place(backend, tree_of(backend))) == 2
 
 
-def test_a_module_has_less_than_400_lines():
+def test_a_module_has_at_most_800_lines():
     """Small enough to be read at one sitting."""
     files = [*MODULES, *PACKAGE.rglob("*.[ch]")]
     assert len(files) > len(MODULES)
     lengths = {named(path): len(path.read_text(encoding="utf-8").splitlines()) for path in files}
-    assert {name: length for name, length in lengths.items() if length >= 400} == {}
+    assert {name: length for name, length in lengths.items() if length > 800} == {}
 
 
 @pytest.mark.parametrize("name", ["Place", "Part", "Layout", "Record", "Finding", "Group", "Format"])
