@@ -6,7 +6,7 @@ import glob
 import importlib
 import os
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
 
 from ...core.dtypes import fit
 from ...errors import ConversionError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
@@ -48,6 +48,10 @@ class Format(ABC):
     """Whether it can store values that are not tensors, and their nesting."""
     holds_metadata: ClassVar[bool] = False
     """Whether it can store strings by name."""
+    ties: ClassVar[Literal["own", "copy or alias", "copy"]] = "copy or alias"
+    """How it says that two names are one tensor: by a convention of its ``own``. Without one the values are written for
+    each name, a ``copy``; if it has a place for strings of ours, a record of the further names, an ``alias``, can stand
+    there instead."""
     unicode_only: ClassVar[bool] = False
     """Whether all names and strings must be valid Unicode."""
     most_axes: ClassVar[int] = 64
@@ -136,8 +140,21 @@ class Format(ABC):
             self.refuse_any(odd, "holds names and strings in UTF-8, and these are not valid Unicode", RENAME_OR_EXCLUDE)
 
     def as_held(self, contents: Contents) -> Contents:
-        """The contents as a file of the format has them, if some values are tensors in it. No values are read."""
+        """The contents as a file of the format has them, if it has another form for some. No values are read.
+
+        Raises:
+            FormatLimitError: It has no form for something.
+        """
         return contents
+
+    def changes(self, contents: Contents) -> Iterator[str]:
+        """What the format has in another form, or not at all: a line for each kind of it, for the report.
+
+        Args:
+            contents: The contents, as they were before `as_held`.
+        """
+        del contents
+        yield from ()
 
     def _refuse_number(self, contents: Contents) -> NoReturn:
         """Raise for contents that do not have exactly one tensor."""

@@ -84,6 +84,7 @@ class _Safetensors(Format):
     dtypes = frozenset(NAMES)
     holds_tree = True
     holds_metadata = True
+    ties = "own"
     unicode_only = True
     index_suffix = ".index.json"
     rank = 10
