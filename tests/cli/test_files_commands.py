@@ -773,6 +773,7 @@ def test_ctrl_c(run, files, monkeypatch, command):
         (["--shard", "5GB"], {"shard": "5GB"}),
         (["--verify", "--dry-run", "--resume", "--overwrite", "--tensors-only"],
          dict.fromkeys(["verify", "dry_run", "resume", "overwrite", "tensors_only"], True)),
+        (["--ties", "alias"], {"ties": "alias"}),
         (["--dequantize"], {"dequantize": True}),
         (["--allow", "a.B"], {"allow": ["a.B"]}),
         (["--jobs", "4", "--engine", "processes"], {"jobs": 4, "engine": "processes"}),
@@ -783,7 +784,8 @@ def test_options_reach_the_conversion(run, monkeypatch, options, expected):
     """Each option is handed on as it was typed, the others with their defaults; several inputs and one output."""
     plain = {
         "to": None, "dtype": None, "overflow": "raise", "include": (), "exclude": (), "rename": (), "metadata": {},
-        "shard": None, "tensors_only": False, "dequantize": False, "allow": (), "verify": False, "dry_run": False,
+        "shard": None, "tensors_only": False, "ties": "copy", "dequantize": False, "allow": (), "verify": False,
+        "dry_run": False,
         "resume": False, "overwrite": False, "jobs": 1, "engine": "threads", "part": None, "progress": None,
     }  # fmt: skip
     told = {}
@@ -815,6 +817,7 @@ def test_options_reach_the_conversion(run, monkeypatch, options, expected):
         ["convert", "a", "b", "--engine", "slurm"],
         *(["convert", "a", "b", "--metadata", word] for word in ("format", "=pt", "")),
         ["convert", "a", "b", "--metadata", "k=1", "--metadata", "k=2"],
+        ["convert", "a", "b", "--ties", "both"],
         ["convert", "a", "b", "--jobs", "0"],
         *(["convert", "a", "b", "--part", part] for part in ("0/2", "3/2", "1", "x/y", "1/", "-1/2", "1/2/3")),
         ["convert", "a", "b", "--part", "1/" + "9" * 5000],
@@ -1015,7 +1018,7 @@ def test_progress_is_for_terminals(start, files, tmp_path):
     assert " of " in text, "sizes as everywhere else"
     assert "bytes" not in text
     assert "\x1b[3" not in text
-    done = start("convert", files / "model.pt", tmp_path / "b.npz", capture_output=True)
+    done = start("convert", files / "model.pt", tmp_path / "b.safetensors", capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
 
 

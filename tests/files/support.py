@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from tensorferry.core.dtypes import DTYPES, find
@@ -71,6 +73,28 @@ def contents(arrays, *, metadata=None, tree=None):
         dtype = next(row.name for row in DTYPES.values() if numpy_dtype(row.name) == array.dtype)
         tensors[name] = InMemory(array, dtype, id(array))
     return Contents("memory", (), tensors, dict(metadata or {}), tree)
+
+
+class Moments(NamedTuple):
+    """A named tuple, as optimizers have them."""
+
+    mu: object
+    nu: object
+
+
+def training():
+    """A tree as of a training, with a tie, and its arrays by the names that follow from their places."""
+    weight = np.arange(6, dtype=np.float32).reshape(2, 3)
+    half = np.arange(4).astype(numpy_dtype("bfloat16"))
+    tree = {
+        "model": {"embed": weight, "head": weight, 3: half},
+        "opt": ({}, Moments({"embed": weight + 1}, (weight + 2, None)), []),
+        "step": 7,
+        "lr": np.float32(0.5),
+        "name": "run",
+    }
+    named = {"model.embed": weight, "model.head": weight, "model.3": half}
+    return tree, named | {"opt.1.mu.embed": weight + 1, "opt.1.nu.0": weight + 2}
 
 
 def arrays(contents):

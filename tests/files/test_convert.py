@@ -29,11 +29,13 @@ from tests.files.converting import (
     write,
 )
 
+import tensorferry as ferry
 from tensorferry.errors import ConversionError, FormatLimitError, LossyCastError, OutputExistsError, UnsafeFileError
 from tensorferry.files.conversion import jobs
 from tensorferry.files.conversion.convert import Report, convert_files, write_contents
 from tensorferry.files.opening.registry import format_named, formats
 from tensorferry.files.opening.shards import open_path
+from tensorferry.files.reports.diff import diff
 
 
 @pytest.mark.parametrize(("source", "target"), list(product(MANY, MANY)))
@@ -127,20 +129,76 @@ def test_progress_adds_up_to_what_the_dry_run_says(tmp_path):
 
 
 def test_tied_weights_are_stored_once_and_recorded(tmp_path):
-    """Two names of one tensor: one copy of the bytes in each format, two names again when it comes back, in order."""
+    """Two names of one tensor: one copy of the bytes, if asked, and two names again when it comes back, in order."""
     array = bits("float32", (100, 100))
     wanted = {"a.embed": array, "middle": bits("int8", (3,)), "z.head": array}
     start = write(tmp_path / "in.pt", wanted)
     for suffix in (".safetensors", ".npz", ".pt"):
         target = tmp_path / f"out{suffix}"
-        report = convert_files(start, target, verify=True)
+        report = convert_files(start, target, verify=True, ties="alias")
         assert report.bytes_written == 40003
+        assert not report.warnings
         assert target.stat().st_size < 45000
         back = tmp_path / f"back{suffix}.pt"
         convert_files(target, back, verify=True)
         found = open_path(back)
         same(arrays_of(back), wanted)
         assert found.ties == {"z.head": "a.embed"}
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".zarr", ".gguf", ".msgpack", ".orbax", ".safetensors", ".pt", ".h5"])
+def test_tied_weights_are_written_as_the_format_says(tmp_path, suffix):
+    """Twice where it has no convention, and the report counts and names them, before and after; cast too."""
+    array = np.random.default_rng(0).standard_normal((100, 100), np.float32)
+    start = write(tmp_path / "in.pt", {"a": array, "b": np.ones(3, np.float32), "c": array})
+    has_own = suffix in (".safetensors", ".pt", ".h5")
+    moved = []
+    for number, (keywords, itemsize) in enumerate([({}, 4), ({"dtype": "float16"}, 2)]):
+        target = tmp_path / f"out{number}{suffix}"
+        planned = convert_files(start, target, dry_run=True, **keywords)
+        moved.clear()
+        report = convert_files(start, target, progress=moved.append, **keywords)
+        expected = (20003 - 10000 * has_own) * itemsize
+        assert [each.bytes_written for each in (planned, report)] == [expected] * 2
+        assert sum(moved) == expected
+        assert [(each.tensors, each.bytes_read) for each in (planned, report)] == [(3, 40012)] * 2
+        lines = [line for line in report.warnings if line.startswith("Written twice, since ")]
+        end = " has no way to say that they are one: c is a."
+        assert planned.warnings == report.warnings
+        assert [line.endswith(end) for line in lines] == [True] * (not has_own)
+        convert_files(start, target, verify=True, overwrite=True, **keywords)
+        found = open_path(target)
+        assert found.ties == ({"c": "a"} if has_own else {})
+        assert diff(open_path(start), found, any_dtype=True, tolerance=0.01).equal
+
+
+@pytest.mark.parametrize("suffix", [".msgpack", ".orbax"])
+def test_no_alias_where_there_is_no_place_for_one(tmp_path, suffix):
+    """The reason and what works instead are said, before anything is written."""
+    array = np.ones(3, np.float32)
+    start = write(tmp_path / "in.pt", {"a": array})
+    for write_it in (
+        lambda ties: ferry.save({"a": array, "b": array}, tmp_path / f"a{suffix}", ties=ties),
+        lambda ties: convert_files(start, tmp_path / f"b{suffix}", ties=ties),
+    ):
+        with pytest.raises(ferry.FormatLimitError, match="no place for a record") as refused:
+            write_it("alias")
+        assert refused.value.hint.startswith('ties="copy"')
+        with pytest.raises(ValueError, match='ties must be "copy" or "alias"'):
+            write_it("both")
+    assert [each.name for each in tmp_path.iterdir()] == ["in.pt"]
+
+
+def test_ties_is_part_of_what_a_conversion_was(tmp_path):
+    """Jobs in another process do as this one; a run is resumed only with the same."""
+    array = np.ones(1000, np.float32)
+    start = write(tmp_path / "in.pt", {"a": array, "b": array})
+    for ties, count in (("copy", 2), ("alias", 1)):
+        target = tmp_path / f"{ties}.npz"
+        report = convert_files(start, target, ties=ties, engine="processes")
+        assert report.bytes_written == count * 4000
+        with np.load(target) as held:
+            assert len(held.files) == count
 
 
 def test_ties_survive_shards_and_casts(tmp_path):

@@ -197,7 +197,7 @@ def seen(path):
     }
 
 
-@pytest.mark.parametrize("through", [".gguf", ".safetensors", ".npz", ".pt", ".zarr", ".msgpack", ".h5"])
+@pytest.mark.parametrize("through", [".gguf", ".safetensors", ".npz", ".pt", ".zarr", ".h5"])
 def test_blocks_are_carried_as_they_are(tmp_path, through):
     """Blocks of every type come back bit-equal, from GGUF and from formats that have them as bytes, renamed or not."""
     source = in_blocks(tmp_path / "a.gguf")
@@ -335,6 +335,21 @@ def test_every_type_of_the_library_is_known_by_name():
     assert names == {int(kind): kind.name for kind in gguf.GGMLQuantizationType}
     for code, (_, length, nbytes) in BLOCKS_BY_CODE.items():
         assert gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(code)] == (length, nbytes)
+
+
+def test_the_library_finds_all_of_a_training(tmp_path):
+    """Each tensor under the name that follows from its place, also the second of two that are one."""
+    tree, named = support.training()
+    report = ferry.save(tree, tmp_path / "a.gguf", verify=True)
+    assert [line.endswith("model.head is model.embed.") for line in report.warnings] == [True]
+    theirs = {tensor.name: tensor for tensor in gguf.GGUFReader(tmp_path / "a.gguf").tensors}
+    assert set(theirs) == set(named)
+    for name, array in named.items():
+        assert theirs[name].data.tobytes() == array.tobytes()
+        assert tuple(theirs[name].shape.tolist()[::-1]) == array.shape
+    ferry.save(tree, tmp_path / "b.gguf", ties="alias", verify=True)
+    assert {tensor.name for tensor in gguf.GGUFReader(tmp_path / "b.gguf").tensors} == set(named) - {"model.head"}
+    assert ferry.open(tmp_path / "b.gguf").ties == {"model.head": "model.embed"}
 
 
 def test_ties_and_trees_come_back(tmp_path):

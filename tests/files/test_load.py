@@ -417,14 +417,17 @@ class Pair(NamedTuple):
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".npz"])
 def test_types_of_containers_come_back_as_far_as_they_are_kept(suffix, tmp_path):
-    """Those of dicts with their default factories; a named tuple is a tuple, an OrderedDict of tensors only a dict."""
+    """Those of dicts with their default factories; a named tuple is a dict, an OrderedDict of tensors only a dict."""
     weight = np.ones(2)
     lists = defaultdict(list, {"w": weight, "a": [1]})
     tree = {"lists": lists, "none": defaultdict(None, w=weight), "ordered": OrderedDict(w=weight)}
     ferry.save(tree | {"pair": Pair(weight, 1)}, tmp_path / f"a{suffix}")
     read = ferry.load(tmp_path / f"a{suffix}", "numpy")
-    assert [type(held) for held in read.values()] == [defaultdict, defaultdict, OrderedDict, tuple]
+    assert [type(held) for held in read.values()] == [defaultdict, defaultdict, OrderedDict, dict]
     assert (read["lists"].default_factory, read["none"].default_factory) == (list, None)
+    assert list(read["pair"]) == ["one", "other"]
+    assert bits(read["pair"]["one"]) == bits(weight)
+    assert read["pair"]["other"] == 1
     assert read["lists"]["missing"] == []
     assert read["lists"]["a"] == [1]
 
@@ -432,6 +435,50 @@ def test_types_of_containers_come_back_as_far_as_they_are_kept(suffix, tmp_path)
     for given, kept in zip(flat, (dict, OrderedDict, defaultdict), strict=True):
         ferry.save(given, tmp_path / f"b{suffix}", overwrite=True)
         assert type(ferry.load(tmp_path / f"b{suffix}")) is kept
+
+
+def test_a_named_tuple_is_a_dict_of_its_fields(tmp_path):
+    """So are the result types of PyTorch and one without fields; what only calls itself so is a tuple."""
+    import torch
+
+    class Odd(tuple):
+        """A tuple with fewer fields than values."""
+
+        _fields = ("one",)
+        __slots__ = ()
+
+    class Empty(NamedTuple):
+        """No state, as of an optimizer."""
+
+    tree = {"top": torch.eye(2).max(dim=0), "pair": [Pair(np.ones(2), Pair(1, 2))], "none": Empty(), "odd": Odd((1, 2))}
+    ferry.save(tree, tmp_path / "a.safetensors")
+    names = {"top.values", "top.indices", "pair.0.one"}
+    assert set(ferry.open(tmp_path / "a.safetensors").tensors) == names
+    read = ferry.load(tmp_path / "a.safetensors")
+    assert dict(read["pair"][0]["other"]) == {"one": 1, "other": 2}
+    assert dict(read["none"]) == {}
+    assert tuple(read["odd"]) == (1, 2)
+
+
+def test_the_hint_for_an_object_with_attributes_saves_its_values(tmp_path):
+    """As a dict of what is a value in it, without what is not, which is code in a training state."""
+    import flax.struct
+
+    @flax.struct.dataclass
+    class State:
+        """A state with a function in it."""
+
+        params: object
+        step: int
+        apply: object = flax.struct.field(pytree_node=False)
+
+    x = State({"w": np.ones(2)}, 3, len)
+    with pytest.raises(ferry.UnsupportedTypeError, match="State holds a tensor") as refused:
+        ferry.save(x, tmp_path / "a.npz")
+    code = refused.value.hint.partition(" in its place")[0]
+    ferry.save(eval(code, {"x": x}), tmp_path / "a.npz")  # noqa: S307 - the hint, as somebody would paste it
+    assert list(ferry.open(tmp_path / "a.npz").tensors) == ["params.w"]
+    assert ferry.load(tmp_path / "a.npz")["step"] == 3
 
 
 def test_a_defaultdict_of_code_is_refused(tmp_path):
@@ -496,13 +543,13 @@ def test_verify_sees_what_was_taken_for_a_tie(tmp_path, monkeypatch):
 
 
 def test_tied_weights_are_stored_once(tmp_path):
-    """One memory under two names takes its bytes once; a view of another shape is another tensor."""
+    """One memory under two names takes its bytes once, if asked; a view of another shape is another tensor."""
     import torch
 
     weight = torch.randn(4096)
     for suffix in SUFFIXES:
         path = tmp_path / f"tied{suffix}"
-        ferry.save({"a": weight, "b": weight.detach(), "view": weight.view(64, 64)}, path)
+        ferry.save({"a": weight, "b": weight.detach(), "view": weight.view(64, 64)}, path, ties="alias")
         contents = ferry.open(path)
         assert contents.ties == {"b": "a"}
         assert path.stat().st_size < 3 * weight.nbytes

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.files.support import arrays, awkward, contents, same_bits, sample
+from tests.files.support import arrays, awkward, contents, same_bits, sample, training
 from tests.support import peak_of
 
 import tensorferry as ferry
@@ -347,6 +347,22 @@ def test_trees_ties_and_metadata_survive_in_npz(tmp_path, length):
     assert (found.tree, found.ties, found.metadata) == (held.tree, {"b": "a"}, {"k": "é" * length})
     with np.load(tmp_path / "a.npz") as theirs:
         assert theirs.files == ["a", "n.0"]
+
+
+def test_numpy_finds_all_of_a_training(tmp_path):
+    """Each array under the name that follows from its place, also the second of two that are one."""
+    tree, named = training()
+    report = ferry.save(tree, tmp_path / "a.npz", verify=True)
+    assert [line.endswith("model.head is model.embed.") for line in report.warnings] == [True]
+    with np.load(tmp_path / "a.npz") as theirs:
+        assert set(theirs.files) == set(named)
+        for name, array in named.items():
+            assert theirs[name].tobytes() == array.tobytes()
+            assert theirs[name].shape == array.shape
+    ferry.save(tree, tmp_path / "b.npz", ties="alias", verify=True)
+    with np.load(tmp_path / "b.npz") as theirs:
+        assert set(theirs.files) == set(named) - {"model.head"}
+    assert ferry.open(tmp_path / "b.npz").ties == {"model.head": "model.embed"}
 
 
 def test_a_comment_of_another_program_is_kept(tmp_path):

@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tensorferry as ferry
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.base.contents import Contents, Ref
 from tensorferry.files.base.pump import Pump
@@ -255,6 +256,19 @@ def test_needs_no_tensorflow(tmp_path):
         env={**os.environ},
     )
     assert done.stdout == "[1.0, 1.0, 1.0]\n"
+
+
+def test_tensorflow_finds_all_of_a_training(tf, tmp_path):
+    """Each tensor under the name that follows from its place, also the second of two that are one."""
+    tree, named = support.training()
+    report = ferry.save(tree, tmp_path / "a", to="tensorflow", verify=True)
+    assert [line.endswith("model.head is model.embed.") for line in report.warnings] == [True]
+    reader = tf.train.load_checkpoint(str(tmp_path / "a"))
+    assert set(reader.get_variable_to_shape_map()) - {"tensorferry.tree"} == set(named)
+    assert all(support.same_bits(reader.get_tensor(name), array) for name, array in named.items())
+    ferry.save(tree, tmp_path / "b", to="tensorflow", ties="alias", verify=True)
+    assert "model.head" not in tf.train.load_checkpoint(str(tmp_path / "b")).get_variable_to_shape_map()
+    assert ferry.open(tmp_path / "b").ties == {"model.head": "model.embed"}
 
 
 def test_ties_and_trees_come_back(tmp_path):

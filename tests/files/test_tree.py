@@ -486,7 +486,8 @@ def test_metadata_under_the_name_of_a_tie_survives(tmp_path, text, suffix):
     """A string is told from the further name that it is called as, and from what says whose that is."""
     weight = np.ones(3, "float32")
     path = tmp_path / f"a{suffix}"
-    tensorferry.save({"embed": weight, "norm": weight + 1, "head": weight}, path, metadata={"head": text})
+    tree = {"embed": weight, "norm": weight + 1, "head": weight}
+    tensorferry.save(tree, path, metadata={"head": text}, ties="alias")
     contents = tensorferry.open(path)
     assert (contents.metadata["head"], contents.ties) == (text, {"head": "embed"})
     tensorferry.convert_files(path, tmp_path / "b.safetensors")

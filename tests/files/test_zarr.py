@@ -8,8 +8,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from tests.files.support import arrays, awkward, contents, same_bits, sample
+from tests.files.support import arrays, awkward, contents, same_bits, sample, training
 
+import tensorferry as ferry
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
 from tensorferry.files.base.contents import NotTensor, Ref
@@ -145,6 +146,22 @@ def test_tree_ties_and_metadata_come_back(tmp_path):
     )
     assert (found.tree, found.metadata, found.ties) == (tree, metadata, {"model.tied": "model.w"})
     assert sum(each.stat().st_size for each in (tmp_path / "tree.zarr").rglob("0") if each.is_file()) == shared.nbytes
+
+
+def test_zarr_finds_all_of_a_training(tmp_path):
+    """Each array under the name that follows from its place, also the second of two that are one."""
+    tree, named = training()
+    report = ferry.save(tree, tmp_path / "a.zarr", verify=True)
+    assert [line.endswith("model.head is model.embed.") for line in report.warnings] == [True]
+    theirs = dict(zarr.open_group(str(tmp_path / "a.zarr"), mode="r").arrays())
+    assert set(theirs) == set(named)
+    for name, array in named.items():
+        assert theirs[name][...].tobytes() == array.tobytes()
+        assert theirs[name].shape == array.shape
+    ferry.save(tree, tmp_path / "b.zarr", ties="alias", verify=True)
+    theirs = dict(zarr.open_group(str(tmp_path / "b.zarr"), mode="r").arrays())
+    assert set(theirs) == set(named) - {"model.head"}
+    assert ferry.open(tmp_path / "b.zarr").ties == {"model.head": "model.embed"}
 
 
 def test_attributes_and_dimension_names_are_metadata(tmp_path):

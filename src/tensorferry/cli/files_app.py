@@ -143,6 +143,9 @@ def convert(
     tensors_only: Annotated[
         bool, _chosen("--tensors-only", help="Leave out metadata and values that are not tensors, and how they nest.")
     ] = False,
+    ties: Annotated[
+        str, _written(metavar="RULE", help="copy or alias: tied weights where OUT's format has no way to say it.")
+    ] = "copy",
     dequantize: Annotated[
         bool, _chosen("--dequantize", help="Write the numbers of quantised blocks (GGUF's), not their bytes.")
     ] = False,
@@ -175,6 +178,7 @@ def convert(
     from tensorferry.files.conversion.recast import OVERFLOWS
     from tensorferry.files.conversion.select import substitution
     from tensorferry.files.opening.registry import format_for, format_named
+    from tensorferry.files.opening.split import TIES
 
     from .child import run
 
@@ -183,6 +187,7 @@ def convert(
 
     _validate(overflow, OVERFLOWS, "--overflow")
     _validate(engine, ENGINES, "--engine")
+    _validate(ties, TIES, "--ties")
     _understood(to, format_named, "--to")
     _understood(shard, split, "--shard")
     for each in rename or ():
@@ -196,6 +201,7 @@ def convert(
         "rename": rename or (),
         "metadata": _strings(metadata or ()),
         "tensors_only": tensors_only,
+        "ties": ties,
         "dequantize": dequantize,
         "allow": allow or (),
         "shard": shard,

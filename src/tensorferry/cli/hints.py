@@ -14,8 +14,8 @@ __all__ = ["OPTIONS", "as_options"]
 _CONVERT = {
     name: f"--{name.replace('_', '-')}"
     for name in (
-        "to", "dtype", "overflow", "include", "exclude", "rename", "metadata", "tensors_only", "dequantize", "allow",
-        "shard", "overwrite", "verify", "dry_run", "resume", "jobs", "engine", "part",
+        "to", "dtype", "overflow", "include", "exclude", "rename", "metadata", "tensors_only", "ties",
+        "dequantize", "allow", "shard", "overwrite", "verify", "dry_run", "resume", "jobs", "engine", "part",
     )
 }  # fmt: skip
 

@@ -213,6 +213,7 @@ def save(
     to: str | None = None,
     metadata: Mapping[str, str] | None = None,
     shard: int | str | None = None,
+    ties: Literal["copy", "alias"] = "copy",
     verify: bool = False,
     overwrite: bool = False,
     unknown: Unknown = "error",
@@ -227,19 +228,22 @@ def save(
 
     The file is complete, or there is none: it is written beside its place, flushed to the disk and renamed. Tensors
     are written one after the other, so host memory for one is enough. Every bit is kept, in every dtype. A tensor that
-    appears twice is stored once. Gradients and graphs are not saved.
+    appears twice is stored once if the format has a convention for it, and otherwise as `ties` says. Gradients and
+    graphs are not saved.
 
     Args:
         tree: A tensor; or dicts, lists and tuples that contain tensors, plain values (numbers, strings, ``None``) and
-            other such containers. A named tuple becomes a tuple, and a mapping a dict. An OrderedDict stays one (if it
-            is the whole tree, only if it has attributes or values that are not tensors), and so does a defaultdict of
-            a Python type. So do dtypes, devices, layouts and sizes of PyTorch. Other containers of `convert_tree`
-            (dataclasses, attrs classes, namespaces …) become a dict of their fields or a list.
+            other such containers. A mapping becomes a dict. An OrderedDict stays one (if it is the whole tree, only if
+            it has attributes or values that are not tensors), and so does a defaultdict of a Python type. So do dtypes,
+            devices, layouts and sizes of PyTorch. Named tuples and other containers of `convert_tree` (dataclasses,
+            attrs classes, namespaces …) become a dict of their fields, or a list if they have none. Flax's files have
+            dicts in place of lists and tuples; the report says so.
         path: The file, or with `shard` the folder.
         to: The name of the format; ``None``: as the suffix of the path says.
         metadata: Strings to put beside the tensors, if the format has a place for them. A safetensors
             file also has ``"format": "pt"``, which its readers ask for, unless you give another.
         shard: Write a folder of files of at most so many bytes (``"5GB"``) and their index.
+        ties: As for `convert_files`.
         verify: Read the file again and compare, before it appears.
         overwrite: Replace a file that exists.
         unknown: As for `convert_tree`; but an object that holds a tensor is always refused, because a file cannot hold
@@ -249,10 +253,12 @@ def save(
         What was written.
 
     Raises:
-        ValueError: There is no format named `to`, `shard` is not a size, or `path` with it has the name of one file.
+        ValueError: There is no format named `to`, `shard` is not a size, or `path` with it has the name of one file;
+            or `ties` is neither of the two.
         OSError: The file cannot be written.
         OutputExistsError: The file exists already.
-        FormatLimitError: The format cannot hold a dtype, a structure or a value; nothing is written.
+        FormatLimitError: The format cannot hold a dtype, a structure or a value, or ``ties="alias"``; nothing is
+            written.
         UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where.
         VerificationError: The file did not read back the same; there is no file then.
 
@@ -267,7 +273,7 @@ def save(
     place = path_of(path, "save(tree, path)")
     try:
         contents = contents_of(tree, metadata, unknown)
-        return write_contents(contents, place, to=to, shard=shard, verify=verify, overwrite=overwrite)
+        return write_contents(contents, place, to=to, shard=shard, ties=ties, verify=verify, overwrite=overwrite)
     except ConversionError as error:
         error.complete_hint("save", EXCHANGE)
         if isinstance(error.hint, FileHint):
@@ -290,6 +296,7 @@ def convert_files(
     metadata: Mapping[str, str] | None = None,
     shard: int | str | None = None,
     tensors_only: bool = False,
+    ties: Literal["copy", "alias"] = "copy",
     dequantize: bool = False,
     allow: str | Sequence[str] = (),
     verify: bool = False,
@@ -330,6 +337,10 @@ def convert_files(
             the same keys.
         shard: Write a folder of files of at most so many bytes (``"5GB"``) and their index.
         tensors_only: Leave out everything that is not a tensor, and the nesting.
+        ties: What becomes of a tensor with several names, in a format that cannot say that they are one. ``"copy"``
+            writes the values for each name, as other programs expect, and the report lists them. ``"alias"`` writes
+            them once, with a record that only tensorferry reads. Safetensors, PyTorch's files and HDF5 have a
+            convention of their own, and keep it.
         dequantize: Write the numbers of tensors in quantised blocks, as GGUF has them, in float32 or as `dtype` says,
             computed by the library of their format. Without it the bytes are kept, and the metadata says what they are.
         allow: As for `open`.
@@ -349,12 +360,13 @@ def convert_files(
 
     Raises:
         TypeError: A keyword has a value of the wrong type.
-        ValueError: A keyword has no such value: ``engine="x"``, ``shard="much"``, ``rename=["x"]``.
+        ValueError: A keyword has no such value: ``engine="x"``, ``ties="x"``, ``shard="much"``, ``rename=["x"]``.
         OSError: A file cannot be read or written.
         OutputExistsError: The target exists already.
         FileFormatError: A source breaks the rules of its format, or a checksum is wrong.
         UnsafeFileError: A source asks for code to be run; with `include` or `exclude`, only if what is taken does.
-        FormatLimitError: The format cannot hold a tensor or a value, a pattern matches nothing, or a part of a list, or
+        FormatLimitError: The format cannot hold a tensor, a value or ``ties="alias"``, a pattern matches nothing, or a
+            part of a list, or
             `dequantize` has nothing to do; nothing is written.
         LossyCastError: A number does not fit into the dtype, and `overflow` does not say what it becomes.
         VerificationError: The output did not read back the same; there is no output then.

@@ -117,11 +117,7 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
             result[key] = _outline(child, f"{path}{item(key)}", depth + 1, rule)
         return result
     if isinstance(node, (list, tuple, deque)):
-        special = None if type(node) in (list, tuple) else _special(node)
-        if special is not None:
-            return special
-        children = [_outline(child, f"{path}[{index}]", depth + 1, rule) for index, child in enumerate(node)]
-        return tuple(children) if isinstance(node, tuple) else children
+        return _outline_of_sequence(node, path, depth, rule)
     if isinstance(node, Placeholder):
         raise UnsupportedTypeError(
             f"A file can hold a name as text, but not what has it: {node.name}, which was only named - at {path}",
@@ -156,6 +152,19 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
         ) from error
 
 
+def _outline_of_sequence(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
+    """As `_outline`, for a list, a deque or a tuple; one with fields becomes a dict of them."""
+    special = None if type(node) in (list, tuple) else _special(node)
+    if special is not None:
+        return special
+    fields = _fields(node)
+    if fields is not None:
+        pairs = zip(fields, node, strict=True)
+        return {name: _outline(child, f"{path}.{name}", depth + 1, rule) for name, child in pairs}
+    children = [_outline(child, f"{path}[{index}]", depth + 1, rule) for index, child in enumerate(node)]
+    return tuple(children) if isinstance(node, tuple) else children
+
+
 def _dotted(path: str) -> str:
     """The dotted name of a leaf, from its path."""
     steps = re.findall(r'\["(?:[^"\\]|\\.)*"\]|\[[^]]*\]|\.[^.[]+', path)
@@ -179,10 +188,26 @@ def _special(node: Any) -> Special | None:
 
 def _opened(node: Any) -> Node | None:
     """A container of `convert_tree`; ``None`` if it is not one, or has attributes besides its values."""
+    found = _open_any(node)
+    return None if found is None or found.static or found.registered is not None else found
+
+
+def _open_any(node: Any) -> Node | None:
+    """A container of `convert_tree`; ``None`` if it is not one."""
     # A container of a library may have names and attributes besides its values, and is refused with its own message.
     openers = () if registry.backend_that_knows(type(node)) is not None else openers_of(type(node), [node])
-    found = next((found for opener in openers if (found := opener(node)) is not None), None)
-    return None if found is None or found.static or found.registered is not None else found
+    return next((found for opener in openers if (found := opener(node)) is not None), None)
+
+
+def _fields(node: Any) -> tuple[str, ...] | None:
+    """The names of the fields of a named tuple, or of a result type in C (`torch.return_types`); ``None`` without."""
+    kind = type(node)
+    found = getattr(kind, "_fields", None)
+    if hasattr(kind, "n_sequence_fields"):
+        found = getattr(kind, "__match_args__", ())[: kind.n_sequence_fields]
+    if not isinstance(found, tuple) or len(found) != len(node) or isinstance(node, list):
+        return None
+    return found if all(isinstance(name, str) for name in found) else None
 
 
 def _name_of(entry: str) -> str:
@@ -207,7 +232,12 @@ def _instead(node: Any, path: str) -> str | None:
 
 
 def _attributes(node: Any, path: str) -> str:
-    """The hint for an unknown object: to save its attributes."""
+    """The hint for an unknown object: to save its attributes, of a container only those that are its values."""
+    opened = _open_any(node)
+    entries = [] if opened is None else [entry for entry in opened.entries if entry.startswith(".")]
+    if opened is not None and entries and len(entries) == len(opened.entries):
+        held = ", ".join(f'"{entry[1:]}": {_code(path)}{entry}' for entry in entries)
+        return f"{{{held}}} in its place: a dict of its values"
     some = f"vars({_code(path)}) in its place: a dict of its attributes"
     return some if getattr(node, "__dict__", None) else "what it holds in its place, in a dict or a list"
 

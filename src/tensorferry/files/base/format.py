@@ -6,7 +6,7 @@ import glob
 import importlib
 import os
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
 
 from ...core.dtypes import fit
 from ...errors import ConversionError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
@@ -51,6 +51,10 @@ class Format(ABC):
     own_metadata: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Metadata that belong to the format, and not to what is stored in it: for each key, the values
     that its readers take. The first is that of a new file."""
+    ties: ClassVar[Literal["own", "copy or alias", "copy"]] = "copy or alias"
+    """How it says that two names are one tensor: by a convention of its ``own``. Without one the values are written for
+    each name, a ``copy``; if it has a place for strings of ours, a record of the further names, an ``alias``, can stand
+    there instead."""
     unicode_only: ClassVar[bool] = False
     """Whether all names and strings must be valid Unicode."""
     most_axes: ClassVar[int] = 64
@@ -152,7 +156,11 @@ class Format(ABC):
             self.refuse_any(odd, "holds names and strings in UTF-8, and these are not valid Unicode", RENAME_OR_EXCLUDE)
 
     def as_held(self, contents: Contents) -> Contents:
-        """The contents as a file of the format has them, if some values are tensors in it. No values are read."""
+        """The contents as a file of the format has them, if it has another form for some. No values are read.
+
+        Raises:
+            FormatLimitError: It has no form for something.
+        """
         return contents
 
     def owned(self, metadata: Mapping[str, str]) -> dict[str, str]:
@@ -175,6 +183,15 @@ class Format(ABC):
         if self.holds_metadata:
             theirs = {key for key in theirs if contents.metadata.get(key) == contents.own[key]}
         return {**own, **{key: text for key, text in contents.metadata.items() if key not in theirs}}
+
+    def changes(self, contents: Contents) -> Iterator[str]:
+        """What the format has in another form, or not at all: a line for each kind of it, for the report.
+
+        Args:
+            contents: The contents, as they were before `as_held`.
+        """
+        del contents
+        yield from ()
 
     def _refuse_number(self, contents: Contents) -> NoReturn:
         """Raise for contents that do not have exactly one tensor."""

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import FormatLimitError
 from .contents import Ref
+from .wording import TENSORS_ONLY, FileHint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 __all__ = ["CONTAINER", "DEEPEST", "MOST", "PLAIN", "are_plain", "children_of", "free_name", "is_container"]
-__all__ += ["is_flat", "leaves", "like", "name_at", "named_values", "names", "place_in_code", "relabel", "written"]
+__all__ += ["is_flat", "leaves", "like", "name_at", "named_values", "names", "place_in_code", "relabel"]
+__all__ += ["text_keys", "written"]
 
 DEEPEST = 64
 """How deep a tree may nest."""
@@ -111,6 +113,33 @@ def free_name(plain: str, taken: Collection[str], counts: dict[str, int]) -> str
         counts[plain] = counts.get(plain, 1) + 1
         unique = f"{plain}#{counts[plain]}"
     return unique
+
+
+def text_keys(node: Mapping[Any, Any], keys: tuple[Any, ...]) -> dict[str, Any]:
+    """A dict with its keys as text, for formats that have no other keys.
+
+    >>> text_keys({0: "a", None: "b"}, ())
+    {'0': 'a', 'None': 'b'}
+
+    Args:
+        node: The dict.
+        keys: The keys that lead to it, for messages.
+
+    Raises:
+        FormatLimitError: Two keys are the same as text.
+    """
+    found: dict[str, Any] = {}
+    for key, child in node.items():
+        text = key if type(key) is str else str(key)
+        if text in found:
+            other = next(each for each in node if str(each) == text)
+            where = f"{'.'.join(map(str, keys))}: " if keys else ""
+            raise FormatLimitError(
+                f"{where}the keys {other!r} and {key!r} of a dict are both {text!r} as text, which the format needs.",
+                FileHint(TENSORS_ONLY, "another key for one of them in x"),
+            )
+        found[text] = child
+    return found
 
 
 def place_in_code(tree: Any, name: str) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...errors import FileFormatError
 from .raw import read_fully, write_fully
+from .repeated import Repeated
 from .stored import BLOCK_BYTES, Extent, Packed, Record
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class Pump:
         Raises:
             FileFormatError: The checksum of the source is wrong, or the source is cut off.
         """
+        stored = stored.inner if isinstance(stored, Repeated) else stored
         if isinstance(stored, Packed) and not stored.swapped:
             with self._checking(stored):
                 if crc is not None:
@@ -120,6 +122,7 @@ class Pump:
         Raises:
             FileFormatError: A checksum is wrong.
         """
+        stored = stored.inner if isinstance(stored, Repeated) else stored
         for part in getattr(stored, "parts", (stored,)):
             record = getattr(part, "record", None)
             if record is not None and record.crc is not None and record not in self._checked:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.leaf_dtypes import rule_of_words, why_idle
-from ...errors import FormatLimitError, shown, validate_flags
+from ...errors import FormatLimitError, shown, validate_flags, validate_word
 from ..base.blocks import noted
 from ..base.contents import NotTensor
 from ..base.fingerprints import fingerprints
@@ -20,7 +20,7 @@ from ..base.pump import Pump
 from ..base.wording import FileHint, named, several, strings_of
 from ..opening.registry import each_format, format_for, format_named
 from ..opening.shards import index_of
-from ..opening.split import sizes
+from ..opening.split import TIES, repeated, sizes
 from ..reports.summary import values_of
 from .executors import run_all, validate_engine
 from .jobs import FileRecipe, chosen, open_all, takes_a_part, write_piece
@@ -54,9 +54,11 @@ class Report:
         format: The name of its format.
         tensors: The number of names of tensors in it; tied tensors count once for each name.
         bytes_read: The bytes of the tensors in the sources; tied tensors count once.
-        bytes_written: The bytes of the tensors in the target; tied tensors count once.
+        bytes_written: The bytes of the tensors in the target; tied tensors count once, unless they are written for
+            each name.
         seconds: How long it took.
-        warnings: What has changed, though no tensor is lost; with `tensors_only`, what was left out.
+        warnings: What has changed, though no tensor is lost: what was written twice, what the format has in another
+            form; with `tensors_only`, what was left out.
         written: The paths that were written, or would be written.
         skipped: The paths that were complete already.
         verified: Whether the output was read again and compared.
@@ -96,6 +98,7 @@ def convert_files(
     metadata: Mapping[str, str] | None = None,
     shard: int | str | None = None,
     tensors_only: bool = False,
+    ties: str = "copy",
     dequantize: bool = False,
     allow: str | Sequence[str] = (),
     verify: bool = False,
@@ -123,6 +126,7 @@ def convert_files(
         resume=resume,
         overwrite=overwrite,
     )
+    validate_word("ties", ties, TIES)
     validate_target(place, overwrite=overwrite or continues, sources=paths, is_folder=True)
     selection = {
         "include": several("include", include),
@@ -143,8 +147,8 @@ def convert_files(
     contents, objects = chosen(before, selection, format_)
     _validate_carriable(contents)
     shards = shards_of(place, format_, shard, several=len(paths) > 1 or index_of(Path(given[0])) is not None)
-    layout = Layout.of(contents, format_, place, shards)
-    recipe = FileRecipe(paths, seen, allowed, tuple(selection.items()), format_.name, shards)
+    layout = Layout.of(contents, format_, place, shards, ties)
+    recipe = FileRecipe(paths, seen, allowed, tuple(selection.items()), format_.name, shards, ties)
     warnings = [*_warnings(before, contents, selection), *_of_objects(objects)]
     warnings += _of_metadata(before, layout, selection, differing)
     report = _report(paths, layout, tuple(warnings))
@@ -172,6 +176,7 @@ def write_contents(
     *,
     to: str | None = None,
     shard: int | str | None = None,
+    ties: str = "copy",
     verify: bool = False,
     overwrite: bool = False,
 ) -> Report:
@@ -182,6 +187,7 @@ def write_contents(
         path: As the target of `convert_files`.
         to: As for `convert_files`.
         shard: As for `convert_files`.
+        ties: As for `convert_files`.
         verify: As for `convert_files`.
         overwrite: As for `convert_files`.
 
@@ -193,10 +199,11 @@ def write_contents(
     """
     started = time.monotonic()
     validate_flags(verify=verify, overwrite=overwrite)
+    validate_word("ties", ties, TIES)
     validate_target(path, overwrite=overwrite, is_folder=True)
     _validate_carriable(contents)
     format_ = _format(path, to)
-    layout = Layout.of(contents, format_, path, shards_of(path, format_, shard, several=False))
+    layout = Layout.of(contents, format_, path, shards_of(path, format_, shard, several=False), ties)
     report = _report((), layout, ())
     room, own, folder = report.bytes_written, layout.replaceable(), layout.is_folder
     validate_target(path, overwrite=overwrite, nbytes=room, is_folder=folder, own=own)
@@ -218,9 +225,14 @@ def _report(paths: tuple[str, ...], layout: Layout, warnings: tuple[str, ...]) -
         read, written = read + more_read, written + more_written
     there = layout.contents.tensors
     made = [name for piece in layout.pieces for name in piece.tensors if name not in there]
+    title = layout.format.title or layout.format.name
     if made:
-        title = layout.format.title or layout.format.name
         warnings += (f"{title} has NumPy's scalars as tensors; these were values: {named(made)}.",)
+    warnings += tuple(layout.format.changes(layout.contents))
+    again = repeated(layout.contents)
+    if again:
+        pairs = named(f"{name or ascii(name)} is {first or ascii(first)}" for name, first in again.items())
+        warnings += (f"Written twice, since {title} has no way to say that they are one: {pairs}.",)
     return Report(
         source=paths,
         target=str(layout.target),

@@ -17,7 +17,7 @@ from ..base.pump import Pump
 from ..base.wording import named
 from ..opening.registry import format_named
 from ..opening.shards import open_path
-from ..opening.split import merged_tree, pieces, sizes
+from ..opening.split import merged_tree, pieces, sizes, untied
 from .publish import publishing
 from .select import select
 from .verify import verify
@@ -44,6 +44,7 @@ class FileRecipe:
         selection: The keywords of `select`.
         format: The name of the output's format.
         shards: How the output is split: ``None`` not at all, ``0`` like the source, otherwise into this many bytes.
+        ties: As for `untied`.
     """
 
     sources: tuple[str, ...]
@@ -52,6 +53,7 @@ class FileRecipe:
     selection: tuple[tuple[str, Any], ...]
     format: str
     shards: int | None
+    ties: str = "copy"
 
 
 @dataclass(frozen=True)
@@ -246,7 +248,8 @@ def _pieces(recipe: FileRecipe) -> list[Contents]:
             partly=takes_a_part(selection),
         )
         format_ = format_named(recipe.format)
-        kept = _kept = (recipe, pieces(chosen(opened, selection, format_)[0], recipe.shards, format_))
+        contents = untied(chosen(opened, selection, format_)[0], format_, recipe.ties)
+        kept = _kept = (recipe, pieces(contents, recipe.shards, format_))
     return kept[1]
 
 

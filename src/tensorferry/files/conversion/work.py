@@ -13,7 +13,7 @@ from ...core.version import __version__
 from ...errors import ConversionError, OutputExistsError, ResumableError
 from ..opening.shard_index import index_name, index_text, shard_names
 from ..opening.shards import refuse_name
-from ..opening.split import pieces, sizes
+from ..opening.split import pieces, sizes, untied
 from .jobs import Job, keep, run_job
 from .publish import naming, validate_target
 from .workspace import Workspace, identity, remove
@@ -52,12 +52,13 @@ class Layout:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, contents: Contents, format_: Format, target: Path, shards: int | None) -> Layout:
+    def of(cls, contents: Contents, format_: Format, target: Path, shards: int | None, ties: str = "copy") -> Layout:
         """The layout for a number of bytes in each file: see `FileRecipe`.
 
         Raises:
             FormatLimitError: The format cannot hold the contents, or no file of it can have this name.
         """
+        contents = untied(contents, format_, ties)
         parts = pieces(contents, shards, format_)
         for piece in parts:
             format_.refuse(piece)
@@ -355,6 +356,7 @@ class Work:
             "format": recipe.format,
             "selection": dict(recipe.selection),
             "allow": sorted(recipe.allow),
+            "ties": recipe.ties,
             "verify": self.verify,
             "shards": self.layout.names,
         }

@@ -87,3 +87,4 @@ def filled(
             rest = rest[count:]
             done += count
         yield buffer[:size]
+    next(source, None)  # so that the source counts its last block too

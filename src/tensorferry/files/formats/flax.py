@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.dtypes import DTYPES, find
-from ...errors import FileFormatError, UnsafeFileError
+from ...errors import FileFormatError, UnsafeFileError, an
 from ...host.numpy_dtypes import numpy_dtype
-from ..base.contents import NOTHING, Contents, Ref
+from ..base.contents import NOTHING, Contents, Ref, Special
 from ..base.format import Format
-from ..base.nesting import DEEPEST, MOST, names, relabel
+from ..base.nesting import DEEPEST, MOST, names, relabel, text_keys
 from ..base.raw import mapped, write_fully
+from ..base.scalars import with_scalars
 from ..base.stored import BLOCK_BYTES, Decoded, Extent, Stored
-from ..base.tree_strings import packed, unpacked
-from ..base.wording import RENAME, is_unicode
+from ..base.wording import PLAIN_VALUES, is_unicode, named
 from ..encodings import msgpack
 from ..encodings.shapes import checked
 from ..encodings.slabs import cuts, filled
@@ -32,7 +33,6 @@ __all__ = ["FORMAT"]
 
 _NDARRAY, _COMPLEX, _SCALAR = 1, 2, 3
 _CHUNKED = "__msgpack_chunked_array__"
-_OWN = "__tensorferry__"
 _MOST_CHUNK = 1 << 30
 _MOST_TEXT = 1 << 26
 _FIRST = frozenset({*range(0x80, 0xA0), *range(0xC7, 0xCA), *range(0xD4, 0xD9), *range(0xDC, 0xE0)})
@@ -42,8 +42,9 @@ _FIRST = frozenset({*range(0x80, 0xA0), *range(0xC7, 0xCA), *range(0xD4, 0xD9), 
 class Flax(Format):
     """Flax's msgpack, https://github.com/google/flax/blob/main/flax/serialization.py.
 
-    A tree that Flax supports is written as it is. Otherwise the tensors are written by name, and everything that Flax
-    does not support (ties, metadata, tuples, gradients, ordered dicts) is written as text under another key.
+    What is written is what `flax.serialization.to_bytes` writes, so that Flax restores it into a template: lists and
+    tuples are dicts of their positions, and all keys are text. Flax compares all keys with those of the template, so
+    there is no place for anything else.
     """
 
     name = "flax"
@@ -51,7 +52,7 @@ class Flax(Format):
     suffixes = (".msgpack",)
     dtypes = frozenset(DTYPES)
     holds_tree = True
-    holds_metadata = True
+    ties = "copy"
     unicode_only = True
     rank = 90
 
@@ -68,7 +69,6 @@ class Flax(Format):
             raise FileFormatError(f"{path} is empty.")
         contents = Contents(self.name, (str(path),))
         tree = _Tree(str(path), size, contents).read()
-        own = tree.pop(_OWN, None) if isinstance(tree, dict) else None
         labels = iter(names(tree, _FlaxLeaf))
 
         def label(leaf: _FlaxLeaf) -> Ref:
@@ -81,29 +81,43 @@ class Flax(Format):
             isinstance(child, Ref) and child == Ref(key) for key, child in tree.items()
         )
         contents.tree = None if is_flat else NOTHING if tree is None else tree
-        if own is None:
-            return contents
-        fits = isinstance(own, dict) and all(isinstance(each, str) for pair in own.items() for each in pair)
-        if not (fits and is_flat):
-            raise FileFormatError(f"{path}: what stands under {_OWN!r} does not fit the tensors.")
-        contents.metadata = own
-        return unpacked(contents)
+        return contents
 
-    def refuse(self, contents: Contents) -> None:
-        super().refuse(contents)
-        taken = [name for name in contents.tensors if name in (_OWN, _CHUNKED)]
-        self.refuse_any(taken, "has no place for tensors of these names", RENAME)
+    def as_held(self, contents: Contents) -> Contents:
+        return self._held(contents)[0]
+
+    def changes(self, contents: Contents) -> Iterator[str]:
+        changed = self._held(contents)[1]
+        if changed:
+            parts = (f"{change} ({named(places, 3)})" for change, places in changed.items())
+            yield f"{self.title} has another form for some of it: {'; '.join(parts)}."
+
+    def _held(self, contents: Contents) -> tuple[Contents, dict[str, list[str]]]:
+        """The contents in Flax's form, and what that does not keep.
+
+        Raises:
+            FormatLimitError: A value has no such form, or two keys have the same.
+        """
+        form = _StateDict()
+        contents = with_scalars(contents)
+        tree = contents.tree if contents.tree is not None else {name: Ref(name) for name in contents.tensors}
+        tree = form.node(tree, ())
+        self.refuse_any(form.refused, "has no form for these values", PLAIN_VALUES)
+        tensors: dict[str, Stored] = {}
+        labels = iter(names(tree))
+
+        def label(ref: Ref) -> Ref:
+            name, stored = next(labels), contents.tensors[ref.name]
+            tensors[name] = stored
+            return Ref(name, "tensor" if stored.shape else ref.kind)
+
+        tree = relabel(tree, label)
+        return replace(contents, tensors=tensors, tree=tree), form.changed
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
-        tree: Any = {name: Ref(name) for name in contents.tensors}
-        if _is_native(contents):
-            tree = contents.tree if contents.tree is not None else tree
-        else:
-            ties = contents.ties
-            tree = {_OWN: packed(contents), **{name: ref for name, ref in tree.items() if name not in ties}}
         with path.open("xb") as file:
             writer = _FlaxWriter(file.fileno(), contents, pump)
-            writer.node(tree)
+            writer.node(self.as_held(contents).tree)
             writer.flush()
 
 
@@ -223,36 +237,72 @@ _OTHER = object()
 """A placeholder for something that cannot be loaded."""
 
 
-def _is_native(contents: Contents) -> bool:
-    """Whether Flax's own encoding can hold the contents."""
-    if contents.metadata or contents.ties:
-        return False
-    tree = contents.tree
-    if tree is None:
-        return True
-    if isinstance(tree, dict) and _OWN in tree:
-        return False
-    scalars = {name for name, stored in contents.tensors.items() if not stored.shape}
-    return _is_plain(tree, 0, scalars) and names(tree) == list(contents.tensors)
+class _StateDict:
+    """Makes the form of `flax.serialization.to_state_dict` from a tree, and notes what it does not keep."""
+
+    def __init__(self) -> None:
+        self.changed: dict[str, list[str]] = {}
+        self.refused: list[str] = []
+
+    def node(self, node: Any, keys: tuple[str, ...]) -> Any:
+        if isinstance(node, Ref):
+            return self._ref(node, keys)
+        if isinstance(node, dict):
+            return self._dict(node, keys)
+        if type(node) in (list, tuple):
+            self._note("lists and tuples became dicts of their positions", keys)
+            return {str(place): self.node(child, (*keys, str(place))) for place, child in enumerate(node)}
+        if type(node) is bytearray:
+            self._note("bytearrays became bytes", keys)
+            return bytes(node)
+        if not _is_plain(node):
+            self.refused.append(f"{_place(keys)} ({_kind_of(node)})")
+        return node
+
+    def _dict(self, node: dict[Any, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+        if type(node) is not dict:
+            self._note(f"{type(node).__name__}s became dicts", keys)
+        if getattr(node, "__dict__", None):
+            self._note(f"attributes of {type(node).__name__}s were left out", keys)
+        named_by_text = text_keys(node, keys)
+        for key, text in zip(node, named_by_text, strict=True):
+            if type(key) is not str:
+                self._note("keys became text", (*keys, text))
+            if text == _CHUNKED or not is_unicode(text):
+                self.refused.append(f"{ascii('.'.join((*keys, text)))[1:-1]} (this key)")
+        return {key: self.node(child, (*keys, key)) for key, child in named_by_text.items()}
+
+    def _ref(self, ref: Ref, keys: tuple[str, ...]) -> Ref:
+        if ref.kind not in ("tensor", "scalar"):
+            self._note("parameters, storages and arrays became tensors", keys)
+        if ref.requires_grad:
+            self._note("requires_grad was left out", keys)
+        return Ref(ref.name, "scalar" if ref.kind == "scalar" else "tensor")
+
+    def _note(self, change: str, keys: tuple[str, ...]) -> None:
+        self.changed.setdefault(change, []).append(_place(keys))
 
 
-def _is_plain(node: Any, depth: int, scalars: set[str]) -> bool:
-    if depth > DEEPEST:
-        return False
-    if isinstance(node, Ref):
-        return not node.requires_grad and (node.kind == "tensor" or (node.kind == "scalar" and node.name in scalars))
-    if type(node) is dict:
-        if _CHUNKED in node:
-            return False
-        return all(
-            type(key) is str and is_unicode(key) and _is_plain(child, depth + 1, scalars) for key, child in node.items()
-        )
-    if type(node) is list:
-        return all(_is_plain(child, depth + 1, scalars) for child in node)
+def _place(keys: tuple[str, ...]) -> str:
+    return ".".join(keys) or "the whole tree"
+
+
+def _kind_of(node: Any) -> str:
+    if type(node) is int:
+        return f"an integer of {node.bit_length()} bits"
+    if type(node) is str:
+        return "text that is not valid Unicode"
+    return an(node.kind if isinstance(node, Special) else type(node).__name__)
+
+
+def _is_plain(node: Any) -> bool:
+    """Whether MessagePack, as Flax uses it, has a form for a value."""
     if type(node) is int:
         return -(1 << 63) <= node < 1 << 64
     if type(node) is str:
         return is_unicode(node)
+    if isinstance(node, Special):
+        return node == NOTHING
     return node is None or type(node) in (bool, float, complex) or (type(node) is bytes and len(node) < 1 << 31)
 
 
@@ -271,15 +321,11 @@ class _FlaxWriter:
             for key, child in node.items():
                 self._waiting += msgpack.packed(key)
                 self.node(child)
-        elif isinstance(node, list):
-            self._waiting += msgpack.array_header(len(node))
-            for child in node:
-                self.node(child)
         elif isinstance(node, complex):
             body = msgpack.packed([node.real, node.imag])
             self._waiting += msgpack.extension_header(_COMPLEX, len(body)) + body
         else:
-            self._waiting += msgpack.packed(node)
+            self._waiting += msgpack.packed(None if isinstance(node, Special) else node)
         if len(self._waiting) > BLOCK_BYTES:
             self.flush()
 

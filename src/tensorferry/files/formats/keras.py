@@ -58,6 +58,7 @@ class Keras(Format):
     module = "h5py"
     holds_tree = True
     holds_metadata = True
+    ties = "own"
     most_axes = MOST_AXES
     rank = 60
 

@@ -9,17 +9,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ...errors import ConversionError, FileFormatError
-from ...host.numpy_dtypes import of_numpy
-from ..base.contents import Contents, FileFinding, Ref
+from ..base.contents import Contents, FileFinding
 from ..base.format import Format
-from ..base.nesting import leaves, name_at, relabel
-from ..base.stored import InMemory
+from ..base.scalars import with_scalars
 from ..pickles.bare import LEGACY
 
 if TYPE_CHECKING:
@@ -27,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..base.pump import Pump
-    from ..base.stored import Stored
     from ..encodings.zip_archive import Archive
 
 _MOST_METADATA = 128 << 20
@@ -35,7 +29,6 @@ _TAIL = 1 << 16
 _TAR = (b"sys_info", b"storages", b"tensors", b"pickle")
 _CONSTANTS = re.compile(rb"PK\x01\x02.{42}[^/]{1,200}/constants\.pkl", re.DOTALL)
 """An entry of the directory that only TorchScript archives have."""
-_LEAVES = (Ref, np.generic)
 _METADATA = "tensorferry.metadata.json"
 """The member with the metadata, which ``torch.load`` ignores."""
 
@@ -53,6 +46,7 @@ class PyTorch(Format):
     )
     holds_tree = True
     holds_metadata = True
+    ties = "own"
     shard_stem = "pytorch_model"
     index_suffix = ".index.json"
     rank = 2
@@ -108,7 +102,7 @@ class PyTorch(Format):
         refuse_values(contents)
 
     def as_held(self, contents: Contents) -> Contents:
-        return _with_scalars(contents)
+        return with_scalars(contents)
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         from ..encodings.zip_writer import ArchiveWriter
@@ -138,31 +132,6 @@ class PyTorch(Format):
     ) -> Iterator[FileFinding]:
         found = self.tried(path, allow) if found is None else found
         return super().check(path, allow=allow, found=found) if _is_legacy(path) else check_archive(path, found)
-
-
-def _with_scalars(contents: Contents) -> Contents:
-    """Contents with NumPy's scalars as tensors, under the names with which a reader of the pickle lists them."""
-    found = [] if contents.tree is None else list(leaves(contents.tree, _LEAVES))
-    # Times and texts stay values.
-    dtypes = [of_numpy(leaf.dtype) if isinstance(leaf, np.generic) else None for _, leaf in found]
-    if not any(dtypes):
-        return contents
-    tensors: dict[str, Stored] = {}
-    counts: dict[str, int] = {}
-    now: list[Any] = []
-    for (keys, leaf), dtype in zip(found, dtypes, strict=True):
-        if dtype is None and not isinstance(leaf, Ref):
-            now.append(leaf)
-            continue
-        name = name_at(keys, tensors, counts)
-        if dtype is None:
-            now.append(leaf._replace(name=name))
-            tensors[name] = contents.tensors[leaf.name]
-        else:
-            now.append(Ref(name, "scalar"))
-            tensors[name] = InMemory(np.asarray(leaf), dtype, ("scalar", name))
-    again = iter(now)
-    return replace(contents, tensors=tensors, tree=relabel(contents.tree, lambda _: next(again), _LEAVES))
 
 
 def check_archive(path: Path, found: Contents | ConversionError) -> Iterator[FileFinding]:

@@ -6,8 +6,9 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...errors import FileFormatError, an
+from ...errors import FileFormatError, FormatLimitError, an
 from ..base.contents import Ref, Special
+from ..base.repeated import Repeated
 from ..base.tree_strings import pack
 from ..base.wording import TENSORS_ONLY, named
 
@@ -18,7 +19,47 @@ if TYPE_CHECKING:
     from ..base.format import Format
     from ..base.stored import Stored
 
-__all__ = ["merged_tree", "pieces", "sizes"]
+__all__ = ["TIES", "merged_tree", "pieces", "repeated", "sizes", "untied"]
+
+TIES = ("copy", "alias")
+"""What a format that has no convention for it does with further names of a tensor."""
+
+
+def untied(contents: Contents, format: Format, ties: str) -> Contents:  # noqa: A002 - the term
+    """Contents in which each further name is a tensor of its own, unless the format says that they are one.
+
+    Args:
+        contents: All contents.
+        format: The format to write.
+        ties: ``"copy"`` or ``"alias"``; a format with a convention of its own follows that.
+
+    Raises:
+        FormatLimitError: The format has neither a convention nor a place for a record of the further names.
+    """
+    if format.ties == "own" or (ties == "alias" and format.ties != "copy"):
+        return contents
+    if ties == "alias":
+        raise FormatLimitError(
+            f"{format.title or format.name} has no way to say that two names are one tensor, and no place for a "
+            "record of it.",
+            'ties="copy", which writes the values for each name',
+        )
+    further = contents.ties
+    if not further:
+        return contents
+    tensors = {name: Repeated(stored, name) if name in further else stored for name, stored in contents.tensors.items()}
+    return replace(contents, tensors=tensors)
+
+
+def repeated(contents: Contents) -> dict[str, str]:
+    """For each name whose values are written again, the first name of the tensor."""
+    found = {name: stored.inner.key for name, stored in contents.tensors.items() if isinstance(stored, Repeated)}
+    again = set(found.values())
+    first: dict[Hashable, str] = {}
+    for name, stored in contents.tensors.items() if found else ():
+        if name not in found and stored.key in again:
+            first.setdefault(stored.key, name)
+    return {name: first[key] for name, key in found.items()}
 
 
 def pieces(contents: Contents, shards: int | None, format: Format | None = None) -> list[Contents]:  # noqa: A002 - the term
@@ -68,10 +109,11 @@ def _by_size(tensors: Mapping[str, Stored], nbytes: int) -> dict[str, Hashable]:
 
 
 def sizes(piece: Contents) -> tuple[int, int]:
-    """How many bytes of tensors are read and written. Tied tensors count once."""
+    """How many bytes of tensors are read and written. Tied tensors count once, unless they are written repeatedly."""
     ties = piece.ties
     stored = [each for name, each in piece.tensors.items() if name not in ties]
-    return sum(getattr(each, "inner", each).nbytes for each in stored), sum(each.nbytes for each in stored)
+    own = [each for each in stored if not isinstance(each, Repeated)]
+    return sum(getattr(each, "inner", each).nbytes for each in own), sum(each.nbytes for each in stored)
 
 
 def merged_tree(opened: Sequence[Contents]) -> dict[Any, Any]:

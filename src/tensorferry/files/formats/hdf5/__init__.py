@@ -32,6 +32,7 @@ class Hdf5(Format):
     module = "h5py"
     holds_tree = True
     holds_metadata = True
+    ties = "own"
     most_axes = MOST_AXES
     rank = 61
 

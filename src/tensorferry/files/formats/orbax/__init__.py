@@ -14,14 +14,15 @@ import numpy as np
 
 from ...base.contents import Ref
 from ...base.format import Format, owned
-from ...base.tree_strings import unpacked
-from ...base.wording import RENAME, FileHint, is_unicode
+from ...base.wording import FileHint, named
 from ...encodings.paths import refuse_links_out
 from .layout import EMPTY, STEP, STRINGS, TREE, dump, is_own, untagged
 from .reader import Checkpoint, item_of
-from .writer import Writer, is_known, kind_of, outline
+from .structure import kind_of, leaves_of, left_out, restored, strings_of
+from .writer import Writer, is_known
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from ...base.contents import Contents
@@ -33,8 +34,8 @@ _HANDLER = "orbax.checkpoint._src.handlers.pytree_checkpoint_handler.PyTreeCheck
 class Orbax(Format):
     """Orbax checkpoints of a tree of arrays, numbers and strings.
 
-    A tree of dicts, lists, tensors, numbers and strings is written as it is. For any other tree, the tensors are
-    written by name, and the rest in the custom metadata of the checkpoint.
+    The structure is the one that Orbax writes for the same tree. What it does not tell (that a sequence was a tuple,
+    keys that are not text, …) stands in the custom metadata, which Orbax ignores.
     """
 
     name = "orbax"
@@ -49,6 +50,7 @@ class Orbax(Format):
     is_folder = True
     holds_tree = True
     holds_metadata = True
+    ties = "copy"
 
     def recognises(self, path: Path, head: bytes) -> bool:
         return not head and ((path / TREE).is_file() or (path / STEP).is_file())
@@ -57,7 +59,7 @@ class Orbax(Format):
         self.ensure_loaded()
         folder, others = item_of(path)
         refuse_links_out(path, TREE if folder == path else f"{folder.name}/{TREE}")
-        return unpacked(Checkpoint(path, folder).contents(others))
+        return restored(Checkpoint(path, folder).contents(others))
 
     def own_entries(self, folder: Path) -> list[str]:
         return owned(folder, partial(is_own, folder))
@@ -71,29 +73,34 @@ class Orbax(Format):
         newer = "pip install --upgrade tensorstore"
         hint = FileHint(f"{newer}, or dtype= with one that it has", f"{newer}, or x without them")
         self.refuse_any(unknown, what, hint)
-        wrong = [repr(name) for name in contents.tensors if not name or "\0" in name or not is_unicode(name)]
-        self.refuse_any(wrong, "needs names for its arrays", RENAME)
+        leaves_of(contents)
+        strings_of(contents)
+
+    def changes(self, contents: Contents) -> Iterator[str]:
+        without = left_out(contents)
+        if without:
+            yield (
+                f"{self.title} has None in place of these, for which it has no form; only tensorferry reads them, from "
+                f"the custom metadata: {named(without)}."
+            )
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         self.ensure_loaded()
-        ties = contents.ties
-        nodes, strings = outline(contents)
+        leaves, strings = leaves_of(contents), strings_of(contents)
         path.mkdir()
         writer = Writer(path)
         texts, entries = {}, {}
-        for keys, node in nodes:
-            plain = tuple(key for key, _ in keys)
-            kind = kind_of(node)
-            if isinstance(node, Ref):
-                if node.name in ties:
-                    continue
-                writer.write(".".join(plain), contents.tensors[node.name], pump)
+        for leaf in leaves:
+            kind = kind_of(leaf.node) or "None"
+            if isinstance(leaf.node, Ref):
+                writer.write(leaf.name, contents.tensors[leaf.node.name], pump)
             elif kind == "string":
-                texts[".".join(plain)] = node
+                texts[leaf.name] = leaf.node
             elif kind == "scalar":
-                writer.put(".".join(plain), np.asarray(node))
-            entries[str(plain)] = {
-                "key_metadata": [{"key": key, "key_type": form} for key, form in keys],
+                writer.put(leaf.name, np.asarray(leaf.node))
+            places = zip(leaf.keys, leaf.forms, strict=True)
+            entries[str(leaf.keys)] = {
+                "key_metadata": [{"key": key, "key_type": form} for key, form in places],
                 "value_metadata": {"value_type": kind, "skip_deserialize": kind in EMPTY},
             }
         writer.finish()

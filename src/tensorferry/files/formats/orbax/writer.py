@@ -8,22 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from ....core.dtypes import find
 from ....host.numpy_dtypes import numpy_dtype
-from ...base.contents import Ref
-from ...base.nesting import names
-from ...base.tree_strings import packed
 from ...encodings.slabs import filled, slabs
-from .layout import BATCH, BOX_BYTES, DICT, SEQUENCE, caches, store_at
+from .layout import BATCH, BOX_BYTES, caches, store_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from ....typing import Array
-    from ...base.contents import Contents
     from ...base.pump import Pump
     from ...base.stored import Stored
 
-__all__ = ["Writer", "is_known", "kind_of", "outline"]
+__all__ = ["Writer", "is_known"]
 
 _NODES_BYTES = 16 << 20  # two of tensorstore's largest nodes
 _COMPRESSOR = {"id": "zstd", "level": 1}
@@ -107,44 +102,3 @@ def is_known(dtype: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def outline(contents: Contents) -> tuple[list[tuple[tuple[tuple[str, int], ...], Any]], dict[str, str]]:
-    """The values to write, with their keys and the kinds of keys; and the strings to store with them."""
-    strings = packed(contents)
-    tree = contents.tree
-    if tree is not None and not contents.ties:
-        nodes = list(_walk(tree, ()))
-        joined = [".".join(key for key, _ in keys) for keys, _ in nodes]
-        refs = [node.name for _, node in nodes if isinstance(node, Ref)]
-        if None not in (kind_of(node) for _, node in nodes) and len(set(joined)) == len(nodes) and all(joined):
-            same = refs == list(contents.tensors) == names(tree)
-            if same and not all(isinstance(node, Ref) and len(keys) == 1 for keys, node in nodes):
-                return nodes, dict(contents.metadata)
-    return [(((name, DICT),), Ref(name)) for name in contents.tensors], strings
-
-
-def _walk(node: Any, keys: tuple[tuple[str, int], ...]) -> Iterator[tuple[tuple[tuple[str, int], ...], Any]]:
-    if type(node) is dict and node and all(type(key) is str and key for key in node):
-        for key, child in node.items():
-            yield from _walk(child, (*keys, (key, DICT)))
-    elif type(node) is list and node:
-        for index, child in enumerate(node):
-            yield from _walk(child, (*keys, (str(index), SEQUENCE)))
-    else:
-        yield keys, node
-
-
-def kind_of(node: Any) -> str | None:
-    """Orbax's name for the type of a value; ``None`` if it cannot store it."""
-    if isinstance(node, Ref):
-        return "np.ndarray" if node.kind == "tensor" and not node.requires_grad else None
-    if node is None:
-        return "None"
-    if type(node) in (dict, list):
-        return None if node else type(node).__name__.capitalize()
-    if type(node) is str:
-        return "string"
-    if type(node) is int:
-        return "scalar" if -(1 << 63) <= node < 1 << 63 else None
-    return "scalar" if type(node) in (float, bool) else None

@@ -87,6 +87,7 @@ class _Safetensors(Format):
     own_metadata: ClassVar[Mapping[str, tuple[str, ...]]] = {"format": ("pt", "tf", "flax", "mlx")}
     """How names and shapes of weights are meant; "pt" is as usual, whatever made the tensors.
     transformers before 5 and accelerate refuse a file without it, and accelerate all but "pt"."""
+    ties = "own"
     unicode_only = True
     index_suffix = ".index.json"
     rank = 10
