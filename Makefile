@@ -102,7 +102,7 @@ everyday: ## an environment with pandas, polars, PIL, xarray, datasets, DeepSpee
 	$(EVERYDAY)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt tensorflow-cpu -e '.[torch,jax,test]' $(NEIGHBOURS)
 	$(EVERYDAY)/bin/python -m pytest -q -m "" --benchmark-disable tests/everyday tests/columns/test_producers.py $(PYTEST_ARGS)
 
-# An environment for each line of tests/readers/environments.txt. What cannot be installed is skipped with the reason.
+# Its tests/readers/environments.txt has a line for each environment. What cannot be installed is skipped with the reason.
 readers: ## five environments, each with a download of PyTorch and an old or the newest transformers or accelerate (6 GB on the disk), which load files (slow)
 	$(PYTHON) tests/readers/environments.py $(READERS)
 

@@ -19,7 +19,7 @@ from tensorferry.cli.hints import OPTIONS, as_options
 
 PACKAGE = Path(tensorferry.__file__).parent
 COMMANDS = typer.main.get_command(app).commands
-PYTHON_ONLY = {"names", "metadata", "strict"}
+PYTHON_ONLY = {"copy", "lazy", "names", "metadata", "strict"}
 """Keywords of `load` and `save`, which no command calls with them."""
 
 

@@ -31,6 +31,7 @@ FILES = {
     "formats/orbax/": "jax",
     "formats/distcp.py": "torch",
     "formats/torch": "torch",
+    "pickles/table.py": "jax",
     "pickles/torch": "torch",
 }
 """What the files of a framework's own formats may name."""

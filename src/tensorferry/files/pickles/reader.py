@@ -180,7 +180,7 @@ class _TreeBuilder:
             return self.label(node, keys) if is_value else self.of_attribute(node)
         self.weigh(CONTAINER)
         if kind in _OTHERS:
-            return self.special(node) if isinstance(node, Special) else node
+            return self.vocabulary.special(node) if isinstance(node, Special) else node
         if kind in (Global, KeptOf, DTypeOf):
             return self.object(node)
         if len(keys) >= DEEPEST:
@@ -281,9 +281,6 @@ class _TreeBuilder:
             for key, child in node.items():
                 made[key] = self.node(child, (*keys, key), is_value=is_value)
         return made
-
-    def special(self, node: Special) -> Special | Kept:
-        return Kept(f"torch.{node.value!s}", "torch.qscheme") if node.kind == "qscheme" else node
 
     def attributes(self, node: Any, keys: tuple[Any, ...] = ()) -> dict[str, Any]:
         found = getattr(node, "attributes", None) or {}

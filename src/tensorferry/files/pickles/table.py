@@ -22,8 +22,8 @@ from .words import Global
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .standins import ArrayOf
-    from .torch import Names
+    from .standins import ArrayOf, VocabularyPart
+    from .words import Vocabulary
 
 __all__ = ["ODD", "TABLE_CALLS", "VALUES", "set_uuid"]
 
@@ -84,7 +84,7 @@ def _own_name(name: str) -> str:
 # Calls. `names` is the vocabulary.
 
 
-def _path(names: Names, kind: str, parts: tuple[Any, ...]) -> Any:
+def _path(names: VocabularyPart, kind: str, parts: tuple[Any, ...]) -> Any:
     if len(parts) > _MOST_PARTS or not all(type(part) is str for part in parts):
         return ODD
     if sum(map(len, parts)) > _LONGEST_PATH:
@@ -101,7 +101,7 @@ def _raw(raw: Any, length: int) -> bytes | None:
     return raw if type(raw) is bytes and len(raw) == length else None
 
 
-def _date(names: Names, raw: Any) -> Any:
+def _date(names: VocabularyPart, raw: Any) -> Any:
     found = _raw(raw, 4)
     if found is None:
         return ODD
@@ -109,7 +109,7 @@ def _date(names: Names, raw: Any) -> Any:
     return names.kept(dt.date(year, *found[2:]).isoformat(), "datetime.date")
 
 
-def _time(names: Names, raw: Any, zone: Any = None) -> Any:
+def _time(names: VocabularyPart, raw: Any, zone: Any = None) -> Any:
     found = _raw(raw, 6)
     if found is None or not _is_zone(zone):
         return ODD
@@ -118,7 +118,7 @@ def _time(names: Names, raw: Any, zone: Any = None) -> Any:
     return names.kept(own.isoformat(), "datetime.time")
 
 
-def _moment(names: Names, raw: Any, zone: Any = None) -> Any:
+def _moment(names: VocabularyPart, raw: Any, zone: Any = None) -> Any:
     found = _raw(raw, 10)
     if found is None or not _is_zone(zone):
         return ODD
@@ -133,14 +133,14 @@ def _is_zone(zone: Any) -> bool:
     return zone is None or (type(zone) is KeptOf and zone.kind == "datetime.timezone")
 
 
-def _duration(names: Names, days: Any = 0, seconds: Any = 0, micros: Any = 0) -> Any:
+def _duration(names: VocabularyPart, days: Any = 0, seconds: Any = 0, micros: Any = 0) -> Any:
     if not {type(days), type(seconds), type(micros)} <= {int}:
         return ODD
     own = dt.timedelta(days, seconds, micros)
     return names.kept(str(own), "datetime.timedelta", own)
 
 
-def _zone(names: Names, offset: Any, name: Any = None) -> Any:
+def _zone(names: VocabularyPart, offset: Any, name: Any = None) -> Any:
     fits = type(offset) is KeptOf and offset.kind == "datetime.timedelta"
     if not fits or type(name) not in (str, type(None)):
         return ODD
@@ -148,7 +148,7 @@ def _zone(names: Names, offset: Any, name: Any = None) -> Any:
     return names.kept(str(own), "datetime.timezone", own)
 
 
-def _decimal(names: Names, text: Any) -> Any:
+def _decimal(names: VocabularyPart, text: Any) -> Any:
     if type(text) is not str:
         return ODD
     if len(text) > _LONGEST_NUMBER:
@@ -158,7 +158,7 @@ def _decimal(names: Names, text: Any) -> Any:
     return names.kept(text, "decimal.Decimal")
 
 
-def _fraction(names: Names, above: Any, below: Any = 1) -> Any:
+def _fraction(names: VocabularyPart, above: Any, below: Any = 1) -> Any:
     if type(above) is str and below == 1:
         # Before Python 3.12.
         found = _FRACTION.fullmatch(above) if len(above) <= _LONGEST_NUMBER else None
@@ -170,12 +170,12 @@ def _fraction(names: Names, above: Any, below: Any = 1) -> Any:
     return names.kept(str(Fraction(above, below)), "fractions.Fraction")
 
 
-def _uuid(_: Names, *arguments: Any) -> Any:
+def _uuid(_: VocabularyPart, *arguments: Any) -> Any:
     """``UUID.__new__(UUID)``, whose state follows."""
     return ODD if arguments else KeptOf(None, "uuid.UUID")
 
 
-def set_uuid(names: Names, instance: KeptOf, state: Any) -> None:
+def set_uuid(names: VocabularyPart, instance: KeptOf, state: Any) -> None:
     """The state of a UUID: its integer.
 
     Raises:
@@ -187,12 +187,12 @@ def set_uuid(names: Names, instance: KeptOf, state: Any) -> None:
     instance.text = str(uuid.UUID(int=number))
 
 
-def _slice(names: Names, *parts: Any) -> Any:
+def _slice(names: VocabularyPart, *parts: Any) -> Any:
     fits = len(parts) == 3 and all(part is None or type(part) in (int, float) for part in parts)
     return names.kept(f"slice({', '.join(map(repr, parts))})", "slice") if fits else ODD
 
 
-def _range(names: Names, *parts: Any) -> Any:
+def _range(names: VocabularyPart, *parts: Any) -> Any:
     if not 1 <= len(parts) <= 3 or not all(type(part) is int for part in parts):
         return ODD
     if parts[2:] == (0,):
@@ -204,12 +204,12 @@ def _namespace(kind: str) -> Callable[..., Any]:
     return lambda _, *given: ODD if given else InstanceOf(kind, (), is_told=True)
 
 
-def _counter(_: Names, counts: Any = None) -> Any:
+def _counter(_: VocabularyPart, counts: Any = None) -> Any:
     fits = type(counts) in (dict, type(None))
     return InstanceOf("collections.Counter", (), state=counts or {}, is_told=True) if fits else ODD
 
 
-def _deque(names: Names, values: Any = (), length: Any = None) -> Any:
+def _deque(names: VocabularyPart, values: Any = (), length: Any = None) -> Any:
     """A list, whose values may follow."""
     if type(values) not in (list, tuple) or type(length) not in (int, type(None)):
         return ODD
@@ -217,7 +217,7 @@ def _deque(names: Names, values: Any = (), length: Any = None) -> Any:
     return [*values]
 
 
-def _jax_array(names: Names, make: Any, arguments: Any, state: Any, about: Any) -> ArrayOf | Any:
+def _jax_array(names: Vocabulary, make: Any, arguments: Any, state: Any, about: Any) -> ArrayOf | Any:
     """``_reconstruct_array(make, arguments, state, about)``: an array of NumPy, of which JAX makes its own."""
     fits = type(make) is Global and make.name in _NUMPY_MAKE and type(about) is dict
     if not fits or type(state) is not tuple or len(state) != 5:
@@ -230,7 +230,7 @@ def _jax_array(names: Names, make: Any, arguments: Any, state: Any, about: Any) 
 # Types.
 
 
-def _type_of(names: Names, *given: Any) -> Any:
+def _type_of(names: VocabularyPart, *given: Any) -> Any:
     """``type(None)`` and the like."""
     (value,) = given if len(given) == 1 else ("",)
     if value is None:
@@ -239,7 +239,7 @@ def _type_of(names: Names, *given: Any) -> Any:
     return names.kept(_SINGLETONS[name], f"the type {_SINGLETONS[name]}") if name in _SINGLETONS else ODD
 
 
-def _subscripted(names: Names, outer: Any, inner: Any) -> Any:
+def _subscripted(names: VocabularyPart, outer: Any, inner: Any) -> Any:
     """``operator.getitem(typing.List, int)``: ``typing.List[int]``."""
     if type(outer) is not Global or outer.name.partition(".")[0] != "typing" or outer.name not in VALUES:
         return ODD
@@ -256,7 +256,7 @@ def _subscripted(names: Names, outer: Any, inner: Any) -> Any:
     return _type(names, f"{outer.name}[{', '.join(texts) or '()'}]")
 
 
-def _generic(names: Names, outer: Any, inner: Any) -> Any:
+def _generic(names: VocabularyPart, outer: Any, inner: Any) -> Any:
     """``types.GenericAlias(list, (int,))``: ``list[int]``."""
     given = inner if type(inner) is tuple else (inner,)
     own, texts = _type_texts(names, (outer,)), _type_texts(names, given)
@@ -265,7 +265,7 @@ def _generic(names: Names, outer: Any, inner: Any) -> Any:
     return _type(names, f"{own[0]}[{', '.join(texts) or '()'}]")
 
 
-def _united(names: Names, function: Any, given: Any) -> Any:
+def _united(names: VocabularyPart, function: Any, given: Any) -> Any:
     """``functools.reduce(operator.or_, (int, str))``: ``int | str``."""
     fits = function in (Global("_operator.or_"), Global("operator.or_")) and type(given) is tuple
     texts = _type_texts(names, given) if fits else None
@@ -274,13 +274,13 @@ def _united(names: Names, function: Any, given: Any) -> Any:
     return _type(names, " | ".join("None" if text == "NoneType" else text for text in texts))
 
 
-def _type(names: Names, text: str) -> KeptOf:
+def _type(names: VocabularyPart, text: str) -> KeptOf:
     if len(text) > _LONGEST_TYPE:
         raise names.bomb(f"describes a type with more than {_LONGEST_TYPE:,} characters")
     return names.kept(text, f"the type {text.partition('[')[0]}")
 
 
-def _type_texts(names: Names, given: Any, *, is_free: bool = False) -> list[str] | None:
+def _type_texts(names: VocabularyPart, given: Any, *, is_free: bool = False) -> list[str] | None:
     """The texts of types; ``None`` if something else is among them.
 
     Args:
@@ -294,7 +294,7 @@ def _type_texts(names: Names, given: Any, *, is_free: bool = False) -> list[str]
     return None if None in found else found  # type: ignore[return-value]
 
 
-def _type_text(names: Names, given: Any, *, is_free: bool) -> str | None:
+def _type_text(names: VocabularyPart, given: Any, *, is_free: bool) -> str | None:
     kind = type(given)
     if kind is Global:
         if given.name == "builtins.Ellipsis":

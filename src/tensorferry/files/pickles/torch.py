@@ -11,7 +11,7 @@ from ...core.dtypes import DTYPES
 from ...errors import UnsafeFileError
 from ...host.numpy_dtypes import of_numpy
 from ..base.contents import NotTensor, Special
-from ..base.objects import escaped
+from ..base.objects import Kept, escaped
 from ..encodings.zip_archive import is_number
 from .numpy import NUMPY_CALLS, NumPyWords
 from .parts import QUANTISED, jagged, nested, quantised, sparse
@@ -176,6 +176,10 @@ class Names(NumPyWords):
             if type(each) is Global and not self.knows(each.name) and name not in _TAKE_ANY:
                 return self.refuse_call(each.name, arguments)
         return handler(self, *arguments)
+
+    def special(self, node: Special) -> Special | Kept:
+        """What stands in the tree for a special value."""
+        return Kept(f"torch.{node.value!s}", "torch.qscheme") if node.kind == "qscheme" else node
 
     def build(self, instance: Any, state: Any) -> Any:
         kind = type(instance)
