@@ -41,8 +41,11 @@ LENGTH = 1 << 22
 MANY = 100_000
 """Tensors in the file that is only looked at."""
 MEMORY = Target(total=32 * 2**20)
+_LAYERS_BYTES = 4 * (32_000 * 1024 + 20 * (4 * 1024**2 + 3 * 2560 * 1024 + 8 * 1024))
+_AS_LARGE = Target(total=_LAYERS_BYTES + 32 * 2**20)
+"""What a load of `_LAYERS` may take."""
 ROUNDS = 5
-_ROOM = 6 << 30
+_ROOM = 9 << 30
 
 _SCRIPT = """
 import json, os, threading, time
@@ -82,6 +85,7 @@ with open("out", "rb") as file:
 # Modules that are imported at first use are imported here, as theirs are.
 FERRY = (
     "import tensorferry as ferry, tensorferry.files.conversion.convert, tensorferry.files.lazy; "
+    "import tensorferry.files.loading; "
     "from tensorferry.files.opening import registry; registry.formats()"
 )
 # One byte of every page of every tensor.
@@ -120,20 +124,40 @@ class _Pair(NamedTuple):
     theirs: Line
     source: str
     target: Target
-    memory: bool = False
+    memory: Target = Target()
     rounds: int = ROUNDS
 
 
-def _touched(framework: str, imports: str, ratio: float) -> _Pair:
-    """Every page of every tensor, loaded by ours and by their own `load_file`."""
-    ours = f'lazy = ferry.load("model.safetensors", to="{framework}")'
-    warm_up = f'{imports}; ferry.convert([1.0], "{framework}")'
+def _touched(framework: str, imports: str, ratio: float, *, first: bool = False) -> _Pair:
+    """Every page of every tensor, loaded lazily by ours and by their own `load_file`; or also our first use."""
+    ours = f'lazy = ferry.load("model.safetensors", to="{framework}", lazy=True)'
+    warm_up = f'{FERRY}; {imports}; ferry.convert([1.0], "{framework}")'
+    what = "first use, every page touched" if first else "every page touched"
     return _Pair(
-        f'load(..., to="{framework}"), every page touched / safetensors\' load_file',
-        Line(f"{ours}\n{_ALL}\n{_TOUCH}", f"{FERRY}; import numpy as np; {warm_up}"),
+        f'load(..., to="{framework}", lazy=True), {what} / safetensors\' load_file',
+        Line(
+            f"{ours}\n{_ALL}\n{_TOUCH}",
+            f"import numpy as np; {f'{imports}; import tensorferry as ferry' if first else warm_up}",
+        ),
         Line(f'state = load_file("model.safetensors")\n{_TOUCH}', f"import numpy as np; {imports}"),
         "model.safetensors",
         Target(ratio=ratio),
+    )
+
+
+def _loaded(suffix: str, framework: str, name: str, theirs: str, imports: str, ratio: float) -> _Pair:
+    """Everything in memory of its own, by ours and by theirs."""
+    return _Pair(
+        f'load("….{suffix}", to="{framework}") / {name}',
+        Line(
+            f'state = ferry.load("layers.{suffix}", to="{framework}")',
+            f'{FERRY}; {imports}; ferry.convert([1.0], "{framework}")',
+        ),
+        Line(theirs, imports),
+        f"layers.{suffix}",
+        Target(ratio=ratio),
+        memory=_AS_LARGE,
+        rounds=9,
     )
 
 
@@ -143,7 +167,7 @@ PT_TO_SAFETENSORS = _Pair(
     Line(f'save_file(torch.load("model.pt", mmap=True), "out"){_FLUSH}', TORCH),
     "model.pt",
     Target(ratio=0.8),
-    memory=True,
+    memory=MEMORY,
     rounds=9,
 )
 VERIFIED = _Pair(
@@ -152,7 +176,7 @@ VERIFIED = _Pair(
     PT_TO_SAFETENSORS.ours,
     "model.pt",
     Target(ratio=2),
-    memory=True,
+    memory=MEMORY,
 )
 _PAIRS = (
     PT_TO_SAFETENSORS,
@@ -163,7 +187,7 @@ _PAIRS = (
         Line(f'np.savez(open("out", "wb"), **load_file("model.safetensors")){_FLUSH}', _NUMPY),
         "model.safetensors",
         Target(ratio=0.7),
-        memory=True,
+        memory=MEMORY,
     ),
     _Pair(
         ".safetensors float32 -> bfloat16 / shutil.copyfile + fsync",
@@ -171,18 +195,38 @@ _PAIRS = (
         Line(f'shutil.copyfile("model.safetensors", "out"){_FLUSH}', _NUMPY),
         "model.safetensors",
         Target(ratio=1 / 0.8),
-        memory=True,
+        memory=MEMORY,
     ),
     _Pair(
-        'load(..., to="torch"), before the first touch / safe_open(...).keys()',
-        Line('lazy = ferry.load("model.safetensors", to="torch")', f"{FERRY}; {TORCH}; ferry.to_torch([1.0])"),
+        'load(..., to="torch", lazy=True), before the first touch / safe_open(...).keys()',
+        Line(
+            'lazy = ferry.load("model.safetensors", to="torch", lazy=True)', f"{FERRY}; {TORCH}; ferry.to_torch([1.0])"
+        ),
         Line('names = safe_open("model.safetensors", "pt").keys()', TORCH),
         "model.safetensors",
         Target(ratio=2),
     ),
     _touched("torch", TORCH, 1.1),
+    _touched("torch", TORCH, 1.1, first=True),
     _touched("jax", "import jax; from safetensors.flax import load_file", 0.7),
     _touched("tensorflow", "import tensorflow as tf; from safetensors.tensorflow import load_file", 0.3),
+    _loaded(
+        "safetensors",
+        "torch",
+        "load_file, each tensor cloned",
+        'state = {name: each.clone() for name, each in load_file("layers.safetensors").items()}',
+        TORCH,
+        1.1,
+    ),
+    _loaded(
+        "safetensors",
+        "numpy",
+        "safetensors.numpy.load_file",
+        'state = load_file("layers.safetensors")',
+        "from safetensors.numpy import load_file",
+        1.1,
+    ),
+    _loaded("pt", "torch", "torch.load", 'state = torch.load("layers.pt")', TORCH, 1.0),
 )
 
 
@@ -195,7 +239,8 @@ class _Conversions:
             yield from (Unmeasured(pair.name, pair.target, why) for pair in _PAIRS)
             return
         with workplace() as folder:
-            Line(MAKE, "import torch; from safetensors.torch import save_file").run(folder)
+            for make in (MAKE, _LAYERS):
+                Line(make, "import torch; from safetensors.torch import save_file").run(folder)
             os.sync()  # the disk's work on these is nobody's below
             for pair in _PAIRS:
                 yield from measure(pair, folder)
@@ -206,6 +251,16 @@ state = {{f"layer.{{i}}.weight": torch.randn({LENGTH}) for i in range({TENSORS})
 torch.save(state, "model.pt")
 save_file(state, "model.safetensors")
 """
+_LAYERS = """
+d, state = 1024, {"embed.weight": torch.randn(32000, 1024)}
+shapes = {"q": (d, d), "k": (d, d), "v": (d, d), "o": (d, d), "up": (2560, d), "gate": (2560, d), "down": (d, 2560)}
+shapes |= {f"norm{n}": (d,) for n in range(8)}
+for layer in range(20):
+    state |= {f"layers.{layer}.{name}.weight": torch.randn(*shape) for name, shape in shapes.items()}
+torch.save(state, "layers.pt")
+save_file(state, "layers.safetensors")
+"""
+"""A transformer's 301 tensors, of 4 KiB to 125 MiB, 1 GiB together."""
 
 
 def measure(pair: _Pair, folder: Path) -> Iterator[Measured | Unmeasured]:
@@ -226,8 +281,7 @@ def measure(pair: _Pair, folder: Path) -> Iterator[Measured | Unmeasured]:
     yield Measured(f"{pair.name}, cold", colds["ours"].seconds, colds["theirs"].seconds, Target())
     for word, index in (("extra resident", 1), ("extra heap", 2)):
         most = {side: max(each[index] for each in warms[side]) for side in warms}
-        target = MEMORY if pair.memory else Target()
-        yield Measured(f"{pair.name}, {word}", max(most["ours"], 1000), max(most["theirs"], 1000), target, "B")
+        yield Measured(f"{pair.name}, {word}", max(most["ours"], 1000), max(most["theirs"], 1000), pair.memory, "B")
 
 
 def _once(pair: _Pair, side: str, folder: Path) -> _Result:

@@ -35,6 +35,7 @@ from .errors import (
     FrameworkNotInstalledError,
     GradientError,
     LossyCastError,
+    NotEnoughMemoryError,
     OutputExistsError,
     PlanViolation,
     ResumableError,
@@ -54,7 +55,7 @@ from .trees.batch_api import collate, explain_collate
 
 if TYPE_CHECKING:
     from .files.conversion.convert import Report
-    from .files.lazy import LazyTree
+    from .files.lazy import LazyReference, LazyTree
     from .functions.explain import WrapPlan, explain_wrap
     from .functions.modules import wrap_module
     from .functions.wrap import wrap
@@ -75,8 +76,10 @@ __all__ = [
     "FrameworkNotInstalledError",
     "FrameworkStatus",
     "GradientError",
+    "LazyReference",
     "LazyTree",
     "LossyCastError",
+    "NotEnoughMemoryError",
     "OutputExistsError",
     "Plan",
     "PlanViolation",
@@ -125,6 +128,7 @@ __all__ = [
 
 _LATER = {
     "BatchPlan": "trees.batch_plans",
+    "LazyReference": "files.lazy",
     "LazyTree": "files.lazy",
     "Plan": "planning.plan",
     "Prefetch": "transfers.prefetch",

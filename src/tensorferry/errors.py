@@ -15,6 +15,7 @@ The tree, with the builtin that a caller of the frameworks would already catch::
     ├── TreeError                   (ExceptionGroup)            several leaves of a tree cannot be converted
     ├── UnsafeFileError             (pickle.UnpicklingError)    a file that asks for code to be run, or is a bomb
     ├── FormatLimitError            (TypeError)                 something that the format cannot hold
+    ├── NotEnoughMemoryError        (MemoryError)               more than the memory that is free; nothing was read
     ├── OutputExistsError           (FileExistsError)           the output exists already
     ├── VerificationError           (RuntimeError)              the output does not read back the same
     └── ResumableError              (RuntimeError)              stopped in the middle; finished parts are kept
@@ -48,6 +49,7 @@ __all__ = [
     "FrameworkNotInstalledError",
     "GradientError",
     "LossyCastError",
+    "NotEnoughMemoryError",
     "OutputExistsError",
     "PlanViolation",
     "ResumableError",
@@ -261,6 +263,13 @@ class UnsafeFileError(ConversionError, pickle.UnpicklingError):
 
 class FormatLimitError(ConversionError, TypeError):
     """The format cannot hold a dtype, a structure or a value; nothing was written.
+
+    .. versionadded:: 0.1
+    """
+
+
+class NotEnoughMemoryError(ConversionError, MemoryError):
+    """What should be loaded is larger than the memory that is free; nothing was read.
 
     .. versionadded:: 0.1
     """

@@ -161,13 +161,13 @@ def test_a_lazy_tree_shows_its_header(tmp_path, monkeypatch):
     """Names, dtypes and shapes, nested and long; no tensor is made."""
     state = {"weight": np.ones((2, 3), "f2"), "epoch": 3, "inner": {"bias": np.ones(4)}, "names": ["a"], "last": "x"}
     ferry.save({**state, "k" * 500: "v" * 500}, tmp_path / "a.npz")
-    lazy = ferry.load(tmp_path / "a.npz", "torch")
-    monkeypatch.setattr("tensorferry.files.lazy.Source.tensor", lambda *_: pytest.fail("a tensor was made"))
+    lazy = ferry.load(tmp_path / "a.npz", "torch", lazy=True)
+    monkeypatch.setattr("tensorferry.files.source.Source.tensor", lambda *_: pytest.fail("a tensor was made"))
     shown = "'weight': float16[2, 3], 'epoch': 3, 'inner': {1}, 'names': list[1], …"
     assert repr(lazy) == f"<LazyTree of 6: {shown}>"
     assert repr(lazy["inner"]) == "<LazyTree of 1: 'bias': float64[4]>"
     ferry.save({"k" * 500: "v" * 500, "x": np.ones(1)}, tmp_path / "b.npz")
-    assert len(repr(ferry.load(tmp_path / "b.npz"))) < 200
+    assert len(repr(ferry.load(tmp_path / "b.npz", lazy=True))) < 200
 
 
 def test_no_repr_asks_a_framework_or_a_device():
@@ -234,7 +234,7 @@ def test_what_functions_give_is_of_these_classes(tmp_path):
     """So that an annotation is true."""
     report = ferry.save({"x": np.ones(2)}, tmp_path / "a.npz")
     assert type(report) is ferry.Report
-    assert type(ferry.load(tmp_path / "a.npz")) is ferry.LazyTree
+    assert type(ferry.load(tmp_path / "a.npz", lazy=True)) is ferry.LazyTree
     assert type(ferry.explain_tree([np.ones(2)], "numpy")) is ferry.TreePlan
     assert type(ferry.start(np.ones(2), "numpy")) is ferry.Transfer
 

@@ -150,15 +150,18 @@ def test_a_file_has_no_default_dtype(file, tmp_path):
 
 
 def test_jax_loads_what_fits(tmp_path):
-    """Without 64-bit types each tensor is narrowed when it is used, and integers are compared."""
+    """Without 64-bit types each tensor is narrowed, and integers are compared."""
     pytest.importorskip("jax")
     ferry.save(
         {"x": np.ones(2), "n": np.arange(2), "big": np.array([2**40]), "h": np.ones(2, "float16")}, tmp_path / "a.npz"
     )
-    loaded = ferry.load(tmp_path / "a.npz", "jax", dtype="fit")
-    assert [loaded[name].dtype.name for name in ("x", "n", "h")] == ["float32", "int32", "float16"]
+    lazy = ferry.load(tmp_path / "a.npz", "jax", dtype="fit", lazy=True)
+    for loaded in (lazy, ferry.load(tmp_path / "a.npz", "jax", dtype="fit", exclude="big")):
+        assert [loaded[name].dtype.name for name in ("x", "n", "h")] == ["float32", "int32", "float16"]
     with pytest.raises(LossyCastError, match="'big'"):
-        loaded["big"]
+        lazy["big"]
+    with pytest.raises(LossyCastError, match="'big'"):
+        ferry.load(tmp_path / "a.npz", "jax", dtype="fit")
 
 
 def test_one_tensor_under_two_names_with_two_dtypes(tmp_path):

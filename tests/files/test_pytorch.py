@@ -172,8 +172,8 @@ def test_what_is_loaded_is_saved_again_as_it_was(tmp_path, target, suffix):
     others = {"dtype": torch.bfloat16, "size": torch.Size([2, 3]), "device": torch.device("cuda", 1)}
     others |= {"layout": torch.strided, "listed": [(torch.Size([]), torch.int8)]}
     source, target_path = saved(tmp_path, {"w": torch.ones(2), **others}), tmp_path / f"b{suffix}"
-    loaded = ferry.load(source, target)
-    read = loaded.read()
+    loaded = ferry.load(source, target, lazy=True)
+    read = ferry.load(source, target)
     if target == "torch":
         assert {key: loaded[key] for key in others} == others
         assert type(loaded["size"]) is torch.Size
@@ -181,7 +181,7 @@ def test_what_is_loaded_is_saved_again_as_it_was(tmp_path, target, suffix):
         assert (read["dtype"], read["size"]) == (Special("dtype", "bfloat16"), Special("size", [2, 3]))
     for tree in (loaded, read):
         ferry.save(tree, target_path, overwrite=True)
-        again = ferry.load(target_path, "torch").read()
+        again = ferry.load(target_path, "torch")
         assert {key: outline(again[key]) for key in others} == {key: outline(value) for key, value in others.items()}
 
 
@@ -222,7 +222,7 @@ def test_a_key_with_which_a_file_would_not_be_read_is_refused(tmp_path, key, hin
     assert not list(tmp_path.iterdir())
     if hint != "a string":
         ferry.save({"a": {eval(hint): torch.ones(2), "n": 1}}, tmp_path / "a.pt")  # noqa: S307
-        assert ferry.load(tmp_path / "a.pt").read()["a"].keys() == {key, "n"}
+        assert ferry.load(tmp_path / "a.pt")["a"].keys() == {key, "n"}
 
 
 @pytest.mark.skipif(np.dtype(np.longdouble).itemsize == 8, reason="here it is float64")
@@ -515,8 +515,7 @@ def test_quantised_and_sparse_tensors_are_parts(tmp_path, in_parts, through):
     if through:
         ferry.convert_files(path, tmp_path / through, verify=True)
         path = tmp_path / through
-    found = ferry.load(path, "torch", strict=True)
-    assert not found.skipped
+    found = ferry.load(path, "torch")
     for name, tensor in lasting.items():
         assert same_tensor(rebuilt(found["by name"][name]), tensor), name
     for parts, tensor in zip(found["in a list"], lasting.values(), strict=False):
@@ -550,7 +549,7 @@ def test_several_numbers_in_a_byte_are_the_bytes_that_torch_has(tmp_path, packed
     if through:
         ferry.convert_files(path, tmp_path / through, verify=True, tensors_only=through == "a.npz")
         path = tmp_path / through
-    found = ferry.load(path, "torch", strict=True)
+    found = ferry.load(path, "torch")
     for name, wanted in packed.items():
         values, scale, zero_point, size = (
             found[f"{name}.{part}"] if through == "a.npz" else found[name][part]
@@ -599,7 +598,7 @@ def test_nested_tensors_are_parts(tmp_path, through):
     if through:
         ferry.convert_files(path, tmp_path / through, verify=True)
         path = tmp_path / through
-    found = ferry.load(path, "torch", strict=True)
+    found = ferry.load(path, "torch")
     for name, wanted in (("plain", plain), ("turned", plain.transpose(1, 2))):
         parts = found[name]
         assert parts["layout"] == "nested"
@@ -635,7 +634,7 @@ def test_a_module_quantised_dynamically_is_read(tmp_path):
         layers = torch.nn.Sequential(torch.nn.Linear(3, 2))
         state = torch.ao.quantization.quantize_dynamic(layers, {torch.nn.Linear}).state_dict()
         weight, bias = state["0._packed_params._packed_params"]
-        found = ferry.load(saved(tmp_path, state), "torch", strict=True)["0._packed_params._packed_params"]
+        found = ferry.load(saved(tmp_path, state), "torch")["0._packed_params._packed_params"]
         assert same_tensor(rebuilt(found[0]), weight)
         assert torch.equal(found[1], bias)
 
@@ -899,7 +898,7 @@ def test_a_file_with_one_checksum_is_compared(tmp_path):
 def test_a_shape_that_no_array_has_is_told(tmp_path):
     """An empty tensor of torch's may have lengths whose product no 64-bit number counts: listed, refused by name."""
     path = saved(tmp_path, {"z": torch.empty((1 << 40, 0, 1 << 40)), "w": torch.ones(1)})
-    lazy = ferry.load(path)
+    lazy = ferry.load(path, lazy=True, strict=False)
     assert list(lazy) == ["w"]
     assert "larger than that of any array" in lazy.skipped["z"]
     with pytest.raises(FormatLimitError, match="z"):

@@ -171,7 +171,10 @@ def test_states_that_are_one_for_a_group_are_compared(stage, made, tmp_path):
     saved_again(folder, OPTIM, change)
     told = {f"optimizer.step ({OPTIM})": "its values are not those of process 0"}
     assert dict(ferry.open(folder).others) == told
-    assert ferry.load(folder, "torch")["optimizer"]["step"][1] == 2.0
+    with pytest.raises(FormatLimitError, match=r"optimizer\.step .*not those of process 0") as refused:
+        ferry.load(folder, "torch")
+    code = refused.value.hint.partition(", which")[0]
+    assert eval(f'load(folder, "torch", {code})', {"load": ferry.load, "folder": folder})["optimizer"]["step"][1] == 2.0  # noqa: S307
     with pytest.raises(FormatLimitError, match=r"optimizer\.step"):
         ferry.convert_files(folder, tmp_path / "out.safetensors")
     report = ferry.convert_files(folder, tmp_path / "out.safetensors", tensors_only=True)

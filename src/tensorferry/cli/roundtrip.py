@@ -133,11 +133,11 @@ def _loads(made: dict[str, Path], source: Contents) -> Iterator[dict[str, Any]]:
         ferry.convert([1.0], target)  # so that the time does not include the start of the framework
         for name, path in made.items():
             started = time.perf_counter()
-            state = ferry.load(path, target)
+            state = ferry.load(path, target, lazy=True, strict=False)
             mapped = time.perf_counter() - started
             tensors, refused = _used(state, source)
             used = time.perf_counter() - started
-            arrays = mapped_arrays(state) if isinstance(state, ferry.LazyTree) else {}
+            arrays = mapped_arrays(state)
             yield {
                 "from": name,
                 "to": target,
@@ -158,7 +158,7 @@ def _used(state: Any, source: Contents) -> tuple[dict[str, Any], dict[str, str]]
     tensors, refused = {}, {}
     places = {name: (name,) for name in source.tensors}
     if source.tree is not None:
-        places = {ref.name: keys for keys, ref in leaves(source.tree)}
+        places = {ref.name: keys or (ref.name,) for keys, ref in leaves(source.tree)}
     for name in source.tensors:
         try:
             tensors[name] = reduce(getitem, places[name], state)

@@ -24,6 +24,7 @@ __all__ = [
     "rule_of",
     "rule_of_words",
     "unknown_name",
+    "why_idle",
     "with_choice",
     "with_others",
 ]
@@ -88,6 +89,21 @@ def dtype_of_leaf(rule: DtypeRule, dtype: str, name: str, otherwise: Choice = No
     if dtype in tables.dtypes:
         return tables.dtypes[dtype]
     return tables.kinds.get(find(dtype).kind, otherwise)
+
+
+def why_idle(rule: DtypeRule, leaves: Iterable[tuple[str, str]]) -> str | None:
+    """Why ``dtype=`` changes nothing, if it is for no leaf of a file; ``None`` if it is for one, or asks for nothing.
+
+    >>> why_idle(rule_of("float16"), [("label", "int64")])
+    'dtype changes nothing: a dtype is for the tensors of its kind, and there are none of that kind.'
+
+    Args:
+        rule: What was asked for.
+        leaves: The name of each leaf, and the canonical name of its dtype.
+    """
+    if rule == DtypeRule() or any(dtype_of_leaf(rule, dtype, name) is not None for name, dtype in leaves):
+        return None
+    return "dtype changes nothing: a dtype is for the tensors of its kind, and there are none of that kind."
 
 
 def place_of_name(names: tuple[str, ...], name: str) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ..typing import To, Unknown
     from .base.contents import Contents
     from .conversion.convert import Report
+    from .lazy import LazyTree
 
     Path = str | PathLike[str]
 
@@ -52,110 +53,152 @@ def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa
     return open_path(path_of(path, "open(path) and load(path)"), allow=frozenset(several("allow", allow)))
 
 
+@overload
 def load(
     path: Path,
     /,
     to: To = "numpy",
     *,
+    lazy: Literal[True],
     names: str | Iterable[str] | None = None,
     exclude: str | Iterable[str] = (),
     device: object = None,
     copy: bool | None = None,
     dtype: object = None,
     allow: str | Iterable[str] = (),
-    strict: bool = False,
+    strict: bool = True,
+    dequantize: bool = False,
+) -> LazyTree: ...
+@overload
+def load(
+    path: Path,
+    /,
+    to: To = "numpy",
+    *,
+    lazy: bool = False,
+    names: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] = (),
+    device: object = None,
+    copy: bool | None = None,
+    dtype: object = None,
+    allow: str | Iterable[str] = (),
+    strict: bool = True,
+    dequantize: bool = False,
+) -> Any: ...
+def load(
+    path: Path,
+    /,
+    to: To = "numpy",
+    *,
+    lazy: bool = False,
+    names: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] = (),
+    device: object = None,
+    copy: bool | None = None,
+    dtype: object = None,
+    allow: str | Iterable[str] = (),
+    strict: bool = True,
     dequantize: bool = False,
 ) -> Any:
-    """Load a file as a read-only mapping, whose tensors are made when they are used.
+    """Load what a file holds: dicts, lists and values as they were saved, with tensors of a framework.
 
     >>> import numpy as np, tempfile, tensorferry as ferry
     >>> folder = tempfile.mkdtemp()
     >>> _ = ferry.save({"weight": np.ones(2, "float16"), "step": 7}, f"{folder}/model.safetensors")
-    >>> state = ferry.load(f"{folder}/model.safetensors")
-    >>> state["weight"], state["step"]
-    (array([1., 1.], dtype=float16), 7)
+    >>> ferry.load(f"{folder}/model.safetensors")
+    {'weight': array([1., 1.], dtype=float16), 'step': 7}
 
-    The file is mapped into memory. Compressed or encoded tensors (in some ``.npz``, in Parquet, in Orbax) are decoded
-    when they are used. All others share the memory of the map. In NumPy and PyTorch you can write to them; no write
-    reaches the file, because the map is private. TensorFlow and JAX share the map if the tensor is aligned in the file,
-    as `save` aligns it. If another process writes to the file meanwhile, you may or may not see the change. If it makes
-    the file shorter, this process ends, as with every memory map. With ``copy=True`` tensors have their own memory. If
-    the file is replaced before it is mapped, you get an error. Checksums are not compared here: ``tensorferry check``
+    Each tensor is read once, into memory of its own, which the framework takes over: nothing that happens to the file
+    later changes it. Names of tied weights have one object. Checksums are not compared here: ``tensorferry check``
     compares them.
+
+    With ``lazy=True`` the result is a `LazyTree`. The file is mapped into memory, and a tensor is made when it is used.
+    That is for files larger than memory, and for those of which little is used. Compressed or encoded tensors (in some
+    ``.npz``, in Parquet, in Orbax) are decoded then. All others share the memory of the map. In NumPy and PyTorch you
+    can write to them; no write reaches the file, because the map is private. TensorFlow and JAX share the map if the
+    tensor is aligned in the file, as `save` aligns it. If somebody writes to the file meanwhile, you may or may not see
+    the change. If somebody makes the file shorter, which also happens when this process writes it anew
+    (``torch.save(…, path)``), this process ends, as with every memory map. If the file is replaced before it is mapped,
+    you get an error.
 
     Args:
         path: As for `open`.
         to: As for `convert`: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, or ``"python"`` for lists …
+        lazy: Make tensors when they are used, over a map of the file.
         names: A pattern (``"encoder.*"``) of what to load, or several, as for `convert_files`;
             ``None`` loads everything.
         exclude: A pattern of what to leave out, or several, as for `convert_files`.
         device: As for `to_numpy`, for each tensor.
-        copy: As for `to_numpy`, for each tensor.
+        copy: As for `to_numpy`, for each tensor, with ``lazy=True``. Otherwise tensors always have their own memory.
         dtype: As for `convert_tree`; names are those in the file. With ``"fit"``, JAX without 64-bit dtypes gets 32
             bits.
         allow: As for `open`.
-        strict: Raise an error if something cannot be loaded (text, tensors without values …), instead of listing
-            it in the result's ``skipped``.
+        strict: Raise an error if something cannot be loaded (text, tensors without values …). With ``strict=False`` it
+            is left out, with one warning that names it; with ``lazy=True`` the result's ``skipped`` lists it, and
+            `LazyTree.read` warns.
         dequantize: As for `convert_files`; otherwise tensors in quantised blocks are arrays of their bytes.
 
     Returns:
-        A `LazyTree`, nested as in the file; or the tensor, if the file holds one without a name. ``read()``
-        gives all of it at once in plain containers.
+        What was saved, nested as in the file; or with ``lazy=True`` a `LazyTree`.
 
     Warns:
-        UserWarning: Something is left out, and the result is not a mapping that could list it. ``read()`` warns too.
+        UserWarning: `dtype` is for no tensor of the file; or with ``strict=False``, something is left out.
 
     Raises:
         OSError: The file cannot be read.
-        FileFormatError: As for `open`.
+        FileFormatError: As for `open`; or the file has changed since it was opened.
         UnsafeFileError: As for `open`.
-        FileFormatError: When a tensor is used: the file has been replaced.
         TypeError: A keyword has a value of the wrong type.
         ValueError: `names` is empty.
-        FormatLimitError: A pattern in `names` or `exclude` matches nothing, or a part of a list; or a
-            name in `dtype` matches no tensor; or with `strict`, something cannot be loaded.
+        CopyRequiredError: ``copy=False`` without ``lazy=True``.
+        FormatLimitError: Something cannot be loaded; or a pattern in `names` or `exclude` matches nothing,
+            or a part of a list; or a name in `dtype` matches no tensor.
+        NotEnoughMemoryError: It is more than the memory that is free; nothing was read.
         UnsupportedTypeError: The dtype does not exist.
         DeviceError: There is no such device.
         FrameworkNotInstalledError: The framework, or the library that the format needs, is not installed.
-        ConversionError: When a tensor is used: as for `to_numpy`; the message ends in its name.
+        ConversionError: As for `to_numpy`; the message ends in the name of the tensor. With ``lazy=True``, when the
+            tensor is used.
+        TreeError: Several tensors cannot be converted.
 
     .. versionadded:: 0.1
     """
     import os
 
-    import numpy as np
-
-    from ..backends.registry import canonical, ready
     from ..core.leaf_dtypes import rule_of
-    from ..core.request import make_request
-    from ..errors import validate_flags
-    from ..execution.recipes import conversion_of
-    from ..execution.run import foresee
+    from ..errors import CopyRequiredError, validate_flags
     from .base.wording import several
-    from .conversion.select import select
-    from .lazy import lazily
+    from .source import Source, target_of
 
-    validate_flags(strict=strict, dequantize=dequantize)
+    validate_flags(lazy=lazy, strict=strict, dequantize=dequantize)
     rule = rule_of(dtype)
     classes, exclude = several("allow", allow), several("exclude", exclude)
-    contents = open(path, allow=classes)
-    to = canonical(to)
-    request = make_request(ready(to), copy, None, None, device, "detach", ())
-    if request.device is not None and request.placement is None:
-        # Any tensor tells whether there is such a device, which is better known before the first one is read. A layout
-        # over several devices must fit the shape of each tensor, and has devices that exist.
-        foresee(np.zeros(1, "float32"), conversion_of(ready(to), request._replace(copy=None)))
-    taken: dict[str, Any] = {"exclude": exclude, "dequantize": dequantize}
     if names is not None:
         names = several("names", names)
         if not names:
             raise ValueError("names= is empty: name a tensor, or leave names= out for all")
-        taken |= {"include": names, "include_as": "names"}
+    if copy is False and not lazy:
+        raise CopyRequiredError(
+            "load reads tensors into memory of their own, so copy=False cannot be kept.",
+            "lazy=True, copy=False, for tensors over a map of the file",
+        )
+    contents = open(path, allow=classes)
+    asked: dict[str, Any] = {"path": os.path.abspath(path), "to": target_of(to, copy, device), "names": names}  # noqa: PTH100
+    asked |= {"exclude": exclude, "device": device, "copy": copy if lazy else None, "dtype": dtype}
+    asked |= {"allow": classes, "strict": strict, "dequantize": dequantize}
     if names is not None or exclude or dequantize:
-        contents = select(contents, **taken)
-    asked: dict[str, Any] = {"path": os.path.abspath(path), "to": to, "names": names, "exclude": exclude}  # noqa: PTH100
-    asked |= {"device": device, "copy": copy, "dtype": dtype, "allow": classes, "strict": strict}
-    return lazily(contents, load, {**asked, "dequantize": dequantize}, rule)
+        from .conversion.select import select
+
+        taken: dict[str, Any] = {"exclude": exclude, "dequantize": dequantize}
+        contents = select(contents, include=names or (), include_as="names", **taken)
+    source = Source(contents, load, asked, rule)
+    if lazy:
+        from .lazy import lazy_tree
+
+        return lazy_tree(source)
+    from .loading import loaded
+
+    return loaded(source, source.tree)
 
 
 def save(

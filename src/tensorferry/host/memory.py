@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
+from functools import cache
 from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -31,10 +32,12 @@ __all__ = [
     "is_mapped",
     "is_spread",
     "is_there",
+    "make_pages",
     "narrow",
     "over",
     "over_address",
     "overlap",
+    "paged",
     "root",
     "share_a_byte",
     "span",
@@ -45,6 +48,8 @@ LOWEST = 1 << 22
 """No memory of a process has a lower address; Linux loads programs above it."""
 MAPPED = 1 << 25
 """From this size in bytes on, each allocation is new memory from the system. (`man mallopt`: M_MMAP_THRESHOLD)"""
+_POPULATE = 23
+"""MADV_POPULATE_WRITE, of Linux since 5.14: https://man7.org/linux/man-pages/man2/madvise.2.html"""
 _C_ORDER, _F_ORDER, _ALIGNED, _WRITEABLE = 0x0001, 0x0002, 0x0100, 0x0400
 IN_ONE_RUN = frozenset(
     order | aligned | writable
@@ -121,6 +126,55 @@ def compact(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     block = np.empty(prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
     result: Array = np.ndarray(shape, dtype, block, -address(block) % ALIGNMENT)
     return result
+
+
+class _Pages(mmap.mmap):
+    """New memory in pages of its own, which is no map of a file."""
+
+
+def paged(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """As `compact`, for large arrays: in whole pages, which go back to the system as soon as the array is gone.
+
+    The system makes the pages when they are written; see `make_pages`. Huge pages are not asked for: if memory is full
+    of cached files, the system moves these to make room for them, which takes ten times as long as ordinary pages.
+
+    Args:
+        shape: Lengths of the axes, none of them 0.
+        dtype: The dtype of the elements.
+
+    Raises:
+        MemoryError: The system has no such memory.
+    """
+    nbytes = prod(shape) * dtype.itemsize
+    try:
+        pages = _Pages(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError) as error:
+        raise MemoryError(f"{nbytes:,} bytes for an array cannot be allocated: {error}") from error
+    result: Array = np.ndarray(shape, dtype, pages)
+    return result
+
+
+def make_pages(array: Array) -> None:
+    """Let the system make the pages of a part of `paged` memory in one call, instead of one fault for each of them.
+
+    Nothing happens on systems that cannot do that. No value changes. The interpreter's lock is released.
+
+    Args:
+        array: Contiguous memory that other code will write.
+    """
+    advise = _advice()
+    if advise is not None:
+        start = -(-address(array) // mmap.PAGESIZE) * mmap.PAGESIZE
+        advise(start, max(address(array) + array.nbytes - start, 0), _POPULATE)
+
+
+@cache
+def _advice() -> Callable[[int, int, int], int] | None:
+    if sys.platform != "linux":
+        return None
+    advise = ctypes.CDLL(None).madvise
+    advise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    return advise  # type: ignore[no-any-return]
 
 
 class _Window:
@@ -219,8 +273,9 @@ def writable_somewhere(array: Array) -> bool | object:
 
 
 def is_mapped(array: Array) -> bool:
-    """Whether an array is over a memory map."""
-    return isinstance(root(array), mmap.mmap)
+    """Whether an array is over a memory map of a file."""
+    owner = root(array)
+    return isinstance(owner, mmap.mmap) and not isinstance(owner, _Pages)
 
 
 def overlap(first: TensorInfo, at: int, second: TensorInfo, also_at: int) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import os
 from abc import ABC, abstractmethod
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,9 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ...core.dtypes import find
-from ...host.memory import compact
+from ...host.memory import compact, paged
 from ...host.numpy_dtypes import numpy_dtype
 from .raw import mapped, read_fully
+from .readers import PAGED, Piece, read_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -24,10 +24,6 @@ __all__ = ["BLOCK_BYTES", "Decoded", "Extent", "InMemory", "Packed", "Record", "
 
 BLOCK_BYTES = 1 << 20
 """How many bytes are in memory at a time while a tensor is copied."""
-
-_LARGE = 8 * BLOCK_BYTES
-"""From this size in bytes on, a tensor is read by several threads."""
-_READERS = 4
 
 
 class Record(NamedTuple):
@@ -89,15 +85,24 @@ class Stored(ABC):
         del map_of
         return self.load()
 
-    def load(self) -> Array:
-        """The whole tensor in new memory, which any framework can adopt."""
-        result = compact(self.shape, numpy_dtype(self.dtype))
+    def begin(self) -> tuple[Array, Piece] | None:
+        """New memory for the whole tensor, and which bytes to read into it; ``None`` if it must be decoded."""
+        return None
+
+    def decoded(self) -> Array:
+        """The whole tensor in new memory, from `blocks`."""
+        result = _new(self.shape, self.dtype)
         flat = result.reshape(-1)
         start = 0
         for block in self.blocks():
             flat[start : start + block.size] = block
             start += block.size
         return result
+
+    def load(self) -> Array:
+        """The whole tensor in new memory, which any framework can adopt."""
+        (result,) = read_ahead([self])
+        return self.decoded() if result is None else result
 
 
 class Packed(Stored):
@@ -138,18 +143,9 @@ class Packed(Stored):
         array: Array = np.ndarray(self.shape, numpy_dtype(self.dtype), map_of(self.path), self.offset)
         return array
 
-    def load(self) -> Array:
-        if self.swapped or not self.size:
-            return super().load()
-        large = self.nbytes >= _LARGE
-        result = _pages(self.shape, self.dtype) if large else compact(self.shape, numpy_dtype(self.dtype))
-        raw = result.reshape(-1).view(np.uint8).data
-        with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - unbuffered, for preadv
-            if large:
-                _read_in_parts(file.fileno(), raw, self.offset, self.path)
-            else:
-                read_fully(file.fileno(), raw, self.offset, self.path)
-        return result
+    def begin(self) -> tuple[Array, Piece] | None:
+        result = _new(self.shape, self.dtype)
+        return result, Piece(self.path, self.offset, result.reshape(-1), self.swapped)
 
 
 class _Placed(Stored):
@@ -328,27 +324,10 @@ class InMemory(Stored):
         return self.values
 
 
-def _pages(shape: tuple[int, ...], dtype: str) -> Array:
-    """New page-aligned memory for a large array. The threads that read the file make its pages."""
-    row = find(dtype)
-    pages = mmap.mmap(-1, prod(shape) * row.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    array: Array = np.ndarray(shape, numpy_dtype(row.name), pages)
-    return array
-
-
-def _read_in_parts(descriptor: int, view: memoryview, offset: int, path: str) -> None:
-    """As `read_fully`, by several threads, because the copy from the page cache takes time."""
-    from concurrent.futures import ThreadPoolExecutor  # here, because it imports logging, which takes long
-
-    count = min(_READERS, os.cpu_count() or 1)
-    step = -(-view.nbytes // count)
-    with ThreadPoolExecutor(count) as readers:
-        parts = [
-            readers.submit(read_fully, descriptor, view[start : start + step], offset + start, path)
-            for start in range(0, view.nbytes, step)
-        ]
-        for part in parts:
-            part.result()
+def _new(shape: tuple[int, ...], dtype: str) -> Array:
+    """New memory: aligned to 64 bytes, and if it is large to a page."""
+    kind = numpy_dtype(dtype)
+    return (paged if prod(shape) * kind.itemsize >= PAGED else compact)(shape, kind)
 
 
 def chunks(array: Array, nbytes: int = BLOCK_BYTES) -> Iterator[Array]:

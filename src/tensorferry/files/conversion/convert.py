@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.leaf_dtypes import DtypeRule, dtype_of_leaf, rule_of_words
+from ...core.leaf_dtypes import rule_of_words, why_idle
 from ...errors import FormatLimitError, shown, validate_flags
 from ..base.blocks import noted
 from ..base.contents import NotTensor
@@ -350,11 +350,9 @@ def shard_bytes(size: int | str) -> int:
 
 def _warnings(before: Contents, after: Contents, selection: Mapping[str, Any]) -> Iterable[str]:
     """Warnings about changes, though nothing is lost; and about options that apply to no tensor."""
-    rule = selection["dtype"]
-    if rule != DtypeRule() and all(
-        dtype_of_leaf(rule, each.dtype, name) is None for name, each in before.tensors.items()
-    ):
-        yield "dtype changes nothing: a dtype is for the tensors of its kind, and there are none of that kind."
+    idle = why_idle(selection["dtype"], ((name, each.dtype) for name, each in before.tensors.items()))
+    if idle is not None:
+        yield idle
     shared = overlaps(after)
     if shared:
         pairs = named(f"{name} and {other}" for name, other in shared)

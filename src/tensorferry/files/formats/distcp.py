@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from ..base.readers import Piece
     from ..base.stored import Record
     from ..pickles.standins import InstanceOf
 
@@ -179,8 +180,11 @@ class _SavedRegion(Stored):
     def array(self, map_of: Callable[[str], mmap.mmap] = mapped) -> np.ndarray[Any, Any]:
         return self.inner.array(map_of)
 
-    def load(self) -> np.ndarray[Any, Any]:
-        return self.inner.load()
+    def begin(self) -> tuple[np.ndarray[Any, Any], Piece] | None:
+        return self.inner.begin()
+
+    def decoded(self) -> np.ndarray[Any, Any]:
+        return self.inner.decoded()
 
 
 def _opened(item: _Item, allow: frozenset[str], wrap: Any = None) -> Any:
