@@ -197,9 +197,7 @@ def seen(path):
     }
 
 
-@pytest.mark.parametrize(
-    "through", [".gguf", ".safetensors", ".npz", ".pt", ".zarr", ".arrow", ".msgpack", ".onnx", ".h5"]
-)
+@pytest.mark.parametrize("through", [".gguf", ".safetensors", ".npz", ".pt", ".zarr", ".msgpack", ".h5"])
 def test_blocks_are_carried_as_they_are(tmp_path, through):
     """Blocks of every type come back bit-equal, from GGUF and from formats that have them as bytes, renamed or not."""
     source = in_blocks(tmp_path / "a.gguf")

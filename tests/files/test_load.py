@@ -334,7 +334,6 @@ _CODE = [
     ({"a": np.ones(2), "b": np.zeros(3)}, ".npy"),
     ({"x": {"a": [np.ones(2), "text"], "b": np.zeros(3)}}, ".npy"),
     ({"z": np.ones(2, "complex128"), "w": np.ones(2)}, ".safetensors"),
-    ({"": np.ones(2)}, ".onnx"),
 ]
 _WORDS = [
     ({"z": np.ones(2, "complex128")}, ".gguf", {}),

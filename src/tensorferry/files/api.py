@@ -151,8 +151,8 @@ def load(
         TypeError: A keyword has a value of the wrong type.
         ValueError: `names` is empty.
         CopyRequiredError: ``copy=False`` without ``lazy=True``.
-        FormatLimitError: Something cannot be loaded; or a pattern in `names` or `exclude` matches nothing,
-            or a part of a list; or a name in `dtype` matches no tensor.
+        FormatLimitError: Something cannot be loaded; a pattern in `names` or `exclude` matches nothing, or a part of a
+            list; or a name in `dtype` matches no tensor.
         NotEnoughMemoryError: It is more than the memory that is free; nothing was read.
         UnsupportedTypeError: The dtype does not exist.
         DeviceError: There is no such device.

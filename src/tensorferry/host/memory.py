@@ -174,7 +174,7 @@ def _advice() -> Callable[[int, int, int], int] | None:
         return None
     advise = ctypes.CDLL(None).madvise
     advise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-    return advise  # type: ignore[no-any-return]
+    return advise
 
 
 class _Window:

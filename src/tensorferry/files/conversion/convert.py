@@ -17,7 +17,7 @@ from ..base.blocks import noted
 from ..base.contents import NotTensor
 from ..base.fingerprints import fingerprints
 from ..base.pump import Pump
-from ..base.wording import named, several, strings_of
+from ..base.wording import FileHint, named, several, strings_of
 from ..opening.registry import each_format, format_for, format_named
 from ..opening.shards import index_of
 from ..opening.split import sizes
@@ -296,8 +296,10 @@ def _format(target: Path, to: str | None) -> Format:
     """
     format_ = format_for(target) if to is None else format_named(to)
     if not format_.writes:
+        name = target.with_suffix(".safetensors").name
         raise FormatLimitError(
-            f"{format_.title or format_.name} can be read, not written.", 'to="safetensors", or another format'
+            f"{format_.title or format_.name} can be read, not written.",
+            FileHint(f'to="safetensors", in a file such as {name}', f'save(x, "{name}"), or another format'),
         )
     format_.ensure_loaded()
     return format_

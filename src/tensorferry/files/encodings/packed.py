@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ...typing import Array
 
-__all__ = ["BITS", "bare", "packed", "packed_bytes", "unpacked", "varints"]
+__all__ = ["BITS", "bare", "packed_bytes", "unpacked", "varints"]
 
 BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}
 """The bits of the dtypes for which NumPy uses a whole byte."""
@@ -48,16 +48,6 @@ def bare(block: Array, dtype: str) -> Array:
     return (block.view(np.uint8) & ((1 << BITS[dtype]) - 1)).view(block.dtype)
 
 
-def packed(blocks: Iterable[Array], dtype: str, size: int) -> Iterator[Array]:
-    """Pack elements: the inverse of `unpacked`."""
-    bits = BITS[dtype]
-    for piece in filled(blocks, cuts(size, 4 * _GROUPS), numpy_dtype(dtype)):
-        codes = piece.view(np.uint8) & ((1 << bits) - 1)
-        padded = np.zeros(-(-codes.size // 4) * 4, np.uint8)
-        padded[: codes.size] = codes
-        yield _joined(padded.reshape(-1, 4), bits)[: packed_bytes(codes.size, bits)]
-
-
 def _codes(raw: Array, bits: int) -> Array:
     if bits == 6:
         groups = np.zeros(-(-raw.size // 3) * 3, np.uint8)
@@ -67,16 +57,6 @@ def _codes(raw: Array, bits: int) -> Array:
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     codes: Array = (raw[:, None] >> shifts & ((1 << bits) - 1)).reshape(-1)
     return codes
-
-
-def _joined(groups: Array, bits: int) -> Array:
-    a, b, c, d = groups.T
-    if bits == 6:
-        return np.stack([a | (b & 3) << 6, b >> 2 | (c & 15) << 4, c >> 4 | d << 2], axis=1).reshape(-1)
-    if bits == 4:
-        return np.stack([a | b << 4, c | d << 4], axis=1).reshape(-1)
-    joined: Array = a | b << 2 | c << 4 | d << 6
-    return joined
 
 
 def varints(extent: Extent, size: int) -> Iterator[Array]:

@@ -1,4 +1,4 @@
-"""Parquet, by pyarrow: a table with a column for each tensor, as in `arrow`."""
+"""Parquet, with pyarrow: tables, as in `arrow`."""
 
 from __future__ import annotations
 
@@ -7,22 +7,18 @@ from collections import Counter, deque
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ...core.dtypes import find
-from ...host.numpy_dtypes import numpy_dtype
 from ..base.stored import BLOCK_BYTES, Decoded
-from ..encodings.slabs import SLAB_BYTES, cuts, filled
 from .arrow import Arrow
-from .arrow.table import as_format_error, column_of, described, is_table, numbers, schema_of, shape_of
+from .arrow.table import as_format_error, described, numbers, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    import numpy as np
+
     from ..base.contents import Contents
-    from ..base.pump import Pump
-    from ..base.stored import Stored
     from .arrow.table import ColumnType
 
 __all__ = ["FORMAT"]
@@ -32,11 +28,7 @@ _MOST_OPEN = 4
 
 
 class Parquet(Arrow):
-    """Parquet, https://parquet.apache.org/docs/file-format/.
-
-    Tables are read and written in groups of rows. If each tensor is a single row, it is written from memory, because
-    the library writes only whole rows.
-    """
+    """Parquet, which is read in groups of rows: https://parquet.apache.org/docs/file-format/."""
 
     name = "parquet"
     title = "Parquet"
@@ -62,24 +54,6 @@ class Parquet(Arrow):
                 shape = shape_of(path, name, column, file.metadata.num_rows, one_row=one_row)
                 read = _rows_of(table, field, column, name)
                 contents.tensors[name] = Decoded(column.dtype, shape, read, (path, index))
-
-    def write_table(self, contents: Contents, metadata: dict[str, str], path: Path, pump: Pump) -> None:
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        schema, rows = schema_of(contents, metadata)
-        whole = not is_table(contents)
-        held = [contents.tensors[field.name] for field in schema]
-        step = max(min(2 * SLAB_BYTES // max(sum(stored.nbytes for stored in held) // max(rows, 1), 1), rows), 1)
-        with parquet.ParquetWriter(path, schema, use_dictionary=False) as writer:
-            counts = cuts(rows, step)
-            sources = [_pieces(pump, stored, rows, counts, whole=whole) for stored in held]
-            for count in counts:
-                arrays = [
-                    column_of(field.type, _buffer(next(source)) if stored.size else None, count)
-                    for field, stored, source in zip(schema, held, sources, strict=True)
-                ]
-                writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema), row_group_size=count)
 
 
 _opened: deque[weakref.ref[_Table]] = deque()
@@ -126,20 +100,6 @@ def _rows_of(table: _Table, field: str, column: ColumnType, name: str) -> Callab
                 yield numbers(batch.column(batch.schema.get_field_index(field)), column, table.path, name)
 
     return read
-
-
-def _pieces(pump: Pump, stored: Stored, rows: int, counts: list[int], *, whole: bool) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield the values of each group of rows. A single row has all values."""
-    if whole:
-        return iter([pump.array(stored).reshape(-1)])
-    width = stored.size // rows
-    return filled(pump.blocks(stored), (width * count for count in counts), numpy_dtype(stored.dtype))
-
-
-def _buffer(values: np.ndarray[Any, Any]) -> Any:
-    import pyarrow as pa
-
-    return pa.py_buffer(np.ascontiguousarray(values).view(np.uint8))
 
 
 FORMAT = Parquet()

@@ -202,7 +202,7 @@ def recognised(path: Path, head: bytes, among: Iterable[Format]) -> Format | Non
 
 
 def format_for(path: Path) -> Format:
-    """The format to write to a path, by its suffix.
+    """The format to write to a path, by its suffix; one that can only be read if no other has the suffix.
 
     Raises:
         FileFormatError: No format has this suffix.
@@ -210,9 +210,9 @@ def format_for(path: Path) -> Format:
     name = path.name.lower()
     for among in (own_formats, _others):
         fitting = [
-            (len(suffix), each) for each in among() for suffix in each.suffixes if each.writes and name.endswith(suffix)
+            (each.writes, len(suffix), each) for each in among() for suffix in each.suffixes if name.endswith(suffix)
         ]
         if fitting:
-            longest = max(length for length, _ in fitting)
-            return next(each for length, each in fitting if length == longest)
+            # The first of those that are equally good.
+            return max(fitting, key=lambda fit: fit[:2])[2]
     raise FileFormatError(f"The name {path.name} does not say which format to write.", 'to="safetensors"')

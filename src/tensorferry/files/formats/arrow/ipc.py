@@ -5,31 +5,27 @@ https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interproces
 
 from __future__ import annotations
 
-import mmap
 import os
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ....core.dtypes import find
 from ....errors import FileFormatError, FormatLimitError, UnsafeFileError
-from ...base.raw import write_fully
 from ...base.stored import Decoded, Extent
 from ...encodings.shapes import is_bomb
 from .flatbuffer import FlatBufferTable
-from .table import as_format_error, column_of, described, flat, numbers, schema_of, shape_of
+from .table import as_format_error, described, flat, numbers, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     import numpy as np
 
     from ...base.contents import Contents
-    from ...base.pump import Pump
     from ...base.stored import Stored
     from .table import ColumnType
 
-__all__ = ["MAGIC", "is_stream", "read_ipc", "write_ipc"]
+__all__ = ["MAGIC", "is_stream", "read_ipc"]
 
 MAGIC = b"ARROW1"
 _MARK = b"\xff\xff\xff\xff"
@@ -179,54 +175,3 @@ def _batches_of(path: str, index: int, column: ColumnType, name: str) -> Callabl
                 yield numbers(batch.column(0), column, path, name)
 
     return read
-
-
-def write_ipc(contents: Contents, metadata: dict[str, str], path: Path, pump: Pump) -> None:
-    """Write a file: pyarrow writes it without the values (over memory that is never read), then they are copied."""
-    import pyarrow as pa
-
-    ties = contents.ties
-    filled_in = [stored for name, stored in contents.tensors.items() if name not in ties and stored.size]
-    empty = mmap.mmap(-1, max((stored.nbytes for stored in filled_in), default=1))
-    room = pa.py_buffer(empty)
-    schema, rows = schema_of(contents, metadata)
-    columns = []
-    for field in schema:
-        stored = contents.tensors[field.name]
-        columns.append(column_of(field.type, room.slice(0, stored.nbytes), rows))
-    sink = _Holes(path, room.address)
-    try:
-        with pa.ipc.new_file(sink, schema) as writer:
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-        for offset, stored in zip(sink.holes, filled_in, strict=True):
-            os.lseek(sink.descriptor, offset, os.SEEK_SET)
-            pump.copy(stored, sink.descriptor)
-    finally:
-        sink.close()
-
-
-class _Holes:
-    """A file that skips the bytes at certain addresses, and remembers their positions."""
-
-    def __init__(self, path: Path, address: int) -> None:
-        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        self.holes: list[int] = []
-        self.closed = False
-        self._address = address
-        self._at = 0
-
-    def write(self, data: Any) -> int:
-        import pyarrow as pa
-
-        buffer = pa.py_buffer(data)
-        if buffer.address == self._address:
-            self.holes.append(self._at)
-        else:
-            write_fully(self.descriptor, buffer, self._at)
-        self._at += buffer.size
-        return int(buffer.size)
-
-    def close(self) -> None:
-        if not self.closed:
-            os.close(self.descriptor)
-        self.closed = True

@@ -1,9 +1,8 @@
-"""Tables whose columns are tensors, in Arrow and Parquet files: from a schema to tensors, and back."""
+"""Tables whose columns are tensors, in Arrow and Parquet files: from a schema to tensors."""
 
 from __future__ import annotations
 
 import glob
-import json
 import os
 from contextlib import contextmanager
 from math import prod
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 
     from ...base.contents import Contents
 
-__all__ = ["COMPLEX", "LAYOUT", "ColumnType", "as_format_error", "column_of", "described", "flat", "is_reserved"]
-__all__ += ["is_table", "numbers", "schema_of", "shape_of"]
+__all__ = ["COMPLEX", "LAYOUT", "ColumnType", "as_format_error", "described", "flat", "is_reserved"]
+__all__ += ["numbers", "shape_of"]
 
 LAYOUT, _ONE_ROW = "tensorferry.layout", "one row"
 """In the metadata of the schema: whether each tensor is a single row."""
@@ -181,59 +180,3 @@ def shape_of(path: str, name: str, column: ColumnType, rows: int, *, one_row: bo
     if is_bomb(declared, held := os.stat(path).st_size):  # noqa: PTH116 - a plain string
         raise UnsafeFileError(f"{path} is out of all proportion: {name!r} would be {declared} bytes; it has {held}.")
     return shape
-
-
-def is_table(contents: Contents) -> bool:
-    """Whether the first axes of all tensors have equal lengths, as the columns of a table."""
-    held = contents.tensors.values()
-    return len({stored.shape[:1] for stored in held}) == 1 and all(stored.size and stored.shape for stored in held)
-
-
-def schema_of(contents: Contents, metadata: dict[str, str]) -> tuple[Any, int]:
-    """The schema, and the number of rows."""
-    import pyarrow as pa
-
-    ties = contents.ties
-    held = {name: stored for name, stored in contents.tensors.items() if name not in ties}
-    has_rows = is_table(contents)
-    rows = next(iter(held.values())).shape[0] if has_rows else 1
-    notes: dict[str, dict[str, str]] = {name: {} for name in held}
-    whole = {} if has_rows else {LAYOUT: _ONE_ROW}
-    for key, text in metadata.items():
-        place, at, name = key.rpartition("@")
-        if place in notes and bool(place) is bool(at) and name and not is_reserved(name):
-            notes[place][name] = text
-        else:
-            whole[key] = text
-    native = {name: kind for kind, name in _NATIVE.items() if name != "bool"}
-    fields = []
-    for name, stored in held.items():
-        note, shape = notes[name], stored.shape[1:] if has_rows else stored.shape
-        if stored.dtype not in native:
-            note[_DTYPE] = stored.dtype
-        if not stored.size:
-            note |= {_DTYPE: stored.dtype, _SHAPE: json.dumps(stored.shape)}
-            fields.append(pa.field(name, pa.null(), metadata=note))
-            continue
-        raw = stored.dtype
-        if raw in COMPLEX:
-            raw, shape = COMPLEX[raw], (*shape, 2)
-        elif raw not in native:
-            raw = f"uint{8 * find(raw).itemsize}"
-        kind = pa.type_for_alias(native[raw])
-        kind = pa.fixed_shape_tensor(kind, shape) if shape else kind
-        fields.append(pa.field(name, kind, nullable=False, metadata=note))
-    return pa.schema(fields, metadata=whole), rows
-
-
-def column_of(kind: Any, buffer: Any, rows: int) -> Any:
-    """A column over a buffer."""
-    import pyarrow as pa
-
-    if pa.types.is_null(kind):
-        return pa.nulls(rows)
-    if not isinstance(kind, pa.FixedShapeTensorType):
-        return pa.Array.from_buffers(kind, rows, [None, buffer])
-    values = pa.Array.from_buffers(kind.value_type, rows * prod(kind.shape), [None, buffer])
-    storage = pa.FixedSizeListArray.from_arrays(values, type=kind.storage_type)
-    return pa.ExtensionArray.from_storage(kind, storage)

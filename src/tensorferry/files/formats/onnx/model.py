@@ -7,40 +7,39 @@ from math import prod
 from ....core.dtypes import find
 from ...encodings.packed import BITS, packed_bytes
 
-__all__ = ["CODES", "DOUBLES", "DTYPES", "FLOATS", "INT32", "INT64", "RAW", "STRING", "TEXTS", "TYPED", "UINT64"]
+__all__ = ["DOUBLES", "DTYPES", "FLOATS", "INT32", "INT64", "RAW", "STRING", "TEXTS", "TYPED", "UINT64"]
 __all__ += ["packed_nbytes"]
 
-# Names of dtypes by TensorProto.DataType, and the IR version that first had each after version 4.
+# Names of dtypes by TensorProto.DataType.
 DTYPES = {
-    1: ("float32", 8),
-    2: ("uint8", 8),
-    3: ("int8", 8),
-    4: ("uint16", 8),
-    5: ("int16", 8),
-    6: ("int32", 8),
-    7: ("int64", 8),
-    9: ("bool", 8),
-    10: ("float16", 8),
-    11: ("float64", 8),
-    12: ("uint32", 8),
-    13: ("uint64", 8),
-    14: ("complex64", 8),
-    15: ("complex128", 8),
-    16: ("bfloat16", 8),
-    17: ("float8_e4m3fn", 9),
-    18: ("float8_e4m3fnuz", 9),
-    19: ("float8_e5m2", 9),
-    20: ("float8_e5m2fnuz", 9),
-    21: ("uint4", 10),
-    22: ("int4", 10),
-    23: ("float4_e2m1fn", 11),
-    24: ("float8_e8m0fnu", 12),
-    25: ("uint2", 13),
-    26: ("int2", 13),
-    27: ("float6_e2m3fn", 14),
-    28: ("float6_e3m2fn", 14),
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+    14: "complex64",
+    15: "complex128",
+    16: "bfloat16",
+    17: "float8_e4m3fn",
+    18: "float8_e4m3fnuz",
+    19: "float8_e5m2",
+    20: "float8_e5m2fnuz",
+    21: "uint4",
+    22: "int4",
+    23: "float4_e2m1fn",
+    24: "float8_e8m0fnu",
+    25: "uint2",
+    26: "int2",
+    27: "float6_e2m3fn",
+    28: "float6_e3m2fn",
 }
-CODES = {name: code for code, (name, _) in DTYPES.items()}
 STRING = 8
 
 # Fields of ModelProto that are texts of its own, by the names that they get among the metadata.

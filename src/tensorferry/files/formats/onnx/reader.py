@@ -156,7 +156,7 @@ class ModelReader:
         if unlike:
             self._found.others[name] = unlike
             return
-        dtype = DTYPES[code][0]
+        dtype = DTYPES[code]
         where = f"{self._path}: {name!r}"
         shape = checked(dims, find(dtype).itemsize, where)
         if 14 in single and single[14].value == 1:
