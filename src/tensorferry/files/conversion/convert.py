@@ -27,6 +27,7 @@ from .jobs import FileRecipe, open_all, write_piece
 from .overlaps import overlaps
 from .publish import naming, publishing, validate_target
 from .select import select
+from .table_columns import ColumnKeywords
 from .work import Layout, Work, write_index
 
 if TYPE_CHECKING:
@@ -98,6 +99,9 @@ def convert_files(
     shard: int | str | None = None,
     tensors_only: bool = False,
     dequantize: bool = False,
+    nulls: object = None,
+    ragged: object = None,
+    pad: object = None,
     allow: str | Sequence[str] = (),
     verify: bool = False,
     dry_run: bool = False,
@@ -134,6 +138,7 @@ def convert_files(
         "metadata": strings_of(metadata),
         "tensors_only": tensors_only,
         "dequantize": dequantize,
+        "columns": ColumnKeywords.of(nulls, ragged, pad),
     }
     allowed = frozenset(several("allow", allow))
     differing: dict[str, list[str]] = {}

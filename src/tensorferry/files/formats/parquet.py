@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import Counter, deque
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...core.dtypes import find
+from ...errors import UnsafeFileError
 from ..base.stored import BLOCK_BYTES, Decoded
+from ..encodings.shapes import is_bomb
 from .arrow import Arrow
-from .arrow.table import as_format_error, described, numbers, shape_of
+from .arrow.table import as_format_error, described, numbers, refuse_nulls, shape_of, table_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,6 +28,8 @@ __all__ = ["FORMAT"]
 
 _MAGIC = b"PAR1"
 _MOST_OPEN = 4
+_ELEMENT = 8
+"""The most bytes of an element."""
 
 
 class Parquet(Arrow):
@@ -43,17 +48,24 @@ class Parquet(Arrow):
 
         table = _Table(path)
         with parquet.ParquetFile(path) as file:
-            columns, one_row = described(path, file.schema_arrow, contents)
-            names = file.schema_arrow.names
+            schema, rows = file.schema_arrow, file.metadata.num_rows
+            columns, one_row = described(path, schema, contents)
+            names = schema.names
             counts = Counter(names)
+            found = {}
             for index, name, column in columns:
                 field = names[index]
                 if counts[field] > 1:
                     contents.others[name] = "one of several columns of this name"
                     continue
-                shape = shape_of(path, name, column, file.metadata.num_rows, one_row=one_row)
+                whole = _whole(table, field)
+                found[name] = table_column(path, schema.field(index), index, rows, whole, column, one_row=one_row)
+                if column is None:
+                    continue
+                shape = shape_of(path, name, column, rows, one_row=one_row)
                 read = _rows_of(table, field, column, name)
                 contents.tensors[name] = Decoded(column.dtype, shape, read, (path, index))
+            contents.columns = found
 
 
 _opened: deque[weakref.ref[_Table]] = deque()
@@ -97,9 +109,41 @@ def _rows_of(table: _Table, field: str, column: ColumnType, name: str) -> Callab
         with as_format_error(table.path):
             for batch in table.file().iter_batches(batch_size=rows, columns=[field], use_threads=False):
                 # The library treats a dot as nesting, and also gives other columns with this prefix.
-                yield numbers(batch.column(batch.schema.get_field_index(field)), column, table.path, name)
+                values = numbers(batch.column(batch.schema.get_field_index(field)), column)
+                if values is None:
+                    refuse_nulls(_whole(table, field)(), name)
+                    return
+                yield values
 
     return read
+
+
+def _whole(table: _Table, field: str) -> Callable[[], Any]:
+    def read() -> Any:
+        with as_format_error(table.path):
+            file = table.file()
+            _refuse_bomb(table.path, file, field)
+            column = file.read(columns=[field], use_threads=False).column(field)
+            column.validate()
+            return column
+
+    return read
+
+
+def _refuse_bomb(path: str, file: Any, field: str) -> None:
+    """Raise before a column is read that says to have far more elements than the file has bytes.
+
+    Raises:
+        UnsafeFileError: It does.
+    """
+    schema, metadata = file.schema, file.metadata
+    paths = ((place, schema.column(place).path) for place in range(len(schema)))
+    own = [place for place, each in paths if each == field or each.startswith(f"{field}.")]
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    count = sum(group.column(place).num_values for group in groups for place in own)
+    held = os.stat(path).st_size  # noqa: PTH116 - a plain string
+    if is_bomb(count * _ELEMENT, held):
+        raise UnsafeFileError(f"{path} is out of all proportion: {field!r} has {count} elements; it has {held} bytes.")
 
 
 FORMAT = Parquet()
