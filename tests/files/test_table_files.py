@@ -7,6 +7,7 @@ import decimal
 import subprocess
 import sys
 import warnings
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -121,7 +122,7 @@ def expected(rows, dtype, keywords):
         return None
     if gone and nulls == "nan" and not dtype.startswith("float"):
         return None
-    if gone and nulls != "mask" and nulls != "nan" and isinstance(nulls, bool) != (dtype == "bool"):
+    if gone and nulls not in ("mask", "nan") and isinstance(nulls, bool) != (dtype == "bool"):
         return None
     if differ and pad is None and "ragged" not in keywords:
         return None
@@ -152,15 +153,15 @@ def test_columns_are_what_plain_python_says(tmp_path, form, shape, dtype):
     """Each type of numbers, in each kind of list, with each keyword, is what `to_pylist` and plain Python give."""
     rows = ROWS[shape]
     if dtype == "bool":
-        rows = [*map(lambda each: each, _as_bools(rows))]
+        rows = _as_bools(rows)
     if dtype == "float16":
-        rows = [*_as_halves(rows)]
+        rows = _as_halves(rows)
     for kind in types_of(NUMBERS[dtype], shape):
         path = saved(tmp_path, pa.table({"x": pa.array(rows, kind)}), form)
         before = read(path)["x"].to_pylist()
         for keywords in KEYWORDS:
             wanted = expected(before, dtype, keywords)
-            found = outcome(lambda keywords=keywords: ferry.load(path, **keywords))
+            found = outcome(partial(ferry.load, path, **keywords))
             if wanted is None:
                 assert isinstance(found, ConversionError), (kind, keywords)
                 assert "'x'" in found.message
@@ -175,13 +176,11 @@ def test_columns_are_what_plain_python_says(tmp_path, form, shape, dtype):
 
 
 def _as_bools(rows):
-    return [[*_as_bools(each)] if isinstance(each, list) else each if each is None else bool(each) for each in rows]
+    return [_as_bools(each) if isinstance(each, list) else each if each is None else bool(each) for each in rows]
 
 
 def _as_halves(rows):
-    return [
-        [*_as_halves(each)] if isinstance(each, list) else each if each is None else np.float16(each) for each in rows
-    ]
+    return [_as_halves(each) if isinstance(each, list) else each if each is None else np.float16(each) for each in rows]
 
 
 # -- as in memory -------------------------------------------------------------------------------------
@@ -227,8 +226,8 @@ def test_other_types_are_as_in_memory(tmp_path, form, kind):
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
         pytest.skip(f"pyarrow does not write {kind} to {form}: {error}")
     for keywords in NAMED:
-        memory = outcome(lambda keywords=keywords: ferry.convert_tree(table, "numpy", **keywords))
-        found = outcome(lambda keywords=keywords: ferry.load(path, **keywords))
+        memory = outcome(partial(ferry.convert_tree, table, "numpy", **keywords))
+        found = outcome(partial(ferry.load, path, **keywords))
         if isinstance(memory, ConversionError):
             assert isinstance(found, ConversionError), keywords
             # Both say why in the same words; only what they call the column differs.
@@ -272,7 +271,7 @@ def test_conversions_write_what_load_gives(tmp_path, form, keywords):
         }
     options = [word for name, value in keywords.items() for word in (f"--{name}", str(value))]
     command = [sys.executable, "-m", "tensorferry", "convert", str(path), str(tmp_path / "cli.safetensors")]
-    done = subprocess.run([*command, "--exclude", "text", *options], capture_output=True, text=True)
+    done = subprocess.run([*command, "--exclude", "text", *options], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     written = load_file(tmp_path / "cli.safetensors")
     assert {name: each.tolist() for name, each in written.items()} == {n: e.tolist() for n, e in found.items()}
@@ -367,7 +366,7 @@ def saved_whole(folder, table, form):
 
 def test_many_runs_in_few_bytes_are_refused(tmp_path):
     """A run may say that it has any number of rows."""
-    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1 << 40], pa.int64()), pa.array([1], pa.int8()))
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([(1 << 31) - 1], pa.int32()), pa.array([1], pa.int8()))
     for form in ("arrow", "arrows"):
         path = saved_whole(tmp_path, pa.table({"x": runs}), form)
         with pytest.raises(UnsafeFileError, match="out of all proportion"):
@@ -409,5 +408,5 @@ def test_damaged_lists_do_not_end_the_process(tmp_path, form):
     )
     path = saved(tmp_path, table, form)
     command = [sys.executable, "-W", "ignore", "-c", _DAMAGED, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.strip().endswith("alive"), (done.returncode, done.stderr[-2000:])

@@ -357,7 +357,10 @@ def shard_bytes(size: int | str) -> int:
 
 def _warnings(before: Contents, after: Contents, selection: Mapping[str, Any]) -> Iterable[str]:
     """Warnings about changes, though nothing is lost; and about options that apply to no tensor."""
-    idle = why_idle(selection["dtype"], ((name, each.dtype) for name, each in before.tensors.items()))
+    own = [(name, each.dtype) for name, each in before.tensors.items()]
+    if before.columns is not None:
+        own += [(name, getattr(each, "inner", each).dtype) for name, each in after.tensors.items()]
+    idle = why_idle(selection["dtype"], own)
     if idle is not None:
         yield idle
     shared = overlaps(after)
@@ -373,7 +376,9 @@ def _warnings(before: Contents, after: Contents, selection: Mapping[str, Any]) -
     if selection["tensors_only"]:
         left = [*values_of(before)]
         left += [key for key in noted(before.metadata, {}) if key not in before.own]
-        left += [name for name, why in before.others.items() if isinstance(why, NotTensor)]
+        left += [
+            name for name, why in before.others.items() if isinstance(why, NotTensor) and name not in after.tensors
+        ]
         if left or before.tree is not None:
             yield f"What is not a tensor was left out: {named(left, 20) or 'how they nest'}."
 

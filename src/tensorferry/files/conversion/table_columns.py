@@ -125,14 +125,14 @@ def with_columns(
     if contents.columns is None:
         if keywords.given:
             words = " and ".join(f"{name}=" for name in keywords.given)
-            held = named(contents.paths)
-            raise FormatLimitError(
-                f"{words} is for files of tables, such as Parquet, and {held} is none.", "without it"
-            )
+            why = f"{words} is for columns of tables, as Parquet has them, and {named(contents.paths)} has none."
+            raise FormatLimitError(why, f"the same without {words}")
         return contents
     made: dict[str, Any] = {}
     errors: list[tuple[ConversionError, str]] = []
-    for name in (*contents.tensors, *contents.others):
+    known = {**contents.tensors, **contents.others}
+    in_order = [name for name in contents.columns if name in known]
+    for name in dict.fromkeys([*in_order, *known]):
         column = contents.columns.get(name)
         stored = contents.tensors.get(name)
         is_ready = stored is not None and not keywords.given

@@ -206,7 +206,7 @@ def _whole(path: str, index: int) -> Callable[[], Any]:
         import pyarrow as pa
 
         with as_format_error(path), pa.memory_map(path) as source, _opened(source, index) as reader:
-            kind = reader.schema.field(index).type
+            kind = reader.schema.field(0).type
             chunks = [batch.column(0) for batch in _each_batch(reader)]
             for each in chunks:
                 each.validate()
