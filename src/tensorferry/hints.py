@@ -70,6 +70,9 @@ _WITH_COLUMN_KEYWORDS = frozenset({"convert", "convert_tree", "explain", "explai
 """Functions that take ``nulls=``. So do `to_numpy`, `to_torch` …"""
 _BEFORE_IT: dict[str, str] = dict.fromkeys(("describe_tree", "prefetch", "save", "snapshot", "start"), "convert_tree")
 
+_WITH_FILES = frozenset({"load", "convert_files"})
+"""Functions for files: a hint names only the keyword, because the call has the path of the user's file."""
+
 _BY_NAME = ("load", "prefetch", "collate", "explain", "explain_tree")
 """Functions that a hint names, whichever was called."""
 
@@ -105,7 +108,7 @@ class Hint(str):
         one, tree = _ALONE.get(function, function), _IN_TREES.get(function, "convert_tree")
         again = (
             function
-            if function in _WITH_COLUMN_KEYWORDS or function.startswith("to_")
+            if function in _WITH_COLUMN_KEYWORDS | _WITH_FILES or function.startswith("to_")
             else _BEFORE_IT.get(function, "to_numpy")
         )
         gaps = {
@@ -125,6 +128,8 @@ class Hint(str):
             "widest_complex": "complex64" if lacks(target, "complex128") else "complex128",
         }
         filled: dict[str, Any] = {gap: _Gap(name, target) for gap, name in gaps.items()}
+        if function in _WITH_FILES:
+            filled |= {gap: _Keywords(function, target) for gap in ("again", "itself", "padded", "rows")}
         filled |= {"either": _Either(filled["one"], filled["tree"]), "row": _Row(explains), "leaf": "x", **widest}
         filled["dtype"] = _Dtype(filled["again"] if function in _WITHOUT_DTYPE else None)
         text = template.format(**filled)
@@ -196,13 +201,17 @@ class _Gap:
             return f"save({found}, path)"
         no_target = self.function in _WITHOUT_TARGET or self.function.startswith("to_")
         ordinary = self.function == "load" and self.target == _ORDINARY
-        x, _, keywords = x.partition("|")
-        keywords, _, names = keywords.partition("|")
-        if any(lacks(self.target, dtype) for dtype in names.split(",") if dtype):
-            keywords += (", " if keywords else "") + 'dtype="fit"'
-        keywords = _NAMED.sub(self._held, keywords)
+        x, _, rest = x.partition("|")
+        keywords = self._keywords(rest)
         arguments = [x, *([] if no_target or ordinary else [f'"{self.target}"']), *([keywords] if keywords else [])]
         return f"{self.function}({', '.join(arguments)})"
+
+    def _keywords(self, text: str) -> str:
+        """The keywords in a gap, for the target."""
+        keywords, _, names = text.partition("|")
+        if any(lacks(self.target, dtype) for dtype in names.split(",") if dtype):
+            keywords += (", " if keywords else "") + 'dtype="fit"'
+        return _NAMED.sub(self._held, keywords)
 
     def _held(self, found: re.Match[str]) -> str:
         """A dtype in keywords; if the target lacks it, a narrower float, or the same integer after its `remedy`."""
@@ -211,6 +220,13 @@ class _Gap:
             dtype = _NARROW.get(dtype, dtype)
             self.is_short = self.is_short or (dtype not in _NARROW.values() and bool(remedy(self.target)))
         return f'{found[1]}{dtype}"'
+
+
+class _Keywords(_Gap):
+    """The keywords of a call, without the call."""
+
+    def __format__(self, x: str) -> str:
+        return self._keywords(x.partition("|")[2])
 
 
 class _Dtype:

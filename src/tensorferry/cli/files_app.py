@@ -149,6 +149,16 @@ def convert(
     dequantize: Annotated[
         bool, _chosen("--dequantize", help="Write the numbers of quantised blocks (GGUF's), not their bytes.")
     ] = False,
+    nulls: Annotated[
+        str | None,
+        _chosen(metavar="VALUE", help="For tables: a number, true or false, or nan in place of nulls; or mask."),
+    ] = None,
+    ragged: Annotated[
+        str | None, _chosen(metavar="HOW", help="For tables: rows makes a tensor of each list of a column.")
+    ] = None,
+    pad: Annotated[
+        str | None, _chosen(metavar="VALUE", help="For tables: a number, true or false after the end of short lists.")
+    ] = None,
     allow: Annotated[
         _Words,
         _chosen(metavar="NAME", help="A class that a pickle may contain, read as a plain container; never imported."),
@@ -188,6 +198,9 @@ def convert(
     _validate(overflow, OVERFLOWS, "--overflow")
     _validate(engine, ENGINES, "--engine")
     _validate(ties, TIES, "--ties")
+    _validate(ragged or "rows", ("rows",), "--ragged")
+    if ragged is not None and pad is not None:
+        raise typer.BadParameter("--ragged keeps lengths, and --pad makes them equal: give one", param_hint="--pad")
     _understood(to, format_named, "--to")
     _understood(shard, split, "--shard")
     for each in rename or ():
@@ -203,6 +216,9 @@ def convert(
         "tensors_only": tensors_only,
         "ties": ties,
         "dequantize": dequantize,
+        "nulls": nulls if nulls in (None, "nan", "mask") else _value(nulls, "--nulls"),
+        "ragged": ragged,
+        "pad": None if pad is None else _value(pad, "--pad"),
         "allow": allow or (),
         "shard": shard,
         "overwrite": overwrite,
@@ -253,6 +269,19 @@ def _understood(text: str | None, read: Callable[[str], object], option: str) ->
         return
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+def _value(text: str | None, option: str) -> bool | int | float:
+    """A value of a tensor, as people write it."""
+    word = "" if text is None else text.strip().lower()
+    if word in ("true", "false"):
+        return word == "true"
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    raise typer.BadParameter(f"{text!r} is no number, nor true or false", param_hint=option)
 
 
 def _strings(words: Iterable[str]) -> dict[str, str]:

@@ -69,6 +69,9 @@ def load(
     allow: str | Iterable[str] = (),
     strict: bool = True,
     dequantize: bool = False,
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
 ) -> LazyTree: ...
 @overload
 def load(
@@ -85,6 +88,9 @@ def load(
     allow: str | Iterable[str] = (),
     strict: bool = True,
     dequantize: bool = False,
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
 ) -> Any: ...
 def load(
     path: Path,
@@ -100,6 +106,9 @@ def load(
     allow: str | Iterable[str] = (),
     strict: bool = True,
     dequantize: bool = False,
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
 ) -> Any:
     """Load what a file holds: dicts, lists and values as they were saved, with tensors of a framework.
 
@@ -138,6 +147,9 @@ def load(
             is left out, with one warning that names it; with ``lazy=True`` the result's ``skipped`` lists it, and
             `LazyTree.read` warns.
         dequantize: As for `convert_files`; otherwise tensors in quantised blocks are arrays of their bytes.
+        nulls: For columns of tables (Parquet, Arrow), as for `convert_tree`: a value, ``"nan"`` or ``"mask"``.
+        ragged: For columns of lists of unequal lengths, as for `convert_tree`: ``"rows"`` for a list of tensors.
+        pad: For such columns, as for `convert_tree`: what is put after the elements of short lists.
 
     Returns:
         What was saved, nested as in the file; or with ``lazy=True`` a `LazyTree`.
@@ -168,12 +180,14 @@ def load(
 
     from ..core.leaf_dtypes import rule_of
     from ..errors import CopyRequiredError, validate_flags
+    from ..execution.column_keywords import validate
     from .base.objects import in_plain_values
     from .base.wording import path_of, several
     from .opening.shards import open_path
     from .source import Source, target_of
 
     validate_flags(lazy=lazy, strict=strict, dequantize=dequantize)
+    validate(nulls, ragged, pad)
     rule = rule_of(dtype)
     classes, exclude = several("allow", allow), several("exclude", exclude)
     if names is not None:
@@ -190,11 +204,17 @@ def load(
     asked: dict[str, Any] = {"path": os.path.abspath(path), "to": target_of(to, copy, device), "names": names}  # noqa: PTH100
     asked |= {"exclude": exclude, "device": device, "copy": copy if lazy else None, "dtype": dtype}
     asked |= {"allow": classes, "strict": strict, "dequantize": dequantize}
+    asked |= {"nulls": nulls, "ragged": ragged, "pad": pad}
     if names is not None or exclude or dequantize:
         from .conversion.select import select
 
         taken: dict[str, Any] = {"exclude": exclude, "dequantize": dequantize}
         contents = select(contents, include=names or (), include_as="names", **taken)
+    if contents.columns is not None or not nulls is ragged is pad is None:
+        from .conversion.table_columns import ColumnKeywords, with_columns
+
+        keywords = ColumnKeywords(nulls, ragged, pad)
+        contents = with_columns(contents, keywords, rule, call="load", target=asked["to"], strict=strict)
     source = Source(in_plain_values(contents), load, asked, rule)
     if lazy:
         from .lazy import lazy_tree
@@ -298,6 +318,9 @@ def convert_files(
     tensors_only: bool = False,
     ties: Literal["copy", "alias"] = "copy",
     dequantize: bool = False,
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
     allow: str | Sequence[str] = (),
     verify: bool = False,
     dry_run: bool = False,
@@ -343,6 +366,9 @@ def convert_files(
             convention of their own, and keep it.
         dequantize: Write the numbers of tensors in quantised blocks, as GGUF has them, in float32 or as `dtype` says,
             computed by the library of their format. Without it the bytes are kept, and the metadata says what they are.
+        nulls: For columns of tables, as for `load`.
+        ragged: For columns of tables, as for `load`; rows have names like ``"x.0"``.
+        pad: For columns of tables, as for `load`.
         allow: As for `open`.
         verify: Read the output again and compare every bit, before it appears.
         dry_run: Raise the same errors, but write nothing.

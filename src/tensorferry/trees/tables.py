@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from ..core.leaf_dtypes import DtypeRule
 
 __all__ = [
+    "apply_to_leaf",
     "class_name",
     "has_columns",
     "is_counted",
     "is_one_value",
     "may_be_column",
+    "put_masks_beside",
     "read_as_asked",
     "why_no_tensor",
     "with_column_keywords",
@@ -70,7 +72,7 @@ def with_column_keywords(
     for number, leaf in enumerate(leaves):
         name = structure.name(number) if rule.names else ""
         try:
-            applied.append(_apply(leaf, index, rule, name, casting, keywords))
+            applied.append(apply_to_leaf(leaf, index, rule, name, casting, keywords))
         except ConversionError as error:
             errors[number] = error
     if errors:
@@ -79,7 +81,7 @@ def with_column_keywords(
         raise_all(errors, structure.path, rule, structure.name)
     if all(one is other for one, other in zip(leaves, applied, strict=True)):
         return tree
-    return _put_masks_beside(structure.rebuild(applied), [] if masks is None else masks)
+    return put_masks_beside(structure.rebuild(applied), [] if masks is None else masks)
 
 
 def _is_table(x: Any) -> bool:
@@ -156,7 +158,14 @@ def read_as_asked(x: Any, rule: DtypeRule, name: str, casting: str | None) -> An
     return apply_column_keywords(x, becomes(_WITHOUT), casting, in_tree=becomes)
 
 
-def _apply(x: Any, index: bool, rule: DtypeRule, name: str, casting: str | None, keywords: Mapping[str, Any]) -> Any:
+def apply_to_leaf(
+    x: Any,
+    index: bool,
+    rule: DtypeRule,
+    name: str,
+    casting: str | None,
+    keywords: Mapping[str, Any],
+) -> Any:
     """Apply the keywords to a leaf; a table becomes a dict of its columns."""
 
     def apply(column: Any, path: str) -> Any:
@@ -198,13 +207,13 @@ def _with_full_mask(column: Any) -> Any:
         return column
 
 
-def _put_masks_beside(x: Any, masks: list[Any]) -> Any:
+def put_masks_beside(x: Any, masks: list[Any]) -> Any:
     """The tree, with each mask as a leaf ``<name>_mask`` beside its values. The masks are added to a list, too."""
     if type(x) is dict:
         result: dict[Any, Any] = {}
         for name, value in x.items():
             if not isinstance(value, Masked):
-                result[name] = _put_masks_beside(value, masks)
+                result[name] = put_masks_beside(value, masks)
                 continue
             beside = f"{name}_mask"
             if beside in x or beside in result:
@@ -215,10 +224,10 @@ def _put_masks_beside(x: Any, masks: list[Any]) -> Any:
                     Hint("{again:x|nulls=0}, which replaces nulls; or give that column another name"),
                 )
             masks.append(value.mask)
-            result[name], result[beside] = (_put_masks_beside(each, masks) for each in value)
+            result[name], result[beside] = (put_masks_beside(each, masks) for each in value)
         return result
     if type(x) is list or type(x) is Rows:
-        return [_put_masks_beside(each, masks) for each in x]
+        return [put_masks_beside(each, masks) for each in x]
     if isinstance(x, Masked):
         masks.append(x.mask)
-    return tuple(_put_masks_beside(each, masks) for each in x) if type(x) is tuple else x
+    return tuple(put_masks_beside(each, masks) for each in x) if type(x) is tuple else x

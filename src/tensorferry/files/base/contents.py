@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from typing_extensions import Self
 
     from .stored import Stored
 
-__all__ = ["MOST_TENSORS", "NOTHING", "Contents", "FileFinding", "NotTensor", "Ref", "Special"]
+__all__ = ["MOST_TENSORS", "NOTHING", "Contents", "FileFinding", "NotTensor", "Ref", "Special", "TableColumn"]
 
 
 MOST_TENSORS = 150_000
@@ -60,6 +60,24 @@ class NotTensor(str):
     __slots__ = ()
 
 
+class TableColumn(NamedTuple):
+    """A column of a table in a file.
+
+    Args:
+        path: The file.
+        key: See `Stored.key`.
+        rows: How many rows the file says it has.
+        empty: The same column without rows: an object with Arrow's interfaces.
+        read: Reads the column whole, as such an object. ``None`` if it is a tensor whatever the keywords are.
+    """
+
+    path: str
+    key: Hashable
+    rows: int
+    empty: Any
+    read: Callable[[], Any] | None
+
+
 class FileFinding(NamedTuple):
     """A problem of a file.
 
@@ -97,6 +115,8 @@ class Contents:
         others: Names of things that cannot be loaded, and why; a `NotTensor` if it is not part of a tensor.
         asks_for: The globals that a pickle asks for.
         refuses: Those of them, and other demands, that make it unsafe to open.
+        columns: The columns of a table by name; of those that only their rows can tell to be tensors,
+            the name is among the `others` too. ``None`` for what is no table.
 
     .. versionadded:: 0.1
     """
@@ -110,6 +130,7 @@ class Contents:
     asks_for: tuple[str, ...] = ()
     refuses: tuple[str, ...] = ()
     own: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, TableColumn] | None = None
 
     def __enter__(self) -> Self:
         return self

@@ -26,6 +26,7 @@ from .executors import run_all, validate_engine
 from .jobs import FileRecipe, chosen, open_all, takes_a_part, write_piece
 from .overlaps import overlaps
 from .publish import naming, publishing, validate_target
+from .table_columns import ColumnKeywords
 from .work import Layout, Work, write_index
 
 if TYPE_CHECKING:
@@ -100,6 +101,9 @@ def convert_files(
     tensors_only: bool = False,
     ties: str = "copy",
     dequantize: bool = False,
+    nulls: object = None,
+    ragged: object = None,
+    pad: object = None,
     allow: str | Sequence[str] = (),
     verify: bool = False,
     dry_run: bool = False,
@@ -137,6 +141,7 @@ def convert_files(
         "metadata": strings_of(metadata),
         "tensors_only": tensors_only,
         "dequantize": dequantize,
+        "columns": ColumnKeywords.of(nulls, ragged, pad),
     }
     allowed = frozenset(several("allow", allow))
     differing: dict[str, list[str]] = {}
@@ -363,7 +368,10 @@ def shard_bytes(size: int | str) -> int:
 
 def _warnings(before: Contents, after: Contents, selection: Mapping[str, Any]) -> Iterable[str]:
     """Warnings about changes, though nothing is lost; and about options that apply to no tensor."""
-    idle = why_idle(selection["dtype"], ((name, each.dtype) for name, each in before.tensors.items()))
+    own = [(name, each.dtype) for name, each in before.tensors.items()]
+    if before.columns is not None:
+        own += [(name, getattr(each, "inner", each).dtype) for name, each in after.tensors.items()]
+    idle = why_idle(selection["dtype"], own)
     if idle is not None:
         yield idle
     shared = overlaps(after)
@@ -379,7 +387,9 @@ def _warnings(before: Contents, after: Contents, selection: Mapping[str, Any]) -
     if selection["tensors_only"]:
         left = [*values_of(before)]
         left += [key for key in noted(before.metadata, {}) if key not in before.own]
-        left += [name for name, why in before.others.items() if isinstance(why, NotTensor)]
+        left += [
+            name for name, why in before.others.items() if isinstance(why, NotTensor) and name not in after.tensors
+        ]
         if left or before.tree is not None:
             yield f"What is not a tensor was left out: {named(left, 20) or 'how they nest'}."
 

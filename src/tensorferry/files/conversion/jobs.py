@@ -164,6 +164,8 @@ def open_all(
     for each in opened:
         _validate_new("tensors", whole.tensors, each.tensors)
         _validate_new("values", whole.others, each.others)
+        if each.columns is not None:
+            whole.columns = {**(whole.columns or {}), **each.columns}
         whole.tensors.update(each.tensors)
         whole.others.update(each.others)
         blocks |= blocks_of(each)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..base.contents import Contents
     from ..base.format import Format
     from ..base.stored import Stored
+    from .table_columns import ColumnKeywords
 
 __all__ = ["select", "substitution"]
 
@@ -49,6 +50,7 @@ def select(
     dequantize: bool = False,
     include_as: str = "include",
     to: Format | None = None,
+    columns: ColumnKeywords | None = None,
 ) -> Contents:
     """Make new contents over the same files. No values are read.
 
@@ -70,6 +72,7 @@ def select(
         dequantize: Take the numbers of tensors in quantised blocks, as float32.
         include_as: The user's name for `include`, for messages.
         to: The format of the output: its dtypes for ``"fit"``, its own metadata; ``None`` without one.
+        columns: The keywords for tables, whose columns are read for their shapes; ``None`` to leave them.
 
     Raises:
         TypeError: `overflow` is not a string.
@@ -81,6 +84,14 @@ def select(
         UnsupportedTypeError: There is no such dtype, or it is ``"default"``, which a file does not have.
     """
     validate_word("overflow", overflow, OVERFLOWS)
+    if columns is not None:
+        from .table_columns import with_columns
+
+        # First the choice, because what is left out need not be read.
+        taken = contents
+        if include or exclude:
+            taken = select(contents, include=include, exclude=exclude, include_as=include_as, tensors_only=tensors_only)
+        contents, include, exclude = with_columns(taken, columns, rule_of_words(dtype)), (), ()
     held = None if to is None else to.dtypes
     values = named_values(contents.tree) if include or exclude else {}
     among = (*contents.tensors, *contents.others)

@@ -354,7 +354,7 @@ class Work:
             "tensorferry": __version__,
             "sources": [(each.path, each.nbytes, each.changed) for each in recipe.fingerprints],
             "format": recipe.format,
-            "selection": dict(recipe.selection),
+            "selection": {**dict(recipe.selection), "columns": repr(dict(recipe.selection)["columns"])},
             "allow": sorted(recipe.allow),
             "ties": recipe.ties,
             "verify": self.verify,

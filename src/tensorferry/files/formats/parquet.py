@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import Counter, deque
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...core.dtypes import find
+from ...errors import UnsafeFileError
 from ..base.stored import BLOCK_BYTES, Decoded
+from ..encodings.shapes import is_bomb
 from .arrow import Arrow
-from .arrow.table import as_format_error, described, numbers, shape_of
+from .arrow.table import as_format_error, described, numbers, refuse_nulls, shape_of, table_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,6 +28,8 @@ __all__ = ["FORMAT"]
 
 _MAGIC = b"PAR1"
 _MOST_OPEN = 4
+_ROWS = 1 << 16
+"""How many rows are read before it is seen how many bytes they take."""
 
 
 class Parquet(Arrow):
@@ -43,17 +48,24 @@ class Parquet(Arrow):
 
         table = _Table(path)
         with parquet.ParquetFile(path) as file:
-            columns, one_row = described(path, file.schema_arrow, contents)
-            names = file.schema_arrow.names
+            schema, rows = file.schema_arrow, file.metadata.num_rows
+            columns, one_row = described(path, schema, contents)
+            names = schema.names
             counts = Counter(names)
+            found = {}
             for index, name, column in columns:
                 field = names[index]
                 if counts[field] > 1:
                     contents.others[name] = "one of several columns of this name"
                     continue
-                shape = shape_of(path, name, column, file.metadata.num_rows, one_row=one_row)
+                whole = _whole(table, field)
+                found[name] = table_column(path, schema.field(index), index, rows, whole, column, one_row=one_row)
+                if column is None:
+                    continue
+                shape = shape_of(path, name, column, rows, one_row=one_row)
                 read = _rows_of(table, field, column, name)
                 contents.tensors[name] = Decoded(column.dtype, shape, read, (path, index))
+            contents.columns = found
 
 
 _opened: deque[weakref.ref[_Table]] = deque()
@@ -97,7 +109,35 @@ def _rows_of(table: _Table, field: str, column: ColumnType, name: str) -> Callab
         with as_format_error(table.path):
             for batch in table.file().iter_batches(batch_size=rows, columns=[field], use_threads=False):
                 # The library treats a dot as nesting, and also gives other columns with this prefix.
-                yield numbers(batch.column(batch.schema.get_field_index(field)), column, table.path, name)
+                values = numbers(batch.column(batch.schema.get_field_index(field)), column)
+                if values is None:
+                    refuse_nulls(_whole(table, field)(), name)
+                    return
+                yield values
+
+    return read
+
+
+def _whole(table: _Table, field: str) -> Callable[[], Any]:
+    def read() -> Any:
+        import pyarrow as pa
+
+        size = os.stat(table.path).st_size  # noqa: PTH116 - a plain string
+        with as_format_error(table.path):
+            file, held, chunks = table.file(), 0, []
+            # What the file says of the number of elements is not asked: over damaged counts the library ends the
+            # process.
+            for batch in file.iter_batches(batch_size=_ROWS, columns=[field], use_threads=False):
+                chunk = batch.column(batch.schema.get_field_index(field))
+                chunk.validate()
+                chunks.append(chunk)
+                held += chunk.nbytes
+                if is_bomb(held, size):
+                    raise UnsafeFileError(
+                        f"{table.path} is out of all proportion: {field!r} has {held} bytes and more; it has {size}."
+                    )
+            kind = file.schema_arrow.field(field).type
+            return pa.chunked_array(chunks, type=chunks[0].type if chunks else kind)
 
     return read
 

@@ -10,18 +10,18 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ....core.dtypes import find
-from ....errors import FileFormatError, FormatLimitError, UnsafeFileError
+from ....errors import FileFormatError, UnsafeFileError
 from ...base.stored import Decoded, Extent
 from ...encodings.shapes import is_bomb
 from .flatbuffer import FlatBufferTable
-from .table import as_format_error, described, flat, numbers, shape_of
+from .table import as_format_error, described, flat, numbers, refuse_nulls, shape_of, table_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import numpy as np
 
-    from ...base.contents import Contents
+    from ...base.contents import Contents, TableColumn
     from ...base.stored import Stored
     from .table import ColumnType
 
@@ -31,8 +31,8 @@ MAGIC = b"ARROW1"
 _MARK = b"\xff\xff\xff\xff"
 _LONGEST_MESSAGE = 1 << 28
 _MOST_BATCHES = 100_000
-_BATCH = 3
-"""The kind of message for a RecordBatch."""
+_DICTIONARY, _BATCH = 2, 3
+"""The kinds of messages for a DictionaryBatch and a RecordBatch."""
 
 
 def is_stream(head: bytes) -> bool:
@@ -51,19 +51,26 @@ def read_ipc(path: str, contents: Contents) -> None:
         batch = next(_each_batch(reader)) if count == 1 and not is_compressed else None
         source.seek(0)
         base = source.read_buffer(1).address
+        found: dict[str, TableColumn] = {}
         for index, name, column in columns:
+            whole = _whole(path, index)
+            field = reader.schema.field(index)
+            found[name] = table_column(path, field, index, rows, whole, column, one_row=one_row)
+            if column is None:
+                continue
             shape = shape_of(path, name, column, rows, one_row=one_row)
             stored: Stored | None = None
             if batch is not None and column.raw != "null":
                 array = batch.column(index)
                 array.validate()
-                try:
-                    stored = _in_place(path, column, shape, flat(array, path, name), base, size)
-                except FormatLimitError:
-                    contents.others[name] = "a column with nulls, which tensors have not"
+                values = flat(array)
+                if values is None:
+                    contents.others[name] = "a column with nulls: load and convert take nulls= for it"
                     continue
+                stored = _in_place(path, column, shape, values, base, size)
             read = _batches_of(path, index, column, name)
             contents.tensors[name] = stored or Decoded(column.dtype, shape, read, (path, index))
+        contents.columns = found
 
 
 def _opened(source: Any, index: int | None = None) -> Any:
@@ -90,8 +97,12 @@ def _look_at_batches(path: str, size: int) -> tuple[int, int, bool]:
     rows = count = compressed = declared = 0
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
         stream = is_stream(os.pread(file.fileno(), 8, 0))
-        for end, message in (_messages_of_stream if stream else _messages_of_file)(path, file.fileno(), size):
+        for end, message, kind in (_messages_of_stream if stream else _messages_of_file)(path, file.fileno(), size):
             batch = message.table(2)
+            if kind == _DICTIONARY:
+                batch = None if batch is None else batch.table(1)
+                declared += 0 if batch is None else _declared(file.fileno(), batch, end, size)
+                continue
             if batch is None or count == _MOST_BATCHES:
                 what = f"{_MOST_BATCHES:,} record batches, and more" if batch else "a message without its record batch"
                 raise (UnsafeFileError if batch else FileFormatError)(f"{path} has {what}, before byte {end}.")
@@ -103,30 +114,38 @@ def _look_at_batches(path: str, size: int) -> tuple[int, int, bool]:
             if batch.table(3) is None:
                 continue
             compressed += 1
-            for at, held in batch.structs(2, "<qq"):
-                if held >= 8:
-                    prefix = os.pread(file.fileno(), 8, min(max(end + at, 0), size))
-                    declared += max(int.from_bytes(prefix, "little", signed=True), 0)
+            declared += _declared(file.fileno(), batch, end, size)
     if is_bomb(declared, size):
         raise UnsafeFileError(f"{path} is out of all proportion: it would inflate from {size} to {declared} bytes.")
     return rows, count, bool(compressed)
 
 
-def _messages_of_file(path: str, descriptor: int, size: int) -> Iterator[tuple[int, FlatBufferTable]]:
-    """Yield the end of each batch's message, and the message, by the footer of a file."""
+def _declared(descriptor: int, batch: FlatBufferTable, end: int, size: int) -> int:
+    """How many bytes the buffers of a batch say that they inflate to; 0 if it is not compressed."""
+    declared = 0
+    for at, held in batch.structs(2, "<qq") if batch.table(3) is not None else ():
+        if held >= 8:
+            prefix = os.pread(descriptor, 8, min(max(end + at, 0), size))
+            declared += max(int.from_bytes(prefix, "little", signed=True), 0)
+    return declared
+
+
+def _messages_of_file(path: str, descriptor: int, size: int) -> Iterator[tuple[int, FlatBufferTable, int]]:
+    """Yield the end of each batch's message, the message, and its kind, by the footer of a file."""
     tail = os.pread(descriptor, 10, max(size - 10, 0))
     length = int.from_bytes(tail[:4], "little")
     if tail[4:] != MAGIC or length > size - 10:
         raise FileFormatError(f"{path} is cut off: it does not end as an Arrow file does.")
     footer = FlatBufferTable(os.pread(descriptor, length, size - 10 - length))
-    for begin, nbytes, _ in footer.structs(3, "<qi4xq"):
+    dictionaries = [(_DICTIONARY, block) for block in footer.structs(2, "<qi4xq")]
+    for kind, (begin, nbytes, _) in [*dictionaries, *((_BATCH, block) for block in footer.structs(3, "<qi4xq"))]:
         if not 8 <= nbytes <= size or not 0 <= begin <= size - nbytes:
             raise FileFormatError(f"{path} has a record batch that lies outside of it, at byte {begin}.")
         raw = os.pread(descriptor, nbytes, begin)
-        yield begin + nbytes, FlatBufferTable(raw[8:] if raw[:4] == _MARK else raw[4:])
+        yield begin + nbytes, FlatBufferTable(raw[8:] if raw[:4] == _MARK else raw[4:]), kind
 
 
-def _messages_of_stream(path: str, descriptor: int, size: int) -> Iterator[tuple[int, FlatBufferTable]]:
+def _messages_of_stream(path: str, descriptor: int, size: int) -> Iterator[tuple[int, FlatBufferTable, int]]:
     """Yield the same for a stream, message by message. The end may be marked or not."""
     begin = others = 0
     while begin < size:
@@ -142,9 +161,10 @@ def _messages_of_stream(path: str, descriptor: int, size: int) -> Iterator[tuple
         body = message.number(3, "<q")
         if not 0 <= body <= size - begin - 8 - length:
             raise FileFormatError(f"{path} is cut off: its message at byte {begin} ends past the end.")
-        if message.number(1, "<B") == _BATCH:
-            yield begin + 8 + length, message
-        else:
+        kind = message.number(1, "<B")
+        if kind in (_BATCH, _DICTIONARY):
+            yield begin + 8 + length, message, kind
+        if kind != _BATCH:
             others += 1
             if others > _MOST_BATCHES:
                 raise UnsafeFileError(f"{path} has {_MOST_BATCHES:,} messages that are no record batches, and more.")
@@ -172,6 +192,24 @@ def _batches_of(path: str, index: int, column: ColumnType, name: str) -> Callabl
                 return
             for batch in _each_batch(reader):
                 batch.validate()
-                yield numbers(batch.column(0), column, path, name)
+                values = numbers(batch.column(0), column)
+                if values is None:
+                    refuse_nulls(_whole(path, index)(), name)
+                    return
+                yield values
+
+    return read
+
+
+def _whole(path: str, index: int) -> Callable[[], Any]:
+    def read() -> Any:
+        import pyarrow as pa
+
+        with as_format_error(path), pa.memory_map(path) as source, _opened(source, index) as reader:
+            kind = reader.schema.field(0).type
+            chunks = [batch.column(0) for batch in _each_batch(reader)]
+            for each in chunks:
+                each.validate()
+            return pa.chunked_array(chunks, type=kind)
 
     return read

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from contextlib import contextmanager
 from math import prod
@@ -10,20 +9,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ....columns import producers
+from ....columns.column import Column, Refused
+from ....columns.frames import nulls_hint
+from ....columns.layouts import column_of
 from ....core.dtypes import DTYPES, find
-from ....errors import ConversionError, FileFormatError, FormatLimitError, UnsafeFileError
+from ....core.names import EXCHANGE
+from ....errors import ConversionError, FileFormatError, UnsafeFileError, UnsupportedTypeError
 from ....host.numpy_dtypes import numpy_dtype
-from ...base.contents import NotTensor
+from ...base.contents import NotTensor, TableColumn
 from ...encodings.json_scan import loaded
 from ...encodings.shapes import checked, is_bomb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ...base.contents import Contents
 
 __all__ = ["COMPLEX", "LAYOUT", "ColumnType", "as_format_error", "described", "flat", "is_reserved"]
-__all__ += ["numbers", "shape_of"]
+__all__ += ["numbers", "refuse_nulls", "shape_of", "table_column"]
 
 LAYOUT, _ONE_ROW = "tensorferry.layout", "one row"
 """In the metadata of the schema: whether each tensor is a single row."""
@@ -39,7 +43,6 @@ _NATIVE = {
     **{name: name for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")},
 }
 """The canonical names of Arrow's types, https://arrow.apache.org/docs/format/Columnar.html."""
-_TEXTS = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
 COMPLEX = {"complex64": "float32", "complex128": "float64"}
 _NARROW = frozenset(DTYPES) - set(_NATIVE.values()) - set(COMPLEX)
 
@@ -79,6 +82,24 @@ class ColumnType(NamedTuple):
     raw: str
 
 
+def why_not_yet(kind: Any) -> str:
+    """Why a column is no tensor before its rows are read: a `NotTensor` if it is none after that either."""
+    import pyarrow as pa
+
+    found = column_of(*producers.read(pa.chunked_array([], type=kind)))
+    if isinstance(found, Refused) and found.stays:
+        return NotTensor(f"values of the type {kind}, which is no tensor's")
+    return f"values of the type {kind}: load and convert look at its rows"
+
+
+def refuse_nulls(x: Any, name: str) -> None:
+    """Raise for a column with nulls, as for one in memory."""
+    found = column_of(*producers.read(x))
+    assert isinstance(found, Column)  # noqa: S101 - its numbers were read
+    hint = nulls_hint(found).for_call("load", EXCHANGE)
+    raise UnsupportedTypeError(f"This column {name!r} {found.said_of_nulls()}.", str(hint))
+
+
 def _column(field: Any, where: str) -> ColumnType | str:
     """The type of a column, or why it is not a tensor."""
     import pyarrow as pa
@@ -88,7 +109,7 @@ def _column(field: Any, where: str) -> ColumnType | str:
     notes = {key.decode("utf-8", "replace"): value for key, value in (field.metadata or {}).items()}
     if isinstance(kind, pa.FixedShapeTensorType):
         if kind.permutation is not None and list(kind.permutation) != list(range(len(kind.shape))):
-            return "tensors with permuted axes"
+            return why_not_yet(field.type)
         kind, shape = kind.value_type, tuple(kind.shape)
     else:
         while pa.types.is_fixed_size_list(kind):
@@ -101,8 +122,7 @@ def _column(field: Any, where: str) -> ColumnType | str:
             raise FileFormatError(f"{where} has no elements, and no axis of length 0 in its shape {lengths!r:.40}.")
         return ColumnType(dtype, tuple(lengths), "null")
     if raw is None:
-        why = f"values of the type {kind}, which is no tensor's"
-        return NotTensor(why) if str(kind) in _TEXTS else why
+        return why_not_yet(field.type)
     if dtype == raw:
         return ColumnType(raw, shape, raw)
     if COMPLEX.get(str(dtype)) == raw and shape[-1:] == (2,):
@@ -112,16 +132,13 @@ def _column(field: Any, where: str) -> ColumnType | str:
     raise FileFormatError(f"{where}: the metadata {_DTYPE!r} says {dtype!r:.40}, which {kind} cannot stand for.")
 
 
-def flat(array: Any, path: str, name: str) -> Any:
-    """The numbers of a column in a record batch, without the lists around them."""
+def flat(array: Any) -> Any:
+    """The numbers of a column in a record batch, without the lists around them; ``None`` if there are nulls."""
     import pyarrow as pa
 
     while True:
         if array.null_count:
-            raise FormatLimitError(
-                f"{path}: {name!r} has nulls, which tensors have not.",
-                f"exclude={[glob.escape(name)]}, which leaves it out",
-            )
+            return None
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
         elif pa.types.is_fixed_size_list(array.type):
@@ -130,14 +147,47 @@ def flat(array: Any, path: str, name: str) -> Any:
             return array
 
 
-def numbers(array: Any, column: ColumnType, path: str, name: str) -> np.ndarray[Any, Any]:
-    """The values of a column in a record batch, as one axis."""
-    found = flat(array, path, name).to_numpy(zero_copy_only=False)
-    return np.ascontiguousarray(found).view(numpy_dtype(column.dtype))
+def numbers(array: Any, column: ColumnType) -> np.ndarray[Any, Any] | None:
+    """The values of a column in a record batch, as one axis; ``None`` if there are nulls."""
+    found = flat(array)
+    if found is None:
+        return None
+    return np.ascontiguousarray(found.to_numpy(zero_copy_only=False)).view(numpy_dtype(column.dtype))
 
 
-def described(path: str, schema: Any, contents: Contents) -> tuple[list[tuple[int, str, ColumnType]], bool]:
-    """The index, name and type of the columns that are tensors; and whether each tensor is a single row."""
+def table_column(
+    path: str,
+    field: Any,
+    place: int,
+    rows: int,
+    read: Callable[[], Any],
+    column: ColumnType | None,
+    *,
+    one_row: bool,
+) -> TableColumn:
+    """A column, for the rules of tables.
+
+    Args:
+        path: The file.
+        field: Its field in the schema.
+        place: Its place in the schema.
+        rows: The number of rows.
+        read: Reads it whole.
+        column: Its type, if that is a tensor's.
+        one_row: Whether each tensor is a single row.
+    """
+    import pyarrow as pa
+
+    is_set = column is not None and (one_row or column.raw != column.dtype)
+    empty = pa.chunked_array([], type=field.type)
+    return TableColumn(path, (path, place), rows, empty, None if is_set else read)
+
+
+def described(path: str, schema: Any, contents: Contents) -> tuple[list[tuple[int, str, ColumnType | None]], bool]:
+    """The index, name and type of the columns; and whether each tensor is a single row.
+
+    There is no type for those that are no tensors, or whose rows must be read to know.
+    """
     text = 0
     for place, entries in [("", schema.metadata), *((field.name, field.metadata) for field in schema)]:
         for key, value in (entries or {}).items():
@@ -152,7 +202,7 @@ def described(path: str, schema: Any, contents: Contents) -> tuple[list[tuple[in
             except UnicodeDecodeError:
                 contents.others[f"{place}@{name}" if place else name] = NotTensor("metadata that is no text")
     one_row = contents.metadata.get(LAYOUT) == _ONE_ROW
-    columns = []
+    columns: list[tuple[int, str, ColumnType | None]] = []
     taken: set[str] = set()
     for index, field in enumerate(schema):
         name, count = field.name, 1
@@ -163,8 +213,7 @@ def described(path: str, schema: Any, contents: Contents) -> tuple[list[tuple[in
         column = _column(field, f"{path}: {field.name!r}")
         if isinstance(column, str):
             contents.others[name] = column
-        else:
-            columns.append((index, name, column))
+        columns.append((index, name, None if isinstance(column, str) else column))
     return columns, one_row
 
 
