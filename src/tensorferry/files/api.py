@@ -180,14 +180,17 @@ def load(
 
     from ..core.leaf_dtypes import rule_of
     from ..errors import CopyRequiredError, validate_flags
-    from ..execution.column_keywords import validate
     from .base.objects import in_plain_values
     from .base.wording import path_of, several
     from .opening.shards import open_path
     from .source import Source, target_of
 
     validate_flags(lazy=lazy, strict=strict, dequantize=dequantize)
-    validate(nulls, ragged, pad)
+    has_column_keywords = not nulls is ragged is pad is None
+    if has_column_keywords:
+        from ..execution.column_keywords import validate
+
+        validate(nulls, ragged, pad)
     rule = rule_of(dtype)
     classes, exclude = several("allow", allow), several("exclude", exclude)
     if names is not None:
@@ -210,7 +213,7 @@ def load(
 
         taken: dict[str, Any] = {"exclude": exclude, "dequantize": dequantize}
         contents = select(contents, include=names or (), include_as="names", **taken)
-    if contents.columns is not None or not nulls is ragged is pad is None:
+    if contents.columns is not None or has_column_keywords:
         from .conversion.table_columns import ColumnKeywords, with_columns
 
         keywords = ColumnKeywords(nulls, ragged, pad)
