@@ -137,7 +137,7 @@ def with_columns(
         stored = contents.tensors.get(name)
         is_ready = stored is not None and not keywords.given
         try:
-            if column is None or column.read is None or is_ready:
+            if column is None or is_ready:
                 made[name] = _as_it_is(stored, contents.others.get(name), keywords)
             else:
                 made[name] = _tensors_of(column, stored, name, keywords, rule)
@@ -210,7 +210,6 @@ def _tensors_of(
         return _Leaf(why)
     held = os.stat(column.path).st_size  # noqa: PTH116 - a plain string
     _refuse_bomb(column, name, column.rows * _LEAST, held)
-    assert column.read is not None  # noqa: S101 - it is a column that is to be read
     before = contents_of(_column(column.read(), name), None)
     found = None if before is None else before.found
     if isinstance(found, Ragged) and keywords.pad is not None:
@@ -319,7 +318,6 @@ class _Values:
         self._arrays = None
 
     def _all(self) -> list[Array]:
-        assert self._column.read is not None  # noqa: S101 - it was read before
         parts: list[Any] = []
         _nested(self._apply(self._column.read()), parts)
         if [_described(part) for part in parts] != self._shapes:
