@@ -122,9 +122,9 @@ def test_a_text_column_is_told(tmp_path):
     assert list(lazy.skipped) == ["label"]
     assert "1 skipped: 'label'" in repr(lazy)
     for how in (False, True):
-        with pytest.raises(ferry.FormatLimitError, match=r"label \(values of the type string"):
+        with pytest.raises(ferry.FormatLimitError, match=r"label \(holds text"):
             ferry.load(path, lazy=how)
-    with pytest.warns(UserWarning, match=r"label \(values of the type string"):
+    with pytest.warns(UserWarning, match=r"label \(holds text"):
         assert list(ferry.load(path, strict=False)) == ["x"]
     assert list(ferry.load(path, names="x")) == ["x"]
     assert not ferry.load(path, names="x", lazy=True).skipped

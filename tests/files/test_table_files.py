@@ -32,8 +32,8 @@ KEYWORDS = [
     {"ragged": "rows", "nulls": "mask"},
     {"ragged": "rows", "nulls": 0},
 ]
-NUMBERS = {"int8": pa.int8(), "uint16": pa.uint16(), "int64": pa.int64(), "float16": pa.float16()}
-NUMBERS |= {"float32": pa.float32(), "float64": pa.float64(), "bool": pa.bool_()}
+NUMBERS = {"uint16": pa.uint16(), "int64": pa.int64(), "float16": pa.float16()}
+NUMBERS |= {"float64": pa.float64(), "bool": pa.bool_()}
 
 
 def saved(folder, table, form):

@@ -68,14 +68,14 @@ class TableColumn(NamedTuple):
         key: See `Stored.key`.
         rows: How many rows the file says it has.
         empty: The same column without rows: an object with Arrow's interfaces.
-        read: Reads the column whole, as such an object. ``None`` if it is a tensor whatever the keywords are.
+        read: Reads the column whole, as such an object.
     """
 
     path: str
     key: Hashable
     rows: int
     empty: Any
-    read: Callable[[], Any] | None
+    read: Callable[[], Any]
 
 
 class FileFinding(NamedTuple):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.leaf_dtypes import rule_of_words, why_idle
 from ...errors import FormatLimitError, shown, validate_flags, validate_word
-from ..base.blocks import noted
 from ..base.contents import NotTensor
 from ..base.fingerprints import fingerprints
 from ..base.pump import Pump
@@ -21,11 +20,11 @@ from ..base.wording import FileHint, named, several, strings_of
 from ..opening.registry import each_format, format_for, format_named
 from ..opening.shards import index_of
 from ..opening.split import TIES, repeated, sizes
-from ..reports.summary import values_of
 from .executors import run_all, validate_engine
 from .jobs import FileRecipe, chosen, open_all, takes_a_part, write_piece
 from .overlaps import overlaps
 from .publish import naming, publishing, validate_target
+from .select import left_by_tensors_only
 from .table_columns import ColumnKeywords
 from .work import Layout, Work, write_index
 
@@ -368,10 +367,8 @@ def shard_bytes(size: int | str) -> int:
 
 def _warnings(before: Contents, after: Contents, selection: Mapping[str, Any]) -> Iterable[str]:
     """Warnings about changes, though nothing is lost; and about options that apply to no tensor."""
-    own = [(name, each.dtype) for name, each in before.tensors.items()]
-    if before.columns is not None:
-        own += [(name, getattr(each, "inner", each).dtype) for name, each in after.tensors.items()]
-    idle = why_idle(selection["dtype"], own)
+    own = {**after.tensors, **before.tensors}.items() if before.columns else before.tensors.items()
+    idle = why_idle(selection["dtype"], ((name, getattr(each, "inner", each).dtype) for name, each in own))
     if idle is not None:
         yield idle
     shared = overlaps(after)
@@ -385,11 +382,7 @@ def _warnings(before: Contents, after: Contents, selection: Mapping[str, Any]) -
         if after.tensors[other].key != after.tensors[name].key:
             yield f"{other} and {name} are one tensor in the source, and two now: their dtypes differ."
     if selection["tensors_only"]:
-        left = [*values_of(before)]
-        left += [key for key in noted(before.metadata, {}) if key not in before.own]
-        left += [
-            name for name, why in before.others.items() if isinstance(why, NotTensor) and name not in after.tensors
-        ]
+        left = left_by_tensors_only(before, after)
         if left or before.tree is not None:
             yield f"What is not a tensor was left out: {named(left, 20) or 'how they nest'}."
 

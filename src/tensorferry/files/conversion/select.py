@@ -20,6 +20,7 @@ from ..base.tree_edits import rename as rename_in
 from ..base.tree_edits import without
 from ..base.wording import named
 from ..opening.registry import each_format
+from ..reports.summary import values_of
 from .recast import OVERFLOWS, Recast
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ..base.stored import Stored
     from .table_columns import ColumnKeywords
 
-__all__ = ["select", "substitution"]
+__all__ = ["left_by_tensors_only", "select", "substitution"]
 
 _SEPARATOR = re.compile(r"[./]")
 """What stands between the names of containers in a name; paths in HDF5 and Zarr have slashes."""
@@ -133,6 +134,19 @@ def select(
     chosen = replace(contents, tensors=tensors, tree=tree, metadata={**carried, **given}, others=others, own=own)
     refuse_demands(chosen)
     return chosen
+
+
+def left_by_tensors_only(before: Contents, after: Contents) -> list[str]:
+    """The names of what `tensors_only` leaves out.
+
+    Args:
+        before: The contents.
+        after: What `select` made of them.
+    """
+    left = [*values_of(before)]
+    left += [key for key in noted(before.metadata, {}) if key not in before.own]
+    plain = [name for name, why in before.others.items() if isinstance(why, NotTensor)]
+    return left + [name for name in plain if name not in after.tensors]
 
 
 def _metadata(

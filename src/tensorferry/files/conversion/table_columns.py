@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import threading
-import weakref
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from glob import escape
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...backends.array_like.tables import ArrowColumn, open_contents
+from ...backends.array_like.tables import ArrowColumn
 from ...columns import producers
 from ...columns.column import Column, Ragged, Refused
 from ...core.dtypes import find
@@ -26,20 +23,18 @@ from ...errors import (
     FormatLimitError,
     TreeError,
     UnsafeFileError,
-    UnsupportedTypeError,
 )
-from ...execution.column_keywords import Masked, Rows, contents_of, validate
-from ...host.numpy_dtypes import of_numpy
+from ...execution.column_keywords import Masked, contents_of, validate
 from ...trees.failures import ask_for_all, hint_for_leaf
 from ...trees.tables import apply_to_leaf, put_masks_beside
 from ..base.contents import NotTensor, Ref
 from ..base.nesting import is_flat, leaves, name_at, relabel
 from ..base.stored import BLOCK_BYTES, Decoded
 from ..base.wording import named
-from ..encodings.shapes import checked, is_bomb
+from .column_values import ColumnValues, Leaf, refuse_bomb
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from ...core.leaf_dtypes import DtypeRule
     from ...typing import Array
@@ -86,16 +81,6 @@ class ColumnKeywords(NamedTuple):
         return isinstance(self.nulls, str) and self.nulls == "mask"
 
 
-class _Leaf(NamedTuple):
-    """A leaf of the tree that is made.
-
-    Args:
-        held: A `Stored`; or why there is none.
-    """
-
-    held: Any
-
-
 def with_columns(
     contents: Contents,
     keywords: ColumnKeywords,
@@ -125,8 +110,8 @@ def with_columns(
     if contents.columns is None:
         if keywords.given:
             words = " and ".join(f"{name}=" for name in keywords.given)
-            why = f"{words} is for columns of tables, as Parquet has them, and {named(contents.paths)} has none."
-            raise FormatLimitError(why, f"the same without {words}")
+            why = f"{words} is for columns of tables, as Parquet has them"
+            raise FormatLimitError(f"{why}, and {named(contents.paths)} has none.", f"the same without {words}")
         return contents
     made: dict[str, Any] = {}
     errors: list[tuple[ConversionError, str]] = []
@@ -137,7 +122,7 @@ def with_columns(
         stored = contents.tensors.get(name)
         is_ready = stored is not None and not keywords.given
         try:
-            if column is None or column.read is None or is_ready:
+            if column is None or is_ready:
                 made[name] = _as_it_is(stored, contents.others.get(name), keywords)
             else:
                 made[name] = _tensors_of(column, stored, name, keywords, rule)
@@ -146,7 +131,7 @@ def with_columns(
         except ConversionError as error:
             if strict:
                 errors.append((error, name))
-            made[name] = _Leaf(error.message)
+            made[name] = Leaf(error.message)
     if errors:
         _raise_all(contents, errors, rule, call, target)
     try:
@@ -180,8 +165,8 @@ def _raise_all(
 def _as_it_is(stored: Stored | None, why: str | None, keywords: ColumnKeywords) -> Any:
     """What is known without its values."""
     if stored is None:
-        return _Leaf(why)
-    return Masked(_Leaf(stored), _Leaf(_full_mask(stored))) if keywords.masks else _Leaf(stored)
+        return Leaf(why)
+    return Masked(Leaf(stored), Leaf(_full_mask(stored))) if keywords.masks else Leaf(stored)
 
 
 def _full_mask(stored: Stored) -> Stored:
@@ -207,19 +192,18 @@ def _tensors_of(
     apply = partial(_applied, name=name, keywords=keywords, rule=rule)
     why = _why_it_stays(apply(column.empty), name)
     if why is not None:
-        return _Leaf(why)
+        return Leaf(why)
     held = os.stat(column.path).st_size  # noqa: PTH116 - a plain string
-    _refuse_bomb(column, name, column.rows * _LEAST, held)
-    assert column.read is not None  # noqa: S101 - it is a column that is to be read
+    refuse_bomb(column, name, column.rows * _LEAST, held)
     before = contents_of(_column(column.read(), name), None)
     found = None if before is None else before.found
     if isinstance(found, Ragged) and keywords.pad is not None:
-        _refuse_bomb(column, name, prod(found.longest) * find(found.elements.dtype).itemsize, held)
+        refuse_bomb(column, name, prod(found.longest) * find(found.elements.dtype).itemsize, held)
     applied = apply(before if found is not None and not _reads_anew(found) else column.read())
     has_nulls = not isinstance(found, Column) or found.nulls[0] > 0
     if plain is not None and not has_nulls:
         return _as_it_is(plain, None, keywords)
-    values = _Values(column, apply)
+    values = ColumnValues(column, apply)
     return values.leaves_of(applied, name)
 
 
@@ -249,141 +233,6 @@ def _why_it_stays(applied: Any, name: str) -> NotTensor | None:
     return NotTensor(f"{why}; dtype={{{quoted(name)}: {quoted(found.found.asked)}}} makes numbers of them")
 
 
-def _refuse_bomb(column: TableColumn, name: str, declared: int, held: int) -> None:
-    if is_bomb(declared, held):
-        raise UnsafeFileError(
-            f"{column.path} is out of all proportion: {name!r} would be {declared} bytes; it has {held}."
-        )
-
-
-class _Values:
-    """The tensors of one column, which is read once for all of them, if they are read one after the other.
-
-    Args:
-        column: The column.
-        apply: Applies the keywords to what is read of it.
-    """
-
-    def __init__(self, column: TableColumn, apply: Any) -> None:
-        self._column = column
-        self._apply = apply
-        self._shapes: list[tuple[str, tuple[int, ...]]] = []
-        self._arrays: list[Array] | None = None
-        self._lock = threading.Lock()
-
-    def leaves_of(self, applied: Any, name: str) -> Any:
-        """Leaves in place of the tensors, nested as these are.
-
-        Raises:
-            ConversionError: It is no tensor.
-        """
-        parts: list[Any] = []
-        nested = _nested(applied, parts)
-        size = os.stat(self._column.path).st_size  # noqa: PTH116 - a plain string
-        total = 0
-        for part in parts:
-            dtype, shape = _described(part)
-            checked(shape, find(dtype).itemsize, f"{self._column.path}: {name!r}")
-            self._shapes.append((dtype, shape))
-            total += prod(shape) * find(dtype).itemsize
-        _refuse_bomb(self._column, name, total, size)
-        for part in parts:
-            # So that a value that is none of its dtype is an error before anything is written.
-            _array_of(part)
-        return self._with_leaves(nested)
-
-    def _with_leaves(self, nested: Any) -> Any:
-        if isinstance(nested, Masked):
-            return Masked(*map(self._with_leaves, nested))
-        if isinstance(nested, list):
-            return [*map(self._with_leaves, nested)]
-        return self._leaf(nested)
-
-    def _leaf(self, place: _Place) -> _Leaf:
-        dtype, shape = self._shapes[place.number]
-        key: Hashable = (self._column.key, place.number)
-        return _Leaf(Decoded(dtype, shape, partial(self._read, place.number), key))
-
-    def _read(self, number: int) -> Iterator[Array]:
-        with self._lock:
-            if self._arrays is None:
-                self._arrays = self._all()
-                _let_others_go(self)
-            array = self._arrays[number]
-            if len(self._arrays) == 1:
-                self._arrays = None
-        yield array
-
-    def let_go(self) -> None:
-        """Forget what was read."""
-        self._arrays = None
-
-    def _all(self) -> list[Array]:
-        assert self._column.read is not None  # noqa: S101 - it was read before
-        parts: list[Any] = []
-        _nested(self._apply(self._column.read()), parts)
-        if [_described(part) for part in parts] != self._shapes:
-            raise FileFormatError(f"{self._column.path} has changed since it was opened.")
-        return [_array_of(part) for part in parts]
-
-
-_latest: weakref.ref[_Values] | None = None
-"""Whose column is in memory."""
-
-
-def _let_others_go(values: _Values) -> None:
-    global _latest
-    before = None if _latest is None else _latest()
-    if before is not None and before is not values:
-        before.let_go()
-    _latest = weakref.ref(values)
-
-
-class _Place(NamedTuple):
-    """The number of a tensor among those of a column."""
-
-    number: int
-
-
-def _nested(applied: Any, parts: list[Any]) -> Any:
-    """The nesting of what a column becomes, with a `_Place` for each tensor, which is added to `parts`."""
-    if isinstance(applied, Masked):
-        return Masked(*(_nested(each, parts) for each in applied))
-    if isinstance(applied, Rows):
-        return [_nested(each, parts) for each in applied]
-    parts.append(applied)
-    return _Place(len(parts) - 1)
-
-
-def _described(part: Any) -> tuple[str, tuple[int, ...]]:
-    """The dtype and the shape of a tensor.
-
-    Raises:
-        ConversionError: It is none.
-    """
-    if isinstance(part, np.ndarray):
-        return of_numpy(part.dtype) or "", part.shape
-    found = contents_of(part, None)
-    assert found is not None  # noqa: S101 - it is a column
-    try:
-        info, _ = open_contents(found, None, None, exactly=False)
-    except UnsupportedTypeError as error:
-        if isinstance(found.found, Refused) and not found.found.asked:
-            # The code for a column in memory would need one.
-            error.hint = f"exclude=[{quoted(escape(str(found.name)))}], which leaves it out"
-        raise
-    return info.dtype, info.shape
-
-
-def _array_of(part: Any) -> Array:
-    if isinstance(part, np.ndarray):
-        return part
-    found = contents_of(part, None)
-    assert found is not None  # noqa: S101 - it was described
-    assert isinstance(found.found, Column)  # noqa: S101 - it was described
-    return found.found.read()
-
-
 def _put_together(contents: Contents, made: Mapping[str, Any]) -> Contents:
     """The contents with these leaves in place of the tensors.
 
@@ -396,7 +245,7 @@ def _put_together(contents: Contents, made: Mapping[str, Any]) -> Contents:
     others: dict[str, str] = {name: why for name, why in contents.others.items() if name not in made}
     counts: dict[str, int] = {}
     names: dict[str, None] = {}
-    for keys, leaf in leaves(nested, _Leaf):
+    for keys, leaf in leaves(nested, Leaf):
         name = name_at(keys, names, counts)
         names[name] = None
         if isinstance(leaf.held, str):
@@ -404,6 +253,6 @@ def _put_together(contents: Contents, made: Mapping[str, Any]) -> Contents:
         else:
             tensors[name] = leaf.held
     labels = iter(names)
-    tree = relabel(nested, lambda _: Ref(next(labels)), _Leaf)
+    tree = relabel(nested, lambda _: Ref(next(labels)), Leaf)
     flat = contents.tree is None and is_flat(tree, names)
     return replace(contents, tensors=tensors, others=others, tree=None if flat else tree, columns=None)

@@ -49,7 +49,7 @@ class Parquet(Arrow):
         table = _Table(path)
         with parquet.ParquetFile(path) as file:
             schema, rows = file.schema_arrow, file.metadata.num_rows
-            columns, one_row = described(path, schema, contents)
+            columns = described(path, schema, contents)
             names = schema.names
             counts = Counter(names)
             found = {}
@@ -59,10 +59,10 @@ class Parquet(Arrow):
                     contents.others[name] = "one of several columns of this name"
                     continue
                 whole = _whole(table, field)
-                found[name] = table_column(path, schema.field(index), index, rows, whole, column, one_row=one_row)
+                found[name] = table_column(path, schema.field(index).type, index, rows, whole)
                 if column is None:
                     continue
-                shape = shape_of(path, name, column, rows, one_row=one_row)
+                shape = shape_of(path, name, column, rows)
                 read = _rows_of(table, field, column, name)
                 contents.tensors[name] = Decoded(column.dtype, shape, read, (path, index))
             contents.columns = found
@@ -103,8 +103,6 @@ class _Table:
 
 def _rows_of(table: _Table, field: str, column: ColumnType, name: str) -> Callable[[], Iterator[np.ndarray[Any, Any]]]:
     def read() -> Iterator[np.ndarray[Any, Any]]:
-        if column.raw == "null":
-            return
         rows = max(4 * BLOCK_BYTES // max(prod(column.shape) * find(column.dtype).itemsize, 1), 1)
         with as_format_error(table.path):
             for batch in table.file().iter_batches(batch_size=rows, columns=[field], use_threads=False):

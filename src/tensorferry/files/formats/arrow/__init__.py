@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from ....core.dtypes import DTYPES
 from ...base.contents import Contents
 from ...base.format import Format
-from ...base.tree_strings import unpacked
 from .ipc import MAGIC, is_stream, read_ipc
-from .table import LAYOUT, as_format_error
+from .table import NATIVE, as_format_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +21,7 @@ class Arrow(Format):
     name = "arrow"
     title = "Arrow"
     suffixes: ClassVar[tuple[str, ...]] = (".arrow", ".feather")
-    dtypes = frozenset(DTYPES)
+    dtypes = frozenset(NATIVE.values())
     module = "pyarrow"
     holds_metadata = True
     writes = False
@@ -37,8 +35,7 @@ class Arrow(Format):
         contents = Contents(self.name, (str(path),))
         with as_format_error(str(path)):
             self.read_table(str(path), contents)
-        contents.metadata.pop(LAYOUT, None)
-        return unpacked(contents)
+        return contents
 
     def read_table(self, path: str, contents: Contents) -> None:
         """Read a file into `contents`."""

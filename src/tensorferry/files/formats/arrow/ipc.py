@@ -47,20 +47,19 @@ def read_ipc(path: str, contents: Contents) -> None:
     size = os.stat(path).st_size  # noqa: PTH116 - a plain string
     rows, count, is_compressed = _look_at_batches(path, size)
     with pa.memory_map(path) as source, _opened(source) as reader:
-        columns, one_row = described(path, reader.schema, contents)
+        columns = described(path, reader.schema, contents)
         batch = next(_each_batch(reader)) if count == 1 and not is_compressed else None
         source.seek(0)
         base = source.read_buffer(1).address
         found: dict[str, TableColumn] = {}
         for index, name, column in columns:
             whole = _whole(path, index)
-            field = reader.schema.field(index)
-            found[name] = table_column(path, field, index, rows, whole, column, one_row=one_row)
+            found[name] = table_column(path, reader.schema.field(index).type, index, rows, whole)
             if column is None:
                 continue
-            shape = shape_of(path, name, column, rows, one_row=one_row)
+            shape = shape_of(path, name, column, rows)
             stored: Stored | None = None
-            if batch is not None and column.raw != "null":
+            if batch is not None:
                 array = batch.column(index)
                 array.validate()
                 values = flat(array)
@@ -174,11 +173,11 @@ def _messages_of_stream(path: str, descriptor: int, size: int) -> Iterator[tuple
 def _in_place(path: str, column: ColumnType, shape: tuple[int, ...], array: Any, base: int, size: int) -> Extent | None:
     """A column whose numbers have no gaps in the file; otherwise ``None``."""
     dtype = column.dtype
-    if column.raw == "bool" or not prod(shape):
+    if dtype == "bool" or not prod(shape):
         return None
-    offset = array.buffers()[1].address - base + array.offset * find(column.raw).itemsize
+    offset = array.buffers()[1].address - base + array.offset * find(dtype).itemsize
     stored = Extent(dtype, shape, path, offset)
-    if len(array) * find(column.raw).itemsize != stored.nbytes or not 0 <= offset <= size - stored.nbytes:
+    if len(array) * find(dtype).itemsize != stored.nbytes or not 0 <= offset <= size - stored.nbytes:
         raise FileFormatError(f"{path} has a column of shape {list(shape)} that does not lie inside of it.")
     return stored
 
@@ -188,8 +187,6 @@ def _batches_of(path: str, index: int, column: ColumnType, name: str) -> Callabl
         import pyarrow as pa
 
         with as_format_error(path), pa.memory_map(path) as source, _opened(source, index) as reader:
-            if column.raw == "null":
-                return
             for batch in _each_batch(reader):
                 batch.validate()
                 values = numbers(batch.column(0), column)
