@@ -154,6 +154,17 @@ def test_the_name_of_a_container_is_no_name(tmp_path):
     assert list(ferry.load(tmp_path / "o.pt")) == ["model"]
 
 
+def test_a_value_is_not_what_is_in_a_container(tmp_path):
+    """A pattern for what is in a value has the value's own name as its hint, and it works as it stands."""
+    ferry.save({"w": X, "epoch": 1}, tmp_path / "in.safetensors")
+    for option in ("names", "exclude"):
+        with pytest.raises(ferry.FormatLimitError, match=rf"^{option}: no name fits 'epoch\.\*'") as refused:
+            ferry.load(tmp_path / "in.safetensors", **{option: "epoch.*"})
+        code, _, _ = refused.value.hint.partition(", ")
+        found = ferry.load(tmp_path / "in.safetensors", **eval(f"dict({code})"))  # noqa: S307
+        assert list(found) == (["epoch"] if option == "names" else ["w"])
+
+
 @pytest.mark.parametrize("suffix", [".safetensors", ".npz", ".pt"])
 def test_load_gives_only_what_was_asked_for(tmp_path, suffix):
     """`names` and `exclude`, of tensors and values, and again after it was pickled."""

@@ -154,6 +154,23 @@ def test_metadata_that_are_given_go_first(tmp_path):
     assert told(tmp_path / "saved.safetensors") == {"format": "odd"}
 
 
+@pytest.mark.parametrize("suffix", [".safetensors", ".npz", ".gguf"])
+def test_metadata_that_are_no_unicode_are_told_apart_from_names(tmp_path, suffix):
+    """The hint names `metadata`, not the keywords for names of tensors, and without it the file is written."""
+    ferry.save({NAME: X}, tmp_path / "a.npz")
+    target = tmp_path / f"b{suffix}"
+    for write in (
+        lambda **keywords: ferry.save({NAME: X}, target, overwrite=True, **keywords),
+        lambda **keywords: ferry.convert_files(tmp_path / "a.npz", target, overwrite=True, **keywords),
+    ):
+        with pytest.raises(ferry.FormatLimitError, match="holds metadata in UTF-8") as refused:
+            write(metadata={"note": "\ud800"})
+        assert refused.value.hint.endswith("metadata= without them")
+        assert "rename" not in refused.value.hint
+        write(metadata={})
+        assert ferry.load(target)[NAME].tobytes() == X.tobytes()
+
+
 def test_other_processes_write_the_same(tmp_path):
     """What is given goes with the job of each shard."""
     source = theirs(tmp_path / "in.safetensors", {f"t{number}": X for number in range(3)})

@@ -195,6 +195,11 @@ def test_values_of_jax_are_read(tmp_path):
         assert loaded["t"] == "bfloat16"
     torch.save({**tree, "t": jax.numpy.float32}, tmp_path / "a.pt")
     assert ferry.load(tmp_path / "a.pt", "torch")["f"].numpy().tobytes() == arrays["f"].tobytes()
+    # JAX makes its own of what NumPy reads, and so it is no array of NumPy in another file.
+    for source in ("a.pt", "a.pkl"):
+        ferry.convert_files(tmp_path / source, tmp_path / "b.pt", overwrite=True)
+        found = torch.load(tmp_path / "b.pt", weights_only=True)
+        assert found["f"].numpy().tobytes() == arrays["f"].tobytes()
 
 
 def test_forms_of_other_releases(tmp_path):

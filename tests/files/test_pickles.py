@@ -183,6 +183,29 @@ def test_what_pickle_dumps_is_read(protocol, tmp_path):
     assert not list(check_path(path))
 
 
+@pytest.mark.parametrize("source", ["a.pkl", "a.joblib", "a.npz", "a.npy"])
+def test_arrays_that_were_pickled_are_tensors_for_torch(source, tmp_path):
+    """`torch.load` takes no arrays of NumPy by itself, so a file of PyTorch has tensors in their place."""
+    rng = np.random.default_rng(5)
+    tree = {"c": rng.random((20, 30)), "fortran": np.asfortranarray(rng.random((20, 30))), "l": [np.arange(3)]}
+    path = tmp_path / source
+    if path.suffix == ".joblib":
+        joblib.dump(tree, path)
+    elif path.suffix == ".pkl":
+        path.write_bytes(pickle.dumps(tree))
+    elif path.suffix == ".npz":
+        np.savez(path, tree=np.array(tree, object))
+    else:
+        np.save(path, np.array(tree, object), allow_pickle=True)
+    ferry.convert_files(path, tmp_path / "b.pt", verify=True)
+    found = torch.load(tmp_path / "b.pt", weights_only=True)
+    found = found.get("tree", found)
+    assert list(found) == list(tree)
+    assert same_bits(found["c"].numpy(), tree["c"])
+    assert same_bits(found["fortran"].numpy(), np.ascontiguousarray(tree["fortran"]))
+    assert same_bits(found["l"][0].numpy(), tree["l"][0])
+
+
 @pytest.mark.parametrize("dtype", sorted(set(PICKLE.dtypes) - {"bfloat16"}))
 def test_every_bit_of_every_dtype_of_an_array(dtype, tmp_path):
     """In a pickle, and in a file of joblib."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.contents import Contents, Ref, Special
 from tensorferry.files.base.nesting import named_values
 from tensorferry.files.base.stored import InMemory
 from tensorferry.files.reports.folded_names import fold
@@ -138,6 +138,17 @@ def test_what_is_beside_the_tensors_is_told_by_its_place():
     }
     assert values_of(Contents("npy", ())) == {}
     assert values_of(Contents("pytorch", (), tree={})) == {}
+
+
+def test_values_of_pytorch_are_printed_by_their_names():
+    """As PyTorch has them; and a file that claims another kind cannot write to the screen."""
+    torch = pytest.importorskip("torch", reason="compares with what PyTorch prints, which is not installed")
+    assert repr(Special("dtype", "float16")) == repr(torch.float16)
+    assert repr(Special("layout", "strided")) == repr(torch.strided)
+    assert repr(Special("size", [2, 3])) == repr(torch.Size([2, 3]))
+    assert eval(repr(Special("device", "cuda:0"))) == torch.device("cuda:0")  # noqa: S307
+    for kind in ("dtype", "layout", "size", "device", "\x1b[2J\n"):
+        assert repr(Special(kind, "\x1b[2J\n")).isprintable()
 
 
 def test_deep_nesting_is_no_trouble():

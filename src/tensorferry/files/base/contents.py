@@ -49,6 +49,14 @@ class Special(NamedTuple):
     kind: str
     value: str | bytes | list[Any]
 
+    def __repr__(self) -> str:
+        """As PyTorch names it, for those who look at a file. What a file says is never printed as it stands."""
+        if self.kind == "size":
+            return f"torch.Size({self.value!r})"
+        if self.kind in ("dtype", "layout") and isinstance(self.value, str) and self.value.isidentifier():
+            return f"torch.{self.value}"
+        return f"torch.{self.kind}({self.value!r})" if self.kind.isidentifier() else repr(tuple(self))
+
 
 NOTHING = Special("None", "")
 """A tree that is ``None``, because ``Contents.tree`` is ``None`` for a plain mapping."""

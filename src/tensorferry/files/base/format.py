@@ -152,8 +152,10 @@ class Format(ABC):
         self.refuse_any(deep, f"holds tensors of at most {self.most_axes} axes, unlike", EXCLUDE)
         if self.unicode_only:
             odd = [repr(name)[:80] for name in contents.tensors if not is_unicode(name)]
-            odd += [f"{key!r}: {text!r}"[:80] for key, text in contents.metadata.items() if not is_unicode(key + text)]
-            self.refuse_any(odd, "holds names and strings in UTF-8, and these are not valid Unicode", RENAME_OR_EXCLUDE)
+            self.refuse_any(odd, "holds names in UTF-8, and these are not valid Unicode", RENAME_OR_EXCLUDE)
+            strings = contents.metadata.items()
+            odd = [f"{key!r}: {text!r}"[:80] for key, text in strings if not is_unicode(key + text)]
+            self.refuse_any(odd, "holds metadata in UTF-8, and these are not valid Unicode", METADATA_LESS)
 
     def as_held(self, contents: Contents) -> Contents:
         """The contents as a file of the format has them, if it has another form for some. No values are read.

@@ -248,6 +248,9 @@ def _fitting(glob: str, names: Iterable[str], option: str) -> list[str]:
     found = [name for name in names if fits(name)]
     if not found:
         hint = f"{option}= with another glob; in a shell, in quotes"
+        whole = glob.removesuffix(".*")
+        if whole != glob and any(map(re.compile(fnmatch.translate(whole)).match, names)):
+            hint = f"{option}={[whole]}, which has nothing in it that is named"
         if any(map(re.compile(fnmatch.translate(f"{glob}.*")).match, names)):
             hint = f"{option}={[f'{glob}.*']}, for all that is in it"
         raise FormatLimitError(f"{option}: no name fits {glob!r}; there are {named(names) or 'none'}.", hint)

@@ -41,6 +41,7 @@ class BareNames(Names):
     """
 
     span_from = SPAN_FROM
+    array_kind = "tensor"  # as in .npz: other formats write it as their own tensors
 
     def __init__(self, where: str, allow: frozenset[str], data: Any, path: str | None = None) -> None:
         super().__init__(where, allow)
@@ -61,7 +62,7 @@ class BareNames(Names):
 
     def inline_array(self, *_: Any) -> ArrayOf:
         """``NumpyArrayWrapper(…)`` of joblib. Its state and then the array follow."""
-        return ArrayOf("array")
+        return ArrayOf(self.array_kind)
 
     def _fill_inline(self, array: ArrayOf, state: dict[Any, Any]) -> None:
         dtype, shape, order = (state.get(name) for name in ("dtype", "shape", "order"))

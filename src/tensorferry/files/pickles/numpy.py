@@ -28,6 +28,9 @@ _NUMPY_CODE = re.compile(r"\?|b1|[iu][1248]|f(?:2|4|8|12|16)|c(?:8|16|24|32)|[SU
 class NumPyWords(PythonWords):
     """The meaning of NumPy's names: https://numpy.org/doc/stable/reference/generated/numpy.ndarray.__reduce__.html."""
 
+    array_kind = "array"
+    """What an array is called in a `Ref`: beside tensors of PyTorch, it has to stay an array."""
+
     def dtype_of(self, code: Any, *_: Any) -> DTypeOf:
         """``numpy.dtype(code, …)``."""
         name = code.name.removeprefix("ml_dtypes.") if type(code) is Global else ""
@@ -55,7 +58,7 @@ class NumPyWords(PythonWords):
         """``_reconstruct(ndarray, …)``: an array, whose state follows."""
         if type(kind) is not Global or kind.name not in {"numpy.ndarray", *self.allow}:
             raise self.wrong("has an array of NumPy of no known class")
-        return ArrayOf("array")
+        return ArrayOf(self.array_kind)
 
     def fill_array(
         self, array: ArrayOf, _version: Any, shape: Any, dtype: Any, fortran: Any = False, raw: Any = None
@@ -65,7 +68,7 @@ class NumPyWords(PythonWords):
 
     def array_from_buffer(self, raw: Any, dtype: Any, shape: Any, order: Any = "C", *_: Any) -> ArrayOf:
         """``_frombuffer(raw, dtype, shape, order)``: an array in protocol 5."""
-        return self._fill(ArrayOf("array"), raw, dtype, shape, type(order) is str and order == "F")
+        return self._fill(ArrayOf(self.array_kind), raw, dtype, shape, type(order) is str and order == "F")
 
     def scalar_of(self, dtype: Any, raw: Any = None) -> Any:
         """``scalar(dtype, raw)``."""

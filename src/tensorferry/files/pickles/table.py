@@ -224,6 +224,7 @@ def _jax_array(names: Vocabulary, make: Any, arguments: Any, state: Any, about: 
         return ODD
     made: ArrayOf = names.call(make, arguments)
     names.build(made, state)
+    made.kind = "tensor"
     return made
 
 
