@@ -26,6 +26,7 @@ TABLES = {"arrow": "pyarrow", "pandas": "pandas", "polars": "polars"}
 NAMING = {"api.py", "typing.py"}
 """Where frameworks may be named in code, besides each one's own backend."""
 FILES = {
+    "base/contents.py": "torch",
     "formats/pytorch.py": "torch",
     "formats/tensorflow_checkpoint/": "tensorflow",
     "formats/orbax/": "jax",
