@@ -785,7 +785,8 @@ def test_options_reach_the_conversion(run, monkeypatch, options, expected):
     plain = {
         "to": None, "dtype": None, "overflow": "raise", "include": (), "exclude": (), "rename": (), "metadata": {},
         "shard": None, "tensors_only": False, "ties": "copy", "dequantize": False, "nulls": None, "ragged": None,
-        "pad": None, "allow": (), "verify": False, "dry_run": False, "resume": False, "overwrite": False, "jobs": 1, "engine": "threads", "part": None, "progress": None,
+        "pad": None, "allow": (), "verify": False, "dry_run": False, "resume": False, "overwrite": False, "jobs": 1,
+        "engine": "threads", "part": None, "progress": None,
     }  # fmt: skip
     told = {}
 
