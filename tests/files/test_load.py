@@ -437,6 +437,26 @@ def test_types_of_containers_come_back_as_far_as_they_are_kept(suffix, tmp_path)
         assert type(ferry.load(tmp_path / f"b{suffix}")) is kept
 
 
+def test_a_named_tuple_with_attributes_of_its_own_is_refused(tmp_path):
+    """They would be lost without a word. The hint works when it is pasted."""
+
+    class Measured(NamedTuple("Measured", [("value", object)])):  # noqa: SLOT002 - that is the point
+        """Has a place for attributes."""
+
+    made = Measured(np.ones(2))
+    ferry.save({"m": made}, tmp_path / "plain.npz")
+    assert ferry.load(tmp_path / "plain.npz")["m"]["value"].tolist() == [1, 1]
+    made.unit = "m"
+    x = {"m": made}
+    with pytest.raises(ferry.UnsupportedTypeError, match="has attributes beside its fields") as caught:
+        ferry.save(x, tmp_path / "a.npz")
+    assert not (tmp_path / "a.npz").exists()
+    code = caught.value.hint.partition(" in its place")[0]
+    x["m"] = eval(code, {"x": x})  # noqa: S307 - as a person would paste it
+    ferry.save(x, tmp_path / "a.npz")
+    assert list(ferry.load(tmp_path / "a.npz")["m"]) == ["value"]
+
+
 def test_a_named_tuple_is_a_dict_of_its_fields(tmp_path):
     """So are the result types of PyTorch and one without fields; what only calls itself so is a tuple."""
     import torch

@@ -495,3 +495,13 @@ def test_the_header_alone_says_what_a_dtype_is_for(tmp_path):
     (tmp_path / "a.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
     with pytest.warns(UserWarning, match="dtype changes nothing"):
         assert ferry.load(tmp_path / "a.safetensors", dtype="float16") == {}
+
+
+def test_tensors_that_only_overlap_become_independent(tmp_path):
+    """As the page says: a write into one does not show in the other; a tie is still one tensor."""
+    whole = torch.arange(6.0)
+    torch.save({"a": whole[:4], "b": whole[2:], "again": whole[:4]}, tmp_path / "a.pt")
+    found = ferry.load(tmp_path / "a.pt", "torch")
+    found["a"][3] = 9
+    assert found["b"].tolist() == [2, 3, 4, 5]
+    assert found["again"] is found["a"]

@@ -159,6 +159,11 @@ def _outline_of_sequence(node: Any, path: str, depth: int, rule: LeafRule) -> An
         return special
     fields = _fields(node)
     if fields is not None:
+        if getattr(node, "__dict__", None):
+            raise UnsupportedTypeError(
+                f"{an(type(node).__name__, 'A')} has attributes beside its fields, which would be lost - at {path}",
+                f"{_code(path)}._asdict() in its place, or a dict with them too",
+            )
         pairs = zip(fields, node, strict=True)
         return {name: _outline(child, f"{path}.{name}", depth + 1, rule) for name, child in pairs}
     children = [_outline(child, f"{path}[{index}]", depth + 1, rule) for index, child in enumerate(node)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from .standins import InstanceOf, VocabularyPart
@@ -20,14 +21,14 @@ _ENTRY = 64
 """About the bytes that an entry of a dict or set takes."""
 
 
-class PythonWords(VocabularyPart):
+class PythonWords(VocabularyPart, ABC):
     """The meaning of Python's names."""
 
     allow: frozenset[str] = frozenset()
 
+    @abstractmethod
     def call(self, function: Any, arguments: Any, keywords: Any = None) -> Any:
         """See `Vocabulary`."""
-        raise NotImplementedError
 
     def reconstructed(self, kind: Any, base: Any, state: Any) -> Any:
         """``copyreg._reconstructor(kind, base, state)``: an object in protocols 0 and 1."""
