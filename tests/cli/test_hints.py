@@ -125,6 +125,7 @@ def test_every_hint_of_explain_is_spelled_as_options():
         ('dtype={"int64": "int32", "float": "bf16"}', "convert", "--dtype int64=int32 --dtype float=bf16"),
         ("exclude=[…], or dtype= with another", "convert", "--exclude …, or --dtype with another"),
         ("without shard=", "convert", "without --shard"),
+        ('ragged="rows", or pad=0, or nulls="nan"', "convert", "--ragged rows, or --pad 0, or --nulls nan"),
         ('allow=["a.B"]', "inspect", "--allow a.B"),
         ("tensors_only=True", "inspect", "first tensorferry convert IN OUT with --tensors-only"),
         ("copy=True", "explain", "--copy"),

@@ -15,8 +15,8 @@ _CONVERT = {
     name: f"--{name.replace('_', '-')}"
     for name in (
         "to", "dtype", "overflow", "include", "exclude", "rename", "metadata", "tensors_only", "ties",
-        "dequantize", "nulls", "ragged", "pad", "allow", "shard", "overwrite", "verify", "dry_run", "resume",
-        "jobs", "engine", "part",
+        "dequantize", "nulls", "ragged", "pad", "allow", "shard", "overwrite", "verify",
+        "dry_run", "resume", "jobs", "engine", "part",
     )
 }  # fmt: skip
 

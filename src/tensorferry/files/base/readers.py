@@ -65,6 +65,7 @@ class Readable(Protocol):
     @property
     def nbytes(self) -> int:
         """How many bytes its values take."""
+        ...  # for pyright, which otherwise takes it for a function that returns None
 
     def begin(self) -> tuple[Array, Piece] | None:
         """Memory for it, and what to read into it; ``None`` if it must be decoded."""

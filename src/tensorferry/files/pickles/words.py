@@ -100,3 +100,4 @@ class Vocabulary(Protocol):
 
     def odd(self, key: Any) -> str:
         """What a key is that no dict may have, for messages."""
+        ...  # for pyright, which otherwise takes it for a function that returns None
