@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 
     from typing_extensions import Self
 
@@ -91,7 +91,7 @@ class TableColumn(NamedTuple):
     kind: Type
     title: str
     rows: int
-    pieces: Callable[[], Iterator[Sequence[Chunk]]]
+    pieces: Callable[[], Generator[Sequence[Chunk], None, None]]
     whole: Callable[[], Sequence[Chunk]]
     in_place: Extent | None
     code: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import cached_property, partial
 from glob import escape
 from math import prod
@@ -35,7 +35,7 @@ from ..base.stored import Decoded
 from .shapes import checked, is_bomb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 
     from ...columns.column import Found
     from ...columns.interface import Chunk, Type
@@ -127,7 +127,7 @@ def validate_column(column: TableColumn) -> None:
                 elements.whatever()
 
 
-def _parts(column: TableColumn) -> Iterator[Sequence[Chunk]]:
+def _parts(column: TableColumn) -> Generator[Sequence[Chunk], None, None]:
     """Read a column, some rows at a time.
 
     Raises:
@@ -135,10 +135,12 @@ def _parts(column: TableColumn) -> Iterator[Sequence[Chunk]]:
         UnsafeFileError: It has far more elements than the size of the file allows.
     """
     seen = 0
-    for chunks in column.pieces():
-        seen += sum(map(_elements, chunks))
-        _refuse_bomb(column, seen)
-        yield chunks
+    # Closed at once, because the traceback of an error would keep the file open.
+    with closing(column.pieces()) as pieces:
+        for chunks in pieces:
+            seen += sum(map(_elements, chunks))
+            _refuse_bomb(column, seen)
+            yield chunks
 
 
 def _refuse_bomb(column: TableColumn, nbytes: int) -> None:
@@ -194,11 +196,17 @@ class _Reader:
         x = ArrowColumn(_KIND, column.name, column.kind, chunks, column.code)
         return apply_to_leaf(x, False, self.rule, column.name, None, keywords)
 
+    def found(self, chunks: Sequence[Chunk], **keywords: Any) -> Found:
+        """The contents of the column in some memory."""
+        if not keywords and self.rule == DtypeRule():
+            return column_of(self.column.kind, chunks)
+        return _found(self.leaf(chunks, **keywords))
+
     @cached_property
     def typed(self) -> Found:
         """What the type says of the column."""
         try:
-            return _found(self.leaf([]))
+            return self.found([])
         except ConversionError as error:
             raise self.placed(error) from error
 
@@ -249,21 +257,22 @@ class _Reader:
         Raises:
             ConversionError: As for `convert_tree`, with the rows of the whole column.
         """
-        before, parts = 0, _parts(self.column)
-        for chunks in parts:
-            try:
-                found = _found(self.leaf(chunks, **self.keywords))
-                if isinstance(found, Column) and found.fill is None and found.nulls[0]:
-                    more = sum(self._nulls_in(rest) for rest in parts)
-                    found.nulls = (found.nulls[0] + more, found.nulls[1])
-                    raise self.refusal(found, before)
-                if isinstance(found, Refused):
-                    raise self.refusal(found, before)
-                array = self._array(found, typed, dtype)
-            except ConversionError as error:
-                raise self.placed(error, before) from error
-            yield array
-            before += len(array)
+        before = 0
+        with closing(_parts(self.column)) as parts:
+            for chunks in parts:
+                try:
+                    found = self.found(chunks, **self.keywords)
+                    if isinstance(found, Column) and found.fill is None and found.nulls[0]:
+                        more = sum(self._nulls_in(rest) for rest in parts)
+                        found.nulls = (found.nulls[0] + more, found.nulls[1])
+                        raise self.refusal(found, before)
+                    if isinstance(found, Refused):
+                        raise self.refusal(found, before)
+                    array = self._array(found, typed, dtype)
+                except ConversionError as error:
+                    raise self.placed(error, before) from error
+                yield array
+                before += len(array)
         if before != self.column.rows:
             raise self.changed()
 
@@ -276,7 +285,7 @@ class _Reader:
         return array if found.dtype == dtype else casts.cast(array, dtype, check)
 
     def _nulls_in(self, chunks: Sequence[Chunk]) -> int:
-        found = _found(self.leaf(chunks))
+        found = self.found(chunks)
         return found.nulls[0] if isinstance(found, Column) else 0
 
     def _masks(self) -> Iterator[Array]:
@@ -296,14 +305,15 @@ class _Reader:
         seen: dict[tuple[str, tuple[int, ...]], Column] = {}
         rows, is_regular, nulls = 0, True, 0
         first: tuple[Column, int] | None = None
-        for chunks in _parts(self.column):
-            found = self._found_in(chunks) if is_regular else None
-            is_regular = isinstance(found, Column) and len(seen) <= 1
-            if isinstance(found, Column) and found.rows:
-                seen.setdefault((found.dtype, found.shape[1:]), found)
-                nulls += found.nulls[0]
-                first = (found, rows) if first is None and found.nulls[0] else first
-            rows += sum(each.length for each in chunks)
+        with closing(_parts(self.column)) as parts:
+            for chunks in parts:
+                found = self._found_in(chunks) if is_regular else None
+                is_regular = isinstance(found, Column) and len(seen) <= 1
+                if isinstance(found, Column) and found.rows:
+                    seen.setdefault((found.dtype, found.shape[1:]), found)
+                    nulls += found.nulls[0]
+                    first = (found, rows) if first is None and found.nulls[0] else first
+                rows += sum(each.length for each in chunks)
         if len(seen) != 1 or not is_regular or rows != self.column.rows:
             return None
         if first is not None and "nulls" not in self.keywords:
@@ -314,7 +324,7 @@ class _Reader:
 
     def _found_in(self, chunks: Sequence[Chunk]) -> Found:
         try:
-            return _found(self.leaf(chunks))
+            return self.found(chunks)
         except ConversionError as error:
             raise self.placed(error) from error
 

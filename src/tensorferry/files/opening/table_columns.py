@@ -104,12 +104,14 @@ def with_columns(
     made: dict[str, Any] = {}
     errors: list[tuple[ConversionError, str]] = []
     known = {**contents.tensors, **contents.others}
+    # Without keywords and dtypes, a column is what its type says.
+    is_plain = not keywords.given and rule == DtypeRule()
     in_order = [name for name in contents.columns if name in known]
     for name in dict.fromkeys([*in_order, *known]):
         column = contents.columns.get(name)
         stored = contents.tensors.get(name)
         try:
-            if column is None:
+            if column is None or (stored is not None and is_plain):
                 made[name] = Leaf(contents.others[name] if stored is None else stored)
             else:
                 made[name] = read_column(column, keywords.given, rule)

@@ -20,7 +20,7 @@ from .flatbuffer import FlatBufferTable
 from .table import as_format_error, chunks_of, described, put, type_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from ....columns.interface import Chunk, Type
     from ...base.contents import Contents
@@ -190,7 +190,7 @@ def _in_place(path: str, found: Column, base: int, size: int) -> Extent | None:
     return stored
 
 
-def _pieces_of(path: str, index: int) -> Iterator[Sequence[Chunk]]:
+def _pieces_of(path: str, index: int) -> Generator[Sequence[Chunk], None, None]:
     import pyarrow as pa
 
     with as_format_error(path), pa.memory_map(path) as source, _opened(source, index) as reader:

@@ -12,7 +12,7 @@ from ...base.contents import NotTensor, TableColumn
 from ...encodings.columns import look_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from ....columns.interface import Chunk, Type
     from ...base.contents import Contents
@@ -96,7 +96,7 @@ def put(
     column: tuple[int, str, Any],
     rows: int,
     *,
-    pieces: Callable[[], Iterator[Sequence[Chunk]]],
+    pieces: Callable[[], Generator[Sequence[Chunk], None, None]],
     whole: Callable[[], Sequence[Chunk]],
     in_place: Extent | None = None,
     table: str,

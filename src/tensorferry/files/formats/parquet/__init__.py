@@ -17,7 +17,7 @@ from ..arrow.table import as_format_error, chunks_of, described, put, type_of
 from .pages import Pages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Sequence
     from pathlib import Path
 
     from ....columns.interface import Chunk, Type
@@ -101,7 +101,9 @@ class _Table:
         self._file = None
 
 
-def _pieces_of(table: _Table, field: str, row_bytes: int | None, leaves: range) -> Iterator[Sequence[Chunk]]:
+def _pieces_of(
+    table: _Table, field: str, row_bytes: int | None, leaves: range
+) -> Generator[Sequence[Chunk], None, None]:
     """Read a column some rows at a time.
 
     Args:
