@@ -39,6 +39,8 @@ _ALONE = {
     "describe_tree": "describe",
     "explain_collate": "explain",
     "explain_tree": "explain",
+    "load": "convert",
+    "convert_files": "convert",
     "prefetch": "convert",
     "shares_memory": "describe",
 }

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from tensorferry.files.base.contents import Contents
+
 __all__ = ["run"]
 
 _LONGEST = 60
@@ -38,7 +40,7 @@ def run(
     """Print the differences; gives the exit code."""
     paths = {"a": str(a), "b": str(b), "tolerance": tolerance}
     try:
-        one, other = (open_path(path, allow=frozenset(allow)) for path in (a, b))
+        one, other = (_with_lists(open_path(path, allow=frozenset(allow))) for path in (a, b))
         total = sum(stored.nbytes for each in (one, other) for stored in each.tensors.values())
         with progress("comparing", lambda: total) as moved:
             found = diff(
@@ -52,6 +54,15 @@ def run(
         else:
             _print(found, tolerance)
     return 0 if found.equal else EXIT_FAILED
+
+
+def _with_lists(contents: Contents) -> Contents:
+    """The contents, with what the rows of a table tell."""
+    if not contents.columns:
+        return contents
+    from tensorferry.files.opening.table_columns import lists_read  # here, because most files have no tables
+
+    return lists_read(contents)
 
 
 def _print(found: Difference, tolerance: float | None) -> None:

@@ -103,6 +103,9 @@ def _closing(text: str, place: int) -> int:
 
 
 def _typed(name: str, option: str, value: str | None) -> str:
+    if name in ("nulls", "pad") and value is not None:
+        # They take values, of which True and False are two.
+        return f"{option} {value.strip(chr(34))}"
     if value in (None, "True"):
         return option
     if value in ("None", "False"):

@@ -56,6 +56,10 @@ def _report(
     lacking: list[FileFormatError] = []
     try:
         contents = open_path(path, allow=allow, lacking=lacking)
+        if values and contents.columns:
+            from tensorferry.files.opening.table_columns import lists_read  # here, because most files have no tables
+
+            contents = lists_read(contents)
         allowed = _allowed(path, contents, allow)
         summary = summarise(path, contents)
         found = _statistics(contents) if values and summary.safe else None

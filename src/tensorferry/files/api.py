@@ -214,7 +214,7 @@ def load(
         taken: dict[str, Any] = {"exclude": exclude, "dequantize": dequantize}
         contents = select(contents, include=names or (), include_as="names", **taken)
     if contents.columns is not None or has_column_keywords:
-        from .conversion.table_columns import ColumnKeywords, with_columns
+        from .opening.table_columns import ColumnKeywords, with_columns
 
         keywords = ColumnKeywords(nulls, ragged, pad)
         contents = with_columns(contents, keywords, rule, call="load", target=asked["to"], strict=strict)

@@ -82,7 +82,8 @@ class Source:
         if unknown is not None:
             raise FormatLimitError(*unknown)
         idle = why_idle(rule, ((name, stored.dtype) for name, stored in contents.tensors.items()))
-        if idle is not None:
+        # Columns of tables have been read by the rule already.
+        if idle is not None and contents.columns is None:
             warnings.warn(idle, UserWarning, stacklevel=frames_of_ours())
         self.tensors = contents.tensors
         self.others = contents.others
@@ -287,9 +288,12 @@ class Source:
         from ..trees.failures import ask_for_all
 
         for error, _ in errors:
-            error.complete_hint("convert", self.asked["to"])
+            error.complete_hint("load", self.asked["to"])
         ask_for_all(self.rule, errors)
-        return [type(error)(f"{error.message} - at {name!r}", error.hint) for error, name in errors]
+        # The error of a column of a table has its name already.
+        ends = [f" - at {name!r}" for _, name in errors]
+        messages = [error.message.removesuffix(end) + end for (error, _), end in zip(errors, ends, strict=True)]
+        return [type(error)(message, error.hint) for (error, _), message in zip(errors, messages, strict=True)]
 
     def validate(self, stored: Stored | None = None) -> None:
         """Raise if the file of a tensor has been replaced; for a decoded tensor, or for all of them, if any file has.

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 
     from typing_extensions import Self
 
-    from .stored import Stored
+    from ...columns.interface import Chunk, Type
+    from .stored import Extent, Stored
 
 __all__ = ["MOST_TENSORS", "NOTHING", "Contents", "FileFinding", "NotTensor", "Ref", "Special", "TableColumn"]
 
@@ -69,21 +70,31 @@ class NotTensor(str):
 
 
 class TableColumn(NamedTuple):
-    """A column of a table in a file.
+    """A column of a table in a file. Nothing of it has been read, except its type.
 
     Args:
         path: The file.
         key: See `Stored.key`.
-        rows: How many rows the file says it has.
-        empty: The same column without rows: an object with Arrow's interfaces.
-        read: Reads the column whole, as such an object.
+        name: Its name in the contents.
+        kind: Its type.
+        title: Its type, as its library writes it.
+        rows: The number of rows, by the header.
+        pieces: Reads it, some rows at a time, as Arrow's memory.
+        whole: Reads it at once.
+        in_place: Where its numbers are in the file, if they lie there as those of a tensor; ``None`` if they do not.
+        code: Code of its library that reads it, as a template of a `Hint`.
     """
 
     path: str
     key: Hashable
+    name: str
+    kind: Type
+    title: str
     rows: int
-    empty: Any
-    read: Callable[[], Any]
+    pieces: Callable[[], Generator[Sequence[Chunk], None, None]]
+    whole: Callable[[], Sequence[Chunk]]
+    in_place: Extent | None
+    code: str
 
 
 class FileFinding(NamedTuple):
@@ -138,7 +149,7 @@ class Contents:
     asks_for: tuple[str, ...] = ()
     refuses: tuple[str, ...] = ()
     own: Mapping[str, str] = field(default_factory=dict)
-    columns: Mapping[str, TableColumn] | None = None
+    columns: dict[str, TableColumn] | None = None
 
     def __enter__(self) -> Self:
         return self

@@ -20,12 +20,12 @@ from ..base.wording import FileHint, named, several, strings_of
 from ..opening.registry import each_format, format_for, format_named
 from ..opening.shards import index_of
 from ..opening.split import TIES, repeated, sizes
+from ..opening.table_columns import ColumnKeywords
 from .executors import run_all, validate_engine
 from .jobs import FileRecipe, chosen, open_all, takes_a_part, write_piece
 from .overlaps import overlaps
 from .publish import naming, publishing, validate_target
 from .select import left_by_tensors_only
-from .table_columns import ColumnKeywords
 from .work import Layout, Work, write_index
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..base.contents import Contents
     from ..base.format import Format
     from ..base.stored import Stored
-    from .table_columns import ColumnKeywords
+    from ..opening.table_columns import ColumnKeywords
 
 __all__ = ["left_by_tensors_only", "select", "substitution"]
 
@@ -86,7 +86,7 @@ def select(
     """
     validate_word("overflow", overflow, OVERFLOWS)
     if columns is not None:
-        from .table_columns import with_columns
+        from ..opening.table_columns import with_columns
 
         # First the choice, because what is left out need not be read.
         taken = contents

@@ -67,6 +67,10 @@ def check_path(
     if wrong is not None and not failed:
         yield FileFinding(str(path), None, None, wrong.message)
     if values and not isinstance(contents, ConversionError):
+        if contents.columns:
+            from ..opening.table_columns import lists_read  # here, because most files have no tables
+
+            contents = lists_read(contents)
         yield from check_values(contents, progress)
 
 

@@ -6,24 +6,24 @@ https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interproces
 from __future__ import annotations
 
 import os
-from math import prod
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ....core.dtypes import find
+from ....columns.column import Column
+from ....columns.interface import NUMBERS
+from ....columns.layouts import column_of
 from ....errors import FileFormatError, UnsafeFileError
-from ...base.stored import Decoded, Extent
+from ....host.memory import address
+from ...base.stored import Extent
 from ...encodings.shapes import is_bomb
 from .flatbuffer import FlatBufferTable
-from .table import as_format_error, described, flat, numbers, refuse_nulls, shape_of, table_column
+from .table import as_format_error, chunks_of, described, put, type_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Generator, Iterator, Sequence
 
-    import numpy as np
-
-    from ...base.contents import Contents, TableColumn
-    from ...base.stored import Stored
-    from .table import ColumnType
+    from ....columns.interface import Chunk, Type
+    from ...base.contents import Contents
 
 __all__ = ["MAGIC", "is_stream", "read_ipc"]
 
@@ -31,6 +31,7 @@ MAGIC = b"ARROW1"
 _MARK = b"\xff\xff\xff\xff"
 _LONGEST_MESSAGE = 1 << 28
 _MOST_BATCHES = 100_000
+_FIXED = "+w:"
 _DICTIONARY, _BATCH = 2, 3
 """The kinds of messages for a DictionaryBatch and a RecordBatch."""
 
@@ -48,28 +49,21 @@ def read_ipc(path: str, contents: Contents) -> None:
     rows, count, is_compressed = _look_at_batches(path, size)
     with pa.memory_map(path) as source, _opened(source) as reader:
         columns = described(path, reader.schema, contents)
+        opens = f"pa.ipc.open_{'file' if hasattr(reader, 'get_batch') else 'stream'}(pa.memory_map({path!r}))"
         batch = next(_each_batch(reader)) if count == 1 and not is_compressed else None
         source.seek(0)
         base = source.read_buffer(1).address
-        found: dict[str, TableColumn] = {}
-        for index, name, column in columns:
-            whole = _whole(path, index)
-            found[name] = table_column(path, reader.schema.field(index).type, index, rows, whole)
-            if column is None:
-                continue
-            shape = shape_of(path, name, column, rows)
-            stored: Stored | None = None
-            if batch is not None:
-                array = batch.column(index)
-                array.validate()
-                values = flat(array)
-                if values is None:
-                    contents.others[name] = "a column with nulls: load and convert take nulls= for it"
-                    continue
-                stored = _in_place(path, column, shape, values, base, size)
-            read = _batches_of(path, index, column, name)
-            contents.tensors[name] = stored or Decoded(column.dtype, shape, read, (path, index))
-        contents.columns = found
+        for column in columns:
+            index = column[0]
+            pieces = partial(_pieces_of, path, index)
+            whole = partial(_whole_of, path, index)
+            seen = None if batch is None else _seen(batch.column(index))
+            in_place = None if seen is None else _in_place(path, seen, base, size)
+            code = f"{opens}.read_all()"
+            put(contents, path, column, rows, pieces=pieces, whole=whole, in_place=in_place, table=code)
+            if seen is not None and seen.nulls[0]:
+                del contents.tensors[column[1]]
+                contents.others[column[1]] = "a column with nulls: load and convert take nulls= for it"
 
 
 def _opened(source: Any, index: int | None = None) -> Any:
@@ -170,43 +164,39 @@ def _messages_of_stream(path: str, descriptor: int, size: int) -> Iterator[tuple
         begin += 8 + length + body
 
 
-def _in_place(path: str, column: ColumnType, shape: tuple[int, ...], array: Any, base: int, size: int) -> Extent | None:
-    """A column whose numbers have no gaps in the file; otherwise ``None``."""
-    dtype = column.dtype
-    if dtype == "bool" or not prod(shape):
+def _is_stored_plainly(kind: Type) -> bool:
+    """Whether a type is of numbers, or of lists of a fixed length of them. To read them takes no memory."""
+    if kind.format.startswith(_FIXED):
+        return _is_stored_plainly(kind.children[0])
+    return kind.values is None and kind.format in NUMBERS
+
+
+def _seen(array: Any) -> Column | None:
+    """A column in a mapped file, if its numbers lie there as they are; otherwise ``None``."""
+    kind = type_of(array.type)
+    found = column_of(kind, chunks_of(array)) if _is_stored_plainly(kind) else None
+    return found if isinstance(found, Column) else None
+
+
+def _in_place(path: str, found: Column, base: int, size: int) -> Extent | None:
+    """Where a column lies in a file that is mapped at `base`, if it lies there as a tensor does."""
+    if found.nulls[0] or found.order not in (None, (*range(len(found.inner)),)):
         return None
-    offset = array.buffers()[1].address - base + array.offset * find(dtype).itemsize
-    stored = Extent(dtype, shape, path, offset)
-    if len(array) * find(dtype).itemsize != stored.nbytes or not 0 <= offset <= size - stored.nbytes:
-        raise FileFormatError(f"{path} has a column of shape {list(shape)} that does not lie inside of it.")
+    if found.obstacles(exactly=False) or 0 in found.shape:
+        return None
+    stored = Extent(found.dtype, found.shape, path, address(found.view()) - base)
+    if not 0 <= stored.offset <= size - stored.nbytes:
+        raise FileFormatError(f"{path} has a column of shape {list(stored.shape)} that does not lie inside of it.")
     return stored
 
 
-def _batches_of(path: str, index: int, column: ColumnType, name: str) -> Callable[[], Iterator[np.ndarray[Any, Any]]]:
-    def read() -> Iterator[np.ndarray[Any, Any]]:
-        import pyarrow as pa
+def _pieces_of(path: str, index: int) -> Generator[Sequence[Chunk], None, None]:
+    import pyarrow as pa
 
-        with as_format_error(path), pa.memory_map(path) as source, _opened(source, index) as reader:
-            for batch in _each_batch(reader):
-                batch.validate()
-                values = numbers(batch.column(0), column)
-                if values is None:
-                    refuse_nulls(_whole(path, index)(), name)
-                    return
-                yield values
-
-    return read
+    with as_format_error(path), pa.memory_map(path) as source, _opened(source, index) as reader:
+        for batch in _each_batch(reader):
+            yield chunks_of(batch.column(0))
 
 
-def _whole(path: str, index: int) -> Callable[[], Any]:
-    def read() -> Any:
-        import pyarrow as pa
-
-        with as_format_error(path), pa.memory_map(path) as source, _opened(source, index) as reader:
-            kind = reader.schema.field(0).type
-            chunks = [batch.column(0) for batch in _each_batch(reader)]
-            for each in chunks:
-                each.validate()
-            return pa.chunked_array(chunks, type=kind)
-
-    return read
+def _whole_of(path: str, index: int) -> Sequence[Chunk]:
+    return [chunk for chunks in _pieces_of(path, index) for chunk in chunks]

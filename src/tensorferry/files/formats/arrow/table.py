@@ -1,54 +1,28 @@
-"""Tables whose columns are tensors, in Arrow and Parquet files: from a schema to tensors."""
+"""The columns of tables in Arrow and Parquet files, from their schema."""
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
-from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ....columns import producers
-from ....columns.column import Column, Refused
-from ....columns.frames import nulls_hint
-from ....columns.layouts import column_of
-from ....core.dtypes import find
-from ....core.names import EXCHANGE
-from ....errors import ConversionError, FileFormatError, UnsafeFileError, UnsupportedTypeError
-from ....host.numpy_dtypes import numpy_dtype
+from ....columns.interface import type_in
+from ....columns.producers import read
+from ....errors import ConversionError, FileFormatError, UnsafeFileError
 from ...base.contents import NotTensor, TableColumn
-from ...encodings.shapes import checked, is_bomb
+from ...encodings.columns import look_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
+    from ....columns.interface import Chunk, Type
     from ...base.contents import Contents
+    from ...base.stored import Extent
 
-__all__ = [
-    "NATIVE",
-    "ColumnType",
-    "as_format_error",
-    "described",
-    "flat",
-    "numbers",
-    "refuse_nulls",
-    "shape_of",
-    "table_column",
-]
+__all__ = ["as_format_error", "chunks_of", "described", "put", "type_of"]
 
-_LIBRARIES = ("ARROW:", "PARQUET:")
-"""The beginnings of keys in the metadata that belong to libraries, and not to the user."""
 _MOST_TEXT = 1 << 26
-
-NATIVE = {
-    "bool": "bool",
-    "halffloat": "float16",
-    "float": "float32",
-    "double": "float64",
-    **{name: name for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")},
-}
-"""The canonical names of Arrow's types, https://arrow.apache.org/docs/format/Columnar.html."""
+_LIBRARYS = ("ARROW:", "PARQUET:")
+"""The beginnings of keys of the metadata that belong to the library, and not to the user."""
 
 
 @contextmanager
@@ -67,95 +41,28 @@ def as_format_error(path: str) -> Iterator[None]:
         raise FileFormatError(f"{path} cannot be read as Arrow: {error}.") from error
 
 
-class ColumnType(NamedTuple):
-    """The type of a column.
+def type_of(kind: Any) -> Type:
+    """A type of the library, as it describes it to others."""
+    import pyarrow as pa
 
-    Args:
-        dtype: Canonical name.
-        shape: The shape of a row.
+    return type_in(pa.field("", kind).__arrow_c_schema__())
+
+
+def chunks_of(array: Any) -> Sequence[Chunk]:
+    """The memory of an array of the library, whose bounds are checked.
+
+    Raises:
+        ValueError: It does not fit its type.
     """
-
-    dtype: str
-    shape: tuple[int, ...]
-
-
-def why_not_yet(kind: Any) -> str:
-    """Why a column is no tensor before its rows are read: a `NotTensor` if it is none after that either."""
-    import pyarrow as pa
-
-    found = column_of(*producers.read(pa.chunked_array([], type=kind)))
-    if isinstance(found, Refused) and found.stays:
-        return NotTensor(f"values of the type {kind}, which is no tensor's")
-    return f"values of the type {kind}: load and convert look at its rows"
+    array.validate()
+    return read(array)[1]
 
 
-def refuse_nulls(x: Any, name: str) -> None:
-    """Raise for a column with nulls, as for one in memory."""
-    found = column_of(*producers.read(x))
-    assert isinstance(found, Column)  # noqa: S101 - its numbers were read
-    hint = nulls_hint(found).for_call("load", EXCHANGE)
-    raise UnsupportedTypeError(f"This column {name!r} {found.said_of_nulls()}.", str(hint))
+def described(path: str, schema: Any, contents: Contents) -> list[tuple[int, str, Any]]:
+    """The index, name and type of each column. Metadata go into `contents`.
 
-
-def _column(kind: Any) -> ColumnType | str:
-    """The type of a column, or why it is not a tensor."""
-    import pyarrow as pa
-
-    inner = kind
-    shape: tuple[int, ...] = ()
-    if isinstance(kind, pa.FixedShapeTensorType):
-        if kind.permutation is not None and list(kind.permutation) != list(range(len(kind.shape))):
-            return why_not_yet(kind)
-        inner, shape = kind.value_type, tuple(kind.shape)
-    else:
-        while pa.types.is_fixed_size_list(inner):
-            inner, shape = inner.value_type, (*shape, inner.list_size)
-    dtype = NATIVE.get(str(inner))
-    return why_not_yet(kind) if dtype is None else ColumnType(dtype, shape)
-
-
-def flat(array: Any) -> Any:
-    """The numbers of a column in a record batch, without the lists around them; ``None`` if there are nulls."""
-    import pyarrow as pa
-
-    while True:
-        if array.null_count:
-            return None
-        if isinstance(array, pa.ExtensionArray):
-            array = array.storage
-        elif pa.types.is_fixed_size_list(array.type):
-            array = array.flatten()
-        else:
-            return array
-
-
-def numbers(array: Any, column: ColumnType) -> np.ndarray[Any, Any] | None:
-    """The values of a column in a record batch, as one axis; ``None`` if there are nulls."""
-    found = flat(array)
-    if found is None:
-        return None
-    return np.ascontiguousarray(found.to_numpy(zero_copy_only=False)).view(numpy_dtype(column.dtype))
-
-
-def table_column(path: str, kind: Any, place: int, rows: int, read: Callable[[], Any]) -> TableColumn:
-    """A column, for the rules of tables.
-
-    Args:
-        path: The file.
-        kind: Its type.
-        place: Its place in the schema.
-        rows: The number of rows.
-        read: Reads it whole.
-    """
-    import pyarrow as pa
-
-    return TableColumn(path, (path, place), rows, pa.chunked_array([], type=kind), read)
-
-
-def described(path: str, schema: Any, contents: Contents) -> list[tuple[int, str, ColumnType | None]]:
-    """The index, name and type of the columns.
-
-    There is no type for those that are no tensors, or whose rows must be read to know.
+    Raises:
+        UnsafeFileError: There is far too much metadata.
     """
     text = 0
     for place, entries in [("", schema.metadata), *((field.name, field.metadata) for field in schema)]:
@@ -164,13 +71,14 @@ def described(path: str, schema: Any, contents: Contents) -> list[tuple[int, str
             if text > _MOST_TEXT:
                 raise UnsafeFileError(f"{path} has more than {_MOST_TEXT} bytes of metadata.")
             name = key.decode("utf-8", "replace")
-            if name.startswith(_LIBRARIES):
+            if name.startswith(_LIBRARYS):
                 continue
+            name = f"{place}@{name}" if place else name
             try:
-                contents.metadata[f"{place}@{name}" if place else name] = value.decode()
+                contents.metadata[name] = value.decode()
             except UnicodeDecodeError:
-                contents.others[f"{place}@{name}" if place else name] = NotTensor("metadata that is no text")
-    columns: list[tuple[int, str, ColumnType | None]] = []
+                contents.others[name] = NotTensor("metadata that is no text")
+    columns = []
     taken: set[str] = set()
     for index, field in enumerate(schema):
         name, count = field.name, 1
@@ -178,17 +86,34 @@ def described(path: str, schema: Any, contents: Contents) -> list[tuple[int, str
             count += 1
             name = f"{field.name}#{count}"
         taken.add(name)
-        column = _column(field.type)
-        if isinstance(column, str):
-            contents.others[name] = column
-        columns.append((index, name, None if isinstance(column, str) else column))
+        columns.append((index, name, field.type))
     return columns
 
 
-def shape_of(path: str, name: str, column: ColumnType, rows: int) -> tuple[int, ...]:
-    """The shape of the tensor in a column with `rows` rows."""
-    shape = checked((rows, *column.shape), find(column.dtype).itemsize, f"{path}: {name!r}")
-    declared = prod(shape) * find(column.dtype).itemsize
-    if is_bomb(declared, held := os.stat(path).st_size):  # noqa: PTH116 - a plain string
-        raise UnsafeFileError(f"{path} is out of all proportion: {name!r} would be {declared} bytes; it has {held}.")
-    return shape
+def put(
+    contents: Contents,
+    path: str,
+    column: tuple[int, str, Any],
+    rows: int,
+    *,
+    pieces: Callable[[], Generator[Sequence[Chunk], None, None]],
+    whole: Callable[[], Sequence[Chunk]],
+    in_place: Extent | None = None,
+    table: str,
+) -> None:
+    """Put a column into contents. The other arguments are those of `TableColumn`; `table` is code that reads the table.
+
+    Raises:
+        FileFormatError: It has a shape that no array has.
+        UnsafeFileError: It has far more rows than the size of the file allows.
+    """
+    index, name, kind = column
+    code = f"{table}.column({index})".replace("{", "{{").replace("}", "}}")
+    found = TableColumn(path, (path, index), name, type_of(kind), str(kind), rows, pieces, whole, in_place, code)
+    columns = contents.columns = {} if contents.columns is None else contents.columns
+    columns[name] = found
+    seen = look_at(found)
+    if isinstance(seen, str):
+        contents.others[name] = seen
+    else:
+        contents.tensors[name] = seen

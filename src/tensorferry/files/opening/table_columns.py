@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from copy import copy
 from dataclasses import replace
-from functools import partial
-from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from ...backends.array_like.tables import ArrowColumn
-from ...columns import producers
-from ...columns.column import Column, Ragged, Refused
-from ...core.dtypes import find
-from ...core.leaf_dtypes import quoted
+from ...core.leaf_dtypes import DtypeRule
 from ...core.names import EXCHANGE
 from ...errors import (
     ConversionError,
@@ -24,24 +15,21 @@ from ...errors import (
     TreeError,
     UnsafeFileError,
 )
-from ...execution.column_keywords import Masked, contents_of, validate
+from ...execution.column_keywords import validate
 from ...trees.failures import ask_for_all, hint_for_leaf
-from ...trees.tables import apply_to_leaf, put_masks_beside
-from ..base.contents import NotTensor, Ref
+from ...trees.tables import put_masks_beside
+from ..base.contents import Ref
 from ..base.nesting import is_flat, leaves, name_at, relabel
-from ..base.stored import BLOCK_BYTES, Decoded
 from ..base.wording import named
-from .column_values import ColumnValues, Leaf, refuse_bomb
+from ..encodings.columns import Leaf, read_column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    from ...core.leaf_dtypes import DtypeRule
-    from ...typing import Array
-    from ..base.contents import Contents, TableColumn
+    from ..base.contents import Contents
     from ..base.stored import Stored
 
-__all__ = ["ColumnKeywords", "with_columns"]
+__all__ = ["ColumnKeywords", "lists_read", "with_columns"]
 
 _LEAST = 8
 """How many bytes a row is taken to need in memory, before a column is read."""
@@ -116,16 +104,17 @@ def with_columns(
     made: dict[str, Any] = {}
     errors: list[tuple[ConversionError, str]] = []
     known = {**contents.tensors, **contents.others}
+    # Without keywords and dtypes, a column is what its type says.
+    is_plain = not keywords.given and rule == DtypeRule()
     in_order = [name for name in contents.columns if name in known]
     for name in dict.fromkeys([*in_order, *known]):
         column = contents.columns.get(name)
         stored = contents.tensors.get(name)
-        is_ready = stored is not None and not keywords.given
         try:
-            if column is None or is_ready:
-                made[name] = _as_it_is(stored, contents.others.get(name), keywords)
+            if column is None or (stored is not None and is_plain):
+                made[name] = Leaf(contents.others[name] if stored is None else stored)
             else:
-                made[name] = _tensors_of(column, stored, name, keywords, rule)
+                made[name] = read_column(column, keywords.given, rule)
         except (FileFormatError, UnsafeFileError):
             raise
         except ConversionError as error:
@@ -141,6 +130,11 @@ def with_columns(
         raise
 
 
+def lists_read(contents: Contents) -> Contents:
+    """The contents, with columns of lists of one length as tensors. What is no tensor stays among the others."""
+    return with_columns(contents, ColumnKeywords(), DtypeRule(), strict=False) if contents.columns else contents
+
+
 def _raise_all(
     contents: Contents,
     errors: list[tuple[ConversionError, str]],
@@ -153,84 +147,14 @@ def _raise_all(
     for found, name in errors:
         error = copy(found)
         error.hint = hint_for_leaf(error.hint, f"$[{name!r}]", name, rule)
-        error.message = f"{error.message} - at {name!r}"
+        end = f" - at {name!r}"
+        error.message = error.message.removesuffix(end) + end
         error.args = (error.message, error.hint)
         error.complete_hint(call, target)
         told.append(error)
     if len(told) == 1:
         raise told[0]
     raise TreeError(f"{len(told):,} columns of {named(contents.paths)} cannot be converted:", told)
-
-
-def _as_it_is(stored: Stored | None, why: str | None, keywords: ColumnKeywords) -> Any:
-    """What is known without its values."""
-    if stored is None:
-        return Leaf(why)
-    return Masked(Leaf(stored), Leaf(_full_mask(stored))) if keywords.masks else Leaf(stored)
-
-
-def _full_mask(stored: Stored) -> Stored:
-    def read() -> Iterator[Array]:
-        for start in range(0, stored.size, BLOCK_BYTES):
-            yield np.ones(min(BLOCK_BYTES, stored.size - start), bool)
-
-    return Decoded("bool", stored.shape, read, (stored.key, "mask"))
-
-
-def _tensors_of(
-    column: TableColumn,
-    plain: Stored | None,
-    name: str,
-    keywords: ColumnKeywords,
-    rule: DtypeRule,
-) -> Any:
-    """The leaves that a column becomes; by its type alone if that tells that it has no numbers.
-
-    Raises:
-        ConversionError: It cannot be converted.
-    """
-    apply = partial(_applied, name=name, keywords=keywords, rule=rule)
-    why = _why_it_stays(apply(column.empty), name)
-    if why is not None:
-        return Leaf(why)
-    held = os.stat(column.path).st_size  # noqa: PTH116 - a plain string
-    refuse_bomb(column, name, column.rows * _LEAST, held)
-    before = contents_of(_column(column.read(), name), None)
-    found = None if before is None else before.found
-    if isinstance(found, Ragged) and keywords.pad is not None:
-        refuse_bomb(column, name, prod(found.longest) * find(found.elements.dtype).itemsize, held)
-    applied = apply(before if found is not None and not _reads_anew(found) else column.read())
-    has_nulls = not isinstance(found, Column) or found.nulls[0] > 0
-    if plain is not None and not has_nulls:
-        return _as_it_is(plain, None, keywords)
-    values = ColumnValues(column, apply)
-    return values.leaves_of(applied, name)
-
-
-def _reads_anew(found: object) -> bool:
-    """Whether a named dtype may change how the column is read."""
-    inside = found.elements if isinstance(found, Ragged) else found
-    return isinstance(inside, Refused) or (isinstance(inside, Column) and inside.reads_as_asked)
-
-
-def _column(x: Any, name: str) -> ArrowColumn:
-    return ArrowColumn("column", name, *producers.read(x), "{x}")
-
-
-def _applied(x: Any, *, name: str, keywords: ColumnKeywords, rule: DtypeRule) -> Any:
-    given = x if isinstance(x, ArrowColumn) or not producers.gives_arrow(type(x)) else _column(x, name)
-    return apply_to_leaf(given, False, rule, name, None, keywords.given)
-
-
-def _why_it_stays(applied: Any, name: str) -> NotTensor | None:
-    """Why a column has no numbers; ``None`` if it has, or if it is an error."""
-    found = contents_of(applied, None)
-    if found is None or not isinstance(found.found, Refused) or not found.found.stays:
-        return None
-    why = found.found.why
-    if not found.found.asked:
-        return NotTensor(why)
-    return NotTensor(f"{why}; dtype={{{quoted(name)}: {quoted(found.found.asked)}}} makes numbers of them")
 
 
 def _put_together(contents: Contents, made: Mapping[str, Any]) -> Contents:
@@ -255,4 +179,4 @@ def _put_together(contents: Contents, made: Mapping[str, Any]) -> Contents:
     labels = iter(names)
     tree = relabel(nested, lambda _: Ref(next(labels)), Leaf)
     flat = contents.tree is None and is_flat(tree, names)
-    return replace(contents, tensors=tensors, others=others, tree=None if flat else tree, columns=None)
+    return replace(contents, tensors=tensors, others=others, tree=None if flat else tree)

@@ -1,0 +1,457 @@
+"""Read a column of a table in a file, by the same functions as a column of a table in memory."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import closing, suppress
+from functools import cached_property, partial
+from glob import escape
+from math import prod
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...backends.array_like.tables import ArrowColumn
+from ...backends.opening import TableContents
+from ...columns.column import CODES, Column, Ragged, Refused
+from ...columns.layouts import column_of
+from ...columns.pieces import Missing, Piece
+from ...core.dtypes import casting_scale, find
+from ...core.leaf_dtypes import DtypeRule, dtype_of_leaf, quoted
+from ...core.names import EXCHANGE
+from ...errors import ConversionError, FileFormatError, LossyCastError, UnsafeFileError
+from ...execution.column_keywords import Masked, apply_column_keywords, contents_of
+from ...execution.recipes import conversion_as
+from ...execution.run import convert
+from ...hints import Hint
+from ...host import casts
+from ...host.numpy_dtypes import numpy_dtype
+from ...trees.failures import hint_for_leaf
+from ...trees.tables import apply_to_leaf
+from ..base.contents import NotTensor
+from ..base.stored import Decoded
+from .shapes import checked, is_bomb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+
+    from ...columns.column import Found
+    from ...columns.interface import Chunk, Type
+    from ...typing import Array
+    from ..base.contents import TableColumn
+    from ..base.stored import Stored
+
+__all__ = ["Leaf", "has_fixed_shape", "look_at", "read_column", "validate_column"]
+
+_KIND = "column"
+"""What messages call a column."""
+_ROW = re.compile(r"(?<=\bat row )\d+|(?<=\brow )\d+(?= has an index)|(?<=the value at \[)\d+")
+"""The number of a row in a message."""
+_LISTS = ("+l", "+L", "+vl", "+vL")
+_ANY_SHAPE = "arrow.variable_shape_tensor"
+
+
+class Leaf(NamedTuple):
+    """A leaf of the tree that a table becomes.
+
+    Args:
+        held: A `Stored`; or why there is none.
+    """
+
+    held: Stored | str
+
+
+def look_at(column: TableColumn) -> Stored | str:
+    """The tensor in a column, or why there is none, by its type alone: what `open` says.
+
+    Raises:
+        FileFormatError: It has a shape that no array has.
+        UnsafeFileError: It has far more rows than the size of its file allows.
+    """
+    reader = _Reader(column, {}, DtypeRule())
+    try:
+        found = reader.typed
+    except ConversionError as error:
+        return error.message
+    if isinstance(found, Refused):
+        return _why(column, found)
+    if not isinstance(found, Column) or not has_fixed_shape(column.kind):
+        return f"{column.title}: the lengths of its lists are known when load or convert reads it"
+    return reader.of_fixed_shape(found)
+
+
+def read_column(column: TableColumn, keywords: Mapping[str, Any], rule: DtypeRule) -> Any:
+    """What `convert_tree` would make of a column: its dtype and shape are known then, and its values are read later.
+
+    A column whose type has a shape is not read yet. Another one is read once, some rows at a time; and a second time,
+    as a whole, if its rows differ.
+
+    Args:
+        column: The column.
+        keywords: ``nulls``, ``ragged`` and ``pad``, those that are given.
+        rule: The rule for dtypes.
+
+    Returns:
+        A `Leaf`, or a list of them for rows; with ``nulls="mask"`` a `Masked` of them.
+
+    Raises:
+        ConversionError: As for `convert_tree`; the message ends in the name of the column.
+        FileFormatError: The file is damaged.
+        UnsafeFileError: It has far more elements than the size of its file allows.
+    """
+    reader = _Reader(column, keywords, rule)
+    found = reader.typed
+    if isinstance(found, Refused) and found.stays:
+        return Leaf(_why(column, found))
+    if isinstance(found, Refused):
+        raise reader.refusal(found._replace(lacks=bool(found.asked) and reader.lacks(found.asked)))
+    if isinstance(found, Column) and found.unit != CODES and has_fixed_shape(column.kind):
+        return reader.streamed(found)
+    alike = reader.measured() if isinstance(found, Column) and found.unit != CODES else None
+    return reader.as_a_whole() if alike is None else reader.streamed(alike)
+
+
+def validate_column(column: TableColumn) -> None:
+    """Read a column, whatever it holds, and compare what can be compared. Nulls and unequal rows are no damage.
+
+    Raises:
+        ConversionError: The column is damaged.
+    """
+    for chunks in _parts(column):
+        found = _found(ArrowColumn(_KIND, column.name, column.kind, chunks, column.code))
+        elements = found.elements if isinstance(found, Ragged) else found
+        if isinstance(elements, Column):
+            with suppress(LossyCastError):  # a number that int64 does not hold
+                elements.whatever()
+
+
+def _parts(column: TableColumn) -> Generator[Sequence[Chunk], None, None]:
+    """Read a column, some rows at a time.
+
+    Raises:
+        FileFormatError: The file is damaged.
+        UnsafeFileError: It has far more elements than the size of the file allows.
+    """
+    seen = 0
+    # Closed at once, because the traceback of an error would keep the file open.
+    with closing(column.pieces()) as pieces:
+        for chunks in pieces:
+            seen += sum(map(_elements, chunks))
+            _refuse_bomb(column, seen)
+            yield chunks
+
+
+def _refuse_bomb(column: TableColumn, nbytes: int) -> None:
+    """Raise if the size of a column is implausible for the size of the file.
+
+    Raises:
+        UnsafeFileError: It is.
+    """
+    held = os.stat(column.path).st_size  # noqa: PTH116 - a plain string
+    if is_bomb(nbytes, held):
+        raise UnsafeFileError(
+            f"{column.path} is out of all proportion: {column.name!r} would be {nbytes} bytes; it has {held}."
+        )
+
+
+def _elements(chunk: Chunk) -> int:
+    """The most elements of an array, or of an array inside it."""
+    return max(chunk.length, *map(_elements, chunk.children), 0)
+
+
+def _why(column: TableColumn, found: Refused) -> str:
+    """Why a column is no tensor, for the contents of a file."""
+    if found.asked:
+        return f"{found.why}: dtype={{{quoted(column.name)}: {quoted(found.asked)}}} makes numbers of it"
+    return NotTensor(found.why)
+
+
+def has_fixed_shape(kind: Type) -> bool:
+    """Whether a type says the shape of its rows."""
+    if kind.extension == _ANY_SHAPE or kind.format in _LISTS:
+        return False
+    return all(map(has_fixed_shape, (*kind.children, *([] if kind.values is None else [kind.values]))))
+
+
+def _found(leaf: Any) -> Found:
+    """The contents of a column to which the keywords were applied."""
+    contents = contents_of(leaf.values if isinstance(leaf, Masked) else leaf, None)
+    assert contents is not None and contents.found is not None  # noqa: S101, PT018 - it is a column
+    return contents.found
+
+
+class _Reader:
+    """Reads a column with the keywords of a call."""
+
+    def __init__(self, column: TableColumn, keywords: Mapping[str, Any], rule: DtypeRule) -> None:
+        self.column, self.keywords, self.rule = column, keywords, rule
+        nulls = keywords.get("nulls")
+        self._masks_nulls = isinstance(nulls, str) and nulls == "mask"
+
+    def leaf(self, chunks: Sequence[Chunk], **keywords: Any) -> Any:
+        """The column in some memory, as `convert_tree` would have it before it is converted."""
+        column = self.column
+        x = ArrowColumn(_KIND, column.name, column.kind, chunks, column.code)
+        return apply_to_leaf(x, False, self.rule, column.name, None, keywords)
+
+    def found(self, chunks: Sequence[Chunk], **keywords: Any) -> Found:
+        """The contents of the column in some memory."""
+        if not keywords and self.rule == DtypeRule():
+            return column_of(self.column.kind, chunks)
+        return _found(self.leaf(chunks, **keywords))
+
+    @cached_property
+    def typed(self) -> Found:
+        """What the type says of the column."""
+        try:
+            return self.found([])
+        except ConversionError as error:
+            raise self.placed(error) from error
+
+    def of_fixed_shape(self, found: Column) -> Stored:
+        """The tensor of a column whose rows have a shape: in the file itself, if it lies there so."""
+        there = self.column.in_place
+        shape = self.shape_of(found)
+        if there is not None and (there.dtype, there.shape) == (found.dtype, shape):
+            return there
+        dtype = self._filled_dtype(found)
+        return Decoded(dtype, shape, partial(self._values, found, dtype), self.column.key)
+
+    def streamed(self, found: Column) -> Any:
+        """A column whose rows have one shape. It is read some rows at a time."""
+        values = self.of_fixed_shape(found)
+        if not self._masks_nulls:
+            return Leaf(values)
+        return Masked(Leaf(values), Leaf(Decoded("bool", values.shape, self._masks, (self.column.key, "mask"))))
+
+    def shape_of(self, found: Column) -> tuple[int, ...]:
+        """The shape of the tensor, with the rows of the header."""
+        column, itemsize = self.column, find(found.dtype).itemsize
+        where = f"{column.path}: {column.name!r}"
+        shape = checked((column.rows, *found.shape[1:]), itemsize, where)
+        _refuse_bomb(column, prod(shape) * itemsize)
+        return shape
+
+    # -- rows of one shape ----------------------------------------------------------------------------
+
+    def _filled_dtype(self, found: Column) -> str:
+        """The dtype of a column whose nulls are replaced, if it has any."""
+        nulls, name, rule = self.keywords.get("nulls"), self.column.name, self.rule
+        if nulls is None:
+            return found.dtype
+        one = Piece(1, np.zeros(1, numpy_dtype(found.dtype)), (Missing(np.ones(1, bool), 1),))
+        x = TableContents(_KIND, None, Column(found.dtype, (), [one]))
+        becomes = partial(dtype_of_leaf, rule, name=name)
+        try:
+            filled = _found(apply_column_keywords(x, becomes("float64"), in_tree=becomes, nulls=nulls))
+        except LossyCastError:
+            return found.dtype  # an error only if there are nulls
+        assert isinstance(filled, Column)  # noqa: S101 - it was one
+        return filled.dtype
+
+    def _values(self, typed: Column, dtype: str) -> Iterator[Array]:
+        """Yield the values, some rows at a time.
+
+        Raises:
+            ConversionError: As for `convert_tree`, with the rows of the whole column.
+        """
+        before = 0
+        with closing(_parts(self.column)) as parts:
+            for chunks in parts:
+                try:
+                    found = self.found(chunks, **self.keywords)
+                    if isinstance(found, Column) and found.fill is None and found.nulls[0]:
+                        more = sum(self._nulls_in(rest) for rest in parts)
+                        found.nulls = (found.nulls[0] + more, found.nulls[1])
+                        raise self.refusal(found, before)
+                    if isinstance(found, Refused):
+                        raise self.refusal(found, before)
+                    array = self._array(found, typed, dtype)
+                except ConversionError as error:
+                    raise self.placed(error, before) from error
+                yield array
+                before += len(array)
+        if before != self.column.rows:
+            raise self.changed()
+
+    def _array(self, found: Found, typed: Column, dtype: str) -> Array:
+        if not isinstance(found, Column) or found.shape[1:] != typed.shape[1:]:
+            raise self.changed()
+        array = found.read()
+        # Rows without nulls have their own dtype, also where the value for nulls asks for another.
+        check = casting_scale(typed.dtype, dtype, None).check
+        return array if found.dtype == dtype else casts.cast(array, dtype, check)
+
+    def _nulls_in(self, chunks: Sequence[Chunk]) -> int:
+        found = self.found(chunks)
+        return found.nulls[0] if isinstance(found, Column) else 0
+
+    def _masks(self) -> Iterator[Array]:
+        """Yield the mask, some rows at a time."""
+        for chunks in _parts(self.column):
+            leaf = self.leaf(chunks, nulls="mask")
+            yield leaf.mask
+
+    # -- rows whose shapes their values tell ------------------------------------------------------------
+
+    def measured(self) -> Column | None:
+        """Some rows of a column, if all its rows have the same shape; otherwise ``None``. It is read once for that.
+
+        Raises:
+            UnsupportedTypeError: They have, and there are nulls that are not replaced.
+        """
+        seen: dict[tuple[str, tuple[int, ...]], Column] = {}
+        rows, is_regular, nulls = 0, True, 0
+        first: tuple[Column, int] | None = None
+        with closing(_parts(self.column)) as parts:
+            for chunks in parts:
+                found = self._found_in(chunks) if is_regular else None
+                is_regular = isinstance(found, Column) and len(seen) <= 1
+                if isinstance(found, Column) and found.rows:
+                    seen.setdefault((found.dtype, found.shape[1:]), found)
+                    nulls += found.nulls[0]
+                    first = (found, rows) if first is None and found.nulls[0] else first
+                rows += sum(each.length for each in chunks)
+        if len(seen) != 1 or not is_regular or rows != self.column.rows:
+            return None
+        if first is not None and "nulls" not in self.keywords:
+            column, before = first
+            column.nulls = (nulls, column.nulls[1])
+            raise self.refusal(column, before)
+        return next(iter(seen.values()))
+
+    def _found_in(self, chunks: Sequence[Chunk]) -> Found:
+        try:
+            return self.found(chunks)
+        except ConversionError as error:
+            raise self.placed(error) from error
+
+    def as_a_whole(self) -> Any:
+        """A column whose rows may differ: read as a whole, now for its shapes, and again for its values.
+
+        Raises:
+            ConversionError: As for `convert_tree`.
+        """
+        leaf = self._whole()
+        values, mask = (leaf.values, leaf.mask) if isinstance(leaf, Masked) else (leaf, None)
+        if isinstance(values, ArrowColumn | TableContents):
+            found = _found(values)
+            if isinstance(found, Refused) and found.stays:
+                return Leaf(_why(self.column, found))
+            if not isinstance(found, Column) or (found.fill is None and found.nulls[0]):
+                raise self.refusal(found)
+        key = self.column.key
+        if mask is None:
+            return self._held(values, key, self._whole)
+        return Masked(
+            self._held(values, key, lambda: self._whole().values),
+            self._held(mask, (key, "mask"), lambda: self._whole().mask),
+        )
+
+    def _whole(self) -> Any:
+        for _ in _parts(self.column):
+            pass  # a look at its size, before all of it is in memory
+        chunks = self.column.whole()
+        found = self._found_in(chunks) if "pad" in self.keywords else None
+        if isinstance(found, Ragged):
+            # Padding makes its mask at once.
+            _refuse_bomb(self.column, prod(found.longest) * find(found.elements.dtype).itemsize)
+        try:
+            return self.leaf(chunks, **self.keywords)
+        except ConversionError as error:
+            raise self.placed(error) from error
+
+    def _held(self, found: Any, key: Hashable, again: Callable[[], Any]) -> Leaf | list[Leaf]:
+        """The tensor in a column that was read as a whole, or those of its rows."""
+        if not isinstance(found, list):
+            dtype, shape = self._described(found)
+            held = _Held(lambda: [again()], 1, self)
+            return Leaf(Decoded(dtype, shape, partial(held.blocks, 0), key))
+        held = _Held(again, len(found), self)
+        described = map(self._described, found)
+        return [
+            Leaf(Decoded(dtype, shape, partial(held.blocks, number), (key, number)))
+            for number, (dtype, shape) in enumerate(described)
+        ]
+
+    def _described(self, found: Any) -> tuple[str, tuple[int, ...]]:
+        """The dtype and shape of what becomes a tensor."""
+        of = found if isinstance(found, np.ndarray) else _found(found)
+        assert not isinstance(of, Ragged | Refused)  # noqa: S101 - those were refused
+        dtype = of.dtype if isinstance(of, Column) else of.dtype.name
+        _refuse_bomb(self.column, prod(of.shape) * find(dtype).itemsize)
+        return dtype, of.shape
+
+    def changed(self) -> FileFormatError:
+        """The error for a column that does not have the rows that it had, or that its header declares."""
+        column = self.column
+        return FileFormatError(f"{column.path}: {column.name!r} does not have the rows that it had, or declares.")
+
+    def lacks(self, asked: str) -> bool:
+        """Whether it has nulls, if it is read as a dtype: the hint then says what replaces them."""
+        column = self.column
+        counts = (column_of(column.kind, chunks, asked) for chunks in _parts(column))
+        return any(isinstance(found, Column) and found.nulls[0] for found in counts)
+
+    # -- errors -----------------------------------------------------------------------------------------
+
+    def refusal(self, found: Found, before: int = 0) -> ConversionError:
+        """The error for a column that cannot be converted, which `convert_tree` would raise."""
+        if isinstance(found, Refused):
+            found = found._replace(hint=found.hint.replace("{x}", self.column.code))
+        try:
+            convert(TableContents(_KIND, self.column.name, found), conversion_as(EXCHANGE))
+        except ConversionError as error:
+            return self.placed(error, before)
+        raise AssertionError(self.column.name)
+
+    def placed(self, error: ConversionError, before: int = 0) -> ConversionError:
+        """An error about some rows, with their numbers in the whole column, and the name of the column.
+
+        Args:
+            error: The error.
+            before: How many rows of the column are before them.
+        """
+        end = f" - at {self.column.name!r}"
+        if isinstance(error, FileFormatError | UnsafeFileError) or error.message.endswith(end):
+            return error
+        message = _ROW.sub(lambda row: str(int(row[0]) + before), error.message)
+        hint = hint_for_leaf(error.hint, f"$[{self.column.name!r}]", self.column.name, self.rule)
+        without = f"exclude=[{quoted(escape(self.column.name))}], which leaves it out"
+        if isinstance(hint, Hint):
+            hint = hint.before(f"; or {without}")
+        else:
+            hint = without if hint is None else f"{hint}; or {without}"
+        made = type(error)(f"{message}{end}", hint)
+        made.complete_hint("load", EXCHANGE)
+        return made
+
+
+class _Held:
+    """The arrays of a column that was read as a whole, kept until the last of them is used.
+
+    Args:
+        read: Reads the column, and gives what becomes of it, in order.
+        count: How many there are.
+        reader: The reader of the column, for errors.
+    """
+
+    def __init__(self, read: Callable[[], list[Any]], count: int, reader: _Reader) -> None:
+        self._read, self._count, self._reader = read, count, reader
+        self._lock = Lock()
+        self._kept: list[Any] | None = None
+
+    def blocks(self, number: int) -> Iterator[Array]:
+        """Yield one of them, as `Decoded` reads it."""
+        with self._lock:
+            kept = self._kept or self._read()
+            if len(kept) != self._count:
+                raise self._reader.changed()
+            self._kept = kept if number < self._count - 1 else None
+        found = kept[number]
+        try:
+            yield found if isinstance(found, np.ndarray) else _found(found).read()  # type: ignore[union-attr]
+        except ConversionError as error:
+            raise self._reader.placed(error) from error
