@@ -11,8 +11,9 @@ from ...errors import FileFormatError, UnsafeFileError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import TypeAlias
 
-    Wanted = Mapping[int, "Wanted | None"]
+    Wanted: TypeAlias = Mapping[int, "Wanted | None"]
 
 __all__ = ["ThriftReader"]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["as_format_error", "chunks_of", "described", "put", "type_of"]
 
 _MOST_TEXT = 1 << 26
-_LIBRARYS = ("ARROW:", "PARQUET:")
+_LIBRARIES = ("ARROW:", "PARQUET:")
 """The beginnings of keys of the metadata that belong to the library, and not to the user."""
 
 
@@ -71,7 +71,7 @@ def described(path: str, schema: Any, contents: Contents) -> list[tuple[int, str
             if text > _MOST_TEXT:
                 raise UnsafeFileError(f"{path} has more than {_MOST_TEXT} bytes of metadata.")
             name = key.decode("utf-8", "replace")
-            if name.startswith(_LIBRARYS):
+            if name.startswith(_LIBRARIES):
                 continue
             name = f"{place}@{name}" if place else name
             try:

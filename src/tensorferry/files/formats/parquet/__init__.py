@@ -114,9 +114,11 @@ def _pieces_of(
     """
     with as_format_error(table.path):
         file = table.file()
-        if row_bytes is None:
-            row_bytes = _LARGEST_VALUE * table.pages.values(leaves) // max(file.metadata.num_rows, 1)
-        rows = max(4 * BLOCK_BYTES // max(row_bytes, 1), 1)
+        nbytes: int | None = row_bytes
+        if nbytes is None:
+            declared: int = file.metadata.num_rows
+            nbytes = _LARGEST_VALUE * table.pages.values(leaves) // max(declared, 1)
+        rows = max(4 * BLOCK_BYTES // max(nbytes, 1), 1)
         for batch in file.iter_batches(batch_size=rows, columns=[field], use_threads=False):
             # The library treats a dot as nesting, and also gives other columns with this prefix.
             yield chunks_of(batch.column(batch.schema.get_field_index(field)))

@@ -18,16 +18,17 @@ from ...encodings.thrift import ThriftReader
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ...encodings.thrift import Wanted
+
 __all__ = ["Pages"]
 
 _ENDING = 8
 _ROW_GROUPS, _COLUMNS, _META_DATA = 4, 1, 3
 _NUM_VALUES, _COMPRESSED, _DATA_PAGE, _DICTIONARY_PAGE = 5, 7, 9, 11
-_CHUNKS = {
-    _ROW_GROUPS: {_COLUMNS: {_META_DATA: dict.fromkeys((_NUM_VALUES, _COMPRESSED, _DATA_PAGE, _DICTIONARY_PAGE))}}
-}
+_CHUNK: Wanted = {_NUM_VALUES: None, _COMPRESSED: None, _DATA_PAGE: None, _DICTIONARY_PAGE: None}
+_CHUNKS: Wanted = {_ROW_GROUPS: {_COLUMNS: {_META_DATA: _CHUNK}}}
 _INFLATED, _HELD, _PAGE, _PAGE_V2 = 2, 3, 5, 8
-_PAGE_HEADER = {_INFLATED: None, _HELD: None, _PAGE: {1: None}, _PAGE_V2: {1: None}}
+_PAGE_HEADER: Wanted = {_INFLATED: None, _HELD: None, _PAGE: {1: None}, _PAGE_V2: {1: None}}
 _HEADER_BYTES = 1 << 12
 _MOST_HEADER_BYTES = 1 << 24
 _MOST_PAGES = 1_000_000
