@@ -56,7 +56,7 @@ def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray:
         x: A tensor of any framework that has a backend; a Python number; nested lists or tuples of
             numbers or of tensors of equal shapes; ``range``, ``bytes``, ``bytearray``,
             ``array.array``, ``memoryview``; an object with ``__dlpack__``, a buffer,
-            ``__array_interface__`` or ``__array__``.
+            ``__array_interface__``, ``__array_struct__`` or ``__array__``.
         copy: ``None`` shares memory where the sharing rule allows it, ``True`` never shares, ``False`` always
             shares, or raises.
         dtype: A dtype of any framework, or a name. ``None`` keeps the source's, bit for bit, or raises if the target

@@ -290,7 +290,7 @@ def _is_tensor_type(kind: type) -> bool | UnsupportedTypeError:
 
 def _gives_memory(kind: type) -> bool:
     """Whether a type of another library exports the memory of its objects, with shape and dtype."""
-    has = any(hasattr(kind, name) for name in ("__dlpack__", "__array_interface__", "__array__"))
+    has = any(hasattr(kind, name) for name in ("__dlpack__", "__array_interface__", "__array_struct__", "__array__"))
     return has and hasattr(kind, "shape") and hasattr(kind, "dtype")
 
 

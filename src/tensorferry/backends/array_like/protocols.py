@@ -1,7 +1,7 @@
-"""Protocols of objects of any library: ``__dlpack__``, a buffer, ``__array_interface__``, ``__array__``.
+"""Protocols of objects of any library.
 
-The first of these that an object has is used, for every target. If it fails, the object's own error is the cause of
-ours.
+They are ``__dlpack__``, a buffer, ``__array_interface__``, ``__array_struct__``, ``__array__``, and CUDA's. The first
+of these that an object has is used, for every target. If it fails, the object's own error is the cause of ours.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def protocol_of(x: object) -> str | None:
         return "the buffer protocol"
     if _has(x, _CUDA) and _carriers(_CUDA):
         return _CUDA
-    for name in ("__array_interface__", "__array__", _CUDA):
+    for name in ("__array_interface__", "__array_struct__", "__array__", _CUDA):
         if _has(x, name):
             return name
     return None
@@ -54,7 +54,7 @@ def open_by_protocol(x: Any, target: Backend | None, request: Request | None) ->
     name = protocol_of(x) or "__array__"
     try:
         if name == "the buffer protocol":
-            return None, *open_view(np.asarray(memoryview(x)), kind_of(x))
+            return None, *open_view(x, np.asarray(memoryview(x)), kind_of(x))
         if name == _CUDA or (name == _DLPACK and not dlpack.is_on_host(x)):
             return _open_on_device(x, name, target)
         if name == _DLPACK:
@@ -131,9 +131,9 @@ def _over_dlpack(x: Any) -> tuple[TensorInfo, Any]:
     capsule = dlpack.take(x)
     kind = kind_of(x) + DLPACK
     if capsule.versioned:
-        return (open_copy if capsule.copied else open_view)(capsule.array, kind)
+        return open_copy(capsule.array, kind) if capsule.copied else open_view(x, capsule.array, kind)
     # An export without a version cannot say whether it is a copy.
-    return open_if_shared(capsule.array, kind, lambda: dlpack.take(x).array)
+    return open_if_shared(x, capsule.array, kind, lambda: dlpack.take(x).array)
 
 
 def from_array(x: Any, code: str = "np.asanyarray(x)") -> Array:
@@ -171,5 +171,9 @@ def _masked(x: object, hint: str) -> UnsupportedTypeError:
     return UnsupportedTypeError(f"{an(type(x).__name__, 'A')} is values and a mask, and its mask would be lost.", hint)
 
 
-_TAKEN: dict[str, Callable[[Any], Array]] = {"__array_interface__": _from_interface, "__array__": from_array}
+_TAKEN: dict[str, Callable[[Any], Array]] = {
+    "__array_interface__": _from_interface,
+    "__array_struct__": np.asarray,
+    "__array__": from_array,
+}
 _DLPACK, _CUDA = "__dlpack__", "__cuda_array_interface__"
