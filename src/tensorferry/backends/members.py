@@ -92,12 +92,13 @@ class Members(NamedTuple):
         shapes = self.shapes
         if len(set(shapes)) > 1:
             odd = next(index for index, shape in enumerate(shapes) if shape != shapes[0])
+            names = ",".join(sorted({info.dtype for info in self.infos}))
+            each, padded = f"{{tree:x||{names}}}, which converts each", f"{{collate:x|pad=0|{names}}}, which pads them"
+            are_rows = len(outer) == 1 and len(set(map(len, shapes))) == 1 and len(shapes[0]) > 0
             raise ShapeError(
                 f"Tensors of unequal shapes do not stack: {tuple(shapes[0])} at {_path(outer, 0)}, "
                 f"{tuple(shapes[odd])} at {_path(outer, odd)}.",
-                Hint("{collate:x|pad=0}, which pads them")
-                if len(outer) == 1 and len(set(map(len, shapes))) == 1
-                else "pad them to one shape first",
+                Hint(f"{each}; or {padded}" if are_rows else each),
             )
         return self._replace(shape=(*outer, *shapes[0]))
 
