@@ -56,7 +56,7 @@ def test_rays_tensors_are_what_ray_makes_of_them(ray, version, dtype):
     assert ferry.explain_tree({"t": table}, "torch").plans['$["t"]["image"]'].result.shape == array.shape
 
 
-@pytest.mark.filterwarnings("ignore:`use_push_based_shuffle` is deprecated:DeprecationWarning")  # Ray's own, in Ray
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own, of its own settings
 def test_what_ray_itself_makes_of_an_array(ray):
     """By the type that it chooses."""
     array = tensors("float32")
@@ -66,7 +66,7 @@ def test_what_ray_itself_makes_of_an_array(ray):
     assert ferry.shares_memory(ferry.to_numpy(x, copy=False), x)
 
 
-@pytest.mark.filterwarnings("ignore:`use_push_based_shuffle` is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_rays_tensors_of_unequal_shapes_are_refused_by_name(ray):
     """In a tree too: they do not stay among what has no numbers."""
     x = ray.ArrowVariableShapedTensorArray.from_numpy([np.ones((1, 2)), np.ones((2, 2))])

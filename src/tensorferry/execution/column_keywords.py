@@ -12,6 +12,7 @@ from ..backends import registry
 from ..backends.array_like.snippets import FILLED, PADDED_WITH
 from ..backends.array_like.tables import ArrowColumn, found_in, is_known_by_arrow
 from ..backends.columnar import ColumnBackend
+from ..backends.dates import dates_of
 from ..backends.opening import TableContents
 from ..columns.column import Column, Ragged, Refused, value_in
 from ..columns.layouts import asked_of
@@ -24,6 +25,7 @@ from ..core.leaf_dtypes import DtypeRule
 from ..core.request import COLUMN_KEYWORDS
 from ..errors import LossyCastError, UnsupportedTypeError, an, shown, validate_word
 from ..hints import Hint
+from ..host.numpy_dtypes import has_dates
 from .list_keywords import apply_to_list, is_list
 
 if TYPE_CHECKING:
@@ -87,6 +89,8 @@ def contents_of(x: Any, dtype: str | None) -> TableContents | None:
         return None
     if isinstance(owner, ColumnBackend):
         return owner.given(x, dtype)
+    if has_dates(x):
+        return dates_of(x, dtype)
     return found_in(x, dtype) if is_known_by_arrow(type(x)) else None
 
 
@@ -180,9 +184,12 @@ def apply_column_keywords(
         return Masked(x, None) if masks and not found.stays else x
     assert found is not None  # noqa: S101 - it is a column
     if nulls is None:
-        return TableContents(contents.kind, contents.name, found) if found.unit or is_as_asked else x
-    filled = TableContents(contents.kind, contents.name, fill(found))
-    return Masked(filled, _mask(found, found.rows)) if masks else filled
+        return contents.with_found(found) if found.unit or is_as_asked else x
+    filled = contents.with_found(fill(found))
+    if not masks:
+        return filled
+    mask = _mask(found, found.rows)
+    return Masked(filled, mask.reshape(()) if contents.is_one else mask)
 
 
 def _applied_to_list(x: Any, dtype: object, *, nulls: object, ragged: object, pad: object) -> Any:

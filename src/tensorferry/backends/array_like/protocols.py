@@ -14,6 +14,7 @@ from ...core.names import EXCHANGE
 from ...errors import DeviceError, UnsupportedTypeError, an
 from ...host import dlpack
 from ...host.masked import has_masked
+from ...host.numpy_dtypes import has_dates
 from .. import registry
 from .snippets import DLPACK
 from .sources import kind_of, open_array, open_copy, open_if_shared, open_view
@@ -94,15 +95,31 @@ def _open_on_device(x: Any, protocol: str, target: Backend | None) -> Opened:
 def open_contents(
     x: Any, take: Callable[[Any], Array], target: Backend | None, request: Request | None
 ) -> tuple[Backend | None, TensorInfo, Any]:
-    """Open an object as the array that it gives; or, for an array of Python objects, as these."""
+    """Open an object as the array that it gives; or, for an array of Python objects, as these; or dates as counts."""
     try:
         return None, *open_array(x, take)
     except _Objects as found:
+        if has_dates(found.array):
+            return _open_dates(x, found.array, target, request)
         return registry.backend_named(EXCHANGE).open(found.array, target, request)
 
 
+def _open_dates(x: Any, array: Array, target: Backend | None, request: Request | None) -> Opened:
+    """Open an array of dates that an object gave, as a copy, since it may be one."""
+    # Here, because they would make `import tensorferry` slower.
+    from ...columns.column import Column
+    from ...columns.layouts import asked_of
+    from ..dates import dates_of
+
+    contents = dates_of(array, None if request is None else asked_of(request.dtype, request.casting))
+    contents.kind = kind_of(x)
+    if isinstance(contents.found, Column):
+        contents.found.reasons = ("an array that the object gives",)
+    return registry.backend_of(contents).open(contents, target, request)
+
+
 class _Objects(Exception):  # noqa: N818 - no error: an array of objects may hold numbers
-    """The object gave an array of Python objects."""
+    """The object gave an array of Python objects, or of dates."""
 
     def __init__(self, array: Array) -> None:
         self.array = array
@@ -149,7 +166,7 @@ def from_array(x: Any, code: str = "np.asanyarray(x)") -> Array:
     array = np.asanyarray(x)
     if has_masked(array):
         raise _masked(x, f"{code}.filled(value)")
-    if array.dtype.hasobject and array.dtype.names is None:
+    if (array.dtype.hasobject and array.dtype.names is None) or array.dtype.kind in "mM":
         raise _Objects(np.asarray(array))
     return np.asarray(array)
 

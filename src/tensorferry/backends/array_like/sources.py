@@ -154,8 +154,6 @@ def reading(what: str) -> Iterator[None]:
 def _hint_for_dtype(array: Array) -> str:
     """The code for a hint about an object `x` whose array has an unsupported dtype."""
     return {
-        "M": 'np.asarray(x).astype("int64"), a count of units',
-        "m": 'np.asarray(x).astype("int64"), a count of units',
         "f": 'np.asarray(x).astype("float64"), which rounds',
         "c": 'np.asarray(x).astype("complex128"), which rounds',
     }.get(array.dtype.kind, "np.asarray(x).tolist()")
