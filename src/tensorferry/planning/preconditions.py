@@ -29,7 +29,9 @@ def refuse_abstract(info: TensorInfo, request: Request, source: Declaration, tar
     if info.abstract is None:
         return
     why, hint = source.capabilities.objects.abstract.get(info.abstract, (f"it is {info.abstract}", None))
-    if source is target and info.abstract in source.capabilities.objects.inside_only and request.grad != LEAVE:
+    objects = source.capabilities.objects
+    is_copied = request.grad != LEAVE or info.abstract in objects.opaque
+    if source is target and info.abstract in objects.inside_only and is_copied:
         for option in request.options:
             if option in target.capabilities.options.finishers or option == PINNED:
                 raise UnsupportedTypeError(
@@ -47,7 +49,8 @@ def refuse_change(info: TensorInfo, steps: Sequence[Step], source: Declaration) 
         UnsupportedTypeError: There is; the message says why that is impossible.
     """
     objects = source.capabilities.objects
-    if steps and info.abstract in objects.only_returned:
+    casts = any(step.verb == "cast" for step in steps)
+    if (steps and info.abstract in objects.only_returned) or (casts and info.abstract in objects.opaque):
         why, hint = objects.abstract[info.abstract or ""]
         raise UnsupportedTypeError(f"This {source.name} object can only be returned as it is: {why}.", hint)
 
