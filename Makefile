@@ -33,7 +33,7 @@ FLOOR_TESTS := tests/floors tests/conformance tests/sequences tests/backends/tes
 LANGUAGES := en ko ja zh_CN
 
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
-NEIGHBOURS := datasets deepspeed equinox gymnasium pandas pillow polars xarray
+NEIGHBOURS := datasets deepspeed equinox gymnasium onnxruntime pandas pillow polars xarray
 
 .PHONY: help demo install test pythons test-device slow gpu coverage mutants floors everyday readers package sanitize docs docs-test translations pictures bench lint types clean
 .DEFAULT_GOAL := help

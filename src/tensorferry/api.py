@@ -56,7 +56,7 @@ def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray:
         x: A tensor of any framework that has a backend; a Python number; nested lists or tuples of
             numbers or of tensors of equal shapes; ``range``, ``bytes``, ``bytearray``,
             ``array.array``, ``memoryview``; an object with ``__dlpack__``, a buffer,
-            ``__array_interface__`` or ``__array__``.
+            ``__array_interface__``, ``__array_struct__`` or ``__array__``.
         copy: ``None`` shares memory where the sharing rule allows it, ``True`` never shares, ``False`` always
             shares, or raises.
         dtype: A dtype of any framework, or a name. ``None`` keeps the source's, bit for bit, or raises if the target
@@ -68,11 +68,11 @@ def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray:
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a framework's device; ``None`` stays on the
             source's device if the target can use it, and goes to the host if not.
         grad: What happens to a tensor in an autograd graph: ``"detach"`` leaves the graph, ``"error"`` raises.
-        nulls: For columns of tables: a value that replaces nulls, of their dtype or of the one in `dtype`; ``"nan"``
-            for floats; or ``"mask"``, which gives a pair: the values, with zeros for nulls, and a mask that is true
-            where there is a value.
-        ragged: For columns of lists of unequal lengths: ``"rows"`` gives a list with a tensor for each row.
-        pad: For the same columns: the number with which short rows are padded at their ends.
+        nulls: For columns of tables, and ``None`` in lists: a value that replaces nulls, of their dtype or of the one
+            in `dtype`; ``"nan"`` for floats; or ``"mask"``, which gives a pair: the values, with zeros for nulls, and a
+            mask that is true where there is a value.
+        ragged: For lists, and columns of lists, of unequal lengths: ``"rows"`` gives a list with a tensor for each row.
+        pad: For the same: the number with which short rows are padded at their ends.
         out: An array of the source's shape, into which the values are written. It is the result.
         non_blocking: Copy from a PyTorch device through page-locked memory, if there is any; the result is then in
             that memory. It is complete when it is returned, with and without this keyword.
@@ -83,7 +83,8 @@ def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray:
         A plain ``np.ndarray``, never of dtype object.
 
     Raises:
-        UnsupportedTypeError: `x` is not a tensor, or has no memory (traced, meta, deleted …).
+        UnsupportedTypeError: `x` is not a tensor, or has no memory (traced, meta, deleted …); or `nulls`, `ragged` or
+            `pad` is given, and `x` is neither a column nor a list.
         CopyRequiredError: ``copy=False``, and memory cannot be shared.
         LossyCastError: A value would be lost, or the target does not have the dtype.
         GradientError: ``grad="error"``, and `x` requires grad.

@@ -127,15 +127,15 @@ def frames_of_ours() -> int:
     return count
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was most likely meant, or ``None``.
+def nearest(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
+    """The known word that was most likely meant, or ``None``. It is at least so similar, from 0 to 1.
 
     >>> nearest("devcie", ["device", "dtype"]), nearest("Torch", ["torch"]), nearest("x", ["y"])
     ('device', 'torch', None)
     """
     from difflib import get_close_matches
 
-    found = get_close_matches(word.casefold(), sorted(set(known)), 1)
+    found = get_close_matches(word.casefold(), sorted(set(known)), 1, least)
     return found[0] if found else None
 
 

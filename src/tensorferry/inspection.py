@@ -16,6 +16,8 @@ from .hints import Hint
 from .host import memory
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from typing_extensions import Unpack
 
     from .backends.base import Backend
@@ -96,13 +98,16 @@ def explain(
     target = registry.backend_named(name)
     if not isinstance(x, TensorInfo):
         registry.ready(name)
+    given = x
+    taken: Mapping[str, Any] = {}
     try:
         column_keywords = {key: value for key, value in options.items() if key in COLUMN_KEYWORDS}
         if column_keywords:
             from .execution.column_keywords import Masked, Rows, apply_column_keywords, take_column_keywords
 
             options = {key: value for key, value in options.items() if key not in column_keywords}  # type: ignore[assignment]
-            x = apply_column_keywords(x, dtype, casting, **take_column_keywords(column_keywords))
+            taken = take_column_keywords(column_keywords)
+            x = apply_column_keywords(x, dtype, casting, **taken)
             x = x.values if isinstance(x, Masked) else x
             if isinstance(x, Rows):
                 raise UnsupportedTypeError(
@@ -113,7 +118,12 @@ def explain(
         conversion = conversion_of(target, request)
         if isinstance(x, TensorInfo):
             return prepare_described(x, conversion, out).plan
-        return foresee(x, conversion, out).plan
+        plan = foresee(x, conversion, out).plan
+        if x is given or not isinstance(x, list):
+            return plan
+        from .execution.list_keywords import plan_from
+
+        return plan_from(plan, taken)
     except ConversionError as error:
         error.complete_hint("explain", name)
         raise

@@ -72,6 +72,15 @@ class Memory:
         self.block, self.ptr, self.device_id = block, block.ctypes.data, current[0]
 
 
+class UnownedMemory:
+    """Memory of another object."""
+
+    def __init__(self, ptr, size, owner, device_id=-1):
+        assert ptr, "CuPy would look at address 0 for the device"
+        self.ptr, self.size, self.device_id = ptr, size, current[0] if device_id < 0 else device_id
+        self._owner = owner
+
+
 class MemoryPointer:
     def __init__(self, mem, offset):
         self.mem, self.offset, self.device_id = mem, offset, mem.device_id
@@ -229,6 +238,7 @@ def module():
         Device=Device,
         MemoryPointer=MemoryPointer,
         Stream=Stream,
+        UnownedMemory=UnownedMemory,
         alloc=alloc,
         get_current_stream=get_current_stream,
         runtime=runtime,

@@ -17,6 +17,7 @@ from ..core.request import Request
 from ..errors import ConversionError, DeviceError, ShapeError
 from ..hints import Hint
 from ..host import memory
+from ..host.numpy_dtypes import has_dates
 from ..sequences.diagnostics import ROWS, at_member, leaves, outer_shape
 from ..sequences.reader import PYTHON_NUMBERS, element_types, first
 from . import registry
@@ -92,12 +93,13 @@ class Members(NamedTuple):
         shapes = self.shapes
         if len(set(shapes)) > 1:
             odd = next(index for index, shape in enumerate(shapes) if shape != shapes[0])
+            names = ",".join(sorted({info.dtype for info in self.infos}))
+            each, padded = f"{{tree:x||{names}}}, which converts each", f"{{collate:x|pad=0|{names}}}, which pads them"
+            are_rows = len(outer) == 1 and len(set(map(len, shapes))) == 1 and len(shapes[0]) > 0
             raise ShapeError(
                 f"Tensors of unequal shapes do not stack: {tuple(shapes[0])} at {_path(outer, 0)}, "
                 f"{tuple(shapes[odd])} at {_path(outer, odd)}.",
-                Hint("{collate:x|pad=0}, which pads them")
-                if len(outer) == 1 and len(set(map(len, shapes))) == 1
-                else "pad them to one shape first",
+                Hint(f"{each}; or {padded}" if are_rows else each),
             )
         return self._replace(shape=(*outer, *shapes[0]))
 
@@ -114,7 +116,7 @@ class Members(NamedTuple):
         return _path(self.shape[: len(self.shape) - len(self.infos[0].shape)] or (len(self.tensors),), index)
 
 
-def members_of(x: Any) -> Members | None:
+def members_of(x: Any, request: Request | None = None) -> Members | None:
     """The tensors of a nested sequence; ``None`` if its first element is a number.
 
     If there are rows of numbers among the tensors, all are read as numbers.
@@ -129,21 +131,23 @@ def members_of(x: Any) -> Members | None:
     if not alike and (not _has_tensors(x, first(x)[0]) or _has_rows_of_numbers(x)):
         return None
     if not any(issubclass(kind, ROWS) for kind in kinds):
-        return look_at(x, (len(x),)).stacked((len(x),))
+        return look_at(x, (len(x),), request).stacked((len(x),))
     outer = outer_shape(x)
-    return look_at([leaf for _, leaf in leaves(x)], outer).stacked(outer)
+    return look_at([leaf for _, leaf in leaves(x)], outer, request).stacked(outer)
 
 
-def look_at(tensors: Sequence[Any], outer: tuple[int, ...]) -> Members:
+def look_at(tensors: Sequence[Any], outer: tuple[int, ...], request: Request | None = None) -> Members:
     """Describe many tensors. No memory is read except that of Python objects.
 
     Args:
         tensors: The tensors, in order.
         outer: The shape of the sequences around them.
+        request: The request. Those that are numbers only if a dtype is named for them (dates) are read as its dtype.
 
     Raises:
         ConversionError: One of them cannot be converted; the message says where it is.
     """
+    tensors = _read_as_asked(tensors, request)
     kind = type(tensors[0])
     if registry.is_known_tensor(kind) and set(map(type, tensors)) == {kind}:
         backend = registry.backend_of(tensors[0])
@@ -166,6 +170,35 @@ def look_at(tensors: Sequence[Any], outer: tuple[int, ...]) -> Members:
             sources.append(source)
         which.append(place)
     return Members(tensors, infos, sources, which)
+
+
+def _read_as_asked(tensors: Sequence[Any], request: Request | None) -> Sequence[Any]:
+    """The tensors; dates, and columns of them, as their contents, if the request names a dtype."""
+    if request is None or request.dtype not in dtypes.DTYPES:
+        return tensors
+    columns = {kind for kind in set(map(type, tensors)) if _is_column(kind)}
+    dates = [type(each) not in columns and has_dates(each) for each in tensors]
+    if not columns and not any(dates):
+        return tensors
+    # Here, because they would make `import tensorferry` slower.
+    from ..columns.layouts import asked_of
+    from .dates import dates_of
+
+    asked = asked_of(request.dtype, request.casting)
+    return [
+        dates_of(each, asked) if is_date else _read(each, asked) if type(each) in columns else each
+        for each, is_date in zip(tensors, dates, strict=True)
+    ]
+
+
+def _is_column(kind: type) -> bool:
+    return registry.is_tensor(kind) and hasattr(registry.BY_TYPE[kind], "given")
+
+
+def _read(column: Any, asked: str | None) -> Any:
+    """A column of dates as its counts; any other column as it is."""
+    contents = registry.backend_of(column).given(column, asked)  # type: ignore[attr-defined]
+    return contents if getattr(contents.found, "unit", "") else column
 
 
 def gathered(members: Members, target: Backend | None, request: Request | None) -> Members:

@@ -49,7 +49,7 @@ def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
         f"An object of type {full_name(type(x))} is not a tensor.",
         Hint(
             "pass a tensor, a sequence of numbers, or an object with __dlpack__, a buffer, "
-            "__array_interface__ or __array__; {tree:x} for the tensors inside a container"
+            "__array_interface__, __array_struct__ or __array__; {tree:x} for the tensors inside a container"
         ),
     )
 

@@ -73,9 +73,10 @@ class TableContents:
         table: The table.
         columns: The names and contents of its columns.
         words: What was done with it, for its `TensorInfo.kind`; ``None`` if nulls were replaced, or nothing was done.
+        is_one: Whether the column has one row, which is an element of shape ``()``.
     """
 
-    __slots__ = ("columns", "found", "kind", "name", "table", "words")
+    __slots__ = ("columns", "found", "is_one", "kind", "name", "table", "words")
 
     def __init__(
         self,
@@ -85,9 +86,15 @@ class TableContents:
         table: Table | None = None,
         columns: Sequence[tuple[object, Found]] = (),
         words: str | None = None,
+        *,
+        is_one: bool = False,
     ) -> None:
         self.kind, self.name, self.found, self.table, self.columns = kind, name, found, table, columns
-        self.words = words
+        self.words, self.is_one = words, is_one
+
+    def with_found(self, found: Found) -> TableContents:
+        """The column, with other contents."""
+        return TableContents(self.kind, self.name, found, is_one=self.is_one)
 
 
 class Gathered(NamedTuple):

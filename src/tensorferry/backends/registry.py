@@ -11,17 +11,15 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
-from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .. import hints
 from ..core import names
-from ..core.devices import device_name, kind_of
-from ..core.dtype_names import name_of
 from ..core.names import NAMES
-from ..errors import DeviceError, UnknownFrameworkError, UnsupportedTypeError, nearest, shown
+from ..errors import UnsupportedTypeError, shown
 from . import fast_paths
+from .no_framework import no_framework
 from .no_tensor import full_name, refusal_to_convert
 from .plugins import EntryPoints
 
@@ -168,7 +166,7 @@ def backend_named(name: str) -> Backend:
     """
     found = _by_name.get(name) or known().get(name) or outside.open(name)
     if found is None:
-        raise _unknown(name)
+        raise no_framework(name, known().values(), outside.names())
     return found
 
 
@@ -210,29 +208,8 @@ def _named(name: str) -> str:
     if name not in NAMES and outside.open(name) is None:
         outside.search()  # it may be an alias of an outside backend
         if name not in NAMES:
-            raise _unknown(name)
+            raise no_framework(name, known().values(), outside.names())
     return NAMES[name]
-
-
-def _unknown(name: str) -> UnknownFrameworkError:
-    """The error for an unknown name, with the most similar known one."""
-    targets = [each for each in known().values() if each.is_target]
-    device = ""
-    with suppress(DeviceError):
-        device = device_name(name)
-    kinds = {kind for each in targets for kind in each.capabilities.devices.kinds}
-    kinds.update(kind_of(name) for each in targets if each.loaded for name in each.devices())
-    if kind_of(device) in kinds:
-        return UnknownFrameworkError(f"{name!r} is a device, and not the name of a framework.", f'device="{device}"')
-    with suppress(UnsupportedTypeError):
-        dtype = name_of(name)
-        return UnknownFrameworkError(f"{name!r} is a dtype, and not the name of a framework.", f'dtype="{dtype}"')
-    names = dict.fromkeys([*(each.name for each in targets), *outside.names()])
-    meant = nearest(name, [*names, *(word for word in NAMES if isinstance(word, str) and NAMES[word] in names)])
-    return UnknownFrameworkError(
-        f"{name!r} is not the name of a framework.",
-        f'to="{NAMES.get(meant, meant)}"' if meant else "one of " + ", ".join(f'"{each}"' for each in names),
-    )
 
 
 def load(backend: Backend) -> Backend:

@@ -90,7 +90,10 @@ class Takes(Protocol):
 
     @abstractmethod
     def take(self, x: Any) -> Any:
-        """A tensor of the backend over the memory of an object of another library on a device; or `x` if it is one."""
+        """A tensor of the backend over the memory of an object of another library on a device; or `x` if it is one.
+
+        The tensor and its views keep `x` alive: what `x` exports may not own the memory.
+        """
 
 
 # -- the framework's own operations, where its graph or its devices need them ---------------------

@@ -19,7 +19,7 @@ from .pieces import Piece
 if TYPE_CHECKING:
     from .column import Found
 
-__all__ = ["nested", "tensors", "tensors_of_any_shape", "truths"]
+__all__ = ["LISTED", "listed_tensors", "nested", "tensors", "tensors_of_any_shape", "truths"]
 
 
 def truths(found: Found) -> Found:
@@ -54,6 +54,28 @@ def tensors(metadata: bytes, found: Found, inner: tuple[int, ...]) -> Found:
     if order is not None:
         found.order = (*range(before), *(before + axis for axis in order))
     return found
+
+
+LISTED = frozenset({"ray.data.arrow_tensor", "ray.data.arrow_tensor_v2"})
+"""Types of tensors of one shape, whose storage are lists of their elements, and whose metadata are the shape in JSON.
+
+(https://github.com/ray-project/ray/blob/master/python/ray/data/_internal/tensor_extensions/arrow.py)
+"""
+
+
+def listed_tensors(metadata: bytes, found: Found) -> Found | None:
+    """A column of tensors of a type in `LISTED`; ``None`` if its metadata are no JSON, or its rows do not fit them."""
+    try:
+        shape = _lengths_in(json.loads(metadata))
+    except ValueError:  # pickled by an old version
+        return None
+    if shape is None or isinstance(found, Ragged):
+        return None
+    if not isinstance(found, Column):
+        return found
+    if found.rows and (len(found.inner) != 1 or prod(shape) != found.inner[0]):
+        return None
+    return _reshaped(found, shape)
 
 
 def nested(metadata: bytes, found: Found) -> Found:

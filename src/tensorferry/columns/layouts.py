@@ -332,6 +332,15 @@ def _decimals(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str 
 # -- extension types -------------------------------------------------------------------------------
 
 
+def _has_numbers(kind: Type) -> bool:
+    """Whether there are numbers in a type, in any of its children."""
+    if kind.values is not None:
+        return _has_numbers(kind.values)
+    return (
+        kind.format in NUMBERS or kind.format == "b" or kind.format[:2] == "d:" or any(map(_has_numbers, kind.children))
+    )
+
+
 def _extension(name: str, kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
     said = kind.metadata.get(_OF_EXTENSION, b"")
     plain = kind._replace(metadata={})
@@ -339,8 +348,14 @@ def _extension(name: str, kind: Type, spans: list[Span], inner: tuple[int, ...],
         return extensions.truths(_column(plain, spans, inner, None))
     if name == "arrow.fixed_shape_tensor":
         return extensions.tensors(said, _column(plain, spans, inner, asked), inner)
+    if name in extensions.LISTED and not inner:
+        known = extensions.listed_tensors(said, _column(plain, spans, inner, asked))
+        if known is not None:
+            return known
     if name != "arrow.variable_shape_tensor":
-        return Refused(f"has type {name}, which is not known here", LIST if inner else STORAGE, stays=True)
+        # Numbers are not left behind in silence. What has none stays, as it does without the name of the type.
+        code = LIST if inner else STORAGE
+        return Refused(f"has type {name}, which is not known here", code, stays=not _has_numbers(plain))
     if kind.format != "+s" or len(kind.children) != 2:
         raise UnsupportedTypeError("These tensors have no data or no shapes.", None)
     if inner:

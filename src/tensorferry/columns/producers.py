@@ -38,7 +38,7 @@ def is_read_again(kind: type) -> bool:
 
 
 def read(x: Any) -> tuple[Type, list[Chunk]]:
-    """Read the type and the chunks of an object.
+    """Read the type and the chunks of an object. They keep it alive, since only the object may own their memory.
 
     Raises:
         UnsupportedTypeError: It was released, its stream failed, or it gives no Arrow data; or it is a stream, which
@@ -51,7 +51,7 @@ def read(x: Any) -> tuple[Type, list[Chunk]]:
         raise UnsupportedTypeError(f"This {type(x).__name__} gives no pair of Arrow's capsules.", None)
     schema, array = capsules
     kind = type_in(schema)
-    return kind, [chunk_at(array_in(array), kind, array)]
+    return kind, [chunk_at(array_in(array), kind, (array, x))]
 
 
 def _given(x: object, method: Any) -> Any:
@@ -96,7 +96,7 @@ def _read_stream(x: Any) -> tuple[Type, list[Chunk]]:
     if kept is not None and kept.x() is x:
         if isinstance(kept.found, UnsupportedTypeError):
             raise UnsupportedTypeError(kept.found.message, kept.found.hint)
-        return kept.found
+        return _keeping(kept.found, x)
     may_be_used_up = not is_read_again(type(x))
     if may_be_used_up and _leaves_streams.get():
         raise UnsupportedTypeError(
@@ -112,7 +112,19 @@ def _read_stream(x: Any) -> tuple[Type, list[Chunk]]:
         raise
     if may_be_used_up and found[1] and _is_used_up(x):
         _keep(x, found)
-    return found
+    return _keeping(found, x)
+
+
+def _keeping(found: tuple[Type, list[Chunk]], x: object) -> tuple[Type, list[Chunk]]:
+    """What was read, with `x` as an owner. What is in `_readings` has no such owner, or `x` would live for ever."""
+    kind, chunks = found
+    return kind, [_kept(each, x) for each in chunks]
+
+
+def _kept(chunk: Chunk, x: object) -> Chunk:
+    values = None if chunk.values is None else _kept(chunk.values, x)
+    children = tuple([_kept(each, x) for each in chunk.children])
+    return chunk._replace(children=children, values=values, owner=(chunk.owner, x))
 
 
 def _is_used_up(x: Any) -> bool:

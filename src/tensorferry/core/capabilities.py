@@ -178,6 +178,7 @@ class Objects(NamedTuple):
         abstract: For each `TensorInfo.abstract`: why the object has no memory, and what to do.
         inside_only: Those of them that can still be converted inside their own framework.
         only_returned: Those of `inside_only` that can only be returned as they are.
+        opaque: Those of `inside_only` whose values only the framework reads: they are returned or copied.
         tracer: What records its operations on real values now (``torch.jit.trace``). There, a value that leaves
             the framework becomes a constant.
     """
@@ -189,6 +190,7 @@ class Objects(NamedTuple):
     abstract: Mapping[str, tuple[str, str | None]] = _NONE_WHY
     inside_only: frozenset[str] = frozenset()
     only_returned: frozenset[str] = frozenset()
+    opaque: frozenset[str] = frozenset()
     tracer: str = ""
 
 

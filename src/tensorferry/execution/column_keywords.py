@@ -1,4 +1,4 @@
-"""Apply ``nulls=``, ``ragged=`` and ``pad=`` to columns and tables, before these are converted."""
+"""Apply ``nulls=``, ``ragged=`` and ``pad=`` to columns, tables and lists, before these are converted."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..backends import registry
 from ..backends.array_like.snippets import FILLED, PADDED_WITH
 from ..backends.array_like.tables import ArrowColumn, found_in, is_known_by_arrow
 from ..backends.columnar import ColumnBackend
+from ..backends.dates import dates_of
 from ..backends.opening import TableContents
 from ..columns.column import Column, Ragged, Refused, value_in
 from ..columns.layouts import asked_of
@@ -22,7 +23,10 @@ from ..core.info import TensorInfo
 from ..core.layout import ALIGNMENT
 from ..core.leaf_dtypes import DtypeRule
 from ..core.request import COLUMN_KEYWORDS
-from ..errors import LossyCastError, UnsupportedTypeError, shown, validate_word
+from ..errors import LossyCastError, UnsupportedTypeError, an, shown, validate_word
+from ..hints import Hint
+from ..host.numpy_dtypes import has_dates
+from .list_keywords import apply_to_list, is_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -85,6 +89,8 @@ def contents_of(x: Any, dtype: str | None) -> TableContents | None:
         return None
     if isinstance(owner, ColumnBackend):
         return owner.given(x, dtype)
+    if has_dates(x):
+        return dates_of(x, dtype)
     return found_in(x, dtype) if is_known_by_arrow(type(x)) else None
 
 
@@ -122,7 +128,9 @@ def apply_column_keywords(
     ragged: object = None,
     pad: object = None,
 ) -> Any:
-    """Replace the nulls of a column or a table, and make its rows equally long. Anything else is returned unchanged.
+    """Replace the nulls of a column, a table or a list, and make its rows equally long.
+
+    In a tree, everything that is no column is returned unchanged: the keywords are for its tables.
 
     Args:
         x: The object to convert.
@@ -136,7 +144,11 @@ def apply_column_keywords(
 
     Raises:
         LossyCastError: The dtype of the column does not have the value in `nulls` or `pad`.
+        UnsupportedTypeError: `x` is a tensor, which has no nulls and no rows of unequal lengths, or a table, whose
+            columns have no rows.
     """
+    if in_tree is None and is_list(x):
+        return _applied_to_list(x, dtype, nulls=nulls, ragged=ragged, pad=pad)
     name = None if isinstance(dtype, DtypeRule) or hasattr(dtype, "keys") else dtype_asked(dtype)
     read_as, masks = asked_of(name, casting), isinstance(nulls, str) and nulls == "mask"
     fill = partial(_fill_nulls, nulls=nulls, becomes=in_tree or name, casting=casting, among_others=in_tree is not None)
@@ -145,8 +157,13 @@ def apply_column_keywords(
     else:
         contents, is_as_asked = contents_of(x, read_as), False
     if contents is None:
-        return Masked(x, None) if masks and not in_tree else x
+        if in_tree:
+            return x
+        _refuse_of_tensor(x, nulls=nulls, ragged=ragged, pad=pad)
+        return Masked(x, None) if masks else x
     if contents.table is not None:
+        if not in_tree:
+            _refuse_of_table(contents.kind, ragged=ragged, pad=pad)
         if nulls is None or not contents.columns:
             return x
         columns = [(each, fill(column, among_others=True)) for each, column in contents.columns]
@@ -167,9 +184,64 @@ def apply_column_keywords(
         return Masked(x, None) if masks and not found.stays else x
     assert found is not None  # noqa: S101 - it is a column
     if nulls is None:
-        return TableContents(contents.kind, contents.name, found) if found.unit or is_as_asked else x
-    filled = TableContents(contents.kind, contents.name, fill(found))
-    return Masked(filled, _mask(found, found.rows)) if masks else filled
+        return contents.with_found(found) if found.unit or is_as_asked else x
+    filled = contents.with_found(fill(found))
+    if not masks:
+        return filled
+    mask = _mask(found, found.rows)
+    return Masked(filled, mask.reshape(()) if contents.is_one else mask)
+
+
+def _applied_to_list(x: Any, dtype: object, *, nulls: object, ragged: object, pad: object) -> Any:
+    """A list with the keywords applied, as the object to convert."""
+    filled = apply_to_list(x, dtype, nulls=nulls, ragged=ragged, pad=pad)
+    values = Rows(filled.values) if filled.are_rows else filled.values
+    if not (isinstance(nulls, str) and nulls == "mask"):
+        return values
+    if filled.are_rows:
+        masks = filled.mask or [None] * len(filled.values)
+        rows = zip(filled.values, masks, strict=True)
+        return Masked(values, Rows(full_mask(row) if mask is None else np.array(mask, bool) for row, mask in rows))
+    return Masked(values, None if filled.mask is None else np.array(filled.mask, bool))
+
+
+def _refuse_of_tensor(x: Any, **keywords: object) -> None:
+    """Raise for keywords that a tensor does not take. A description of one takes all.
+
+    Raises:
+        UnsupportedTypeError: `x` is a tensor; or it is no tensor at all, which has its own message.
+    """
+    given = [name for name, value in keywords.items() if value is not None]
+    if not given or isinstance(x, TensorInfo):
+        return
+    _, info, _ = registry.backend_of(x).preview(x)
+    takes = given == ["nulls"] and keywords["nulls"] == "mask" and info.abstract is None
+    if takes:
+        return
+    what = {"nulls": "no nulls", "ragged": "no rows of unequal lengths", "pad": "no rows of unequal lengths"}[given[0]]
+    if info.abstract is not None:
+        reasons = registry.backend_named(info.framework).capabilities.objects.abstract
+        why, hint = reasons.get(info.abstract, (f"it is {info.abstract}", None))
+        raise UnsupportedTypeError(f"{given[0]}= is for columns and lists, and this is none: {why}.", hint)
+    raise UnsupportedTypeError(
+        f"{given[0]}= is for columns of tables and for lists: {an(info.framework)} tensor has {what}.",
+        Hint(f"{{again:x}}, without {given[0]}="),
+    )
+
+
+def _refuse_of_table(kind: str, **keywords: object) -> None:
+    """Raise for keywords about the rows of one column, if a table is given.
+
+    Raises:
+        UnsupportedTypeError: One is given.
+    """
+    for name, value in keywords.items():
+        if value is not None:
+            written = f'"{value}"' if isinstance(value, str) else repr(value)
+            raise UnsupportedTypeError(
+                f"{name}= is about the rows of one column, and {an(kind)} is several.",
+                Hint(f"{{tree:x|{name}={written}}}"),
+            )
 
 
 def _contents_in_tree(

@@ -15,6 +15,7 @@ from ..core.info import JOINS, TensorInfo
 from ..core.signature import signature_of
 from ..errors import ConversionError, LossyCastError, PlanViolation, UnsupportedTypeError
 from ..host import memory
+from ..host.numpy_dtypes import has_dates
 from .recipes import conversion_of, plan_of
 from .target import writing_into
 
@@ -245,7 +246,7 @@ def _opened_as_decided(
     try:
         opened = do(x, target, None)
     except UnsupportedTypeError:
-        if not source.reads_as_asked:
+        if not (source.reads_as_asked or has_dates(x)):
             raise
         dtype = "float64"
     except LossyCastError as error:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.dtypes import find
+from ..core.dtypes import ORDINARY, find
 from ..errors import LossyCastError
+from ..hints import Hint
 from . import memory, subnormals
 from .numpy_dtypes import numpy_dtype, of_numpy
 
@@ -206,8 +207,21 @@ def _compare(array: Array, result: Array, index: tuple[Any, ...], dtype: str, ch
             position.append(part)
     position += inner
     where = f"the value at {position}" if position else "the value"
-    name = of_numpy(array.dtype)
+    name = of_numpy(array.dtype) or ""
+    to_integers = find(name).kind == "float" and find(dtype).kind in ("int", "uint")
+    if to_integers and not np.isfinite(source[tuple(np.argwhere(~kept)[0])]):
+        raise LossyCastError(f"{name} to {dtype}: {where} is NaN or infinite, which no integer is.", _finite(name))
     raise LossyCastError(f"{name} to {dtype}: {where} does not fit.", 'casting="unsafe" casts anyway')
+
+
+def _finite(name: str) -> Hint:
+    """The hint for NaN and infinity of a dtype: what a person does with them. An unsafe cast makes numbers of them."""
+    wider = "" if name in ORDINARY else ', dtype="float32"'
+    array = f"to_numpy({{leaf}}{wider})"
+    return Hint(
+        f"np.nan_to_num({array}, posinf=0, neginf=0) in its place, which makes 0 of them; "
+        f"or {array}[np.isfinite({array})], which leaves them out"
+    )
 
 
 def _all_inside(source: Array, dtype: str) -> bool:

@@ -32,6 +32,7 @@ __all__ = [
     "is_mapped",
     "is_spread",
     "is_there",
+    "keeping",
     "make_pages",
     "narrow",
     "over",
@@ -178,18 +179,34 @@ def _advice() -> Callable[[int, int, int], int] | None:
 
 
 class _Window:
-    """Memory at an address, with the object that keeps it alive."""
+    """Memory at an address, with the object that keeps it alive, and an object that gave it."""
 
-    __slots__ = ("__array_interface__", "owner")
+    __slots__ = ("__array_interface__", "giver", "owner")
 
-    def __init__(self, interface: dict[str, Any], owner: object) -> None:
+    def __init__(self, interface: dict[str, Any], owner: object, giver: object) -> None:
         self.__array_interface__ = interface
-        self.owner = owner
+        self.owner, self.giver = owner, giver
 
 
 def over(array: Array) -> Array:
     """A writable array over the memory of a read-only one, for ``copy=False``."""
     return over_address(address(array), array.shape, array.strides, array.dtype, read_only=False, owner=array)
+
+
+def keeping(array: Array, giver: object) -> Array:
+    """A view of an array that another object gave, which keeps that object alive too.
+
+    The array may only refer to something inside of the object, which does not own the memory.
+    """
+    return over_address(
+        address(array),
+        array.shape,
+        array.strides,
+        array.dtype,
+        read_only=not array.flags.writeable,
+        owner=array,
+        giver=giver,
+    )
 
 
 def narrow(x: Any, axes: Sequence[int]) -> Any:
@@ -210,6 +227,7 @@ def over_address(
     *,
     read_only: bool,
     owner: object,
+    giver: object = None,
 ) -> Array:
     """An array over memory at an address, which keeps the owner of the memory alive.
 
@@ -220,6 +238,7 @@ def over_address(
         dtype: The dtype of the elements.
         read_only: Whether the array is read-only.
         owner: The object that must live as long as the array.
+        giver: Another object that must live as long.
     """
     if 0 in shape:
         return np.empty(shape, dtype)
@@ -230,7 +249,7 @@ def over_address(
         "typestr": f"|V{dtype.itemsize}",
         "data": (start, read_only),
     }
-    array: Array = np.asarray(_Window(interface, owner)).view(dtype)
+    array: Array = np.asarray(_Window(interface, owner, giver)).view(dtype)
     return array
 
 

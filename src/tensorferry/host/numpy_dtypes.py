@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.dtypes import DTYPES, ORDINARY
 
-__all__ = ["by_numpy", "numpy_dtype", "of_numpy"]
+__all__ = ["by_numpy", "has_dates", "numpy_dtype", "of_numpy"]
 
 
 class _Made(dict[str, np.dtype[Any]]):
@@ -40,3 +40,12 @@ def of_numpy(dtype: np.dtype[Any]) -> str | None:
     if name is None and not dtype.isnative:
         name = by_numpy().get(dtype.newbyteorder("="))
     return name
+
+
+def has_dates(x: object) -> bool:
+    """Whether an object holds dates or durations, by its dtype."""
+    try:
+        dtype = getattr(x, "dtype", None)
+    except Exception:  # noqa: BLE001 - what a class of another library raises
+        return False
+    return isinstance(dtype, np.dtype) and dtype.kind in "mM"

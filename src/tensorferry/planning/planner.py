@@ -49,6 +49,7 @@ def make_plan(
     preconditions.refuse_out(info, request, target)
     preconditions.refuse_axes(info, source, target)
     dtype = rules.target_dtype(info, request, target)
+    preconditions.refuse_cast(info, dtype, source)
     device = rules.target_device(info, request, target, dtype)
     preconditions.refuse_move(info, source, device)
     check = rules.check_of(info, request, dtype)

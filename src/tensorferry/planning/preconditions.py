@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from ..core.request import Request
     from .step import Step
 
-__all__ = ["refuse_abstract", "refuse_axes", "refuse_change", "refuse_move", "refuse_out", "refuse_place"]
+__all__ = [
+    "refuse_abstract",
+    "refuse_axes",
+    "refuse_cast",
+    "refuse_change",
+    "refuse_move",
+    "refuse_out",
+    "refuse_place",
+]
 
 
 def refuse_abstract(info: TensorInfo, request: Request, source: Declaration, target: Declaration) -> None:
@@ -29,7 +37,9 @@ def refuse_abstract(info: TensorInfo, request: Request, source: Declaration, tar
     if info.abstract is None:
         return
     why, hint = source.capabilities.objects.abstract.get(info.abstract, (f"it is {info.abstract}", None))
-    if source is target and info.abstract in source.capabilities.objects.inside_only and request.grad != LEAVE:
+    objects = source.capabilities.objects
+    is_copied = request.grad != LEAVE or info.abstract in objects.opaque
+    if source is target and info.abstract in objects.inside_only and is_copied:
         for option in request.options:
             if option in target.capabilities.options.finishers or option == PINNED:
                 raise UnsupportedTypeError(
@@ -50,6 +60,18 @@ def refuse_change(info: TensorInfo, steps: Sequence[Step], source: Declaration) 
     if steps and info.abstract in objects.only_returned:
         why, hint = objects.abstract[info.abstract or ""]
         raise UnsupportedTypeError(f"This {source.name} object can only be returned as it is: {why}.", hint)
+
+
+def refuse_cast(info: TensorInfo, dtype: str, source: Declaration) -> None:
+    """Raise for values that only their framework reads, if they would have another dtype.
+
+    Raises:
+        UnsupportedTypeError: They would; the message says what they are.
+    """
+    objects = source.capabilities.objects
+    if dtype != info.dtype and info.abstract in objects.opaque:
+        why, hint = objects.abstract[info.abstract or ""]
+        raise UnsupportedTypeError(f"This {source.name} object has no {dtype} values: {why}.", hint)
 
 
 def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) -> None:

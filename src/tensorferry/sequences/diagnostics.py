@@ -51,6 +51,8 @@ def outer_shape(x: Any) -> tuple[int, ...]:
         UnsupportedTypeError: An element is a `TensorInfo`, not a tensor.
     """
     problem = _ragged(x, "x")
+    if isinstance(problem, ShapeError):
+        raise ShapeError(problem.message, _APART)
     if problem is not None:
         raise problem
     shape = []
@@ -69,6 +71,9 @@ def why_unreadable(x: Any, cause: Exception | None, refuse: Callable[[str, Any],
         refuse: Gives the error for an object that is no number at a path.
     """
     ragged = _ragged(x, "x")
+    if ragged is not None and ragged.hint == _PAD and _have_one_depth(x):
+        zero = "False" if all(isinstance(leaf, bool) for _, leaf in leaves(x)) else "0"
+        return ShapeError(ragged.message, _padded(zero))
     if ragged is not None:
         return ragged
     for path, leaf in leaves(x):
@@ -158,7 +163,7 @@ def _ragged(x: Any, path: str, depth: int = 0) -> ConversionError | None:
             tensors = any(size is None and getattr(row, "shape", ()) for row, size in zip(x, lengths, strict=True))
             return ShapeError(
                 f"Rows of unequal lengths are no tensor: {here} at {path}[0], {there} at {path}[{index}].",
-                f"[to_list(row) for row in {path}]" if tensors else _padded(x, path, are_rows=None not in lengths),
+                f"[to_list(row) for row in {path}]" if tensors else _PAD,
             )
     if lengths[0] is None:
         return None
@@ -182,18 +187,31 @@ def _ragged_across(x: Any, path: str) -> ShapeError | None:
         if shape != shapes[0]:
             return ShapeError(
                 f"Rows of unequal lengths are no tensor: shape {shapes[0]} at {path}[0], {shape} at {path}[{index}].",
-                _padded(x, path, are_rows=True),
+                _PAD,
             )
     return None
 
 
 _PAD = "pad the rows to one length first"
-_PADDED = Hint('{collate:[{{"row": list(row)}} for row in x]|pad=0}{row:"row"}, which pads them')
+_APART = Hint("{tree:x}, which converts each")
 
 
-def _padded(x: Any, path: str, *, are_rows: bool) -> str:
-    """The hint for rows of unequal lengths. `collate` pads them if each of them is a tensor."""
-    return _PADDED if path == "x" and are_rows and not any(_ragged(row, path) for row in x) else _PAD
+def _padded(zero: str) -> Hint:
+    return Hint(f"{{padded:x|pad={zero}}}, which pads them")
+
+
+def _have_one_depth(x: Any) -> bool:
+    """Whether rows of numbers are equally deep everywhere, so that ``pad=`` makes them equally long."""
+    level = list(x)
+    for _ in range(DEEPEST):
+        are_rows = {isinstance(each, ROWS) for each in level}
+        if are_rows != {True}:
+            return are_rows <= {False} and all(isinstance(each, _NUMBERS) for each in level)
+        level = [each for row in level for each in row]
+    return False
+
+
+_NUMBERS = (bool, int, float, complex, np.generic)
 
 
 def length_of(x: Any) -> int | None:
@@ -218,7 +236,7 @@ def at_member(error: ConversionError, path: str) -> ConversionError:
     message = f"{error.message} - at {path}" if inside == error.message else inside
     hint = error.hint
     # The rows of one member are not those of `x`.
-    if hint == _PADDED:
+    if hint in (_padded("0"), _padded("False")):
         hint = _PAD
     elif isinstance(hint, Hint):
         hint = hint.for_member(path.removeprefix("x"))

@@ -100,7 +100,8 @@ def convert_tree(
         leaves: ``"tensors"`` converts tensors; ``"numbers"`` also Python numbers and NumPy scalars, each to a tensor
             of shape ``()``; a callable decides for each value, containers (a list of numbers) included.
         unknown: What happens to an object that is not a tensor, a plain value or a known container, but holds a
-            tensor: ``"error"`` refuses it, ``"keep"`` keeps it as it is.
+            tensor, and to one that no target takes (sparse, masked, quantized …): ``"error"`` refuses it, ``"keep"``
+            keeps it as it is.
         coalesce: Send small leaves over the bus together, in one transfer for each pair of devices.
         nulls: For columns of tables, as for `to_numpy`; with ``"mask"``, the mask of a column is a leaf beside it,
             ``<name>_mask``.
@@ -327,7 +328,8 @@ def _describe(tree: Any, rule: LeafRule, look: Callable[[Any], TensorInfo] = _pr
             elif rule.takes(leaf):
                 found[path] = look(leaf)
         except ConversionError as error:
-            errors[index] = error
+            if not rule.keeps_refused(leaf, error):
+                errors[index] = error
     raise_all(errors, paths.__getitem__, name=structure.name)
     return found
 

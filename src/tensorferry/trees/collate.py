@@ -14,6 +14,7 @@ from ..execution import run
 from ..execution.recipes import conversion_of
 from ..hints import Hint
 from ..host import memory
+from ..host.numpy_dtypes import has_dates
 from ..sequences.reader import NewArray
 from .batch_plans import BatchPlan, StackedLeaf
 from .columns import ColumnPlan, Columns
@@ -173,7 +174,7 @@ class Collation:
         errors: dict[int, ConversionError] = {}
         for index, column in enumerate(self._columns):
             kinds = set() if type(column) is RowsRead else set(map(type, column))
-            if not any(map(may_be_column, kinds)):
+            if not (any(map(may_be_column, kinds)) or (kinds and any(map(has_dates, column)))):
                 continue
             try:
                 casting = self._targets.of(partial(self._structure.path, index)).request.casting

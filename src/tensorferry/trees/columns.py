@@ -77,6 +77,15 @@ class Columns:
 
     def leaf(self, index: int, column: Any) -> ColumnPlan:
         """What becomes of a column."""
+        try:
+            return self._leaf(index, column)
+        except UnsupportedTypeError as error:
+            leaves = () if type(column) is RowsRead else column
+            if not any(self.rule.keeps_refused(leaf, error) for leaf in leaves):
+                raise
+            return ColumnPlan(None, column)
+
+    def _leaf(self, index: int, column: Any) -> ColumnPlan:
         if type(column) is not RowsRead and not self._is_stacked(column):
             return ColumnPlan(None, None if all(each is None for each in column) else column)
         _refuse_other_categories(column)
@@ -171,7 +180,7 @@ class Columns:
         if not targets.decides_by_leaf:
             return None
         conversion, name = conversion_of(target, request), partial(self.name, index)
-        return lambda info: targets.asked_of(conversion, info.dtype, name)
+        return lambda info: targets.asked_of(conversion, info, name)
 
     def _ragged(self, index: int, message: str) -> ShapeError:
         name = self.name(index)

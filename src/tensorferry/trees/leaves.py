@@ -13,7 +13,7 @@ from ..backends.base import Backend
 from ..backends.no_tensor import UNCALLED, refusal_to_convert
 from ..core.info import TensorInfo
 from ..core.places import one_of_each
-from ..errors import UnsupportedTypeError, an, validate_word
+from ..errors import ConversionError, UnsupportedTypeError, an, validate_word
 from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
 from . import libraries
@@ -38,7 +38,7 @@ class _Unknown(NamedTuple):
     hint: str | None
 
 
-def leaf_rule(leaves: str | Callable[[Any], bool], *, infos: bool = False, unknown: str = "keep") -> LeafRule:
+def leaf_rule(leaves: str | Callable[[Any], bool], *, infos: bool = False, unknown: str | None = None) -> LeafRule:
     """The `LeafRule` for these arguments. A rule that depends only on types is made once, and remembers types."""
     if callable(leaves):
         return LeafRule(leaves, infos=infos, unknown=unknown)
@@ -55,24 +55,27 @@ class LeafRule:
         leaves: ``"tensors"`` for tensors of frameworks; ``"numbers"`` for Python numbers and NumPy scalars too; or
             a callable that decides for each object, also for containers.
         infos: Whether a `TensorInfo` counts as a tensor.
-        unknown: ``"error"``: an object that is no container and holds a tensor is refused; ``"keep"``: it is not
-            looked into.
+        unknown: ``"error"``: an object that is no container and holds a tensor is refused; ``"keep"``: it stays, and
+            so does what is refused as a leaf; ``None``: it is not looked into, and what is refused is refused.
 
     Raises:
         TypeError: `leaves` or `unknown` has a value of the wrong type.
         ValueError: One is another word.
     """
 
-    def __init__(self, leaves: str | Callable[[Any], bool], *, infos: bool = False, unknown: str = "keep") -> None:
+    def __init__(self, leaves: str | Callable[[Any], bool], *, infos: bool = False, unknown: str | None = None) -> None:
         if not callable(leaves):
             validate_word("leaves", leaves, ("tensors", "numbers"), "a function")
-        validate_word("unknown", unknown, ("error", "keep"))
+        if unknown is not None:
+            validate_word("unknown", unknown, ("error", "keep"))
         self._choose = leaves if callable(leaves) else None
         self._infos = infos
         self._numbers = leaves == "numbers"
         self._chosen: dict[int, Any] = {}
         self._known: dict[type, bool | Backend | UnsupportedTypeError | _Unknown] = {}
         self._refuses = unknown == "error"
+        self.keeps = unknown == "keep"
+        """Whether a leaf that cannot be converted stays as it is."""
         self._kinds: dict[type, bool | UnsupportedTypeError] = {}
 
     @property
@@ -120,8 +123,22 @@ class LeafRule:
                 self._refuse(x, known.hint)
             return False
         if isinstance(known, UnsupportedTypeError):
+            if self.keeps:
+                return False
             raise type(known)(known.message, known.hint)
         return not known.is_text(x)
+
+    def keeps_refused(self, x: Any, error: Exception) -> bool:
+        """Whether a leaf that was refused with `error` stays as it is, since it is no tensor for any target."""
+        if not self.keeps or not isinstance(error, UnsupportedTypeError) or isinstance(x, TensorInfo):
+            return False
+        try:
+            _, info, _ = registry.backend_of(x).preview(x)
+        except UnsupportedTypeError:
+            return True
+        except ConversionError:
+            return False
+        return info.abstract is not None
 
     def takes_each(self, leaves: Sequence[Any], kinds: Mapping[type, Any] | None = None) -> list[bool]:
         """`takes` for many leaves. If the type decides, each type is asked once.
@@ -290,10 +307,10 @@ def _is_tensor_type(kind: type) -> bool | UnsupportedTypeError:
 
 def _gives_memory(kind: type) -> bool:
     """Whether a type of another library exports the memory of its objects, with shape and dtype."""
-    has = any(hasattr(kind, name) for name in ("__dlpack__", "__array_interface__", "__array__"))
+    has = any(hasattr(kind, name) for name in ("__dlpack__", "__array_interface__", "__array_struct__", "__array__"))
     return has and hasattr(kind, "shape") and hasattr(kind, "dtype")
 
 
 @lru_cache(maxsize=16)
-def _rule_of_types(leaves: str, infos: bool, unknown: str, _revision: int) -> LeafRule:
+def _rule_of_types(leaves: str, infos: bool, unknown: str | None, _revision: int) -> LeafRule:
     return LeafRule(leaves, infos=infos, unknown=unknown)

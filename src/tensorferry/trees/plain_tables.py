@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
+from ..core.info import TensorInfo
 from ..errors import ConversionError
 from ..execution import run
 from ..host.numpy_dtypes import of_numpy
@@ -64,7 +65,8 @@ def _converted(owner: ColumnBackend, views: Views, targets: Targets) -> dict[obj
     for signature, places in owner.grouped_views(arrays, alignment).items():
         conversion = common
         if targets.decides_by_leaf:
-            conversion = targets.asked_of(common, of_numpy(arrays[places[0]].dtype) or "", str)
+            info = TensorInfo(owner.name, (), of_numpy(arrays[places[0]].dtype) or "")
+            conversion = targets.asked_of(common, info, str)
         recipe = conversion.find((signature, environment))
         if recipe is None:
             recipe = run.prepare(views.columns()[names[places[0]]], conversion).recipe

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
-from ..core.leaf_dtypes import dtype_of_leaf
+from ..core.leaf_dtypes import dtype_of_leaf, place_of_name
 from ..core.names import EXCHANGE
 from ..core.request import LEAVE, OVERLAPS, Request, make_request
 from ..errors import UnsupportedTypeError
@@ -14,6 +14,7 @@ from ..execution.recipes import conversion_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from ..core.info import TensorInfo
     from ..core.leaf_dtypes import DtypeRule
     from ..execution.recipes import Conversion
     from .alike import Alike
@@ -59,15 +60,18 @@ class Targets:
             self._by_path = targets or {}
             self.decides_by_leaf = bool(any(rule))
 
-    def asked_of(self, conversion: Conversion, dtype: str, name: Callable[[], str]) -> Conversion:
-        """The conversion for a leaf with this dtype, if `decides_by_leaf`.
+    def asked_of(self, conversion: Conversion, info: TensorInfo, name: Callable[[], str]) -> Conversion:
+        """The conversion for a leaf with this description, if `decides_by_leaf`.
 
         Args:
             conversion: The conversion from `of`.
-            dtype: The canonical name of the leaf's dtype.
+            info: The description of the leaf.
             name: Gives the leaf's dotted name.
         """
-        rule, request = self.rule, conversion.request
+        rule, request, dtype = self.rule, conversion.request, info.dtype
+        if info.abstract is not None and _is_opaque(info) and not self._has_name(name()):
+            # A dtype of a kind is not meant for values that are no numbers.
+            return conversion_of(conversion.target, request._replace(dtype=None))
         if rule.names:
             choice = dtype_of_leaf(rule, dtype, name(), request.dtype)
             return conversion_of(conversion.target, request._replace(dtype=choice))
@@ -78,6 +82,10 @@ class Targets:
             found = conversion_of(conversion.target, request._replace(dtype=choice))
             self._by_dtype[conversion, dtype] = found
         return found
+
+    def _has_name(self, name: str) -> bool:
+        names = tuple([each for each, _ in self.rule.names])
+        return bool(names) and place_of_name(names, name) is not None
 
     def of(self, path: Callable[[], str], leaf: Any = None) -> Conversion:
         """The conversion for a leaf; if `decides_by_leaf`, without the dtype.
@@ -104,6 +112,10 @@ class Targets:
         pairs = tuple(options.items())
         request = make_request(backend, asked["copy"], dtype, asked["casting"], device, asked["grad"], pairs)
         return conversion_of(backend, request)
+
+
+def _is_opaque(info: TensorInfo) -> bool:
+    return info.abstract in registry.backend_named(info.framework).capabilities.objects.opaque
 
 
 def copy_in_its_framework(leaf: Any) -> Conversion:

@@ -139,12 +139,13 @@ class TreeConversion:
                 self._ready = registry.ready(conversion.target.name)
             return self._prepares(leaf, conversion, out, decide, known)
         except ConversionError as error:
-            self.errors[index] = error
+            if not self._rule.keeps_refused(leaf, error):
+                self.errors[index] = error
             return None
 
     def _decided(self, conversion: Conversion, index: int, info: TensorInfo) -> Conversion:
         """The conversion of a leaf, by its description."""
-        return self._targets.asked_of(conversion, info.dtype, partial(self._structure.name, index))
+        return self._targets.asked_of(conversion, info, partial(self._structure.name, index))
 
     def bind(self, prepared: Mapping[int, Prepared]) -> tuple[dict[int, int], list[Cluster], list[Shipment]]:
         """The leaves that are the same, those that are copied together, and those that cross the bus together."""

@@ -65,7 +65,9 @@ def _take_flat(tree: Any) -> tuple[list[Any], Structure] | None:
         return None
     leaves = list(tree.values())
     for kind in set(map(type, leaves)):
-        if kind not in _LEAVES and (not registry.is_known_tensor(kind) or openers_of(kind, leaves)):
+        if kind not in _LEAVES and not registry.is_known_tensor(kind):
+            return None
+        if kind not in PLAIN and openers_of(kind, leaves):
             return None
     return leaves, _FlatDict(list(tree))
 

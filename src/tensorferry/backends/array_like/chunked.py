@@ -30,5 +30,5 @@ def open_later(x: Any, target: Any, request: Any, take: Callable[[Any], Any] = f
 
 
 def is_text(x: Any) -> bool:
-    """Whether an array holds text, by its dtype."""
-    return x.dtype.kind in "UST"
+    """Whether an array holds text or dates, by its dtype."""
+    return x.dtype.kind in "USTmM"

@@ -1,7 +1,7 @@
-"""Protocols of objects of any library: ``__dlpack__``, a buffer, ``__array_interface__``, ``__array__``.
+"""Protocols of objects of any library.
 
-The first of these that an object has is used, for every target. If it fails, the object's own error is the cause of
-ours.
+They are ``__dlpack__``, a buffer, ``__array_interface__``, ``__array_struct__``, ``__array__``, and CUDA's. The first
+of these that an object has is used, for every target. If it fails, the object's own error is the cause of ours.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from ...core.names import EXCHANGE
 from ...errors import DeviceError, UnsupportedTypeError, an
 from ...host import dlpack
 from ...host.masked import has_masked
+from ...host.numpy_dtypes import has_dates
 from .. import registry
 from .snippets import DLPACK
 from .sources import kind_of, open_array, open_copy, open_if_shared, open_view
@@ -43,7 +44,7 @@ def protocol_of(x: object) -> str | None:
         return "the buffer protocol"
     if _has(x, _CUDA) and _carriers(_CUDA):
         return _CUDA
-    for name in ("__array_interface__", "__array__", _CUDA):
+    for name in ("__array_interface__", "__array_struct__", "__array__", _CUDA):
         if _has(x, name):
             return name
     return None
@@ -54,7 +55,7 @@ def open_by_protocol(x: Any, target: Backend | None, request: Request | None) ->
     name = protocol_of(x) or "__array__"
     try:
         if name == "the buffer protocol":
-            return None, *open_view(np.asarray(memoryview(x)), kind_of(x))
+            return None, *open_view(x, np.asarray(memoryview(x)), kind_of(x))
         if name == _CUDA or (name == _DLPACK and not dlpack.is_on_host(x)):
             return _open_on_device(x, name, target)
         if name == _DLPACK:
@@ -94,15 +95,31 @@ def _open_on_device(x: Any, protocol: str, target: Backend | None) -> Opened:
 def open_contents(
     x: Any, take: Callable[[Any], Array], target: Backend | None, request: Request | None
 ) -> tuple[Backend | None, TensorInfo, Any]:
-    """Open an object as the array that it gives; or, for an array of Python objects, as these."""
+    """Open an object as the array that it gives; or, for an array of Python objects, as these; or dates as counts."""
     try:
         return None, *open_array(x, take)
     except _Objects as found:
+        if has_dates(found.array):
+            return _open_dates(x, found.array, target, request)
         return registry.backend_named(EXCHANGE).open(found.array, target, request)
 
 
+def _open_dates(x: Any, array: Array, target: Backend | None, request: Request | None) -> Opened:
+    """Open an array of dates that an object gave, as a copy, since it may be one."""
+    # Here, because they would make `import tensorferry` slower.
+    from ...columns.column import Column
+    from ...columns.layouts import asked_of
+    from ..dates import dates_of
+
+    contents = dates_of(array, None if request is None else asked_of(request.dtype, request.casting))
+    contents.kind = kind_of(x)
+    if isinstance(contents.found, Column):
+        contents.found.reasons = ("an array that the object gives",)
+    return registry.backend_of(contents).open(contents, target, request)
+
+
 class _Objects(Exception):  # noqa: N818 - no error: an array of objects may hold numbers
-    """The object gave an array of Python objects."""
+    """The object gave an array of Python objects, or of dates."""
 
     def __init__(self, array: Array) -> None:
         self.array = array
@@ -131,9 +148,9 @@ def _over_dlpack(x: Any) -> tuple[TensorInfo, Any]:
     capsule = dlpack.take(x)
     kind = kind_of(x) + DLPACK
     if capsule.versioned:
-        return (open_copy if capsule.copied else open_view)(capsule.array, kind)
+        return open_copy(capsule.array, kind) if capsule.copied else open_view(x, capsule.array, kind)
     # An export without a version cannot say whether it is a copy.
-    return open_if_shared(capsule.array, kind, lambda: dlpack.take(x).array)
+    return open_if_shared(x, capsule.array, kind, lambda: dlpack.take(x).array)
 
 
 def from_array(x: Any, code: str = "np.asanyarray(x)") -> Array:
@@ -149,7 +166,7 @@ def from_array(x: Any, code: str = "np.asanyarray(x)") -> Array:
     array = np.asanyarray(x)
     if has_masked(array):
         raise _masked(x, f"{code}.filled(value)")
-    if array.dtype.hasobject and array.dtype.names is None:
+    if (array.dtype.hasobject and array.dtype.names is None) or array.dtype.kind in "mM":
         raise _Objects(np.asarray(array))
     return np.asarray(array)
 
@@ -171,5 +188,9 @@ def _masked(x: object, hint: str) -> UnsupportedTypeError:
     return UnsupportedTypeError(f"{an(type(x).__name__, 'A')} is values and a mask, and its mask would be lost.", hint)
 
 
-_TAKEN: dict[str, Callable[[Any], Array]] = {"__array_interface__": _from_interface, "__array__": from_array}
+_TAKEN: dict[str, Callable[[Any], Array]] = {
+    "__array_interface__": _from_interface,
+    "__array_struct__": np.asarray,
+    "__array__": from_array,
+}
 _DLPACK, _CUDA = "__dlpack__", "__cuda_array_interface__"

@@ -43,12 +43,16 @@ def kind_of(x: object) -> str:
     return kind_of_type(type(x))
 
 
-def open_view(array: Array, kind: str) -> tuple[TensorInfo, Any]:
-    """Open an array over memory of the object.
+def open_view(x: object, array: Array, kind: str) -> tuple[TensorInfo, Any]:
+    """Open an array over memory of an object. The view keeps the object alive, since only that may own the memory.
 
     Raises:
         UnsupportedTypeError: Its dtype is not supported.
     """
+    return _info_of(array, kind), memory.keeping(array, x)
+
+
+def _info_of(array: Array, kind: str) -> TensorInfo:
     dtype = of_numpy(array.dtype)
     if dtype is None:
         raise UnsupportedTypeError(
@@ -56,7 +60,7 @@ def open_view(array: Array, kind: str) -> tuple[TensorInfo, Any]:
         )
     writable = array.flags.writeable
     mutable = writable or bool(memory.writable_somewhere(array))
-    return opening.over(NAME, array, dtype, mutable=mutable, kind=kind, writable=writable), array
+    return opening.over(NAME, array, dtype, mutable=mutable, kind=kind, writable=writable)
 
 
 def open_later_values(
@@ -81,16 +85,16 @@ def open_array(x: Any, take: Callable[[Any], Array]) -> tuple[TensorInfo, Any]:
     array = take(x)
     if _is_alone(_reference_counts(array)) and array.size:
         return open_copy(array, kind)
-    return open_if_shared(array, kind, lambda: take(x))
+    return open_if_shared(x, array, kind, lambda: take(x))
 
 
-def open_if_shared(array: Array, kind: str, again: Callable[[], Array]) -> tuple[TensorInfo, Any]:
-    """Open an array as a view of the object's memory, if `again` gives the same address; otherwise as a copy.
+def open_if_shared(x: object, array: Array, kind: str, again: Callable[[], Array]) -> tuple[TensorInfo, Any]:
+    """Open an array as a view of an object's memory, if `again` gives the same address; otherwise as a copy.
 
     The object may still use such a copy, so it is made read-only, and `values_of` copies it again.
     """
     if not array.size or memory.address(array) == memory.address(again()):
-        return open_view(array, kind)
+        return open_view(x, array, kind)
     array = array.view()
     array.flags.writeable = False
     return open_copy(array, kind)
@@ -98,8 +102,7 @@ def open_if_shared(array: Array, kind: str, again: Callable[[], Array]) -> tuple
 
 def open_copy(array: Array, kind: str) -> tuple[TensorInfo, Any]:
     """Open an array that was made from the object's values."""
-    info, _ = open_view(array, kind)
-    return info._replace(kind=COPIED + kind), array
+    return _info_of(array, kind)._replace(kind=COPIED + kind), array
 
 
 def values_of(x: Any) -> Array:
@@ -151,8 +154,6 @@ def reading(what: str) -> Iterator[None]:
 def _hint_for_dtype(array: Array) -> str:
     """The code for a hint about an object `x` whose array has an unsupported dtype."""
     return {
-        "M": 'np.asarray(x).astype("int64"), a count of units',
-        "m": 'np.asarray(x).astype("int64"), a count of units',
         "f": 'np.asarray(x).astype("float64"), which rounds',
         "c": 'np.asarray(x).astype("complex128"), which rounds',
     }.get(array.dtype.kind, "np.asarray(x).tolist()")

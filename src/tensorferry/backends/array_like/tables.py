@@ -11,7 +11,7 @@ from ...columns.objects import objects_in
 from ...errors import UnsupportedTypeError
 from .. import registry
 from ..nodes import Node, as_dict
-from ..opening import Table, TableContents, open_column, open_table
+from ..opening import Later, Table, TableContents, open_column, open_table
 from .declared import NAME
 from .libraries import known_class
 from .snippets import COLUMN, FILLED
@@ -127,7 +127,11 @@ def open_contents(
     fill = x.found.fill if isinstance(x.found, Column) else None
     filled = "" if fill is None else f"{FILLED}{fill.item()}"
     note = f"{COLUMN}{filled if x.words is None else x.words}"
-    return open_column(NAME, x.kind, x.name, x.found, request, exactly=exactly, note=note)
+    info, handle = open_column(NAME, x.kind, x.name, x.found, request, exactly=exactly, note=note)
+    if not x.is_one:
+        return info, handle
+    one: Any = Later(lambda: handle.read().reshape(())) if isinstance(handle, Later) else handle.reshape(())
+    return info._replace(shape=(), strides=()), one
 
 
 def opener_of(kind: type) -> Callable[[Any], Node | None] | None:

@@ -63,7 +63,7 @@ class ArrayLikeBackend(Backend):
             dtype = getattr(x, "dtype", None)
         except Exception:  # noqa: BLE001 - what a class of another library raises: `open` says it
             return False
-        return isinstance(dtype, np.dtype) and dtype.kind in "UST"
+        return isinstance(dtype, np.dtype) and dtype.kind in "USTmM"
 
     def describe(self, x: Any) -> TensorInfo:
         """Describe the array over the object's memory, or the one that is made from its values."""

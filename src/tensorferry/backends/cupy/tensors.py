@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.info import TensorInfo
-from ...core.layout import packed_strides
+from ...core.layout import packed_strides, spans
 from ...core.signature import COMPACT
 from ...errors import UnsupportedTypeError, an
 from ...host import casts, memory, packing
@@ -174,7 +174,12 @@ class CupyBackend(Backend):
         """
         if isinstance(x, self.cupy.ndarray):
             return x
-        return self.cupy.from_dlpack(x) if hasattr(x, "__dlpack__") else self.cupy.asarray(x)
+        taken = self.cupy.from_dlpack(x) if hasattr(x, "__dlpack__") else self.cupy.asarray(x)
+        if not taken.size:
+            return taken
+        low, high = spans(taken.shape, taken.strides, taken.itemsize)
+        block = self.cuda.UnownedMemory(taken.data.ptr + low, high - low, (taken, x), taken.device.id)
+        return self.cupy.ndarray(taken.shape, taken.dtype, self.cuda.MemoryPointer(block, -low), taken.strides)
 
     def import_dlpack(self, x: Any, source: str = "") -> Any:
         """An array over the memory of another framework's tensor on the same device.

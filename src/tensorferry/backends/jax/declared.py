@@ -53,7 +53,8 @@ def capabilities(*, x64: bool, six_bits: bool) -> Capabilities:
                 ),
                 "key": ("it is an array of random keys", "jax.random.key_data(x)"),
             },
-            inside_only=frozenset({"traced"}),
+            inside_only=frozenset({"traced", "key"}),
+            opaque=frozenset({"key"}),
         ),
     )
 

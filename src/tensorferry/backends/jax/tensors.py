@@ -116,7 +116,8 @@ class JaxBackend(Backend):
             return TensorInfo(self.name, shape, name or "uint8", abstract="traced")
         if name is None:
             if self.jax.dtypes.issubdtype(x.dtype, self.jax.dtypes.prng_key):
-                return TensorInfo(self.name, x.shape, "uint32", abstract="key")
+                place = device_name(next(iter(x.sharding.device_set)))
+                return TensorInfo(self.name, x.shape, "uint32", place, abstract="key")
             raise UnsupportedTypeError(f"JAX's {x.dtype} cannot be converted: no other framework has it.", None)
         if x.is_deleted():
             return TensorInfo(self.name, x.shape, name, abstract="deleted")

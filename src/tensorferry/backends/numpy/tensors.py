@@ -40,8 +40,6 @@ _DTYPE = attrgetter("dtype")
 
 _WRITTEN = 'x.astype("float64"), which reads numbers that are written out'
 _HOLDERS = {
-    "M": ('x.view("int64")', "a datetime is a count of units: its integers can be converted"),
-    "m": ('x.view("int64")', "a timedelta is a count of units: its integers can be converted"),
     "U": (_WRITTEN, "text has no numbers"),
     "S": ("np.frombuffer(x.tobytes(), np.uint8)", "bytes can be converted as uint8"),
     "T": (_WRITTEN, "text has no numbers"),
@@ -92,6 +90,8 @@ class NumpyBackend(Backend):
 
     def describe(self, x: Any) -> TensorInfo:
         dtype = x.dtype
+        if dtype.kind in "mM":
+            return self.open(x)[1]
         if has_masked(x):
             raise _masked()
         name = _NAMES.get(dtype)
@@ -123,6 +123,8 @@ class NumpyBackend(Backend):
     def open(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
         if x.dtype.hasobject:
             return _numbers_of(x, target, request, looks=False)
+        if x.dtype.kind in "mM":
+            return _dates_of(x, target, request)
         return self, self.describe(x), x
 
     def preview(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
@@ -130,7 +132,7 @@ class NumpyBackend(Backend):
 
     def is_text(self, x: Any) -> bool:
         kind = x.dtype.kind
-        return kind in "UST" or (kind == "O" and _is_all_text(x))
+        return kind in "USTmM" or (kind == "O" and _is_all_text(x))
 
     def pointer(self, x: Any) -> int | None:
         return memory.address(x) if isinstance(x, np.ndarray) else None
@@ -243,7 +245,7 @@ def _is_all_text(x: Any) -> bool:
 def _is_text_or_none(each: Any) -> bool:
     if not isinstance(each, np.ndarray):
         return each is None or has_no_numbers(each)
-    return each.dtype.kind in "UST" or (each.dtype.kind == "O" and (not each.size or _is_all_text(each)))
+    return each.dtype.kind in "USTmM" or (each.dtype.kind == "O" and (not each.size or _is_all_text(each)))
 
 
 def _masked() -> UnsupportedTypeError:
@@ -274,6 +276,17 @@ def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
         f"dtype {dtype} cannot be converted: its bytes have no name.",
         "np.frombuffer(x.tobytes(), np.uint8), or x.view of the dtype that is meant",
     )
+
+
+def _dates_of(x: Any, target: Backend | None, request: Request | None) -> Opened:
+    """Open dates or durations: as the integers that they are, if an integer dtype is named; otherwise refused."""
+    from ...columns.layouts import asked_of
+    from ..dates import dates_of
+
+    if has_masked(x):
+        raise _masked()
+    contents = dates_of(x, None if request is None else asked_of(request.dtype, request.casting))
+    return registry.backend_of(contents).open(contents, target, request)
 
 
 def _numbers_of(x: Any, target: Backend | None, request: Request | None, *, looks: bool) -> Opened:

@@ -8,8 +8,9 @@ import numpy as np
 
 from ...columns.code import LIST
 from ...columns.column import BYTES, CODES, TEXT, Column, Ragged, Refused
+from ...columns.dates import counts_of, dates_in
 from ...columns.frames import write_columns
-from ...columns.layouts import CATEGORIES, DATES, are_integers
+from ...columns.layouts import CATEGORIES, are_integers
 from ...columns.pieces import DictionaryEncoded, Missing, Piece
 from ...core.names import EXCHANGE
 from ...host import memory
@@ -162,7 +163,7 @@ class PandasBackend(ColumnBackend):
         if isinstance(dtype, (pd.DatetimeTZDtype, pd.PeriodDtype)):
             zone = " in UTC" if isinstance(dtype, pd.DatetimeTZDtype) else ""
             unit = _UNITS.get(getattr(dtype, "unit", ""), f"periods of {getattr(values, 'freqstr', '')}")
-            return _dates(values.view("i8"), np.asarray(values.isna()), f"{unit} since 1970{zone}", asked)
+            return counts_of(values.view("i8"), np.asarray(values.isna()), f"{unit} since 1970{zone}", asked)
         if isinstance(dtype, pd.SparseDtype):
             name = of_plain(dtype.subtype)
             if name is not None:
@@ -194,10 +195,7 @@ class PandasBackend(ColumnBackend):
         if of_plain(dtype) is not None:
             return _over(x.to_numpy())
         if dtype.kind in "mM":
-            array = np.asarray(x.to_numpy())
-            unit = _UNITS.get(np.datetime_data(dtype)[0], np.datetime_data(dtype)[0])
-            since = " since 1970" if dtype.kind == "M" else ""
-            return _dates(array.view("i8"), np.isnat(array), f"{unit}{since}", asked)
+            return dates_in(np.asarray(x.to_numpy()), asked)
         if dtype.kind == "O":
             return found_in_objects(x.to_numpy(), self._pd.NA)
         if dtype.kind == "U":
@@ -289,14 +287,6 @@ def of_plain(dtype: Any) -> str | None:
 def _over(array: Array) -> Column:
     pieces = [Piece(len(array), array)] if array.size else []
     return Column(of_numpy(array.dtype) or "", array.shape[1:], pieces, mutable=True)
-
-
-def _dates(counts: Array, missing: Array, unit: str, asked: str | None) -> Found:
-    if not are_integers(asked):
-        return Refused(DATES, f", which counts {unit}", stays=True, asked="int64", lacks=bool(missing.any()))
-    marked = (Missing(missing),) if missing.any() else ()
-    pieces = [Piece(len(counts), counts, marked)] if len(counts) else []
-    return Column("int64", (), pieces, unit=unit, mutable=True)
 
 
 BACKEND = PandasBackend()

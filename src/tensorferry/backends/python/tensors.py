@@ -122,7 +122,7 @@ class PythonBackend(Backend):
                 return self, self._info(array, "buffer"), array
             if isinstance(x, reader.NewArray):
                 return self, self._info_of_new(x, target), x.array
-        found = x if isinstance(x, members.Members) else members.members_of(x)
+        found = x if isinstance(x, members.Members) else members.members_of(x, request)
         if found is not None:
             found = members.gathered(found, target, request)
             owner, info = members.whole_of(found, target)

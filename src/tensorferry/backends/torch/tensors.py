@@ -320,7 +320,12 @@ class TorchBackend(Backend):
         return x
 
     def take(self, x: Any) -> Any:
-        return x if isinstance(x, self.tensor) else self.torch.from_dlpack(x)
+        if isinstance(x, self.tensor):
+            return x
+        taken = self.torch.from_dlpack(x)
+        # The storage of all views has one Python object, whose attributes live as long as the memory.
+        taken.untyped_storage().tensorferry_giver = x
+        return taken
 
     def import_dlpack(self, x: Any, source: str = "") -> Any:
         """A tensor over another framework's memory on the same device. DLPack orders the streams."""

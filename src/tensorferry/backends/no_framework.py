@@ -1,0 +1,63 @@
+"""Why a name is not that of a framework: it names a device, a dtype or another library, or it is misspelt."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ..core.devices import device_name, kind_of
+from ..core.dtype_names import name_of
+from ..core.names import NAMES
+from ..errors import DeviceError, UnknownFrameworkError, UnsupportedTypeError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .base import Backend
+
+__all__ = ["no_framework"]
+
+_SIMILAR = 0.7
+"""How similar a name is to one that is misspelt, at least. scipy is 0.67 like cupy."""
+
+
+def no_framework(name: str, known: Iterable[Backend], others: Iterable[str]) -> UnknownFrameworkError:
+    """The error for a name that no framework has, with the most similar known one.
+
+    Args:
+        name: The name.
+        known: The known backends.
+        others: The names of those that outside packages have.
+    """
+    targets = [each for each in known if each.is_target]
+    device = ""
+    with suppress(DeviceError):
+        device = device_name(name)
+    kinds = {kind for each in targets for kind in each.capabilities.devices.kinds}
+    kinds.update(kind_of(name) for each in targets if each.loaded for name in each.devices())
+    if kind_of(device) in kinds:
+        return UnknownFrameworkError(f"{name!r} is a device, and not the name of a framework.", f'device="{device}"')
+    with suppress(UnsupportedTypeError):
+        dtype = name_of(name)
+        return UnknownFrameworkError(f"{name!r} is a dtype, and not the name of a framework.", f'dtype="{dtype}"')
+    names = dict.fromkeys([*(each.name for each in targets), *others])
+    listed = "one of " + ", ".join(f'"{each}"' for each in names)
+    if _is_library(name):
+        return UnknownFrameworkError(f"{name!r} is a library of which tensorferry makes no tensors.", listed)
+    words = [*names, *(word for word in NAMES if isinstance(word, str) and NAMES[word] in names)]
+    meant = nearest(name, words, least=_SIMILAR)
+    return UnknownFrameworkError(
+        f"{name!r} is not the name of a framework.", f'to="{NAMES.get(meant, meant)}"' if meant else listed
+    )
+
+
+def _is_library(name: str) -> bool:
+    """Whether a name is that of another library: one whose objects are read, or one that is installed."""
+    from importlib.util import find_spec
+
+    from .array_like.libraries import MODULES
+
+    if name.casefold() in {module.casefold() for module in MODULES}:
+        return True
+    return name.isidentifier() and name not in sys.stdlib_module_names and find_spec(name) is not None

@@ -1,0 +1,218 @@
+"""Apply ``nulls=``, ``ragged=`` and ``pad=`` to nested lists of numbers, before these are read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..backends import registry
+from ..backends.members import members_of
+from ..columns.column import value_in
+from ..core.dtype_names import asked as dtype_asked
+from ..core.dtypes import DTYPES
+from ..errors import ConversionError, ShapeError, UnsupportedTypeError
+from ..hints import Hint
+from ..host.numpy_dtypes import of_numpy
+from ..sequences.diagnostics import DEEPEST, ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..planning.plan import Plan
+
+__all__ = ["Filled", "apply_to_list", "is_list", "plan_from"]
+
+
+class Filled(NamedTuple):
+    """A list in which the keywords were applied.
+
+    Args:
+        values: The nested list, or its rows; the object itself if nothing changed.
+        mask: For ``nulls="mask"``: a nested list that is true where there is a value; ``None`` if all are there.
+        are_rows: Whether it is several lists, which become a tensor each.
+    """
+
+    values: Any
+    mask: list[Any] | None
+    are_rows: bool
+
+
+def is_list(x: object) -> bool:
+    """Whether the keywords may have something to do in it: a list or tuple, or an array of Python objects."""
+    if isinstance(x, np.ndarray):
+        return bool(x.dtype.hasobject) and x.dtype.names is None and x.ndim > 0
+    return isinstance(x, (list, tuple)) and not hasattr(x, "_fields")
+
+
+def apply_to_list(x: Any, dtype: object, *, nulls: object = None, ragged: object = None, pad: object = None) -> Filled:
+    """Replace ``None`` in nested lists of numbers, and make their rows equally long.
+
+    Args:
+        x: For this, `is_list` is true.
+        dtype: The dtype of the call, which has to hold the values of `nulls` and `pad`.
+        nulls: As for `apply_column_keywords`.
+        ragged: See there.
+        pad: See there.
+
+    Raises:
+        LossyCastError: The value in `nulls` or `pad` is of another kind than the numbers.
+        ShapeError: Rows cannot be padded: some are numbers, or they are nested too deeply.
+        UnsupportedTypeError: ``None`` is in the place of a row, or the list has tensors.
+    """
+    rows = x.tolist() if isinstance(x, np.ndarray) else x
+    numbers, lengths = _levels(rows)
+    if _has_tensors(numbers):
+        return _of_tensors(x, nulls=nulls, ragged=ragged, pad=pad)
+    mask = None
+    if nulls is not None and any(each is None for each in numbers):
+        masks = isinstance(nulls, str) and nulls == "mask"
+        value = _zero_of(numbers) if masks else _value("nulls", nulls, numbers, dtype)
+        mask = _mapped(rows, lambda each: each is not None) if masks else None
+        x = rows = _mapped(rows, lambda each: value if each is None else each)
+    if all(len(set(each)) == 1 for each in lengths) or (pad is None and ragged is None):
+        return Filled(x, mask, False)
+    if ragged is not None:
+        return Filled(list(rows), mask, True)
+    whole = [max(each) for each in lengths]
+    filling = _value("pad", pad, numbers, dtype)
+    return Filled(_padded(rows, whole, filling), None if mask is None else _padded(mask, whole, False), False)
+
+
+def plan_from(plan: Plan, keywords: Mapping[str, object]) -> Plan:
+    """The plan of a list in which the keywords were applied, as a plan of the list that was given."""
+    asked = {"dtype": plan.request.dtype} if plan.request.dtype in DTYPES else {}
+    given = ", ".join(f"{name}={_code_of(value)}" for name, value in {**keywords, **asked}.items())
+    code = f"ferry.to_list({{x}}, {given})" + ("[0]" if keywords.get("nulls") == "mask" else "")
+    if not plan.steps:
+        return plan
+    first = plan.steps[0]
+    steps = (first._replace(template=first.template.replace("{x}", code)), *plan.steps[1:])
+    return replace(plan, steps=steps, modules=(*plan.modules, {"ferry": "import tensorferry as ferry"}))
+
+
+def _levels(x: Any) -> tuple[list[Any], list[list[int]]]:
+    """The elements that are no rows, and the lengths of all rows of each level.
+
+    Raises:
+        ShapeError: Some elements of a level are rows, and some are numbers; or it is nested too deeply.
+        UnsupportedTypeError: ``None`` is in the place of a row.
+    """
+    level: list[tuple[str, Any]] = [("x", x)]
+    lengths: list[list[int]] = []
+    while level and isinstance(level[0][1], ROWS):
+        if len(lengths) == DEEPEST:
+            raise ShapeError(f"x is nested deeper than {DEEPEST} levels, or contains itself.", None)
+        lengths.append([len(row) for _, row in level])
+        level = [(f"{path}[{index}]", each) for path, row in level for index, each in enumerate(row)]
+        level.sort(key=lambda pair: not isinstance(pair[1], ROWS))
+        odd = next((pair for pair in level if not isinstance(pair[1], ROWS)), None)
+        if odd is not None and isinstance(level[0][1], ROWS):
+            if odd[1] is None:
+                raise UnsupportedTypeError(
+                    f"None at {odd[0]} stands in the place of a row, which has no length.",
+                    "[row for row in x if row is not None]",
+                )
+            raise ShapeError(
+                f"Rows and numbers are no tensor: the {type(odd[1]).__name__} at {odd[0]} is beside rows.",
+                "rows of one depth",
+            )
+    return [each for _, each in level], lengths
+
+
+def _mapped(x: Any, do: Any) -> Any:
+    return [_mapped(each, do) for each in x] if isinstance(x, ROWS) else do(x)
+
+
+def _padded(x: Any, whole: Sequence[int], value: Any) -> Any:
+    """Rows, filled up at their ends to these lengths."""
+    length, *inner = whole
+    missing = length - len(x)
+    if not inner:
+        return [*x, *[value] * missing]
+    return [_padded(row, inner, value) for row in (*x, *[()] * missing)]
+
+
+# -- tensors ------------------------------------------------------------------------------------------
+
+
+def _has_tensors(elements: list[Any]) -> bool:
+    kinds = {type(each) for each in elements if each is not None and not isinstance(each, np.generic)}
+    return any(map(registry.is_tensor, kinds))
+
+
+def _of_tensors(x: Any, *, nulls: object, ragged: object, pad: object) -> Filled:
+    """A list of tensors, of which ``ragged="rows"`` makes several lists.
+
+    Raises:
+        UnsupportedTypeError: There are keywords about numbers.
+    """
+    if nulls is not None and nulls != "mask":
+        raise UnsupportedTypeError(
+            "nulls= replaces None among numbers, and this list has tensors.", Hint("{again:x}, without nulls=")
+        )
+    if pad is None and ragged is None:
+        return Filled(x, None, False)
+    try:
+        members_of(x)
+    except ShapeError as error:
+        if ragged is not None:
+            return Filled([*x], None, True)
+        raise UnsupportedTypeError(
+            "pad= is about rows of numbers, and this is a list of tensors of unequal shapes.", error.hint
+        ) from error
+    except ConversionError:
+        pass  # the conversion raises it again
+    return Filled(x, None, False)
+
+
+# -- the values ---------------------------------------------------------------------------------------
+
+_KINDS: dict[type, str] = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
+_ORDER = ("bool", "uint", "int", "float", "complex")
+
+
+def _value(keyword: str, value: Any, numbers: list[Any], dtype: object) -> Any:
+    """A value for a list of numbers.
+
+    Raises:
+        LossyCastError: It is of another kind than the numbers, or the dtype that was asked for does not have it.
+    """
+    number = float("nan") if isinstance(value, str) else value
+    found = dtype_asked(dtype)
+    held = found if found in DTYPES else _dtype_of(numbers)
+    if held:
+        zero = "False" if held == "bool" else "0"
+        written = f'{keyword}={zero}, or dtype="float64", {keyword}={_code_of(value)}'
+        exact = value_in(held, number, keyword, written if isinstance(number, float) and not _is_float(held) else "")
+        if any(isinstance(each, np.generic) for each in numbers):
+            return exact[()]  # among NumPy's scalars, it is one of them
+    return number
+
+
+def _is_float(dtype: str) -> bool:
+    return DTYPES[dtype].kind in ("float", "complex")
+
+
+def _code_of(value: Any) -> str:
+    """A value as code: NaN and infinities have no literals."""
+    if isinstance(value, str):
+        return f'"{value}"'
+    return repr(value) if np.isfinite(value) else f'float("{value}")'
+
+
+def _dtype_of(numbers: list[Any]) -> str:
+    """The dtype of the widest kind among numbers; empty if there are none."""
+    names = {_KINDS.get(kind) or _of_scalar(kind) for kind in {type(each) for each in numbers if each is not None}}
+    known = [name for name in names if name]
+    return max(known, key=lambda name: (_ORDER.index(DTYPES[name].kind), DTYPES[name].itemsize)) if known else ""
+
+
+def _of_scalar(kind: type) -> str:
+    return (of_numpy(np.dtype(kind)) or "") if issubclass(kind, np.generic) else ""
+
+
+def _zero_of(numbers: list[Any]) -> Any:
+    """What stands for ``None`` under a mask."""
+    return False if _dtype_of(numbers) == "bool" else 0
