@@ -45,6 +45,7 @@ def make_plan(
     """
     source, target, exchange = as_now((source, target, exchange))
     info = _completed(info, source)
+    request = request.asked_by(info)
     preconditions.refuse_abstract(info, request, source, target)
     preconditions.refuse_out(info, request, target)
     preconditions.refuse_axes(info, source, target)
