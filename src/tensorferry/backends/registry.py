@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from .. import hints
 from ..core import names
 from ..core.devices import device_name, kind_of
-from ..core.dtype_names import name_of
+from ..core.dtype_names import code_of, meanings_of
 from ..core.names import NAMES
 from ..errors import DeviceError, UnknownFrameworkError, UnsupportedTypeError, nearest, shown
 from . import fast_paths
@@ -225,8 +225,9 @@ def _unknown(name: str) -> UnknownFrameworkError:
     if kind_of(device) in kinds:
         return UnknownFrameworkError(f"{name!r} is a device, and not the name of a framework.", f'device="{device}"')
     with suppress(UnsupportedTypeError):
-        dtype = name_of(name)
-        return UnknownFrameworkError(f"{name!r} is a dtype, and not the name of a framework.", f'dtype="{dtype}"')
+        if meanings := meanings_of(name):
+            hint = code_of(meanings)
+            return UnknownFrameworkError(f"{name!r} is a dtype, and not the name of a framework.", hint)
     names = dict.fromkeys([*(each.name for each in targets), *outside.names()])
     meant = nearest(name, [*names, *(word for word in NAMES if isinstance(word, str) and NAMES[word] in names)])
     return UnknownFrameworkError(

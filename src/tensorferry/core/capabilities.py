@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 __all__ = ["Capabilities", "DeviceFacts", "Devices", "Dtypes", "Gradients", "Memory", "Objects", "Options"]
 
 _NONE: Mapping[str, str] = {}
+_NO_WORDS: Mapping[str, tuple[str, ...]] = {}
 _NONE_WHY: Mapping[str, tuple[str, str | None]] = {}
 
 
@@ -36,6 +37,8 @@ class Dtypes(NamedTuple):
         unnamed: Those that its own functions for DLPack do not know, so that printed code shares them as integers.
         absent_reasons: For a dtype that it does not have now, but could have: why, as the end of a sentence.
         absent_hint: The code that gives it these dtypes, if there is any.
+        words: What words mean in its own module (``"float"`` in ``"torch.float"``), if they mean something else, or
+            several things, without it: see `dtype_names`.
     """
 
     held: frozenset[str]
@@ -48,6 +51,7 @@ class Dtypes(NamedTuple):
     unnamed: frozenset[str] = frozenset()
     absent_reasons: Mapping[str, str] = _NONE
     absent_hint: str = ""
+    words: Mapping[str, tuple[str, ...]] = _NO_WORDS
 
     def default(self, kind: str) -> str:
         """The dtype that the framework's own constructor gives a Python number of this kind."""

@@ -90,7 +90,7 @@ class Target:
         if to is None and like is not None and not isinstance(like, TensorInfo) and not _is_alone(like, "tensors"):
             return cls(None, like, dtype, rule_of(dtype), device, *rest)
         name, theirs, device = name_like_device(to, like, device)
-        found = cls(name, None, dtype, rule_of(dtype, theirs), device, *rest, theirs=theirs)
+        found = cls(name, None, dtype, rule_of(dtype, theirs), device, said, leaves, unknown, coalesce, theirs=theirs)
         asked = found._of_one.common
         if asked is not None:
             probe, target = TensorInfo(name, (), _PROBE), registry.ready(name)
