@@ -226,8 +226,7 @@ def _unknown(name: str) -> UnknownFrameworkError:
         return UnknownFrameworkError(f"{name!r} is a device, and not the name of a framework.", f'device="{device}"')
     with suppress(UnsupportedTypeError):
         if meanings := meanings_of(name):
-            hint = code_of(meanings)
-            return UnknownFrameworkError(f"{name!r} is a dtype, and not the name of a framework.", hint)
+            return UnknownFrameworkError(f"{name!r} is a dtype, and not the name of a framework.", code_of(meanings))
     names = dict.fromkeys([*(each.name for each in targets), *outside.names()])
     meant = nearest(name, [*names, *(word for word in NAMES if isinstance(word, str) and NAMES[word] in names)])
     return UnknownFrameworkError(
