@@ -141,7 +141,7 @@ def test_mps_stays_with_torch_and_goes_through_the_host_to_others():
         ("jax", None, ["read", "adopt"], 4, 'np.array(x, dtype="float32")'),
         ("torch", "float64", ["read", "adopt"], 8, "np.array(x)"),
         ("tensorflow", "float64", ["read", "adopt"], 8, "np.array(x)"),
-        ("torch", "bfloat16", ["read", "adopt"], 2, "np.array(x).astype(ml_dtypes.bfloat16)"),
+        ("torch", "bfloat16", ["read", "adopt"], 2, 'ferry.to_numpy(np.array(x), dtype="bfloat16")'),
         ("numpy", "int8", ["read"], 1, f'np.array(x).astype("int8"{COMPARES})'),
     ],
 )
@@ -163,7 +163,7 @@ MANY = TensorInfo("python", (1000, 1000), "float64", weak_dtype="float32")
         (None, 64, "np.array(x).tolist()"),
         ("float32", 32, 'np.array(x, dtype="float32").tolist()'),
         ("int8", 8, f'np.array(x).astype("int8"{COMPARES}).tolist()'),
-        ("bfloat16", 16, "np.array(x).astype(ml_dtypes.bfloat16).astype(np.float32).tolist()"),
+        ("bfloat16", 16, 'ferry.to_numpy(np.array(x), dtype="bfloat16").astype(np.float32).tolist()'),
     ],
 )
 def test_many_numbers_become_lists_in_one_step(dtype, bits, code):

@@ -4,18 +4,20 @@ The casts of the frameworks differ: torch saturates at the edge of float8 where 
 TensorFlow flushes subnormals, float64 is cast to float16 through float32, and the payload of a NaN
 varies (measured on torch 2.13, TensorFlow 2.21, JAX 0.10). So casts on the host use NumPy and ml_dtypes, unless a
 framework declares that its own cast gives the same bits (`Dtypes.cast_alike`).
+Two things they do not define as we do. ml_dtypes rounds to float32 first: see `_round_once`. What C makes of a float
+that no integer of the target has the value of depends on the processor, and on the loop: see `_cut_off`.
 They take one pass over blocks that fit into a cache; the values are compared if none may be lost.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.dtypes import find
+from ..core.dtypes import cuts_off, find, is_misrounded
 from ..errors import LossyCastError
 from . import memory, subnormals
 from .numpy_dtypes import numpy_dtype, of_numpy
@@ -23,6 +25,7 @@ from .numpy_dtypes import numpy_dtype, of_numpy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from ..core.dtypes import DType
     from ..sequences.chunks import Chunks
     from ..typing import Array
 
@@ -30,6 +33,8 @@ __all__ = ["cast", "cast_each", "check_values", "copy_into", "direct_cast", "fil
 
 BLOCK = 1 << 16
 """How many elements are cast and compared at a time."""
+_IN_STEPS = 1 << 15
+"""How many elements are cast at a time if it takes several steps, whose results are small enough to be kept by C."""
 
 _COMPARES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
 """Whether `astype` knows ``casting="same_value"``. (https://numpy.org/doc/2.4/release/2.4.0-notes.html)"""
@@ -66,7 +71,7 @@ def cast(x: Array, dtype: str, check: str = "", compact: bool = False) -> Array:
         _fill(result, x, kind)
     else:
         for index in _blocks(x.shape):
-            _fill(result[index], x[index], kind)
+            _fill(result[index], x[index], kind, check)
             _compare(x, result[index], index, dtype, check)
     return result
 
@@ -74,9 +79,18 @@ def cast(x: Array, dtype: str, check: str = "", compact: bool = False) -> Array:
 def direct_cast(source: str, dtype: str, check: str = "", compact: bool = False) -> Callable[[Array], Array] | None:
     """A function that casts arrays of one dtype without a check of the values; ``None`` if a check is needed."""
     before, after = numpy_dtype(source), numpy_dtype(dtype)
-    if check or compact or before.kind == "c" or not _casts_directly(before, after):
+    if check or compact or before.kind == "c":
         return None
-    return subnormals.cast_to(after)
+    step = _step_of(before, after)
+    if step is not None:
+        return subnormals.kept(partial(_cast_by, step, after))
+    return subnormals.cast_to(after) if _has(before, after) else None
+
+
+def _cast_by(step: Callable[[Array, Array], None], dtype: np.dtype[Any], x: Array) -> Array:
+    result = np.empty_like(x, dtype, subok=False)
+    _cast_in_steps(step, result, x)
+    return result
 
 
 @subnormals.kept
@@ -103,7 +117,7 @@ def check_values(array: Array, dtype: str, check: str) -> None:
     for index in _blocks(array.shape):
         part = array[index]
         result = np.empty(part.shape, after)
-        _fill(result, part, kind)
+        _fill(result, part, kind, check)
         _compare(array, result, index, dtype, check)
 
 
@@ -115,7 +129,7 @@ def fill(result: Array, array: Array, check: str) -> None:
         LossyCastError: As for `cast`.
     """
     row = find(of_numpy(result.dtype) or "")
-    _fill(result, array, row.kind)
+    _fill(result, array, row.kind, check)
     if check:
         _compare(array, result, (...,), row.name, check)
 
@@ -155,31 +169,156 @@ def _same_integers(array: Array, dtype: np.dtype[Any]) -> Array | None:
     return kept
 
 
-def _fill(target: Array, source: Array, kind: str) -> None:
+def _fill(target: Array, source: Array, kind: str, check: str = "") -> None:
+    """Cast into `target`, which is of a kind. With the check ``"value"``, a value that is not kept may become any."""
     if source.dtype.kind == "c" and kind not in ("complex", "bool"):
         source = source.real
-    target[...] = source if _casts_directly(source.dtype, target.dtype) else source.astype(np.float32)
+    if _casts_directly(source.dtype, target.dtype):
+        target[...] = source
+        return
+    step = _step_of(source.dtype, target.dtype)
+    if check == "value" and _has(source.dtype, target.dtype):
+        target[...] = source
+    elif step is None:
+        target[...] = source.astype(np.float32)
+    else:
+        _cast_in_steps(step, target, source)
+
+
+def _cast_in_steps(step: Callable[[Array, Array], None], target: Array, source: Array) -> None:
+    if source.size <= _IN_STEPS:
+        step(target, source)
+        return
+    if source.flags.f_contiguous and target.flags.f_contiguous:
+        target, source = target.T, source.T
+    for index in _blocks(source.shape, _IN_STEPS):
+        step(target[index], source[index])
 
 
 @cache
-def _casts_directly(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+def _has(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
     """Whether NumPy has the cast. It may not have it between two dtypes of ml_dtypes."""
     return np.can_cast(source, target, "unsafe")
 
 
-def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
-    """Indices of consecutive parts of at most `BLOCK` elements, which cover the shape."""
+@cache
+def _casts_directly(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+    """Whether NumPy has the cast, and gives what is defined."""
+    return _has(source, target) and _step_of(source, target) is None
+
+
+@cache
+def _step_of(source: np.dtype[Any], target: np.dtype[Any]) -> Callable[[Array, Array], None] | None:
+    """The function that casts an array, or one block of it, if NumPy's own cast does not give what is defined."""
+    before, after = of_numpy(source), of_numpy(target)
+    if before is None or after is None:
+        return None
+    if cuts_off(before, after):
+        return _cut_off
+    if not is_misrounded(before, after):
+        return None
+    return _round_to_bfloat16 if after == "bfloat16" else partial(_round_once, find(after))
+
+
+# -- floats to integers -------------------------------------------------------------------------
+
+
+def _cut_off(target: Array, source: Array) -> None:
+    """Cut off fractions, and count modulo 2**bits, as integers do; NaN and infinities become 0."""
+    if not source.size:
+        return
+    floats = source.astype(_wide(source.dtype), copy=False)
+    # Of NaN, both are NaN, which is within no bounds.
+    low, high = float(np.minimum.reduce(floats, axis=None)), float(np.maximum.reduce(floats, axis=None))
+    row = find(of_numpy(target.dtype) or "")
+    if (-(2.0**row.highest) if row.kind == "int" else 0.0) - 1 < low and high < 2.0**row.highest:
+        target[...] = floats
+        return
+    if low > -(2.0**31) and high < 2.0**31:
+        whole = floats.astype(np.int32)
+    elif low > -(2.0**63) and high < 2.0**63:
+        whole = floats.astype(np.int64)
+    else:
+        rest = np.fmod(floats.astype(np.float64), 2.0**64)  # which is exact
+        rest = np.where(np.isnan(rest), 0.0, rest)
+        rest = np.where(rest >= 2.0**63, rest - 2.0**64, rest)
+        whole = np.where(rest < -(2.0**63), rest + 2.0**64, rest).astype(np.int64)
+    if row.highest + (row.kind == "int") < 8:
+        # Of the integers that are narrower than a byte, the lowest bits, with the sign.
+        bits = row.highest + (row.kind == "int")
+        whole = whole & ((1 << bits) - 1)
+        whole = np.where(whole >= 1 << row.highest, whole - (1 << bits), whole)
+    target[...] = whole
+
+
+# -- rounded once -------------------------------------------------------------------------------
+
+
+def _round_to_bfloat16(target: Array, source: Array) -> None:
+    """Round values to bfloat16, which has the upper half of float32's bits: to the nearest, ties to even.
+
+    To round to float32 first does harm only to a value that lands just halfway between two of bfloat16, and was not
+    there. Such a value is moved by one bit of float32 to its side.
+    """
+    exact = _as_float64(source).reshape(-1)
+    single = exact.astype(np.float32)
+    halfway = single.view(np.uint32).astype(np.uint16) == 0x8000
+    if np.count_nonzero(halfway):
+        at = np.flatnonzero(halfway)
+        wanted, found = np.abs(exact[at]), np.abs(single[at])
+        single.view(np.int32)[at] += (wanted > found).astype(np.int32) - (wanted < found)
+    target[...] = single.reshape(source.shape)
+
+
+def _round_once(row: DType, target: Array, source: Array) -> None:
+    """Round values to a float dtype of few significant bits: to the nearest, ties to even.
+
+    float32 cannot have all bits of a value, but those that decide: two more than the target, of which the last is set
+    if any bit behind it is ("rounded to odd"). So no value is halfway between two of the target unless it was.
+    """
+    bits = _as_float64(source).view(np.uint64)
+    lost = 52 - (row.precision + 1)
+    below = np.uint64((1 << lost) - 1)
+    kept = bits & below
+    kept += below
+    kept |= bits
+    kept &= ~below
+    single = kept.view(np.float64).astype(np.float32)
+    if "zero" not in row.specials:
+        # ml_dtypes takes all that is more than its smallest number, and subnormal in float32, for the next one.
+        smallest = 2.0**row.lowest
+        single = np.where((single > smallest) & (single < 1.5 * smallest), np.float32(smallest), single)
+    target[...] = single
+
+
+def _as_float64(source: Array) -> Array:
+    """Numbers as float64. Integers that it does not have are rounded to odd."""
+    if source.dtype.kind not in "iu":
+        return source.astype(np.float64, copy=False)
+    if source.dtype.itemsize == 8 and source.size:
+        low, high = int(np.minimum.reduce(source, axis=None)), int(np.maximum.reduce(source, axis=None))
+        if low < -(2**53) or high > 2**53:
+            whole = source.astype(source.dtype.newbyteorder("="))
+            below = whole.dtype.type(0x7FF)
+            odd = (whole | ((whole & below) + below)) & ~below
+            large = (whole > 2**53) if source.dtype.kind == "u" else (whole > 2**53) | (whole < -(2**53))
+            source = np.where(large, odd, whole)
+    return source.astype(np.float64)
+
+
+def _blocks(shape: tuple[int, ...], most: int = BLOCK) -> Iterator[tuple[Any, ...]]:
+    """Indices of consecutive parts of at most so many elements, which cover the shape."""
     if not shape:
         yield (...,)
         return
     inner = prod(shape[1:])
-    if inner <= BLOCK:
-        rows = max(1, BLOCK // max(inner, 1))
+    if inner <= most:
+        rows = max(1, most // max(inner, 1))
         for start in range(0, shape[0], rows):
             yield (slice(start, start + rows),)
         return
     for row in range(shape[0]):
-        for rest in _blocks(shape[1:]):
+        for rest in _blocks(shape[1:], most):
             yield (row, *rest)
 
 
