@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 import tensorferry as ferry
-from tensorferry.host import casts
 from tensorferry.host.numpy_dtypes import numpy_dtype
 from tensorferry.testing.bits import FORMATS, numbers
 
@@ -365,13 +364,3 @@ def test_H106_integers_and_fractions_wrap_around_alike():
         found = ferry.to_numpy(whole, dtype=dtype, casting="unsafe")
         assert as_ints(found) == as_ints(ferry.to_numpy(whole + 0.0, dtype=dtype, casting="unsafe"))
         assert as_ints(found) == [cut_off(value, dtype) for value in whole.tolist()]
-
-
-def test_checked_casts_cost_no_more_steps(monkeypatch):
-    """What is compared is not defined first: a value that is not kept is refused."""
-    monkeypatch.setattr(casts, "_cut_off", None)
-    casts._step_of.cache_clear()
-    try:
-        assert ferry.to_numpy(np.array([1.0, 2.0]), dtype="int32").tolist() == [1, 2]
-    finally:
-        casts._step_of.cache_clear()

@@ -4,8 +4,7 @@ The casts of the frameworks differ: torch saturates at the edge of float8 where 
 TensorFlow flushes subnormals, float64 is cast to float16 through float32, and the payload of a NaN
 varies (measured on torch 2.13, TensorFlow 2.21, JAX 0.10). So casts on the host use NumPy and ml_dtypes, unless a
 framework declares that its own cast gives the same bits (`Dtypes.cast_alike`).
-Two things they do not define as we do. ml_dtypes rounds to float32 first: see `_round_once`. What C makes of a float
-that no integer of the target has the value of depends on the processor, and on the loop: see `_cut_off`.
+What they round twice, or leave to the processor, is in `rounding`.
 They take one pass over blocks that fit into a cache; the values are compared if none may be lost.
 """
 
@@ -17,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..core.dtypes import cuts_off, find, is_misrounded
+from ..core.dtypes import find
 from ..errors import LossyCastError
 from . import memory, subnormals
-from .numpy_dtypes import numpy_dtype, of_numpy
+from .numpy_dtypes import numpy_dtype, of_numpy, wide_float
+from .rounding import step_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ..core.dtypes import DType
     from ..sequences.chunks import Chunks
     from ..typing import Array
 
@@ -81,7 +80,7 @@ def direct_cast(source: str, dtype: str, check: str = "", compact: bool = False)
     before, after = numpy_dtype(source), numpy_dtype(dtype)
     if check or compact or before.kind == "c":
         return None
-    step = _step_of(before, after)
+    step = step_of(before, after)
     if step is not None:
         return subnormals.kept(partial(_cast_by, step, after))
     return subnormals.cast_to(after) if _has(before, after) else None
@@ -176,7 +175,7 @@ def _fill(target: Array, source: Array, kind: str, check: str = "") -> None:
     if _casts_directly(source.dtype, target.dtype):
         target[...] = source
         return
-    step = _step_of(source.dtype, target.dtype)
+    step = step_of(source.dtype, target.dtype)
     if check == "value" and _has(source.dtype, target.dtype):
         target[...] = source
     elif step is None:
@@ -204,106 +203,7 @@ def _has(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
 @cache
 def _casts_directly(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
     """Whether NumPy has the cast, and gives what is defined."""
-    return _has(source, target) and _step_of(source, target) is None
-
-
-@cache
-def _step_of(source: np.dtype[Any], target: np.dtype[Any]) -> Callable[[Array, Array], None] | None:
-    """The function that casts an array, or one block of it, if NumPy's own cast does not give what is defined."""
-    before, after = of_numpy(source), of_numpy(target)
-    if before is None or after is None:
-        return None
-    if cuts_off(before, after):
-        return _cut_off
-    if not is_misrounded(before, after):
-        return None
-    return _round_to_bfloat16 if after == "bfloat16" else partial(_round_once, find(after))
-
-
-# -- floats to integers -------------------------------------------------------------------------
-
-
-def _cut_off(target: Array, source: Array) -> None:
-    """Cut off fractions, and count modulo 2**bits, as integers do; NaN and infinities become 0."""
-    if not source.size:
-        return
-    floats = source.astype(_wide(source.dtype), copy=False)
-    # Of NaN, both are NaN, which is within no bounds.
-    low, high = float(np.minimum.reduce(floats, axis=None)), float(np.maximum.reduce(floats, axis=None))
-    row = find(of_numpy(target.dtype) or "")
-    if (-(2.0**row.highest) if row.kind == "int" else 0.0) - 1 < low and high < 2.0**row.highest:
-        target[...] = floats
-        return
-    if low > -(2.0**31) and high < 2.0**31:
-        whole = floats.astype(np.int32)
-    elif low > -(2.0**63) and high < 2.0**63:
-        whole = floats.astype(np.int64)
-    else:
-        rest = np.fmod(floats.astype(np.float64), 2.0**64)  # which is exact
-        rest = np.where(np.isnan(rest), 0.0, rest)
-        rest = np.where(rest >= 2.0**63, rest - 2.0**64, rest)
-        whole = np.where(rest < -(2.0**63), rest + 2.0**64, rest).astype(np.int64)
-    if row.highest + (row.kind == "int") < 8:
-        # Of the integers that are narrower than a byte, the lowest bits, with the sign.
-        bits = row.highest + (row.kind == "int")
-        whole = whole & ((1 << bits) - 1)
-        whole = np.where(whole >= 1 << row.highest, whole - (1 << bits), whole)
-    target[...] = whole
-
-
-# -- rounded once -------------------------------------------------------------------------------
-
-
-def _round_to_bfloat16(target: Array, source: Array) -> None:
-    """Round values to bfloat16, which has the upper half of float32's bits: to the nearest, ties to even.
-
-    To round to float32 first does harm only to a value that lands just halfway between two of bfloat16, and was not
-    there. Such a value is moved by one bit of float32 to its side.
-    """
-    exact = _as_float64(source).reshape(-1)
-    single = exact.astype(np.float32)
-    halfway = single.view(np.uint32).astype(np.uint16) == 0x8000
-    if np.count_nonzero(halfway):
-        at = np.flatnonzero(halfway)
-        wanted, found = np.abs(exact[at]), np.abs(single[at])
-        single.view(np.int32)[at] += (wanted > found).astype(np.int32) - (wanted < found)
-    target[...] = single.reshape(source.shape)
-
-
-def _round_once(row: DType, target: Array, source: Array) -> None:
-    """Round values to a float dtype of few significant bits: to the nearest, ties to even.
-
-    float32 cannot have all bits of a value, but those that decide: two more than the target, of which the last is set
-    if any bit behind it is ("rounded to odd"). So no value is halfway between two of the target unless it was.
-    """
-    bits = _as_float64(source).view(np.uint64)
-    lost = 52 - (row.precision + 1)
-    below = np.uint64((1 << lost) - 1)
-    kept = bits & below
-    kept += below
-    kept |= bits
-    kept &= ~below
-    single = kept.view(np.float64).astype(np.float32)
-    if "zero" not in row.specials:
-        # ml_dtypes takes all that is more than its smallest number, and subnormal in float32, for the next one.
-        smallest = 2.0**row.lowest
-        single = np.where((single > smallest) & (single < 1.5 * smallest), np.float32(smallest), single)
-    target[...] = single
-
-
-def _as_float64(source: Array) -> Array:
-    """Numbers as float64. Integers that it does not have are rounded to odd."""
-    if source.dtype.kind not in "iu":
-        return source.astype(np.float64, copy=False)
-    if source.dtype.itemsize == 8 and source.size:
-        low, high = int(np.minimum.reduce(source, axis=None)), int(np.maximum.reduce(source, axis=None))
-        if low < -(2**53) or high > 2**53:
-            whole = source.astype(source.dtype.newbyteorder("="))
-            below = whole.dtype.type(0x7FF)
-            odd = (whole | ((whole & below) + below)) & ~below
-            large = (whole > 2**53) if source.dtype.kind == "u" else (whole > 2**53) | (whole < -(2**53))
-            source = np.where(large, odd, whole)
-    return source.astype(np.float64)
+    return _has(source, target) and step_of(source, target) is None
 
 
 def _blocks(shape: tuple[int, ...], most: int = BLOCK) -> Iterator[tuple[Any, ...]]:
@@ -364,14 +264,9 @@ def _has_place(source: Array, result: Array, dtype: str) -> Array:
     row = find(dtype)
     if "nan" in row.specials:
         return np.asarray(np.isnan(source) | ~np.isnan(result))
-    wide = source.astype(_wide(source.dtype), copy=False)
+    wide = source.astype(wide_float(source.dtype), copy=False)
     # Half a step above the largest number.
     return np.asarray(np.abs(wide) < 2.0**row.highest - 2.0 ** (row.highest - row.precision - 1))
-
-
-def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """A dtype of NumPy that has all values of a float dtype."""
-    return np.dtype(np.float64 if dtype.type is np.float64 else np.float32)
 
 
 def _stays_finite(source: Array, result: Array) -> Any:
@@ -383,7 +278,7 @@ def _value_kept(source: Array, result: Array) -> Array:
     before, after = find(of_numpy(source.dtype) or ""), find(of_numpy(result.dtype) or "")
     if before.kind == after.kind == "float":
         # Without a cast back: a narrow float dtype without infinity turns it into its largest number, and back.
-        wide = np.promote_types(_wide(source.dtype), _wide(result.dtype))
+        wide = np.promote_types(wide_float(source.dtype), wide_float(result.dtype))
         here, there = source.astype(wide, copy=False), result.astype(wide, copy=False)
         return np.asarray((here == there) | (np.isnan(here) & np.isnan(there)))
     back: Any = np.empty(source.shape, numpy_dtype(before.name))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.dtypes import DTYPES, ORDINARY
 
-__all__ = ["by_numpy", "numpy_dtype", "of_numpy"]
+__all__ = ["by_numpy", "numpy_dtype", "of_numpy", "wide_float"]
 
 
 class _Made(dict[str, np.dtype[Any]]):
@@ -40,3 +40,8 @@ def of_numpy(dtype: np.dtype[Any]) -> str | None:
     if name is None and not dtype.isnative:
         name = by_numpy().get(dtype.newbyteorder("="))
     return name
+
+
+def wide_float(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """A dtype of NumPy that has all values of a float dtype."""
+    return np.dtype(np.float64 if dtype.type is np.float64 else np.float32)

@@ -35,6 +35,7 @@ __all__ = [
     "sharing",
     "target_device",
     "target_dtype",
+    "why_on_host",
     "why_read",
     "why_read_only",
     "widens_later",
@@ -200,6 +201,14 @@ def cast_reason(info: TensorInfo, request: Request, target: Declaration) -> str:
     if request.dtype == dtypes.FIT and request.out is None:
         return f"{target.name} has no {info.dtype} here"
     return "the dtype that was asked for"
+
+
+def why_on_host(info: TensorInfo, dtype: str) -> str:
+    """Why a value that is on a device is cast on the host, as the end of a reason; empty if that needs no reason."""
+    if info.device == HOST or agrees(info.dtype, dtype):
+        return ""
+    twice = dtypes.is_misrounded(info.dtype, dtype) or (dtype == "float16" and not dtypes.exact(info.dtype, "float32"))
+    return "; on the host, because devices may round it twice" if twice else "; on the host, because devices differ"
 
 
 def _no_such_dtype(name: str, source: str, target: Declaration, *, asked: bool) -> LossyCastError:
