@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
+from ...core.capabilities import Capabilities, DeviceFacts, Devices, Dtypes, Gradients, Memory, Objects, Options
 from ...core.declaration import Declared
 from ...core.dtypes import ORDINARY
 from .snippets import AS_INTEGERS, snippet
@@ -102,4 +102,6 @@ DECLARED = Declared(
     BY_DEFAULT["float32", True, False],
     snippet,
     {"torch": "import torch", "ferry": "import tensorferry as ferry"},
+    # (https://docs.pytorch.org/docs/stable/notes/mps.html; Metal has no 64-bit floats)
+    {"mps": DeviceFacts(absent=frozenset({"float64", "complex128"}))},
 )
