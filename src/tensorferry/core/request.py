@@ -11,7 +11,7 @@ from ..hints import Hint
 from . import names
 from .devices import HOST, device_name, host_index
 from .dtype_names import asked
-from .dtypes import CASTINGS
+from .dtypes import CASTINGS, FIT
 from .leaf_dtypes import DtypeRule, is_of_its_kind, rule_of
 
 if TYPE_CHECKING:
@@ -67,6 +67,11 @@ class Request(NamedTuple):
     def is_ordinary(self) -> bool:
         """Whether no keyword was given."""
         return self == Request(self.target)
+
+    @property
+    def asks_nothing_else(self) -> bool:
+        """Whether a column that is in the target already, in a dtype that the target has, is the result itself."""
+        return self.copy is not True and self.dtype in (None, FIT) and self.out is None
 
     def asked_by(self, info: TensorInfo) -> Request:
         """The request of one tensor: the dtype of the tensor in ``like=`` is asked for if it is of the same kind.

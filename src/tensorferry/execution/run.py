@@ -221,6 +221,7 @@ def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None)
     Raises:
         ConversionError: There is no such tensor, or it cannot be converted.
     """
+    from ..planning.completion import as_of_object
     from ..planning.preconditions import refuse_place
 
     source = registry.backend_named(info.framework)
@@ -229,6 +230,7 @@ def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None)
         info = info._replace(abstract=kind)  # a kind of device without memory, such as PyTorch's meta
     refuse_place(info, source)
     request = _with_out(conversion.request, out)
+    info = as_of_object(info, request, source, conversion.target)
     # The recipe is not kept, since the device need not exist on this machine.
     return Prepared(source, conversion.target, info, info, request, conversion.make(info, source, request))
 
