@@ -57,8 +57,9 @@ def as_of_object(info: TensorInfo, request: Request, source: Declaration, target
     objects = source.capabilities.objects
     if not info.kind and info.size and info.abstract is None:
         kind = objects.kinds_by_axes.get(len(info.shape)) or objects.kinds_by_dtype.get(info.dtype)
-        gathered = kind is not None and info.dtype not in source.capabilities.dtypes.unshared
-        info = info._replace(kind=kind or "", misalignment=objects.gathers_at if gathered else info.misalignment)
+        if kind is not None:
+            gathered = info.dtype not in source.capabilities.dtypes.unshared
+            info = info._replace(kind=kind, misalignment=objects.gathers_at if gathered else info.misalignment)
     if _is_the_result(info, request, source, target):
         class_and_words, _, _ = info.kind.removeprefix(COPIED).partition(": ")
         mutable = source.capabilities.memory.writable or source.capabilities.memory.shows_writes
