@@ -76,14 +76,15 @@ def _round_to_bfloat16(target: Array, source: Array) -> None:
     To round to float32 first does harm only to a value that lands just halfway between two of bfloat16, and was not
     there. Such a value is moved by one bit of float32 to its side.
     """
-    exact = _as_float64(source).reshape(-1)
-    single = exact.astype(np.float32)
+    exact = _as_float64(source)
+    single = exact.astype(np.float32, "C")
     halfway = single.view(np.uint32).astype(np.uint16) == 0x8000
     if np.count_nonzero(halfway):
         at = np.flatnonzero(halfway)
-        wanted, found = np.abs(exact[at]), np.abs(single[at])
-        single.view(np.int32)[at] += (wanted > found).astype(np.int32) - (wanted < found)
-    target[...] = single.reshape(source.shape)
+        flat = single.reshape(-1)
+        wanted, found = np.abs(exact.reshape(-1)[at]), np.abs(flat[at])
+        flat.view(np.int32)[at] += (wanted > found).astype(np.int32) - (wanted < found)
+    target[...] = single
 
 
 def _round_once(row: DType, target: Array, source: Array) -> None:
