@@ -332,14 +332,18 @@ def convert(x: object, /, to: To | None = None, *, like: object = None, **keywor
     array([1, 2])
     >>> ferry.convert([1, 2], like=np.ones(3, dtype="float16"))
     array([1., 2.], dtype=float16)
+    >>> ferry.convert(np.array([True, False]), like=np.ones(3, dtype="float16"))
+    array([ True, False])
 
     Args:
         x: As for `to_numpy`.
         to: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, ``"cupy"``, ``"python"`` or the name of
             a registered backend; a short name (``"np"``, ``"pt"``, ``"tf"``, ``"jnp"`` …); a framework's
             module (``jax.numpy``) or tensor class (``torch.Tensor``).
-        like: Instead of `to`: a tensor whose framework, dtype and device the result takes. The result is a plain
-            tensor of that framework, even if `like` is a parameter, a variable or another subclass.
+        like: Instead of `to`: a tensor whose framework and device the result takes. It takes the dtype too if `x` is of
+            its kind (floats, signed and unsigned integers, complex numbers, bools) or is Python numbers, which have no
+            dtype; otherwise `x` keeps its own, so that a mask stays a mask, and an index an index. The result is a
+            plain tensor of that framework, even if `like` is a parameter, a variable or another subclass.
         dtype: As for `to_numpy`; it wins over the dtype of `like`.
         device: As for `to_numpy`; it wins over the device of `like`.
         out: As for `to_numpy`.

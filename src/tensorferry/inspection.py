@@ -11,7 +11,7 @@ from .core.request import COLUMN_KEYWORDS, make_request, refuse_unknown
 from .errors import ConversionError, FrameworkNotInstalledError, UnsupportedTypeError, validate_flags
 from .execution.recipes import conversion_of
 from .execution.run import foresee, prepare_described
-from .execution.target import name_dtype_device
+from .execution.target import name_like_device
 from .hints import Hint
 from .host import memory
 
@@ -94,7 +94,7 @@ def explain(
 
     .. versionadded:: 0.1
     """
-    name, dtype, device = name_dtype_device(to, like, dtype, device)
+    name, theirs, device = name_like_device(to, like, device)
     target = registry.backend_named(name)
     if not isinstance(x, TensorInfo):
         registry.ready(name)
@@ -107,14 +107,14 @@ def explain(
 
             options = {key: value for key, value in options.items() if key not in column_keywords}  # type: ignore[assignment]
             taken = take_column_keywords(column_keywords)
-            x = apply_column_keywords(x, dtype, casting, **taken)
+            x = apply_column_keywords(x, dtype, casting, like=theirs, **taken)
             x = x.values if isinstance(x, Masked) else x
             if isinstance(x, Rows):
                 raise UnsupportedTypeError(
                     'ragged="rows" gives a list of tensors, and this is the plan of one.',
                     Hint('{rows:x|ragged="rows"}, which has the plan of each'),
                 )
-        request = make_request(target, copy, dtype, casting, device, grad, tuple(options.items()))
+        request = make_request(target, copy, dtype, casting, device, grad, tuple(options.items()), theirs)
         conversion = conversion_of(target, request)
         if isinstance(x, TensorInfo):
             return prepare_described(x, conversion, out).plan

@@ -226,6 +226,19 @@ def test_words_that_mean_nothing_are_wrong_usage(forked_cli, option, value):
     assert "Traceback" not in done.stderr
 
 
+def test_H103_a_dtype_with_two_meanings_is_refused_with_both(forked_cli):
+    """As in Python; with the name of a framework it has one."""
+    done = forked_cli("explain", "--from", "numpy", "--to", "torch", "--to-dtype", "float")
+    assert done.returncode == 2
+    assert "--to-dtype float32 or --to-dtype float64" in " ".join(done.stderr.replace("│", "").split())
+    done = forked_cli(
+        "explain", "--from", "numpy", "--dtype", "torch.float", "--to", "torch", "--to-dtype", "torch.int"
+    )
+    assert done.returncode == 0
+    assert "numpy float32" in done.stdout
+    assert "torch int32" in done.stdout
+
+
 def test_html(forked_cli, tmp_path):
     page = tmp_path / "plan.html"
     done = forked_cli("explain", *CUDA, "--html", str(page))

@@ -246,9 +246,10 @@ def test_a_column_with_nulls_has_a_dtype_to_follow(kind):
     like = NULLS[kind]()
     framework = {"pandas-objects": "pandas", "polars-rows": "polars", "frame": "polars"}.get(kind, kind)
     dtype = {"pandas": "int16", "polars": "bool", "polars-rows": "float32", "arrow": "uint8"}.get(kind, "int64")
-    found = [ferry.convert(np.ones(2), like=like)]
+    ones = np.ones(2, {"polars": "bool", "polars-rows": "float64"}.get(kind, "int32"))
+    found = [ferry.convert(ones, like=like)]
     if kind != "frame":  # which is a container in a tree
-        found += ferry.convert_tree([np.ones(2)], like=[like])
+        found += ferry.convert_tree([ones], like=[like])
     for each in found:
         assert ferry.describe(each).framework == framework
         assert ferry.describe(each).dtype == dtype

@@ -66,7 +66,7 @@ def _as_one(name: object) -> object:
 
 def _is_wanted(same: bool, request: Request | None) -> bool:
     """Whether the source itself is the result, because it stays in its library and nothing is requested."""
-    return same and request is not None and request.copy is not True and request.dtype is None and request.out is None
+    return same and request is not None and request.asks_nothing_else
 
 
 class Views(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..columns.column import BIT_PACKED, SEVERAL_CHUNKS, Ragged, Refused
+from ..columns.column import SEVERAL_CHUNKS, Ragged, Refused
 from ..columns.frames import asked_hint, frame_of, nulls_hint, refuse, rows_hint
 from ..core.dtypes import find
-from ..core.info import APART, COPIED, COUNTING, TensorInfo
+from ..core.info import ANY_ADDRESS, APART, BIT_PACKED, COPIED, COUNTING, TensorInfo
 from ..core.layout import compact_strides
 from ..hints import Hint
 from ..host import memory
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     Described = tuple[TensorInfo, Any]
 
 __all__ = [
-    "ANY_ADDRESS",
     "INDEXED",
     "Gathered",
     "Later",
@@ -41,8 +40,6 @@ __all__ = [
 
 INDEXED = "with an index"
 """Words in a `TensorInfo.kind`: there is an index, which is dropped."""
-ANY_ADDRESS = 16
-"""The assumed address, modulo 64, of memory that a library allocates."""
 
 
 class Table(NamedTuple):

@@ -17,6 +17,8 @@ from typing import Literal, NamedTuple
 __all__ = ["Capabilities", "DeviceFacts", "Devices", "Dtypes", "Gradients", "Memory", "Objects", "Options"]
 
 _NONE: Mapping[str, str] = {}
+_NO_KINDS: Mapping[int, str] = {}
+_NO_WORDS: Mapping[str, tuple[str, ...]] = {}
 _NONE_WHY: Mapping[str, tuple[str, str | None]] = {}
 
 
@@ -36,6 +38,8 @@ class Dtypes(NamedTuple):
         unnamed: Those that its own functions for DLPack do not know, so that printed code shares them as integers.
         absent_reasons: For a dtype that it does not have now, but could have: why, as the end of a sentence.
         absent_hint: The code that gives it these dtypes, if there is any.
+        words: What words mean in its own module (``"float"`` in ``"torch.float"``), if they mean something else, or
+            several things, without it: see `dtype_names`.
     """
 
     held: frozenset[str]
@@ -48,6 +52,7 @@ class Dtypes(NamedTuple):
     unnamed: frozenset[str] = frozenset()
     absent_reasons: Mapping[str, str] = _NONE
     absent_hint: str = ""
+    words: Mapping[str, tuple[str, ...]] = _NO_WORDS
 
     def default(self, kind: str) -> str:
         """The dtype that the framework's own constructor gives a Python number of this kind."""
@@ -63,6 +68,7 @@ class Memory(NamedTuple):
 
     Args:
         writable: Whether its tensors can be written.
+        shows_writes: Whether its tensors may change though they cannot be written, since others can write their memory.
         exists: Whether its values have memory at all (a list of numbers has none to share).
         strides: What it can adopt: ``"any"`` strides, ``"non-negative"`` whole elements, or ``"compact"`` only.
         alignment: Bytes of which an adopted address must be a multiple; 0 means the element's size,
@@ -89,6 +95,7 @@ class Memory(NamedTuple):
     reshape: str = "{x}.reshape({shape})"
     by_columns: bool = False
     host_array: bool = False
+    shows_writes: bool = False
     lazy_bits: bool = False
     read_only: bool = False
     out: bool = False
@@ -171,6 +178,9 @@ class Objects(NamedTuple):
 
     Args:
         ordinary_kind: The `TensorInfo.kind` of a description that names none.
+        kinds_by_dtype: Instead of it, that of an ordinary tensor of a dtype.
+        kinds_by_axes: Instead of both, that of an ordinary tensor with so many axes.
+        gathers_at: The assumed address, modulo 64, of the array that its library makes of a table.
         read_kinds: Values of `TensorInfo.kind` without memory to share, whose values must be read.
         value_kinds: Values of `TensorInfo.kind` that hold a tensor (variables).
         taken_kinds: Those of objects of other libraries on a device, whose memory it takes by a protocol of this name:
@@ -184,6 +194,9 @@ class Objects(NamedTuple):
     """
 
     ordinary_kind: str = ""
+    kinds_by_dtype: Mapping[str, str] = _NONE
+    kinds_by_axes: Mapping[int, str] = _NO_KINDS
+    gathers_at: int = 0
     read_kinds: frozenset[str] = frozenset()
     value_kinds: frozenset[str] = frozenset()
     taken_kinds: frozenset[str] = frozenset()

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from .declaration import Declaration
 
 __all__ = [
+    "ANY_ADDRESS",
     "APART",
+    "BIT_PACKED",
     "COPIED",
     "COPIED_KINDS",
     "COUNTING",
@@ -41,6 +43,10 @@ COUNTING = "counting "
 """In a `TensorInfo.kind`: before what the numbers count (days)."""
 APART = "each column has its own memory"
 """The reason for the copy of a table."""
+BIT_PACKED = "bit-packed"
+"""The reason for the copy of a column of bools, eight in a byte."""
+ANY_ADDRESS = 16
+"""The assumed address, modulo 64, of memory that a library allocates."""
 READ_AS = " read as "
 """In the reason of such a copy: between the dtype of the values, and the one in which they were given."""
 
@@ -108,19 +114,19 @@ def _literal(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) and text == f"'{value}'" and '"' not in value else text
 
 
-def _ordinary(framework: str) -> tuple[str, bool | None]:
-    """The device of a framework's ordinary tensors, and whether they can be written to."""
+def _ordinary(framework: str) -> tuple[str, bool | None, bool]:
+    """The device of a framework's ordinary tensors, whether they can be written to, and whether they may change."""
     try:
         return _declared(names.registry.named(framework))
     except UnknownFrameworkError:
-        return HOST, None
+        return HOST, None, False
 
 
 @lru_cache(maxsize=64)
-def _declared(framework: Declaration) -> tuple[str, bool]:
-    """The first kind of device that a framework declares, and whether its tensors can be written to."""
+def _declared(framework: Declaration) -> tuple[str, bool, bool]:
     caps = framework.capabilities
-    return HOST if HOST in caps.devices.kinds else caps.devices.kinds[0], caps.memory.writable
+    device = HOST if HOST in caps.devices.kinds else caps.devices.kinds[0]
+    return device, caps.memory.writable, caps.memory.shows_writes
 
 
 class TensorInfo(_Fields):
@@ -207,6 +213,8 @@ class TensorInfo(_Fields):
                 raise ValueError(f"{len(steps)} strides for {len(lengths)} axes")
         if writable is None:
             writable = _ordinary(framework)[1]
+        if mutable is None:
+            mutable = writable or (not kind.startswith(COPIED) and _ordinary(framework)[2])
         return cls._make(
             (
                 framework,
@@ -216,7 +224,7 @@ class TensorInfo(_Fields):
                 steps,
                 operator.index(misalignment) % 64,
                 writable,
-                writable if mutable is None else mutable,
+                mutable,
                 requires_grad,
                 conjugate,
                 negative,

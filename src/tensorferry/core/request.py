@@ -11,8 +11,8 @@ from ..hints import Hint
 from . import names
 from .devices import HOST, device_name, host_index
 from .dtype_names import asked
-from .dtypes import CASTINGS
-from .leaf_dtypes import DtypeRule, rule_of
+from .dtypes import CASTINGS, FIT
+from .leaf_dtypes import DtypeRule, is_of_its_kind, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -60,11 +60,28 @@ class Request(NamedTuple):
     """The target's devices on this machine, if the plan depends on them; ``None`` if it does not."""
     placement: Placement | None = None
     """How the result is laid out over devices, if ``device=`` was an object of the target for that."""
+    like: str | None = None
+    """The dtype of the tensor in ``like=``, unless a dtype is named: see `asked_by`."""
 
     @property
     def is_ordinary(self) -> bool:
         """Whether no keyword was given."""
         return self == Request(self.target)
+
+    @property
+    def asks_nothing_else(self) -> bool:
+        """Whether a column that is in the target already, in a dtype that the target has, is the result itself."""
+        return self.copy is not True and self.dtype in (None, FIT) and self.out is None
+
+    def asked_by(self, info: TensorInfo) -> Request:
+        """The request of one tensor: the dtype of the tensor in ``like=`` is asked for if it is of the same kind.
+
+        Python numbers have no dtype of their own, so they take that dtype, whatever its kind is.
+        """
+        if self.like is None:
+            return self
+        takes = info.weak_dtype is not None or is_of_its_kind(info.dtype, self.like)
+        return self._replace(dtype=self.like if takes else None, like=None)
 
     def is_for_host(self, target: Declaration) -> bool:
         """Whether plans for tensors in host memory do not depend on which devices the target has."""
@@ -84,8 +101,19 @@ def make_request(
     device: object,
     grad: str,
     options: tuple[tuple[str, object], ...],
+    like: str | None = None,
 ) -> Request:
     """The request for the keywords of a call.
+
+    Args:
+        target: What the target declares.
+        copy: This and the other keywords are those of `tensorferry.convert`.
+        dtype: See there.
+        casting: See there.
+        device: See there.
+        grad: See there.
+        options: Keywords of one framework, and their values.
+        like: The dtype of the tensor in ``like=``; a `dtype` wins.
 
     Raises:
         TypeError, ValueError: A keyword has a value that it does not take.
@@ -98,13 +126,13 @@ def make_request(
         if not isinstance(on, bool):  # checked before the cache, in which 1 and True are equal
             raise TypeError(f"{option} must be True or False, not {shown(on)}")
     try:
-        return _canonical(target, copy, dtype, casting, device, grad, options)
+        return _canonical(target, copy, dtype, casting, device, grad, options, like)
     except ConversionError:
         raise
     except TypeError:
         pass
     # A value that cannot be hashed fails in the cache. Without the cache, the check of the keywords refuses it.
-    return _canonical.__wrapped__(target, copy, dtype, casting, device, grad, options)
+    return _canonical.__wrapped__(target, copy, dtype, casting, device, grad, options, like)
 
 
 @lru_cache(maxsize=1024, typed=True)
@@ -116,6 +144,7 @@ def _canonical(
     device: object,
     grad: str,
     options: tuple[tuple[str, object], ...],
+    like: str | None,
 ) -> Request:
     if copy is not None and not isinstance(copy, bool):
         raise TypeError(f"copy must be True, False or None, not {shown(copy)}")
@@ -138,6 +167,7 @@ def _canonical(
         grad=grad,
         options=tuple(sorted(option for option, on in options if on)),
         placement=placement,
+        like=like if dtype is None else None,
     )
 
 

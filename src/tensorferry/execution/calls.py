@@ -11,7 +11,7 @@ from ..errors import ConversionError, UnsupportedTypeError
 from ..typing import DEFAULTS
 from .recipes import conversion_as
 from .run import convert as convert_one
-from .target import conversion_like, name_dtype_device
+from .target import conversion_like, name_like_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,27 +107,39 @@ def _convert_to(function: Callable[..., Any], x: Any, to: object, keywords: dict
         like = keywords.pop("like")
         if to is None and not keywords and (found := conversion_like(like)) is not None:
             return _convert(function, x, "", keywords, found)
-        name, dtype, device = name_dtype_device(to, like, keywords.get("dtype"), keywords.get("device"))
-        keywords["dtype"], keywords["device"] = dtype, device
-    else:
-        name = name_dtype_device(to, None, None, None)[0]
-    return _convert(function, x, name, keywords)
+        name, theirs, keywords["device"] = name_like_device(to, like, keywords.get("device"))
+        return _convert(function, x, name, keywords, None, theirs)
+    return _convert(function, x, name_like_device(to, None, None)[0], keywords)
 
 
 @tracers.untraced
 def _convert(
-    function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any], conversion: Conversion | None = None
+    function: Callable[..., Any],
+    x: Any,
+    name: str,
+    keywords: dict[str, Any],
+    conversion: Conversion | None = None,
+    like: str | None = None,
 ) -> Any:
-    """Convert for a public function that was called with `keywords`; `conversion` is given if it is already known."""
+    """Convert for a public function.
+
+    Args:
+        function: The function.
+        x: The tensor.
+        name: The name of the target.
+        keywords: The keywords of the call.
+        conversion: The conversion, if it is already known.
+        like: The dtype of the tensor in ``like=``.
+    """
     if tracers.not_imported != () and tracers.may_be_active():
         shielded = tracers.shield(_convert)
         if shielded is not _convert:
-            return shielded(function, x, name, keywords, conversion)
+            return shielded(function, x, name, keywords, conversion, like)
     try:
         if not _OF_THE_CALL.isdisjoint(keywords):
-            return _convert_with(function, x, name, keywords, conversion)
+            return _convert_with(function, x, name, keywords, like)
         if conversion is None:
-            conversion = _conversion_as(name, keywords)
+            conversion = _conversion_as(name, keywords, like)
         return convert_one(x, conversion)
     except ConversionError as error:
         error.complete_hint(function.__name__, name if conversion is None else conversion.target.name)
@@ -141,9 +153,7 @@ _OF_THE_CALL = COLUMN_KEYWORDS | {"out"}
 """The keywords that belong to one call, and not to the conversion that is kept for all calls."""
 
 
-def _convert_with(
-    function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any], conversion: Conversion | None
-) -> Any:
+def _convert_with(function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any], like: str | None) -> Any:
     """Convert with ``out=``, or with keywords for columns."""
     out = None
     if "out" in keywords:
@@ -153,21 +163,22 @@ def _convert_with(
     if not COLUMN_KEYWORDS.isdisjoint(keywords):
         from .column_keywords import Masked, Rows, apply_column_keywords, take_column_keywords
 
-        x = apply_column_keywords(x, keywords.get("dtype"), keywords.get("casting"), **take_column_keywords(keywords))
+        asked = keywords.get("dtype"), keywords.get("casting")
+        x = apply_column_keywords(x, *asked, like=like, **take_column_keywords(keywords))
         if isinstance(x, (Masked, Rows)):
-            return _convert_several(function, x, name, keywords, conversion, out)
-    return convert_one(x, _conversion_as(name, keywords) if conversion is None else conversion, out)
+            return _convert_several(function, x, name, keywords, like, out)
+    return convert_one(x, _conversion_as(name, keywords, like), out)
 
 
-def _conversion_as(name: str, keywords: dict[str, Any]) -> Conversion:
+def _conversion_as(name: str, keywords: dict[str, Any], like: str | None) -> Conversion:
     try:
-        return conversion_as(name, **keywords)
+        return conversion_as(name, like, **keywords)
     except ConversionError:
         raise
     except TypeError:
         pass
     # A value that cannot be hashed fails in the cache. Without the cache, the check of the keywords refuses it.
-    return conversion_as.__wrapped__(name, **keywords)
+    return conversion_as.__wrapped__(name, like, **keywords)
 
 
 def _convert_several(
@@ -175,7 +186,7 @@ def _convert_several(
     x: Any,
     name: str,
     keywords: dict[str, Any],
-    conversion: Conversion | None,
+    like: str | None,
     out: Any = None,
 ) -> Any:
     """Convert values and their mask, as a pair; or rows, as a list. The mask keeps its own dtype."""
@@ -184,13 +195,16 @@ def _convert_several(
     from .column_keywords import Rows, full_mask
 
     if isinstance(x, Rows):
-        return [_convert(function, each, name, dict(keywords), conversion) for each in x]
-    target = name if conversion is None else conversion.target.name
-    several = _convert_several if isinstance(x.values, Rows) else _convert
-    values = several(function, x.values, name, dict(keywords), conversion)
+        return [_convert(function, each, name, dict(keywords), None, like) for each in x]
+    if isinstance(x.values, Rows):
+        values = _convert_several(function, x.values, name, dict(keywords), like)
+    else:
+        values = _convert(function, x.values, name, dict(keywords), None, like)
     mask = full_mask(values) if x.mask is None else x.mask
     kept = {key: value for key, value in keywords.items() if key not in ("dtype", "casting", "copy")}
-    return values, several(function, mask, target, kept, None)
+    if isinstance(mask, Rows):
+        return values, _convert_several(function, mask, name, kept, None)
+    return values, _convert(function, mask, name, kept)
 
 
 # torch.compile reads this attribute if it comes here before the tracers are kept out.

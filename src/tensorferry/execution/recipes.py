@@ -124,6 +124,11 @@ class Conversion:
             self._earlier, self.recent = self.recent, {}
         self.recent[key] = recipe
 
+    def asked_by(self, info: TensorInfo) -> Conversion:
+        """The conversion of a tensor with this description, in which ``like=`` is decided: see `Request.asked_by`."""
+        request = self.request.asked_by(info)
+        return self if request is self.request else conversion_of(self.target, request)
+
     def make(self, info: TensorInfo, source: Backend, request: Request) -> Recipe:
         """Plan a conversion, and bind its steps.
 
@@ -212,6 +217,7 @@ def plan_of(info: TensorInfo, request: Request, source: Backend, target: Backend
 @lru_cache(maxsize=1024, typed=True)
 def conversion_as(
     name: str,
+    like: str | None = None,
     /,
     *,
     copy: bool | None = None,
@@ -225,6 +231,7 @@ def conversion_as(
 
     Args:
         name: The canonical name of the target, whose framework is imported.
+        like: The dtype of the tensor in ``like=``.
         copy: This and the other keywords are those of `tensorferry.convert`.
         dtype: See there.
         casting: See there.
@@ -237,7 +244,8 @@ def conversion_as(
         ConversionError: The framework is not installed; there is no such dtype or device.
     """
     target = registry.ready(name)
-    return conversion_of(target, make_request(target, copy, dtype, casting, device, grad, tuple(options.items())))
+    request = make_request(target, copy, dtype, casting, device, grad, tuple(options.items()), like)
+    return conversion_of(target, request)
 
 
 def forget() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..backends import registry
 from ..core.devices import host_index
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ..core.request import Request
     from .recipes import Conversion
 
-__all__ = ["conversion_like", "describe_like", "follow", "name_dtype_device", "target_of", "writing_into"]
+__all__ = ["conversion_like", "describe_like", "follow", "name_like_device", "target_of", "writing_into"]
 
 
-def name_dtype_device(to: object, like: object, dtype: object, device: object) -> tuple[str, Any, object]:
-    """The canonical name of the target, the dtype and the device. Exactly one of `to` and `like` must be given.
+def name_like_device(to: object, like: object, device: object) -> tuple[str, str | None, object]:
+    """The canonical name of the target, the dtype of `like`, and the device. One of `to` and `like` must be given.
 
     Raises:
         TypeError: Neither or both are given, or `to` is neither a name nor a framework's module.
@@ -35,11 +35,11 @@ def name_dtype_device(to: object, like: object, dtype: object, device: object) -
         raise TypeError('give one of to and like: to="numpy", or like= a tensor')
     if to is not None:
         name = registry.NAMES.get(to) if isinstance(to, str) else None
-        return name or registry.canonical(to), dtype, device
+        return name or registry.canonical(to), None, device
     name, theirs, place = follow(like)
     if device is None and place is None:
         refuse_index(like.device)  # type: ignore[attr-defined]
-    return name, theirs if dtype is None else dtype, place if device is None else device
+    return name, theirs, place if device is None else device
 
 
 def follow(like: object) -> tuple[str, str | None, str | None]:
@@ -87,7 +87,7 @@ def conversion_like(like: object) -> Conversion | None:
     found = _conversions.get((kind, likeness))
     if found is None:
         name, dtype, device = follow(like)
-        found = conversion_as(name, dtype=dtype, device=device)
+        found = conversion_as(name, dtype, device=device)
         if len(_conversions) >= _MOST:
             _conversions.clear()
         _conversions[kind, likeness] = found
@@ -103,7 +103,7 @@ registry.on_change.append(_conversions.clear)
 def target_of(to: object, like: object) -> str:
     """The canonical name of the target, for a hint; NumPy's if `to` and `like` name no target."""
     try:
-        return name_dtype_device(to, like, None, None)[0]
+        return name_like_device(to, like, None)[0]
     except (TypeError, ConversionError):
         return EXCHANGE
 

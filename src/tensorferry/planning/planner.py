@@ -16,6 +16,7 @@ from ..core.request import LEAVE
 from ..errors import GradientError, ShapeError
 from . import bus_steps, device_steps, host_steps, preconditions, rules
 from .builder import PlanBuilder
+from .completion import completed
 from .step import Path
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def make_plan(
         ConversionError: There is no such plan; the subclass and the message say why.
     """
     source, target, exchange = as_now((source, target, exchange))
-    info = _completed(info, source)
+    info = completed(info, source)
+    request = request.asked_by(info)
     preconditions.refuse_abstract(info, request, source, target)
     preconditions.refuse_out(info, request, target)
     preconditions.refuse_axes(info, source, target)
@@ -59,17 +61,6 @@ def make_plan(
     _decide(plan)
     preconditions.refuse_change(info, plan.steps, source)
     return plan.finish()
-
-
-def _completed(info: TensorInfo, source: Declaration) -> TensorInfo:
-    """A description in which what was left out is as its framework's ordinary case."""
-    caps, writable = source.capabilities, info.writable
-    ordinary = caps.objects.ordinary_kind
-    if ordinary and not info.kind:
-        weak = info.dtype if ordinary in caps.objects.read_kinds else None
-        info = info._replace(kind=ordinary, weak_dtype=info.weak_dtype or weak)
-    writable = caps.memory.writable if writable is None else writable
-    return info._replace(writable=writable, mutable=writable if info.mutable is None else info.mutable)
 
 
 def _refuse_misfit(plan: PlanBuilder) -> None:

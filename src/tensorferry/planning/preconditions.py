@@ -134,6 +134,10 @@ def refuse_place(info: TensorInfo, source: Declaration) -> None:
         raise DeviceError(
             f"{source.name} does not support {info.device}, only {', '.join(known)}.", f'device="{known[0]}"'
         )
+    if info.abstract is None and info.dtype in source.device_facts(kind_of(info.device)).absent:
+        raise UnsupportedTypeError(
+            f"{source.name} has no {info.dtype} on {info.device}.", 'device="cpu", or a dtype that the device has'
+        )
 
 
 def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:

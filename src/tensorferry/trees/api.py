@@ -11,7 +11,7 @@ from ..core.leaf_dtypes import rule_of
 from ..core.names import EXCHANGE
 from ..core.request import refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError, validate_flags
-from ..execution.target import describe_like, name_dtype_device, target_of
+from ..execution.target import describe_like, name_like_device, target_of
 from .leaves import leaf_rule
 
 if TYPE_CHECKING:
@@ -354,23 +354,24 @@ def is_ordinary_tensor(x: Any) -> bool:
     return owner is not None and owner.capabilities.memory.exists and owner.likeness(x) is not None
 
 
-def targets_of(asked: Asked, leaves: Leaves, *, overlaps: bool = False) -> Targets:
-    """The targets of the leaves, from `to` or `like`; for `overlaps` see `Targets`."""
+def targets_of(asked: Asked, leaves: Leaves, *, overlaps: bool = False, alone: str | None = None) -> Targets:
+    """The targets of the leaves, from `to` or `like`; for `overlaps`, and for `alone` (its `like`), see `Targets`."""
     to, like, dtype, device, copy, casting, grad, options = asked
     keywords: dict[str, Any] = {"copy": copy, "casting": casting, "grad": grad, "options": tuple(options.items())}
     if overlaps:
         keywords["overlaps"] = True
+    if alone is not None:
+        keywords["like"] = alone
     if like is None or to is not None or isinstance(like, TensorInfo):
-        name, theirs, device = name_dtype_device(to, like, None, device)
+        name, theirs, device = name_like_device(to, like, device)
     else:
-        alone = not callable(leaves) and is_ordinary_tensor(like)
-        if alone:
+        if not callable(leaves) and is_ordinary_tensor(like):
             infos = {"$": registry.backend_of(like).describe(like)}
         else:
             infos = _describe(like, leaf_rule(leaves, infos=True), describe_like)
         if not infos:
             raise UnsupportedTypeError("like= has no tensor in it.", "like= a tensor, or a tree of tensors")
-        targets = {path: name_dtype_device(None, info, None, device) for path, info in infos.items()}
+        targets = {path: name_like_device(None, info, device) for path, info in infos.items()}
         if set(targets) != {"$"}:
             return _made(targets, dtype, **keywords)
         name, theirs, device = targets["$"]

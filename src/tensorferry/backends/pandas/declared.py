@@ -14,7 +14,7 @@ __all__ = ["CAPABILITIES", "DECLARED"]
 # Series are writable, but assume that no other code writes their memory (views of a series copy on write).
 CAPABILITIES = Capabilities(
     dtypes=Dtypes(held=ORDINARY, numbers=EXCHANGE_NUMBERS),
-    memory=Memory(writable=False, fewest_axes=1, axes=2),
+    memory=Memory(writable=False, shows_writes=True, fewest_axes=1, axes=2),
     objects=Objects(read_kinds=COPIED_KINDS),
 )
 

@@ -68,6 +68,11 @@ class PolarsBackend(ColumnBackend):
             return "A LazyFrame is a query that has not run.", "x.collect()"
         return None
 
+    def note(self, x: Any) -> str:
+        # Without it, a series of rows could not be told from a frame, of which two axes are the ordinary case.
+        dtype = getattr(x, "dtype", None)
+        return "of rows" if isinstance(dtype, (self._pl.Array, self._pl.List)) else ""
+
     def whole(self, x: Any) -> Gathered | Array | None:
         # The classes of dtypes are compared, because dtypes of numbers have no parameters.
         dtypes = [*map(type, x.dtypes)]

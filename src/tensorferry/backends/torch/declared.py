@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
+from ...core.capabilities import Capabilities, DeviceFacts, Devices, Dtypes, Gradients, Memory, Objects, Options
 from ...core.declaration import Declared
 from ...core.dtypes import ORDINARY
 from .snippets import AS_INTEGERS, snippet
@@ -64,6 +64,7 @@ def _capabilities(default: str, records: bool, traces: bool) -> Capabilities:
                 "complex": ("complex128" if default == "float64" else "complex64",),
             },
             cast_alike=CAST_ALIKE,
+            words={"float": ("float32",), "int": ("int32",), "cfloat": ("complex64",)},
         ),
         memory=Memory(
             writable=True,
@@ -101,4 +102,6 @@ DECLARED = Declared(
     BY_DEFAULT["float32", True, False],
     snippet,
     {"torch": "import torch", "ferry": "import tensorferry as ferry"},
+    # (https://docs.pytorch.org/docs/stable/notes/mps.html; Metal has no 64-bit floats)
+    {"mps": DeviceFacts(absent=frozenset({"float64", "complex128"}))},
 )
