@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import tensorferry as ferry
+from tensorferry.host.extensions import extension
 from tensorferry.host.numpy_dtypes import numpy_dtype
 from tensorferry.testing.bits import FORMATS, numbers
 
@@ -364,3 +365,57 @@ def test_H106_integers_and_fractions_wrap_around_alike():
         found = ferry.to_numpy(whole, dtype=dtype, casting="unsafe")
         assert as_ints(found) == as_ints(ferry.to_numpy(whole + 0.0, dtype=dtype, casting="unsafe"))
         assert as_ints(found) == [cut_off(value, dtype) for value in whole.tolist()]
+
+
+# -- what is in C -------------------------------------------------------------------------------
+
+_casts = extension("host._casts")
+in_c = pytest.mark.skipif(_casts is None, reason="the extension was not built, or TENSORFERRY_NO_EXTENSION is set")
+
+
+@in_c
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (np.zeros(3), "d", 43, np.zeros(2, "f")),
+        (np.zeros(3, "f"), "d", 43, np.zeros(3, "f")),
+        (np.zeros(3), "x", 43, np.zeros(3, "f")),
+        (np.zeros(3), "dd", 28, np.zeros(3, "f")),
+        (np.zeros(3), "d", 53, np.zeros(3, "f")),
+        (np.zeros(3), "d", 2**70, np.zeros(3, "f")),
+        (np.zeros(6)[::2], "d", 43, np.zeros(3, "f")),
+        (np.zeros(3), "d", 43, np.zeros(6, "f")[::2]),
+        (np.zeros(3), "d", 43, memoryview(bytes(12))),
+        (np.zeros(3), 3, 43, np.zeros(3, "f")),
+        (np.zeros(3), "", 43, np.zeros(3, "f")),
+        (None, "d", 43, np.zeros(3, "f")),
+        (np.zeros(3), "d", 43),
+    ],
+)
+def test_rounding_in_c_refuses_memory_that_does_not_fit(arguments):
+    """Nothing is read or written where there is no number."""
+    with pytest.raises((ValueError, TypeError, BufferError, OverflowError, IndexError)):
+        _casts.round_to_odd(*arguments)
+
+
+@in_c
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (np.zeros(3), "d", 64, True, np.zeros(2, "q")),
+        (np.zeros(3), "d", 64, True, np.zeros(3, "i")),
+        (np.zeros(3), "f", 8, True, np.zeros(3, "b")),
+        (np.zeros(3), "d", 0, True, np.zeros(3, "b")),
+        (np.zeros(3), "d", 9, True, np.zeros(3, "h")),
+        (np.zeros(3), "d", 65, True, np.zeros(3, "q")),
+        (np.zeros(3), "d", -1, True, np.zeros(3, "q")),
+        (np.zeros(3), "q", 64, True, np.zeros(3, "q")),
+        (np.zeros(6)[::2], "d", 64, True, np.zeros(3, "q")),
+        (np.zeros(3), "d", 64, True, memoryview(bytes(24))),
+        (np.zeros(3), "d", 64, True),
+    ],
+)
+def test_cutting_off_in_c_refuses_memory_that_does_not_fit(arguments):
+    """Nothing is read or written where there is no number."""
+    with pytest.raises((ValueError, TypeError, BufferError, OverflowError, IndexError)):
+        _casts.cut_off(*arguments)

@@ -10,7 +10,7 @@ They take one pass over blocks that fit into a cache; the values are compared if
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +21,14 @@ from ..errors import LossyCastError
 from ..hints import Hint
 from . import memory, subnormals
 from .numpy_dtypes import numpy_dtype, of_numpy, wide_float
-from .rounding import step_of
+from .rounding import cast_of_compact, step_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ..sequences.chunks import Chunks
     from ..typing import Array
+    from .rounding import Step
 
 __all__ = ["cast", "cast_each", "check_values", "copy_into", "direct_cast", "fill", "write_each"]
 
@@ -83,14 +84,26 @@ def direct_cast(source: str, dtype: str, check: str = "", compact: bool = False)
         return None
     step = step_of(before, after)
     if step is not None:
-        return subnormals.kept(partial(_cast_by, step, after))
+        return _cast_by(step, before, after)
     return subnormals.cast_to(after) if _has(before, after) else None
 
 
-def _cast_by(step: Callable[[Array, Array], None], dtype: np.dtype[Any], x: Array) -> Array:
-    result = np.empty_like(x, dtype, subok=False)
-    _cast_in_steps(step, result, x)
-    return result
+def _cast_by(step: Step, before: np.dtype[Any], after: np.dtype[Any]) -> Callable[[Array], Array]:
+    cast_small = cast_of_compact(before, after)
+
+    def cast_any(x: Array) -> Array:
+        if cast_small is not None and x.size <= _IN_STEPS and x.dtype == before and _is_as_in_c(x):
+            return cast_small(x)
+        result = np.empty_like(x, after, subok=False)
+        _cast_in_steps(step, result, x)
+        return result
+
+    return subnormals.kept(cast_any)
+
+
+def _is_as_in_c(x: Array) -> bool:
+    flags = x.flags
+    return flags.c_contiguous and flags.aligned
 
 
 @subnormals.kept
@@ -185,7 +198,7 @@ def _fill(target: Array, source: Array, kind: str, check: str = "") -> None:
         _cast_in_steps(step, target, source)
 
 
-def _cast_in_steps(step: Callable[[Array, Array], None], target: Array, source: Array) -> None:
+def _cast_in_steps(step: Step, target: Array, source: Array) -> None:
     if source.size <= _IN_STEPS:
         step(target, source)
         return
