@@ -15,12 +15,27 @@ PAGES = [
     "howto/pandas-to-pytorch.html",
     "explanation/memory.html",
     "reference/names.html",
+    "reference/names/convert.html",
     "reference/errors.html",
     "reference/pairs.html",
     "reference/command-line.html",
     "playground/index.html",
+    "benchmarks/small.html",
 ]
 SCHEMES = ("light", "dark")
+LANGUAGES = ("en", "ko", "ja", "zh_CN")
+PHONE, TABLET, DESK = (390, 844), (768, 1024), (1440, 900)
+"""Widths and heights of windows."""
+SCREENS = {PHONE: 40, DESK: 22}
+"""How many screens a page may have at most: who has to scroll further does not."""
+SEARCHED = {
+    "resume optimizer": "How do I save an optimizer and resume the training?",
+    "transformers files": "How do I read and write the files of transformers?",
+    "predictions dataframe": "How do I put predictions into a DataFrame?",
+    "plot bfloat16": "How do I plot a bfloat16 tensor with Matplotlib?",
+    "writable result": "Why is my array read-only, and how do I get one that I can write to?",
+}
+"""What people searched, and the page that answers."""
 
 
 @pytest.fixture(scope="session")
@@ -53,21 +68,89 @@ def test_a_page_is_accessible(page, address, axe, name, scheme):
     ] == []
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", [360, 1440])
-def test_no_page_is_wider_than_its_window(page, site, width, scheme):
-    """Wide tables and lines of code scroll in their boxes; the page does not."""
-    page.set_viewport_size({"width": width, "height": 900})
-    page.emulate_media(color_scheme=scheme)
-    names = [str(path.relative_to(site)) for path in sorted((site / "en").rglob("*.html"))]
-    wide = []
-    for name in names:
-        page.goto((site / name).as_uri())
-        if page.evaluate("document.documentElement.scrollWidth") > width:
-            wide.append(name)
+def measured(page, site, language, window, script):
+    """What a script says of each page of a language, at a size of the window."""
+    page.set_viewport_size({"width": window[0], "height": window[1]})
+    found = {}
+    for path in sorted((site / language).rglob("*.html")):
+        page.goto(path.as_uri())
+        found[str(path.relative_to(site))] = page.evaluate(script)
+    assert len(found) > 80
+    return found
 
-    assert len(names) > 20
-    assert wide == []
+
+@pytest.mark.parametrize("window", [(360, 800), TABLET, DESK], ids=lambda size: str(size[0]))
+@pytest.mark.parametrize(("language", "scheme"), [*((each, "light") for each in LANGUAGES), ("en", "dark")])
+def test_no_page_is_wider_than_its_window(page, site, language, scheme, window):
+    """Wide tables and lines of code scroll in their boxes; the page does not."""
+    page.emulate_media(color_scheme=scheme)
+    widths = measured(page, site, language, window, "document.documentElement.scrollWidth")
+
+    assert {name: width for name, width in widths.items() if width > window[0]} == {}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("window", SCREENS, ids=lambda size: str(size[0]))
+def test_a_person_can_scroll_every_page(page, site, language, window):
+    """No page is longer than so many screens: what has more is a page for each group."""
+    heights = measured(page, site, language, window, "document.documentElement.scrollHeight")
+
+    assert {name: height for name, height in heights.items() if height > SCREENS[window] * window[1]} == {}
+
+
+@pytest.mark.parametrize("window", [TABLET, DESK], ids=lambda size: str(size[0]))
+def test_tables_fit_a_desk(page, site, window):
+    """Every column of every table is seen beside both sidebars, of ten frameworks too; only a phone scrolls tables."""
+    script = """[...document.querySelectorAll('.table-wrapper')]
+        .filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.textContent.slice(0, 40))"""
+    tables = measured(page, site, "en", window, script)
+
+    assert {name: found for name, found in tables.items() if found} == {}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_headings_fit_a_phone(page, site, language):
+    """A title takes less than a sixth of the screen, and a smaller heading no more; none is cut off."""
+    script = """[...document.querySelectorAll('article :is(h1, h2, h3, h4)')]
+        .map(each => [each.textContent, each.offsetHeight, each.scrollWidth - each.clientWidth])"""
+    headings = measured(page, site, language, PHONE, script)
+
+    assert sum(map(len, headings.values())) > 200
+    assert [
+        (name, each) for name, found in headings.items() for each in found if each[1] > PHONE[1] / 6 or each[2] > 1
+    ] == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(("window", "screens"), [(DESK, (1, 1, 1)), (PHONE, (1, 2, 2))], ids=["desk", "phone"])
+def test_the_start_page_shows_what_it_is(page, site, language, window, screens):
+    """How to install it, a picture of memory and the way to the playground are in sight; there are few links."""
+    page.set_viewport_size({"width": window[0], "height": window[1]})
+    page.goto((site / language / "index.html").as_uri())
+    install = page.locator("article pre", has_text="pip install")
+    picture = page.locator("article .ferry figure:visible svg")
+    playground = page.locator("article a[href='playground/index.html']")
+    for found, many in zip((install, picture, playground), screens, strict=True):
+        box = found.bounding_box()  # there is one of each
+
+        assert box["y"] + box["height"] <= many * window[1]
+    assert page.locator("article a:not(.headerlink)").count() <= 10
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_navigation_has_one_level_for_each_part(page, site, language):
+    """A part is its own entry, in the reader's language, and no entry stands alone under another of its name."""
+    page.goto((site / language / "index.html").as_uri())
+    tops = page.locator(".sidebar-tree > ul > li > a").all_inner_texts()
+
+    assert page.locator(".sidebar-tree .caption").count() == 0
+    assert len(tops) == len(set(tops)) == 7
+    assert all(text.isascii() or "…" in text for text in tops) == (language == "en")
+    for index, top in enumerate(tops):
+        below = page.locator(".sidebar-tree > ul > li").nth(index).locator("li > a").all_text_contents()
+
+        assert top not in below
+        assert len(below) != 1
 
 
 def test_the_page_is_as_dark_as_the_system(page, site):
@@ -95,6 +178,15 @@ def test_the_search_finds_a_word(page, address):
 
     assert len(found) >= 5
     assert "bfloat16" in page.inner_text("article")
+
+
+@pytest.mark.parametrize("words", SEARCHED)
+def test_what_people_search_has_a_page(page, address, words):
+    """The page is among the first five."""
+    page.goto(f"{address}/en/search.html?q={words.replace(' ', '+')}")
+    page.get_by_text("Search finished").wait_for()  # results come one after the other
+
+    assert SEARCHED[words] in page.locator("#search-results li > a").all_inner_texts()[:5]
 
 
 def test_a_message_of_an_error_is_found(page, address):
@@ -128,10 +220,17 @@ def test_the_root_leads_to_english(page, site):
 
 
 def test_questions_are_two_clicks_away(page, site):
-    """Each how-to page, and each page of the reference, is linked from the start page's own text."""
-    page.goto((site / "en" / "index.html").as_uri())
-    links = page.eval_on_selector_all("article a", "all => all.map(each => each.href)")
+    """Each how-to page, and each page of the reference, is linked from a page that the start page's text leads to."""
+
+    def linked(address):
+        page.goto(address)
+        links = page.eval_on_selector_all("article a", "all => all.map(each => each.href)")
+        return {link.partition("#")[0] for link in links if link.partition("#")[0].endswith(".html")}
+
+    start = (site / "en" / "index.html").as_uri()
+    parts = linked(start)
+    found = parts.union(*(linked(part) for part in parts - {start}))
     pages = {path.as_uri() for folder in ("howto", "reference") for path in (site / "en" / folder).glob("*.html")}
 
     assert len(pages) > 25
-    assert sorted(pages - {link.partition("#")[0] for link in links}) == []
+    assert sorted(pages - found) == []
