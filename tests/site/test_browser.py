@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import re
 import shutil
@@ -24,7 +25,7 @@ PAGES = [
 ]
 SCHEMES = ("light", "dark")
 LANGUAGES = ("en", "ko", "ja", "zh_CN")
-PHONE, TABLET, DESK = (390, 844), (768, 1024), (1440, 900)
+SMALL, PHONE, TABLET, DESK = (360, 800), (390, 844), (768, 1024), (1440, 900)
 """Widths and heights of windows."""
 SCREENS = {PHONE: 40, DESK: 22}
 """How many screens a page may have at most: who has to scroll further does not."""
@@ -33,7 +34,7 @@ SEARCHED = {
     "transformers files": "How do I read and write the files of transformers?",
     "predictions dataframe": "How do I put predictions into a DataFrame?",
     "plot bfloat16": "How do I plot a bfloat16 tensor with Matplotlib?",
-    "writable result": "Why is my array read-only, and how do I get one that I can write to?",
+    "writable result": "Why is my result read-only, and how do I get a writable one?",
 }
 """What people searched, and the page that answers."""
 
@@ -68,57 +69,70 @@ def test_a_page_is_accessible(page, address, axe, name, scheme):
     ] == []
 
 
-def measured(page, site, language, window, script):
-    """What a script says of each page of a language, at a size of the window."""
-    page.set_viewport_size({"width": window[0], "height": window[1]})
-    found = {}
-    for path in sorted((site / language).rglob("*.html")):
-        page.goto(path.as_uri())
-        found[str(path.relative_to(site))] = page.evaluate(script)
-    assert len(found) > 80
-    return found
+MEASURES = """() => ({
+    width: document.documentElement.scrollWidth,
+    height: document.documentElement.scrollHeight,
+    tables: [...document.querySelectorAll('.table-wrapper')]
+        .filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.textContent.slice(0, 40)),
+    headings: [...document.querySelectorAll('article :is(h1, h2, h3, h4)')]
+        .map(each => [each.textContent, each.offsetHeight, each.scrollWidth - each.clientWidth]),
+})"""
 
 
-@pytest.mark.parametrize("window", [(360, 800), TABLET, DESK], ids=lambda size: str(size[0]))
+@pytest.fixture(scope="module")
+def measured(browser, site):
+    """A function that says how large each page of a language and what is on it are, in each window."""
+
+    @functools.cache
+    def measure(language, scheme="light"):
+        context = browser.new_context(color_scheme=scheme)
+        page = context.new_page()
+        found = {window: {} for window in (SMALL, PHONE, TABLET, DESK)}
+        for path in sorted((site / language).rglob("*.html")):
+            page.goto(path.as_uri())
+            for window, pages in found.items():
+                page.set_viewport_size({"width": window[0], "height": window[1]})
+                pages[str(path.relative_to(site))] = page.evaluate(MEASURES)
+        context.close()
+        assert len(found[DESK]) > 60
+        return found
+
+    return measure
+
+
+@pytest.mark.parametrize("window", [SMALL, TABLET, DESK], ids=lambda size: str(size[0]))
 @pytest.mark.parametrize(("language", "scheme"), [*((each, "light") for each in LANGUAGES), ("en", "dark")])
-def test_no_page_is_wider_than_its_window(page, site, language, scheme, window):
+def test_no_page_is_wider_than_its_window(measured, language, scheme, window):
     """Wide tables and lines of code scroll in their boxes; the page does not."""
-    page.emulate_media(color_scheme=scheme)
-    widths = measured(page, site, language, window, "document.documentElement.scrollWidth")
+    pages = measured(language, scheme)[window]
 
-    assert {name: width for name, width in widths.items() if width > window[0]} == {}
+    assert {name: each["width"] for name, each in pages.items() if each["width"] > window[0]} == {}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("window", SCREENS, ids=lambda size: str(size[0]))
-def test_a_person_can_scroll_every_page(page, site, language, window):
+def test_a_person_can_scroll_every_page(measured, language, window):
     """No page is longer than so many screens: what has more is a page for each group."""
-    heights = measured(page, site, language, window, "document.documentElement.scrollHeight")
+    pages, most = measured(language)[window], SCREENS[window] * window[1]
 
-    assert {name: height for name, height in heights.items() if height > SCREENS[window] * window[1]} == {}
+    assert {name: each["height"] for name, each in pages.items() if each["height"] > most} == {}
 
 
 @pytest.mark.parametrize("window", [TABLET, DESK], ids=lambda size: str(size[0]))
-def test_tables_fit_a_desk(page, site, window):
+def test_tables_fit_a_desk(measured, window):
     """Every column of every table is seen beside both sidebars, of ten frameworks too; only a phone scrolls tables."""
-    script = """[...document.querySelectorAll('.table-wrapper')]
-        .filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.textContent.slice(0, 40))"""
-    tables = measured(page, site, "en", window, script)
+    pages = measured("en")[window]
 
-    assert {name: found for name, found in tables.items() if found} == {}
+    assert {name: each["tables"] for name, each in pages.items() if each["tables"]} == {}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_headings_fit_a_phone(page, site, language):
+def test_headings_fit_a_phone(measured, language):
     """A title takes less than a sixth of the screen, and a smaller heading no more; none is cut off."""
-    script = """[...document.querySelectorAll('article :is(h1, h2, h3, h4)')]
-        .map(each => [each.textContent, each.offsetHeight, each.scrollWidth - each.clientWidth])"""
-    headings = measured(page, site, language, PHONE, script)
+    headings = [(name, *each) for name, found in measured(language)[PHONE].items() for each in found["headings"]]
 
-    assert sum(map(len, headings.values())) > 200
-    assert [
-        (name, each) for name, found in headings.items() for each in found if each[1] > PHONE[1] / 6 or each[2] > 1
-    ] == []
+    assert len(headings) > 200
+    assert [each for each in headings if each[2] > PHONE[1] / 6 or each[3] > 1] == []
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
