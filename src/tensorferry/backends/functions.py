@@ -29,6 +29,12 @@ class Flat(Protocol):
     """Whether each call is checked, because the function could not be traced before."""
     changes_inputs: bool
     """Whether it has written into its arguments."""
+    steers_autograd: bool
+    """Whether it takes derivatives itself, or makes tensors require grad."""
+    switches_autograd_off: bool
+    """Whether it computes a part without recording it."""
+    makes_leaves: bool
+    """Whether its results have a graph that ends in tensors that it makes."""
     generators: frozenset[Any]
     """Weak references to the random generators that it used."""
     environment: Hashable
@@ -40,6 +46,7 @@ class Flat(Protocol):
 
     def __call__(self, *tensors: Any) -> tuple[Any, ...]: ...
     def arguments(self, tensors: Sequence[Any], /) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
+    def path(self, index: int, /) -> str: ...
     def leaves_of(self, tree: Any, /) -> list[Any]: ...
 
 

@@ -180,6 +180,12 @@ class Flat:
         """Weak references to the random generators that it used. It may make a new one in each call."""
         self.changes_inputs = False
         """Whether it has written into its arguments."""
+        self.steers_autograd = False
+        """Whether it takes derivatives itself, or makes tensors require grad."""
+        self.switches_autograd_off = False
+        """Whether it computes a part without recording it."""
+        self.makes_leaves = False
+        """Whether its results have a graph that ends in tensors that it makes."""
         self.asks = source.dtype is not None or source.copy is not None
         """Whether conversions have keywords."""
         self.into = conversion_as(inner.name, dtype=source.dtype, copy=source.copy)
