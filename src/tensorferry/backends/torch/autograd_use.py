@@ -141,8 +141,9 @@ def _has_storage(x: Any) -> bool:
 
 def leaves_of(results: Iterable[Any]) -> list[Any]:
     """The tensors at the ends of the graphs of results."""
-    found = [each for each in results if each.requires_grad and each.grad_fn is None]
-    nodes = deque(each.grad_fn for each in results if each.grad_fn is not None)
+    recorded = [each for each in results if isinstance(each, torch.Tensor) and each.requires_grad]
+    found = [each for each in recorded if each.grad_fn is None]
+    nodes = deque(each.grad_fn for each in recorded if each.grad_fn is not None)
     seen = set(nodes)
     while nodes:
         node = nodes.popleft()

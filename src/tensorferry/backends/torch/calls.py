@@ -13,7 +13,7 @@ from .autograd_use import AutogradUse, foreign_leaves
 from .tensors import BACKEND
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..functions import Flat
 
@@ -43,15 +43,22 @@ def forward(flat: Flat, *tensors: Any) -> Sequence[Any]:
     if steers(flat):
         with torch.inference_mode(False), torch.enable_grad():
             mine = [x.clone() if x.is_inference() else x for x in tensors]
-            return [y.detach() for y in with_autograd(flat, mine)]
-    results: Sequence[Any] = flat(*tensors)
-    if any(y.requires_grad for y in results):
-        raise closed_over(flat)
+            results = with_autograd(flat, mine, plain=True)
+        return [y.detach() if isinstance(y, torch.Tensor) else y for y in results]
+    results = flat.plain(*tensors)
+    for y in results:
+        if isinstance(y, torch.Tensor) and y.requires_grad:
+            raise closed_over(flat)
     return results
 
 
-def with_autograd(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
+def with_autograd(flat: Flat, tensors: Sequence[Any], *, plain: bool = False) -> Sequence[Any]:
     """Call a function that may use autograd itself.
+
+    Args:
+        flat: The function.
+        tensors: Its arguments, which are only for this call.
+        plain: Whether numbers of Python's stay what they are.
 
     Raises:
         GradientError: It uses tensors that require grad and are not among its arguments.
@@ -62,7 +69,8 @@ def with_autograd(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
         # So that `backward` fills ``x.grad``, as for a leaf.
         x.retain_grad()
     with AutogradUse(keeps_graphs=bool(before)) as use:
-        results = _call_watched(flat, tensors) if flat.careful else flat(*tensors)
+        call = partial(_watched, flat) if flat.careful else _call
+        results = call(flat.plain if plain else flat, tensors)
     if not flat.makes_leaves and not before and foreign_leaves(results, [*tensors, *use.made]):
         raise closed_over(flat)
     for x in tensors:
@@ -71,9 +79,9 @@ def with_autograd(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
     return results
 
 
-def _call_watched(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
+def _watched(flat: Flat, function: Callable[..., Sequence[Any]], tensors: Sequence[Any]) -> Sequence[Any]:
     with Watch(flat) as watch:
-        results = flat(*tensors)
+        results = function(*tensors)
     watch.refuse()
     return results
 
@@ -107,8 +115,8 @@ def called_again(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
     return results
 
 
-def _call(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
-    return flat(*tensors)
+def _call(function: Callable[..., Sequence[Any]], tensors: Sequence[Any]) -> Sequence[Any]:
+    return function(*tensors)
 
 
 def closed_over(flat: Flat) -> GradientError:

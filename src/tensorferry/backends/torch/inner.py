@@ -7,6 +7,8 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...errors import UnsupportedTypeError
 from .. import registry
 from ..functions import Inner
@@ -76,7 +78,12 @@ class TorchInner(Inner):
     def output(self, leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
             return leaf
-        return torch.as_tensor(leaf) if isinstance(leaf, (bool, int, float, complex)) or _is_array(leaf) else None
+        if not isinstance(leaf, (np.ndarray, np.generic)):
+            return None
+        try:
+            return torch.as_tensor(leaf)
+        except TypeError:  # a dtype that PyTorch has, and NumPy's arrays have only by an extension
+            return BACKEND.adopt(np.asarray(leaf))
 
     def module(self, module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]] | None:
         return opened(module, state) if isinstance(module, torch.nn.Module) else None
@@ -143,10 +150,6 @@ _is_any_autocast_on: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_en
 
 def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0][:200]
-
-
-def _is_array(leaf: Any) -> bool:
-    return type(leaf).__module__ == "numpy" and hasattr(leaf, "dtype")
 
 
 INNER = TorchInner()
