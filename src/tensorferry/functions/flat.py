@@ -16,6 +16,7 @@ from ..backends import registry
 from ..backends.base import Backend
 from ..core import dtypes
 from ..core.dtype_names import name_of
+from ..core.names import EXCHANGE
 from ..errors import ConversionError, LossyCastError, UnsupportedTypeError
 from ..execution.recipes import conversion_as
 from ..execution.run import convert, foresee
@@ -313,8 +314,10 @@ class Flat:
 
     def _tensor_of(self, number: Any, dtype: str) -> Any:
         """A Python number as a tensor of the inner framework, for derivatives and batches."""
-        held = self.into.target.capabilities.dtypes.held
-        return convert(number, conversion_as(self.inner.name, dtype=dtype if dtype in held else None))
+        if dtype not in self.into.target.capabilities.dtypes.held:
+            return convert(number, conversion_as(self.inner.name))
+        # By way of an array, because a tracing mode of the inner framework may watch all else.
+        return self.inner.output(convert(number, conversion_as(EXCHANGE, dtype=dtype)))
 
     def _tensor(self, leaf: Any) -> Any:
         """A leaf of the result as a tensor of the inner framework; ``None`` if it is not a tensor."""
