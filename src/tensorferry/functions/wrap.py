@@ -180,7 +180,7 @@ class Wrapped:
         if not keywords:
             outer = self._plain.get(tuple(map(type, args)))
             if outer is not None and (outer.differentiates or not any(map(is_text, args))):
-                return Call(self._of_tensors(len(args), inner.environment()), args, outer)
+                return Call(self._of_tensors(len(args), inner.environment(), outer.name), args, outer)
         leaves, structure = take_apart((args, keywords))
         places = [index for index, leaf in enumerate(leaves) if _is_tensor(leaf)]
         names = {registry.backend_of(leaves[index]).name for index in places}
@@ -208,19 +208,20 @@ class Wrapped:
         outer = outer_of(outer_name)
         if structure.is_like(positional(len(args))) and all(_is_of(x, outer_name) for x in args):
             self._plain[tuple(map(type, args))] = outer
-        return Call(self._function(Key(structure, tuple(leaves), inner.environment())), tensors, outer)
+        key = Key(structure, tuple(leaves), inner.environment(), outer.name)
+        return Call(self._function(key), tensors, outer)
 
-    def function_of(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Function:
-        """The function for arguments in which `TENSOR` is in place of each tensor."""
+    def function_of(self, args: tuple[Any, ...], keywords: dict[str, Any], outer: str) -> Function:
+        """The function for arguments in which `TENSOR` is in place of each tensor, called from a framework."""
         leaves, structure = take_apart((args, keywords))
-        return self._function(Key(structure, tuple(leaves), inner_of(self.inner).environment()))
+        return self._function(Key(structure, tuple(leaves), inner_of(self.inner).environment(), outer))
 
-    def _make_of_tensors(self, count: int, environment: Hashable) -> Function:
-        return self._function(Key(positional(count), (TENSOR,) * count, environment))
+    def _make_of_tensors(self, count: int, environment: Hashable, outer: str) -> Function:
+        return self._function(Key(positional(count), (TENSOR,) * count, environment, outer))
 
     def _make(self, key: Key) -> Function:
         self._refuse_others(key.structure, key.leaves)
-        flat = Flat(self.source, inner_of(self.inner), key.structure, key.leaves, key.environment)
+        flat = Flat(self.source, inner_of(self.inner), key.structure, key.leaves, key.environment, key.outer)
         return Function(flat, flat.tensors)
 
     def _refuse_others(self, structure: Structure, leaves: Sequence[Any]) -> None:
