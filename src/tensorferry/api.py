@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "convert",
     "to_arrow",
+    "to_cupy",
     "to_jax",
     "to_list",
     "to_numpy",
@@ -192,6 +193,34 @@ def to_jax(x: object, /, **keywords: Unpack[WritingKeywords]) -> JaxArray:
     .. versionadded:: 0.1
     """
     return DECLARED  # type: ignore[no-any-return]
+
+
+@converts_to("cupy", WritingKeywords)
+def to_cupy(x: object, /, **keywords: Unpack[WritingKeywords]) -> Any:
+    """Any tensor as a CuPy array, on a GPU.
+
+    >>> import tensorferry as ferry
+    >>> ferry.explain([1.5, 2.5], "cupy").result
+    TensorInfo("cupy", (2,), "float64")
+
+    A tensor of another framework on the same GPU shares its memory, if that is safe. CuPy has no read-only arrays, so a
+    source that cannot be written is copied, and so is one that requires grad; ``copy=False`` consents to share the
+    first, and is refused for the second.
+
+    Args:
+        x: As for `to_numpy`.
+        device: ``"cuda"``, ``"cuda:1"`` or a device of CuPy; ``None`` stays on the source's GPU, and goes from the host
+            to the current one.
+        out: A CuPy array of the source's shape to write into.
+        **keywords: The others, as for `to_numpy`.
+
+    Raises:
+        ConversionError: As for `to_numpy`.
+        FrameworkNotInstalledError: CuPy is not installed.
+
+    .. versionadded:: 0.1
+    """
+    return DECLARED
 
 
 @converts_to("python", WritingKeywords)

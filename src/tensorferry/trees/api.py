@@ -11,6 +11,7 @@ from ..core.leaf_dtypes import rule_of
 from ..core.names import EXCHANGE
 from ..core.request import refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError, validate_flags
+from ..execution.calls import by_name
 from ..execution.target import describe_like, name_like_device, target_of
 from .leaves import leaf_rule
 
@@ -40,6 +41,7 @@ __all__ = [
 Tree = TypeVar("Tree")
 
 
+@by_name
 def convert_tree(
     tree: Any,
     /,
@@ -154,6 +156,7 @@ def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
     return call_for(snapshot, None, _snapshot, tree, unknown)  # type: ignore[no-any-return]
 
 
+@by_name
 def explain_tree(
     tree: Any,
     /,
