@@ -109,9 +109,11 @@ def _canonical(framework: object) -> str:
         return names.registry.canonical(framework)
     except TypeError:
         raise TypeError(
-            f'framework must be the name of a framework ("torch"), its module or its tensor class, not {shown(framework)}'
+            f"framework must be a framework (its name, its module or its tensor class), not {shown(framework)}"
         ) from None
     except UnknownFrameworkError as error:
+        if isinstance(framework, str) and not names.registry.known():
+            return framework  # without the registry, no name is known
         hint = (error.hint or "").replace("to=", "framework=")
         raise UnknownFrameworkError(error.message, hint or None) from None
 
@@ -149,7 +151,7 @@ def _place(device: str) -> str:
     meant = nearest(kind, kinds, _MISSPELT)
     if meant is None:
         return name  # PyTorch takes devices that others bring
-    raise DeviceError(f"{device!r} is not the name of a device.", f'device="{meant}{name[len(kind):]}"')
+    raise DeviceError(f"{device!r} is not the name of a device.", f'device="{meant}{name[len(kind) :]}"')
 
 
 _MISSPELT = 0.75
@@ -164,7 +166,10 @@ def _literal(value: object) -> str:
 
 def _ordinary(framework: str) -> tuple[str, bool | None, bool]:
     """The device of a framework's ordinary tensors, whether they can be written to, and whether they may change."""
-    return _declared(names.registry.named(framework))
+    try:
+        return _declared(names.registry.named(framework))
+    except UnknownFrameworkError:
+        return HOST, None, False  # without the registry
 
 
 def _device(framework: str, device: object) -> str:
