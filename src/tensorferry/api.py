@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .execution.calls import DECLARED, converts, converts_to
 from .typing import AnyKeywords, Keywords, NumpyKeywords, TensorflowKeywords, TorchKeywords, WritingKeywords
@@ -11,10 +11,18 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .typing import (
+        Fill,
         JaxArray,
         JaxName,
         NumpyArray,
         NumpyName,
+        PlainAnyKeywords,
+        PlainKeywords,
+        PlainNumpyKeywords,
+        PlainTensorflowKeywords,
+        PlainTorchKeywords,
+        PlainWritingKeywords,
+        Rows,
         TensorflowName,
         TensorflowTensor,
         TensorflowVariable,
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "convert",
     "to_arrow",
+    "to_cupy",
     "to_jax",
     "to_list",
     "to_numpy",
@@ -35,9 +44,25 @@ __all__ = [
     "to_torch",
 ]
 
-Tensor = TypeVar("Tensor")
 
-
+@overload
+def to_numpy(
+    x: object, /, *, nulls: Literal["mask"], ragged: Literal["rows"], **keywords: Unpack[PlainNumpyKeywords]
+) -> tuple[Rows[NumpyArray], Rows[NumpyArray]]: ...
+@overload
+def to_numpy(
+    x: object, /, *, nulls: Literal["mask"], ragged: None = ..., **keywords: Unpack[PlainNumpyKeywords]
+) -> tuple[NumpyArray, NumpyArray]: ...
+@overload
+def to_numpy(
+    x: object, /, *, nulls: Fill = ..., ragged: Literal["rows"], **keywords: Unpack[PlainNumpyKeywords]
+) -> Rows[NumpyArray]: ...
+@overload
+def to_numpy(
+    x: object, /, *, nulls: Fill = ..., ragged: None = ..., **keywords: Unpack[PlainNumpyKeywords]
+) -> NumpyArray: ...
+@overload
+def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> Any: ...
 @converts_to("numpy", NumpyKeywords)
 def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray:
     """Any tensor as a NumPy array, which shares the tensor's memory if that is safe.
@@ -99,6 +124,24 @@ def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray:
     return DECLARED  # type: ignore[no-any-return]
 
 
+@overload
+def to_torch(
+    x: object, /, *, nulls: Literal["mask"], ragged: Literal["rows"], **keywords: Unpack[PlainTorchKeywords]
+) -> tuple[Rows[TorchTensor], Rows[TorchTensor]]: ...
+@overload
+def to_torch(
+    x: object, /, *, nulls: Literal["mask"], ragged: None = ..., **keywords: Unpack[PlainTorchKeywords]
+) -> tuple[TorchTensor, TorchTensor]: ...
+@overload
+def to_torch(
+    x: object, /, *, nulls: Fill = ..., ragged: Literal["rows"], **keywords: Unpack[PlainTorchKeywords]
+) -> Rows[TorchTensor]: ...
+@overload
+def to_torch(
+    x: object, /, *, nulls: Fill = ..., ragged: None = ..., **keywords: Unpack[PlainTorchKeywords]
+) -> TorchTensor: ...
+@overload
+def to_torch(x: object, /, **keywords: Unpack[TorchKeywords]) -> Any: ...
 @converts_to("torch", TorchKeywords)
 def to_torch(x: object, /, **keywords: Unpack[TorchKeywords]) -> TorchTensor:
     """Any tensor as a PyTorch tensor.
@@ -134,10 +177,67 @@ def to_torch(x: object, /, **keywords: Unpack[TorchKeywords]) -> TorchTensor:
 
 @overload
 def to_tensorflow(
-    x: object, /, *, variable: Literal[False] = ..., **keywords: Unpack[TensorflowKeywords]
+    x: object,
+    /,
+    *,
+    variable: Literal[True],
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainKeywords],
+) -> TensorflowVariable: ...
+@overload
+def to_tensorflow(
+    x: object,
+    /,
+    *,
+    out: TensorflowVariable,
+    variable: Literal[False] = ...,
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainKeywords],
+) -> TensorflowVariable: ...
+@overload
+def to_tensorflow(
+    x: object,
+    /,
+    *,
+    variable: Literal[False] = ...,
+    nulls: Literal["mask"],
+    ragged: Literal["rows"],
+    **keywords: Unpack[PlainTensorflowKeywords],
+) -> tuple[Rows[TensorflowTensor], Rows[TensorflowTensor]]: ...
+@overload
+def to_tensorflow(
+    x: object,
+    /,
+    *,
+    variable: Literal[False] = ...,
+    nulls: Literal["mask"],
+    ragged: None = ...,
+    **keywords: Unpack[PlainTensorflowKeywords],
+) -> tuple[TensorflowTensor, TensorflowTensor]: ...
+@overload
+def to_tensorflow(
+    x: object,
+    /,
+    *,
+    variable: Literal[False] = ...,
+    nulls: Fill = ...,
+    ragged: Literal["rows"],
+    **keywords: Unpack[PlainTensorflowKeywords],
+) -> Rows[TensorflowTensor]: ...
+@overload
+def to_tensorflow(
+    x: object,
+    /,
+    *,
+    variable: Literal[False] = ...,
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainTensorflowKeywords],
 ) -> TensorflowTensor: ...
 @overload
-def to_tensorflow(x: object, /, *, variable: bool, **keywords: Unpack[TensorflowKeywords]) -> TensorflowVariable: ...
+def to_tensorflow(x: object, /, *, variable: bool = ..., **keywords: Unpack[TensorflowKeywords]) -> Any: ...
 @converts_to("tensorflow", TensorflowKeywords)
 def to_tensorflow(
     x: object, /, *, variable: bool = False, **keywords: Unpack[TensorflowKeywords]
@@ -166,6 +266,24 @@ def to_tensorflow(
     return DECLARED
 
 
+@overload
+def to_jax(
+    x: object, /, *, nulls: Literal["mask"], ragged: Literal["rows"], **keywords: Unpack[PlainWritingKeywords]
+) -> tuple[Rows[JaxArray], Rows[JaxArray]]: ...
+@overload
+def to_jax(
+    x: object, /, *, nulls: Literal["mask"], ragged: None = ..., **keywords: Unpack[PlainWritingKeywords]
+) -> tuple[JaxArray, JaxArray]: ...
+@overload
+def to_jax(
+    x: object, /, *, nulls: Fill = ..., ragged: Literal["rows"], **keywords: Unpack[PlainWritingKeywords]
+) -> Rows[JaxArray]: ...
+@overload
+def to_jax(
+    x: object, /, *, nulls: Fill = ..., ragged: None = ..., **keywords: Unpack[PlainWritingKeywords]
+) -> JaxArray: ...
+@overload
+def to_jax(x: object, /, **keywords: Unpack[WritingKeywords]) -> Any: ...
 @converts_to("jax", WritingKeywords)
 def to_jax(x: object, /, **keywords: Unpack[WritingKeywords]) -> JaxArray:
     """Any tensor as a JAX array.
@@ -192,6 +310,34 @@ def to_jax(x: object, /, **keywords: Unpack[WritingKeywords]) -> JaxArray:
     .. versionadded:: 0.1
     """
     return DECLARED  # type: ignore[no-any-return]
+
+
+@converts_to("cupy", WritingKeywords)
+def to_cupy(x: object, /, **keywords: Unpack[WritingKeywords]) -> Any:
+    """Any tensor as a CuPy array, on a GPU.
+
+    >>> import tensorferry as ferry
+    >>> ferry.explain([1.5, 2.5], "cupy").result
+    TensorInfo("cupy", (2,), "float64")
+
+    A tensor of another framework on the same GPU shares its memory, if that is safe. CuPy has no read-only arrays, so a
+    source that cannot be written is copied, and so is one that requires grad; ``copy=False`` consents to share the
+    first, and is refused for the second.
+
+    Args:
+        x: As for `to_numpy`.
+        device: ``"cuda"``, ``"cuda:1"`` or a device of CuPy; ``None`` stays on the source's GPU, and goes from the host
+            to the current one.
+        out: A CuPy array of the source's shape to write into.
+        **keywords: The others, as for `to_numpy`.
+
+    Raises:
+        ConversionError: As for `to_numpy`.
+        FrameworkNotInstalledError: CuPy is not installed.
+
+    .. versionadded:: 0.1
+    """
+    return DECLARED
 
 
 @converts_to("python", WritingKeywords)
@@ -296,19 +442,106 @@ def to_polars(x: object, /, **keywords: Unpack[Keywords]) -> Any:
 
 
 @overload
-def convert(x: object, /, to: NumpyName | type[NumpyArray], **keywords: Unpack[NumpyKeywords]) -> NumpyArray: ...
+def convert(
+    x: object,
+    /,
+    to: NumpyName | type[NumpyArray],
+    *,
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainNumpyKeywords],
+) -> NumpyArray: ...
 @overload
-def convert(x: object, /, to: TorchName | type[TorchTensor], **keywords: Unpack[TorchKeywords]) -> TorchTensor: ...
+def convert(
+    x: object,
+    /,
+    to: NumpyName | type[NumpyArray],
+    *,
+    nulls: Literal["mask"],
+    ragged: None = ...,
+    **keywords: Unpack[PlainNumpyKeywords],
+) -> tuple[NumpyArray, NumpyArray]: ...
 @overload
-def convert(x: object, /, to: JaxName | type[JaxArray], **keywords: Unpack[Keywords]) -> JaxArray: ...
+def convert(
+    x: object,
+    /,
+    to: NumpyName | type[NumpyArray],
+    *,
+    nulls: Fill = ...,
+    ragged: Literal["rows"],
+    **keywords: Unpack[PlainNumpyKeywords],
+) -> Rows[NumpyArray]: ...
+@overload
+def convert(
+    x: object,
+    /,
+    to: TorchName | type[TorchTensor],
+    *,
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainTorchKeywords],
+) -> TorchTensor: ...
+@overload
+def convert(
+    x: object,
+    /,
+    to: TorchName | type[TorchTensor],
+    *,
+    nulls: Literal["mask"],
+    ragged: None = ...,
+    **keywords: Unpack[PlainTorchKeywords],
+) -> tuple[TorchTensor, TorchTensor]: ...
+@overload
+def convert(
+    x: object,
+    /,
+    to: TorchName | type[TorchTensor],
+    *,
+    nulls: Fill = ...,
+    ragged: Literal["rows"],
+    **keywords: Unpack[PlainTorchKeywords],
+) -> Rows[TorchTensor]: ...
+@overload
+def convert(
+    x: object,
+    /,
+    to: JaxName | type[JaxArray],
+    *,
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainKeywords],
+) -> JaxArray: ...
+@overload
+def convert(
+    x: object,
+    /,
+    to: JaxName | type[JaxArray],
+    *,
+    nulls: Literal["mask"],
+    ragged: None = ...,
+    **keywords: Unpack[PlainKeywords],
+) -> tuple[JaxArray, JaxArray]: ...
+@overload
+def convert(
+    x: object,
+    /,
+    to: JaxName | type[JaxArray],
+    *,
+    nulls: Fill = ...,
+    ragged: Literal["rows"],
+    **keywords: Unpack[PlainKeywords],
+) -> Rows[JaxArray]: ...
 @overload
 def convert(
     x: object,
     /,
     to: TensorflowName | type[TensorflowTensor],
     *,
+    out: None = ...,
     variable: Literal[False] = ...,
-    **keywords: Unpack[TensorflowKeywords],
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainKeywords],
 ) -> TensorflowTensor: ...
 @overload
 def convert(
@@ -316,13 +549,39 @@ def convert(
     /,
     to: TensorflowName | type[TensorflowTensor],
     *,
-    variable: bool,
-    **keywords: Unpack[TensorflowKeywords],
+    variable: Literal[True],
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainKeywords],
 ) -> TensorflowVariable: ...
 @overload
 def convert(x: object, /, to: To, **keywords: Unpack[AnyKeywords]) -> Any: ...
 @overload
-def convert(x: object, /, *, like: Tensor, **keywords: Unpack[AnyKeywords]) -> Tensor: ...
+def convert(
+    x: object, /, *, like: NumpyArray, nulls: Fill = ..., ragged: None = ..., **keywords: Unpack[PlainAnyKeywords]
+) -> NumpyArray: ...
+@overload
+def convert(
+    x: object, /, *, like: TorchTensor, nulls: Fill = ..., ragged: None = ..., **keywords: Unpack[PlainAnyKeywords]
+) -> TorchTensor: ...
+@overload
+def convert(
+    x: object, /, *, like: JaxArray, nulls: Fill = ..., ragged: None = ..., **keywords: Unpack[PlainAnyKeywords]
+) -> JaxArray: ...
+@overload
+def convert(
+    x: object,
+    /,
+    *,
+    like: TensorflowTensor | TensorflowVariable,
+    out: None = ...,
+    variable: Literal[False] = ...,
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainKeywords],
+) -> TensorflowTensor: ...
+@overload
+def convert(x: object, /, *, like: object, **keywords: Unpack[AnyKeywords]) -> Any: ...
 @converts(AnyKeywords)
 def convert(x: object, /, to: To | None = None, *, like: object = None, **keywords: Unpack[AnyKeywords]) -> Any:
     """Any tensor as a tensor of the framework that you name, or like another tensor.

@@ -262,9 +262,34 @@ def test_numbers_are_read_into_aligned_memory_where_the_target_needs_it(alignmen
 
 
 def test_a_plan_says_whether_shared_memory_can_be_written():
-    """In its summary."""
-    for name, mode in (("jax", "read-only"), ("torch", "writable")):
-        assert f"shares memory ({mode}), copies nothing" in str(ferry.explain(TensorInfo(name, (4,)), "numpy"))
+    """In its summary; and how to get a result that can, where the target has one."""
+    how = "read-only; writable with copy=True"
+    for name, target, mode in (
+        ("jax", "numpy", how),
+        ("torch", "numpy", "writable"),
+        ("jax", "tensorflow", "read-only"),
+        ("jax", "arrow", "read-only"),
+        ("arrow", "pandas", how),
+    ):
+        plan = ferry.explain(TensorInfo(name, (4,)), target)
+        assert f"shares memory ({mode}), copies nothing" in str(plan)
+        assert f"shares memory ({mode}), copies nothing" in repr(plan)
+        assert f"shares memory ({mode}), copies nothing" in plan._repr_html_()
+
+
+@pytest.mark.parametrize("target", ["numpy", "pandas"])
+def test_a_copy_can_be_written_as_the_plan_says(target):
+    """The result itself is written, in the place where the shared one refuses."""
+    jax = pytest.importorskip("jax")
+    pytest.importorskip("pandas")
+    x = jax.numpy.arange(64.0)
+    assert "writable with copy=True" in str(ferry.explain(x, target))
+    shared, copied = ferry.convert(x, target), ferry.convert(x, target, copy=True)
+    with pytest.raises(ValueError, match="read-only"):
+        shared[0] = 5
+    copied[0] = 5
+    assert copied[0] == 5
+    assert x[0] == 0
 
 
 @pytest.mark.parametrize(("target", "device"), [("numpy", "cpu"), ("cupy", "cuda:0")])

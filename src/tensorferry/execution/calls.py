@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from ..backends import fast_paths, tracers
 from ..core.request import COLUMN_KEYWORDS, refuse_unknown
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .recipes import Conversion
 
-__all__ = ["DECLARED", "converts", "converts_to"]
+__all__ = ["DECLARED", "by_name", "converts", "converts_to", "refuse"]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -43,8 +43,10 @@ def converts_to(name: str, declared: type) -> Callable[[Function], Function]:
         _declare(function, declared)
 
         @wraps(function)
-        def conversion(x: Any, /, **keywords: Any) -> Any:
-            if keywords:
+        def conversion(x: Any, /, *beyond: Any, **keywords: Any) -> Any:
+            if keywords or beyond:
+                if beyond:
+                    refuse(function, (x,), beyond)
                 return _convert(function, x, name, keywords)
             try:
                 result = paths[type(x)](x)
@@ -67,7 +69,9 @@ def converts(declared: type) -> Callable[[Function], Function]:
         _declare(function, declared)
 
         @wraps(function)
-        def conversion(x: Any, /, to: Any = None, **keywords: Any) -> Any:
+        def conversion(x: Any, /, to: Any = None, *beyond: Any, **keywords: Any) -> Any:
+            if beyond:
+                refuse(function, (x, to), beyond)
             if not keywords:
                 try:
                     result = paths_to[to][type(x)](x)
@@ -80,6 +84,28 @@ def converts(declared: type) -> Callable[[Function], Function]:
         return cast("Function", conversion)
 
     return decorate
+
+
+def by_name(function: Function) -> Function:
+    """Decorate a function that takes keywords by name only, so that its error for a position says which was meant."""
+    taken = function.__code__.co_argcount
+
+    @wraps(function)
+    def named(*given: Any, **keywords: Any) -> Any:
+        if len(given) > taken:
+            refuse(function, given[:taken], given[taken:])
+        return function(*given, **keywords)
+
+    # `refuse_unknown` reads the names of the keywords from here.
+    named.__kwdefaults__ = function.__kwdefaults__
+    return cast("Function", named)
+
+
+def refuse(function: Callable[..., Any], given: tuple[Any, ...], beyond: tuple[Any, ...]) -> NoReturn:
+    """Raise for arguments `beyond` those that were `given` by position, as a function takes them."""
+    from .positions import refuse_positions  # here, because only an error needs it
+
+    refuse_positions(function, given, beyond)
 
 
 def _declare(function: Any, declared: Any) -> None:

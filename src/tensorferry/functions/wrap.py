@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache, partial, wraps
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ..backends import registry, tracers
 from ..core.names import EXCHANGE
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ..trees.structure import Structure
 
 __all__ = ["WRAPPED", "Call", "Wrapped", "brings", "canonical", "inner_of", "outer_of", "validate_dtype", "wrap"]
-
-Wrappable = TypeVar("Wrappable", bound="Callable[..., Any]")
 
 
 @lru_cache(maxsize=64)
@@ -254,7 +252,7 @@ class Wrapped:
 
 @overload
 def wrap(
-    function: Wrappable,
+    function: Callable[..., Any],
     /,
     *,
     inner: object,
@@ -264,7 +262,7 @@ def wrap(
     shapes: Callable[..., Any] | None = ...,
     dtype: str | None = ...,
     copy: bool | None = ...,
-) -> Wrappable: ...
+) -> Callable[..., Any]: ...
 @overload
 def wrap(
     *,
@@ -275,7 +273,7 @@ def wrap(
     shapes: Callable[..., Any] | None = ...,
     dtype: str | None = ...,
     copy: bool | None = ...,
-) -> Callable[[Wrappable], Wrappable]: ...
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
 def wrap(
     function: Any = None,
     /,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from ..backends import registry, tracers
 from ..core.info import TensorInfo
@@ -11,15 +11,17 @@ from ..core.leaf_dtypes import rule_of
 from ..core.names import EXCHANGE
 from ..core.request import refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError, validate_flags
+from ..execution.calls import by_name
 from ..execution.target import describe_like, name_like_device, target_of
 from .leaves import leaf_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     from typing_extensions import Unpack
 
-    from ..typing import Casting, Grad, Leaves, Options, To, Unknown
+    from ..typing import Casting, Grad, JaxArray, Leaves, NumpyArray, Options, To, TorchTensor, Unknown
     from .leaves import LeafRule
     from .plans import TreePlan
     from .targets import Targets
@@ -37,9 +39,14 @@ __all__ = [
     "untraced",
 ]
 
-Tree = TypeVar("Tree")
+if TYPE_CHECKING:
+    Structured = np.ndarray[Any, np.dtype[np.void]]
+    Key = TypeVar("Key")
+    OfTorch = TypeVar("OfTorch", bound=TorchTensor)
+    OfJax = TypeVar("OfJax", bound=JaxArray)
 
 
+@by_name
 def convert_tree(
     tree: Any,
     /,
@@ -126,7 +133,21 @@ def convert_tree(
     return call_for(convert_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, of_columns, False)
 
 
-def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
+@overload
+def snapshot(tree: Structured, /, *, unknown: Unknown = ...) -> dict[str, Any]: ...
+@overload
+def snapshot(tree: NumpyArray, /, *, unknown: Unknown = ...) -> NumpyArray: ...
+@overload
+def snapshot(tree: TorchTensor, /, *, unknown: Unknown = ...) -> TorchTensor: ...
+@overload
+def snapshot(tree: JaxArray, /, *, unknown: Unknown = ...) -> JaxArray: ...
+@overload
+def snapshot(tree: dict[Key, OfTorch], /, *, unknown: Unknown = ...) -> dict[Key, TorchTensor]: ...
+@overload
+def snapshot(tree: dict[Key, OfJax], /, *, unknown: Unknown = ...) -> dict[Key, JaxArray]: ...
+@overload
+def snapshot(tree: object, /, *, unknown: Unknown = ...) -> Any: ...
+def snapshot(tree: Any, /, *, unknown: Unknown = "error") -> Any:
     """Copy a tree: each tensor stays in its framework, and gets memory that it shares with nothing else.
 
     >>> import numpy as np, tensorferry as ferry
@@ -151,9 +172,10 @@ def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
 
     .. versionadded:: 0.1
     """
-    return call_for(snapshot, None, _snapshot, tree, unknown)  # type: ignore[no-any-return]
+    return call_for(snapshot, None, _snapshot, tree, unknown)
 
 
+@by_name
 def explain_tree(
     tree: Any,
     /,

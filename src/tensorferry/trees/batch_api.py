@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from ..backends import fast_paths, registry
 from ..errors import UnsupportedTypeError, an
+from ..execution.calls import by_name, refuse
 from .api import call_for, targets_of
 from .leaves import leaf_rule
 
@@ -29,7 +30,9 @@ def _stacks(function: Function) -> Function:
     """Decorate `collate`: for a list of tensors and a target without other keywords, try the fast path."""
     paths_to, not_accepted, is_tensor = fast_paths.PATHS, fast_paths.NOT_ACCEPTED, registry.is_known_tensor
 
-    def stacking(samples: Iterable[Any], /, to: Any = None, **keywords: Any) -> Any:
+    def stacking(samples: Iterable[Any], /, to: Any = None, *beyond: Any, **keywords: Any) -> Any:
+        if beyond:
+            refuse(function, (samples, to), beyond)
         if not keywords and type(samples) is list and samples and is_tensor(type(samples[0])):
             try:
                 result = paths_to[to][list](samples)
@@ -128,6 +131,7 @@ def collate(
     return call_for(collate, asked, _stack, samples, asked, leaves, unknown, padding, nulls)
 
 
+@by_name
 def explain_collate(
     samples: Iterable[Any],
     /,
