@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.leaf_dtypes import rule_of_words, why_idle
-from ...errors import FormatLimitError, shown, validate_flags, validate_word
+from ...errors import FileFormatError, FormatLimitError, shown, validate_flags, validate_word
 from ..base.contents import NotTensor
 from ..base.fingerprints import fingerprints
 from ..base.pump import Pump
@@ -147,10 +147,11 @@ def convert_files(
     before = open_all(paths, allowed, tensors_only=tensors_only, differing=differing, partly=takes_a_part(selection))
     # A path may be the common prefix of the names of several files.
     seen = fingerprints((*filter(os.path.exists, paths), *before.paths))
-    format_ = _format(place, to)
+    is_several = len(paths) > 1 or index_of(Path(given[0])) is not None
+    format_ = _format(place, to, before.format if is_several or shard is not None else None)
     contents, objects = chosen(before, selection, format_)
     _validate_carriable(contents)
-    shards = shards_of(place, format_, shard, several=len(paths) > 1 or index_of(Path(given[0])) is not None)
+    shards = shards_of(place, format_, shard, several=is_several)
     layout = Layout.of(contents, format_, place, shards, ties)
     recipe = FileRecipe(paths, seen, allowed, tuple(selection.items()), format_.name, shards, ties)
     warnings = [*_warnings(before, contents, selection), *_of_objects(objects)]
@@ -302,14 +303,19 @@ def _validate_carriable(contents: Contents) -> None:
         )
 
 
-def _format(target: Path, to: str | None) -> Format:
+def _format(target: Path, to: str | None, source: str | None = None) -> Format:
     """The format to write.
+
+    Args:
+        target: The file or folder.
+        to: Its name, if it is given.
+        source: The format of the sources, if the target is a folder of shards, whose name need not say the format.
 
     Raises:
         FileFormatError: Neither `to` nor the suffix names a format.
         FormatLimitError: The format can only be read.
     """
-    format_ = format_for(target) if to is None else format_named(to)
+    format_ = _of_shards(target, source) if to is None else format_named(to)
     if not format_.writes:
         name = target.with_suffix(".safetensors").name
         raise FormatLimitError(
@@ -318,6 +324,17 @@ def _format(target: Path, to: str | None) -> Format:
         )
     format_.ensure_loaded()
     return format_
+
+
+def _of_shards(target: Path, source: str | None) -> Format:
+    """The format that the name of the target says; or for a folder of shards, that of the source."""
+    try:
+        return format_for(target)
+    except FileFormatError:
+        format_ = None if source is None else format_named(source)
+        if format_ is None or not format_.writes or not format_.index_suffix:
+            raise
+        return format_
 
 
 def shards_of(target: Path, format_: Format, shard: int | str | None, *, several: bool) -> int | None:
