@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 import inspect
 import os
 import re
@@ -29,7 +30,7 @@ SECONDS = 20
 WRITERS = {"save": 1, "convert_files": 1}
 """Functions that write, and which argument has the path."""
 
-_GLOBAL = re.compile(r"jax\.config|environ|set_default|torch\.cuda|torch\.set_")
+_GLOBAL = re.compile(r"pa\.\w+\(x|jax\.config|environ|set_default|torch\.cuda|torch\.set_")
 """What changes the state of the process."""
 
 _MODULES = {
@@ -164,13 +165,16 @@ def _changed(call: Called, way: Way, names: dict[str, Any]) -> tuple[tuple[Any, 
     """The arguments of the same call, as a way changes them."""
     bound = inspect.signature(call.function).bind(*call.args, **call.kwargs)
     values = {name: eval(code, dict(names)) for name, code in way.changes.items()}  # noqa: S307 - that is what it is for
-    unknown = [name for name in values if name not in bound.signature.parameters]
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in bound.signature.parameters.values())
+    unknown = [name for name in values if name not in bound.signature.parameters and not takes_any]
     if unknown:
         raise Failed(f"{call.name} does not take {unknown[0]}=")
     for name in way.without:
         bound.arguments.pop(name, None)
-    bound.arguments.update(values)
-    return bound.args, bound.kwargs
+    positional = {name for name in bound.arguments if name not in call.kwargs}
+    bound.arguments.update({name: value for name, value in values.items() if name in positional})
+    given = {name: value for name, value in call.kwargs.items() if name not in way.without}
+    return bound.args[: len(call.args)], {**given, **{k: v for k, v in values.items() if k not in positional}}
 
 
 def _with_it_in_place(tree: Any, place: str, value: Any) -> Any:
@@ -190,29 +194,47 @@ def _with_it_in_place(tree: Any, place: str, value: Any) -> Any:
 
 
 def _replaced(tree: Any, steps: list[tuple[str, Any]], value: Any) -> Any:
-    import copy
-
     if not steps:
         return value
     (kind, key), *rest = steps
-    made = list(tree) if type(tree) is tuple else copy.copy(tree)
     if kind == "attribute":
+        made = copy.copy(tree)
         object.__setattr__(made, key, _replaced(getattr(tree, key), rest, value))
-    else:
-        made[key] = _replaced(tree[key], rest, value)
-    return tuple(made) if type(tree) is tuple else made
+        return made
+    inner = _replaced(tree[key], rest, value)
+    if isinstance(tree, tuple):
+        return type(tree)([*tree[:key], inner, *tree[key + 1 :]])
+    columns = getattr(tree, "column_names", None) or getattr(tree, "columns", None)
+    if columns is not None and not callable(columns):
+        # A table whose column is to be something else becomes a dict of its columns.
+        return {**{name: tree[name] for name in columns}, key: inner}
+    made = copy.copy(tree)
+    made[key] = inner
+    return made
 
 
-def _place_in(code: str) -> str | None:
-    """The longest place in `x` that an expression reads, or ``None`` if it does not read `x`."""
-    found = []
-    for node in ast.walk(ast.parse(code, mode="eval")):
-        inner = node
+class _Places(ast.NodeVisitor):
+    """The places of a name that an expression reads."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.found: list[str] = []
+
+    def generic_visit(self, node: ast.AST) -> None:
+        inner: Any = node
         while isinstance(inner, ast.Subscript) and isinstance(inner.slice, (ast.Constant, ast.UnaryOp)):
             inner = inner.value
-        if isinstance(inner, ast.Name) and inner.id == "x":
-            found.append(ast.unparse(node))
-    return max(found, key=len, default=None)
+        if isinstance(inner, ast.Name) and inner.id == self.name:
+            self.found.append(ast.unparse(node))
+        else:
+            super().generic_visit(node)
+
+
+def _place_in(code: str, name: str) -> str:
+    """The place in `name` that an expression reads; `name` itself if it reads several."""
+    places = _Places(name)
+    places.visit(ast.parse(code, mode="eval"))
+    return min(places.found, key=len, default=name)
 
 
 def _do(call: Called, way: Way, tracked: _Tracked, first: list[str]) -> Any:
@@ -224,15 +246,24 @@ def _do(call: Called, way: Way, tracked: _Tracked, first: list[str]) -> Any:
     if not way.code:
         args, kwargs = _changed(call, way, names)
         return again(*args, **kwargs)
-    with contextlib.suppress(SyntaxError):
-        if not names_in(way.code) & {"x", "samples", "path", "like", "out", *_public()}:
-            exec(way.code, names)  # noqa: S102
-            return again(*call.args, **call.kwargs)
+    read = names_in(way.code)
+    if read & _public().keys():
+        return finished(eval(way.code, names))  # noqa: S307
+    if "sample" in read:
+        place = _place_in(way.code, "sample")
+        made = [
+            _with_it_in_place(each, place, eval(way.code, {**names, "sample": each}))  # noqa: S307
+            for each in call.args[0]
+        ]
+        return again(made, *call.args[1:], **call.kwargs)
     made = eval(way.code, names)  # noqa: S307
-    if names_in(way.code) & _public().keys():
-        return finished(made)
-    place = _place_in(way.code) or "x"
-    return again(_with_it_in_place(call.args[0], place, made), *call.args[1:], **call.kwargs)
+    if read & {"like", "out"}:
+        raise Failed(f"{way} does not say what it is for")
+    if made is None and not read & {"x", "samples"}:
+        return again(*call.args, **call.kwargs)
+    name = "samples" if "samples" in read else "x"
+    tree = _with_it_in_place(call.args[0], _place_in(way.code, name), made)
+    return again(tree, *call.args[1:], **call.kwargs)
 
 
 def _try(call: Called, way: Way, first: list[str]) -> Called | None:
@@ -309,11 +340,11 @@ def paste(call: Called, seen: tuple[str, ...] = ()) -> None:
     first: list[str] = []
     failures, worked = [], 0
     for way in ways:
-        if way.code and re.search(rf"{re.escape(way.code)} first", call.hint or ""):
+        if way.code and f"; {way.code} first" in (call.hint or ""):
             first.append(way.code)
-            if way is not ways[-1]:
-                continue
-            way = Way("", {}, (), False)  # noqa: PLW2901 - the same call, after it
+    for way in ways:
+        if way.code in first:
+            continue
         fork = any(map(_GLOBAL.search, (str(way), *first))) or _is_used_up(call)
         try:
             (_forked if fork else follow)(call, way, first, (*seen, _key(call)))

@@ -28,7 +28,7 @@ class Way(NamedTuple):
 
 _OPEN, _CLOSE = "([{", ")]}"
 _CALL = re.compile(r"(?<![\w.\"'`])\[?[A-Za-z_][\w.]*\(|(?<![\w.\"'`)\]])\[(?=[\[A-Za-z_])")
-_PLACE = re.compile(r"(?<![\w.\"'`=])(?:x|like|out|samples)(?=[.\[]\w|\[[\"'])")
+_PLACE = re.compile(r"(?<![\w.\"'`=])(?:x|like|out|samples?)(?=[.\[]\w|\[[\"'])")
 _AFTER_CALL = re.compile(r"(?:\.\w+)*(?:\((?:[^()]|\([^()]*\))*\))?|\[[^\[\]]*\]")
 _KEYWORD = re.compile(r"(?<![\w.\"'])([a-z_]+)=(?=[\w\[({\"'-])")
 _LEFT_OUT = re.compile(r"(?:without |leav(?:e|ing) )([a-z_]+)=(?: and ([a-z_]+)=)?(?: out)?")

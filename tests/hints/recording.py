@@ -7,7 +7,9 @@ import functools
 import json
 import os
 import re
+import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.hints.exceptions import PLACES, Place
@@ -47,21 +49,20 @@ class Watch:
         self.tried = 0
         self._seen: set[tuple[object, ...]] = set()
         self._thread = threading.local()
+        # Only those that are there: the others are imported when they are first used.
+        found = {name: vars(ferry).get(name) for name in (*ferry.__all__, "open")}
+        functions = {name: each for name, each in found.items() if callable(each) and not isinstance(each, type)}
+        self._calls = {name: self._watched(name, function) for name, function in functions.items()}
 
     @contextlib.contextmanager
-    def watching(self) -> Iterator[Watch]:
+    def watching(self) -> Iterator[None]:
         """Watch the public functions of the package."""
-        before = {}
-        for name in (*ferry.__all__, "open"):
-            function = getattr(ferry, name)
-            if callable(function) and not isinstance(function, type):
-                before[name] = function
-                setattr(ferry, name, self._watched(name, function))
+        before = {name: vars(ferry)[name] for name in self._calls}
+        vars(ferry).update(self._calls)
         try:
-            yield self
+            yield
         finally:
-            for name, function in before.items():
-                setattr(ferry, name, function)
+            vars(ferry).update(before)
 
     def _watched(self, name: str, function: Any) -> Any:
         @functools.wraps(function)
@@ -121,8 +122,22 @@ def is_single_host_tensor(call: Called) -> bool:
     return found.abstract is None and str(found.device) == "cpu"
 
 
-def write(watch: Watch, folder: str) -> None:
-    """Write what one process found, for the process that asked for it."""
-    told = {"findings": watch.findings, "needed": sorted(watch.needed), "tried": watch.tried}
-    with open(os.path.join(folder, f"{os.getpid()}.json"), "w", encoding="utf-8") as file:  # noqa: PTH118, PTH123
-        json.dump(told, file)
+def write(watch: Watch, folder: Path) -> None:
+    """Write what one process found, for `unneeded`."""
+    told = {"needed": sorted(watch.needed), "tried": watch.tried}
+    (folder / f"{os.getpid()}.json").write_text(json.dumps(told), encoding="utf-8")
+
+
+def unneeded(folder: Path, places: tuple[Place, ...] = PLACES) -> tuple[list[Place], int]:
+    """The places of the list that no process needed, and how many hints all of them tried."""
+    told = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")]
+    needed = {hint for each in told for hint in each["needed"]}
+    return [place for place in places if place.hint not in needed], sum(each["tried"] for each in told)
+
+
+if __name__ == "__main__":
+    left, tried = unneeded(Path(sys.argv[1]))
+    print(f"{tried} hints were pasted.")
+    for each in left:
+        print(f"No longer needed in tests/hints/exceptions.py: {each.hint}  ({each.reason})")
+    sys.exit(bool(left) or not tried)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..core.leaf_dtypes import DtypeRule, quoted, unknown_name, with_choice, with_others
 from ..errors import LossyCastError, TreeError, UnsupportedTypeError, shown
-from ..hints import Hint
+from ..hints import Hint, code_at
 from .structure import placed
 from .tables import why_no_tensor
 
@@ -89,10 +89,11 @@ def hint_for_leaf(hint: str | None, path: str, name: str, rule: DtypeRule | None
         name: Its dotted name.
         rule: The rule for dtypes, which the hint keeps.
     """
+    place = f"x{path[1:]}"
     if not isinstance(hint, Hint):
-        return hint
+        return hint and code_at(hint, place)
     given = DtypeRule() if rule is None else rule
-    return hint.for_leaf(f"x{path[1:]}", name, lambda dtype: with_choice(given, name, dtype).as_code())
+    return hint.for_leaf(place, name, lambda dtype: with_choice(given, name, dtype).as_code())
 
 
 def _placed(error: ConversionError, path: str, name: str, rule: DtypeRule | None) -> ConversionError:
