@@ -167,7 +167,7 @@ class Hint(str):
 
     def for_list(self, code: str) -> Hint:
         """The hint, if the tensor is read as the list that `code` makes of `x`, and this list is to be converted."""
-        return Hint(self._template.replace("{tree:x}", f"{{tree:{code}}}"), *self._call)
+        return Hint(re.sub(r"\{tree:x(?=[|}])", f"{{tree:{code}", self._template), *self._call)
 
     def for_sample(self, place: str) -> Hint:
         """The hint, if the tensor is the list of one leaf of all samples, and `place` the place of the leaf in each."""
@@ -194,7 +194,7 @@ _PART = re.compile(rf"\{{\{{|\}}\}}|\{{(?P<gap>\w+):(?P<code>[^{{}}|]*)(?P<rest>
 _OF_X = frozenset({"one", "either", "tree"})
 """Gaps with a call of the function with code for `x`. At a place in a tree, only this code is another."""
 _OTHER_CALLS = frozenset({"load", "prefetch", "explain"})
-"""Gaps with a call of another function, for `x` alone."""
+"""Gaps with a call of another function, for `x` alone. The result of `collate` takes its place."""
 
 
 def code_at(code: str, place: str) -> str:
@@ -228,6 +228,8 @@ def _at(template: str, place: str) -> str:
             return _escaped(place)
         if gap in _OTHER_CALLS:
             return f"{{{gap}:{_escaped(code_at(code, place))}{found['rest']}}}"
+        if gap == "collate":
+            return f"{{collate:{_escaped(code_at(code, place))}{found['rest']}}} in its place"
         if gap in _OF_X and code != "x" and code != code_at(code, ""):
             return f"{_escaped(code_at(code, place))} in its place"
         return found[0]

@@ -76,6 +76,9 @@ def why_unreadable(
         refuse: Gives the error for an object that is no number at a path in `x`.
     """
     ragged = _ragged(x, "x")
+    if isinstance(ragged, ShapeError) and any(isinstance(leaf, (list, tuple)) for _, leaf in leaves(x)):
+        # What contains itself is no tree either.
+        return ShapeError(ragged.message, None)
     if ragged is not None and ragged.hint == APART and _have_one_depth(x):
         zero = "False" if all(isinstance(leaf, bool) for _, leaf in leaves(x)) else "0"
         return ShapeError(ragged.message, _padded(zero))
@@ -156,7 +159,8 @@ def _why_no_number(
 def _filled(x: Any) -> Hint:
     """The hint for None among the numbers of a list; if there is something else, that each is converted."""
     found = [leaf for _, leaf in leaves(x) if leaf is not None]
-    if not all(isinstance(leaf, _NUMBERS) for leaf in found):
+    large = any(isinstance(leaf, (int, np.integer)) and abs(int(leaf)) > 2**53 for leaf in found)
+    if large or not all(isinstance(leaf, _NUMBERS) for leaf in found):
         return Hint("{tree:x}, which leaves None as it is")
     if any(isinstance(leaf, (float, complex, np.inexact)) for leaf in found) or not found:
         return Hint('{again:x|nulls="nan"}, which replaces None')

@@ -251,7 +251,9 @@ def _is_text_or_none(each: Any) -> bool:
 
 
 def _masked() -> UnsupportedTypeError:
-    return UnsupportedTypeError("A MaskedArray is values and a mask, and its mask would be lost.", "x.filled(value)")
+    return UnsupportedTypeError(
+        "A MaskedArray is values and a mask, and its mask would be lost.", "x.filled(0), or another value"
+    )
 
 
 def _no_such_dtype(dtype: np.dtype[Any], x: Any) -> UnsupportedTypeError:
@@ -278,7 +280,7 @@ def _no_such_dtype(dtype: np.dtype[Any], x: Any) -> UnsupportedTypeError:
         )
     return UnsupportedTypeError(
         f"dtype {dtype} cannot be converted: its bytes have no name.",
-        "np.frombuffer(x.tobytes(), np.uint8), or x.view of the dtype that is meant",
+        "np.frombuffer(x.tobytes(), np.uint8), which has its bytes",
     )
 
 
@@ -320,7 +322,7 @@ def _numbers_of(x: Any, target: Backend | None, request: Request | None, *, look
         ) from error
     except ConversionError as error:
         if isinstance(error.hint, Hint):
-            raise type(error)(error.message, error.hint.for_list("x.tolist()")) from error
+            raise type(error)(error.message, error.hint.for_list("np.asarray(x).tolist()")) from error
         raise
     info = info._replace(kind={"numbers": "objects", "stack": "rows"}.get(info.kind, info.kind))
     if not x.size:
