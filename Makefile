@@ -35,7 +35,7 @@ LANGUAGES := en ko ja zh_CN
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets deepspeed equinox gymnasium onnxruntime pandas pillow polars xarray
 
-.PHONY: help demo install test pythons test-device slow gpu coverage mutants floors everyday readers package sanitize docs docs-test translations pictures bench lint types clean
+.PHONY: help demo install test pythons test-device slow hints gpu coverage mutants floors everyday readers package sanitize docs docs-test translations pictures bench lint types clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -68,6 +68,13 @@ pythons: ## the tests on each Python from 3.10 to 3.13 that is found here; says 
 test-device: $(VENV)/.test ## the tests on a simulated device; needs a C++ compiler, and is skipped without one
 	$(BIN)/python tests/device/build.py
 	FERRY_TEST_DEVICE=1 $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable tests/device $(PYTEST_ARGS)
+
+# `make test` pastes those of some folders. Half an hour on two cores.
+hints: $(VENV)/.test ## paste the hint of every error that the tests raise, and follow where it leads (slow)
+	rm -rf .hints
+	mkdir .hints
+	FERRY_HINTS=.hints $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(PYTEST_ARGS)
+	PYTHONPATH=. $(BIN)/python tests/hints/recording.py .hints
 
 slow: $(VENV)/.test ## the long tests
 	$(BIN)/python -m pytest -n $(JOBS) -q -m slow --benchmark-disable --ignore=tests/device $(PYTEST_ARGS)
@@ -167,7 +174,7 @@ types: $(VENV)/.test $(VENV)/.lint ## mypy (strict) and pyright
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(FLOORS) $(EVERYDAY) $(READERS) $(PACKAGE) .venv-3.1* .device .sanitize dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(FLOORS) $(EVERYDAY) $(READERS) $(PACKAGE) .venv-3.1* .device .hints .sanitize dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -42,7 +42,8 @@ def no_framework(name: str, known: Iterable[Backend], others: Iterable[str]) -> 
         if meanings := meanings_of(name):
             return UnknownFrameworkError(f"{name!r} is a dtype, and not the name of a framework.", code_of(meanings))
     names = dict.fromkeys([*(each.name for each in targets), *others])
-    listed = "one of " + ", ".join(f'"{each}"' for each in names)
+    first, *rest = (f'"{each}"' for each in names)
+    listed = f"to={first}, or one of {', '.join(rest)}"
     if _is_library(name):
         return UnknownFrameworkError(f"{name!r} is a library of which tensorferry makes no tensors.", listed)
     words = [*names, *(word for word in NAMES if isinstance(word, str) and NAMES[word] in names)]

@@ -14,6 +14,7 @@ from ..core.dtypes import KEYWORDS
 from ..core.info import JOINS, TensorInfo
 from ..core.signature import signature_of
 from ..errors import ConversionError, LossyCastError, PlanViolation, UnsupportedTypeError
+from ..hints import Hint
 from ..host import memory
 from ..host.numpy_dtypes import has_dates
 from .recipes import conversion_of, plan_of
@@ -93,7 +94,8 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
                 return complete(each, out)
     if isinstance(out, TensorInfo):
         raise UnsupportedTypeError(
-            "A TensorInfo describes a tensor, and has no memory to write to.", "explain(x, to, out=out), or a tensor"
+            "A TensorInfo describes a tensor, and has no memory to write to.",
+            Hint("without out=; {explain:x|out=out} says what would be done"),
         )
     each = prepare(x, conversion, out)
     # If another thread has changed `x` meanwhile, the recipe may be one for another signature.

@@ -118,7 +118,7 @@ def writing_into(request: Request, out: object) -> Request:
     if info.framework != request.target:
         raise UnsupportedTypeError(
             f"out= is {an(info.framework)} tensor, the target is {request.target}.",
-            f"out= {an(request.target)} tensor",
+            f"without out=, which makes a new {request.target} tensor",
         )
     return request._replace(out=info)
 
@@ -135,5 +135,6 @@ def _describe(x: object, keyword: str) -> TensorInfo:
                 if info is not None:
                     return info
         name = registry.NAMES.get(x) if isinstance(x, str) and keyword == "like" else None
-        hint = f"{keyword}= a tensor" if name is None else f'to="{name}"'
+        instead = f'to="{name or EXCHANGE}", without like='
+        hint = instead if keyword == "like" else "without out=, which makes a new tensor"
         raise UnsupportedTypeError(f"{keyword}= has to be a tensor. {error.message}", hint) from error

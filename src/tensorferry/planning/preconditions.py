@@ -173,7 +173,7 @@ def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:
             "leave out= out",
         )
     if out.requires_grad:
-        raise GradientError("out= requires grad: writing into it would bypass autograd.", "out=tensor.detach()")
+        raise GradientError("out= requires grad: writing into it would bypass autograd.", "out=out.detach()")
     if out.shape != info.shape:
         raise ShapeError(
             f"out= has shape {out.shape}, the source has {info.shape}.",

@@ -14,7 +14,7 @@ from ..errors import LossyCastError, ShapeError
 from ..host import subnormals
 from ..host.numpy_dtypes import of_numpy
 from . import flags, numbers
-from .diagnostics import DEEPEST, ROWS, leaves, shape_of, why_unreadable
+from .diagnostics import DEEPEST, ROWS, each_rounded, leaves, shape_of, why_unreadable
 from .numbers import PYTHON_NUMBERS, opened
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _read_exactly(x: Any, array: Array, others: Others) -> Array:
             among = "complex numbers" if array.dtype.kind == "c" else "floats"
             raise LossyCastError(
                 f"The integer at {path} stands among {among}, and float64 cannot hold it.",
-                "keep integers and floats apart, or float(number), which rounds",
+                each_rounded(x, path),
             )
     return array
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from ..backends import fast_paths, registry
 from ..errors import UnsupportedTypeError, an
 from ..execution.calls import by_name, refuse
+from ..hints import Hint
 from .api import call_for, targets_of
 from .leaves import leaf_rule
 
@@ -246,18 +247,18 @@ def _refuse_one_value(samples: object) -> None:
     if isinstance(samples, str) and (name := registry.NAMES.get(samples)) is not None:
         raise UnsupportedTypeError(
             "collate takes the samples first, and then where they go.",
-            f'collate(x, to="{name}") for samples x; functools.partial(collate, to="{name}") takes them later',
+            f'collate(samples, to="{name}"); functools.partial(collate, to="{name}") takes them later',
         )
     later = registry.refusal_of_later(type(samples))
     if later is not None:
-        raise UnsupportedTypeError(later.message, f"collate([{later.hint}], to), for a batch of one")
+        raise UnsupportedTypeError(later.message, Hint(f"{{collate:[{later.hint}]}}, for a batch of one"))
     if not hasattr(samples, "__iter__") and not hasattr(samples, "__getitem__"):
         raise UnsupportedTypeError(
             f"collate takes the samples of a batch, not {an(type(samples).__name__)}.",
-            "collate(x(), to), for a function x that gives them" if callable(samples) else "collate([x], to)",
+            Hint("{collate:x()}" if callable(samples) else "{collate:[x]}"),
         )
     if is_one_value(samples):
         raise UnsupportedTypeError(
             f"collate takes the samples of a batch, and {an(type(samples).__name__)} is one value.",
-            "collate([x], to), for a batch of one",
+            Hint("{collate:[x]}, for a batch of one"),
         )

@@ -165,7 +165,7 @@ def from_array(x: Any, code: str = "np.asanyarray(x)") -> Array:
     """
     array = np.asanyarray(x)
     if has_masked(array):
-        raise _masked(x, f"{code}.filled(value)")
+        raise _masked(x, f"{code}.filled(0), or another value in its place")
     if (array.dtype.hasobject and array.dtype.names is None) or array.dtype.kind in "mM":
         raise _Objects(np.asarray(array))
     return np.asarray(array)

@@ -20,7 +20,7 @@ from .. import registry
 from ..columnar import ColumnBackend, Views
 from ..opening import INDEXED, Gathered
 from .declared import CAPABILITIES, DECLARED
-from .objects import CODE, WRITTEN, found_in_objects, reads_as_list
+from .objects import CODE, found_in_objects, of_text, reads_as_list
 from .snippets import snippet
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class PandasBackend(ColumnBackend):
             return self._found_in_numpy(x, dtype, asked)
         values = x if isinstance(x, pd.api.extensions.ExtensionArray) else x.array
         if isinstance(dtype, pd.StringDtype):
-            return Refused(TEXT, WRITTEN, stays=True)
+            return Refused(TEXT, of_text(next(iter(values), None)), stays=True)
         if isinstance(dtype, pd.ArrowDtype):
             return self.found_by_arrow(values.__arrow_array__(), asked)
         if isinstance(dtype, pd.CategoricalDtype):
@@ -199,7 +199,7 @@ class PandasBackend(ColumnBackend):
         if dtype.kind == "O":
             return found_in_objects(x.to_numpy(), self._pd.NA)
         if dtype.kind == "U":
-            return Refused(TEXT, WRITTEN, stays=True)
+            return Refused(TEXT, of_text(next(iter(x), None)), stays=True)
         if dtype.kind == "S":
             return Refused(BYTES, CODE[LIST], stays=True)
         return Refused(f"has dtype {dtype}, which cannot be converted", CODE[LIST])

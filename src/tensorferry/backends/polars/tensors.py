@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...columns.code import DECODED, FIELDS, LIST, STORAGE, WITHOUT_NULLS
+from ...columns.code import DECODED, FIELDS, LIST, STORAGE, WITHOUT_NULLS, WORDS, is_number
 from ...columns.column import BYTES, TEXT, Column, Refused
 from ...columns.pieces import Piece
 from ..columnar import ColumnBackend, Views
@@ -25,6 +25,7 @@ CODE = {
     DECODED: DECODED.replace("to_pylist", "to_list"),
     WITHOUT_NULLS: "{x}.drop_nulls(), which leaves those rows out",
     FIELDS: "{x}.struct.unnest(), which has a column for each field",
+    WORDS: "{x}.cast(pl.Categorical).to_physical(), which numbers the words",
 }
 """Code of polars for hints, by that of pyarrow."""
 
@@ -113,7 +114,9 @@ class PolarsBackend(ColumnBackend):
         if name is not None and x.n_chunks() == 1 and not x.null_count():
             return Column(name, (), [Piece(len(x), x.to_numpy(allow_copy=False))] if len(x) else [])
         if dtype == pl.String:
-            return Refused(TEXT, "{x}.cast(float), which reads numbers that are written out", stays=True)
+            written = is_number(x.first()) if len(x) else False
+            hint = "{x}.cast(float), which reads numbers that are written out" if written else CODE[WORDS]
+            return Refused(TEXT, hint, stays=True)
         if dtype == pl.Binary:
             return Refused(BYTES, CODE[LIST], stays=True)
         if dtype == pl.Null:

@@ -36,7 +36,10 @@ ABSTRACT = {
         "its storage was freed, as FSDP does between its uses, so it has no values",
         "convert it while its memory is there: x.untyped_storage().nbytes() says",
     ),
-    "MaskedTensor": ("it is a MaskedTensor, values and a mask, and its mask would be lost", "x.to_tensor(value)"),
+    "MaskedTensor": (
+        "it is a MaskedTensor, values and a mask, and its mask would be lost",
+        "x.to_tensor(0), or another value",
+    ),
     "DTensor": ("it is a DTensor, a part of a tensor that lies on several devices", "x.full_tensor() or x.to_local()"),
     "wrapper": (
         "it is a wrapper subclass, whose memory is elsewhere",
