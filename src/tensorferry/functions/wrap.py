@@ -303,9 +303,10 @@ def wrap(
     If you call it with tensors of PyTorch, JAX or TensorFlow, it is a part of that framework's graph, jit and batching.
     The page on functions says which derivatives and modes each pair has; `explain_wrap` says it for one call. Arguments
     and results can be trees. An argument that is not a tensor is static, like a static argument of `jax.jit`. A Python
-    number in a result becomes a tensor, with the dtype that the framework that calls gives numbers. The function may take
-    derivatives itself. Gradients follow the convention of the framework that calls: for complex numbers, JAX's gradient is the conjugate of the
-    others'. If all tensors belong to `inner`, the function itself is called.
+    number in a result becomes a tensor with the dtype that the framework that calls gives numbers. The function may
+    take derivatives itself. Gradients follow the convention of the framework that calls: for complex numbers, JAX's
+    gradient is the conjugate of the others'. If all tensors belong to `inner`, the function itself is
+    called.
 
     Args:
         function: What to call; without it, `wrap` gives a decorator.
