@@ -1,4 +1,4 @@
-"""Functions that take derivatives themselves, as force fields do; and gradients that are lost on the way.
+"""H110: functions that take derivatives themselves, as force fields do; and gradients that are lost on the way.
 
 The oracle is PyTorch, TensorFlow or JAX alone, with the same function.
 """

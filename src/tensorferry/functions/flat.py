@@ -403,8 +403,8 @@ class Flat:
         tree = self.take_tree()
         self.tree = _ONE if tree is None else tree
         numbers = dict(self.tree.numbers)
-        specs = [(shape, numbers.get(place, name)) for place, (shape, name) in enumerate(found)]
-        return Looked(tuple(specs), self.tree)
+        inner_specs = enumerate(found)
+        return Looked(tuple((shape, numbers.get(place, name)) for place, (shape, name) in inner_specs), self.tree)
 
 
 _aside: deque[tuple[str, str, Exception]] = deque(maxlen=8)

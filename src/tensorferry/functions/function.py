@@ -249,7 +249,7 @@ class Function:
             note(error, self.flat)
             raise
 
-    def _outside(self, results: Sequence[Any], back: str, want: Sequence[str] | None) -> list[Any]:
+    def _outside(self, results: Sequence[Any], back: str, want: Sequence[str | None] | None) -> list[Any]:
         flat = self.flat
         numbers = dict(flat.tree.numbers) if self.rules and all(isinstance(rule, Vmap) for rule in self.rules) else {}
         if numbers:
@@ -280,7 +280,8 @@ class Function:
             flat = self.flat
             if isinstance(error, LossyCastError):
                 fits = flat.fit if flat.source.dtype is None else None
-                error.hint = flat.hint_of(each) if is_number(each) else fits
+                refused = results[len(left)]
+                error.hint = flat.hint_of(refused) if is_number(refused) else fits
             place = flat.tree.path(len(left)) if not self.rules else "a derivative"
             raise placed(error, f"{place} of {flat.source.name}") from None
         return left

@@ -300,9 +300,11 @@ def wrap(
 
     If you call it with tensors of PyTorch, JAX or TensorFlow, it is a part of that framework's graph, jit and batching.
     The page on functions says which derivatives and modes each pair has; `explain_wrap` says it for one call. Arguments
-    and results can be trees. An argument that is not a tensor is static, like a static argument of `jax.jit`. Gradients
-    follow the convention of the framework that calls: for complex numbers, JAX's gradient is the conjugate of the
-    others'. If all tensors belong to `inner`, the function itself is called.
+    and results can be trees. An argument that is not a tensor is static, like a static argument of `jax.jit`. A Python
+    number in a result becomes a tensor with the dtype that the framework that calls gives numbers. The function may
+    take derivatives itself. Gradients follow the convention of the framework that calls: for complex numbers, JAX's
+    gradient is the conjugate of the others'. If all tensors belong to `inner`, the function itself is
+    called.
 
     Args:
         function: What to call; without it, `wrap` gives a decorator.
@@ -323,8 +325,8 @@ def wrap(
         ValueError: A keyword has a word that is not listed above.
         UnsupportedTypeError: When it is called: the framework brings nothing for functions; the arguments do not tell
             `outer`; the function draws random numbers, or its shapes depend on values where it is traced.
-        GradientError: When it is called: there is no such derivative, or the function uses tensors that require grad
-            and are none of its arguments.
+        GradientError: When it is called: there is no such derivative, the function has lost its graph, or it uses
+            tensors that require grad and are none of its arguments.
         ConversionError: When it is called: an argument cannot cross.
 
     .. versionadded:: 0.1

@@ -91,7 +91,8 @@ def _traced(flat: Flat, specs: Sequence[Spec]) -> Any:
         return tf.function(_rewritten(flat), autograph=False).get_concrete_function(*signature)
     except Exception as error:
         text = str(error).strip()
-        if not isinstance(error, _UNTRACEABLE) and not text.startswith(_NO_VARIABLES):
+        needs_value = isinstance(error, _UNTRACEABLE) or (isinstance(error, TypeError) and "SymbolicTensor" in text)
+        if not needs_value and not text.startswith(_NO_VARIABLES):
             raise
         raise UnsupportedTypeError(
             f"{flat.source.name} cannot be traced without values, which would tell its shapes: "

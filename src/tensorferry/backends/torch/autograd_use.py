@@ -7,9 +7,8 @@ https://docs.pytorch.org/docs/stable/torch.overrides.html.
 from __future__ import annotations
 
 from collections import deque
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from .. import registry
 from .tensors import BACKEND
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["AutogradUse", "Flow", "foreign_leaves", "leaves_of"]
 
 torch: Any = registry.load(BACKEND).torch  # type: ignore[attr-defined]
+_storage_reference: Any = import_module("torch.multiprocessing.reductions").StorageWeakRef
 _FLAG = torch.Tensor.requires_grad.__set__
 _STEERS = {torch.Tensor.requires_grad_, torch.Tensor.detach_, torch.Tensor.retain_grad, torch.Tensor.data.__get__}
 _TAKES_VALUES = {
@@ -116,7 +116,7 @@ class Flow(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc
         if origins and _is_inexact(x) and _has_storage(x):
             storage = x.untyped_storage()
             # A weak reference keeps its address from being used again.
-            self._origins[storage._cdata] = StorageWeakRef(storage), origins | self.origins(x)
+            self._origins[storage._cdata] = _storage_reference(storage), origins | self.origins(x)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = [x for x in torch.utils._pytree.tree_leaves((args, kwargs or {})) if isinstance(x, torch.Tensor)]
@@ -136,7 +136,7 @@ def _is_inexact(x: Any) -> bool:
 
 
 def _has_storage(x: Any) -> bool:
-    return x.layout is torch.strided and not torch._C._functorch.is_functorch_wrapped_tensor(x)  # type: ignore[no-any-return]
+    return x.layout is torch.strided and not torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def leaves_of(results: Iterable[Any]) -> list[Any]:
