@@ -117,6 +117,6 @@ assert_type(ferry.wrap(torch.sin, inner="torch"), Callable[..., Any])
 assert_type(ferry.wrap(inner="torch")(torch.sin), Callable[..., Any])
 assert_type(ferry.wrap_module(torch.nn.Linear(1, 1)), tuple[Callable[..., Any], dict[str, Any]])
 assert_type(
-    ferry.wrap_module(torch.nn.BatchNorm1d(1), state=True),
+    ferry.wrap_module(torch.nn.BatchNorm1d(1), state=True, dtype="fit"),
     tuple[Callable[..., Any], dict[str, Any], dict[str, Any]],
 )
