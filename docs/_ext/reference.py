@@ -170,8 +170,8 @@ def restructured(lines: list[str]) -> list[str]:
 
 
 GROUPS = {
-    "convert": "to_numpy to_torch to_tensorflow to_jax to_list to_arrow to_pandas to_polars convert",
-    "look": "describe explain shares_memory frameworks TensorInfo Plan Step FrameworkStatus",
+    "convert": "to_numpy to_torch to_tensorflow to_jax to_cupy to_list to_arrow to_pandas to_polars convert",
+    "look": "describe explain shares_memory is_tensor frameworks TensorInfo Plan Step FrameworkStatus",
     "trees": "convert_tree describe_tree explain_tree collate explain_collate snapshot TreePlan BatchPlan",
     "functions": "wrap wrap_module explain_wrap WrapPlan",
     "transfers": "start prefetch Transfer Prefetch transfers.prefetch.PrefetchStats",

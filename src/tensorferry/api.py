@@ -64,7 +64,7 @@ def to_numpy(
 @overload
 def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> Any: ...
 @converts_to("numpy", NumpyKeywords)
-def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray:
+def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray | list[NumpyArray] | tuple[Any, Any]:
     """Any tensor as a NumPy array, which shares the tensor's memory if that is safe.
 
     >>> import tensorferry as ferry
@@ -105,7 +105,8 @@ def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray:
             (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
 
     Returns:
-        A plain ``np.ndarray``, never of dtype object.
+        A plain ``np.ndarray``, never of dtype object. With ``nulls="mask"`` a pair of them. With ``ragged="rows"`` a
+        list, or one array if the rows have equal lengths.
 
     Raises:
         UnsupportedTypeError: `x` is not a tensor, or has no memory (traced, meta, deleted …); or `nulls`, `ragged` or
@@ -143,7 +144,7 @@ def to_torch(
 @overload
 def to_torch(x: object, /, **keywords: Unpack[TorchKeywords]) -> Any: ...
 @converts_to("torch", TorchKeywords)
-def to_torch(x: object, /, **keywords: Unpack[TorchKeywords]) -> TorchTensor:
+def to_torch(x: object, /, **keywords: Unpack[TorchKeywords]) -> TorchTensor | list[TorchTensor] | tuple[Any, Any]:
     """Any tensor as a PyTorch tensor.
 
     >>> import numpy as np, tensorferry as ferry
@@ -241,7 +242,7 @@ def to_tensorflow(x: object, /, *, variable: bool = ..., **keywords: Unpack[Tens
 @converts_to("tensorflow", TensorflowKeywords)
 def to_tensorflow(
     x: object, /, *, variable: bool = False, **keywords: Unpack[TensorflowKeywords]
-) -> TensorflowTensor | TensorflowVariable:
+) -> TensorflowTensor | TensorflowVariable | list[TensorflowTensor] | tuple[Any, Any]:
     """Any tensor as a TensorFlow tensor, or with ``variable=True`` as a ``tf.Variable``.
 
     >>> import tensorferry as ferry
@@ -285,7 +286,7 @@ def to_jax(
 @overload
 def to_jax(x: object, /, **keywords: Unpack[WritingKeywords]) -> Any: ...
 @converts_to("jax", WritingKeywords)
-def to_jax(x: object, /, **keywords: Unpack[WritingKeywords]) -> JaxArray:
+def to_jax(x: object, /, **keywords: Unpack[WritingKeywords]) -> JaxArray | list[JaxArray] | tuple[Any, Any]:
     """Any tensor as a JAX array.
 
     >>> import tensorferry as ferry
@@ -317,8 +318,9 @@ def to_cupy(x: object, /, **keywords: Unpack[WritingKeywords]) -> Any:
     """Any tensor as a CuPy array, on a GPU.
 
     >>> import tensorferry as ferry
-    >>> ferry.explain([1.5, 2.5], "cupy").result
-    TensorInfo("cupy", (2,), "float64")
+    >>> on_gpu = ferry.TensorInfo("torch", (2,), device="cuda:0")
+    >>> ferry.explain(on_gpu, "cupy").shares_memory  # `to_cupy(x)` does what the plan says
+    True
 
     A tensor of another framework on the same GPU shares its memory, if that is safe. CuPy has no read-only arrays, so a
     source that cannot be written is copied, and so is one that requires grad; ``copy=False`` consents to share the

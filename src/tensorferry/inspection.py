@@ -310,7 +310,9 @@ class FrameworkTable(dict[str, FrameworkStatus]):
         return "\n".join([*lines, *self._notes()])
 
     def _repr_html_(self) -> str:
-        from .planning.page import clean, page, table  # here, because only a notebook needs it
+        # Here, because only a notebook needs them.
+        from .planning.canvas import clean
+        from .planning.page import page, table
 
         rows = [tuple(map(clean, row)) for row in self._rows()]
         return page([table(_HEADS, rows), *(f"<p>{clean(note)}</p>" for note in self._notes())])

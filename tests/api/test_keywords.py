@@ -152,7 +152,8 @@ BY_POSITION = [
     ("to_numpy(x, np.float32)", 'to_numpy(x, dtype="float32")'),
     ("to_numpy(x, np.dtype('int8'), copy=True)", 'to_numpy(x, dtype="int8")'),
     ("to_torch(x, torch.float16, 'cpu')", 'to_torch(x, dtype="float16", device="cpu")'),
-    ("to_jax(x, float)", 'to_jax(x, dtype="float64")'),
+    ("to_jax(x, jax.numpy.float32)", 'to_jax(x, dtype="float32")'),
+    ("to_numpy(x, float)", 'to_numpy(x, dtype="float64")'),
     ("to_list(x, 'fit')", 'to_list(x, dtype="fit")'),
     ("to_torch(x, torch.device('cpu'))", 'to_torch(x, device="cpu")'),
     ("convert(x, 'torch', 'float32')", 'convert(x, "torch", dtype="float32")'),
@@ -176,8 +177,9 @@ def test_a_dtype_or_a_device_by_position_says_its_name(call, hint, tmp_path):
     """The call that the error shows works where it is pasted."""
     sources = path = tmp_path / "x.npz"
     np.savez(path, a=np.ones(2, "float32"))
-    x, samples = [1.5], [{"x": 1}]
+    x, samples = [2.0], [{"x": 1}]
     here = {"x": x, "tree": {"x": np.ones(2)}, "samples": samples, "iterable": [np.ones(2)], "np": np, "torch": torch}
+    here["jax"] = pytest.importorskip("jax")
     here |= {name: getattr(ferry, name) for name in ferry.__all__}
     here |= {"path": path, "sources": sources, "target": tmp_path / "y.npz"}
     with pytest.raises(TypeError) as caught:

@@ -70,14 +70,6 @@ def test_a_type_that_lies_is_found():
     assert not is_of(ferry.snapshot({"w": parameter}), dict[str, torch.nn.Parameter])
 
 
-def test_every_public_function_that_gives_something_has_a_line():
-    """Those for files are in the file beside it, which is not run."""
-    both = PATH.read_text(encoding="utf-8") + PATH.with_name("checked_not_run.py").read_text(encoding="utf-8")
-    called = {node.attr for node in ast.walk(ast.parse(both)) if isinstance(node, ast.Attribute)}
-    functions = {name for name in ferry.__all__ if not isinstance(getattr(ferry, name), type)}
-    assert functions <= called
-
-
 @pytest.mark.parametrize("word", ["NumpyName", "TorchName", "TensorflowName", "JaxName"])
 def test_a_name_that_has_a_type_is_a_name(word):
     """Each literal, and each alias of the framework, is in the other."""

@@ -79,7 +79,7 @@ def test_a_wrong_name_is_a_value_error_with_the_nearest_right_one(to, meant):
         with pytest.raises(ValueError, match="is not the name of a framework") as caught:
             call()
         assert isinstance(caught.value, ferry.UnknownFrameworkError)
-        assert caught.value.hint == f'to="{meant}"'
+        assert caught.value.hint.partition("=")[2] == f'"{meant}"'
         assert caught.value.__context__ is None
     with pytest.raises(ferry.UnknownFrameworkError, match="no_such") as caught:
         ferry.convert([1.5], "no_such_framework_here")

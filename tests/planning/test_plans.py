@@ -305,7 +305,6 @@ def test_what_is_left_out_of_a_description_is_the_frameworks_own_place():
     for name, backend in registry.backends().items():
         known = backend.capabilities.devices.kinds
         assert TensorInfo(name, (3,)).device == ("cpu" if "cpu" in known else known[0])
-    assert TensorInfo("unheard of", (3,)).device == "cpu"
     bare = TensorInfo("cupy", (3,))
     assert ferry.explain(bare, "torch").result.device == "cuda"
     assert ferry.explain(TensorInfo("numpy", (3,)), like=bare).result.device == "cuda"

@@ -90,7 +90,6 @@ def by_name(function: Function) -> Function:
     """Decorate a function that takes keywords by name only, so that its error for a position says which was meant."""
     taken = function.__code__.co_argcount
 
-    @wraps(function)
     def named(*given: Any, **keywords: Any) -> Any:
         if len(given) > taken:
             refuse(function, given[:taken], given[taken:])
@@ -98,7 +97,7 @@ def by_name(function: Function) -> Function:
 
     # `refuse_unknown` reads the names of the keywords from here.
     named.__kwdefaults__ = function.__kwdefaults__
-    return cast("Function", named)
+    return cast("Function", wraps(function)(named))
 
 
 def refuse(function: Callable[..., Any], given: tuple[Any, ...], beyond: tuple[Any, ...]) -> NoReturn:

@@ -40,7 +40,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    Structured = np.ndarray[Any, np.dtype[np.void]]
+    # A structured array becomes a dict of its fields, so that its snapshot is none of these.
+    OfNumbers = np.ndarray[Any, np.dtype[np.number[Any] | np.bool_]]
     Key = TypeVar("Key")
     OfTorch = TypeVar("OfTorch", bound=TorchTensor)
     OfJax = TypeVar("OfJax", bound=JaxArray)
@@ -134,9 +135,7 @@ def convert_tree(
 
 
 @overload
-def snapshot(tree: Structured, /, *, unknown: Unknown = ...) -> dict[str, Any]: ...
-@overload
-def snapshot(tree: NumpyArray, /, *, unknown: Unknown = ...) -> NumpyArray: ...
+def snapshot(tree: OfNumbers, /, *, unknown: Unknown = ...) -> NumpyArray: ...
 @overload
 def snapshot(tree: TorchTensor, /, *, unknown: Unknown = ...) -> TorchTensor: ...
 @overload
