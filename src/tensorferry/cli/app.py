@@ -83,7 +83,11 @@ def doctor(json: Json = False) -> None:
 def tour(
     cases: Annotated[
         list[str] | None,
-        typer.Argument(metavar="CASE", autocompletion=completion.cases, help="Only these cases, such as C03 C26; all of them by default."),
+        typer.Argument(
+            metavar="CASE",
+            autocompletion=completion.cases,
+            help="Only these cases, such as C03 C26; all of them by default.",
+        ),
     ] = None,
     brief: Annotated[bool, typer.Option("--brief", help="One line for each case.")] = False,
     json: Json = False,
@@ -103,9 +107,7 @@ def tour(
 def explain(
     source: Annotated[
         str,
-        _tensor(
-            "--from", metavar="FRAMEWORK", autocompletion=completion.sources, help="The framework it comes from."
-        ),
+        _tensor("--from", metavar="FRAMEWORK", autocompletion=completion.sources, help="The framework it comes from."),
     ],
     target: Annotated[
         str,
@@ -129,7 +131,9 @@ def explain(
         ),
     ] = None,
     strides: Annotated[str | None, _tensor(metavar="M,N", help="Its strides in bytes; compact by default.")] = None,
-    misalignment: Annotated[int, _tensor(metavar="BYTES", help="Its address modulo 64, from 0 to 63.", min=0, max=63)] = 0,
+    misalignment: Annotated[
+        int, _tensor(metavar="BYTES", help="Its address modulo 64, from 0 to 63.", min=0, max=63)
+    ] = 0,
     requires_grad: Annotated[bool, _tensor("--requires-grad", help="It requires grad.")] = False,
     read_only: Annotated[bool, _tensor("--read-only", help="Nobody can write it.")] = False,
     conjugate: Annotated[bool, _tensor("--conjugate", help="Its conjugate bit is set.")] = False,
@@ -150,15 +154,11 @@ def explain(
     ] = None,
     casting: Annotated[
         str | None,
-        _asked(
-            metavar="RULE", autocompletion=words(*CASTINGS), help="safe, same_value, same_kind or unsafe."
-        ),
+        _asked(metavar="RULE", autocompletion=words(*CASTINGS), help="safe, same_value, same_kind or unsafe."),
     ] = None,
     to_device: Annotated[
         str | None,
-        _asked(
-            metavar="NAME", autocompletion=words(*_DEVICES), help="Where it is to go; it stays by default."
-        ),
+        _asked(metavar="NAME", autocompletion=words(*_DEVICES), help="Where it is to go; it stays by default."),
     ] = None,
     grad: Annotated[
         str,

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["folded", "print_code"]
 
 
-def print_code(
-    console: Console, code: str, margin: str, *, first: str | None = None, is_typed: bool = True
-) -> None:
+def print_code(console: Console, code: str, margin: str, *, first: str | None = None, is_typed: bool = True) -> None:
     """Print Python code after a margin: with colours only on a terminal, and in a file as it is.
 
     In a file, a broken line would count as two.

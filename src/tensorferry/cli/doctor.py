@@ -93,7 +93,9 @@ def print_frameworks(status: Status) -> None:
         if found.installed and found.error is None:
             state = Text("ok", "ok")
         elif is_broken(found):
-            state = Text.assemble(("broken: ", "bad"), _one_line(found.error or ""), "\n", (solid(found.install), "code"))
+            state = Text.assemble(
+                ("broken: ", "bad"), _one_line(found.error or ""), "\n", (solid(found.install), "code")
+            )
         else:
             state = Text.assemble(("not installed: ", "warn"), (solid(found.install), "code"))
         held.append([Text(name, "name"), found.version or "", ", ".join(found.devices), state])

@@ -269,7 +269,9 @@ def blocks(heads: Sequence[Cell], held: Sequence[Sequence[Cell]], width: int) ->
     gap = [_GAP] * len(heads)
     found: list[list[int]] = []
     for column in range(1, len(heads)):
-        if not found or not _fits([label, *(widths[n] for n in found[-1]), widths[column]], gap[: len(found[-1]) + 1], width):
+        if not found or not _fits(
+            [label, *(widths[n] for n in found[-1]), widths[column]], gap[: len(found[-1]) + 1], width
+        ):
             found.append([])
         found[-1].append(column)
     return [[[row[0], *(row[n] for n in columns)] for row in whole] for columns in found]

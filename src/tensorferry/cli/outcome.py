@@ -204,7 +204,8 @@ def unknown_word(word: str, words: Iterable[str]) -> str:
 
 def _words(error: Exception, command: str) -> tuple[str, str | None]:
     if isinstance(error, ConversionError):
-        return error.message, error.hint and as_options(error.hint, command)
+        hint = getattr(error.hint, "for_shell", error.hint)
+        return error.message, hint and as_options(hint, command)
     if isinstance(error, OSError) and error.strerror:
         names = [os.fspath(name) for name in (error.filename, error.filename2) if isinstance(name, (str, os.PathLike))]
         return ": ".join([*map(str, names), error.strerror]), None

@@ -6,6 +6,7 @@ import glob
 import os
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from ...errors import FileFormatError, FormatLimitError, shown, validate_flags, 
 from ..base.contents import NotTensor
 from ..base.fingerprints import fingerprints
 from ..base.pump import Pump
-from ..base.wording import FileHint, named, several, strings_of
+from ..base.wording import FileHint, named, path_of, several, strings_of
 from ..opening.registry import each_format, format_for, format_named
 from ..opening.shards import index_of
 from ..opening.split import TIES, repeated, sizes
@@ -29,7 +30,7 @@ from .select import left_by_tensors_only
 from .work import Layout, Work, write_index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..base.contents import Contents
     from ..base.format import Format
@@ -116,9 +117,9 @@ def convert_files(
 ) -> Report:
     """Convert files; see `tensorferry.convert_files`, whose arguments and errors these are."""
     started = time.monotonic()
-    given = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
-    paths = tuple(os.fspath(path) for path in given)
-    place = Path(target)
+    given = list(sources) if isinstance(sources, Iterable) and not _is_one(sources) else [sources]
+    paths = tuple(os.fspath(path_of(path, "convert_files(sources, target)")) for path in given)
+    place = path_of(target, "the target of convert_files(sources, target)")
     continues = resume or part is not None
     _validate_options(paths, part, jobs, engine, executor, progress)
     validate_flags(
@@ -147,7 +148,7 @@ def convert_files(
     before = open_all(paths, allowed, tensors_only=tensors_only, differing=differing, partly=takes_a_part(selection))
     # A path may be the common prefix of the names of several files.
     seen = fingerprints((*filter(os.path.exists, paths), *before.paths))
-    is_several = len(paths) > 1 or index_of(Path(given[0])) is not None
+    is_several = len(paths) > 1 or index_of(Path(paths[0])) is not None
     format_ = _format(place, to, before.format if is_several or shard is not None else None)
     contents, objects = chosen(before, selection, format_)
     _validate_carriable(contents)
@@ -221,6 +222,11 @@ def write_contents(
         if layout.names:
             write_index(layout, output)
     return replace(report, seconds=time.monotonic() - started, verified=verify)
+
+
+def _is_one(sources: object) -> bool:
+    """Whether something is one source, or something in its place, though it can be iterated."""
+    return isinstance(sources, (str, os.PathLike, bytes, bytearray, memoryview)) or hasattr(sources, "read")
 
 
 def _report(paths: tuple[str, ...], layout: Layout, warnings: tuple[str, ...]) -> Report:
