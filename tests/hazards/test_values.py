@@ -547,7 +547,7 @@ EXOTIC = {
     "structured": (lambda: np.zeros(2, [("a", "f4"), ("b", "i8")]), "structured", "convert_tree(x"),
     "datetime64": (lambda: np.zeros(2, "M8[s]"), "dates or durations", "int64"),
     "timedelta64": (lambda: np.zeros(2, "m8[s]"), "dates or durations", "int64"),
-    "text": (lambda: np.array(["a", "b"]), "<U1", "astype"),
+    "text": (lambda: np.array(["a", "b"]), "<U1", "np.unique(x"),
     "bytes": (lambda: np.array([b"a", b"b"]), "S1", "uint8"),
     "tf.string": (lambda: tf.constant(["a"]), "string", "x.numpy()"),
 }
@@ -586,7 +586,7 @@ def test_H10_object_arrays_of_other_things_do_not(target):
         with pytest.raises(ferry.UnsupportedTypeError) as caught:
             ferry.convert(x, target)
         assert caught.value.message == f"None at x[{place}] is not a number."
-        assert 'float("nan")' in caught.value.hint
+        assert "nan" in caught.value.hint or "nulls=0" in caught.value.hint
 
 
 @pytest.mark.parametrize("target", EVERYWHERE)

@@ -136,7 +136,9 @@ def _names(call: Called, tracked: _Tracked) -> dict[str, Any]:
         if key not in found:
             found[key] = value
     if call.args:
-        found["x"] = found["samples"] = found["tree"] = call.args[0]
+        found["x"] = found["tree"] = call.args[0]
+        # Given in the wrong order, they are not the first.
+        found["samples"] = next((each for each in call.args if not isinstance(each, str)), None)
     place = WRITERS.get(call.name)
     if place is not None and len(call.args) > place:
         found["path"] = call.args[place]
@@ -279,7 +281,7 @@ def _try(call: Called, way: Way, first: list[str]) -> Called | None:
             if tracked.failed is None or tracked.failed.hint is None:
                 raise Failed(f"{way} raises {error_text(error)}") from None
             return tracked.failed
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - pasted code may raise anything
             where = traceback.extract_tb(error.__traceback__)[-1]
             raise Failed(f"{way} raises {error_text(error)} ({Path(where.filename).name}:{where.lineno})") from None
     return None
@@ -337,11 +339,8 @@ def paste(call: Called, seen: tuple[str, ...] = ()) -> None:
     ways = ways_of(call.hint or "")
     if not ways:
         raise Failed("no code")
-    first: list[str] = []
+    first = [way.code for way in ways if way.code and f"; {way.code} first" in (call.hint or "")]
     failures, worked = [], 0
-    for way in ways:
-        if way.code and f"; {way.code} first" in (call.hint or ""):
-            first.append(way.code)
     for way in ways:
         if way.code in first:
             continue
@@ -350,10 +349,10 @@ def paste(call: Called, seen: tuple[str, ...] = ()) -> None:
             (_forked if fork else follow)(call, way, first, (*seen, _key(call)))
             worked += 1
         except Failed as error:
-            failures.append((way, error))
-    wrong = [str(error) for way, error in failures if not way.conditional]
+            failures.append((way, str(error)))  # not the error, whose frames would keep `x` alive
+    wrong = [why for way, why in failures if not way.conditional]
     if not worked and failures:
-        wrong = [str(error) for _, error in failures]
+        wrong = [why for _, why in failures]
     if wrong:
         raise Failed("; ".join(wrong))
 

@@ -73,8 +73,7 @@ class Watch:
             try:
                 return function(*args, **kwargs)
             except ferry.ConversionError as error:
-                for each in getattr(error, "exceptions", (error,)):
-                    self.look_at(Called(name, function, args, kwargs, each.hint, error_text(each)))
+                self._look_at_all(error, name, function, args, kwargs)
                 raise
             finally:
                 self._thread.inside = False
@@ -83,6 +82,11 @@ class Watch:
         # As pickle finds it.
         call.__module__, call.__qualname__ = ferry.__name__, name
         return call
+
+    def _look_at_all(self, error: Any, name: str, function: Any, args: Any, kwargs: Any) -> None:
+        # In a frame of its own: a frame of the traceback must not refer to the error, which would keep `x` alive.
+        for each in getattr(error, "exceptions", (error,)):
+            self.look_at(Called(name, function, args, kwargs, each.hint, error_text(each)))
 
     def look_at(self, call: Called) -> None:
         """Paste the hint of an error, unless one like it was pasted before."""
@@ -112,12 +116,20 @@ class Watch:
 
 
 def is_single_host_tensor(call: Called) -> bool:
-    """Whether a call is of a function for one tensor, with a tensor in host memory."""
-    if not (call.name in _ONE or call.name.startswith("to_")) or not call.args or "device" in call.kwargs:
+    """Whether a call is of a function for one tensor, with a tensor in host memory that can be read."""
+    x = next(iter(call.args), None)
+    if not (call.name in _ONE or call.name.startswith("to_")) or "device" in call.kwargs:
         return False
+    while isinstance(x, (list, tuple)) and not isinstance(x, ferry.TensorInfo) and len(x):
+        x = x[0]
+        if not isinstance(x, (list, tuple, int, float, complex)):
+            return False  # several tensors
+    if isinstance(x, ferry.TensorInfo):
+        return False  # a description, which has no values
     try:
-        found = ferry.describe(call.args[0])
-    except Exception:  # noqa: BLE001 - it is no tensor
+        found = ferry.describe(x)
+        ferry.to_list(x)
+    except Exception:  # noqa: BLE001 - it is no tensor, or cannot be read
         return False
     return found.abstract is None and str(found.device) == "cpu"
 
@@ -137,7 +149,6 @@ def unneeded(folder: Path, places: tuple[Place, ...] = PLACES) -> tuple[list[Pla
 
 if __name__ == "__main__":
     left, tried = unneeded(Path(sys.argv[1]))
-    print(f"{tried} hints were pasted.")
-    for each in left:
-        print(f"No longer needed in tests/hints/exceptions.py: {each.hint}  ({each.reason})")
+    told = [f"No longer needed in tests/hints/exceptions.py: {each.hint}  ({each.reason})" for each in left]
+    sys.stdout.write("\n".join([f"{tried} hints were pasted.", *told, ""]))
     sys.exit(bool(left) or not tried)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..core.devices import kind_of, same_place
+from ..core.info import JOINS
 from ..core.layout import AXES
 from ..core.request import LEAVE, PINNED
 from ..errors import CopyRequiredError, DeviceError, GradientError, ShapeError, UnsupportedTypeError, an
+from ..hints import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,6 +94,11 @@ def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) ->
         # Not every source can be reshaped, but what has too many axes even for an array has no other form.
         if len(info.shape) <= AXES:
             code = f"to_numpy(x).reshape({shape})"
+        elif info.kind in JOINS:
+            raise ShapeError(
+                f"{an(exchange.name, 'A')} array has at most {most} axes, and this tensor has {len(info.shape)}.",
+                Hint("{tree:x}, which converts each"),
+            )
         else:
             code = source.capabilities.memory.reshape.format(x="x", shape=shape)
         raise ShapeError(
