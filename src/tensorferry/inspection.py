@@ -9,6 +9,7 @@ from .core.info import TensorInfo
 from .core.names import EXCHANGE
 from .core.request import COLUMN_KEYWORDS, make_request, refuse_unknown
 from .errors import ConversionError, FrameworkNotInstalledError, UnsupportedTypeError, validate_flags
+from .execution.labels import labels_like, take_labels
 from .execution.recipes import conversion_of
 from .execution.run import foresee, prepare_described
 from .execution.target import name_like_device
@@ -65,6 +66,8 @@ def explain(
     device: object = None,
     grad: Grad = "detach",
     out: object = None,
+    index: object = None,
+    columns: object = None,
     **options: Unpack[Options],
 ) -> Plan:
     """The plan that the same call of `convert` would run; nothing is converted.
@@ -86,6 +89,8 @@ def explain(
         device: As for `convert`.
         grad: As for `convert`.
         out: As for `convert`; a tensor or a `TensorInfo`.
+        index: As for `to_pandas`.
+        columns: As for `to_pandas`.
         **options: As for `convert`.
 
     Raises:
@@ -100,7 +105,9 @@ def explain(
         registry.ready(name)
     given = x
     taken: Mapping[str, Any] = {}
+    said = {"index": index, "columns": columns}
     try:
+        given_labels = take_labels(name, {each: value for each, value in said.items() if value is not None})
         column_keywords = {key: value for key, value in options.items() if key in COLUMN_KEYWORDS}
         if column_keywords:
             from .execution.column_keywords import Masked, Rows, apply_column_keywords, take_column_keywords
@@ -115,7 +122,7 @@ def explain(
                     Hint('{rows:x|ragged="rows"}, which has the plan of each'),
                 )
         request = make_request(target, copy, dtype, casting, device, grad, tuple(options.items()), theirs)
-        conversion = conversion_of(target, request)
+        conversion = conversion_of(target, request).labelled(given=given_labels, like=labels_like(name, like))
         if isinstance(x, TensorInfo):
             return prepare_described(x, conversion, out).plan
         plan = foresee(x, conversion, out).plan

@@ -162,8 +162,8 @@ DECLARED = {
     ferry.to_jax: (names.WritingKeywords, set()),
     ferry.to_list: (names.WritingKeywords, set()),
     ferry.to_arrow: (names.Keywords, set()),
-    ferry.to_pandas: (names.Keywords, set()),
-    ferry.to_polars: (names.Keywords, set()),
+    ferry.to_pandas: (names.PandasKeywords, set()),
+    ferry.to_polars: (names.PolarsKeywords, set()),
     ferry.convert: (names.AnyKeywords, {"like"}),
 }
 

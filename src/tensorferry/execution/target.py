@@ -66,11 +66,27 @@ def follow(like: object) -> tuple[str, str | None, str | None]:
 def describe_like(like: object) -> TensorInfo:
     """The description of a tensor in ``like=``; of a column that needs ``nulls=`` or ``pad=``, without its shape.
 
+    A column of text or dates, and a table whose columns have no dtype in common, have no dtype to follow. Python
+    numbers have none either.
+
     Raises:
         UnsupportedTypeError: `like` is not a tensor.
-        LossyCastError: It is a table whose columns have no dtype in common.
     """
-    return _describe(like, "like")
+    try:
+        return _describe(like, "like")
+    except ConversionError:
+        framework = _framework_of_column(like)
+        if framework is None:
+            raise
+        return TensorInfo(framework, (), "float64", weak_dtype="float64")
+
+
+def _framework_of_column(x: object) -> str | None:
+    """The framework of a column or a table; ``None`` for everything else."""
+    from ..backends.columnar import ColumnBackend
+
+    owner = registry.BY_TYPE.get(type(x))
+    return owner.name if isinstance(owner, ColumnBackend) else None
 
 
 def conversion_like(like: object) -> Conversion | None:
