@@ -9,7 +9,6 @@ from .core.info import TensorInfo
 from .core.names import EXCHANGE
 from .core.request import COLUMN_KEYWORDS, make_request, refuse_unknown
 from .errors import ConversionError, FrameworkNotInstalledError, UnsupportedTypeError, validate_flags
-from .execution.labels import labels_like, take_labels
 from .execution.recipes import conversion_of
 from .execution.run import foresee, prepare_described
 from .execution.target import name_like_device
@@ -99,6 +98,8 @@ def explain(
 
     .. versionadded:: 0.1
     """
+    from .execution.labels import labels_like, take_labels  # here, as for all that `import tensorferry` does not need
+
     name, theirs, device = name_like_device(to, like, device)
     target = registry.backend_named(name)
     if not isinstance(x, TensorInfo):

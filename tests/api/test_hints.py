@@ -422,6 +422,8 @@ VALUES |= {
     "jvp",
     "samples",
     "seed",
+    "columns",
+    "index",
     "vjp",
     "primals",
     "outputs",

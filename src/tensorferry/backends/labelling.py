@@ -36,7 +36,8 @@ def checked(keyword: str, value: Any, example: str) -> Any:
     try:
         labels = base.convert(value, registry.ready(EXCHANGE), Request(EXCHANGE))
     except ConversionError:
-        return list(value)  # text, for example
+        read = getattr(value, "tolist", None) or value.to_list  # text, for example
+        return read()
     if labels.ndim != 1:
         raise ShapeError(
             f"{keyword}= has shape {labels.shape}, and labels have one axis.", f"{keyword}={keyword}.reshape(-1)"

@@ -13,7 +13,7 @@ __all__ = ["Labels", "Wanted"]
 class Labels:
     """Labels for the rows and the columns of a table, or for a column, which has one name.
 
-    Two are equal only if they have the same objects. To compare the labels of many rows would take too long.
+    Two are equal only if they have the same index, or views of it. To compare many labels would take too long.
 
     Args:
         library: The name of the backend whose objects they are.
@@ -31,15 +31,23 @@ class Labels:
         self.is_table = is_table
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Labels) or self.index is not other.index:
+        if not isinstance(other, Labels) or not _is_same(self.index, other.index):
             return False
-        same_names = self.names is other.names or (
+        same_names = _is_same(self.names, other.names) or (
             isinstance(self.names, tuple) and isinstance(other.names, tuple) and self.names == other.names
         )
         return same_names and (self.library, self.is_table) == (other.library, other.is_table)
 
     def __hash__(self) -> int:
-        return hash((self.library, self.is_table, id(self.index)))
+        return hash((self.library, self.is_table, 0 if self.index is None else len(self.index)))
+
+
+def _is_same(index: Any, other: Any) -> bool:
+    """Whether an index is another, or, if its library tells that with the method `is_`, a view of the same labels."""
+    if index is other or index is None or other is None:
+        return index is other
+    is_view = getattr(index, "is_", None)
+    return is_view is not None and bool(is_view(other))
 
 
 class Wanted(NamedTuple):

@@ -6,7 +6,6 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..backends import fast_paths, registry, tracers
-from ..core.labels import Wanted
 from ..core.request import COLUMN_KEYWORDS, LABEL_KEYWORDS, refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError
 from ..typing import DEFAULTS
@@ -15,9 +14,12 @@ from .run import convert as convert_one
 from .target import conversion_like, name_like_device
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from ..core.labels import Labels
     from .recipes import Conversion
+
+    LabelsBySource = Mapping[str, Labels | None]
 
 __all__ = ["DECLARED", "converts", "converts_to"]
 
@@ -113,12 +115,12 @@ def _convert_to(function: Callable[..., Any], x: Any, to: object, keywords: dict
     return _convert(function, x, name_like_device(to, None, None)[0], keywords)
 
 
-def _labels_like(name: str, like: object) -> Wanted | None:
+def _labels_like(name: str, like: object) -> LabelsBySource | None:
     """The labels of the tensor in ``like=``, for a target."""
     from .labels import labels_like
 
     labels = labels_like(name, like)
-    return None if labels is None else Wanted(like=labels)
+    return None if labels is None else {"like": labels}
 
 
 @tracers.untraced
@@ -129,7 +131,7 @@ def _convert(
     keywords: dict[str, Any],
     conversion: Conversion | None = None,
     like: str | None = None,
-    labels: Wanted | None = None,
+    labels: LabelsBySource | None = None,
 ) -> Any:
     """Convert for a public function.
 
@@ -140,7 +142,7 @@ def _convert(
         keywords: The keywords of the call.
         conversion: The conversion, if it is already known.
         like: The dtype of the tensor in ``like=``.
-        labels: The labels for the result, besides those in the keywords.
+        labels: The labels for the result, besides those in the keywords, by where they come from: see `Wanted`.
     """
     if tracers.not_imported != () and tracers.may_be_active():
         shielded = tracers.shield(_convert)
@@ -148,7 +150,7 @@ def _convert(
             return shielded(function, x, name, keywords, conversion, like, labels)
     try:
         if labels is not None or not _OF_THE_CALL.isdisjoint(keywords):
-            return _convert_with(function, x, name, keywords, like, labels or Wanted())
+            return _convert_with(function, x, name, keywords, like, labels or {})
         if conversion is None:
             conversion = _conversion_as(name, keywords, like)
         return convert_one(x, conversion)
@@ -165,7 +167,7 @@ _OF_THE_CALL = COLUMN_KEYWORDS | LABEL_KEYWORDS | {"out"}
 
 
 def _convert_with(
-    function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any], like: str | None, labels: Wanted
+    function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any], like: str | None, labels: LabelsBySource
 ) -> Any:
     """Convert with ``out=``, with labels, or with keywords for columns."""
     out = None
@@ -182,17 +184,19 @@ def _convert_with(
         x = apply_column_keywords(x, *asked, like=like, **take_column_keywords(keywords))
         if isinstance(x, (Masked, Rows)):
             return _convert_several(function, x, name, keywords, like, labels, out)
-    return convert_one(x, _conversion_as(name, keywords, like).labelled(**labels._asdict()), out)
+    return convert_one(x, _conversion_as(name, keywords, like).labelled(**labels), out)
 
 
-def _with_given(function: Callable[..., Any], name: str, keywords: dict[str, Any], labels: Wanted) -> Wanted:
+def _with_given(
+    function: Callable[..., Any], name: str, keywords: dict[str, Any], labels: LabelsBySource
+) -> LabelsBySource:
     """The labels, with those in the keywords of the call, which are taken out of them."""
     from .labels import take_labels
 
     own = function.__kwdefaults__ or {}
     if not LABEL_KEYWORDS.intersection(keywords) <= own.keys():
         refuse_unknown(function, keywords)
-    return labels._replace(given=take_labels(name, keywords))
+    return {**labels, "given": take_labels(name, keywords)}
 
 
 def _conversion_as(name: str, keywords: dict[str, Any], like: str | None) -> Conversion:
@@ -212,7 +216,7 @@ def _convert_several(
     name: str,
     keywords: dict[str, Any],
     like: str | None,
-    labels: Wanted,
+    labels: LabelsBySource,
     out: Any = None,
 ) -> Any:
     """Convert values and their mask, as a pair; or rows, as a list. The mask keeps its own dtype."""
@@ -233,17 +237,18 @@ def _convert_several(
         return values, _convert_several(function, mask, name, kept, None, labels)
     target = registry.ready(name)
     own = target.labels_of(values) if target.capabilities.options.labels else None
-    return values, _convert(function, mask, name, kept, None, None, labels._replace(own=own))
+    return values, _convert(function, mask, name, kept, None, None, {**labels, "own": own})
 
 
-def _refuse_of_rows(labels: Wanted) -> None:
+def _refuse_of_rows(labels: LabelsBySource) -> None:
     """Raise for labels of one result where each row becomes one.
 
     Raises:
         UnsupportedTypeError: There are such labels.
     """
-    if labels.given is not None:
-        keyword = "columns" if labels.given.index is None else "index"
+    given = labels.get("given")
+    if given is not None:
+        keyword = "columns" if given.index is None else "index"
         raise UnsupportedTypeError(
             f'{keyword}= labels one result, and ragged="rows" gives several.', f"leave {keyword}= out"
         )

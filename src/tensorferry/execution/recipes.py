@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..backends import registry
 from ..backends.base import unchanged
 from ..core.devices import HOST
-from ..core.labels import Wanted
 from ..core.names import EXCHANGE
 from ..core.request import make_request
 from ..core.signature import COMPACT
@@ -136,6 +135,8 @@ class Conversion:
         found = {origin: each for origin, each in labels.items() if each is not None}
         if not found:
             return self
+        from ..core.labels import Wanted  # here, because most calls do not need it
+
         wanted = (self.request.labels or Wanted())._replace(**found)
         return conversion_of(self.target, self.request._replace(labels=wanted))
 

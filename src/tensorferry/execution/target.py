@@ -66,8 +66,8 @@ def follow(like: object) -> tuple[str, str | None, str | None]:
 def describe_like(like: object) -> TensorInfo:
     """The description of a tensor in ``like=``; of a column that needs ``nulls=`` or ``pad=``, without its shape.
 
-    A column of text or dates, and a table whose columns have no dtype in common, have no dtype to follow. Python
-    numbers have none either.
+    A column of text or dates, and a table whose columns have no dtype in common, have labels to follow, if their
+    library has labels, and no dtype. Python numbers have none either.
 
     Raises:
         UnsupportedTypeError: `like` is not a tensor.
@@ -75,18 +75,10 @@ def describe_like(like: object) -> TensorInfo:
     try:
         return _describe(like, "like")
     except ConversionError:
-        framework = _framework_of_column(like)
-        if framework is None:
+        owner = registry.BY_TYPE.get(type(like))
+        if owner is None or not owner.capabilities.options.labels:
             raise
-        return TensorInfo(framework, (), "float64", weak_dtype="float64")
-
-
-def _framework_of_column(x: object) -> str | None:
-    """The framework of a column or a table; ``None`` for everything else."""
-    from ..backends.columnar import ColumnBackend
-
-    owner = registry.BY_TYPE.get(type(x))
-    return owner.name if isinstance(owner, ColumnBackend) else None
+        return TensorInfo(owner.name, (), "float64", weak_dtype="float64")
 
 
 def conversion_like(like: object) -> Conversion | None:

@@ -11,7 +11,6 @@ from ..core.leaf_dtypes import rule_of
 from ..core.names import EXCHANGE
 from ..core.request import refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError, validate_flags
-from ..execution.labels import labels_like
 from ..execution.target import describe_like, name_like_device, target_of
 from .leaves import leaf_rule
 
@@ -386,6 +385,8 @@ def _liked(like: Any, leaves: Leaves) -> dict[str, tuple[TensorInfo, Labels | No
 
 
 def _look_at_like(x: Any) -> tuple[TensorInfo, Labels | None]:
+    from ..execution.labels import labels_like
+
     info = x if isinstance(x, TensorInfo) else describe_like(x)
     return info, labels_like(info.framework, x)
 

@@ -281,7 +281,7 @@ class PandasBackend(ColumnBackend):
             )
         labels = checked(keyword, value, 'frame.index or ["a", "b"]' if keyword == "index" else '["a", "b"]')
         try:
-            found = pd.Index(labels)
+            found = pd.Index(labels, tupleize_cols=False)  # as the constructors of series and frames do it
             hash(found[0] if len(found) else None)  # lists are no labels
         except (TypeError, ValueError) as error:
             raise TypeError(f"{keyword} cannot be {an(type(value).__name__)} of this kind: {error}") from error
