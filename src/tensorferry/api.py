@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .execution.calls import DECLARED, converts, converts_to
-from .typing import AnyKeywords, Keywords, NumpyKeywords, TensorflowKeywords, TorchKeywords, WritingKeywords
+from .typing import (
+    AnyKeywords,
+    Keywords,
+    NumpyKeywords,
+    PandasKeywords,
+    PolarsKeywords,
+    TensorflowKeywords,
+    TorchKeywords,
+    WritingKeywords,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -393,24 +402,29 @@ def to_arrow(x: object, /, **keywords: Unpack[Keywords]) -> Any:
     return DECLARED
 
 
-@converts_to("pandas", Keywords)
-def to_pandas(x: object, /, **keywords: Unpack[Keywords]) -> Any:
+@converts_to("pandas", PandasKeywords)
+def to_pandas(x: object, /, **keywords: Unpack[PandasKeywords]) -> Any:
     """Any tensor as a ``pd.Series`` (one axis) or a ``pd.DataFrame`` (two axes).
 
     >>> import tensorferry as ferry
-    >>> ferry.to_pandas([[1, 2], [3, 4]]).shape
-    (2, 2)
+    >>> ferry.to_pandas([[1, 2], [3, 4]], index=["x", "y"], columns=["a", "b"]).loc["y", "a"]
+    np.int64(3)
 
     pandas expects that nobody else writes to its memory, so a source that can be written is copied; ``copy=False``
-    consents to share. A result that shares memory with JAX, TensorFlow, Arrow or polars is read-only.
+    consents to share. A result that shares memory with JAX, TensorFlow, Arrow or polars is read-only. Without
+    ``index=``, rows are numbered from 0, so ``frame["p"] = to_pandas(p)`` can put values into other rows: pandas
+    compares labels. A series or a frame keeps its own index and names.
 
     Args:
         x: As for `to_numpy`.
         device: Only ``"cpu"``.
+        index: The labels of the rows: ``frame.index``, or anything of which pandas makes an index.
+        columns: The names of a frame's columns, all different.
         **keywords: The others, as for `to_numpy`.
 
     Raises:
         ConversionError: As for `to_numpy`.
+        ShapeError: `index` or `columns` does not fit the result.
         FrameworkNotInstalledError: pandas is not installed.
 
     .. versionadded:: 0.1
@@ -418,24 +432,28 @@ def to_pandas(x: object, /, **keywords: Unpack[Keywords]) -> Any:
     return DECLARED
 
 
-@converts_to("polars", Keywords)
-def to_polars(x: object, /, **keywords: Unpack[Keywords]) -> Any:
+@converts_to("polars", PolarsKeywords)
+def to_polars(x: object, /, **keywords: Unpack[PolarsKeywords]) -> Any:
     """Any tensor as a ``pl.Series`` (one axis) or a ``pl.DataFrame`` (two axes).
 
     >>> import tensorferry as ferry
     >>> ferry.to_polars(range(3)).to_list()
     [0, 1, 2]
+    >>> ferry.to_polars([[1, 2], [3, 4]], columns=["a", "b"]).columns
+    ['a', 'b']
 
     Columns of polars never change, so a source that can be written is copied; ``copy=False`` consents to share. A
-    ``pl.DataFrame`` has a separate memory for each column, so it is always a copy.
+    ``pl.DataFrame`` has a separate memory for each column, so it is always a copy. A series or a frame keeps its names.
 
     Args:
         x: As for `to_numpy`.
         device: Only ``"cpu"``.
+        columns: The names of a frame's columns, all different.
         **keywords: The others, as for `to_numpy`.
 
     Raises:
         ConversionError: As for `to_numpy`.
+        ShapeError: `columns` does not fit the result.
         FrameworkNotInstalledError: polars is not installed.
 
     .. versionadded:: 0.1
@@ -604,13 +622,17 @@ def convert(x: object, /, to: To | None = None, *, like: object = None, **keywor
         like: Instead of `to`: a tensor whose framework and device the result takes. It takes the dtype too if `x` is of
             its kind (floats, signed and unsigned integers, complex numbers, bools) or is Python numbers, which have no
             dtype; otherwise `x` keeps its own, so that a mask stays a mask, and an index an index. The result is a
-            plain tensor of that framework, even if `like` is a parameter, a variable or another subclass.
+            plain tensor of that framework, even if `like` is a parameter, a variable or another subclass. With a
+            series or a frame, the result takes its index where the numbers of rows are equal, and its names where the
+            numbers of columns are. A series is one column.
         dtype: As for `to_numpy`; it wins over the dtype of `like`.
         device: As for `to_numpy`; it wins over the device of `like`.
         out: As for `to_numpy`.
         non_blocking: As for `to_numpy` and `to_torch`; other targets refuse it.
         pinned: As for `to_numpy` and `to_torch`; other targets refuse it.
         variable: As for `to_tensorflow`; other targets refuse it.
+        index: As for `to_pandas`; it wins over the index of `like`. Other targets refuse it.
+        columns: As for `to_pandas` and `to_polars`; they win over the names of `like`. Other targets refuse them.
         **keywords: The others, as for `to_numpy`; and those that the backend of an outside package has.
 
     Raises:

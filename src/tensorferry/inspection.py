@@ -69,6 +69,8 @@ def explain(
     device: object = None,
     grad: Grad = "detach",
     out: object = None,
+    index: object = None,
+    columns: object = None,
     **options: Unpack[Options],
 ) -> Plan:
     """The plan that the same call of `convert` would run; nothing is converted.
@@ -90,6 +92,8 @@ def explain(
         device: As for `convert`.
         grad: As for `convert`.
         out: As for `convert`; a tensor or a `TensorInfo`.
+        index: As for `to_pandas`.
+        columns: As for `to_pandas`.
         **options: As for `convert`.
 
     Raises:
@@ -98,13 +102,17 @@ def explain(
 
     .. versionadded:: 0.1
     """
+    from .execution.labels import labels_like, take_labels  # here, as for all that `import tensorferry` does not need
+
     name, theirs, device = name_like_device(to, like, device)
     target = registry.backend_named(name)
     if not isinstance(x, TensorInfo):
         registry.ready(name)
     given = x
     taken: Mapping[str, Any] = {}
+    said = {"index": index, "columns": columns}
     try:
+        given_labels = take_labels(name, {each: value for each, value in said.items() if value is not None})
         column_keywords = {key: value for key, value in options.items() if key in COLUMN_KEYWORDS}
         if column_keywords:
             from .execution.column_keywords import Masked, Rows, apply_column_keywords, take_column_keywords
@@ -119,7 +127,7 @@ def explain(
                     Hint('{rows:x|ragged="rows"}, which has the plan of each'),
                 )
         request = make_request(target, copy, dtype, casting, device, grad, tuple(options.items()), theirs)
-        conversion = conversion_of(target, request)
+        conversion = conversion_of(target, request).labelled(given=given_labels, like=labels_like(name, like))
         if isinstance(x, TensorInfo):
             return prepare_described(x, conversion, out).plan
         plan = foresee(x, conversion, out).plan

@@ -22,6 +22,8 @@ __all__ = [
     "NumpyKeywords",
     "NumpyName",
     "Options",
+    "PandasKeywords",
+    "PolarsKeywords",
     "PythonName",
     "Target",
     "TensorflowKeywords",
@@ -111,13 +113,25 @@ class TensorflowKeywords(Keywords, total=False):
     out: TensorflowVariable | None
 
 
+class PolarsKeywords(Keywords, total=False):
+    """The keywords of a conversion to polars."""
+
+    columns: object
+
+
+class PandasKeywords(PolarsKeywords, total=False):
+    """The keywords of a conversion to pandas."""
+
+    index: object
+
+
 class WritingKeywords(Keywords, total=False):
     """The keywords of a conversion whose result may be a tensor that is given."""
 
     out: Any
 
 
-class AnyKeywords(WritingKeywords, Options, total=False):
+class AnyKeywords(WritingKeywords, Options, PandasKeywords, total=False):
     """The keywords of a conversion to any framework."""
 
 

@@ -431,6 +431,8 @@ VALUES |= {
     "jvp",
     "samples",
     "seed",
+    "columns",
+    "index",
     "vjp",
     "primals",
     "outputs",

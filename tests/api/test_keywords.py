@@ -231,8 +231,8 @@ DECLARED = {
     ferry.to_list: (names.WritingKeywords, set()),
     ferry.to_cupy: (names.WritingKeywords, set()),
     ferry.to_arrow: (names.Keywords, set()),
-    ferry.to_pandas: (names.Keywords, set()),
-    ferry.to_polars: (names.Keywords, set()),
+    ferry.to_pandas: (names.PandasKeywords, set()),
+    ferry.to_polars: (names.PolarsKeywords, set()),
     ferry.convert: (names.AnyKeywords, {"like"}),
 }
 

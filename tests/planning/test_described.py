@@ -57,6 +57,7 @@ def said(call):
         return type(error).__name__, error.message
     assert plan.code
     steps = [(step.verb, step.backend, step.bytes) for step in plan.steps]
+    steps = [step for step in steps if step[0] != "label"]  # a description has no names and no index
     result = plan.result._replace(misalignment=0)
     result = result if result.size else result._replace(strides=())
     return plan.shares_memory, plan.keeps_dtype, plan.bytes_copied, result, steps

@@ -265,9 +265,10 @@ class ColumnBackend(Backend):
         """The contents of a column or a table."""
         kind = type(x).__name__
         if not self.is_table(type(x)):
-            return TableContents(kind, self.name_of(x), self.found(x, asked))
+            return TableContents(kind, self.name_of(x), self.found(x, asked), labels=self.labels_of(x))
         table = self.table(x)
-        return TableContents(kind, None, None, table, [(name, self.found(each, asked)) for name, each in table.columns])
+        columns = [(name, self.found(each, asked)) for name, each in table.columns]
+        return TableContents(kind, None, None, table, columns, labels=self.labels_of(x))
 
     def is_text(self, x: Any) -> bool:
         if self.is_table(type(x)):

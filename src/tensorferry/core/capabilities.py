@@ -213,10 +213,13 @@ class Options(NamedTuple):
     Args:
         names: Their names.
         finishers: Those that add a last step, which calls the verb of the same name.
+        labels: ``index`` and ``columns``, as far as its tensors have labels for rows and columns: its verbs
+            ``labels_given``, ``labels_of`` and ``label``.
     """
 
     names: frozenset[str] = frozenset()
     finishers: frozenset[str] = frozenset()
+    labels: frozenset[str] = frozenset()
 
 
 class _Groups(NamedTuple):

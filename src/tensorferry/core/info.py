@@ -29,6 +29,7 @@ __all__ = [
     "COPIED",
     "COPIED_KINDS",
     "COUNTING",
+    "INDEXED",
     "JOINS",
     "NUMBERS",
     "PADDED",
@@ -43,6 +44,8 @@ COUNTING = "counting "
 """In a `TensorInfo.kind`: before what the numbers count (days)."""
 APART = "each column has its own memory"
 """The reason for the copy of a table."""
+INDEXED = "with an index"
+"""Words in a `TensorInfo.kind`: its rows have labels, which are not values."""
 BIT_PACKED = "bit-packed"
 """The reason for the copy of a column of bools, eight in a byte."""
 ANY_ADDRESS = 16

@@ -19,16 +19,19 @@ if TYPE_CHECKING:
 
     from .declaration import Declaration
     from .info import TensorInfo
+    from .labels import Wanted
     from .placement import Placement
 
 __all__ = [
     "COLUMN_KEYWORDS",
+    "LABEL_KEYWORDS",
     "LEAVE",
     "OVERLAPS",
     "PINNED",
     "Request",
     "make_request",
     "refuse_index",
+    "refuse_option",
     "refuse_unknown",
 ]
 
@@ -43,6 +46,10 @@ PINNED, OVERLAPS = "pinned", "non_blocking"
 
 COLUMN_KEYWORDS = frozenset({"nulls", "pad", "ragged"})
 """Keywords for nulls and unequal rows in columns of tables."""
+
+
+LABEL_KEYWORDS = frozenset({"columns", "index"})
+"""Keywords for the labels of one result: see `capabilities.Options`."""
 
 
 class Request(NamedTuple):
@@ -62,6 +69,8 @@ class Request(NamedTuple):
     """How the result is laid out over devices, if ``device=`` was an object of the target for that."""
     like: str | None = None
     """The dtype of the tensor in ``like=``, unless a dtype is named: see `asked_by`."""
+    labels: Wanted | None = None
+    """The labels for the rows and columns of the result, if there are any."""
 
     @property
     def is_ordinary(self) -> bool:
@@ -90,7 +99,12 @@ class Request(NamedTuple):
     @property
     def needs_description(self) -> bool:
         """Whether plans depend on more than a signature: on exact sizes, or on whether memory is page-locked."""
-        return self.placement is not None or not {PINNED, OVERLAPS}.isdisjoint(self.options)
+        return self.depends_on_lengths or not {PINNED, OVERLAPS}.isdisjoint(self.options)
+
+    @property
+    def depends_on_lengths(self) -> bool:
+        """Whether plans depend on the lengths of the axes."""
+        return self.placement is not None or self.labels is not None
 
 
 def make_request(
@@ -123,6 +137,11 @@ def make_request(
     for option, on in options:
         if option in COLUMN_KEYWORDS:
             raise TypeError(f"{option}= is not taken here: convert_tree(x, to, {option}=…) before it does that")
+        if option in LABEL_KEYWORDS:
+            refuse_option(target, option)
+            raise TypeError(
+                f"{option}= is for one tensor: to_{target.name}(leaf, {option}=…) labels one leaf, and like= all"
+            )
         if not isinstance(on, bool):  # checked before the cache, in which 1 and True are equal
             raise TypeError(f"{option} must be True or False, not {shown(on)}")
     try:
@@ -154,10 +173,8 @@ def _canonical(
     placement = None if device is None or isinstance(device, str) else target.placement(device)
     if placement is None:
         refuse_index(device)
-    known = _options(target)
     for option, _ in options:
-        if option not in known:
-            raise TypeError(f"{target.name} has no option {option}=: {_who_has(option)}")
+        refuse_option(target, option)
     return Request(
         target=target.name,
         copy=copy,
@@ -184,6 +201,16 @@ def _of_one(dtype: object) -> str | None:
             Hint(f"{{tree:x|dtype={mapping}}}"),
         )
     return asked(dtype)
+
+
+def refuse_option(target: Declaration, option: str) -> None:
+    """Raise for a keyword of some frameworks that the target does not have.
+
+    Raises:
+        TypeError: It is not one of the target's; the message says whose it is.
+    """
+    if option not in _options(target):
+        raise TypeError(f"{target.name} has no option {option}=: {_who_has(option)}")
 
 
 _SAME_KEYWORD = {"pin_memory": PINNED}
@@ -219,7 +246,7 @@ refuse_unknown.__dict__["_torchdynamo_disable"] = True
 
 
 def _options(target: Declaration) -> frozenset[str]:
-    return target.capabilities.options.names | target.capabilities.options.finishers
+    return frozenset().union(*target.capabilities.options)
 
 
 def _all_options(among: Mapping[str, Declaration]) -> set[str]:

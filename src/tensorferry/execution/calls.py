@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from ..backends import fast_paths, tracers
-from ..core.request import COLUMN_KEYWORDS, refuse_unknown
+from ..backends import fast_paths, registry, tracers
+from ..core.request import COLUMN_KEYWORDS, LABEL_KEYWORDS, refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError
 from ..typing import DEFAULTS
 from .recipes import conversion_as
@@ -14,9 +14,12 @@ from .run import convert as convert_one
 from .target import conversion_like, name_like_device
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from ..core.labels import Labels
     from .recipes import Conversion
+
+    LabelsBySource = Mapping[str, Labels | None]
 
 __all__ = ["DECLARED", "by_name", "converts", "converts_to", "refuse"]
 
@@ -133,8 +136,16 @@ def _convert_to(function: Callable[..., Any], x: Any, to: object, keywords: dict
         if to is None and not keywords and (found := conversion_like(like)) is not None:
             return _convert(function, x, "", keywords, found)
         name, theirs, keywords["device"] = name_like_device(to, like, keywords.get("device"))
-        return _convert(function, x, name, keywords, None, theirs)
+        return _convert(function, x, name, keywords, None, theirs, _labels_like(name, like))
     return _convert(function, x, name_like_device(to, None, None)[0], keywords)
+
+
+def _labels_like(name: str, like: object) -> LabelsBySource | None:
+    """The labels of the tensor in ``like=``, for a target."""
+    from .labels import labels_like
+
+    labels = labels_like(name, like)
+    return None if labels is None else {"like": labels}
 
 
 @tracers.untraced
@@ -145,6 +156,7 @@ def _convert(
     keywords: dict[str, Any],
     conversion: Conversion | None = None,
     like: str | None = None,
+    labels: LabelsBySource | None = None,
 ) -> Any:
     """Convert for a public function.
 
@@ -155,14 +167,15 @@ def _convert(
         keywords: The keywords of the call.
         conversion: The conversion, if it is already known.
         like: The dtype of the tensor in ``like=``.
+        labels: The labels for the result, besides those in the keywords, by where they come from: see `Wanted`.
     """
     if tracers.not_imported != () and tracers.may_be_active():
         shielded = tracers.shield(_convert)
         if shielded is not _convert:
-            return shielded(function, x, name, keywords, conversion, like)
+            return shielded(function, x, name, keywords, conversion, like, labels)
     try:
-        if not _OF_THE_CALL.isdisjoint(keywords):
-            return _convert_with(function, x, name, keywords, like)
+        if labels is not None or not _OF_THE_CALL.isdisjoint(keywords):
+            return _convert_with(function, x, name, keywords, like, labels or {})
         if conversion is None:
             conversion = _conversion_as(name, keywords, like)
         return convert_one(x, conversion)
@@ -174,13 +187,17 @@ def _convert(
         raise
 
 
-_OF_THE_CALL = COLUMN_KEYWORDS | {"out"}
+_OF_THE_CALL = COLUMN_KEYWORDS | LABEL_KEYWORDS | {"out"}
 """The keywords that belong to one call, and not to the conversion that is kept for all calls."""
 
 
-def _convert_with(function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any], like: str | None) -> Any:
-    """Convert with ``out=``, or with keywords for columns."""
+def _convert_with(
+    function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any], like: str | None, labels: LabelsBySource
+) -> Any:
+    """Convert with ``out=``, with labels, or with keywords for columns."""
     out = None
+    if not LABEL_KEYWORDS.isdisjoint(keywords):
+        labels = _with_given(function, name, keywords, labels)
     if "out" in keywords:
         if "out" not in (function.__kwdefaults__ or ()):
             refuse_unknown(function, keywords)
@@ -191,8 +208,20 @@ def _convert_with(function: Callable[..., Any], x: Any, name: str, keywords: dic
         asked = keywords.get("dtype"), keywords.get("casting")
         x = apply_column_keywords(x, *asked, like=like, **take_column_keywords(keywords))
         if isinstance(x, (Masked, Rows)):
-            return _convert_several(function, x, name, keywords, like, out)
-    return convert_one(x, _conversion_as(name, keywords, like), out)
+            return _convert_several(function, x, name, keywords, like, labels, out)
+    return convert_one(x, _conversion_as(name, keywords, like).labelled(**labels), out)
+
+
+def _with_given(
+    function: Callable[..., Any], name: str, keywords: dict[str, Any], labels: LabelsBySource
+) -> LabelsBySource:
+    """The labels, with those in the keywords of the call, which are taken out of them."""
+    from .labels import take_labels
+
+    own = function.__kwdefaults__ or {}
+    if not LABEL_KEYWORDS.intersection(keywords) <= own.keys():
+        refuse_unknown(function, keywords)
+    return {**labels, "given": take_labels(name, keywords)}
 
 
 def _conversion_as(name: str, keywords: dict[str, Any], like: str | None) -> Conversion:
@@ -212,6 +241,7 @@ def _convert_several(
     name: str,
     keywords: dict[str, Any],
     like: str | None,
+    labels: LabelsBySource,
     out: Any = None,
 ) -> Any:
     """Convert values and their mask, as a pair; or rows, as a list. The mask keeps its own dtype."""
@@ -220,16 +250,33 @@ def _convert_several(
     from .column_keywords import Rows, full_mask
 
     if isinstance(x, Rows):
+        _refuse_of_rows(labels)
         return [_convert(function, each, name, dict(keywords), None, like) for each in x]
     if isinstance(x.values, Rows):
-        values = _convert_several(function, x.values, name, dict(keywords), like)
+        values = _convert_several(function, x.values, name, dict(keywords), like, labels)
     else:
-        values = _convert(function, x.values, name, dict(keywords), None, like)
+        values = _convert(function, x.values, name, dict(keywords), None, like, labels)
     mask = full_mask(values) if x.mask is None else x.mask
     kept = {key: value for key, value in keywords.items() if key not in ("dtype", "casting", "copy")}
     if isinstance(mask, Rows):
-        return values, _convert_several(function, mask, name, kept, None)
-    return values, _convert(function, mask, name, kept)
+        return values, _convert_several(function, mask, name, kept, None, labels)
+    target = registry.ready(name)
+    own = target.labels_of(values) if target.capabilities.options.labels else None
+    return values, _convert(function, mask, name, kept, None, None, {**labels, "own": own})
+
+
+def _refuse_of_rows(labels: LabelsBySource) -> None:
+    """Raise for labels of one result where each row becomes one.
+
+    Raises:
+        UnsupportedTypeError: There are such labels.
+    """
+    given = labels.get("given")
+    if given is not None:
+        keyword = "columns" if given.index is None else "index"
+        raise UnsupportedTypeError(
+            f'{keyword}= labels one result, and ragged="rows" gives several.', f"leave {keyword}= out"
+        )
 
 
 # torch.compile reads this attribute if it comes here before the tracers are kept out.

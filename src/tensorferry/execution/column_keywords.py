@@ -196,7 +196,9 @@ def _applied_to_table(x: Any, contents: TableContents, fill: Callable[[Any], Any
     filled = x
     if any(each is not before for (_, each), (_, before) in zip(columns, contents.columns, strict=True)):
         words = _words_of(columns)
-        filled = TableContents(contents.kind, contents.name, None, contents.table, columns, words)
+        filled = TableContents(
+            contents.kind, contents.name, None, contents.table, columns, words, labels=contents.labels
+        )
     if not masks:
         return filled
     # A column of lists is refused when the table is converted.
@@ -296,7 +298,7 @@ def _apply_to_rows(contents: TableContents, found: Ragged, nulls: Any, ragged: o
     """Apply the keywords to a column whose rows have unequal lengths, and whose nulls are replaced."""
     elements = found.elements
     if (ragged is None and pad is None) or found.lacks:
-        return TableContents(contents.kind, contents.name, found)
+        return contents.with_found(found)
     mask = _mask(elements, elements.rows) if isinstance(nulls, str) and nulls == "mask" else None
     words = "" if elements.fill is None else f"{FILLED}{elements.fill.item()}"
     if ragged is not None:
@@ -304,7 +306,8 @@ def _apply_to_rows(contents: TableContents, found: Ragged, nulls: Any, ragged: o
         return rows if mask is None else Masked(rows, Rows(found.rows(mask)))
     value = elements.value_of(pad, "pad")
     padded = _new(elements.dtype, found.longest, lambda: found.padded(found.read(), value), "rows are padded")
-    result = TableContents(contents.kind, contents.name, padded, words=f"{words}{PADDED_WITH}{value.item()}")
+    words = f"{words}{PADDED_WITH}{value.item()}"
+    result = TableContents(contents.kind, contents.name, padded, words=words, labels=contents.labels)
     return result if mask is None else Masked(result, found.padded(mask, False))
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from ..backends.base import Backend, Opened
+    from ..core.labels import Labels
     from ..core.request import Request
     from ..planning.plan import Plan
     from .recipes import Conversion, Recipe
@@ -187,9 +188,11 @@ def prepare(
         ConversionError: `x` cannot be converted; the message says why.
     """
     source, target, request = registry.backend_of(x), conversion.target, _with_out(conversion.request, out)
+    own = _own_labels(x, source, conversion)
     if decide is not None or request.like is not None:
         opened, conversion = _opened_as_decided(source.open, x, source, conversion, decide)
-        return _prepared(opened, None, conversion, request.out, None)
+        return _prepared(opened, None, conversion.labelled(own=own), request.out, None)
+    conversion = conversion.labelled(own=own)
     if conversion.described:
         return _prepared(source.open(x, target, request), None, conversion, request.out, known)
     read = conversion.readers.get(type(x)) or conversion.reader(type(x)) or source.signature
@@ -212,10 +215,19 @@ def foresee(
 ) -> Prepared:
     """Prepare a conversion for `explain`: as `prepare`, but no values are read and no memory is allocated."""
     source, request = registry.backend_of(x), _with_out(conversion.request, out)
+    own = _own_labels(x, source, conversion)
     if decide is not None or request.like is not None:
         opened, conversion = _opened_as_decided(source.preview, x, source, conversion, decide)
-        return _prepared(opened, None, conversion, request.out, None)
-    return _prepared(source.preview(x, conversion.target, request), None, conversion, request.out, known)
+        return _prepared(opened, None, conversion.labelled(own=own), request.out, None)
+    opened = source.preview(x, conversion.target, request)
+    return _prepared(opened, None, conversion.labelled(own=own), request.out, known)
+
+
+def _own_labels(x: Any, source: Backend, conversion: Conversion) -> Labels | None:
+    """The labels of the source, if its library is the target's."""
+    target = conversion.target
+    labels = source.labels_of(x) if target.capabilities.options.labels else None
+    return None if labels is None or labels.library != target.name else labels
 
 
 def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None) -> Prepared:
@@ -297,7 +309,7 @@ def _prepared(
     if conversion.request.placement is not None:
         conversion = _laid_out(conversion, source, handle)
     request = conversion.request if out is None else conversion.request._replace(out=out)
-    if request.placement is not None or (out is not None and out.shape != info.shape):
+    if request.depends_on_lengths or (out is not None and out.shape != info.shape):
         signature = info, out
     elif signature is None or info.abstract is not None:
         signature = signature_of(info) if out is None else (signature_of(info), signature_of(out))

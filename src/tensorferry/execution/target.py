@@ -66,11 +66,19 @@ def follow(like: object) -> tuple[str, str | None, str | None]:
 def describe_like(like: object) -> TensorInfo:
     """The description of a tensor in ``like=``; of a column that needs ``nulls=`` or ``pad=``, without its shape.
 
+    A column of text or dates, and a table whose columns have no dtype in common, have labels to follow, if their
+    library has labels, and no dtype. Python numbers have none either.
+
     Raises:
         UnsupportedTypeError: `like` is not a tensor.
-        LossyCastError: It is a table whose columns have no dtype in common.
     """
-    return _describe(like, "like")
+    try:
+        return _describe(like, "like")
+    except ConversionError:
+        owner = registry.BY_TYPE.get(type(like))
+        if owner is None or not owner.capabilities.options.labels:
+            raise
+        return TensorInfo(owner.name, (), "float64", weak_dtype="float64")
 
 
 def conversion_like(like: object) -> Conversion | None:

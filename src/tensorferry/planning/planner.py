@@ -14,7 +14,7 @@ from ..core.devices import HOST, kind_of, same_place
 from ..core.info import COPIED
 from ..core.request import LEAVE
 from ..errors import GradientError, ShapeError
-from . import bus_steps, device_steps, host_steps, preconditions, rules
+from . import bus_steps, device_steps, host_steps, labels, preconditions, rules
 from .builder import PlanBuilder
 from .completion import completed
 from .step import Path
@@ -50,6 +50,7 @@ def make_plan(
     preconditions.refuse_abstract(info, request, source, target)
     preconditions.refuse_out(info, request, target)
     preconditions.refuse_axes(info, source, target)
+    labels.refuse_misfit(info, request, target)
     dtype = rules.target_dtype(info, request, target)
     preconditions.refuse_cast(info, dtype, source)
     device = rules.target_device(info, request, target, dtype)
@@ -59,6 +60,7 @@ def make_plan(
     device_steps.refuse_pinned(plan)
     _refuse_misfit(plan)
     _decide(plan)
+    labels.label(plan)
     preconditions.refuse_change(info, plan.steps, source)
     return plan.finish()
 

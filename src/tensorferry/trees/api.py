@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Unpack
 
+    from ..core.labels import Labels
     from ..typing import Casting, Grad, JaxArray, Leaves, NumpyArray, Options, To, TorchTensor, Unknown
     from .leaves import LeafRule
     from .plans import TreePlan
@@ -129,7 +130,7 @@ def convert_tree(
     """
     asked = (to, like, dtype, device, copy, casting, grad, options)
     if coalesce is not True or index is not False:
-        validate_flags(coalesce=coalesce, index=index)
+        _validate(coalesce, index)
     of_columns = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype, casting)
     return call_for(convert_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, of_columns, False)
 
@@ -230,7 +231,7 @@ def explain_tree(
     """
     asked = (to, like, dtype, device, copy, casting, grad, options)
     if coalesce is not True or index is not False:
-        validate_flags(coalesce=coalesce, index=index)
+        _validate(coalesce, index)
     of_columns = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype, casting)
     return call_for(explain_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, of_columns, True)  # type: ignore[no-any-return]
 
@@ -255,6 +256,21 @@ def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown 
     """
     rule = leaf_rule(leaves, infos=True, unknown=unknown)
     return call_for(describe_tree, None, _describe, tree, rule)  # type: ignore[no-any-return]
+
+
+def _validate(coalesce: object, index: object) -> None:
+    """Raise for values that are neither true nor false.
+
+    Raises:
+        TypeError: One is not; labels in ``index=`` are for one tensor.
+    """
+    validate_flags(coalesce=coalesce)
+    if not isinstance(index, (bool, int, str)):
+        raise TypeError(
+            "index must be True or False here, where it says whether the index of a frame becomes a column; "
+            "to_pandas(leaf, index=…) labels one leaf, and like= all"
+        )
+    validate_flags(index=index)
 
 
 # -- what they do, out of any tracer's sight ----------------------------------------------------------
@@ -327,16 +343,17 @@ def _snapshot(tree: Any, unknown: str) -> Any:
     return _conversion().TreeConversion(tree, own, leaf_rule("tensors", unknown=unknown), None, coalesce=True).convert()
 
 
-def _preview(x: Any) -> TensorInfo:
-    return registry.backend_of(x).preview(x)[1]
+def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
+    return _looked_at(tree, rule, lambda x: x if isinstance(x, TensorInfo) else registry.backend_of(x).preview(x)[1])
 
 
-def _describe(tree: Any, rule: LeafRule, look: Callable[[Any], TensorInfo] = _preview) -> dict[str, TensorInfo]:
+def _looked_at(tree: Any, rule: LeafRule, look: Callable[[Any], Found]) -> dict[str, Found]:
+    """By path, what a function gives for each tensor of a tree, or for its description."""
     from ..columns.producers import leaving_streams
     from .failures import raise_all
     from .walk import take_apart
 
-    found: dict[str, TensorInfo] = {}
+    found: dict[str, Found] = {}
     errors: dict[int, ConversionError] = {}
     with leaving_streams():
         parts, structure = take_apart(tree, rule.chosen)
@@ -344,9 +361,7 @@ def _describe(tree: Any, rule: LeafRule, look: Callable[[Any], TensorInfo] = _pr
     paths = structure.paths()
     for index, (path, leaf) in enumerate(zip(paths, parts, strict=True)):
         try:
-            if isinstance(leaf, TensorInfo):
-                found[path] = leaf
-            elif rule.takes(leaf):
+            if isinstance(leaf, TensorInfo) or rule.takes(leaf):
                 found[path] = look(leaf)
         except ConversionError as error:
             if not rule.keeps_refused(leaf, error):
@@ -375,8 +390,44 @@ def is_ordinary_tensor(x: Any) -> bool:
     return owner is not None and owner.capabilities.memory.exists and owner.likeness(x) is not None
 
 
-def targets_of(asked: Asked, leaves: Leaves, *, overlaps: bool = False, alone: str | None = None) -> Targets:
-    """The targets of the leaves, from `to` or `like`; for `overlaps`, and for `alone` (its `like`), see `Targets`."""
+def _liked(like: Any, leaves: Leaves) -> dict[str, tuple[TensorInfo, Labels | None]]:
+    """By path, the description and the labels of each tensor in ``like=``.
+
+    Raises:
+        UnsupportedTypeError: There is none.
+    """
+    if not callable(leaves) and is_ordinary_tensor(like):
+        return {"$": (registry.backend_of(like).describe(like), None)}
+    found = _looked_at(like, leaf_rule(leaves, infos=True), _look_at_like)
+    if not found:
+        raise UnsupportedTypeError("like= has no tensor in it.", "like= a tensor, or a tree of tensors")
+    return found
+
+
+def _look_at_like(x: Any) -> tuple[TensorInfo, Labels | None]:
+    from ..execution.labels import labels_like
+
+    info = x if isinstance(x, TensorInfo) else describe_like(x)
+    return info, labels_like(info.framework, x)
+
+
+def targets_of(
+    asked: Asked,
+    leaves: Leaves,
+    *,
+    overlaps: bool = False,
+    alone: str | None = None,
+    labels: Labels | None = None,
+) -> Targets:
+    """The targets of the leaves, from `to` or `like`.
+
+    Args:
+        asked: The keywords of the call.
+        leaves: This keyword of the call.
+        overlaps: See `Targets`.
+        alone: The `like` of `Targets`.
+        labels: See `Targets`; with `to`.
+    """
     to, like, dtype, device, copy, casting, grad, options = asked
     keywords: dict[str, Any] = {"copy": copy, "casting": casting, "grad": grad, "options": tuple(options.items())}
     if overlaps:
@@ -386,16 +437,14 @@ def targets_of(asked: Asked, leaves: Leaves, *, overlaps: bool = False, alone: s
     if like is None or to is not None or isinstance(like, TensorInfo):
         name, theirs, device = name_like_device(to, like, device)
     else:
-        if not callable(leaves) and is_ordinary_tensor(like):
-            infos = {"$": registry.backend_of(like).describe(like)}
-        else:
-            infos = _describe(like, leaf_rule(leaves, infos=True), describe_like)
-        if not infos:
-            raise UnsupportedTypeError("like= has no tensor in it.", "like= a tensor, or a tree of tensors")
-        targets = {path: name_like_device(None, info, device) for path, info in infos.items()}
+        found = _liked(like, leaves)
+        targets = {path: (*name_like_device(None, info, device), labels) for path, (info, labels) in found.items()}
         if set(targets) != {"$"}:
             return _made(targets, dtype, **keywords)
-        name, theirs, device = targets["$"]
+        name, theirs, device, labels = targets["$"]
+    if labels is not None:
+        # They are not kept in a cache, since they can take as much memory as the result.
+        return _made((name, device), dtype, theirs, labels=labels, **keywords)
     try:
         return _targets_of(name, registry.revision, dtype, theirs, device, **keywords)
     except TypeError:

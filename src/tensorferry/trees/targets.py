@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..core.info import TensorInfo
+    from ..core.labels import Labels
     from ..core.leaf_dtypes import DtypeRule
     from ..execution.recipes import Conversion
     from .alike import Alike
+
+    LikeLeaf = tuple[str, str | None, object, Labels | None]
 
 __all__ = ["Targets", "copy_in_its_framework"]
 
@@ -31,28 +34,30 @@ class Targets:
 
     Args:
         targets: The name of the backend and the device, for all leaves; or, by path, the name of the backend, the
-            dtype of the tensor in ``like=``, and the device; or ``None`` to copy each leaf in its own framework,
-            outside its graph.
+            dtype of the tensor in ``like=``, the device, and the labels of that tensor; or ``None`` to copy each leaf
+            in its own framework, outside its graph.
         rule: The rule for the dtype of each leaf. What it does not mention takes the dtype of the tensor in ``like=``,
             if it is of its kind.
         like: The dtype of the tensor in ``like=``, if all there is to convert is one tensor.
+        labels: The labels of the tensor in ``like=``, if it is one for all leaves.
         overlaps: Whether transfers run beside the host's work, if the target can do that.
         keywords: ``copy``, ``casting``, ``grad`` and the target's options, as `make_request` takes them.
     """
 
     def __init__(
         self,
-        targets: tuple[str, object] | Mapping[str, tuple[str, str | None, object]] | None,
+        targets: tuple[str, object] | Mapping[str, LikeLeaf] | None,
         rule: DtypeRule,
         *,
         like: str | None = None,
         overlaps: bool = False,
+        labels: Labels | None = None,
         **keywords: Any,
     ) -> None:
         self._keywords, self._overlaps = keywords, overlaps
         self.common: Conversion | None = None
         """The conversion, if it is the same for all leaves; if `decides_by_leaf`, without the dtype."""
-        self._by_path: Mapping[str, tuple[str, str | None, object]] = {}
+        self._by_path: Mapping[str, LikeLeaf] = {}
         self.rule = rule
         for_all = rule.for_all
         self.decides_by_leaf = for_all is None
@@ -63,7 +68,7 @@ class Targets:
         """The last tree, if a tree like it can be converted faster."""
         if isinstance(targets, tuple):
             name, device = targets
-            self.common = self._make(name, None if for_all is None else for_all[0], device, like)
+            self.common = self._make(name, None if for_all is None else for_all[0], device, like, labels)
         else:
             self._by_path = targets or {}
             self.decides_by_leaf = bool(any(rule))
@@ -111,10 +116,10 @@ class Targets:
         target = self._by_path.get(path())
         if target is None:
             raise UnsupportedTypeError("like= has no tensor there.", "like= one tensor, for all leaves")
-        name, like, device = target
-        return self._make(name, None, device, like)
+        name, like, device, labels = target
+        return self._make(name, None, device, like, labels)
 
-    def _make(self, name: str, dtype: object, device: object, like: str | None) -> Conversion:
+    def _make(self, name: str, dtype: object, device: object, like: str | None, labels: Labels | None) -> Conversion:
         backend = registry.backend_named(name)
         asked = self._keywords
         options = dict(asked["options"])
@@ -122,7 +127,7 @@ class Targets:
             options[OVERLAPS] = True
         pairs = tuple(options.items())
         request = make_request(backend, asked["copy"], dtype, asked["casting"], device, asked["grad"], pairs, like)
-        return conversion_of(backend, request)
+        return conversion_of(backend, request).labelled(like=labels)
 
 
 def _is_opaque(info: TensorInfo) -> bool:

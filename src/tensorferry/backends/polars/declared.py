@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
+from ...core.capabilities import Capabilities, Dtypes, Memory, Objects, Options
 from ...core.declaration import Declared
 from ...core.dtypes import ORDINARY
 from ...core.info import ANY_ADDRESS, APART, BIT_PACKED, COPIED, COPIED_KINDS
@@ -25,6 +25,7 @@ CAPABILITIES = Capabilities(
         kinds_by_axes={2: f"{COPIED}DataFrame: {APART}"},
         gathers_at=ANY_ADDRESS,
     ),
+    options=Options(labels=frozenset({"columns"})),
 )
 
 DECLARED = Declared(

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 from ...columns.code import DECODED, FIELDS, LIST, STORAGE, WITHOUT_NULLS, WORDS, is_number
 from ...columns.column import BYTES, TEXT, Column, Refused
 from ...columns.pieces import Piece
+from ...core.labels import Labels
+from ...errors import UnsupportedTypeError, an
 from ..columnar import ColumnBackend, Views
+from ..labelling import checked, refuse_twice
 from ..opening import Gathered
 from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from ...columns.column import Found
     from ...core.capabilities import Capabilities
@@ -142,6 +145,38 @@ class PolarsBackend(ColumnBackend):
 
     def dropped(self, names: list[object]) -> str:
         return f"x.drop({names!r})"
+
+    # -- labels ---------------------------------------------------------------------------------------
+
+    def labels_given(self, index: object, columns: object) -> Labels:
+        names = [*checked("columns", columns, '["a", "b"]')]
+        odd = next((name for name in names if not isinstance(name, str)), None)
+        if odd is not None:
+            raise UnsupportedTypeError(
+                f"polars names columns by strings, and columns= has {an(type(odd).__name__)}.",
+                "columns=[str(name) for name in columns]",
+            )
+        refuse_twice(names)
+        return Labels(self.name, None, tuple(names))
+
+    def labels_of(self, x: Any) -> Labels | None:
+        if self.is_table(type(x)):
+            names = tuple(x.columns)
+            usual = all(name == f"column_{place}" for place, name in enumerate(names))
+            return None if usual else Labels(self.name, None, names)
+        return Labels(self.name, None, (x.name,), is_table=False) if x.name else None
+
+    def likeness(self, x: Any) -> Hashable | None:
+        return None if self.labels_of(x) is not None else self.signature(x)
+
+    def label(self, x: Any, index: Labels | None, names: Labels | None) -> Any:
+        if names is None or names.names is None:
+            return x
+        if not self.is_table(type(x)):
+            return x.alias(names.names[0])
+        labelled = x.clone()
+        labelled.columns = [*names.names]
+        return labelled
 
     def adopt(self, array: Array) -> Any:
         if array.ndim == 1:
