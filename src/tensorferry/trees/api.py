@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     Key = TypeVar("Key")
     OfTorch = TypeVar("OfTorch", bound=TorchTensor)
     OfJax = TypeVar("OfJax", bound=JaxArray)
+    Found = TypeVar("Found")
 
 
 @by_name
