@@ -161,12 +161,12 @@ def test_the_hints_for_buffers_and_urls_work_pasted(tmp_path, monkeypatch, call)
     with pytest.raises(ferry.UnsupportedTypeError) as refused:
         call(buffer)
     names = {"buffer": buffer}
-    exec(refused.value.hint, names)
+    exec(refused.value.hint, names)  # noqa: S102 - the hint of this package
     assert ferry.load(names["path"])["x"].tolist() == [0, 1, 2]
     with pytest.raises(ferry.UnsupportedTypeError) as refused:
         call(buffer.getvalue())
     names = {"data": buffer.getvalue()}
-    exec(refused.value.hint, names)
+    exec(refused.value.hint, names)  # noqa: S102 - the hint of this package
     assert call(names["path"]) is not None
 
 
@@ -189,7 +189,7 @@ def test_the_hint_for_a_url_downloads_it(tmp_path, monkeypatch):
         with pytest.raises(ferry.FileFormatError) as refused:
             ferry.load(f"http://127.0.0.1:{server.server_port}/m.npz")
         names = {}
-        exec(refused.value.hint, names)
+        exec(refused.value.hint, names)  # noqa: S102 - the hint of this package
         server.shutdown()
     assert ferry.load(names["path"])["x"].tolist() == [0, 1, 2]
 

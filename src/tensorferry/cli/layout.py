@@ -291,20 +291,18 @@ def facts(
     """
     held = list(lines)
     widest = max([label, *(cell_width(word) for word, _ in held)])
+    beside = margin + widest + _GAP
     for word, text in held:
         space = " " * (widest - cell_width(word))
         before, after = (space, "") if right else ("", space)
-        start = margin + widest + _GAP
-        if width is not None and longest_word(text) > width - start:
-            start = margin + _HANGING
-            if len(word):
-                yield [(" " * margin + before, 0), (word, 0)]
-            word = before = after = ""
-            lead = " " * start
-        else:
-            lead = " " * margin + before
-        for number, piece in enumerate(wrapped(text, None if width is None else max(width - start, 1))):
-            if number or not len(word):
-                yield [(" " * start, 1), (piece, 1)] if len(piece) else []
-            else:
-                yield [(lead, 0), (word, 0), (after + " " * _GAP, 0), (piece, 1)]
+        below = width is not None and longest_word(text) > width - beside
+        start = margin + _HANGING if below else beside
+        if below and len(word):
+            yield [(" " * margin + before, 0), (word, 0)]
+        pieces = wrapped(text, None if width is None else max(width - start, 1))
+        first: Line = [(" " * margin + before, 0), (word, 0), (after + " " * _GAP, 0)]
+        if below or not len(word):
+            first = [(" " * start, 1)]
+        for number, piece in enumerate(pieces):
+            lead: Line = [(" " * start, 1)] if number else first
+            yield [*lead, (piece, 1)]
