@@ -38,7 +38,7 @@ def folder(tmp_path, monkeypatch):
     names = [f"model.layers.{n}.self_attn.q_proj.weight" for n in range(12)]
     held = {name: np.linspace(-1, 1, 6, dtype=np.float32) for name in names}
     held |= {WIDE: np.ones(3, np.float32), LONG: np.ones(2, np.float16)}
-    note = {"note": "words of a sentence " * 8, WIDE: "層" * 60}
+    note = {"note": "words of a sentence " * 8, WIDE: "層" * 9}
     safetensors.numpy.save_file(held, tmp_path / "model.safetensors", note)
     other = {f"decoder.block.{n}.w": np.ones((n % 2 + 1, 2), np.int8) for n in range(30)}
     safetensors.numpy.save_file(other | {names[0]: np.zeros(6, np.float32)}, tmp_path / "other.safetensors")

@@ -7,7 +7,7 @@ spaces, with the number of its column.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SOLID", "blocks", "cell_width", "facts", "longest_word", "solid", "table", "wrapped"]
 
-AnyCell = TypeVar("AnyCell", "str", "Text")
+AnyCell = TypeVar("AnyCell", bound="str | Text")
 
 SOLID = "\u00a0"
 """The space that no line is broken at."""
@@ -72,7 +72,7 @@ def wrapped(cell: AnyCell, width: int | None, *, fold: bool = True) -> list[AnyC
         fold: Whether a word that is wider than a line is broken: after punctuation if it has any.
     """
     text = str(cell)
-    lines: list[AnyCell] = []
+    lines: list[Any] = []
     start = 0
     for line in text.split("\n"):
         end = start + len(line)
