@@ -87,8 +87,9 @@ def _spans(text: str, start: int, end: int, width: int, *, fold: bool) -> Iterat
     """The places of the lines of a text without line feeds. The first keeps its indentation."""
     first = last = start
     for place, after in _pieces(text, start, end, width, fold=fold):
-        if last > first and cell_width(text[first:after]) > width:
-            yield first, last
+        if cell_width(text[first:after]) > width:
+            if last > first:
+                yield first, last
             first = place
         last = after
     yield first, last
