@@ -12,7 +12,8 @@ from tensorferry.errors import ConversionError
 from tensorferry.files.opening.shards import open_path
 from tensorferry.files.reports.check import check_path
 
-from .console import EXIT_FAILED, printable
+from .console import EXIT_FAILED, line_width, printable
+from .layout import wrapped
 from .listing import MOST_STYLED, paragraph, styled
 from .outcome import code_of, counted, error_data, progress, result, show_error, waiting, without_collecting, writing
 
@@ -75,7 +76,8 @@ def _print(path: Path, findings: Sequence[FileFinding], errors: int, error: Exce
         word = ("error", "bad") if each.error else ("note", "warn")
         about = "" if each.tensor is None else f"{printable(each.tensor)}: "
         if is_plain:
-            sys.stdout.write(f"{place}: {word[0]}: {about}{printable(each.message)}\n")
+            line = f"{place}: {word[0]}: {about}{printable(each.message)}"
+            sys.stdout.writelines(f"{part}\n" for part in wrapped(line, line_width(sys.stdout)))
         else:
             paragraph(Text.assemble(f"{place}: ", word, f": {about}{printable(each.message)}"))
     if error is not None:

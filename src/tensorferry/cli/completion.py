@@ -84,9 +84,9 @@ def _starting(offered: Iterable[str], incomplete: str) -> list[str]:
 
 
 def bash_words(environment: MutableMapping[str, str]) -> None:
-    """Join what Bash separates at ``=``, so that ``--to=np`` completes as ``--to np`` does.
+    r"""Join what Bash separates at ``=``, so that ``--to=np`` completes as ``--to np`` does.
 
-    >>> environment = {"COMP_WORDS": "tensorferry\\nconvert\\n--dtype\\n=\\nbf", "COMP_CWORD": "4"}
+    >>> environment = {"COMP_WORDS": "tensorferry\nconvert\n--dtype\n=\nbf", "COMP_CWORD": "4"}
     >>> bash_words(environment)
     >>> environment["COMP_WORDS"].split(), environment["COMP_CWORD"]
     (['tensorferry', 'convert', '--dtype', 'bf'], '3')

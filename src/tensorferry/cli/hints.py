@@ -108,10 +108,10 @@ _TYPED = re.compile(
 
 
 def unbroken(hint: str) -> str:
-    """A hint whose code is not broken over lines, so that it can be copied: its spaces are `layout.SOLID`.
+    r"""A hint whose code is not broken over lines, so that it can be copied: its spaces are `layout.SOLID`.
 
     >>> unbroken("pip install h5py, or another format").split(" ")
-    ['pip\\xa0install\\xa0h5py,', 'or', 'another', 'format']
+    ['pip\xa0install\xa0h5py,', 'or', 'another', 'format']
     """
     return _TYPED.sub(lambda found: solid(found[0]), hint)
 

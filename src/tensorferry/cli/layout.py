@@ -7,7 +7,7 @@ spaces, with the number of its column.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SOLID", "blocks", "cell_width", "facts", "longest_word", "solid", "table", "wrapped"]
 
-AnyCell = TypeVar("AnyCell", "str", "Text")
+AnyCell = TypeVar("AnyCell", bound="str | Text")
 
 SOLID = "\u00a0"
 """The space that no line is broken at."""
@@ -72,7 +72,7 @@ def wrapped(cell: AnyCell, width: int | None, *, fold: bool = True) -> list[AnyC
         fold: Whether a word that is wider than a line is broken: after punctuation if it has any.
     """
     text = str(cell)
-    lines: list[AnyCell] = []
+    lines: list[Any] = []
     start = 0
     for line in text.split("\n"):
         end = start + len(line)
@@ -87,8 +87,9 @@ def _spans(text: str, start: int, end: int, width: int, *, fold: bool) -> Iterat
     """The places of the lines of a text without line feeds. The first keeps its indentation."""
     first = last = start
     for place, after in _pieces(text, start, end, width, fold=fold):
-        if last > first and cell_width(text[first:after]) > width:
-            yield first, last
+        if cell_width(text[first:after]) > width:
+            if last > first:
+                yield first, last
             first = place
         last = after
     yield first, last
@@ -291,20 +292,18 @@ def facts(
     """
     held = list(lines)
     widest = max([label, *(cell_width(word) for word, _ in held)])
+    beside = margin + widest + _GAP
     for word, text in held:
         space = " " * (widest - cell_width(word))
         before, after = (space, "") if right else ("", space)
-        start = margin + widest + _GAP
-        if width is not None and longest_word(text) > width - start:
-            start = margin + _HANGING
-            if len(word):
-                yield [(" " * margin + before, 0), (word, 0)]
-            word = before = after = ""
-            lead = " " * start
-        else:
-            lead = " " * margin + before
-        for number, piece in enumerate(wrapped(text, None if width is None else max(width - start, 1))):
-            if number or not len(word):
-                yield [(" " * start, 1), (piece, 1)] if len(piece) else []
-            else:
-                yield [(lead, 0), (word, 0), (after + " " * _GAP, 0), (piece, 1)]
+        below = width is not None and longest_word(text) > width - beside
+        start = margin + _HANGING if below else beside
+        if below and len(word):
+            yield [(" " * margin + before, 0), (word, 0)]
+        pieces = wrapped(text, None if width is None else max(width - start, 1))
+        first: Line = [(" " * margin + before, 0), (word, 0), (after + " " * _GAP, 0)]
+        if below or not len(word):
+            first = [(" " * start, 1)]
+        for number, piece in enumerate(pieces):
+            lead: Line = [(" " * start, 1)] if number else first
+            yield [*lead, (piece, 1)]

@@ -6,14 +6,13 @@ import io
 import os
 import re
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from ...errors import FileFormatError, UnsupportedTypeError, shown
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from typing_extensions import Self
 
 __all__ = ["ShellHint", "refuse_no_path", "refuse_url"]
@@ -78,7 +77,7 @@ def refuse_no_path(given: object, call: str) -> None:
     message = f"the path in {call} must be a string or a pathlib.Path, not {shown(given)}"
     is_target = call.startswith(("save", "the target"))
     name = getattr(given, "name", None)
-    if isinstance(name, str) and os.path.exists(name):
+    if isinstance(name, str) and Path(name).exists():
         raise UnsupportedTypeError(message, f"file.name: {name!r}")
     if is_target and isinstance(given, io.IOBase):
         copied = 'import pathlib; buffer.write(pathlib.Path("model.safetensors").read_bytes())'
