@@ -36,7 +36,8 @@ def checked(keyword: str, value: Any, example: str) -> Any:
     try:
         labels = base.convert(value, registry.ready(EXCHANGE), Request(EXCHANGE))
     except ConversionError:
-        read = getattr(value, "tolist", None) or value.to_list  # text, for example
+        column: Any = value  # of text, for example
+        read = getattr(column, "tolist", None) or column.to_list
         return read()
     if labels.ndim != 1:
         raise ShapeError(

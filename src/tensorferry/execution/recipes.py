@@ -92,6 +92,11 @@ class Conversion:
         """The number of recipes that are kept."""
         return len({**self.recent, **self._earlier})
 
+    @property
+    def returns_plain(self) -> bool:
+        """Whether a plain column of the target's own is the result itself."""
+        return self.request.asks_nothing_else and self.request.like is None and self.request.labels is None
+
     def environment(self) -> Hashable:
         """The target's settings, and its devices if these may change: with equal ones, the same recipes are right."""
         settings = self.target.environment()
@@ -100,7 +105,9 @@ class Conversion:
     def reader(self, kind: type) -> Callable[[Any], Hashable | None] | None:
         """The function that reads the signatures of a type's tensors; ``None`` if each must be described."""
         owner = None if self.described else registry.BY_TYPE.get(kind)
-        if owner is None or (owner is self.target and owner.capabilities.options.labels):
+        if owner is None:
+            return None
+        if owner is self.target and owner.capabilities.options.labels and not self.returns_plain:
             return None  # its own labels, which a signature has not, belong to the result
         found = owner.signature_reader(kind, self.target, self.request)
         memory = owner.capabilities.memory

@@ -188,7 +188,7 @@ def prepare(
         ConversionError: `x` cannot be converted; the message says why.
     """
     source, target, request = registry.backend_of(x), conversion.target, _with_out(conversion.request, out)
-    own = _own_labels(x, source, conversion)
+    own = _own_labels(x, source, conversion, decide)
     if decide is not None or request.like is not None:
         opened, conversion = _opened_as_decided(source.open, x, source, conversion, decide)
         return _prepared(opened, None, conversion.labelled(own=own), request.out, None)
@@ -215,7 +215,7 @@ def foresee(
 ) -> Prepared:
     """Prepare a conversion for `explain`: as `prepare`, but no values are read and no memory is allocated."""
     source, request = registry.backend_of(x), _with_out(conversion.request, out)
-    own = _own_labels(x, source, conversion)
+    own = _own_labels(x, source, conversion, decide)
     if decide is not None or request.like is not None:
         opened, conversion = _opened_as_decided(source.preview, x, source, conversion, decide)
         return _prepared(opened, None, conversion.labelled(own=own), request.out, None)
@@ -223,11 +223,16 @@ def foresee(
     return _prepared(opened, None, conversion.labelled(own=own), request.out, known)
 
 
-def _own_labels(x: Any, source: Backend, conversion: Conversion) -> Labels | None:
-    """The labels of the source, if its library is the target's."""
+def _own_labels(
+    x: Any, source: Backend, conversion: Conversion, decide: Callable[[TensorInfo], Conversion] | None
+) -> Labels | None:
+    """The labels of the source, if its library is the target's, and the result may be another object."""
     target = conversion.target
     labels = source.labels_of(x) if target.capabilities.options.labels else None
-    return None if labels is None or labels.library != target.name else labels
+    if labels is None or labels.library != target.name:
+        return None
+    is_result = source is target and decide is None and conversion.returns_plain
+    return None if is_result and source.signature(x) is not None else labels
 
 
 def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None) -> Prepared:

@@ -69,7 +69,7 @@ def _add(plan: PlanBuilder, index: tuple[Labels | None, str], names: tuple[Label
     is_column = len(plan.now.shape) == 1
     codes = (
         None if index[0] is None else _INDEX[index[1]][0],
-        None if names[0] is None else _code_of_names(*names, is_column=is_column),
+        None if names[0] is None else _code_of_names(names[0], names[1], is_column=is_column),
     )
     words = [] if index[0] is None else [_INDEX[index[1]][1]]
     words += [] if names[0] is None else [_NAMES[names[1]]]
