@@ -117,8 +117,10 @@ def _canonical(framework: object) -> str:
     except UnknownFrameworkError as error:
         if isinstance(framework, str) and not names.registry.known():
             return framework  # without the registry, no name is known
-        hint = (error.hint or "").replace("to=", "framework=")
-        raise UnknownFrameworkError(error.message, hint or None) from None
+        if error.hint is not None:
+            error.hint = error.hint.replace("to=", "framework=")
+            error.args = (error.message, error.hint)
+        raise
 
 
 def _lengths(shape: Any) -> tuple[int, ...]:
