@@ -322,7 +322,8 @@ def _numbers_of(x: Any, target: Backend | None, request: Request | None, *, look
         ) from error
     except ConversionError as error:
         if isinstance(error.hint, Hint):
-            raise type(error)(error.message, error.hint.for_list("np.asarray(x).tolist()")) from error
+            error.hint = error.hint.for_list("np.asarray(x).tolist()")
+            error.args = error.message, error.hint
         raise
     info = info._replace(kind={"numbers": "objects", "stack": "rows"}.get(info.kind, info.kind))
     if not x.size:
