@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from ..core.derivations import Rule, Spec
 
-__all__ = ["Flat", "Function", "Inner", "Outer"]
+__all__ = ["WITHOUT_GRADIENT", "Flat", "Function", "Inner", "Outer"]
+
+WITHOUT_GRADIENT = "jax.lax.stop_gradient(x) or tf.stop_gradient(x) as its argument, if zeros are meant"
+"""In hints of a `GradientError`: what the calling framework offers whoever wants no gradient."""
 
 
 class Flat(Protocol):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...core.derivations import Jvp, Vjp, Vmap, chosen
 from ...errors import GradientError
 from .. import registry
+from ..functions import WITHOUT_GRADIENT
 from .autograd_use import AutogradUse, Flow, leaves_of
 from .calls import called_again, steers
 from .tensors import BACKEND
@@ -32,7 +33,6 @@ __all__ = ["derived"]
 
 torch: Any = registry.load(BACKEND).torch  # type: ignore[attr-defined]
 _here = threading.local()
-_ZEROS = "stop_gradient(x) as its argument, if zeros are meant"
 
 
 def derived(flat: Flat, rules: tuple[Rule, ...]) -> Derived:
@@ -323,7 +323,7 @@ def _refuse_lost(flat: Flat, rules: Sequence[Rule], lost: _Lost, tensors: Sequen
         raise GradientError(
             f"{flat.source.name} differentiates a copy of {flat.path(min(wrt & ends))} that is detached from it, so "
             "that no gradient would reach it.",
-            f"x.requires_grad_() of the argument itself, without detach(); or {_ZEROS}",
+            f"x.requires_grad_() of the argument itself, without a detach; or {WITHOUT_GRADIENT}",
         )
 
 
@@ -348,11 +348,11 @@ def _without_graph(flat: Flat, use: AutogradUse) -> GradientError:
     elif use.switches_off:
         why, hint = "computes under torch.no_grad()", "torch.enable_grad(), or the function without torch.no_grad()"
     else:
-        why, hint = "detaches its result (detach(), .data, inference_mode)", "the function without detach()"
+        why, hint = "detaches its result (detach(), .data, inference_mode)", "the function without a detach"
     return GradientError(
         f"{flat.source.name} {why}, so that the gradient of its result would be zeros, though it depends on the "
         "arguments.",
-        f"{hint}; or {_ZEROS}",
+        f"{hint}; or {WITHOUT_GRADIENT}",
     )
 
 
