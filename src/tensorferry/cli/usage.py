@@ -66,7 +66,7 @@ class Command(TyperCommand):
         if ctx.resilient_parsing:
             return  # the shell asks for completions
         _, _, order = self.make_parser(ctx).parse_args(args=list(args))
-        options = [param for param in order if param.param_type_name == "option"]
+        options: list[Any] = [param for param in order if param.param_type_name == "option"]
         for param in options:
             if options.count(param) > 1 and not param.multiple and not param.is_flag:
                 raise _UsageError(f"{param.opts[0]} is there twice, and takes one value.", ctx)
@@ -91,10 +91,11 @@ class CommandGroup(TyperGroup):
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run the command that was typed, and end the process with its exit code."""
+        extra["standalone_mode"] = False
         if not standalone_mode:
-            return super().main(*args, standalone_mode=False, **extra)
+            return super().main(*args, **extra)
         try:
-            code = super().main(*args, standalone_mode=False, **extra)
+            code = super().main(*args, **extra)
         except _ClickError as error:
             _show_usage(error)
             code = error.exit_code
@@ -148,6 +149,7 @@ def _help_lines(command: Any, ctx: Any, width: int) -> Iterator[Any]:
         beside = widest <= width // 2
         for word, about in entries:
             typed = Text(word, "code")
+            lines: Any
             if beside:
                 lines = layout.facts([(typed, about)], width, label=widest)
             else:
