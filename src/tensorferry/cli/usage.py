@@ -149,16 +149,12 @@ def _help_lines(command: Any, ctx: Any, width: int) -> Iterator[Any]:
         beside = widest <= width // 2
         for word, about in entries:
             typed = Text(word, "code")
-            lines: Any
             if beside:
                 lines = layout.facts([(typed, about)], width, label=widest)
-            else:
-                lines = (
-                    [("  " if not indent else "      ", 0), (piece, 0)]
-                    for indent, cell in enumerate((typed, about))
-                    for piece in layout.wrapped(cell, width - (6 if indent else 2))
-                )
-            yield from (Text.assemble(*(piece for piece, _ in line)) for line in lines)
+                yield from (Text.assemble(*(piece for piece, _ in line)) for line in lines)
+                continue
+            yield from (Text.assemble("  ", piece) for piece in layout.wrapped(typed, width - 2))
+            yield from (f"      {piece}" for piece in layout.wrapped(about, width - 6))
     if command.epilog:
         yield ""
         yield from layout.wrapped(command.epilog, width)
