@@ -37,7 +37,7 @@ REPORTS = {"doctor": ["doctor"], "tour": ["tour", "C05", "C23", "C26", "C27"], "
 
 @pytest.fixture
 def folder():
-    """A folder with a short path, of files with names as models have them, names in wide characters, and a very long one."""
+    """A folder with a short path: names as models have them, in wide characters, and a very long one."""
     tmp_path = Path(tempfile.mkdtemp(prefix="w"))
     names = [f"model.layers.{n}.self_attn.q_proj.weight" for n in range(12)]
     held = {name: np.linspace(-1, 1, 6, dtype=np.float32) for name in names}
