@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,8 +36,9 @@ REPORTS = {"doctor": ["doctor"], "tour": ["tour", "C05", "C23", "C26", "C27"], "
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """Files with names as models have them, names in wide characters, and a very long one."""
+def folder():
+    """A folder with a short path: names as models have them, in wide characters, and a very long one."""
+    tmp_path = Path(tempfile.mkdtemp(prefix="w"))
     names = [f"model.layers.{n}.self_attn.q_proj.weight" for n in range(12)]
     held = {name: np.linspace(-1, 1, 6, dtype=np.float32) for name in names}
     held |= {WIDE: np.ones(3, np.float32), LONG: np.ones(2, np.float16)}
@@ -44,8 +48,13 @@ def folder(tmp_path, monkeypatch):
     safetensors.numpy.save_file(other | {names[0]: np.zeros(6, np.float32)}, tmp_path / "other.safetensors")
     (tmp_path / "cut.safetensors").write_bytes((tmp_path / "model.safetensors").read_bytes()[:-4])
     np.savez(tmp_path / "lone.npz", weight=np.ones((2, 3), np.float32))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    yield tmp_path
+    shutil.rmtree(tmp_path)
+
+
+def words_in(folder, words):
+    """The words of a command, with the paths of its files."""
+    return [str(folder / word) if word.endswith((".safetensors", ".npz")) else word for word in words]
 
 
 def words_of(text):
@@ -66,8 +75,8 @@ def assert_fits(narrow, wide, columns):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_fit_the_terminal(forked_cli, folder, command, columns):
     """Against the same command in a pipe, where nothing is broken."""
-    done = forked_cli(*COMMANDS[command], env={"COLUMNS": str(columns)})
-    whole = forked_cli(*COMMANDS[command], env={"COLUMNS": "99999"})
+    done = forked_cli(*words_in(folder, COMMANDS[command]), env={"COLUMNS": str(columns)})
+    whole = forked_cli(*words_in(folder, COMMANDS[command]), env={"COLUMNS": "99999"})
     assert done.returncode == whole.returncode
     assert "Traceback" not in done.stderr
     for narrow, wide in ((done.stdout, whole.stdout), (done.stderr, whole.stderr)):
@@ -78,7 +87,7 @@ def test_commands_fit_the_terminal(forked_cli, folder, command, columns):
 @pytest.mark.parametrize("command", REPORTS)
 def test_reports_fit_the_terminal(forked_cli_with_frameworks, folder, command, columns):
     """No line of a report is wider than the terminal, and no name of a framework or dtype is broken."""
-    done = forked_cli_with_frameworks(*REPORTS[command], env={"COLUMNS": str(columns)})
+    done = forked_cli_with_frameworks(*words_in(folder, REPORTS[command]), env={"COLUMNS": str(columns)})
     assert done.returncode == 0
     assert max(map(cell_len, done.stdout.splitlines())) <= columns
     if command == "roundtrip":
@@ -96,7 +105,7 @@ def test_reports_fit_the_terminal(forked_cli_with_frameworks, folder, command, c
 
 def test_in_a_pipe_each_row_is_one_line(forked_cli, folder):
     """Without COLUMNS and without a terminal nothing is broken, so that lines can be searched."""
-    lines = forked_cli("inspect", "model.safetensors", "--all").stdout.splitlines()
+    lines = forked_cli("inspect", str(folder / "model.safetensors"), "--all").stdout.splitlines()
     assert [line for line in lines if line.split()[:2] == [LONG, "float16"]]
     assert [line for line in lines if line.split()[:2] == [WIDE, "float32"]]
 
@@ -112,11 +121,12 @@ def test_no_character_is_lost_when_text_is_broken(text, width):
 
 def test_diff_of_unrelated_models_folds(forked_cli, folder):
     """Names that differ only in numbers are one line; --all lists each, and the counts stay."""
-    done = forked_cli("diff", "model.safetensors", "other.safetensors")
+    paths = [str(folder / name) for name in ("model.safetensors", "other.safetensors")]
+    done = forked_cli("diff", *paths)
     assert done.returncode == 1
     assert len(done.stdout.splitlines()) < 12
     assert "decoder.block.#.w" in done.stdout
-    every = forked_cli("diff", "model.safetensors", "other.safetensors", "--all").stdout
+    every = forked_cli("diff", *paths, "--all").stdout
     assert all(f"decoder.block.{n}.w" in every for n in range(30))
 
 

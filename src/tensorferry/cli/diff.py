@@ -115,12 +115,13 @@ def _lines(found: Difference, one: Contents, other: Contents, *, every: bool) ->
 
 def _folded(word: str, entries: list[tuple[str, str, tuple[int, ...]]], *, every: bool) -> list[Row]:
     if every:
-        return [(word, printable(name), f"{dtype} {list(shape)}", "") for name, dtype, shape in entries]
+        return [(word, printable(name), "", "") for name, _, _ in entries]
     lines = []
     for each in fold(entries):
         numbers = ", ".join(f"({part})" if "," in part else part for part in each.ranges)
         count = f"{each.total:,}x  # {numbers}" if each.total > 1 else ""
-        lines.append((word, printable(each.name), f"{each.dtype} {list(each.shape)}", count))
+        kind = "" if word == "renamed" else f"{each.dtype} {list(each.shape)}"
+        lines.append((word, printable(each.name), kind, count))
     return lines
 
 

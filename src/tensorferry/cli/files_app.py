@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -112,7 +112,12 @@ def diff(
 
     if tolerance is not None and not (math.isfinite(tolerance) and tolerance >= 0):
         raise typer.BadParameter(f"{tolerance} is not a number of 0 or more", param_hint="--tol")
-    given = {"tolerance": tolerance, "any_dtype": any_dtype, "tensors_only": tensors_only, "every": every}
+    given: dict[str, Any] = {
+        "tolerance": tolerance,
+        "any_dtype": any_dtype,
+        "tensors_only": tensors_only,
+        "every": every,
+    }
     raise typer.Exit(command.run(a, b, **given, allow=allow or (), as_json=json))
 
 

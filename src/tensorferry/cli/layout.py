@@ -139,8 +139,9 @@ def table(
     count = max(map(len, held), default=0)
     widths = [_natural(held, column, width) for column in range(count)]
     room = 0 if width is None else width - margin
-    gaps = [_GAP if column and widths[column] else 0 for column in range(count)]
-    tight = [1 if gap and column in right else gap for column, gap in enumerate(gaps)]
+    gaps = [_GAP if column else 0 for column in range(count)]
+    tight = [min(gap, 1) if column in right else gap for column, gap in enumerate(gaps)]
+    tight = [gap if taken else 0 for gap, taken in zip(tight, widths, strict=True)]
     if width is None or _fits(widths, gaps, room):
         yield from _rows(held, widths, gaps, margin, right, breaks=width is not None)
         return

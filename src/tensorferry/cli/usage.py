@@ -66,7 +66,7 @@ class Command(TyperCommand):
         if ctx.resilient_parsing:
             return  # the shell asks for completions
         _, _, order = self.make_parser(ctx).parse_args(args=list(args))
-        options = [param for param in order if param.param_type_name == "option"]
+        options: list[Any] = [param for param in order if param.param_type_name == "option"]
         for param in options:
             if options.count(param) > 1 and not param.multiple and not param.is_flag:
                 raise _UsageError(f"{param.opts[0]} is there twice, and takes one value.", ctx)
@@ -91,10 +91,11 @@ class CommandGroup(TyperGroup):
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run the command that was typed, and end the process with its exit code."""
+        extra["standalone_mode"] = False
         if not standalone_mode:
-            return super().main(*args, standalone_mode=False, **extra)
+            return super().main(*args, **extra)
         try:
-            code = super().main(*args, standalone_mode=False, **extra)
+            code = super().main(*args, **extra)
         except _ClickError as error:
             _show_usage(error)
             code = error.exit_code
@@ -150,13 +151,10 @@ def _help_lines(command: Any, ctx: Any, width: int) -> Iterator[Any]:
             typed = Text(word, "code")
             if beside:
                 lines = layout.facts([(typed, about)], width, label=widest)
-            else:
-                lines = (
-                    [("  " if not indent else "      ", 0), (piece, 0)]
-                    for indent, cell in enumerate((typed, about))
-                    for piece in layout.wrapped(cell, width - (6 if indent else 2))
-                )
-            yield from (Text.assemble(*(piece for piece, _ in line)) for line in lines)
+                yield from (Text.assemble(*(piece for piece, _ in line)) for line in lines)
+                continue
+            yield from (Text.assemble("  ", piece) for piece in layout.wrapped(typed, width - 2))
+            yield from (f"      {piece}" for piece in layout.wrapped(about, width - 6))
     if command.epilog:
         yield ""
         yield from layout.wrapped(command.epilog, width)
