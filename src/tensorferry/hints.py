@@ -187,8 +187,8 @@ _AGAIN = re.compile(r'\{(again|padded):x\|dtype="(\w+)"')
 """A call with a dtype, in a template."""
 
 
-_X = r"(?<![\w.\"'`])x(?![\w\"'=])"
-"""The name of the tensor, in code."""
+_X = r"(?<![\w.\"'`])x(?![\w\"'=]|\)\[)"
+"""The name of the tensor, in code. In ``pa.table(x)["c"]`` it is the table around the column, and stays."""
 _PART = re.compile(rf"\{{\{{|\}}\}}|\{{(?P<gap>\w+):(?P<code>[^{{}}|]*)(?P<rest>[^{{}}]*)\}}|\{{\w+\}}|{_X}")
 """What a template has in it: brackets of the text, gaps, and `x` outside of them."""
 _OF_X = frozenset({"one", "either", "tree"})

@@ -75,11 +75,11 @@ class Others(NamedTuple):
 
     Args:
         replace: Gives the rows, in which numbers take the place of tensors.
-        refuse: Gives the error for another object at a path.
+        refuse: Gives the error for another object at a path in the sequence.
     """
 
     replace: Callable[[Any], Any]
-    refuse: Callable[[str, Any], ConversionError]
+    refuse: Callable[[str, Any, Any], ConversionError]
 
 
 # -- numbers ------------------------------------------------------------------------------------
