@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
     from ..core.derivations import Rule, Spec
 
-__all__ = ["WITHOUT_GRADIENT", "Flat", "Function", "Inner", "Outer"]
-
-WITHOUT_GRADIENT = "jax.lax.stop_gradient(x) or tf.stop_gradient(x) as its argument, if zeros are meant"
-"""In hints of a `GradientError`: what the calling framework offers whoever wants no gradient."""
+__all__ = ["Flat", "Function", "Inner", "Outer"]
 
 
 class Flat(Protocol):
@@ -49,6 +46,7 @@ class Flat(Protocol):
 
     def __call__(self, *tensors: Any) -> tuple[Any, ...]: ...
     def plain(self, *tensors: Any) -> tuple[Any, ...]: ...
+    def hint_of_zeros(self) -> str: ...
     def arguments(self, tensors: Sequence[Any], /) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
     def path(self, index: int, /) -> str: ...
     def leaves_of(self, tree: Any, /) -> list[Any]: ...

@@ -111,10 +111,6 @@ class TakesLabels(Protocol):
         """
 
     @abstractmethod
-    def labels_of(self, x: Any) -> Labels | None:
-        """The labels of a tensor of the backend; ``None`` if its rows and columns are only numbered."""
-
-    @abstractmethod
     def label(self, x: Any, index: Labels | None, names: Labels | None) -> Any:
         """A tensor of the backend over the memory of `x`, with the index and the names of these labels."""
 

@@ -165,12 +165,14 @@ class Gradients(NamedTuple):
         records: Whether operations are recorded now. If not (PyTorch's ``no_grad``), results are in no graph.
         tape: What may record its operations for gradients, if tensors do not show it (TensorFlow's ``GradientTape``).
         parameter: The kind of its trainable tensors. A detached one is an ordinary tensor.
+        stopped: The code that gives a tensor ``x`` without its gradient, for hints.
     """
 
     graph: bool = False
     records: bool = True
     tape: str = ""
     parameter: str = ""
+    stopped: str = ""
 
 
 class Objects(NamedTuple):
@@ -214,7 +216,7 @@ class Options(NamedTuple):
         names: Their names.
         finishers: Those that add a last step, which calls the verb of the same name.
         labels: ``index`` and ``columns``, as far as its tensors have labels for rows and columns: its verbs
-            ``labels_given``, ``labels_of`` and ``label``.
+            ``labels_given`` and ``label``.
     """
 
     names: frozenset[str] = frozenset()

@@ -312,6 +312,11 @@ class Flat:
         dtypes_there = conversion_as(self.outer).target.capabilities.dtypes
         return dtypes_there.absent_hint if wide in dtypes_there.absent_reasons else f"numpy.{wide}(number)"
 
+    def hint_of_zeros(self) -> str:
+        """What to type in the framework that calls, if a gradient of zeros is what is meant."""
+        stopped = conversion_as(self.outer).target.capabilities.gradients.stopped
+        return f"{stopped or 'a constant'} as its argument, if zeros are meant"
+
     def _tensor_of(self, number: Any, dtype: str) -> Any:
         """A Python number as a tensor of the inner framework, for derivatives and batches."""
         if dtype not in self.into.target.capabilities.dtypes.held:

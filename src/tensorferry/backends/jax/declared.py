@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from ...core.capabilities import Capabilities, Devices, Dtypes, Memory, Objects
+from ...core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects
 from ...core.declaration import Declared
 from ...core.dtypes import DTYPES
 from ...core.layout import ALIGNMENT
@@ -49,6 +49,7 @@ def capabilities(*, x64: bool, six_bits: bool) -> Capabilities:
         ),
         memory=Memory(writable=False, strides="compact", alignment=ALIGNMENT),
         devices=Devices(("cpu", "cuda", "tpu"), shards=True, fetches=True, fetches_ahead=True, exports_dlpack=True),
+        gradients=Gradients(stopped="jax.lax.stop_gradient(x)"),
         objects=Objects(
             abstract={
                 "traced": (

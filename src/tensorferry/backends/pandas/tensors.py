@@ -292,10 +292,11 @@ class PandasBackend(ColumnBackend):
             return None
         index = None if self._is_usual(x.index) else x.index
         is_table = self.is_table(type(x))
-        if is_table:
-            names = None if self._is_usual(x.columns) else x.columns
-        else:
+        names: Any = None
+        if not is_table:
             names = None if x.name is None else (x.name,)
+        elif not self._is_usual(x.columns):
+            names = x.columns
         return None if index is None and names is None else Labels(self.name, index, names, is_table=is_table)
 
     def likeness(self, x: Any) -> Hashable | None:

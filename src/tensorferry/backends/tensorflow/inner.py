@@ -13,7 +13,7 @@ import numpy as np
 from ...core.derivations import Vjp, Vmap, chosen
 from ...errors import GradientError, UnsupportedTypeError
 from .. import registry
-from ..functions import WITHOUT_GRADIENT, Inner
+from ..functions import Inner
 from .tensors import BACKEND
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def _refuse_lost(
     raise GradientError(
         f"{flat.source.name} computes its result outside of TensorFlow's operations, or from a variable that it makes, "
         "so that the gradient would be zeros, though the result depends on the arguments.",
-        f"operations of TensorFlow from argument to result; or {WITHOUT_GRADIENT}",
+        f"operations of TensorFlow from argument to result; or {flat.hint_of_zeros()}",
     )
 
 

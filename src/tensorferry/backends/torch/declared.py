@@ -79,7 +79,7 @@ def _capabilities(default: str, records: bool, traces: bool) -> Capabilities:
             writes_own=True,
         ),
         devices=Devices(others=True, packs=True, pins=True, spreads=True),
-        gradients=Gradients(graph=True, records=records, parameter="Parameter"),
+        gradients=Gradients(graph=True, records=records, parameter="Parameter", stopped="x.detach()"),
         objects=Objects(
             read_kinds=frozenset({"rows", "stack"}),
             taken_kinds=frozenset({"__dlpack__"}),

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...core.derivations import Jvp, Vjp, Vmap, chosen
 from ...errors import GradientError
 from .. import registry
-from ..functions import WITHOUT_GRADIENT
 from .autograd_use import AutogradUse, Flow, leaves_of
 from .calls import called_again, steers
 from .tensors import BACKEND
@@ -323,7 +322,7 @@ def _refuse_lost(flat: Flat, rules: Sequence[Rule], lost: _Lost, tensors: Sequen
         raise GradientError(
             f"{flat.source.name} differentiates a copy of {flat.path(min(wrt & ends))} that is detached from it, so "
             "that no gradient would reach it.",
-            f"x.requires_grad_() of the argument itself, without a detach; or {WITHOUT_GRADIENT}",
+            f"x.requires_grad_() of the argument itself, without a detach; or {flat.hint_of_zeros()}",
         )
 
 
@@ -352,7 +351,7 @@ def _without_graph(flat: Flat, use: AutogradUse) -> GradientError:
     return GradientError(
         f"{flat.source.name} {why}, so that the gradient of its result would be zeros, though it depends on the "
         "arguments.",
-        f"{hint}; or {WITHOUT_GRADIENT}",
+        f"{hint}; or {flat.hint_of_zeros()}",
     )
 
 

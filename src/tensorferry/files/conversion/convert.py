@@ -148,7 +148,7 @@ def convert_files(
     before = open_all(paths, allowed, tensors_only=tensors_only, differing=differing, partly=takes_a_part(selection))
     # A path may be the common prefix of the names of several files.
     seen = fingerprints((*filter(os.path.exists, paths), *before.paths))
-    is_several = len(paths) > 1 or index_of(Path(paths[0])) is not None
+    is_several = len(paths) > 1 or any(index_of(Path(path)) is not None for path in paths)
     format_ = _format(place, to, before.format if is_several or shard is not None else None)
     contents, objects = chosen(before, selection, format_)
     _validate_carriable(contents)
