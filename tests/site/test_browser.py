@@ -32,7 +32,7 @@ SCREENS = {PHONE: 40, DESK: 22}
 SEARCHED = {
     "resume optimizer": "How do I save an optimizer and resume the training?",
     "transformers files": "How do I read and write the files of transformers?",
-    "predictions dataframe": "How do I put predictions into a DataFrame?",
+    "predictions dataframe": "How do I put predictions back into a pandas or polars DataFrame?",
     "plot bfloat16": "How do I plot a bfloat16 tensor with Matplotlib?",
     "writable result": "Why is my result read-only, and how do I get a writable one?",
 }
