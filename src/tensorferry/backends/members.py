@@ -189,10 +189,15 @@ def _read_as_asked(tensors: Sequence[Any], request: Request | None) -> Sequence[
     from .dates import dates_of
 
     asked = asked_of(request.dtype, request.casting)
-    return [
-        dates_of(each, asked) if is_date else _read(each, asked) if type(each) in columns else each
-        for each, is_date in zip(tensors, dates, strict=True)
-    ]
+    read: list[Any] = []
+    for each, is_date in zip(tensors, dates, strict=True):
+        if is_date:
+            read.append(dates_of(each, asked))
+        elif type(each) in columns:
+            read.append(_read(each, asked))
+        else:
+            read.append(each)
+    return read
 
 
 def _is_column(kind: type) -> bool:

@@ -306,7 +306,11 @@ class Flat:
 
     def hint_of(self, number: Any) -> str:
         """What to return instead of a Python number that the framework that calls does not hold by default."""
-        wide = "int64" if isinstance(number, int) else "complex128" if isinstance(number, complex) else "float64"
+        wide = "float64"
+        if isinstance(number, int):
+            wide = "int64"
+        elif isinstance(number, complex):
+            wide = "complex128"
         if isinstance(number, int) and not -(2**63) <= number < 2**63:
             return "float(number), which rounds"
         dtypes_there = conversion_as(self.outer).target.capabilities.dtypes

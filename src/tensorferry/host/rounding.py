@@ -123,7 +123,10 @@ def _cut_off_in_c(row: DType, target: Array, source: Array) -> None:
     floats = _aligned(source.astype(wide_float(source.dtype), "C", copy=False))
     bits, is_signed = _bits(row)
     is_written = bits >= 8 and target.flags.carray and target.dtype.isnative
-    whole = target if is_written else np.empty(target.shape, f"{'i' if is_signed else 'u'}{max(bits, 8) // 8}")
+    whole = target
+    if not is_written:
+        kind = "i" if is_signed else "u"
+        whole = np.empty(target.shape, f"{kind}{max(bits, 8) // 8}")
     _extension.cut_off(floats, floats.dtype.char, bits, is_signed, whole)
     if not is_written:
         target[...] = whole

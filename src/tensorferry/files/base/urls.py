@@ -59,7 +59,12 @@ def refuse_url(path: str | Path, *, is_target: bool = False) -> None:
     scheme = (found[1] or found[2]).lower()
     url = f"{scheme}://{'/' if found[1] else ''}{text[found.end() :]}"
     told, is_secret = _without_secrets(url)
-    hint = _local(url) if scheme == "file" else _uploaded(scheme, url) if is_target else _downloaded(scheme, url)
+    if scheme == "file":
+        hint = _local(url)
+    elif is_target:
+        hint = _uploaded(scheme, url)
+    else:
+        hint = _downloaded(scheme, url)
     if is_secret:
         # What a URL has of passwords and tokens is in no message, and so not in the code either.
         python, shell = (str(hint).replace(repr(url), "url"), hint.for_shell.replace(shlex.quote(url), '"$URL"'))
