@@ -11,7 +11,7 @@ the keywords, `explain` says what a conversion would do and why, `load`, `save` 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .api import (
     convert,
@@ -47,23 +47,23 @@ from .errors import (
     UnsupportedTypeError,
     VerificationError,
 )
-from .files.api import convert_files, load, save
-from .files.api import open as open  # noqa: A004 - `ferry.open`, as in `os.open`; a star takes it to nobody
-from .inspection import FrameworkStatus, describe, explain, frameworks, is_tensor, shares_memory
-from .transfers.api import prefetch, start
-from .trees.api import convert_tree, describe_tree, explain_tree, snapshot
-from .trees.batch_api import collate, explain_collate
 
 if TYPE_CHECKING:
+    from .files.api import convert_files, load, save
+    from .files.api import open as open  # noqa: A004 - `ferry.open`, as in `os.open`; a star takes it to nobody
     from .files.conversion.convert import Report
     from .files.lazy import LazyReference, LazyTree
     from .functions.explain import WrapPlan, explain_wrap
     from .functions.modules import wrap_module
     from .functions.wrap import wrap
+    from .inspection import FrameworkStatus, describe, explain, frameworks, is_tensor, shares_memory
     from .planning.plan import Plan
     from .planning.step import Step
+    from .transfers.api import prefetch, start
     from .transfers.prefetch import Prefetch
     from .transfers.transfer import Transfer
+    from .trees.api import convert_tree, describe_tree, explain_tree, snapshot
+    from .trees.batch_api import collate, explain_collate
     from .trees.batch_plans import BatchPlan
     from .trees.plans import TreePlan
 
@@ -131,6 +131,7 @@ __all__ = [
 
 _LATER = {
     "BatchPlan": "trees.batch_plans",
+    "FrameworkStatus": "inspection",
     "LazyReference": "files.lazy",
     "LazyTree": "files.lazy",
     "Plan": "planning.plan",
@@ -140,7 +141,24 @@ _LATER = {
     "Transfer": "transfers.transfer",
     "TreePlan": "trees.plans",
     "WrapPlan": "functions.explain",
+    "collate": "trees.batch_api",
+    "convert_files": "files.api",
+    "convert_tree": "trees.api",
+    "describe": "inspection",
+    "describe_tree": "trees.api",
+    "explain": "inspection",
+    "explain_collate": "trees.batch_api",
+    "explain_tree": "trees.api",
     "explain_wrap": "functions.explain",
+    "frameworks": "inspection",
+    "is_tensor": "inspection",
+    "load": "files.api",
+    "open": "files.api",
+    "prefetch": "transfers.api",
+    "save": "files.api",
+    "shares_memory": "inspection",
+    "snapshot": "trees.api",
+    "start": "transfers.api",
     "wrap": "functions.wrap",
     "wrap_module": "functions.modules",
 }
@@ -152,14 +170,20 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return globals().setdefault(name, getattr(import_module(f".{_LATER[name]}", __name__), name))
+    return globals().setdefault(name, _unwritten(getattr(import_module(f".{_LATER[name]}", __name__), name)))
 
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__", "open"]
 
 
-for _each in [globals()[name] for name in (*__all__, "open") if name not in _LATER]:
-    # AutoGraph reads this attribute, and does not rewrite the function. Otherwise it may warn.
-    if not isinstance(_each, type):
-        _each.__dict__["autograph_info__"] = None
+def _unwritten(public: Any) -> Any:
+    """A public function or class, which TensorFlow's AutoGraph does not rewrite. Otherwise it may warn."""
+    if not isinstance(public, type):
+        public.__dict__["autograph_info__"] = None
+    return public
+
+
+for _name in __all__:
+    if _name not in _LATER:
+        _unwritten(globals()[_name])

@@ -64,7 +64,7 @@ _WITHOUT_DTYPE = frozenset({"describe", "describe_tree", "save", "shares_memory"
 """Functions that do not take ``dtype=``."""
 _NARROW = {"float64": "float32", "complex128": "complex64"}
 """The dtype to name if the target has no wider one, and the values are rounded anyway."""
-_NAMED = re.compile(r'((?:=|: )")(int64|uint64|float64|complex128)"')
+_NAMED = r'((?:=|: )")(int64|uint64|float64|complex128)"'
 """A dtype as the value of ``dtype=``, or of an entry of its mapping."""
 _COLLATES = frozenset({"collate", "explain_collate"})
 """Functions that take ``nulls=`` for columns, and neither ``ragged=`` nor ``pad=`` for the rows of a column."""
@@ -125,10 +125,7 @@ class Hint(str):
         explains = function.startswith("explain")
         if explains:
             gaps["collate"] = "explain_collate"
-        widest = {
-            "widest": "float32" if lacks(target, "float64") else "float64",
-            "widest_complex": "complex64" if lacks(target, "complex128") else "complex128",
-        }
+        widest = _widest_of(target) if "{widest" in template else {}
         filled: dict[str, Any] = {gap: _Gap(name, target) for gap, name in gaps.items()}
         if function in _WITH_FILES:
             filled |= {gap: _Keywords(function, target) for gap in ("again", "itself", "padded", "rows")}
@@ -155,9 +152,9 @@ class Hint(str):
         """
         template = _at(self._template, place).replace("{leaf}", _escaped(place))
         if not name:
-            template = _AGAIN.sub(r'{itself:x|dtype="\2"', template)
+            template = re.sub(_AGAIN, r'{itself:x|dtype="\2"', template)
         else:
-            template = _AGAIN.sub(lambda found: f"{{{found[1]}:x|dtype={_escaped(dtype_of(found[2]))}", template)
+            template = re.sub(_AGAIN, lambda found: f"{{{found[1]}:x|dtype={_escaped(dtype_of(found[2]))}", template)
         return Hint(template, *self._call)
 
     def for_member(self, place: str) -> Hint:
@@ -171,7 +168,7 @@ class Hint(str):
 
     def for_sample(self, place: str) -> Hint:
         """The hint, if the tensor is the list of one leaf of all samples, and `place` the place of the leaf in each."""
-        return Hint(_ROW.sub(lambda found: f"samples{found[1]}{_escaped(place)}", self._template), *self._call)
+        return Hint(re.sub(_ROW, lambda found: f"samples{found[1]}{_escaped(place)}", self._template), *self._call)
 
     def before(self, text: str) -> Hint:
         """The hint, followed by `text`."""
@@ -181,15 +178,15 @@ class Hint(str):
         return Hint, (self._template, *self._call)
 
 
-_ROW = re.compile(r"\{leaf\}(\[\d+\])")
+_ROW = r"\{leaf\}(\[\d+\])"
 """A row of the tensor, in a template."""
-_AGAIN = re.compile(r'\{(again|padded):x\|dtype="(\w+)"')
+_AGAIN = r'\{(again|padded):x\|dtype="(\w+)"'
 """A call with a dtype, in a template."""
 
 
 _X = r"(?<![\w.\"'`])x(?![\w\"'=]|\)\[)"
 """The name of the tensor, in code. In ``pa.table(x)["c"]`` it is the table around the column, and stays."""
-_PART = re.compile(rf"\{{\{{|\}}\}}|\{{(?P<gap>\w+):(?P<code>[^{{}}|]*)(?P<rest>[^{{}}]*)\}}|\{{\w+\}}|{_X}")
+_PART = rf"\{{\{{|\}}\}}|\{{(?P<gap>\w+):(?P<code>[^{{}}|]*)(?P<rest>[^{{}}]*)\}}|\{{\w+\}}|{_X}"
 """What a template has in it: brackets of the text, gaps, and `x` outside of them."""
 _OF_X = frozenset({"one", "either", "tree"})
 """Gaps with a call of the function with code for `x`. At a place in a tree, only this code is another."""
@@ -217,6 +214,14 @@ def hint_at(hint: str | None, place: str) -> str | None:
     return hint and code_at(hint, place)
 
 
+def _widest_of(target: str) -> dict[str, str]:
+    """The widest floats and complex numbers that a target has, by their gaps."""
+    return {
+        "widest": "float32" if lacks(target, "float64") else "float64",
+        "widest_complex": "complex64" if lacks(target, "complex128") else "complex128",
+    }
+
+
 def _at(template: str, place: str) -> str:
     """The template, if the tensor is at a place in `x`: the code for it alone goes there, and the call stays."""
     if place == "x":
@@ -234,7 +239,7 @@ def _at(template: str, place: str) -> str:
             return f"{_escaped(code_at(code, place))} in its place"
         return found[0]
 
-    return _PART.sub(part, template)
+    return re.sub(_PART, part, template)
 
 
 def _escaped(text: str) -> str:
@@ -268,7 +273,7 @@ class _Gap:
         keywords, _, names = text.partition("|")
         if any(lacks(self.target, dtype) for dtype in names.split(",") if dtype):
             keywords += (", " if keywords else "") + 'dtype="fit"'
-        return _NAMED.sub(self._held, keywords)
+        return re.sub(_NAMED, self._held, keywords)
 
     def _held(self, found: re.Match[str]) -> str:
         """A dtype in keywords; if the target lacks it, a narrower float, or the same integer after its `remedy`."""

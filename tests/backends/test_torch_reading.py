@@ -20,11 +20,13 @@ import tensorferry as ferry
 from tensorferry.backends import registry
 from tensorferry.backends.torch import reading
 from tensorferry.backends.torch.fast_paths import array_path
+from tensorferry.backends.torch.many import are_alike
 from tensorferry.backends.torch.signatures import environment_reader, signature_reader
-from tensorferry.backends.torch.stacking import are_alike
+from tensorferry.core.dtypes import DLPACK_CODES
 from tensorferry.core.places import places_by
 from tensorferry.host import memory
 from tensorferry.host.extensions import extension
+from tensorferry.host.numpy_dtypes import numpy_dtype
 
 BACKEND = registry.ready("torch")
 pytestmark = pytest.mark.skipif(
@@ -307,9 +309,9 @@ def fail(*_):
 
 def made_with(**changed):
     rows = tuple(
-        (*reading.CODES[name], dtype, *BACKEND.exported.get(dtype, (None, None)), False, True, False)
+        (*DLPACK_CODES[name], dtype, *BACKEND.exported.get(dtype, (None, None)), False, True, False)
         for dtype, name in BACKEND.names.items()
-        if name in reading.CODES
+        if name in DLPACK_CODES
     )
     arguments = {
         "exchange": torch.Tensor.__dlpack_c_exchange_api__,
@@ -327,6 +329,7 @@ def made_with(**changed):
         "view": torch.Tensor.view,
         "to_numpy": torch.Tensor.numpy,
         "view_as": np.ndarray.getfield,
+        "numpy_dtype": numpy_dtype,
         "signature": IN_PYTHON,
         "array": ARRAY_IN_PYTHON,
         "lowest": memory.LOWEST,

@@ -23,7 +23,7 @@ FRAMEWORKS = {"torch": "torch", "tensorflow": "tensorflow", "jax": "jax", "jaxli
 """Top-level modules, and the name of the file or folder that is each framework's own."""
 TABLES = {"arrow": "pyarrow", "pandas": "pandas", "polars": "polars"}
 """The libraries of tables, by the folder in `backends/` that may import each."""
-NAMING = {"api.py", "typing.py"}
+NAMING = {"api.py", "table.py", "typing.py"}
 """Where frameworks may be named in code, besides each one's own backend."""
 FILES = {
     "base/contents.py": "torch",

@@ -3,7 +3,8 @@
 Each backend of this package has a folder in `backends/`. Outside packages register theirs through the entry-point
 group ``tensorferry.backends``. They are looked up only for a name that no known backend has, or for a type of a
 module that none owns. A broken one is recorded (`plugins`), and does not matter to users who have not named it. No
-framework is imported to find out whether an object is one of its tensors.
+framework is imported to find out whether an object is one of its tensors, and no backend of this package is imported
+before it is named or met: until then, the registry has its row in `table`.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from ..core import names
 from ..core.names import NAMES
 from ..errors import UnsupportedTypeError, shown
 from . import fast_paths
-from .no_framework import no_framework
-from .no_tensor import full_name, refusal_to_convert
 from .plugins import EntryPoints
+from .table import OWNERS, ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from ..errors import UnknownFrameworkError
     from .base import Backend
+    from .table import Row
 
 __all__ = [
     "BY_TYPE",
@@ -36,9 +38,11 @@ __all__ = [
     "backend_that_knows",
     "backends",
     "canonical",
+    "imported",
     "is_known_tensor",
     "is_tensor",
     "known",
+    "listed",
     "load",
     "on_change",
     "outside",
@@ -59,8 +63,9 @@ on_change: list[Callable[[], Any]] = []
 revision = 0
 """How many backends have been registered. Cached results that depend on all backends are valid for one revision."""
 _by_name: dict[str, Backend] = {}
+"""The backends that have been imported or registered, by name."""
 _by_module: dict[str, Backend] = {}
-_own: dict[str, Backend] = {}
+"""The same ones, by the top-level modules that they own."""
 _lock = threading.RLock()
 _loading: dict[str, threading.RLock] = {}
 _failed_to_load: set[str] = set()
@@ -79,7 +84,6 @@ def register(backend: Backend) -> None:
     from .validation import validate  # here, because it takes half as long as the rest of ``import tensorferry``
 
     validate(backend)
-    known()
     with _lock:
         _add(backend)
 
@@ -89,9 +93,9 @@ def _add(backend: Backend) -> None:
     if NAMES.get(backend.name, backend.name) != backend.name:
         raise ValueError(f"{backend.name!r} is another name of {NAMES[backend.name]}")
     for module in backend.owns:
-        owner = _by_module.get(module, backend)
-        if owner.name != backend.name:
-            raise ValueError(f"the backend {backend.name!r} owns {module!r}, which {owner.name!r} owns already")
+        owner = _by_module[module].name if module in _by_module else OWNERS.get(module, backend.name)
+        if owner != backend.name:
+            raise ValueError(f"the backend {backend.name!r} owns {module!r}, which {owner!r} owns already")
     revision += 1
     _by_name[backend.name] = backend
     NAMES[backend.name] = backend.name
@@ -106,25 +110,38 @@ def _add(backend: Backend) -> None:
         forget()
 
 
+def _own(name: str) -> Backend | None:
+    """The backend of this package with this name, which is imported if it was not; ``None`` if there is none."""
+    if name not in ROWS:
+        return None
+    backend: Backend = importlib.import_module(ROWS[name].code).BACKEND
+    # The table has said all of it that cached results depend on, so that none of them is forgotten.
+    for module in backend.owns:
+        _by_module.setdefault(module, backend)
+    return _by_name.setdefault(name, backend)
+
+
+def _known(name: str) -> Backend | None:
+    """The backend with this name, if it is known now. None is looked up."""
+    return _by_name.get(name) or _own(name)
+
+
 def known() -> dict[str, Backend]:
-    """The backends that are known now, by name: this package's in a fixed order, then others. None is looked up."""
-    if not _own:
-        with _lock:
-            _own.update({backend.name: backend for backend in _read_own()} if not _own else {})
-    return _by_name
+    """The backends that are known now, by name: this package's in a fixed order, then others. None is looked up.
+
+    All of this package's are imported. `imported` and `listed` are for what every process does.
+    """
+    return {**{name: backend_named(name) for name in ROWS}, **_by_name}
 
 
-def _read_own() -> list[Backend]:
-    import pkgutil
+def listed() -> list[Backend | Row]:
+    """The backends that are known now, in the order of `known`. One that has not been imported is its row."""
+    return list({**ROWS, **_by_name}.values())
 
-    from .. import backends as package
 
-    modules = [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
-    found = [importlib.import_module(f"{package.__name__}.{name}.tensors").BACKEND for name in modules]
-    found.sort(key=lambda each: (each.rank, each.name))
-    for backend in found:
-        _add(backend)
-    return found
+def imported() -> list[Backend]:
+    """The known backends whose frameworks have been imported, in the order of `known`."""
+    return [backend_named(each.name) for each in listed() if each.is_imported()]
 
 
 def backends() -> dict[str, Backend]:
@@ -148,8 +165,8 @@ def _backend_of_entry_point(name: str, found: object) -> Backend:
 outside: EntryPoints[Backend] = EntryPoints(
     "tensorferry.backends",
     "backend",
-    known=known,
-    own=lambda: known() and {each for each, name in list(NAMES.items()) if name in _own},
+    known=lambda: _by_name,
+    own=lambda: {each for each, name in list(NAMES.items()) if name in ROWS},
     make=_backend_of_entry_point,
     keep=_add,
     lock=_lock,
@@ -164,10 +181,16 @@ def backend_named(name: str) -> Backend:
         UnknownFrameworkError: There is no backend of this name.
         FrameworkNotInstalledError: It is a broken one of an outside package.
     """
-    found = _by_name.get(name) or known().get(name) or outside.open(name)
+    found = _by_name.get(name) or _own(name) or outside.open(name)
     if found is None:
-        raise no_framework(name, known().values(), outside.names())
+        raise _no_framework(name)
     return found
+
+
+def _no_framework(name: str) -> UnknownFrameworkError:
+    from .no_framework import no_framework  # here, because only an error needs it
+
+    return no_framework(name, known().values(), outside.names())
 
 
 def canonical(to: object) -> str:
@@ -187,7 +210,6 @@ def canonical(to: object) -> str:
         found = None
     if found is not None:
         return found
-    known()
     if isinstance(to, str):
         return _named(to)
     if isinstance(to, ModuleType):
@@ -208,7 +230,7 @@ def _named(name: str) -> str:
     if name not in NAMES and outside.open(name) is None:
         outside.search()  # it may be an alias of an outside backend
         if name not in NAMES:
-            raise no_framework(name, known().values(), outside.names())
+            raise _no_framework(name)
     return NAMES[name]
 
 
@@ -264,8 +286,14 @@ def backend_of(x: object) -> Backend:
 
 
 def is_known_tensor(kind: type) -> bool:
-    """Whether this type is known to be a type of tensors with memory, so that they are not containers."""
-    return kind in _tensors
+    """Whether this type is known to be a type of tensors with memory, so that they are not containers.
+
+    A type of a framework of this package's is looked up when it is met.
+    """
+    if kind in _tensors or kind in BY_TYPE:
+        return kind in _tensors
+    owner = OWNERS.get(kind.__module__.partition(".")[0], "")
+    return owner != "" and ROWS[owner].module != "builtins" and is_tensor(kind) and kind in _tensors
 
 
 def is_tensor(kind: type) -> bool:
@@ -307,7 +335,6 @@ def _owner(kind: type) -> Backend | None:
     Raises:
         UnsupportedTypeError: The type belongs to a framework, but is not a tensor that can be converted.
     """
-    known()
     for base in kind.__mro__:
         owner = _owner_of(base.__module__.partition(".")[0])
         if owner is None:
@@ -329,7 +356,12 @@ def _owner(kind: type) -> Backend | None:
 
 def _owner_of(module: str) -> Backend | None:
     """The backend that owns a top-level module. If no known one does, outside packages are looked up."""
-    if module not in _by_module and module not in _OWNED_BY_NO_BACKEND:
+    found = _by_module.get(module)
+    if found is not None:
+        return found
+    if module in OWNERS:
+        return backend_named(OWNERS[module])
+    if module not in _OWNED_BY_NO_BACKEND:
         outside.search()
     return _by_module.get(module)
 
@@ -339,6 +371,8 @@ _OWNED_BY_NO_BACKEND = frozenset({*sys.stdlib_module_names, "__main__"})
 
 
 def _find_backend(x: object) -> Backend:
+    from .no_tensor import full_name, refusal_to_convert  # here, because tensors are found without it
+
     kind = type(x)
     if isinstance(x, type):
         raise refusal_to_convert(x)
@@ -371,6 +405,11 @@ def _known_then_outside() -> Iterator[Backend]:
     yield from (backend for backend in list(_by_name.values()) if backend not in before)
 
 
+for _row in ROWS.values():
+    for _word in (_row.name, *_row.aliases):
+        NAMES[_word] = _row.name
 names.registry = names.Registry(canonical, backend_named, known, backends)
-hints.remedy = lambda target: _by_name[target].capabilities.dtypes.absent_hint if target in _by_name else ""
-hints.lacks = lambda target, dtype: target in _by_name and dtype not in _by_name[target].capabilities.dtypes.held
+hints.remedy = lambda target: "" if (found := _known(target)) is None else found.capabilities.dtypes.absent_hint
+hints.lacks = lambda target, dtype: (
+    (found := _known(target)) is not None and dtype not in found.capabilities.dtypes.held
+)

@@ -58,15 +58,23 @@ def shield(function: Callable[..., Any]) -> Callable[..., Any]:
     global not_imported
     called = function
     with _lock:
-        known, revision = list(registry.known().values()), registry.revision
-        for backend in known:
-            with registry.outside.guard(backend.name):
-                if backend.is_traced and backend not in _shielded and backend.is_imported():
-                    _shielded.append(backend)
-                    for each in _untraced:
-                        shielded = backend.shield(each)
-                        called = shielded if each is function else called
-        left = tuple(backend.module for backend in known if backend.is_traced and backend not in _shielded)
+        traced, revision = [each for each in registry.listed() if each.is_traced], registry.revision
+        for each in traced:
+            with registry.outside.guard(each.name):
+                if each.is_imported():
+                    called = _shield_from(registry.backend_named(each.name), function, called)
+        left = tuple(each.module for each in registry.listed() if each.is_traced and each not in _shielded)
         # Another backend may have been registered meanwhile.
         not_imported = left if registry.revision == revision else None
+    return called
+
+
+def _shield_from(backend: Backend, function: Callable[..., Any], called: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep the tracer of a backend out of all `untraced` functions, once; gives what to call for `function`."""
+    if backend in _shielded:
+        return called
+    _shielded.append(backend)
+    for each in _untraced:
+        shielded = backend.shield(each)
+        called = shielded if each is function else called
     return called

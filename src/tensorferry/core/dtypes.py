@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 __all__ = [
+    "DLPACK_CODES",
     "DTYPES",
     "FINITE",
     "ORDINARY",
@@ -115,6 +116,25 @@ ORDINARY = frozenset(
     }
 )
 """The dtypes that NumPy has itself. The others come from ml_dtypes."""
+
+DLPACK_CODES = {
+    **{f"int{bits}": (0, bits) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": (1, bits) for bits in (8, 16, 32, 64)},
+    **{f"float{bits}": (2, bits) for bits in (16, 32, 64)},
+    "bfloat16": (4, 16),
+    "complex64": (5, 64),
+    "complex128": (5, 128),
+    "bool": (6, 8),
+    "float8_e3m4": (7, 8),
+    "float8_e4m3": (8, 8),
+    "float8_e4m3b11fnuz": (9, 8),
+    "float8_e4m3fn": (10, 8),
+    "float8_e4m3fnuz": (11, 8),
+    "float8_e5m2": (12, 8),
+    "float8_e5m2fnuz": (13, 8),
+    "float8_e8m0fnu": (14, 8),
+}
+"""DLPack's type code and number of bits, by the name of the dtype. (https://dmlc.github.io/dlpack/latest/c_api.html)"""
 
 
 def find(name: str) -> DType:

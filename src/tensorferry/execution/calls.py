@@ -40,7 +40,7 @@ def converts_to(name: str, declared: type) -> Callable[[Function], Function]:
         declared: A ``TypedDict`` of the keywords. The function takes them as ``**keywords``, because each declared
             keyword would make the call slower.
     """
-    paths, not_accepted, no_path = fast_paths.paths_to(name), fast_paths.NOT_ACCEPTED, fast_paths.no_path
+    paths, not_accepted = fast_paths.paths_to(name), fast_paths.NOT_ACCEPTED
 
     def decorate(function: Function) -> Function:
         _declare(function, declared)
@@ -54,8 +54,8 @@ def converts_to(name: str, declared: type) -> Callable[[Function], Function]:
             try:
                 result = paths[type(x)](x)
             except not_accepted:
-                # Remember that this type has no fast path, unless another thread has just added one.
-                paths.setdefault(type(x), no_path)
+                if type(x) not in paths:
+                    return _convert_first(function, x, name)
                 result = None
             return _convert(function, x, name, {}) if result is None else result
 
@@ -79,6 +79,8 @@ def converts(declared: type) -> Callable[[Function], Function]:
                 try:
                     result = paths_to[to][type(x)](x)
                 except not_accepted:
+                    if type(to) is str and to in paths_to and type(x) not in paths_to[to]:
+                        return _convert_first(function, x, to)
                     result = None
                 if result is not None:
                     return result
@@ -185,6 +187,29 @@ def _convert(
     except TypeError:
         refuse_unknown(function, keywords)
         raise
+
+
+@tracers.untraced
+def _convert_first(function: Callable[..., Any], x: Any, name: str) -> Any:
+    """Convert without keywords, where no tensor of this type has been converted to the target before.
+
+    If the type has a fast path, it comes with the frameworks. The planner need not be imported then.
+    """
+    if tracers.not_imported != () and tracers.may_be_active():
+        shielded = tracers.shield(_convert_first)
+        if shielded is not _convert_first:
+            return shielded(function, x, name)
+    paths = fast_paths.paths_to(name)
+    try:
+        registry.ready(name)
+        if type(x) not in paths:
+            registry.backend_of(x)
+        result = paths[type(x)](x)
+    except (ConversionError, *fast_paths.NOT_ACCEPTED):
+        # Remember that this type has no fast path, unless another thread has just added one.
+        paths.setdefault(type(x), fast_paths.no_path)
+        result = None
+    return _convert(function, x, name, {}) if result is None else result
 
 
 _OF_THE_CALL = COLUMN_KEYWORDS | LABEL_KEYWORDS | {"out"}

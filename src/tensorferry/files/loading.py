@@ -101,7 +101,7 @@ def _refuse_what_no_plan_converts(source: Source, wanted: Mapping[str, Stored]) 
         found = plans[key]
         if found is not None:
             errors.append((copy(found), name))
-    told = source.named(errors)
+    told = source.named(errors) if errors else []
     if len(told) == 1:
         raise told[0]
     if told:

@@ -183,9 +183,9 @@ def _code(path: str) -> str:
 
 def _special(node: Any) -> Special | None:
     """A dtype, device, layout or size of a framework in plain values; ``None`` for another object."""
-    for backend in list(registry.known().values()):
+    for backend in registry.imported():
         with registry.outside.guard(backend.name):
-            told = backend.plain_value(node) if backend.is_imported() else None
+            told = backend.plain_value(node)
             if told is not None:
                 return Special(*told)
     return None

@@ -37,7 +37,7 @@ BLOCK = 1 << 16
 _IN_STEPS = 1 << 15
 """How many elements are cast at a time if it takes several steps, whose results are small enough to be kept by C."""
 
-_COMPARES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
+_COMPARES = tuple(map(int, np.__version__.split(".")[:2])) >= (2, 4)
 """Whether `astype` knows ``casting="same_value"``. (https://numpy.org/doc/2.4/release/2.4.0-notes.html)"""
 
 

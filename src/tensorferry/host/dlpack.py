@@ -10,7 +10,7 @@ import ctypes
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..core.dtypes import DTYPES, ORDINARY
+from ..core.dtypes import DLPACK_CODES, DTYPES, ORDINARY
 from ..core.layout import compact_strides
 from ..errors import DeviceError, UnsupportedTypeError, an
 from .memory import over_address
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["CODES", "UNIFIED", "DlpackExport", "Taken", "end_of", "is_on_host", "is_read_only", "take"]
+__all__ = ["UNIFIED", "DlpackExport", "Taken", "end_of", "is_on_host", "is_read_only", "take"]
 
 _HOST_DEVICES = {1: "cpu", 3: "pinned memory"}
 _CUDA = 2
@@ -31,26 +31,7 @@ UNIFIED = 13
 _READ_ONLY = 1
 _IS_COPIED = 2
 
-_DTYPES = {
-    (6, 8): "bool",
-    (4, 16): "bfloat16",
-    (5, 64): "complex64",
-    (5, 128): "complex128",
-    (7, 8): "float8_e3m4",
-    (8, 8): "float8_e4m3",
-    (9, 8): "float8_e4m3b11fnuz",
-    (10, 8): "float8_e4m3fn",
-    (11, 8): "float8_e4m3fnuz",
-    (12, 8): "float8_e5m2",
-    (13, 8): "float8_e5m2fnuz",
-    (14, 8): "float8_e8m0fnu",
-    **{(0, bits): f"int{bits}" for bits in (8, 16, 32, 64)},
-    **{(1, bits): f"uint{bits}" for bits in (8, 16, 32, 64)},
-    **{(2, bits): f"float{bits}" for bits in (16, 32, 64)},
-}
-
-CODES = {name: key for key, name in _DTYPES.items()}
-"""DLPack's type code and number of bits, by the name of the dtype."""
+_DTYPES = {key: name for name, key in DLPACK_CODES.items()}
 _UNSIGNED = 1
 """The type code of unsigned integers, which stand for elements of the same width."""
 
@@ -217,7 +198,7 @@ class DlpackExport(NamedTuple):
         """The same memory with the code of its own dtype, for a consumer that knows it."""
         if self.dtype in ORDINARY:
             return self  # every framework names these
-        return self._replace(code=CODES[self.dtype][0])
+        return self._replace(code=DLPACK_CODES[self.dtype][0])
 
     def __dlpack_device__(self) -> tuple[int, int]:
         kind, index = self.x.__dlpack_device__()

@@ -2,43 +2,70 @@
 
 from __future__ import annotations
 
-from functools import cache
+import sys
 from typing import Any
 
 import numpy as np
 
 from ..core.dtypes import DTYPES, ORDINARY
 
-__all__ = ["by_numpy", "has_dates", "numpy_dtype", "of_numpy", "wide_float"]
+__all__ = ["NAMES", "by_numpy", "has_dates", "numpy_dtype", "of_numpy", "wide_float"]
 
 
 class _Made(dict[str, np.dtype[Any]]):
     """NumPy's dtypes by canonical name."""
 
     def __missing__(self, name: str) -> np.dtype[Any]:
-        # ml_dtypes is imported only when it is needed: it would make ``import tensorferry`` a third slower.
-        if DTYPES[name].name in ORDINARY:
-            return self.setdefault(name, np.dtype(name))
-        import ml_dtypes
-
-        return self.setdefault(name, np.dtype(getattr(ml_dtypes, name)))
+        # ml_dtypes is imported only when it is needed: it would make a first call a fifth slower.
+        if DTYPES[name].name not in ORDINARY:
+            _add_ml_dtypes()
+        return self[name]
 
 
-numpy_dtype = _Made().__getitem__
+class _Names(dict[Any, str]):
+    """The canonical names of NumPy's dtypes."""
+
+    def __missing__(self, dtype: np.dtype[Any]) -> str:
+        if len(self) > len(ORDINARY):
+            raise KeyError(dtype)
+        _add_ml_dtypes()
+        return self[dtype]
+
+
+_MADE = _Made({name: np.dtype(name) for name in ORDINARY})
+numpy_dtype = _MADE.__getitem__
 """NumPy's dtype for a canonical name."""
 
+NAMES = _Names({dtype: name for name, dtype in _MADE.items()})
+"""The canonical name of each NumPy dtype in the machine's byte order.
 
-@cache
+Those of ml_dtypes are added when one is first looked up, except with `get`.
+"""
+
+
+def _add_ml_dtypes() -> None:
+    import ml_dtypes
+
+    for name in DTYPES:
+        if name not in ORDINARY:
+            _MADE[name] = np.dtype(getattr(ml_dtypes, name))
+            NAMES[_MADE[name]] = name
+
+
 def by_numpy() -> dict[Any, str]:
-    """The canonical name of each NumPy dtype in the machine's byte order."""
-    return {numpy_dtype(name): name for name in DTYPES}
+    """`NAMES` with those of ml_dtypes, which is imported."""
+    numpy_dtype("bfloat16")
+    return NAMES
 
 
 def of_numpy(dtype: np.dtype[Any]) -> str | None:
     """The canonical name of a NumPy dtype in either byte order; ``None`` if it is not supported."""
-    name = by_numpy().get(dtype)
+    name = NAMES.get(dtype)
+    if name is None and "ml_dtypes" in sys.modules and len(NAMES) == len(ORDINARY):
+        _add_ml_dtypes()
+        name = NAMES.get(dtype)
     if name is None and not dtype.isnative:
-        name = by_numpy().get(dtype.newbyteorder("="))
+        name = NAMES.get(dtype.newbyteorder("="))
     return name
 
 

@@ -84,9 +84,8 @@ class Rendered:
         """Whether a result that shares memory can be written; if not, how to get one that can, if there is a way."""
         if self.result.writable:
             return "writable"
-        target = names.registry.known().get(self.result.framework)
-        memory = None if target is None else target.capabilities.memory
-        can_be_written = memory is not None and (memory.writable or memory.shows_writes)
+        memory = names.registry.named(self.result.framework).capabilities.memory
+        can_be_written = memory.writable or memory.shows_writes
         return "read-only; writable with copy=True" if can_be_written else "read-only"
 
     def to_dict(self) -> dict[str, Any]:

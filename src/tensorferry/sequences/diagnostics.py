@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -147,6 +146,8 @@ def _why_no_number(
         return LossyCastError(f"The integer at {path} does not fit into 64 bits.", each_rounded(x, path))
     if isinstance(leaf, (list, tuple)):
         return ShapeError(f"{path} is nested deeper than {DEEPEST} levels, or contains itself.", None)
+    from fractions import Fraction  # here, because it takes long to import
+
     if isinstance(leaf, (Decimal, Fraction)):
         return UnsupportedTypeError(
             f"The {type(leaf).__name__} at {path} is an exact number that no dtype holds.", each_rounded(x, path)

@@ -228,14 +228,7 @@ def list_reader(
         dtypes: The dtype of the array, by the type of the first number, or by the expected type of many.
         allocate: Makes a new array.
     """
-    ways = {
-        kind: (
-            numpy_dtype(dtype),
-            _CODES[dtype],
-            _all_within(flags.EXPECTED[kind].dtype, narrow=dtype != flags.EXPECTED[kind].dtype),
-        )
-        for kind, dtype in dtypes.items()
-    }
+    ways = _Ways(dtypes)
     write: Any = getattr(_extension, "fill", None)
 
     def read(x: list[Any]) -> Array | None:
@@ -243,7 +236,7 @@ def list_reader(
         if len(x) >= FEW:
             likely = flags.exact(look(x[:_FIRST]))
             kind = None if likely is None else flags.TYPES.get(likely.dtype)
-        way = ways.get(kind)
+        way = ways[kind]
         if way is None or not _SMALLEST * 1.0:
             return None
         dtype, code, expected = way
@@ -261,6 +254,23 @@ def list_reader(
         return result if write(result, code, x) in expected else None
 
     return read
+
+
+class _Ways(dict[Any, "tuple[np.dtype[Any], int, frozenset[int]] | None"]):
+    """How numbers of a type are read: the dtype, its code, and the flags that they may have; ``None`` if they are not.
+
+    It is filled at the first list of each, because to find the flags takes as long as to import a module.
+    """
+
+    def __init__(self, dtypes: Mapping[type, str]) -> None:
+        self._dtypes = dtypes
+
+    def __missing__(self, kind: type) -> tuple[np.dtype[Any], int, frozenset[int]] | None:
+        dtype = self._dtypes.get(kind)
+        if dtype is None:
+            return None
+        exact = flags.EXPECTED[kind].dtype
+        return self.setdefault(kind, (numpy_dtype(dtype), _CODES[dtype], _all_within(exact, narrow=dtype != exact)))
 
 
 def is_filled(dtype: str, wanted: str, check: str) -> bool:

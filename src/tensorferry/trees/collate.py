@@ -25,7 +25,6 @@ from .plans import KeptLeaf
 from .rows import RowsRead
 from .samples import columns_of
 from .structure import placed
-from .tables import class_name, may_be_column, read_as_asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -117,6 +116,8 @@ class Collation:
         for index, (leaf, beside) in enumerate(self._each(planned)):
             path, column = self._structure.path(index), self._columns[index]
             if leaf.prepared is None:
+                from .tables import class_name  # here, because most batches have tensors only
+
                 kept.append(KeptLeaf(path, class_name(column[0]), _why_kept(leaf.kept, column)))
                 continue
             padded_to = None if leaf.extent is None or not leaf.extent.is_needed else leaf.extent.whole
@@ -172,6 +173,8 @@ class Collation:
 
     def _read_as_asked(self) -> dict[int, ConversionError]:
         """Read each column of a table as the dtype that ``dtype=`` names for it; errors are returned by leaf."""
+        from .tables import may_be_column, read_as_asked
+
         errors: dict[int, ConversionError] = {}
         for index, column in enumerate(self._columns):
             kinds = set() if type(column) is RowsRead else set(map(type, column))
@@ -257,5 +260,7 @@ def _why_kept(kept: Any, column: Sequence[Any]) -> str:
     """What becomes of a leaf that is not a tensor, and why."""
     if kept is None:
         return "None in all samples: stays None"
+    from .tables import class_name
+
     kinds = sorted(set(map(class_name, column)))
     return f"a list of {len(column)}: {' and '.join(kinds)} {'is' if len(kinds) == 1 else 'are'} no number or tensor"

@@ -10,7 +10,6 @@ import numpy as np
 
 from ..backends import registry
 from ..backends.members import Members, look_at
-from ..backends.opening import TableContents
 from ..core import dtypes
 from ..core.devices import HOST
 from ..core.leaf_dtypes import quoted
@@ -22,7 +21,6 @@ from ..sequences.reader import PYTHON_NUMBERS, NewArray
 from .kinds import dtype_together, kinds_in
 from .padding import common_dtype, extent_of, filling, without_nothing
 from .rows import RowsRead
-from .tables import class_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -116,6 +114,8 @@ class Columns:
             return True
         if not any(taken):
             return False
+        from .tables import class_name  # here, because only an error needs what is for tables
+
         odd = taken.index(not taken[0])
         raise UnsupportedTypeError(
             f"Sample 0 has {an(class_name(column[0]))} there, sample {odd} {an(class_name(column[odd]))}: "
@@ -273,7 +273,11 @@ def _refuse_other_categories(column: Any) -> None:
     Raises:
         UnsupportedTypeError: The categories differ.
     """
-    if type(column) is RowsRead or type(column[0]) is not TableContents:
+    if type(column) is RowsRead or type(column[0]) in PYTHON_NUMBERS or registry.is_known_tensor(type(column[0])):
+        return
+    from ..backends.opening import TableContents  # here, because most batches have no columns
+
+    if type(column[0]) is not TableContents:
         return
     known = [each.found.categories() for each in column if getattr(each.found, "categories", None) is not None]
     odd = next((number for number, each in enumerate(known) if each != known[0]), None)

@@ -8,7 +8,6 @@ from ..core.leaf_dtypes import DtypeRule, quoted, unknown_name, with_choice, wit
 from ..errors import LossyCastError, TreeError, UnsupportedTypeError, shown
 from ..hints import Hint, code_at
 from .structure import placed
-from .tables import why_no_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -39,6 +38,8 @@ def refuse_unknown_name(
     unknown = unknown_name(keyword, keys, names)
     if unknown is None:
         return
+    from .tables import why_no_tensor  # here, because only an error needs what is for tables
+
     for name, _ in keys:
         found = None if name in names else why_no_tensor(others(name))
         if found is not None:

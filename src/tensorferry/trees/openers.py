@@ -75,9 +75,9 @@ def _of_frameworks(kind: type) -> Opener | None:
     except KeyError:
         pass
     found = None
-    for backend in list(registry.known().values()):
+    for backend in registry.imported():
         with registry.outside.guard(backend.name):
-            found = found or (backend.opener_of(kind) if backend.is_imported() else None)
+            found = found or backend.opener_of(kind)
     if len(_found) >= _MOST:
         _found.clear()
     _found[key] = found
@@ -87,8 +87,8 @@ def _of_frameworks(kind: type) -> Opener | None:
 def _registered(kind: type) -> list[Opener]:
     """The functions that open a type that is registered as a container with an imported framework."""
     found: list[Opener] = []
-    for backend in list(registry.known().values()):
+    for backend in registry.imported():
         with registry.outside.guard(backend.name):
-            if backend.is_imported() and backend.has_node(kind):
+            if backend.has_node(kind):
                 found.append(registry.outside.guarded(backend.name, backend.open_node))
     return found

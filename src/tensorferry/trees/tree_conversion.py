@@ -18,7 +18,6 @@ from .batches import Shipment, arrive, cross, depart, shipments
 from .failures import raise_all, refuse_unknown_name
 from .many import convert_each
 from .outs import in_order_of, refused, write_all
-from .plain_tables import convert_plainly
 from .plans import KeptLeaf, LeafPlan, TreePlan
 from .targets import copy_in_its_framework
 from .walk import take_apart
@@ -376,7 +375,10 @@ def convert(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: 
         result = targets.last.convert(tree, targets.common.target.name, rule)
         if result is not None:
             return result
-    if targets.common is not None and out is None and rule.chosen is None and not targets.rule.names:
+    is_for_all = targets.common is not None and out is None and rule.chosen is None and not targets.rule.names
+    if is_for_all and hasattr(type(tree), "columns"):
+        from .plain_tables import convert_plainly  # here, because most trees are no tables
+
         result = convert_plainly(tree, targets)
         if result is not None:
             return result

@@ -129,7 +129,7 @@ def _is_mutable(x: Array) -> bool:
 
 def _immutable_holds(owner: object) -> bool:
     """Whether an object that owns an array's memory belongs to an immutable tensor of a known framework."""
-    for backend in list(registry.known().values()):
+    for backend in registry.imported():
         with registry.outside.guard(backend.name):
             if not backend.capabilities.memory.writable and backend.holds(owner):
                 return True

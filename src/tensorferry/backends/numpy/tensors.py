@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...columns.code import is_number
 from ...core.info import TensorInfo
 from ...core.layout import compact_strides
 from ...errors import ConversionError, ShapeError, UnsupportedTypeError, an
 from ...hints import Hint
 from ...host import casts, memory
 from ...host.masked import has_masked, is_masked_array
-from ...host.numpy_dtypes import by_numpy, of_numpy
+from ...host.numpy_dtypes import NAMES, of_numpy
 from ...sequences import numbers
 from ...sequences.flags import EXPECTED
 from .. import registry
 from ..base import Backend, kind_of_type
-from ..no_tensor import has_no_numbers
 from . import signatures, stacking
 from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
@@ -96,7 +94,7 @@ class NumpyBackend(Backend):
             return self.open(x)[1]
         if has_masked(x):
             raise _masked()
-        name = _NAMES.get(dtype)
+        name = NAMES.get(dtype)
         if name is None:
             name = of_numpy(dtype)
             if name is None:
@@ -108,7 +106,7 @@ class NumpyBackend(Backend):
         return _info(x, name, kind_of_type(type(x)), memory.is_mapped(x))
 
     def likeness(self, x: Any) -> Hashable | None:
-        return x.dtype if type(x) is np.ndarray and x.dtype in _NAMES else None
+        return x.dtype if type(x) is np.ndarray and x.dtype in NAMES else None
 
     def for_many(self) -> Mapping[str, Callable[..., Any]]:
         return {"copy": self._copy_each, "cast": casts.cast_each, "write": casts.write_each}
@@ -198,9 +196,6 @@ class NumpyBackend(Backend):
         return None
 
 
-_NAMES = by_numpy()
-
-
 def _write_alike(x: Array, out: Array) -> None:
     """`write` between arrays of one dtype."""
     # NumPy copies first if they overlap, but not along one axis, where its order is right only for equal strides.
@@ -211,7 +206,7 @@ def _write_alike(x: Array, out: Array) -> None:
 
 def _plain(x: Array) -> Array | None:
     """The fast path from NumPy to NumPy."""
-    return x if x.dtype in _NAMES and x.dtype.isnative else None
+    return x if x.dtype in NAMES and x.dtype.isnative else None
 
 
 def _info(x: Array, name: str, kind: str, mapped: bool) -> TensorInfo:
@@ -245,6 +240,8 @@ def _is_all_text(x: Any) -> bool:
 
 
 def _is_text_or_none(each: Any) -> bool:
+    from ..no_tensor import has_no_numbers  # here, because only arrays of objects need it
+
     if not isinstance(each, np.ndarray):
         return each is None or has_no_numbers(each)
     return each.dtype.kind in "USTmM" or (each.dtype.kind == "O" and (not each.size or _is_all_text(each)))
@@ -268,6 +265,8 @@ def _no_such_dtype(dtype: np.dtype[Any], x: Any) -> UnsupportedTypeError:
             Hint("{tree:x}"),
         )
     if dtype.kind in _HOLDERS:
+        from ...columns.code import is_number  # here, because only an error needs it
+
         hint, why = _HOLDERS[dtype.kind]
         if hint is _WRITTEN and not is_number(next(iter(np.asarray(x).flat), None)):
             hint = _WORDS

@@ -18,12 +18,11 @@ from ...core.names import EXCHANGE_NUMBERS
 from ...errors import UnsupportedTypeError, an
 from ...hints import Hint
 from ...host import casts, memory, subnormals
-from ...host.numpy_dtypes import by_numpy, numpy_dtype, of_numpy
+from ...host.numpy_dtypes import NAMES, numpy_dtype, of_numpy
 from ...planning import rules
 from ...sequences import chunks, flags, reader
 from .. import elements, members, registry
 from ..base import Backend
-from ..opening import over
 from . import few_numbers
 from .declared import CAPABILITIES, DECLARED
 from .snippets import exact_scalar, snippet
@@ -41,7 +40,6 @@ _BUFFERS = (bytes, bytearray, memoryview, arrays.array)
 _NUMBERS = (bool, int, float, complex)
 _ROWS = (list, tuple, range)
 
-_NAMES = by_numpy()
 _REFUSED: dict[type, tuple[str, str | None]] = {
     str: (
         "A str is text, not numbers.",
@@ -133,7 +131,7 @@ class PythonBackend(Backend):
             if read is not None:
                 return self, _info_of_many(read.shape, read.exact, target, request), read.value
         array, weak = elements.read(x, first)
-        name = _NAMES[array.dtype]
+        name = NAMES[array.dtype]
         return self, _numbers_info(array.shape, name, weak and _weak(name, weak, target)), array
 
     def signature_reader(self, kind: type, target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
@@ -176,13 +174,13 @@ class PythonBackend(Backend):
         return chunks.read(x, first, decide, to_scalars)
 
     def _info_of_new(self, x: reader.NewArray, target: Backend | None) -> TensorInfo:
-        array, name = x.array, _NAMES[x.array.dtype]
+        array, name = x.array, NAMES[x.array.dtype]
         if not x.weak:
             return self._info(array, "new")
         return _numbers_info(array.shape, name, _weak(name, reader.narrowest(array), target))
 
     def _info(self, array: Array, kind: str) -> TensorInfo:
-        name = _NAMES.get(array.dtype) or of_numpy(array.dtype)
+        name = NAMES.get(array.dtype) or of_numpy(array.dtype)
         if name is None:
             raise UnsupportedTypeError(
                 f"A buffer of format {array.dtype.str!r} has no numbers to convert.",
@@ -190,6 +188,8 @@ class PythonBackend(Backend):
             )
         writable = array.flags.writeable
         mutable = writable or bool(memory.writable_somewhere(array))
+        from ..opening import over  # here, because numbers are described without it
+
         return over(self.name, array, name, mutable=mutable, kind=kind, writable=writable)
 
     def pointer(self, x: Any) -> int | None:
@@ -247,7 +247,7 @@ def _numbers_info(shape: tuple[int, ...], name: str, weak: str | None) -> Tensor
 def to_scalars(array: Array) -> Any:
     """Nested lists of Python scalars. Narrow dtypes are first cast to a wider one, which is exact."""
     # This raises no floating-point flags, because ml_dtypes only moves bits.
-    wider = _WIDER.get(array.dtype)
+    wider = _WIDER.get(of_numpy(array.dtype) or "")
     return (array if wider is None else array.astype(wider)).tolist()
 
 
@@ -269,14 +269,17 @@ def _scalars_of(export: Callable[[Any], Array]) -> Callable[[Any], Any]:
     return scalars
 
 
-_WIDER = {numpy_dtype(name): np.dtype(exact_scalar(name)) for name in DTYPES if name not in ORDINARY}
+_WIDER = {name: np.dtype(exact_scalar(name)) for name in DTYPES if name not in ORDINARY}
+"""The dtype of Python's numbers for each of ml_dtypes'."""
 
 
 def _list_path(x: Array) -> Any:
-    if x.dtype in _WIDER:
+    name = NAMES.get(x.dtype)
+    if name in _WIDER:
         return to_scalars(x)
-    known = x.dtype.kind in "biufc" and x.dtype.itemsize <= 16 and of_numpy(x.dtype)
-    return x.tolist() if known and not subnormals.are_flushed() else None
+    if name is None and (x.dtype.isnative or of_numpy(x.dtype) is None):
+        return None  # no dtype of ours, or the first array of ml_dtypes
+    return None if subnormals.are_flushed() else x.tolist()
 
 
 def _over_buffer(x: Any) -> Array:

@@ -12,7 +12,7 @@ typedef struct {
     Dtype dtype;
     PyObject *named;    /* the framework's own object */
     PyObject *as_integer; /* the dtype of integers as which NumPy gets it; or None, if NumPy gets it as it is */
-    PyObject *of_numpy;   /* the dtype that NumPy gives these integers */
+    PyObject *of_numpy;   /* the name of the dtype that NumPy gives these integers */
     int is_ambiguous;   /* other dtypes look the same to DLPack, so the tensor is asked */
     int has_signature;  /* otherwise its tensors are described */
     int may_be_negative;
@@ -25,9 +25,10 @@ typedef struct {
     Row rows[MOST_ROWS];
     size_t header;
     uintptr_t lowest;
+    PyObject *found; /* NumPy's dtypes by their names */
     PyObject *given; /* the arguments; these are borrowed from them: */
     PyObject *kinds[2], *settings, *modes, *forward, *is_negative, *has_address, *array_type, *set_flags, *compact;
-    PyObject *tracing, *view, *to_numpy, *view_as;
+    PyObject *tracing, *view, *to_numpy, *view_as, *numpy_dtype;
     PyObject *signature_otherwise, *array_otherwise;
     PyObject *level, *dtype, *requires_grad, *data; /* names of attributes */
     int has_failed; /* whether a tensor could not be described */

@@ -30,10 +30,25 @@ static PyObject *signature(Reader *reader, PyObject *x)
     return found ? signature_of(reader, &key) : PyObject_CallFunctionObjArgs(reader->signature_otherwise, x, NULL);
 }
 
+/* NumPy's dtype for a row, which is looked up when the first of its tensors is read: ml_dtypes takes long to import. */
+static PyObject *dtype_of(const Reader *reader, const Row *row)
+{
+    PyObject *found = PyDict_GetItemWithError(reader->found, row->of_numpy);
+    if (found != NULL || PyErr_Occurred())
+        return found;
+    found = PyObject_CallFunctionObjArgs(reader->numpy_dtype, row->of_numpy, NULL);
+    if (found == NULL || PyDict_SetItem(reader->found, row->of_numpy, found) < 0) {
+        Py_XDECREF(found);
+        return NULL;
+    }
+    Py_DECREF(found); /* the dict has it */
+    return found;
+}
+
 /* An array over the memory of a tensor without a gradient; or None, if a tracer would record the view as integers. */
 static PyObject *array_of(const Reader *reader, const Row *row, PyObject *x)
 {
-    PyObject *tracer, *integers, *found, *made;
+    PyObject *tracer, *integers, *found, *made, *dtype;
     if (row->as_integer == Py_None)
         return PyObject_CallFunctionObjArgs(reader->to_numpy, x, NULL);
     tracer = PyObject_CallNoArgs(reader->tracing);
@@ -42,9 +57,12 @@ static PyObject *array_of(const Reader *reader, const Row *row, PyObject *x)
     Py_DECREF(tracer);
     if (tracer != Py_None)
         Py_RETURN_NONE;
+    dtype = dtype_of(reader, row);
+    if (dtype == NULL)
+        return NULL;
     integers = PyObject_CallFunctionObjArgs(reader->view, x, row->as_integer, NULL);
     found = integers == NULL ? NULL : PyObject_CallFunctionObjArgs(reader->to_numpy, integers, NULL);
-    made = found == NULL ? NULL : PyObject_CallFunctionObjArgs(reader->view_as, found, row->of_numpy, NULL);
+    made = found == NULL ? NULL : PyObject_CallFunctionObjArgs(reader->view_as, found, dtype, NULL);
     Py_XDECREF(integers);
     Py_XDECREF(found);
     return made;
@@ -239,6 +257,7 @@ static void deallocate(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     Py_XDECREF(reader->given);
+    Py_XDECREF(reader->found);
     Py_XDECREF(reader->level);
     Py_XDECREF(reader->dtype);
     Py_XDECREF(reader->requires_grad);
@@ -251,13 +270,13 @@ static void deallocate(PyObject *self)
 static int read_arguments(Reader *reader, PyObject *arguments)
 {
     static char *names[] = {"exchange", "rows", "kinds", "settings", "modes", "forward", "is_negative", "has_address", "array_type", "set_flags",
-                            "compact", "tracing", "view", "to_numpy", "view_as", "signature", "array", "lowest", "header", NULL};
+                            "compact", "tracing", "view", "to_numpy", "view_as", "numpy_dtype", "signature", "array", "lowest", "header", NULL};
     PyObject *capsule, *rows;
     Py_ssize_t lowest, header;
-    if (!PyArg_ParseTupleAndKeywords(arguments, reader->given, "$OO!(OO)O!OOOOOOOOOOOOOnn", names, &capsule, &PyTuple_Type, &rows,
+    if (!PyArg_ParseTupleAndKeywords(arguments, reader->given, "$OO!(OO)O!OOOOOOOOOOOOOOnn", names, &capsule, &PyTuple_Type, &rows,
                                      &reader->kinds[0], &reader->kinds[1], &PyTuple_Type, &reader->settings, &reader->modes, &reader->forward,
                                      &reader->is_negative, &reader->has_address, &reader->array_type, &reader->set_flags, &reader->compact,
-                                     &reader->tracing, &reader->view, &reader->to_numpy, &reader->view_as, &reader->signature_otherwise,
+                                     &reader->tracing, &reader->view, &reader->to_numpy, &reader->view_as, &reader->numpy_dtype, &reader->signature_otherwise,
                                      &reader->array_otherwise, &lowest, &header))
         return -1;
     reader->lowest = (uintptr_t)lowest;
@@ -295,8 +314,9 @@ static PyObject *make(PyTypeObject *type, PyObject *arguments, PyObject *keyword
     Reader *reader = (Reader *)allocate(type, 0); /* all zeros */
     if (reader == NULL)
         return NULL;
+    reader->found = PyDict_New();
     reader->given = keywords == NULL ? PyDict_New() : PyDict_Copy(keywords);
-    if (reader->given == NULL || read_arguments(reader, arguments) < 0) {
+    if (reader->given == NULL || reader->found == NULL || read_arguments(reader, arguments) < 0) {
         Py_DECREF((PyObject *)reader);
         return NULL;
     }
@@ -314,11 +334,11 @@ static PyMethodDef methods[] = {
 
 PyDoc_STRVAR(reader_doc,
              "Reader(*, exchange, rows, kinds, settings, modes, forward, is_negative, has_address, array_type, set_flags, compact,\n"
-             "       tracing, view, to_numpy, view_as, signature, array, lowest, header)\n--\n\n"
+             "       tracing, view, to_numpy, view_as, numpy_dtype, signature, array, lowest, header)\n--\n\n"
              "Reads tensors of some types.\n\n"
              "exchange: Tensor.__dlpack_c_exchange_api__.\n"
              "rows: For each dtype a tuple: DLPack's code and bits, the dtype, the dtype of integers as which NumPy gets it\n"
-             "    and the dtype that NumPy gives these (or None twice), whether other dtypes have this code too, whether\n"
+             "    and the name of the dtype that NumPy gives these (or None twice), whether other dtypes have this code too, whether\n"
              "    its tensors have signatures, whether they may have a negative bit.\n"
              "kinds: The two types.\n"
              "settings: Functions of settings that change what PyTorch can do.\n"
@@ -332,6 +352,7 @@ PyDoc_STRVAR(reader_doc,
              "tracing: A function that gives the tracer that records now, or None.\n"
              "view, to_numpy: Tensor.view and Tensor.numpy.\n"
              "view_as: A method of arrays that views them as another dtype.\n"
+             "numpy_dtype: The function that gives NumPy's dtype for a name.\n"
              "signature: The function that reads the signatures of all others.\n"
              "array: The function that makes arrays of all others.\n"
              "lowest: No memory has a lower address.\n"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...core.devices import HOST
 from ...core.dtypes import ORDINARY
 from ...host import memory, subnormals
 from ...planning.rules import agrees
-from ...planning.step import Path
 from .. import registry
 from ..base import unchanged
 from .declared import CAST_ALIKE
+from .snippets import AS_INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +59,8 @@ def bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] |
 def _bound_on_devices(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] | None:
     """The same for a tensor that is on a device, or goes to one."""
     before, after = plan.source, plan.result
+    from ...planning.step import Path  # here, because most processes have no other device
+
     integers = {backend.names[dtype] for dtype in backend.exported}
     crossed = any(each.path == Path.BUS for each in plan.steps[: plan.steps.index(step)])
     on_device = crossed is (before.device == HOST)
@@ -160,7 +164,7 @@ def _alias(backend: TorchBackend) -> Callable[[Array], Any]:
 def _adopt_as_integer(backend: TorchBackend, dtype: str) -> Callable[[Array], Any]:
     """`_adopt` for a dtype that PyTorch takes as integers of the same width."""
     of_torch, from_numpy, adopt = backend.dtypes[dtype], backend.from_numpy, backend.adopt
-    via = next(via for via, found in backend.adopted.values() if found == of_torch)
+    via = np.dtype(AS_INTEGERS[dtype])
 
     def bound(array: Array) -> Any:
         try:

@@ -1,17 +1,27 @@
-"""PyTorch's own containers: parameter dicts and lists, and packed sequences."""
+"""PyTorch's own containers and plain values, and the containers that others register with it.
+
+Registered with `torch.utils._pytree` are model outputs, caches and tensordicts: `register_pytree_node` is what
+torch.export asks libraries to call for their classes.
+(https://docs.pytorch.org/docs/stable/export.html)
+"""
 
 from __future__ import annotations
 
 import copy
 import sys
+from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from ..nodes import Node, attribute, item
+from ..nodes import Node, attribute, entry_of, item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["opener_of"]
+__all__ = ["is_registered", "open_registered", "opener_of", "plain_value", "value_of"]
+
+
+# -- its own: parameter dicts and lists, packed sequences ------------------------------------------
 
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
@@ -81,3 +91,70 @@ def _open_packed(x: Any) -> Node:
         return tuple.__new__(type(x), values)
 
     return Node([attribute(name) for name in x._fields], held, rebuild, no_batch=(why, hint))
+
+
+# -- registered ones -----------------------------------------------------------------------------
+
+
+def _pytree() -> Any:
+    """The module of the registry, if it has been imported. Before that, nothing is registered."""
+    return sys.modules.get("torch.utils._pytree")
+
+
+def is_registered(kind: type) -> bool:
+    """Whether a type is registered as a container. `torch.Size` does not count, because it would become a tuple."""
+    pytree = _pytree()
+    return pytree is not None and kind in pytree.SUPPORTED_NODES and kind is not sys.modules["torch"].Size
+
+
+def open_registered(x: Any) -> Node:
+    """Open a registered container, one level deep."""
+    pytree = _pytree()
+
+    visits = count()
+    # Everything except the first visited object is a leaf, even if an object contains itself.
+    values, spec = pytree.tree_flatten(x, is_leaf=lambda _: next(visits) > 0)
+    entries = None
+    if not any(value is x for value in values):
+        # A registration may lack the names of the values.
+        with suppress(ValueError, IndexError):
+            paths = [path for path, _ in pytree.tree_flatten_with_path(x, is_leaf=lambda y: y is not x)[0]]
+            entries = [entry_of(path[0], pytree.GetAttrKey) for path in paths]
+    if entries is None:
+        entries = [item(index) for index in range(len(values))]
+
+    def rebuild(others: Sequence[Any]) -> Any:
+        return pytree.tree_unflatten(list(others), spec)
+
+    return Node(entries, values, rebuild, registered=spec)
+
+
+# -- no tensors, and yet plain values: dtypes, devices, layouts, sizes ----------------------------
+
+
+def plain_value(x: Any) -> tuple[str, str | list[int]] | None:
+    """The kind and the value of an object; ``None`` if it is none of these."""
+    torch: Any = sys.modules["torch"]
+    if isinstance(x, torch.Size):
+        return "size", list(x)
+    if isinstance(x, torch.device):
+        return "device", str(x)
+    kind = "dtype" if isinstance(x, torch.dtype) else "layout" if isinstance(x, torch.layout) else None
+    return None if kind is None else (kind, str(x).removeprefix("torch."))
+
+
+def value_of(kind: str, value: object) -> Any:
+    """The object with this kind and value; ``None`` if this version of PyTorch has none."""
+    torch: Any = sys.modules["torch"]
+    if kind == "size" and isinstance(value, list) and all(type(each) is int for each in value):
+        return torch.Size(value)
+    if not isinstance(value, str):
+        return None
+    if kind == "device":
+        try:
+            return torch.device(value)
+        except (RuntimeError, ValueError):
+            return None
+    # Not with `getattr`, by which a name in a file could import a module of PyTorch.
+    found = vars(torch).get(value)
+    return found if kind in ("dtype", "layout") and isinstance(found, getattr(torch, kind)) else None

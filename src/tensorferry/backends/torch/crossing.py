@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...core.devices import HOST
 from ...core.layout import ALIGNMENT
 from ...core.places import places_by
-from ...devices import pinned
-from ...host import memory, packing
-from ...host.dlpack import DlpackExport
+from ...host import memory
 from .signatures import reach
 from .snippets import AS_INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ...host import packing
+    from ...host.dlpack import DlpackExport
     from .tensors import TorchBackend
 
 __all__ = [
@@ -51,6 +51,8 @@ class Joined(NamedTuple):
 
 def pack(backend: TorchBackend, tensors: Sequence[Any], alignment: int, lock: bool = False) -> tuple[Any, Any]:
     """A packed buffer of tensors, made with `torch.cat`, which copies hundreds of tensors with one launch."""
+    from ...devices import pinned  # here, because most processes have no other device
+
     torch = backend.torch
     joined = _join(backend, tensors, alignment)
     parts: Joined | list[packing.Part] | None = joined
@@ -89,6 +91,8 @@ _DTYPE, _ITEMSIZE = attrgetter("dtype"), attrgetter("itemsize")
 
 def _pieces(torch: Any, tensors: Sequence[Any], alignment: int) -> tuple[list[Any], list[packing.Part], int]:
     """The bytes of each tensor and of the gaps between them, the places, and how many bytes they are."""
+    from ...host import packing
+
     packed = [x if x.is_contiguous() else _packed(x) for x in tensors]
     parts, nbytes = packing.lay_out(packed, [x.stride() for x in packed], alignment)
 
@@ -219,6 +223,8 @@ def export_dlpack(backend: TorchBackend, x: Any) -> DlpackExport:
     PyTorch exports only from the current device, and names the stream that is current there. Its narrow
     floats are exported as integers, whose codes every version of it knows.
     """
+    from ...host.dlpack import DlpackExport
+
     name = backend.names[x.dtype]
     as_integer = AS_INTEGERS.get(name)
     # Not `x` itself, whose memory is freed when its owner calls `x.set_`, `x.resize_` or assigns `x.data`.
@@ -229,6 +235,8 @@ def export_dlpack(backend: TorchBackend, x: Any) -> DlpackExport:
 
 def import_dlpack(backend: TorchBackend, exported: Any) -> Any:
     """A tensor over memory that another framework exports. Its stream waits for the producer's stream."""
+    from ...host.dlpack import DlpackExport
+
     as_integer = AS_INTEGERS.get(exported.dtype) if isinstance(exported, DlpackExport) else None
     if as_integer is None:
         return backend.torch.from_dlpack(exported)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...host import memory, subnormals
+from ...host.numpy_dtypes import numpy_dtype
 from .bound import LISTED
 
 if TYPE_CHECKING:
@@ -74,11 +75,11 @@ def _array_maker(backend: TorchBackend, dtype: Any) -> Callable[[Any], Any]:
     to_numpy, as_dtype, tracing = backend.tensor.numpy, backend.tensor.view, backend.tracing
     if dtype not in backend.exported:
         return to_numpy
-    (as_integer, of_numpy), view_as = backend.exported[dtype], np.ndarray.getfield
+    (as_integer, name), view_as = backend.exported[dtype], np.ndarray.getfield
 
     def through_integers(x: Any) -> Any:
         # A tracer would record a view of another dtype. `getfield` gives what `view` does, in two thirds of the time.
-        return view_as(to_numpy(as_dtype(x, as_integer)), of_numpy) if tracing() is None else None
+        return view_as(to_numpy(as_dtype(x, as_integer)), numpy_dtype(name)) if tracing() is None else None
 
     return through_integers
 
@@ -120,7 +121,7 @@ def _from_numpy(backend: TorchBackend) -> Callable[[Any], Any]:
         # (NumPy's `farray` is also true of arrays that are none of it.)
         if not (flags.carray or (flags.behaved and flags.f_contiguous)):
             return None
-        pair = adopted.get(x.dtype)
+        pair = adopted[x.dtype]
         return from_numpy(x) if pair is None else from_numpy(x.view(pair[0])).view(pair[1])
 
     return path

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.dtypes import DLPACK_CODES
 from ...core.signature import COMPACT
 from ...host import memory
-from ...host.dlpack import CODES
 from ...host.extensions import extension
+from ...host.numpy_dtypes import numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,16 +43,16 @@ def reader(backend: TorchBackend, signature: Callable[[Any], Any], array: Callab
         return strided and x.data_ptr() >= memory.LOWEST
 
     for dtype, name in names.items():
-        if name not in CODES:
+        if name not in DLPACK_CODES:
             continue
-        code, bits = CODES[name]
+        code, bits = DLPACK_CODES[name]
         # PyTorch has other integers of one byte: uint1 to uint7, int1 to int7, and quantized ones.
         is_ambiguous = bits == 8 and name in ("int8", "uint8")
         # Complex tensors, which may have lazy bits, are described. A negative bit is all that others can have.
         has_signature = not dtype.is_complex
         # `torch._neg_view` takes integers too.
         may_be_negative = has_signature and dtype is not backend.torch.bool
-        through = backend.exported.get(dtype, (None, None))
+        through = backend.exported.get(dtype, (None, None))  # its integers, and the name
         rows.append((code, bits, dtype, *through, is_ambiguous, has_signature, may_be_negative))
     try:
         return module.Reader(
@@ -70,6 +71,7 @@ def reader(backend: TorchBackend, signature: Callable[[Any], Any], array: Callab
             view=backend.tensor.view,
             to_numpy=backend.tensor.numpy,
             view_as=np.ndarray.getfield,
+            numpy_dtype=numpy_dtype,
             signature=signature,
             array=array,
             lowest=memory.LOWEST,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.capabilities import DeviceFacts
 from ...core.devices import HOST, device_name, kind_of, meant
-from ...devices import pinned
 from .declared import DECLARED
 
 if TYPE_CHECKING:
@@ -183,10 +182,14 @@ class Accelerators:
 
     def lock(self, x: Any, required: bool) -> Any:
         """See `pinned.lock`."""
+        from ...devices import pinned  # here, because most processes have no device
+
         return pinned.lock(x, self._allocator(x), required=required)
 
     def land(self, x: Any, required: bool) -> Any:
         """See `pinned.land`."""
+        from ...devices import pinned
+
         found = pinned.land(x, self._allocator(x), self.current_stream(device_name(x.device)), required=required)
         return x.to(HOST) if found is None else found
 

@@ -23,15 +23,13 @@ from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from ...planning.rules import agrees
 from .. import registry
 from ..base import Backend
-from . import crossing, describing, fast_paths, many, reading, stacking
+from . import crossing, describing, fast_paths, many, reading
 from .bound import bound
-from .containers import opener_of
+from .containers import is_registered, open_registered, opener_of, plain_value, value_of
 from .declared import ABSTRACT, BY_DEFAULT, DECLARED
-from .pytrees import is_registered, open_registered
 from .signatures import environment_reader, extents, grouped, likeness_reader, signature_reader
 from .snippets import AS_INTEGERS, snippet, whole_strides
 from .streams import Accelerators
-from .values import plain_value, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +45,23 @@ def _mode_that_fakes(torch: Any) -> Callable[[], Any]:
         return partial(torch._C._get_dispatch_mode, torch._C._TorchDispatchModeKey.FAKE)
     except AttributeError:
         return lambda: None
+
+
+class _Adopted(dict[Any, "tuple[Any, Any] | None"]):
+    """By the dtype of an array: the integers as which PyTorch takes it, and its own dtype; ``None`` if it needs none.
+
+    It is filled when arrays are met, because the dtypes are those of ml_dtypes, which takes long to import.
+    """
+
+    def __init__(self, dtypes: Mapping[str, Any]) -> None:
+        self._dtypes = dtypes
+
+    def __missing__(self, dtype: np.dtype[Any]) -> tuple[Any, Any] | None:
+        name = of_numpy(dtype) if dtype.isnative else None
+        if name is None:
+            return None  # not kept, because there are as many as there are lengths of text
+        via = AS_INTEGERS.get(name) if name in self._dtypes else None
+        return self.setdefault(dtype, None if via is None else (np.dtype(via), self._dtypes[name]))
 
 
 class TorchBackend(Backend):
@@ -66,7 +81,7 @@ class TorchBackend(Backend):
     # -- what the other modules of this folder do -------------------------------------------------
 
     describe = describing.describe
-    describe_alike = stacking.describe_alike
+    describe_alike = many.describe_alike
     extents, grouped = staticmethod(extents), grouped
     bound = bound
     fast_paths_for_many = many.fast_paths
@@ -88,15 +103,9 @@ class TorchBackend(Backend):
         self.dtypes = {name: getattr(torch, name) for name in names if hasattr(torch, name)}
         self.names = {dtype: name for name, dtype in self.dtypes.items()}
         self.exported = {
-            self.dtypes[name]: (getattr(torch, via), numpy_dtype(name))
-            for name, via in AS_INTEGERS.items()
-            if name in self.dtypes
+            self.dtypes[name]: (getattr(torch, via), name) for name, via in AS_INTEGERS.items() if name in self.dtypes
         }
-        self.adopted = {
-            numpy_dtype(name): (np.dtype(via), self.dtypes[name])
-            for name, via in AS_INTEGERS.items()
-            if name in self.dtypes
-        }
+        self.adopted = _Adopted(self.dtypes)
         # Tensors in a loop are alike. If they have the same description object, their plan is found faster.
         self.dense = lru_cache(maxsize=4096)(partial(describing.dense_info, self))
         self.strided = torch.strided
@@ -116,7 +125,7 @@ class TorchBackend(Backend):
         # As instance attributes instead of the methods, whose calls would take longer.
         signature, self.to_array = signature_reader(self), fast_paths.array_path(self)
         self.reader = reading.reader(self, signature, self.to_array)
-        environment, self.are_alike = environment_reader(self), partial(stacking.are_alike, self)
+        environment, self.are_alike = environment_reader(self), partial(many.are_alike, self)
         if self.reader is not None:
             signature, self.to_array, environment = self.reader.signature, self.reader.array, self.reader.environment
             self.are_alike = self.reader.alike
@@ -195,7 +204,8 @@ class TorchBackend(Backend):
         if through_integer is None:
             array: Array = x.numpy()
             return array
-        as_integer, dtype = through_integer
+        as_integer, name = through_integer
+        dtype = numpy_dtype(name)
         if self.tracing() is not None:
             return self._export_traced(x, as_integer).view(dtype)
         viewed: Array = x.view(as_integer).numpy().view(dtype)
@@ -220,7 +230,7 @@ class TorchBackend(Backend):
         return array
 
     def adopt(self, array: Array) -> Any:
-        through_integer = self.adopted.get(array.dtype)
+        through_integer = self.adopted[array.dtype]
         if through_integer is None:
             if array.flags.carray:
                 try:
@@ -374,7 +384,7 @@ class TorchBackend(Backend):
         return torch.compiler.disable(function) if "torch._dynamo" in sys.modules else function
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        return {**fast_paths.fast_paths(self), (list, self.name): stacking.list_path(self)}
+        return {**fast_paths.fast_paths(self), (list, self.name): many.list_path(self)}
 
 
 BACKEND = TorchBackend()
