@@ -58,7 +58,7 @@ assert imported() <= {"numpy", "python", "torch"}, imported()
 import jax.numpy
 ferry.to_numpy(jax.numpy.ones(3))
 assert imported() == {"numpy", "python", "torch", "jax"}, imported()
-assert list(ferry.frameworks())[:3] == ["python", "numpy", "torch"]
+assert list(ferry.frameworks())[:3] == ["numpy", "torch", "tensorflow"]
 """
 
 

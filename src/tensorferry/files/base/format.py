@@ -12,7 +12,6 @@ from ...core.dtypes import fit
 from ...errors import ConversionError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
 from .contents import MOST_TENSORS, FileFinding, NotTensor
 from .nesting import place_in_code
-from .pump import Pump
 from .wording import EXCLUDE, METADATA_LESS, OTHER_FORMAT, RENAME_OR_EXCLUDE, FileHint, is_unicode, named
 
 if TYPE_CHECKING:
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from .blocks import Blocks
     from .contents import Contents
+    from .pump import Pump
     from .stored import Stored
 
 __all__ = ["Format", "owned"]
@@ -282,6 +282,8 @@ class Format(ABC):
         for name, why in contents.others.items():
             if not isinstance(why, NotTensor):
                 yield FileFinding(str(path), None, name, f"it is not looked at: {why}", error=False)
+        from .pump import Pump  # here, because a file is opened without it
+
         pump = Pump()
         ties = contents.ties
         for name, stored in contents.tensors.items():

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from ...backends.plugins import EntryPoints
 from ...errors import FileFormatError, nearest, shown
 from ..base.format import Format
-from ..encodings.wrapped import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -168,6 +167,8 @@ def format_of(path: Path) -> Format:
     broken = outside.failure({suffix[1:].lower() for suffix in path.suffixes})
     if broken is not None:
         raise FileFormatError(f"{path} is of no format that tensorferry knows. {broken.message}", broken.hint)
+    from ..encodings.wrapped import wrapped  # here, because only an error needs it
+
     inside = wrapped(path, head)
     if inside is not None:
         raise inside

@@ -10,8 +10,6 @@ from ..base.contents import Contents, FileFinding
 from ..base.tree_strings import TIES, TREE, unpack
 from ..base.wording import named
 from .registry import each_format, format_of, formats, own_formats, recognised
-from .shard_index import ShardIndex, index_name
-from .split import merged_tree
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..base.format import Format
     from ..base.stored import Stored
+    from .shard_index import ShardIndex
 
 __all__ = ["asked_for", "check_folder", "index_of", "lone", "open_path", "refuse_name"]
 
@@ -71,6 +70,8 @@ def asked_for(path: Path) -> tuple[str, tuple[str, ...]]:
         place = lone(path) if path.is_dir() else path
         found = format_of(place)
         return found.name, _asks(found, place)
+    from .shard_index import ShardIndex  # here, because most models are one file
+
     found = _format_of_index(index)
     asks: dict[str, None] = {}
     try:
@@ -105,6 +106,8 @@ def index_of(path: Path) -> Path | None:
 
 
 def _index_among(folder: Path, names: Collection[str], among: Iterable[Format]) -> Path | None:
+    from .shard_index import index_name
+
     for each in among:
         if not each.index_suffix:
             continue
@@ -130,6 +133,8 @@ def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterato
         OSError: A file cannot be read.
         UnsafeFileError: As for `open_path`.
     """
+    from .shard_index import ShardIndex
+
     found = _format_of_index(index)
     try:
         plan = ShardIndex.read(index)
@@ -235,6 +240,8 @@ def _together(
     *,
     partly: bool = False,
 ) -> Contents:
+    from .shard_index import ShardIndex
+
     plan = ShardIndex.read(index)
     places = {name: _place(index, name) for name in plan.files()}
     missing = {name: plan.of(name) for name, place in places.items() if place is None}
@@ -284,6 +291,8 @@ def _merged(index: Path, found: Format, plan: ShardIndex, shards: Mapping[str, C
     if lost:
         raise FileFormatError(f"{index} does not mention {named(lost)}, which its shards have.")
     if unpacked.tree is None and any(shard.tree is not None for shard in shards.values()):
+        from .split import merged_tree  # here, because most models are one file
+
         unpacked.tree = merged_tree(list(shards.values()))
     unpacked.own = found.owned(unpacked.metadata)
     return unpacked

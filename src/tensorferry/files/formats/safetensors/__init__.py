@@ -6,7 +6,6 @@ The format is described at https://huggingface.co/docs/safetensors/index#format.
 from __future__ import annotations
 
 import json
-import shlex
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -103,12 +102,14 @@ class _Safetensors(Format):
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         scan = Scan(path)
         if scan.findings:
+            from shlex import quote  # here, because only an error needs it
+
             first = scan.findings[0]
             concerned = f"{first.tensor!r}: " if first.tensor is not None else ""
             more = f" ({len(scan.findings) - 1} more)" if len(scan.findings) > 1 else ""
             raise FileFormatError(
                 f"{path} breaks the rules of safetensors at byte {first.offset}: {concerned}{first.message}{more}.",
-                f"tensorferry check {shlex.quote(str(path))}",
+                f"tensorferry check {quote(str(path))}",
             )
         return unpack(Contents(self.name, (str(path),), scan.tensors, scan.metadata, None, scan.others))
 
