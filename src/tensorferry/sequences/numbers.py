@@ -256,7 +256,7 @@ def list_reader(
     return read
 
 
-class _Ways(dict[Any, "tuple[np.dtype[Any], int, frozenset[int]] | None"]):
+class _Ways(dict[Any, "tuple[np.dtype[Any], str, frozenset[int]] | None"]):
     """How numbers of a type are read: the dtype, its code, and the flags that they may have; ``None`` if they are not.
 
     It is filled at the first list of each, because to find the flags takes as long as to import a module.
@@ -265,7 +265,7 @@ class _Ways(dict[Any, "tuple[np.dtype[Any], int, frozenset[int]] | None"]):
     def __init__(self, dtypes: Mapping[type, str]) -> None:
         self._dtypes = dtypes
 
-    def __missing__(self, kind: type) -> tuple[np.dtype[Any], int, frozenset[int]] | None:
+    def __missing__(self, kind: type) -> tuple[np.dtype[Any], str, frozenset[int]] | None:
         dtype = self._dtypes.get(kind)
         if dtype is None:
             return None
