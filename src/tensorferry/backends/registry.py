@@ -136,7 +136,8 @@ def known() -> dict[str, Backend]:
 
 def listed() -> list[Backend | Row]:
     """The backends that are known now, in the order of `known`. One that has not been imported is its row."""
-    return list({**ROWS, **_by_name}.values())
+    found: dict[str, Backend | Row] = {**ROWS, **_by_name}
+    return list(found.values())
 
 
 def imported() -> list[Backend]:
