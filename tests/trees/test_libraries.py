@@ -8,7 +8,7 @@ import functools
 
 import numpy as np
 import pytest
-from tests.support import survives
+from tests.support import importable, survives
 
 import tensorferry as ferry
 
@@ -54,7 +54,7 @@ def graphs():
 
 
 def tensordict(**more):
-    library = pytest.importorskip("tensordict")
+    library = importable("tensordict")
     values = {"a": torch.ones(3, 2), "b": {"c": torch.zeros(3), "empty": {}}, "text": "words"}
     return library.TensorDict({**values, **more}, batch_size=[3], names=["time"], device="cpu")
 
@@ -234,7 +234,7 @@ def test_a_batch_of_tensordicts_has_an_axis_in_front():
 
 def test_a_class_of_tensors_and_a_lazy_stack():
     """The same again, or a dict and a list of dicts."""
-    library = pytest.importorskip("tensordict")
+    library = importable("tensordict")
 
     @library.tensorclass
     class Step:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from .containers import opener_of
 from .declared import ABSTRACT, BY_DEFAULT, DECLARED
 from .pytrees import is_registered, open_registered
 from .signatures import environment_reader, extents, grouped, likeness_reader, signature_reader
-from .snippets import AS_INTEGERS, snippet, whole_strides
+from .snippets import AS_INTEGERS, snippet, snippet_with_a_warning, whole_strides
 from .streams import Accelerators
 from .values import plain_value, value_of
 
@@ -47,6 +47,15 @@ def _mode_that_fakes(torch: Any) -> Callable[[], Any]:
         return partial(torch._C._get_dispatch_mode, torch._C._TorchDispatchModeKey.FAKE)
     except AttributeError:
         return lambda: None
+
+
+def _takes_read_only(from_dlpack: Callable[[Any], Any]) -> bool:
+    """Whether PyTorch takes capsules of DLPack 1.0, the first that can say that memory is read-only (from 2.9 on)."""
+    try:
+        from_dlpack(np.zeros(1).__dlpack__(max_version=(1, 0)))
+    except RuntimeError:
+        return False
+    return True
 
 
 class TorchBackend(Backend):
@@ -122,8 +131,13 @@ class TorchBackend(Backend):
             self.are_alike = self.reader.alike
         vars(self)["signature"], vars(self)["likeness"] = signature, likeness_reader(self)
         vars(self)["environment"] = environment
-        self.by_default = {(self.dtypes[name], *marks): found for (name, *marks), found in BY_DEFAULT.items()}
+        self.by_default = {
+            (self.dtypes[name], *marks): found.holding(self.dtypes) for (name, *marks), found in BY_DEFAULT.items()
+        }
         self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
+        self.takes_read_only = _takes_read_only(self.from_dlpack)
+        if not self.takes_read_only:
+            vars(self)["snippet"] = snippet_with_a_warning
         lists = getattr(torch._C, "_nn", None)
         flatten, unflatten = (getattr(lists, f"{word}_dense_tensors", None) for word in ("flatten", "unflatten"))
         self.joins: tuple[Any, Any] | None = (flatten, unflatten) if flatten and unflatten else None
@@ -246,10 +260,10 @@ class TorchBackend(Backend):
 
     def _alias(self, array: Array) -> Any:
         """A tensor over read-only memory, though PyTorch has no read-only tensors."""
-        try:
-            return self.from_dlpack(array.__dlpack__(max_version=(1, 0)))
-        except (BufferError, TypeError, ValueError):
-            return self._from_numpy(memory.over(array))
+        if self.takes_read_only:
+            with suppress(BufferError, TypeError, ValueError):
+                return self.from_dlpack(array.__dlpack__(max_version=(1, 0)))
+        return self._from_numpy(memory.over(array))
 
     def copy(self, x: Any) -> Any:
         """A copy, which stays in the graph of `x`."""
