@@ -497,10 +497,11 @@ def test_H08_int4_crosses_where_both_sides_have_it():
             ferry.to_torch(source)
 
 
+@pytest.mark.parametrize("name", of_torch("float4_e2m1fn_x2"))
 @pytest.mark.parametrize("target", EVERYWHERE)
-def test_H08_packed_float4_is_refused_by_name(target):
+def test_H08_packed_float4_is_refused_by_name(target, name):
     """torch packs two numbers into each byte: that is no float4 of anybody else."""
-    packed = torch.zeros(4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    packed = torch.zeros(4, dtype=torch.uint8).view(getattr(torch, name))
     with pytest.raises(ferry.UnsupportedTypeError, match="float4_e2m1fn_x2"):
         ferry.convert(packed, target)
 

@@ -58,6 +58,15 @@ def _takes_read_only(from_dlpack: Callable[[Any], Any]) -> bool:
     return True
 
 
+def _shielded_now(torch: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function to call now, for PyTorch 2.6: in it, the compiler can only be kept out of one call at a time."""
+    try:
+        is_tracing = torch._C._dynamo.eval_frame.get_eval_frame_callback() is not None
+    except AttributeError:
+        return function
+    return torch.compiler.disable(function) if is_tracing else function
+
+
 class TorchBackend(Backend):
     """`torch.Tensor`, its parameters and plain subclasses."""
 
@@ -135,6 +144,7 @@ class TorchBackend(Backend):
             (self.dtypes[name], *marks): found.holding(self.dtypes) for (name, *marks), found in BY_DEFAULT.items()
         }
         self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
+        self.shields_for_good = hasattr(torch._C._dynamo.eval_frame, "set_code_exec_strategy")
         self.takes_read_only = _takes_read_only(self.from_dlpack)
         if not self.takes_read_only:
             vars(self)["snippet"] = snippet_with_a_warning
@@ -383,7 +393,7 @@ class TorchBackend(Backend):
             skipped = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
             frames.set_code_exec_strategy(function.__code__, skipped)
         except AttributeError:
-            return function
+            return _shielded_now(torch, function)
         # If the compiler has been imported, it may be running already.
         return torch.compiler.disable(function) if "torch._dynamo" in sys.modules else function
 
