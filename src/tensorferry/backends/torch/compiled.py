@@ -53,8 +53,11 @@ def _call_untraced(wrapped: Any, args: Any, keywords: Any) -> Any:
 
 
 _call_untraced.__dict__["_torchdynamo_disable"] = True
-# This changes the function. The result would be needed only if a tracer were running now.
-BACKEND.shield(_call_untraced)
+if BACKEND.shields_for_good:
+    # This changes the function. The result would be needed only if a tracer were running now.
+    BACKEND.shield(_call_untraced)
+else:
+    _call_untraced = torch.compiler.disable(_call_untraced)
 
 
 def _run_while_tracing(function: Any) -> Any:
@@ -80,7 +83,10 @@ def _must_not_break() -> bool:
 def _warn_of_limit(code: Any) -> None:
     """Warn before PyTorch's limit of recompilations is reached, because its error does not say what to do."""
     try:
-        limit = torch._dynamo.config.recompile_limit
+        config = torch._dynamo.config
+        # PyTorch 2.6 has the older name.
+        setting = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
+        limit = getattr(config, setting)
         made = len(torch._C._dynamo.eval_frame._debug_get_cache_entry_list(code))
     except AttributeError:  # it is not public, and may be missing
         return
@@ -88,9 +94,9 @@ def _warn_of_limit(code: Any) -> None:
         warnings.warn(
             f"{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name} is compiled with fullgraph=True and "
             "calls a function of another framework, so that each length is compiled anew; PyTorch compiles "
-            f"{limit} times (torch._dynamo.config.recompile_limit), of which this is the last, and then raises "
+            f"{limit} times (torch._dynamo.config.{setting}), of which this is the last, and then raises "
             "FailOnRecompileLimitHit.\n\nHint: torch.compile(function) without fullgraph= takes every length; or pad "
-            "to few lengths; or torch._dynamo.config.recompile_limit = 64",
+            f"to few lengths; or torch._dynamo.config.{setting} = 64",
             UserWarning,
             stacklevel=2,
         )

@@ -147,6 +147,7 @@ class Accelerators:
 
     def is_pinned(self, x: Any) -> bool:
         """Whether a host tensor is in page-locked memory. PyTorch is asked only if an accelerator is in use."""
+        kinds: tuple[str, ...]
         if self._counts:
             kinds = ("cuda", "xpu", self.torch._C._get_privateuse1_backend_name())
         else:
