@@ -58,13 +58,16 @@ def _takes_read_only(from_dlpack: Callable[[Any], Any]) -> bool:
     return True
 
 
-def _shielded_now(torch: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function to call now, for PyTorch 2.6: in it, the compiler can only be kept out of one call at a time."""
-    try:
-        is_tracing = torch._C._dynamo.eval_frame.get_eval_frame_callback() is not None
-    except AttributeError:
-        return function
-    return torch.compiler.disable(function) if is_tracing else function
+def _skip_all(torch: Any) -> None:
+    """Keep the compiler of PyTorch 2.6 out of folders of tensorferry. It cannot be kept out of single functions."""
+    compiler = sys.modules.get("torch._dynamo")
+    if compiler is not None and not _SKIPPED:
+        _SKIPPED.append(compiler)
+        for folder in ("columns", "core", "execution", "functions", "host", "planning", "sequences", "trees"):
+            torch._dynamo.trace_rules.add(f"tensorferry.{folder}")
+
+
+_SKIPPED: list[Any] = []
 
 
 class TorchBackend(Backend):
@@ -393,7 +396,8 @@ class TorchBackend(Backend):
             skipped = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
             frames.set_code_exec_strategy(function.__code__, skipped)
         except AttributeError:
-            return _shielded_now(torch, function)
+            _skip_all(torch)
+            return function
         # If the compiler has been imported, it may be running already.
         return torch.compiler.disable(function) if "torch._dynamo" in sys.modules else function
 
