@@ -63,7 +63,7 @@ def _skip_all(torch: Any) -> None:
     compiler = sys.modules.get("torch._dynamo")
     if compiler is not None and not _SKIPPED:
         _SKIPPED.append(compiler)
-        for folder in ("columns", "core", "execution", "functions", "host", "planning", "sequences", "trees"):
+        for folder in ("columns", "core", "execution", "host", "planning", "sequences", "trees"):
             torch._dynamo.trace_rules.add(f"tensorferry.{folder}")
 
 
