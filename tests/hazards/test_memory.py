@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import mmap
+import re
 import warnings
 
 import ml_dtypes
@@ -901,7 +902,8 @@ def test_H30_torch_compile_and_export():
         exported = torch.export.export(Crossing(), (torch.ones(3),)).module()
     except Exception as error:  # noqa: BLE001 - tracing may wrap what was raised
         # PyTorch 2.6 says so itself.
-        assert "traced" in str(error)  # noqa: PT017 - a refusal is one of the two right answers or "skip function to_numpy" in str(error)  # noqa: PT017 - a refusal is one of the two right answers
+        refused = re.search("traced|skip function to_numpy", str(error))
+        assert refused, error
     else:
         assert exported(torch.full((3,), 5.0)).tolist() == [10.0, 10.0, 10.0]
 
