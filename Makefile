@@ -37,7 +37,7 @@ LANGUAGES := en ko ja zh_CN
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets deepspeed equinox gymnasium onnxruntime pandas pillow polars xarray
 
-.PHONY: help demo install test pythons test-device slow gpu coverage mutants floors newest everyday readers package sanitize docs docs-test translations pictures bench lint types clean
+.PHONY: help demo install test pythons test-device slow hints gpu coverage mutants floors newest everyday readers package sanitize docs docs-test translations pictures bench lint types clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -70,6 +70,13 @@ pythons: ## the tests on each Python from 3.10 to 3.13 that is found here; says 
 test-device: $(VENV)/.test ## the tests on a simulated device; needs a C++ compiler, and is skipped without one
 	$(BIN)/python tests/device/build.py
 	FERRY_TEST_DEVICE=1 $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable tests/device $(PYTEST_ARGS)
+
+# `make test` pastes those of some folders. Half an hour on two cores.
+hints: $(VENV)/.test ## paste the hint of every error that the tests raise, and follow where it leads (slow)
+	rm -rf .hints
+	mkdir .hints
+	FERRY_HINTS=.hints $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(PYTEST_ARGS)
+	PYTHONPATH=. $(BIN)/python tests/hints/recording.py .hints
 
 slow: $(VENV)/.test ## the long tests
 	$(BIN)/python -m pytest -n $(JOBS) -q -m slow --benchmark-disable --ignore=tests/device $(PYTEST_ARGS)
@@ -156,7 +163,7 @@ sanitize: $(VENV)/.test ## the tests of what is in C, the long ones too, under A
 	mkdir .sanitize
 	cp -r src/tensorferry .sanitize/
 	find .sanitize -name '*.so' -delete
-	set -e; for source in sequences/_fill backends/torch/_tensors; do \
+	set -e; for source in host/_casts sequences/_fill backends/torch/_tensors; do \
 		$(CC) -shared -fPIC -g -O1 -std=c11 -Wall -Wextra -Wconversion -Wshadow -Werror -fno-omit-frame-pointer \
 			-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all \
 			-I"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["include"])')" \
@@ -164,7 +171,7 @@ sanitize: $(VENV)/.test ## the tests of what is in C, the long ones too, under A
 	done
 	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" PYTHONMALLOC=malloc \
 		ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 $(BIN)/python -m pytest -q -m "" --benchmark-disable -o pythonpath=".sanitize ." \
-		tests/sequences/test_extension.py tests/backends/test_torch_reading.py -k 'not memory_does_not_grow and not nothing_is_kept' $(PYTEST_ARGS)
+		tests/sequences/test_extension.py tests/backends/test_torch_reading.py tests/property/test_rounding.py -k 'not memory_does_not_grow and not nothing_is_kept' $(PYTEST_ARGS)
 
 bench: $(VENV)/.test ## one table: case, ours, theirs, ratio, target
 	$(BIN)/python -m benchmarks
@@ -178,7 +185,7 @@ types: $(VENV)/.test $(VENV)/.lint ## mypy (strict) and pyright
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(FLOORS) $(NEWEST) $(EVERYDAY) $(READERS) $(PACKAGE) .venv-3.1* .device .sanitize dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(FLOORS) $(NEWEST) $(EVERYDAY) $(READERS) $(PACKAGE) .venv-3.1* .device .hints .sanitize dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

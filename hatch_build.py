@@ -12,7 +12,11 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCES = ("src/tensorferry/sequences/_fill.c", "src/tensorferry/backends/torch/_tensors.c")
+SOURCES = (
+    "src/tensorferry/host/_casts.c",
+    "src/tensorferry/sequences/_fill.c",
+    "src/tensorferry/backends/torch/_tensors.c",
+)
 
 
 class ExtensionHook(BuildHookInterface):  # type: ignore[type-arg, misc, unused-ignore]

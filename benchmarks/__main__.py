@@ -13,7 +13,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 from . import report
-from .registered import SECTIONS
+from .registered import GROUPS, SECTIONS
 
 
 def main() -> None:
@@ -25,36 +25,27 @@ def main() -> None:
     table = report.TextTable()
     print(f"{report.machine()}\n{report.versions()}\n")
     print(table.head())
-    done = []
+    done = {}
     for section in chosen:
         print(table.title(section.title), flush=True)
         rows = []
         for row in section.rows():
             rows.append(row)
             print(table.row(row), flush=True)
-        done.append((section.title, rows))
+        done[section.title] = rows
         gc.collect()
-    summary = _summary([row.cells()[-1] for _, rows in done for row in rows])
-    print(f"\n{summary}")
+    everything = [row for rows in done.values() for row in rows]
+    print(f"\n{report.summary(everything)}")
     if len(chosen) == len(SECTIONS) and not options.no_page:
-        report.write_page(done, summary)
-        print(f"written to docs/{report.PAGE.name}")
+        report.write_pages(GROUPS, done, report.about(everything))
+        print(f"written to docs/{report.PAGE.name} and docs/{report.PAGE.stem}/")
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", default="", metavar="WORD", help="sections whose title has this word")
-    parser.add_argument("--no-page", action="store_true", help="leave docs/benchmarks.md as it is")
+    parser.add_argument("--no-page", action="store_true", help="leave the pages of the documentation as they are")
     return parser.parse_args()
-
-
-def _summary(verdicts: list[str]) -> str:
-    met, free = verdicts.count("ok"), verdicts.count("")
-    missed = sum(verdict.startswith("MISS") for verdict in verdicts)
-    return (
-        f"{met} of {met + missed} measured targets are met, {missed} are missed; {free} rows have no target, "
-        f"{len(verdicts) - met - missed - free} were not measured."
-    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The rows as one table: for the terminal, and for the documentation."""
+"""The rows: as one table for the terminal, and on a page for each group in the documentation."""
 
 from __future__ import annotations
 
@@ -9,15 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
 
     from .case import Measured, Unmeasured
+    from .registered import Group
 
-__all__ = ["HEADER", "PAGE", "TextTable", "machine", "versions", "write_page"]
+    Rows = Sequence[Measured | Unmeasured]
+    Done = Mapping[str, Rows]
+
+__all__ = ["HEADER", "PAGE", "TextTable", "about", "machine", "summary", "versions", "write_pages"]
 
 HEADER = ("case: ours / theirs", "ours", "theirs", "ratio", "median", "target", "")
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- begin: written by `make bench` -->", "<!-- end: written by `make bench` -->"
+LEAD = """<!-- written by `make bench` -->
+
+What the columns mean, where it was measured, and why targets are missed: [benchmarks](../benchmarks.md)."""
 
 _PACKAGES = ("tensorferry", "numpy", "ml_dtypes", "torch", "tensorflow", "jax")
 _WIDTHS = (72, 8, 8, 8, 8, 8)
@@ -83,14 +90,41 @@ def _version(name: str) -> str:
         return "not installed"
 
 
-def markdown(sections: Iterable[tuple[str, Sequence[Measured | Unmeasured]]]) -> str:
-    """The table as Markdown, sections as rows of their own."""
-    lines = [_markdown_line(HEADER), "|---|---:|---:|---:|---:|---:|---|"]
-    for title, rows in sections:
-        lines.append(_markdown_line((f"**{title}**", *[""] * 6)))
-        for row in rows:
-            name, *rest = row.cells()
-            lines.append(_markdown_line((f"`{name}`", *rest)))
+def summary(rows: Rows) -> str:
+    """How many targets are met."""
+    met, missed = _kept(rows)
+    verdicts = [row.cells()[-1] for row in rows]
+    free = verdicts.count("")
+    return (
+        f"{met} of {met + missed} measured targets are met, {missed} are missed; {free} rows have no target, "
+        f"{len(verdicts) - met - missed - free} were not measured."
+    )
+
+
+def _kept(rows: Rows) -> tuple[int, int]:
+    """How many targets are met, and how many are missed."""
+    verdicts = [row.cells()[-1] for row in rows]
+    return verdicts.count("ok"), sum(verdict.startswith("MISS") for verdict in verdicts)
+
+
+def about(rows: Rows) -> str:
+    """What all pages have in common: where they were measured, and how many targets are met."""
+    return f"Machine: {machine()}.\n\nVersions: {versions()}.\n\n{summary(rows)}"
+
+
+def group_page(group: Group, done: Done) -> str:
+    """The page of a group as Markdown: a table for each of its sections."""
+    parts = [f"# {group.title}", LEAD]
+    for section in group.sections:
+        parts += [f"## {section.title}", _table(done[section.title])]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(rows: Rows) -> str:
+    lines = ["{.figures}", _markdown_line(HEADER), "|---|---:|---:|---:|---:|---:|---|"]
+    for row in rows:
+        name, *rest = row.cells()
+        lines.append(_markdown_line((f"`{name}`", *rest)))
     return "\n".join(lines)
 
 
@@ -98,12 +132,39 @@ def _markdown_line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def write_page(sections: Sequence[tuple[str, Sequence[Measured | Unmeasured]]], summary: str) -> None:
-    """Put the table, the machine and the versions between the page's markers."""
-    page = PAGE.read_text(encoding="utf-8")
-    before, _, rest = page.partition(BEGIN)
+def contents(groups: Sequence[Group], done: Done) -> str:
+    """The list of the pages as Markdown, with how many targets each meets."""
+    lines = ["| page | rows | targets met | missed |", "|---|---:|---:|---:|"]
+    for group in groups:
+        rows = [row for section in group.sections for row in done[section.title]]
+        met, missed = _kept(rows)
+        link = f"[{group.title}]({PAGE.stem}/{group.name}.md)"
+        lines.append(_markdown_line((link, str(len(rows)), str(met), str(missed))))
+    names = "\n".join(f"{PAGE.stem}/{group.name}" for group in groups)
+    return "\n".join([*lines, "", "```{toctree}", ":hidden:", "", names, "```"])
+
+
+def write_pages(groups: Sequence[Group], done: Done, said: str, page: Path = PAGE) -> None:
+    """Write the page of each group, and the list of them between the markers of the page above them.
+
+    Args:
+        groups: The pages.
+        done: The rows of each section, by its title.
+        said: What `about` gives.
+        page: The page above them; they are in a folder of its name.
+
+    Raises:
+        ValueError: The page has lost its markers.
+    """
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     _, found, after = rest.partition(END)
     if not found:
-        raise ValueError(f"{PAGE.name} has lost its markers {BEGIN} and {END}")
-    body = f"Machine: {machine()}.\n\nVersions: {versions()}.\n\n{summary}\n\n{markdown(sections)}"
-    PAGE.write_text(f"{before}{BEGIN}\n{body}\n{END}{after}", encoding="utf-8")
+        raise ValueError(f"{page.name} has lost its markers {BEGIN} and {END}")
+    folder = page.with_suffix("")
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("*.md"):
+        old.unlink()
+    for group in groups:
+        (folder / f"{group.name}.md").write_text(group_page(group, done), encoding="utf-8")
+    body = f"{BEGIN}\n{said}\n\n{contents(groups, done)}\n{END}"
+    page.write_text(f"{before}{body}{after}", encoding="utf-8")

@@ -37,6 +37,7 @@ def pytest_configure(config):
     # Registered, it is asked about the doctests of src too, which this file is not.
     config.pluginmanager.register(absent)
     config.addinivalue_line("markers", "fast_paths: runs with the fast paths open instead of checking every plan")
+    config.addinivalue_line("markers", "unwatched: hints are not pasted, which would be in the way of what it counts")
     # With `-n` this process hands out the tests, and needs no framework for that.
     if getattr(config.option, "dist", "no") == "no":
         # A PyTorch built for CUDA brings Triton, which ends the process if TensorFlow is there before it.
@@ -67,6 +68,41 @@ def _wide_jax():
     jax.config.update("jax_enable_x64", True)
     yield
     jax.config.update("jax_enable_x64", before)
+
+
+_PASTED = tuple(f"tests/{folder}/" for folder in ("api", "cases", "conformance", "hazards", "sequences"))
+"""Tests whose hints are pasted by `make test` too; `make hints` pastes those of all."""
+
+
+@cache
+def _watch():
+    """What pastes the hint of each error, in this process."""
+    from tests.hints.recording import Watch
+
+    return Watch()
+
+
+@pytest.fixture(autouse=True)
+def _hints_work(request):
+    """The hint of each error that a public function raises in a test is pasted, and has to work."""
+    everywhere = "FERRY_HINTS" in os.environ
+    if request.node.get_closest_marker("unwatched") or not (everywhere or request.node.nodeid.startswith(_PASTED)):
+        yield
+        return
+    watch = _watch()
+    found = len(watch.findings)
+    with watch.watching():
+        yield
+    assert len(watch.findings) == found, "\n".join(map(str, watch.findings[found:]))
+
+
+def pytest_sessionfinish(session):
+    """Write down what was pasted in this process, for `make hints`."""
+    folder = os.environ.get("FERRY_HINTS")
+    if folder and _watch.cache_info().currsize:
+        from tests.hints.recording import write
+
+        write(_watch(), session.config.rootpath / folder)
 
 
 @cache

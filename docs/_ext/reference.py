@@ -169,33 +169,67 @@ def restructured(lines: list[str]) -> list[str]:
     return ["````{eval-rst}", ".. py:currentmodule:: tensorferry", "", *lines, "````", ""]
 
 
+GROUPS = {
+    "convert": "to_numpy to_torch to_tensorflow to_jax to_cupy to_list to_arrow to_pandas to_polars convert",
+    "look": "describe explain shares_memory is_tensor frameworks TensorInfo Plan Step FrameworkStatus",
+    "trees": "convert_tree describe_tree explain_tree collate explain_collate snapshot TreePlan BatchPlan",
+    "functions": "wrap wrap_module explain_wrap WrapPlan",
+    "transfers": "start prefetch Transfer Prefetch transfers.prefetch.PrefetchStats",
+    "files": "open load save convert_files files.base.contents.Contents LazyTree LazyReference Report",
+}
+"""The functions and classes that have a page together."""
+
+
+def _of_group(name: str) -> Iterator[tuple[str, Any]]:
+    """The functions and classes of a page, by their names."""
+    for each in GROUPS[name].split():
+        yield each, _found(each)
+
+
+def _found(name: str) -> Any:
+    """What has this name in the package."""
+    if name in PUBLIC:
+        return getattr(tensorferry, name)
+    # What functions give and the package does not name: ``files.base.contents.Contents``.
+    module, _, last = name.rpartition(".")
+    __import__(f"tensorferry.{module}")
+    return getattr(sys.modules[f"tensorferry.{module}"], last)
+
+
+def _first_lines(group: str) -> list[str]:
+    """A table of a group's names, each with what it is for."""
+    lines = ["| name | what it is for |", "|---|---|"]
+    for name, found in _of_group(group):
+        first = (inspect.getdoc(found) or "").partition("\n\n")[0].replace("\n", " ")
+        lines.append(f"| {{py:obj}}`~tensorferry.{name.rpartition('.')[2]}` | {_as_markdown(first)} |")
+    return lines
+
+
+class FirstLines(Generated):
+    """The functions and classes of a group, each with what it is for."""
+
+    required_arguments = 1
+
+    def made(self) -> list[str]:
+        """A table."""
+        return _first_lines(self.arguments[0])
+
+
 class Entries(Generated):
-    """The functions and classes that are named, each with its signature, arguments and errors."""
+    """The functions and classes of a group, each with its signature, arguments and errors."""
+
+    required_arguments = 1
 
     def made(self) -> list[str]:
         """A table of their first lines, and each."""
-        names = " ".join(self.content).split()
-        each = [(name, self._found(name)) for name in names]
-        table = ["| name | what it is for |", "|---|---|"]
-        for name, found in each:
-            first = (inspect.getdoc(found) or "").partition("\n\n")[0].replace("\n", " ")
-            table.append(f"| {{py:obj}}`~tensorferry.{name.rpartition('.')[2]}` | {_as_markdown(first)} |")
+        group = self.arguments[0]
         lines: list[str] = []
-        for name, found in each:
+        for name, found in _of_group(group):
             if isinstance(found, type):
                 lines += _class(found)
             else:
                 lines += _described("function", name, _signature(found), _docstring(found))
-        return [*table, "", *restructured(lines)]
-
-    @staticmethod
-    def _found(name: str) -> Any:
-        if name in PUBLIC:
-            return getattr(tensorferry, name)
-        # What functions give and the package does not name: ``files.base.contents.Contents``.
-        module, _, last = name.rpartition(".")
-        __import__(f"tensorferry.{module}")
-        return getattr(sys.modules[f"tensorferry.{module}"], last)
+        return [*_first_lines(group), "", *restructured(lines)]
 
 
 def _as_markdown(text: str) -> str:
@@ -355,7 +389,14 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     import matrix
 
     roles.register_canonical_role("named", named)
-    made = {"entries": Entries, "error": Error, "error-tree": ErrorTree, "keyword": Keyword, "types": Types}
+    made = {
+        "entries": Entries,
+        "error": Error,
+        "error-tree": ErrorTree,
+        "first-lines": FirstLines,
+        "keyword": Keyword,
+        "types": Types,
+    }
     for name, directive in {**made, **commands.DIRECTIVES, **matrix.DIRECTIVES}.items():
         app.add_directive(name, directive)
     app.connect("missing-reference", _linked)

@@ -51,8 +51,8 @@ def catalog_path(language: str, page: str) -> Path:
 
 
 def _options(block: re.Match[str]) -> str:
-    """Return what is translated of a block: its caption."""
-    return "\n".join(line for line in block[0].splitlines() if line.startswith(":caption:"))
+    """Return what is translated of a block: its caption, and the titles that it gives to pages."""
+    return "\n".join(re.findall(r"^:caption:.*|^\S.* <\S+>$", block[0], re.MULTILINE))
 
 
 def digest(page: str) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from .api import (
     convert,
     to_arrow,
+    to_cupy,
     to_jax,
     to_list,
     to_numpy,
@@ -48,7 +49,7 @@ from .errors import (
 )
 from .files.api import convert_files, load, save
 from .files.api import open as open  # noqa: A004 - `ferry.open`, as in `os.open`; a star takes it to nobody
-from .inspection import FrameworkStatus, describe, explain, frameworks, shares_memory
+from .inspection import FrameworkStatus, describe, explain, frameworks, is_tensor, shares_memory
 from .transfers.api import prefetch, start
 from .trees.api import convert_tree, describe_tree, explain_tree, snapshot
 from .trees.batch_api import collate, explain_collate
@@ -108,6 +109,7 @@ __all__ = [
     "explain_tree",
     "explain_wrap",
     "frameworks",
+    "is_tensor",
     "load",
     "prefetch",
     "save",
@@ -115,6 +117,7 @@ __all__ = [
     "snapshot",
     "start",
     "to_arrow",
+    "to_cupy",
     "to_jax",
     "to_list",
     "to_numpy",

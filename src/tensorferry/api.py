@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from .execution.calls import DECLARED, converts, converts_to
-from .typing import AnyKeywords, Keywords, NumpyKeywords, TensorflowKeywords, TorchKeywords, WritingKeywords
+from .typing import (
+    AnyKeywords,
+    Keywords,
+    NumpyKeywords,
+    PandasKeywords,
+    PolarsKeywords,
+    TensorflowKeywords,
+    TorchKeywords,
+    WritingKeywords,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .typing import (
+        Fill,
         JaxArray,
         JaxName,
         NumpyArray,
         NumpyName,
+        PlainAnyKeywords,
+        PlainKeywords,
+        PlainNumpyKeywords,
+        PlainTensorflowKeywords,
+        PlainTorchKeywords,
+        PlainWritingKeywords,
+        Rows,
         TensorflowName,
         TensorflowTensor,
         TensorflowVariable,
@@ -26,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "convert",
     "to_arrow",
+    "to_cupy",
     "to_jax",
     "to_list",
     "to_numpy",
@@ -35,11 +53,27 @@ __all__ = [
     "to_torch",
 ]
 
-Tensor = TypeVar("Tensor")
 
-
+@overload
+def to_numpy(
+    x: object, /, *, nulls: Literal["mask"], ragged: Literal["rows"], **keywords: Unpack[PlainNumpyKeywords]
+) -> tuple[Rows[NumpyArray], Rows[NumpyArray]]: ...
+@overload
+def to_numpy(
+    x: object, /, *, nulls: Literal["mask"], ragged: None = ..., **keywords: Unpack[PlainNumpyKeywords]
+) -> tuple[NumpyArray, NumpyArray]: ...
+@overload
+def to_numpy(
+    x: object, /, *, nulls: Fill = ..., ragged: Literal["rows"], **keywords: Unpack[PlainNumpyKeywords]
+) -> Rows[NumpyArray]: ...
+@overload
+def to_numpy(
+    x: object, /, *, nulls: Fill = ..., ragged: None = ..., **keywords: Unpack[PlainNumpyKeywords]
+) -> NumpyArray: ...
+@overload
+def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> Any: ...
 @converts_to("numpy", NumpyKeywords)
-def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray:
+def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray | list[NumpyArray] | tuple[Any, Any]:
     """Any tensor as a NumPy array, which shares the tensor's memory if that is safe.
 
     >>> import tensorferry as ferry
@@ -80,7 +114,8 @@ def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray:
             (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
 
     Returns:
-        A plain ``np.ndarray``, never of dtype object.
+        A plain ``np.ndarray``, never of dtype object. With ``nulls="mask"`` a pair of them. With ``ragged="rows"`` a
+        list, or one array if the rows have equal lengths.
 
     Raises:
         UnsupportedTypeError: `x` is not a tensor, or has no memory (traced, meta, deleted …); or `nulls`, `ragged` or
@@ -99,8 +134,26 @@ def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray:
     return DECLARED  # type: ignore[no-any-return]
 
 
+@overload
+def to_torch(
+    x: object, /, *, nulls: Literal["mask"], ragged: Literal["rows"], **keywords: Unpack[PlainTorchKeywords]
+) -> tuple[Rows[TorchTensor], Rows[TorchTensor]]: ...
+@overload
+def to_torch(
+    x: object, /, *, nulls: Literal["mask"], ragged: None = ..., **keywords: Unpack[PlainTorchKeywords]
+) -> tuple[TorchTensor, TorchTensor]: ...
+@overload
+def to_torch(
+    x: object, /, *, nulls: Fill = ..., ragged: Literal["rows"], **keywords: Unpack[PlainTorchKeywords]
+) -> Rows[TorchTensor]: ...
+@overload
+def to_torch(
+    x: object, /, *, nulls: Fill = ..., ragged: None = ..., **keywords: Unpack[PlainTorchKeywords]
+) -> TorchTensor: ...
+@overload
+def to_torch(x: object, /, **keywords: Unpack[TorchKeywords]) -> Any: ...
 @converts_to("torch", TorchKeywords)
-def to_torch(x: object, /, **keywords: Unpack[TorchKeywords]) -> TorchTensor:
+def to_torch(x: object, /, **keywords: Unpack[TorchKeywords]) -> TorchTensor | list[TorchTensor] | tuple[Any, Any]:
     """Any tensor as a PyTorch tensor.
 
     >>> import numpy as np, tensorferry as ferry
@@ -134,14 +187,71 @@ def to_torch(x: object, /, **keywords: Unpack[TorchKeywords]) -> TorchTensor:
 
 @overload
 def to_tensorflow(
-    x: object, /, *, variable: Literal[False] = ..., **keywords: Unpack[TensorflowKeywords]
+    x: object,
+    /,
+    *,
+    variable: Literal[True],
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainKeywords],
+) -> TensorflowVariable: ...
+@overload
+def to_tensorflow(
+    x: object,
+    /,
+    *,
+    out: TensorflowVariable,
+    variable: Literal[False] = ...,
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainKeywords],
+) -> TensorflowVariable: ...
+@overload
+def to_tensorflow(
+    x: object,
+    /,
+    *,
+    variable: Literal[False] = ...,
+    nulls: Literal["mask"],
+    ragged: Literal["rows"],
+    **keywords: Unpack[PlainTensorflowKeywords],
+) -> tuple[Rows[TensorflowTensor], Rows[TensorflowTensor]]: ...
+@overload
+def to_tensorflow(
+    x: object,
+    /,
+    *,
+    variable: Literal[False] = ...,
+    nulls: Literal["mask"],
+    ragged: None = ...,
+    **keywords: Unpack[PlainTensorflowKeywords],
+) -> tuple[TensorflowTensor, TensorflowTensor]: ...
+@overload
+def to_tensorflow(
+    x: object,
+    /,
+    *,
+    variable: Literal[False] = ...,
+    nulls: Fill = ...,
+    ragged: Literal["rows"],
+    **keywords: Unpack[PlainTensorflowKeywords],
+) -> Rows[TensorflowTensor]: ...
+@overload
+def to_tensorflow(
+    x: object,
+    /,
+    *,
+    variable: Literal[False] = ...,
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainTensorflowKeywords],
 ) -> TensorflowTensor: ...
 @overload
-def to_tensorflow(x: object, /, *, variable: bool, **keywords: Unpack[TensorflowKeywords]) -> TensorflowVariable: ...
+def to_tensorflow(x: object, /, *, variable: bool = ..., **keywords: Unpack[TensorflowKeywords]) -> Any: ...
 @converts_to("tensorflow", TensorflowKeywords)
 def to_tensorflow(
     x: object, /, *, variable: bool = False, **keywords: Unpack[TensorflowKeywords]
-) -> TensorflowTensor | TensorflowVariable:
+) -> TensorflowTensor | TensorflowVariable | list[TensorflowTensor] | tuple[Any, Any]:
     """Any tensor as a TensorFlow tensor, or with ``variable=True`` as a ``tf.Variable``.
 
     >>> import tensorferry as ferry
@@ -166,8 +276,26 @@ def to_tensorflow(
     return DECLARED
 
 
+@overload
+def to_jax(
+    x: object, /, *, nulls: Literal["mask"], ragged: Literal["rows"], **keywords: Unpack[PlainWritingKeywords]
+) -> tuple[Rows[JaxArray], Rows[JaxArray]]: ...
+@overload
+def to_jax(
+    x: object, /, *, nulls: Literal["mask"], ragged: None = ..., **keywords: Unpack[PlainWritingKeywords]
+) -> tuple[JaxArray, JaxArray]: ...
+@overload
+def to_jax(
+    x: object, /, *, nulls: Fill = ..., ragged: Literal["rows"], **keywords: Unpack[PlainWritingKeywords]
+) -> Rows[JaxArray]: ...
+@overload
+def to_jax(
+    x: object, /, *, nulls: Fill = ..., ragged: None = ..., **keywords: Unpack[PlainWritingKeywords]
+) -> JaxArray: ...
+@overload
+def to_jax(x: object, /, **keywords: Unpack[WritingKeywords]) -> Any: ...
 @converts_to("jax", WritingKeywords)
-def to_jax(x: object, /, **keywords: Unpack[WritingKeywords]) -> JaxArray:
+def to_jax(x: object, /, **keywords: Unpack[WritingKeywords]) -> JaxArray | list[JaxArray] | tuple[Any, Any]:
     """Any tensor as a JAX array.
 
     >>> import tensorferry as ferry
@@ -192,6 +320,35 @@ def to_jax(x: object, /, **keywords: Unpack[WritingKeywords]) -> JaxArray:
     .. versionadded:: 0.1
     """
     return DECLARED  # type: ignore[no-any-return]
+
+
+@converts_to("cupy", WritingKeywords)
+def to_cupy(x: object, /, **keywords: Unpack[WritingKeywords]) -> Any:
+    """Any tensor as a CuPy array, on a GPU.
+
+    >>> import tensorferry as ferry
+    >>> on_gpu = ferry.TensorInfo("torch", (2,), device="cuda:0")
+    >>> ferry.explain(on_gpu, "cupy").shares_memory  # `to_cupy(x)` does what the plan says
+    True
+
+    A tensor of another framework on the same GPU shares its memory, if that is safe. CuPy has no read-only arrays, so a
+    source that cannot be written is copied, and so is one that requires grad; ``copy=False`` consents to share the
+    first, and is refused for the second.
+
+    Args:
+        x: As for `to_numpy`.
+        device: ``"cuda"``, ``"cuda:1"`` or a device of CuPy; ``None`` stays on the source's GPU, and goes from the host
+            to the current one.
+        out: A CuPy array of the source's shape to write into.
+        **keywords: The others, as for `to_numpy`.
+
+    Raises:
+        ConversionError: As for `to_numpy`.
+        FrameworkNotInstalledError: CuPy is not installed.
+
+    .. versionadded:: 0.1
+    """
+    return DECLARED
 
 
 @converts_to("python", WritingKeywords)
@@ -245,24 +402,29 @@ def to_arrow(x: object, /, **keywords: Unpack[Keywords]) -> Any:
     return DECLARED
 
 
-@converts_to("pandas", Keywords)
-def to_pandas(x: object, /, **keywords: Unpack[Keywords]) -> Any:
+@converts_to("pandas", PandasKeywords)
+def to_pandas(x: object, /, **keywords: Unpack[PandasKeywords]) -> Any:
     """Any tensor as a ``pd.Series`` (one axis) or a ``pd.DataFrame`` (two axes).
 
     >>> import tensorferry as ferry
-    >>> ferry.to_pandas([[1, 2], [3, 4]]).shape
-    (2, 2)
+    >>> ferry.to_pandas([[1, 2], [3, 4]], index=["x", "y"], columns=["a", "b"]).loc["y", "a"]
+    np.int64(3)
 
     pandas expects that nobody else writes to its memory, so a source that can be written is copied; ``copy=False``
-    consents to share. A result that shares memory with JAX, TensorFlow, Arrow or polars is read-only.
+    consents to share. A result that shares memory with JAX, TensorFlow, Arrow or polars is read-only. Without
+    ``index=``, rows are numbered from 0, so ``frame["p"] = to_pandas(p)`` can put values into other rows: pandas
+    compares labels. A series or a frame keeps its own index and names.
 
     Args:
         x: As for `to_numpy`.
         device: Only ``"cpu"``.
+        index: The labels of the rows: ``frame.index``, or anything of which pandas makes an index.
+        columns: The names of a frame's columns, all different.
         **keywords: The others, as for `to_numpy`.
 
     Raises:
         ConversionError: As for `to_numpy`.
+        ShapeError: `index` or `columns` does not fit the result.
         FrameworkNotInstalledError: pandas is not installed.
 
     .. versionadded:: 0.1
@@ -270,24 +432,28 @@ def to_pandas(x: object, /, **keywords: Unpack[Keywords]) -> Any:
     return DECLARED
 
 
-@converts_to("polars", Keywords)
-def to_polars(x: object, /, **keywords: Unpack[Keywords]) -> Any:
+@converts_to("polars", PolarsKeywords)
+def to_polars(x: object, /, **keywords: Unpack[PolarsKeywords]) -> Any:
     """Any tensor as a ``pl.Series`` (one axis) or a ``pl.DataFrame`` (two axes).
 
     >>> import tensorferry as ferry
     >>> ferry.to_polars(range(3)).to_list()
     [0, 1, 2]
+    >>> ferry.to_polars([[1, 2], [3, 4]], columns=["a", "b"]).columns
+    ['a', 'b']
 
     Columns of polars never change, so a source that can be written is copied; ``copy=False`` consents to share. A
-    ``pl.DataFrame`` has a separate memory for each column, so it is always a copy.
+    ``pl.DataFrame`` has a separate memory for each column, so it is always a copy. A series or a frame keeps its names.
 
     Args:
         x: As for `to_numpy`.
         device: Only ``"cpu"``.
+        columns: The names of a frame's columns, all different.
         **keywords: The others, as for `to_numpy`.
 
     Raises:
         ConversionError: As for `to_numpy`.
+        ShapeError: `columns` does not fit the result.
         FrameworkNotInstalledError: polars is not installed.
 
     .. versionadded:: 0.1
@@ -296,19 +462,106 @@ def to_polars(x: object, /, **keywords: Unpack[Keywords]) -> Any:
 
 
 @overload
-def convert(x: object, /, to: NumpyName | type[NumpyArray], **keywords: Unpack[NumpyKeywords]) -> NumpyArray: ...
+def convert(
+    x: object,
+    /,
+    to: NumpyName | type[NumpyArray],
+    *,
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainNumpyKeywords],
+) -> NumpyArray: ...
 @overload
-def convert(x: object, /, to: TorchName | type[TorchTensor], **keywords: Unpack[TorchKeywords]) -> TorchTensor: ...
+def convert(
+    x: object,
+    /,
+    to: NumpyName | type[NumpyArray],
+    *,
+    nulls: Literal["mask"],
+    ragged: None = ...,
+    **keywords: Unpack[PlainNumpyKeywords],
+) -> tuple[NumpyArray, NumpyArray]: ...
 @overload
-def convert(x: object, /, to: JaxName | type[JaxArray], **keywords: Unpack[Keywords]) -> JaxArray: ...
+def convert(
+    x: object,
+    /,
+    to: NumpyName | type[NumpyArray],
+    *,
+    nulls: Fill = ...,
+    ragged: Literal["rows"],
+    **keywords: Unpack[PlainNumpyKeywords],
+) -> Rows[NumpyArray]: ...
+@overload
+def convert(
+    x: object,
+    /,
+    to: TorchName | type[TorchTensor],
+    *,
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainTorchKeywords],
+) -> TorchTensor: ...
+@overload
+def convert(
+    x: object,
+    /,
+    to: TorchName | type[TorchTensor],
+    *,
+    nulls: Literal["mask"],
+    ragged: None = ...,
+    **keywords: Unpack[PlainTorchKeywords],
+) -> tuple[TorchTensor, TorchTensor]: ...
+@overload
+def convert(
+    x: object,
+    /,
+    to: TorchName | type[TorchTensor],
+    *,
+    nulls: Fill = ...,
+    ragged: Literal["rows"],
+    **keywords: Unpack[PlainTorchKeywords],
+) -> Rows[TorchTensor]: ...
+@overload
+def convert(
+    x: object,
+    /,
+    to: JaxName | type[JaxArray],
+    *,
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainKeywords],
+) -> JaxArray: ...
+@overload
+def convert(
+    x: object,
+    /,
+    to: JaxName | type[JaxArray],
+    *,
+    nulls: Literal["mask"],
+    ragged: None = ...,
+    **keywords: Unpack[PlainKeywords],
+) -> tuple[JaxArray, JaxArray]: ...
+@overload
+def convert(
+    x: object,
+    /,
+    to: JaxName | type[JaxArray],
+    *,
+    nulls: Fill = ...,
+    ragged: Literal["rows"],
+    **keywords: Unpack[PlainKeywords],
+) -> Rows[JaxArray]: ...
 @overload
 def convert(
     x: object,
     /,
     to: TensorflowName | type[TensorflowTensor],
     *,
+    out: None = ...,
     variable: Literal[False] = ...,
-    **keywords: Unpack[TensorflowKeywords],
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainKeywords],
 ) -> TensorflowTensor: ...
 @overload
 def convert(
@@ -316,13 +569,39 @@ def convert(
     /,
     to: TensorflowName | type[TensorflowTensor],
     *,
-    variable: bool,
-    **keywords: Unpack[TensorflowKeywords],
+    variable: Literal[True],
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainKeywords],
 ) -> TensorflowVariable: ...
 @overload
 def convert(x: object, /, to: To, **keywords: Unpack[AnyKeywords]) -> Any: ...
 @overload
-def convert(x: object, /, *, like: Tensor, **keywords: Unpack[AnyKeywords]) -> Tensor: ...
+def convert(
+    x: object, /, *, like: NumpyArray, nulls: Fill = ..., ragged: None = ..., **keywords: Unpack[PlainAnyKeywords]
+) -> NumpyArray: ...
+@overload
+def convert(
+    x: object, /, *, like: TorchTensor, nulls: Fill = ..., ragged: None = ..., **keywords: Unpack[PlainAnyKeywords]
+) -> TorchTensor: ...
+@overload
+def convert(
+    x: object, /, *, like: JaxArray, nulls: Fill = ..., ragged: None = ..., **keywords: Unpack[PlainAnyKeywords]
+) -> JaxArray: ...
+@overload
+def convert(
+    x: object,
+    /,
+    *,
+    like: TensorflowTensor | TensorflowVariable,
+    out: None = ...,
+    variable: Literal[False] = ...,
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainKeywords],
+) -> TensorflowTensor: ...
+@overload
+def convert(x: object, /, *, like: object, **keywords: Unpack[AnyKeywords]) -> Any: ...
 @converts(AnyKeywords)
 def convert(x: object, /, to: To | None = None, *, like: object = None, **keywords: Unpack[AnyKeywords]) -> Any:
     """Any tensor as a tensor of the framework that you name, or like another tensor.
@@ -332,20 +611,28 @@ def convert(x: object, /, to: To | None = None, *, like: object = None, **keywor
     array([1, 2])
     >>> ferry.convert([1, 2], like=np.ones(3, dtype="float16"))
     array([1., 2.], dtype=float16)
+    >>> ferry.convert(np.array([True, False]), like=np.ones(3, dtype="float16"))
+    array([ True, False])
 
     Args:
         x: As for `to_numpy`.
         to: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, ``"cupy"``, ``"python"`` or the name of
             a registered backend; a short name (``"np"``, ``"pt"``, ``"tf"``, ``"jnp"`` …); a framework's
             module (``jax.numpy``) or tensor class (``torch.Tensor``).
-        like: Instead of `to`: a tensor whose framework, dtype and device the result takes. The result is a plain
-            tensor of that framework, even if `like` is a parameter, a variable or another subclass.
+        like: Instead of `to`: a tensor whose framework and device the result takes. It takes the dtype too if `x` is of
+            its kind (floats, signed and unsigned integers, complex numbers, bools) or is Python numbers, which have no
+            dtype; otherwise `x` keeps its own, so that a mask stays a mask, and an index an index. The result is a
+            plain tensor of that framework, even if `like` is a parameter, a variable or another subclass. With a
+            series or a frame, the result takes its index where the numbers of rows are equal, and its names where the
+            numbers of columns are. A series is one column.
         dtype: As for `to_numpy`; it wins over the dtype of `like`.
         device: As for `to_numpy`; it wins over the device of `like`.
         out: As for `to_numpy`.
         non_blocking: As for `to_numpy` and `to_torch`; other targets refuse it.
         pinned: As for `to_numpy` and `to_torch`; other targets refuse it.
         variable: As for `to_tensorflow`; other targets refuse it.
+        index: As for `to_pandas`; it wins over the index of `like`. Other targets refuse it.
+        columns: As for `to_pandas` and `to_polars`; they win over the names of `like`. Other targets refuse them.
         **keywords: The others, as for `to_numpy`; and those that the backend of an outside package has.
 
     Raises:

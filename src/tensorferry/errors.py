@@ -201,7 +201,7 @@ class LossyCastError(ConversionError, TypeError):
 
 
 class GradientError(ConversionError, RuntimeError):
-    """You used ``grad="error"``, and the conversion would leave the autograd graph.
+    """You used ``grad="error"``, and the conversion would leave the autograd graph; or a function has no such gradient.
 
     .. versionadded:: 0.1
     """

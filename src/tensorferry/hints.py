@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Hint", "lacks", "remedy"]
+__all__ = ["Hint", "code_at", "hint_at", "lacks", "remedy"]
 
 
 def _not_known(_target: str, _dtype: str) -> bool:
@@ -153,7 +153,7 @@ class Hint(str):
             name: The dotted name of the leaf; empty if it is the whole tree.
             dtype_of: Gives the code for the value of ``dtype=`` that names a dtype for this leaf.
         """
-        template = self._template.replace("{leaf}", _escaped(place))
+        template = _at(self._template, place).replace("{leaf}", _escaped(place))
         if not name:
             template = _AGAIN.sub(r'{itself:x|dtype="\2"', template)
         else:
@@ -162,7 +162,12 @@ class Hint(str):
 
     def for_member(self, place: str) -> Hint:
         """The hint, if the tensor is a member of a list, at `place` in it."""
-        return Hint(self._template.replace("{leaf}", "{leaf}" + _escaped(place)), *self._call)
+        template = _at(self._template, f"x{place}")
+        return Hint(template.replace("{leaf}", "{leaf}" + _escaped(place)), *self._call)
+
+    def for_list(self, code: str) -> Hint:
+        """The hint, if the tensor is read as the list that `code` makes of `x`, and this list is to be converted."""
+        return Hint(re.sub(r"\{tree:x(?=[|}])", f"{{tree:{code}", self._template), *self._call)
 
     def for_sample(self, place: str) -> Hint:
         """The hint, if the tensor is the list of one leaf of all samples, and `place` the place of the leaf in each."""
@@ -180,6 +185,56 @@ _ROW = re.compile(r"\{leaf\}(\[\d+\])")
 """A row of the tensor, in a template."""
 _AGAIN = re.compile(r'\{(again|padded):x\|dtype="(\w+)"')
 """A call with a dtype, in a template."""
+
+
+_X = r"(?<![\w.\"'`])x(?![\w\"'=]|\)\[)"
+"""The name of the tensor, in code. In ``pa.table(x)["c"]`` it is the table around the column, and stays."""
+_PART = re.compile(rf"\{{\{{|\}}\}}|\{{(?P<gap>\w+):(?P<code>[^{{}}|]*)(?P<rest>[^{{}}]*)\}}|\{{\w+\}}|{_X}")
+"""What a template has in it: brackets of the text, gaps, and `x` outside of them."""
+_OF_X = frozenset({"one", "either", "tree"})
+"""Gaps with a call of the function with code for `x`. At a place in a tree, only this code is another."""
+_OTHER_CALLS = frozenset({"load", "prefetch", "explain"})
+"""Gaps with a call of another function, for `x` alone. The result of `collate` takes its place."""
+
+
+def code_at(code: str, place: str) -> str:
+    """Code for `x`, if the tensor is at a place in it.
+
+    >>> code_at("x.to_dense()", 'x["a"]')
+    'x["a"].to_dense()'
+    """
+    return re.sub(_X, lambda _: place, code)
+
+
+def hint_at(hint: str | None, place: str) -> str | None:
+    """A hint about `x`, if the tensor is at a place in it.
+
+    >>> hint_at("x.to_dense()", "x[0]")
+    'x[0].to_dense()'
+    """
+    if isinstance(hint, Hint):
+        return hint.for_member(place.removeprefix("x"))
+    return hint and code_at(hint, place)
+
+
+def _at(template: str, place: str) -> str:
+    """The template, if the tensor is at a place in `x`: the code for it alone goes there, and the call stays."""
+    if place == "x":
+        return template
+
+    def part(found: re.Match[str]) -> str:
+        gap, code = found["gap"], found["code"]
+        if found[0] == "x":
+            return _escaped(place)
+        if gap in _OTHER_CALLS:
+            return f"{{{gap}:{_escaped(code_at(code, place))}{found['rest']}}}"
+        if gap == "collate":
+            return f"{{collate:{_escaped(code_at(code, place))}{found['rest']}}} in its place"
+        if gap in _OF_X and code != "x" and code != code_at(code, ""):
+            return f"{_escaped(code_at(code, place))} in its place"
+        return found[0]
+
+    return _PART.sub(part, template)
 
 
 def _escaped(text: str) -> str:

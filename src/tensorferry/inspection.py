@@ -1,17 +1,20 @@
-"""The functions that convert nothing: `describe`, `explain`, `shares_memory`, `frameworks`."""
+"""The functions that convert nothing: `describe`, `explain`, `shares_memory`, `is_tensor`, `frameworks`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from .backends import registry
 from .core.info import TensorInfo
 from .core.names import EXCHANGE
 from .core.request import COLUMN_KEYWORDS, make_request, refuse_unknown
 from .errors import ConversionError, FrameworkNotInstalledError, UnsupportedTypeError, validate_flags
+from .execution.calls import by_name
 from .execution.recipes import conversion_of
 from .execution.run import foresee, prepare_described
-from .execution.target import name_dtype_device
+from .execution.target import name_like_device
 from .hints import Hint
 from .host import memory
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from .planning.plan import Plan
     from .typing import Casting, Grad, Options, To
 
-__all__ = ["FrameworkStatus", "describe", "explain", "frameworks", "shares_memory"]
+__all__ = ["FrameworkStatus", "describe", "explain", "frameworks", "is_tensor", "shares_memory"]
 
 
 def describe(x: object, /) -> TensorInfo:
@@ -53,6 +56,7 @@ def describe(x: object, /) -> TensorInfo:
         raise
 
 
+@by_name
 def explain(
     x: object,
     /,
@@ -65,6 +69,8 @@ def explain(
     device: object = None,
     grad: Grad = "detach",
     out: object = None,
+    index: object = None,
+    columns: object = None,
     **options: Unpack[Options],
 ) -> Plan:
     """The plan that the same call of `convert` would run; nothing is converted.
@@ -86,6 +92,8 @@ def explain(
         device: As for `convert`.
         grad: As for `convert`.
         out: As for `convert`; a tensor or a `TensorInfo`.
+        index: As for `to_pandas`.
+        columns: As for `to_pandas`.
         **options: As for `convert`.
 
     Raises:
@@ -94,28 +102,32 @@ def explain(
 
     .. versionadded:: 0.1
     """
-    name, dtype, device = name_dtype_device(to, like, dtype, device)
+    from .execution.labels import labels_like, take_labels  # here, as for all that `import tensorferry` does not need
+
+    name, theirs, device = name_like_device(to, like, device)
     target = registry.backend_named(name)
     if not isinstance(x, TensorInfo):
         registry.ready(name)
     given = x
     taken: Mapping[str, Any] = {}
+    said = {"index": index, "columns": columns}
     try:
+        given_labels = take_labels(name, {each: value for each, value in said.items() if value is not None})
         column_keywords = {key: value for key, value in options.items() if key in COLUMN_KEYWORDS}
         if column_keywords:
             from .execution.column_keywords import Masked, Rows, apply_column_keywords, take_column_keywords
 
             options = {key: value for key, value in options.items() if key not in column_keywords}  # type: ignore[assignment]
             taken = take_column_keywords(column_keywords)
-            x = apply_column_keywords(x, dtype, casting, **taken)
+            x = apply_column_keywords(x, dtype, casting, like=theirs, **taken)
             x = x.values if isinstance(x, Masked) else x
             if isinstance(x, Rows):
                 raise UnsupportedTypeError(
                     'ragged="rows" gives a list of tensors, and this is the plan of one.',
                     Hint('{rows:x|ragged="rows"}, which has the plan of each'),
                 )
-        request = make_request(target, copy, dtype, casting, device, grad, tuple(options.items()))
-        conversion = conversion_of(target, request)
+        request = make_request(target, copy, dtype, casting, device, grad, tuple(options.items()), theirs)
+        conversion = conversion_of(target, request).labelled(given=given_labels, like=labels_like(name, like))
         if isinstance(x, TensorInfo):
             return prepare_described(x, conversion, out).plan
         plan = foresee(x, conversion, out).plan
@@ -192,6 +204,40 @@ def _memory_of(x: object) -> list[tuple[TensorInfo, Any]]:
     return [(info, source.pointer(handle))]
 
 
+def is_tensor(x: object, /) -> bool:
+    """Whether an object is a tensor: what `convert_tree` converts, and leaves no container around.
+
+    >>> import numpy as np, tensorferry as ferry
+    >>> ferry.is_tensor(np.ones(2)), ferry.is_tensor([1.0, 1.0]), ferry.is_tensor(np.float32(1)), ferry.is_tensor(1.0)
+    (True, False, False, False)
+
+    True for arrays and tensors of every framework that `frameworks` lists, of subclasses too (parameters, variables);
+    for columns (a ``pd.Series``, a ``pa.Array``); and for objects of other libraries with ``__dlpack__``, a buffer or
+    one of the array protocols. It is also true for tensors that have no values to convert: while a function is traced
+    (``jax.jit``), on PyTorch's ``meta`` device, sparse, deleted.
+
+    False for numbers, also NumPy's scalars; lists, ``bytes`` and everything else that is Python's own; tables and
+    structured arrays, which hold several columns; arrays and columns of text or dates; a `TensorInfo`; and classes.
+
+    It imports no framework, because an object of a framework that is not imported cannot exist. It raises nothing.
+
+    Args:
+        x: Any object.
+
+    .. versionadded:: 0.1
+    """
+    kind = type(x)
+    try:
+        owner = registry.backend_of(x)
+        if not owner.capabilities.memory.exists or isinstance(x, np.generic):
+            return False
+        if owner.opener_of(kind) is not None or getattr(getattr(x, "dtype", None), "names", None):
+            return False
+        return not owner.is_text(x)
+    except Exception:  # noqa: BLE001 - what a class of another library raises when it is asked what it has
+        return False
+
+
 class FrameworkStatus(NamedTuple):
     """What is known of one framework on this machine.
 
@@ -221,6 +267,8 @@ def frameworks(*, load: bool = False) -> dict[str, FrameworkStatus]:
     >>> ferry.frameworks()["numpy"].installed
     True
 
+    At the prompt, in `print` and in a notebook, the dict is shown as a table.
+
     Backends of other packages are included. If one is broken, its entry has the error and the name of the package.
 
     Args:
@@ -228,7 +276,7 @@ def frameworks(*, load: bool = False) -> dict[str, FrameworkStatus]:
             it is imported already, and so is whether it works.
 
     Returns:
-        The status of each framework, by its name.
+        A dict with the status of each framework, by its name.
 
     .. versionadded:: 0.1
     """
@@ -248,7 +296,46 @@ def frameworks(*, load: bool = False) -> dict[str, FrameworkStatus]:
                 name = plugin.name if own is None else f"{plugin.name} ({plugin.package})"
                 broken = outside.broken(*plugin[1:])
                 found[name] = FrameworkStatus(False, None, (), plugin.error, broken.hint or "", plugin.package)
-    return found
+    return FrameworkTable(found)
+
+
+class FrameworkTable(dict[str, FrameworkStatus]):
+    """What `frameworks` gives: a dict that is shown as a table."""
+
+    __slots__ = ()
+
+    def _rows(self) -> list[tuple[str, str, str]]:
+        return [(name, status.version or "-", _remarks(status)) for name, status in self.items()]
+
+    def _notes(self) -> list[str]:
+        unasked = any(status.installed and not status.devices and not status.error for status in self.values())
+        return ["frameworks(load=True) imports them, and shows their devices."] if unasked else []
+
+    def __repr__(self) -> str:
+        rows = [_HEADS, *self._rows()]
+        first, second = (max(len(row[place]) for row in rows) for place in (0, 1))
+        lines = [f"{name:<{first}}  {version:<{second}}  {told}" for name, version, told in rows]
+        return "\n".join([*lines, *self._notes()])
+
+    def _repr_html_(self) -> str:
+        # Here, because only a notebook needs them.
+        from .planning.canvas import clean
+        from .planning.page import page, table
+
+        rows = [tuple(map(clean, row)) for row in self._rows()]
+        return page([table(_HEADS, rows), *(f"<p>{clean(note)}</p>" for note in self._notes())])
+
+
+_HEADS = "framework", "version", "devices"
+
+
+def _remarks(status: FrameworkStatus) -> str:
+    """The devices of a framework; or why there are none, and what to type then."""
+    package = f" ({status.package})" if status.package else ""
+    if status.error is not None:
+        hint = f": {status.install}" if status.install else ""
+        return f"{status.error.rstrip('.')}{hint}{package}"
+    return (", ".join(status.devices) or "not imported") + package
 
 
 def _status(backend: Backend, *, load: bool) -> FrameworkStatus:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 
 __all__ = [
     "DEFAULTS",
@@ -22,6 +22,8 @@ __all__ = [
     "NumpyKeywords",
     "NumpyName",
     "Options",
+    "PandasKeywords",
+    "PolarsKeywords",
     "PythonName",
     "Target",
     "TensorflowKeywords",
@@ -111,14 +113,72 @@ class TensorflowKeywords(Keywords, total=False):
     out: TensorflowVariable | None
 
 
+class PolarsKeywords(Keywords, total=False):
+    """The keywords of a conversion to polars."""
+
+    columns: object
+
+
+class PandasKeywords(PolarsKeywords, total=False):
+    """The keywords of a conversion to pandas."""
+
+    index: object
+
+
 class WritingKeywords(Keywords, total=False):
     """The keywords of a conversion whose result may be a tensor that is given."""
 
     out: Any
 
 
-class AnyKeywords(WritingKeywords, Options, total=False):
+class AnyKeywords(WritingKeywords, Options, PandasKeywords, total=False):
     """The keywords of a conversion to any framework."""
+
+
+if TYPE_CHECKING:
+    # For the overloads: the same keywords without `nulls` and `ragged`, which decide what the result is.
+    Framework = TypeVar("Framework")
+    Rows: TypeAlias = Framework | list[Framework]
+    """With ``ragged="rows"``: a list of tensors; or one tensor, if the rows have equal lengths."""
+    Fill: TypeAlias = complex | np.generic | Literal["nan"] | None
+    """A value of ``nulls=`` that replaces nulls."""
+
+    class PlainKeywords(TypedDict, total=False):
+        """`Keywords` without those two."""
+
+        copy: bool | None
+        dtype: object
+        casting: Casting | None
+        device: object
+        grad: Grad
+        pad: object
+
+    class PlainNumpyKeywords(PlainKeywords, total=False):
+        """`NumpyKeywords` without those two."""
+
+        out: NumpyArray | None
+        non_blocking: bool
+        pinned: bool
+
+    class PlainTorchKeywords(PlainKeywords, total=False):
+        """`TorchKeywords` without those two."""
+
+        out: TorchTensor | None
+        non_blocking: bool
+        pinned: bool
+
+    class PlainTensorflowKeywords(PlainKeywords, total=False):
+        """`TensorflowKeywords` without those two; ``out=`` has an overload of its own."""
+
+        out: None
+
+    class PlainWritingKeywords(PlainKeywords, total=False):
+        """`WritingKeywords` without those two."""
+
+        out: Any
+
+    class PlainAnyKeywords(PlainWritingKeywords, Options, total=False):
+        """`AnyKeywords` without those two."""
 
 
 DEFAULTS: dict[str, Any] = {"grad": "detach", "non_blocking": False, "pinned": False, "variable": False}

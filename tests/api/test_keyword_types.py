@@ -6,6 +6,7 @@ import inspect
 
 import numpy as np
 import pytest
+from tests.backends import paper_cupy
 
 import tensorferry as ferry
 
@@ -16,6 +17,12 @@ def path_to(folder):
     """A file with an array in it."""
     np.savez(folder / "in.npz", a=np.ones(2))
     return folder / "in.npz"
+
+
+def to_cupy(**on):
+    """With the stand-in for CuPy."""
+    with paper_cupy.installed():
+        return ferry.to_cupy(ARRAY, **on)
 
 
 ARRAY, TREE = np.ones(2, "float32"), {"a": np.ones(2, "float32")}
@@ -33,6 +40,7 @@ CALLS = {
     "prefetch": lambda _, **on: ferry.prefetch([TREE], "numpy", **on),
     "save": lambda folder, **on: ferry.save(TREE, folder / "out.npz", **on),
     "start": lambda _, **on: ferry.start(TREE, "numpy", **on),
+    "to_cupy": lambda _, **on: to_cupy(**on),
     "to_numpy": lambda _, **on: ferry.to_numpy(ARRAY, **on),
     "to_tensorflow": lambda _, **on: ferry.to_tensorflow(ARRAY, **on),
     "to_torch": lambda _, **on: ferry.to_torch(ARRAY, **on),

@@ -147,6 +147,74 @@ def test_an_error_of_a_value_is_not_taken_for_one_of_a_keyword():
         ferry.convert([1.5], "numpy", pinned="yes")
 
 
+BY_POSITION = [
+    ("to_torch(x, 'float32')", 'to_torch(x, dtype="float32")'),
+    ("to_numpy(x, np.float32)", 'to_numpy(x, dtype="float32")'),
+    ("to_numpy(x, np.dtype('int8'), copy=True)", 'to_numpy(x, dtype="int8")'),
+    ("to_torch(x, torch.float16, 'cpu')", 'to_torch(x, dtype="float16", device="cpu")'),
+    ("to_jax(x, jax.numpy.float32)", 'to_jax(x, dtype="float32")'),
+    ("to_numpy(x, float)", 'to_numpy(x, dtype="float64")'),
+    ("to_list(x, 'fit')", 'to_list(x, dtype="fit")'),
+    ("to_torch(x, torch.device('cpu'))", 'to_torch(x, device="cpu")'),
+    ("convert(x, 'torch', 'float32')", 'convert(x, "torch", dtype="float32")'),
+    ("convert(x, np, 'half')", 'convert(x, "numpy", dtype="float16")'),
+    ("convert(x, torch.Tensor, 'same_kind')", 'convert(x, "torch", casting="same_kind")'),
+    ("convert_tree(tree, 'torch', 'float32')", 'convert_tree(tree, "torch", dtype="float32")'),
+    ("explain_tree(tree, 'torch', 'float32')", 'explain_tree(tree, "torch", dtype="float32")'),
+    ("collate(samples, 'torch', 'int64')", 'collate(samples, "torch", dtype="int64")'),
+    ("explain_collate(samples, 'torch', 'int64')", 'explain_collate(samples, "torch", dtype="int64")'),
+    ("explain(x, 'torch', 'cpu')", 'explain(x, "torch", device="cpu")'),
+    ("explain(x, 'torch', 'cuda:1')", 'explain(x, "torch", device="cuda:1")'),
+    ("start(x, 'torch', 'cpu')", 'start(x, "torch", device="cpu")'),
+    ("prefetch(iterable, 'torch', 'cpu')", 'prefetch(iterable, "torch", device="cpu")'),
+    ("load(path, 'torch', 'float16')", 'load(path, "torch", dtype="float16")'),
+    ("convert_files(sources, target, 'float16')", 'convert_files(sources, target, dtype="float16")'),
+]
+
+
+@pytest.mark.parametrize(("call", "hint"), BY_POSITION)
+def test_a_dtype_or_a_device_by_position_says_its_name(call, hint, tmp_path):
+    """The call that the error shows works where it is pasted."""
+    sources = path = tmp_path / "x.npz"
+    np.savez(path, a=np.ones(2, "float32"))
+    x, samples = [2.0], [{"x": 1}]
+    here = {"x": x, "tree": {"x": np.ones(2)}, "samples": samples, "iterable": [np.ones(2)], "np": np, "torch": torch}
+    here["jax"] = pytest.importorskip("jax")
+    here |= {name: getattr(ferry, name) for name in ferry.__all__}
+    here |= {"path": path, "sources": sources, "target": tmp_path / "y.npz"}
+    with pytest.raises(TypeError) as caught:
+        eval(call, here)  # noqa: S307 - our own
+    assert caught.value.__suppress_context__
+    told, _, shown = str(caught.value).partition(": ")
+    assert told.startswith(f"{call.partition('(')[0]}() takes ")
+    assert told.endswith("by position, and all others by name")
+    assert shown == hint
+    if "cuda" not in hint:
+        eval(shown, here)  # noqa: S307 - our own
+    else:
+        with pytest.raises(ferry.DeviceError, match="cuda"):
+            eval(shown, here)  # noqa: S307 - our own
+
+
+def test_a_dtype_with_two_meanings_by_position_shows_both():
+    """Either works."""
+    with pytest.raises(TypeError, match=r'\(x, dtype="float32"\) or to_numpy\(x, dtype="float64"\)$'):
+        ferry.to_numpy([1.5], "float")
+
+
+@pytest.mark.parametrize("beyond", [True, None, 3, "flota32", object(), np.ones(2), "nowhere:x"])
+def test_what_means_nothing_by_position_is_refused_too(beyond):
+    """With an example that works."""
+    for call in (
+        lambda: ferry.to_numpy([1.5], beyond),
+        lambda: ferry.to_numpy([1.5], beyond, copy=True),
+        lambda: ferry.convert([1.5], "numpy", beyond),
+        lambda: ferry.collate([{"x": 1.5}], "numpy", beyond),
+    ):
+        with pytest.raises(TypeError, match=r"by position, and all others by name, as in \w+\(.*copy=True\)$"):
+            call()
+
+
 def test_the_target_is_given_once():
     """By position or by its word."""
     with pytest.raises(TypeError, match="multiple values for argument 'to'"):
@@ -161,9 +229,10 @@ DECLARED = {
     ferry.to_tensorflow: (names.TensorflowKeywords, {"variable"}),
     ferry.to_jax: (names.WritingKeywords, set()),
     ferry.to_list: (names.WritingKeywords, set()),
+    ferry.to_cupy: (names.WritingKeywords, set()),
     ferry.to_arrow: (names.Keywords, set()),
-    ferry.to_pandas: (names.Keywords, set()),
-    ferry.to_polars: (names.Keywords, set()),
+    ferry.to_pandas: (names.PandasKeywords, set()),
+    ferry.to_polars: (names.PolarsKeywords, set()),
     ferry.convert: (names.AnyKeywords, {"like"}),
 }
 
@@ -186,7 +255,9 @@ def test_help_shows_each_keyword(function):
     assert "keywords" not in function.__annotations__
 
 
-@pytest.mark.parametrize("function", [each for each in DECLARED if each is not ferry.convert], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "function", [each for each in DECLARED if each not in (ferry.convert, ferry.to_cupy)], ids=lambda f: f.__name__
+)
 def test_a_keyword_that_is_left_out_has_the_default_that_is_shown(function):
     """All of them given, with their defaults, is the same conversion."""
     every = {name: names.DEFAULTS.get(name) for name in DECLARED[function][0].__annotations__}

@@ -45,7 +45,6 @@ tf = pytest.importorskip("tensorflow")
             TensorInfo("numpy", (), writable=False, mutable=True),
             'TensorInfo("numpy", (), "float32", writable=False, mutable=True)',
         ),
-        (TensorInfo("unheard", (1,)), 'TensorInfo("unheard", (1,), "float32")'),
     ],
 )
 def test_a_tensor_info_shows_what_is_not_ordinary(info, text):
@@ -56,7 +55,7 @@ def test_a_tensor_info_shows_what_is_not_ordinary(info, text):
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)  # a busy machine is no finding
 @given(
-    framework=st.sampled_from(["numpy", "torch", "tensorflow", "jax", "cupy", "python", "another"]),
+    framework=st.sampled_from(["numpy", "torch", "tensorflow", "jax", "cupy", "python", "polars"]),
     shape=st.lists(st.integers(0, 5), max_size=3),
     dtype=st.sampled_from(sorted(DTYPES)),
     device=st.sampled_from([None, "cpu", "cuda", "cuda:1"]),
@@ -108,7 +107,100 @@ def test_what_is_ordinary_is_filled_in():
     assert (TensorInfo("numpy").writable, TensorInfo("numpy").mutable) == (True, True)
     assert (TensorInfo("jax").writable, TensorInfo("jax").mutable) == (False, False)
     assert TensorInfo("numpy", writable=False).mutable is False
-    assert TensorInfo("unheard").writable is None
+
+
+REFUSED = [
+    (lambda: TensorInfo("tourch", (2,)), ferry.UnknownFrameworkError, 'framework="torch"'),
+    (lambda: TensorInfo("nunpy"), ferry.UnknownFrameworkError, 'framework="numpy"'),
+    (lambda: TensorInfo("cuda"), ferry.UnknownFrameworkError, 'device="cuda"'),
+    (lambda: TensorInfo("float16"), ferry.UnknownFrameworkError, 'dtype="float16"'),
+    (lambda: TensorInfo("torch", (2,), "flota32"), ferry.UnsupportedTypeError, 'dtype="float32"'),
+    (lambda: TensorInfo("torch", (2,), device="cudaa:1"), ferry.DeviceError, 'device="cuda:1"'),
+    (lambda: TensorInfo("jax", (2,), device="tpuu"), ferry.DeviceError, 'device="tpu"'),
+]
+
+
+@pytest.mark.parametrize(("make", "error", "hint"), REFUSED)
+def test_a_description_of_what_cannot_be_is_refused_when_it_is_made(make, error, hint):
+    """With the word that was meant, which works in its place."""
+    with pytest.raises(error) as caught:
+        make()
+    assert caught.value.hint == hint
+    word, _, value = hint.partition("=")
+    right = TensorInfo(**{"framework": "torch", word: value.strip('"')})
+    assert getattr(right, word) == value.strip('"')
+
+
+@pytest.mark.parametrize("shape", [None, "ab", (2.0,), ("3",), 3, 2.5])
+def test_a_shape_is_a_sequence_of_integers(shape):
+    """What else is given is named, with a shape that works."""
+    with pytest.raises(TypeError, match=r"shape must be a sequence of lengths, .*shape=\("):
+        TensorInfo("torch", shape)
+
+
+def test_a_framework_is_no_number():
+    """The error is about the description, not about a call of `convert`."""
+    with pytest.raises(TypeError, match="framework must be a framework"):
+        TensorInfo(3)
+
+
+@pytest.mark.parametrize("device", ["mtia", "xpu", "hpu", "meta", "privateuseone", "mps", "tpu:0"])
+def test_a_device_that_pytorch_may_have_is_no_misspelt_one(device):
+    """It need not be here."""
+    assert TensorInfo("torch", (2,), device=device).device == device
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0, 4)])
+def test_ndim_is_that_of_the_array(shape):
+    """As NumPy counts."""
+    assert TensorInfo("torch", shape).ndim == np.zeros(shape).ndim
+    assert ferry.describe(np.zeros(shape)).ndim == np.zeros(shape).ndim
+
+
+# -- frameworks -----------------------------------------------------------------------------------
+
+
+def test_frameworks_are_shown_as_a_table_and_are_a_dict():
+    """A row for each, with its version; why one is not there, and the command that changes it."""
+    found = ferry.frameworks()
+    assert isinstance(found, dict)
+    assert dict(found) == {name: found[name] for name in found}
+    assert str(found) == repr(found)
+    head, *rows = str(found).splitlines()
+    assert head.split() == ["framework", "version", "devices"]
+    shown = {row.split()[0]: row for row in rows[: len(found)]}
+    assert list(shown) == list(found)
+    for name, status in found.items():
+        assert (status.version or "-") == shown[name].split()[1]
+        if status.error is not None:
+            assert shown[name].endswith(f"{status.error.rstrip('.')}: {status.install}")
+    assert shown["numpy"].split() == ["numpy", np.__version__, "cpu"]
+
+
+def test_a_notebook_shows_the_frameworks_as_a_table():
+    """What stands in it is text, and no markup."""
+    html = ferry.frameworks()._repr_html_()
+    assert html.count("<tr>") == 1 + len(ferry.frameworks())
+    assert f"<td>{np.__version__}</td>" in html
+    from tensorferry.inspection import FrameworkStatus, FrameworkTable
+
+    broken = FrameworkTable({"<b>": FrameworkStatus(False, None, (), "<i>", "pip install x", "y 1.0")})
+    assert "<b>" not in broken._repr_html_()
+    assert "&lt;i&gt;: pip install x (y 1.0)" in broken._repr_html_()
+
+
+def test_what_is_not_imported_says_how_to_ask_it():
+    """A framework is not imported for a table; with ``load=True`` the line is gone."""
+    told = survives(
+        """
+        import sys, tensorferry as ferry
+        before = str(ferry.frameworks())
+        assert "torch" not in sys.modules
+        assert "not imported" in before and "frameworks(load=True)" in before.splitlines()[-1], before
+        """
+    )
+    assert told is not None
+    assert "frameworks(load=True)" not in str(ferry.frameworks(load=True))
 
 
 # -- plans and transfers ----------------------------------------------------------------------------

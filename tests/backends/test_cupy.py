@@ -48,6 +48,32 @@ def test_every_dtype_up_and_down(cupy, name):
     assert [step.verb for step in plan.steps] == ["fetch"]
 
 
+@pytest.mark.parametrize("keywords", [{}, {"copy": True}, {"dtype": "float16"}, {"device": "cuda:1"}])
+def test_to_cupy_is_convert_to_cupy(cupy, keywords):
+    """The same array, on the same device; what it takes as `out` is the result."""
+    import cupy as module  # the stand-in
+
+    values = np.arange(6, dtype="float32").reshape(2, 3)
+    for source in (values, torch.from_numpy(values), values.tolist(), 2.5):
+        found, other = ferry.to_cupy(source, **keywords), ferry.convert(source, "cupy", **keywords)
+        assert type(found) is type(other) is module.ndarray
+        assert ferry.describe(found)._replace(misalignment=0) == ferry.describe(other)._replace(misalignment=0)
+        assert np.array_equal(found.array, np.asarray(source).astype(found.dtype))
+        assert found.device.id == (1 if "device" in keywords else 0)
+    out = ferry.to_cupy(np.zeros((2, 3), "float32"))
+    assert ferry.to_cupy(values, out=out) is out
+    assert np.array_equal(out.array, values)
+
+
+def test_to_cupy_without_cupy_says_what_to_install():
+    """As `convert` does."""
+    if importlib.util.find_spec("cupy") is not None:
+        pytest.skip("CuPy is installed here")
+    with pytest.raises(ferry.FrameworkNotInstalledError, match="cupy is not installed") as caught:
+        ferry.to_cupy([1.0])
+    assert caught.value.hint.startswith("pip install cupy")
+
+
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float8_e4m3fn", "complex64"])
 @pytest.mark.parametrize("layout", ["transposed", "strided", "reversed", "0-d", "empty"])
 def test_layouts(cupy, name, layout):

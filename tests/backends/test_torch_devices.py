@@ -39,11 +39,18 @@ def test_where_there_are_no_streams_there_is_none(device):
 
 
 @alone
-@pytest.mark.parametrize("kind", ["cuda", "mps", "hpu", "privateuseone"])
+@pytest.mark.parametrize("kind", ["cuda", "hpu", "privateuseone"])
 def test_a_kind_that_is_not_here_has_what_most_have(kind):
     """So a plan for it can be made; and no answer is kept, as it may come to be here."""
     assert backend().device_facts(kind) == DeviceFacts()
     assert kind not in backend().accelerators._facts
+
+
+@alone
+def test_H105_what_a_kind_lacks_is_known_where_it_is_not():
+    """As what most have, but for that."""
+    assert backend().device_facts("mps") == DeviceFacts(absent=frozenset({"float64", "complex128"}))
+    assert "mps" not in backend().accelerators._facts
 
 
 @alone

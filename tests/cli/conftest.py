@@ -56,6 +56,12 @@ def _runner(*modules):
 _DECIDES_LOOKS = {"COLUMNS", "FORCE_COLOR", "NO_COLOR", "TERM", "TF_CPP_MIN_LOG_LEVEL", "PY_COLORS"}
 
 
+@pytest.fixture(autouse=True)
+def _no_columns(monkeypatch):
+    """A person's or a runner's COLUMNS does not decide how wide the lines are that tests read."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture(scope="session")
 def cli():
     return Cli()

@@ -21,7 +21,7 @@ from tensorferry.files.formats.hdf5.reader import LARGEST_CHUNK
 from tensorferry.files.opening.registry import may_end_process
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "reference" / "files-schema.json").read_text()))
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "500"}
 ENDED = "FileFormatError: {} is damaged: HDF5's library ended the process that read it (SIG"
 
 

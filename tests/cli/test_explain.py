@@ -49,20 +49,23 @@ def test_the_text_says_the_same_to_a_person(forked_cli):
 
 
 def test_code_is_never_broken_where_it_goes_to_a_file(forked_cli):
-    """However narrow the console: what stands by hand is the plan's code, line for line."""
+    """What stands by hand is the plan's code, line for line; with COLUMNS it is broken where Python allows it."""
     words = ["--from", "numpy", "--to", "tensorflow", "--dtype", "float64", "--shape", "4,4", "--strides", "8,32"]
     words += ["--to-dtype", "bfloat16"]
     code = json.loads(forked_cli("explain", *words, "--json").stdout)["code"]
     assert max(map(len, code.splitlines())) > 40
-    done = forked_cli("explain", *words, env={"COLUMNS": "40"})
+    done = forked_cli("explain", *words)
     assert textwrap.dedent(done.stdout.partition("by hand")[2].lstrip("\n")).strip() == code
+    narrow = forked_cli("explain", *words, env={"COLUMNS": "40"}).stdout.partition("by hand")[2].lstrip("\n")
+    assert ast.dump(ast.parse(textwrap.dedent(narrow))) == ast.dump(ast.parse(code))
 
 
 def test_on_a_terminal_no_line_is_wider_and_no_token_broken(cli):
     """At 80 columns: each step has lines of its own, and what stands by hand is the plan's code."""
-    told = json.loads(cli("explain", *CUDA, "--to", "tensorflow", "--json").stdout)
+    words = ["tensorflow" if word == "numpy" else word for word in CUDA]
+    told = json.loads(cli("explain", *words, "--json").stdout)
     env = {"FORCE_COLOR": "1", "COLUMNS": "80", "TERM": "xterm-256color"}
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", cli("explain", *CUDA, "--to", "tensorflow", env=env).stdout)
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", cli("explain", *words, env=env).stdout)
     lines = [line.rstrip() for line in shown.splitlines()]
     assert max(map(len, lines)) <= 80
     for number, step in enumerate(told["steps"], 1):
@@ -85,7 +88,8 @@ def test_sizes_have_the_units_that_python_has(forked_cli):
     [("--from", "numpi", "numpy"), ("--casting", "saefe", "safe"), ("--grad", "eror", "error")],
 )
 def test_a_word_that_is_nearly_right(forked_cli, option, value, near):
-    done = forked_cli("explain", "--from", "numpy", "--to", "torch", option, value)
+    given = {"--from": "numpy", "--to": "torch", option: value}
+    done = forked_cli("explain", *(word for pair in given.items() for word in pair))
     assert (done.returncode, done.stdout) == (2, "")
     assert f"'{near}'" in done.stderr
 
@@ -224,6 +228,19 @@ def test_words_that_mean_nothing_are_wrong_usage(forked_cli, option, value):
     assert (done.returncode, done.stdout) == (2, "")
     assert option in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_H103_a_dtype_with_two_meanings_is_refused_with_both(forked_cli):
+    """As in Python; with the name of a framework it has one."""
+    done = forked_cli("explain", "--from", "numpy", "--to", "torch", "--to-dtype", "float")
+    assert done.returncode == 2
+    assert "--to-dtype float32 or --to-dtype float64" in " ".join(done.stderr.replace("│", "").split())
+    done = forked_cli(
+        "explain", "--from", "numpy", "--dtype", "torch.float", "--to", "torch", "--to-dtype", "torch.int"
+    )
+    assert done.returncode == 0
+    assert "numpy float32" in done.stdout
+    assert "torch int32" in done.stdout
 
 
 def test_html(forked_cli, tmp_path):

@@ -96,12 +96,12 @@ def test_what_is_no_file_of_weights_is_an_error(tmp_path, capsys):
     assert "FileFormatError" in captured.err
 
 
-def test_a_narrow_terminal_breaks_no_word(weights, capsys, monkeypatch):
-    """Each line of the tables is one line, whatever the width."""
-    monkeypatch.setenv("COLUMNS", "40")
+def test_nothing_is_listed_twice(weights, capsys):
+    """Each way from one format to another is gone once."""
     assert roundtrip.run(weights, as_json=False) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["from", "to", "tensors", "size", "seconds", "bits"] in lines
+    lines = [line.split()[:2] for line in capsys.readouterr().out.splitlines() if line.split()[-1:] == ["equal"]]
+    assert len(lines) > 10
+    assert len({tuple(line) for line in lines}) == len(lines)
     assert roundtrip.run(weights, as_json=True) == 0
     data = json.loads(capsys.readouterr().out)
-    assert sum(line[-1:] == ["equal"] for line in lines) == len(data["journeys"] + data["loaded"])
+    assert len(lines) == len(data["journeys"] + data["loaded"])

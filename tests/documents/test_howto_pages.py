@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 
 import tensorferry as ferry
@@ -52,11 +53,17 @@ def _two():
     ferry.save({name: value.bfloat16() for name, value in before.items()}, "half.safetensors")
 
 
+def _model():
+    Path("model").mkdir()
+    safetensors.torch.save_file({"norm.weight": torch.ones(8).bfloat16()}, "model/model.safetensors")
+
+
 FILES = {
     "checkpoints-without-running-code": _checkpoints,
     "compare-two-checkpoints": _two,
     "pt-into-jax": _training,
     "shrink-a-checkpoint": _training,
+    "transformers-files": _model,
 }
 """What makes the files that a page's commands are about, in the current folder."""
 

@@ -270,10 +270,10 @@ def test_a_value_that_does_not_fit_is_refused():
 MISTAKES = {
     "ragged": ([[1, 2], [3]], "pad"),
     "none": (None, "nan"),
-    "none among numbers": ([1, None], "nan"),
+    "none among numbers": ([1, None], "nulls=0"),
     "words": (["1", "2"], "float"),
     "text": ("hello", ""),
-    "array of text": (np.array(["a"]), "astype"),
+    "array of text": (np.array(["a"]), "np.unique"),
     "decimal": (decimal.Decimal("1.5"), "float"),
     "datetime": (dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc), ""),
     "dates": (np.array(["2024-01-01"], "M8[s]"), "int64"),

@@ -166,7 +166,7 @@ def test_plans_are_not_kept_without_end():
         ferry.to_torch(np.ones(3)[:length], copy=None)
         ferry.explain(ferry.TensorInfo("numpy", (length,)), "torch")
         ferry.explain(ferry.TensorInfo("numpy", (length,), strides=(-4,)), "torch")
-    for cache in (recipes.plan_of.cache_info(), recipes.conversion_of.cache_info()):
+    for cache in (recipes._plan_of.cache_info(), recipes._conversion_of.cache_info()):
         assert cache.maxsize is not None
         assert cache.currsize <= cache.maxsize
     assert 0 < conversion.kept <= 2 * recipes.MOST

@@ -317,10 +317,10 @@ def test_what_the_hint_puts_in_the_place_of_an_object_is_saved(held, tmp_path):
 def test_an_array_of_objects_leads_to_its_first_object(tmp_path):
     """`convert_tree` would refuse it in the same way."""
     x = {"a": np.array([Color.RED], object)}
-    for hint in ('x["a"].tolist()', 'x["a"][0].value'):
+    for hint in ('np.asarray(x["a"]).tolist()', 'x["a"][0].value'):
         with pytest.raises(ferry.UnsupportedTypeError, match="is not a tensor") as caught:
             ferry.save(x, tmp_path / "a.pt")
-        assert caught.value.hint == f"{hint} in its place"
+        assert caught.value.hint.startswith(f"{hint} in its place")
         x = {"a": x["a"].tolist()} if isinstance(x["a"], np.ndarray) else x
 
 

@@ -367,7 +367,7 @@ def test_the_command_has_the_keywords(tmp_path, column, options, expected):
         ([], "--nulls 0, which replaces them; or --nulls mask; or --exclude x"),
         (["--nulls", "much"], "'much' is no number, nor true or false"),
         (["--ragged", "row"], "is not one of rows"),
-        (["--ragged", "rows", "--pad", "0"], "--ragged keeps lengths"),
+        (["--ragged", "rows", "--pad", "0"], "--ragged and --pad contradict each other"),
         (["--nulls", "nan"], "--nulls 0, or --dtype"),
     ],
 )

@@ -312,7 +312,8 @@ def test_H90_a_dataset_of_arrays_with_names_loses_no_coordinate(tmp_path):
     ):
         with pytest.raises(ferry.UnsupportedTypeError, match=r'several .* with names. - at \$\["x"\]') as caught:
             ferry.save({"x": held}, names["path"])
-        eval(caught.value.hint, {**names, "x": held})  # noqa: S307 - that is what the hint is for
+        code = caught.value.hint.removesuffix(" in its place")
+        ferry.save({"x": eval(code, {**names, "x": {"x": held}})}, names["path"])  # noqa: S307 - that is what it is for
         assert len(ferry.open(names["path"]).tensors) == count
         names["path"].unlink()
 
@@ -390,5 +391,6 @@ def test_H90_a_mask_is_not_dropped_when_it_is_computed():
     x = da.ma.masked_equal(da.arange(3), 1)
     with pytest.raises(ferry.UnsupportedTypeError, match="mask would be lost") as caught:
         ferry.to_numpy(x)
-    assert eval(caught.value.hint, {"x": x, "value": 7}).tolist() == [0, 7, 2]  # noqa: S307 - that is what the hint is for
+    code = caught.value.hint.partition(", or")[0]
+    assert eval(code, {"x": x}).tolist() == [0, 0, 2]  # noqa: S307 - that is what the hint is for
     assert ferry.to_numpy(da.ma.masked_equal(da.arange(3), 9)).tolist() == [0, 1, 2]

@@ -338,15 +338,16 @@ def test_H04_an_integer_that_stands_among_floats_as_a_tensor_is_not_rounded(targ
     assert ferry.to_list(ferry.convert([0.5, torch.tensor(3)], target)) == [0.5, 3.0]
 
 
-def test_H04_a_name_that_means_two_widths_is_refused():
-    """``torch.float`` is float32 and Python's float is float64: behind a framework's name neither is guessed."""
+def test_H04_H103_a_name_that_means_two_widths_is_refused():
+    """``torch.float`` is float32 and NumPy's float is float64: without a framework's name neither is guessed."""
     for name, widths in (("float", ("float32", "float64")), ("int", ("int32", "int64"))):
-        with pytest.raises(ferry.UnsupportedTypeError, match=f"torch.{name}") as caught:
-            ferry.to_numpy([1], dtype=f"torch.{name}")
+        with pytest.raises(ferry.UnsupportedTypeError, match=name) as caught:
+            ferry.to_numpy([1], dtype=name)
         assert all(f'dtype="{width}"' in caught.value.hint for width in widths)
     for name, dtype in (("torch.half", "float16"), ("torch.double", "float64"), ("np.int32", "int32")):
         assert ferry.to_numpy([1], dtype=name).dtype == dtype
-    assert ferry.to_numpy([1], dtype="float").dtype == np.float64
+    assert ferry.to_numpy([1], dtype="torch.float").dtype == np.float32
+    assert ferry.to_numpy([1], dtype=float).dtype == np.float64
 
 
 # -- H05: byte order ------------------------------------------------------------------------------
@@ -454,8 +455,7 @@ def test_H07_float_to_int_is_never_implicit_and_never_lossy(target):
 def test_H07_unsafe_float_to_int_is_the_same_everywhere():
     """As the caller says, and still the same bits whichever framework holds them."""
     values = np.float32([0.7, -0.7, 3e9, np.nan, -np.inf])
-    with np.errstate(all="ignore"):
-        expected = values.astype(np.int32).tobytes()
+    expected = np.array([0, 0, 3_000_000_000 - 2**32, 0, 0], np.int32).tobytes()
     for source in _sources(values):
         for target in TARGETS:
             assert bits(ferry.convert(source, target, dtype="int32", casting="unsafe")) == expected
@@ -548,7 +548,7 @@ EXOTIC = {
     "structured": (lambda: np.zeros(2, [("a", "f4"), ("b", "i8")]), "structured", "convert_tree(x"),
     "datetime64": (lambda: np.zeros(2, "M8[s]"), "dates or durations", "int64"),
     "timedelta64": (lambda: np.zeros(2, "m8[s]"), "dates or durations", "int64"),
-    "text": (lambda: np.array(["a", "b"]), "<U1", "astype"),
+    "text": (lambda: np.array(["a", "b"]), "<U1", "np.unique(x"),
     "bytes": (lambda: np.array([b"a", b"b"]), "S1", "uint8"),
     "tf.string": (lambda: tf.constant(["a"]), "string", "x.numpy()"),
 }
@@ -587,7 +587,7 @@ def test_H10_object_arrays_of_other_things_do_not(target):
         with pytest.raises(ferry.UnsupportedTypeError) as caught:
             ferry.convert(x, target)
         assert caught.value.message == f"None at x[{place}] is not a number."
-        assert 'float("nan")' in caught.value.hint
+        assert "nan" in caught.value.hint or "nulls=0" in caught.value.hint
 
 
 @pytest.mark.parametrize("target", EVERYWHERE)

@@ -12,7 +12,7 @@ from tensorferry.core.request import Request
 from tensorferry.planning.planner import make_plan
 
 NUMBERS = {"bool": ("int32",), "int": ("int32",), "float": ("float32",), "complex": ()}
-WIDE = TensorInfo("mine", (2,), "float64")
+WIDE = TensorInfo("numpy", (2,), "float64")._replace(framework="mine")
 
 
 def plan(info=WIDE, hint="widen() first", held=("float32", "int32"), **asked):
@@ -47,9 +47,7 @@ def test_no_other_is_made_of_it(asked):
     assert plan(**asked, dtype="fit").result.dtype == "float32"
 
 
-@pytest.mark.parametrize(
-    "info", [TensorInfo("mine", (2,), "float64", kind="rows"), TensorInfo("numpy", (2,), "float64")]
-)
+@pytest.mark.parametrize("info", [WIDE._replace(kind="rows"), TensorInfo("numpy", (2,), "float64")])
 def test_none_is_made_of_several_nor_of_anothers(info):
     """A list of such tensors is stacked into a new one; an array of NumPy's is not the framework's."""
     with pytest.raises(LossyCastError, match="mine has no float64 until widen"):

@@ -216,7 +216,8 @@ def test_only_a_table_of_several_columns_has_memory_for_each_column():
 def test_what_is_stored_in_another_form_is_not_shared():
     """``copy=False`` is refused before anything is copied, unless there is nothing to copy."""
     for name, dtype in (("arrow", "bool"), ("polars", "bool"), ("jax", "int4")):
-        with pytest.raises(ferry.CopyRequiredError, match=f"{name} stores {dtype} in another form"):
+        why = "bit-packed" if dtype == "bool" else f"{name} stores {dtype} in another form"
+        with pytest.raises(ferry.CopyRequiredError, match=why):
             ferry.explain(TensorInfo(name, (4,), dtype), "numpy", copy=False)
     assert ferry.explain(TensorInfo("jax", (0,), "int4"), "numpy", copy=False).bytes_copied == 0
 
@@ -254,15 +255,41 @@ def test_the_stride_of_an_axis_of_one_element_is_in_nobodys_way():
 def test_numbers_are_read_into_aligned_memory_where_the_target_needs_it(alignment, arguments):
     """An array of their own dtype is aligned to its elements in any case."""
     mine = declared(memory=Memory(writable=True, alignment=alignment))
-    plan = planned(TensorInfo("python", (3,), "int32"), registry.known()["python"], mine)
+    numbers = TensorInfo("python", (3,), "int32", weak_dtype="int32", kind="numbers")
+    plan = planned(numbers, registry.known()["python"], mine)
     assert plan.steps[0].verb == "read"
     assert plan.steps[0].arguments[:2] == arguments
 
 
 def test_a_plan_says_whether_shared_memory_can_be_written():
-    """In its summary."""
-    for name, mode in (("jax", "read-only"), ("torch", "writable")):
-        assert f"shares memory ({mode}), copies nothing" in str(ferry.explain(TensorInfo(name, (4,)), "numpy"))
+    """In its summary; and how to get a result that can, where the target has one."""
+    how = "read-only; writable with copy=True"
+    for name, target, mode in (
+        ("jax", "numpy", how),
+        ("torch", "numpy", "writable"),
+        ("jax", "tensorflow", "read-only"),
+        ("jax", "arrow", "read-only"),
+        ("arrow", "pandas", how),
+    ):
+        plan = ferry.explain(TensorInfo(name, (4,)), target)
+        assert f"shares memory ({mode}), copies nothing" in str(plan)
+        assert f"shares memory ({mode}), copies nothing" in repr(plan)
+        assert f"shares memory ({mode}), copies nothing" in plan._repr_html_()
+
+
+@pytest.mark.parametrize("target", ["numpy", "pandas"])
+def test_a_copy_can_be_written_as_the_plan_says(target):
+    """The result itself is written, in the place where the shared one refuses."""
+    jax = pytest.importorskip("jax")
+    pytest.importorskip("pandas")
+    x = jax.numpy.arange(64.0)
+    assert "writable with copy=True" in str(ferry.explain(x, target))
+    shared, copied = ferry.convert(x, target), ferry.convert(x, target, copy=True)
+    with pytest.raises(ValueError, match="read-only"):
+        shared[0] = 5
+    copied[0] = 5
+    assert copied[0] == 5
+    assert x[0] == 0
 
 
 @pytest.mark.parametrize(("target", "device"), [("numpy", "cpu"), ("cupy", "cuda:0")])

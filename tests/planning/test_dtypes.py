@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 
 import ml_dtypes
 import numpy as np
 import pytest
+import tensorflow as tf
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support import mps
@@ -193,18 +196,16 @@ def test_out_and_fit_say_the_same_or_contradict_each_other():
     "word",
     [
         *("f2", "f4", "f8", "c8", "c16", "b1", "?", "i1", "i2", "i4", "u1", "u2", "u4", "b", "h", "i", "q", "B", "H"),
-        *("I", "Q", "e", "f", "d", "F", "D", "=f4", "|b1", "|f4", "half", "single", "double", "float"),
-        *("int", "uint", "short", "ushort", "intc", "uintc", "longlong", "ulonglong", "intp"),
+        *("I", "Q", "e", "f", "d", "F", "D", "=f4", "|b1", "|f4", "half", "single", "double"),
+        *("short", "ushort", "intc", "uintc", "longlong", "ulonglong", "intp"),
         *(
             "<i8" if sys.byteorder == "little" else ">i8",
             "=u8",
             "uintp",
-            "int_",
             "bool_",
             "ubyte",
             "csingle",
             "cdouble",
-            "complex",
             "bool",
         ),
     ],
@@ -233,7 +234,7 @@ def test_pythons_types_are_what_numpy_makes_of_them(kind):
     [
         *(("Float32", "float32"), ("FLOAT64", "float64"), ("Int64", "int64"), ("UInt8", "uint8"), ("BF16", "bfloat16")),
         *(("bf16", "bfloat16"), ("fp16", "float16"), ("fp32", "float32"), ("f32", "float32"), ("f64", "float64")),
-        *(("i32", "int32"), ("u16", "uint16"), ("c64", "complex64"), ("Bool", "bool"), ("cfloat", "complex64")),
+        *(("i32", "int32"), ("u16", "uint16"), ("c64", "complex64"), ("Bool", "bool")),
         *(("Float8_E4M3FN", "float8_e4m3fn"), ("torch.long", "int64"), ("torch.half", "float16")),
     ],
 )
@@ -250,7 +251,10 @@ def test_what_people_write_besides(word, name):
         ("I8", ("int64", "int8")),
         ("f16", ("float16",)),
         ("byte", ("int8", "uint8")),
-        ("torch.float", ("float32", "float64")),
+        *((word, ("float32", "float64")) for word in ("float", "Float", "float_", "tf.float", "jnp.float_")),
+        *((word, ("complex64", "complex128")) for word in ("complex", "cfloat", "complex_", "jnp.complex_")),
+        *((word, ("int32", "int64")) for word in ("int", "int_", "jnp.int_", "jax.numpy.int_")),
+        *((word, ("uint32", "uint64")) for word in ("uint", "jnp.uint")),
         *([("long", ("int32", "int64"))] if np.dtype("l").itemsize == 4 else []),
         ("np.int", ("int32", "int64")),
     ],
@@ -261,6 +265,66 @@ def test_a_name_that_means_two_things_is_refused_with_both(word, candidates):
         ferry.to_numpy([1], dtype=word)
     assert caught.value.hint == " or ".join(f'dtype="{name}"' for name in candidates)
     assert all(name in caught.value.message for name in candidates)
+
+
+KINDS_OF_NUMPY = {np.character, np.flexible, np.generic, np.number, *np.number.__subclasses__()}
+KINDS_OF_NUMPY |= {np.signedinteger, np.unsignedinteger, np.floating, np.complexfloating}
+
+
+def framework_names():
+    """Every dtype under the name that its module has for it, and NumPy's older names, which mean Python's types."""
+    for module, prefixes in ((torch, ["torch"]), (tf, ["tf", "tensorflow"]), (np, ["np", "numpy"])):
+        for word in dir(module):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = getattr(module, word, None)
+            if isinstance(found, torch.dtype):
+                name = str(found).removeprefix("torch.")
+            elif isinstance(found, tf.DType):
+                name = found.name
+            elif isinstance(found, type) and issubclass(found, np.generic):
+                name = "" if found in KINDS_OF_NUMPY or np.dtype(found).type is not found else np.dtype(found).name
+            else:
+                continue
+            yield from ((f"{prefix}.{word}", name) for prefix in prefixes if name in DTYPES)
+    yield from ((f"np.{kind.__name__}", np.dtype(kind).name) for kind in (bool, float, complex))
+    yield from (("np.float_", "float64"), ("np.complex_", "complex128"), ("np.cfloat", "complex128"))
+
+
+@pytest.mark.filterwarnings("ignore:Converting:DeprecationWarning")
+def test_H103_the_name_in_a_module_is_the_dtype_that_the_module_has_there():
+    """In a call for one tensor, in a tree, in a mapping, and in a description."""
+    pairs = [*framework_names()]
+    assert len(pairs) > 100
+    assert {"torch.float", "torch.int", "torch.long", "torch.double", "tf.half", "np.byte"} <= {
+        word for word, _ in pairs
+    }
+    for word, name in pairs:
+        assert name_of(word) == name, word
+    x = np.ones(1)
+    assert ferry.to_torch(x, dtype="torch.float").dtype == torch.float32
+    assert ferry.convert_tree([x], "torch", dtype="torch.float")[0].dtype == torch.float32
+    assert ferry.convert_tree([x], "torch", dtype={"float64": "torch.float"})[0].dtype == torch.float32
+    assert ferry.TensorInfo("torch", (1,), "torch.int").dtype == "int32"
+
+
+def test_H103_float_is_a_kind_as_a_key_and_no_dtype_as_a_value():
+    """Python's own type is what it is to NumPy."""
+    x = [np.ones(1, np.float32)]
+    assert ferry.convert_tree(x, "torch", dtype={"float": "float16"})[0].dtype == torch.float16
+    assert ferry.to_torch(x[0], dtype=float).dtype == torch.float64
+    for call in (
+        lambda: ferry.to_torch(x[0], dtype="float"),
+        lambda: ferry.convert_tree(x, "torch", dtype="float"),
+        lambda: ferry.collate(x, "torch", dtype={"float": "float"}),
+        lambda: ferry.explain(ferry.TensorInfo("numpy", (1,)), "torch", dtype="float"),
+        lambda: ferry.TensorInfo("numpy", (1,), "float"),
+        lambda: ferry.load("x.npz", "torch", dtype="float"),
+        lambda: ferry.convert_files("x.npz", "y.npz", dtype="float"),
+    ):
+        with pytest.raises(ferry.UnsupportedTypeError, match="'float' means float32 to some and float64") as caught:
+            call()
+        assert caught.value.hint == 'dtype="float32" or dtype="float64"'
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
+from contextlib import nullcontext
 from html.parser import HTMLParser
 
 import numpy as np
@@ -13,7 +14,7 @@ from tests.support import mps
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
-from tensorferry.backends import registry
+from tensorferry.backends import declared, registry
 from tensorferry.core.request import Request, make_request
 
 N = 1000
@@ -141,7 +142,7 @@ def test_mps_stays_with_torch_and_goes_through_the_host_to_others():
         ("jax", None, ["read", "adopt"], 4, 'np.array(x, dtype="float32")'),
         ("torch", "float64", ["read", "adopt"], 8, "np.array(x)"),
         ("tensorflow", "float64", ["read", "adopt"], 8, "np.array(x)"),
-        ("torch", "bfloat16", ["read", "adopt"], 2, "np.array(x).astype(ml_dtypes.bfloat16)"),
+        ("torch", "bfloat16", ["read", "adopt"], 2, 'ferry.to_numpy(np.array(x), dtype="bfloat16")'),
         ("numpy", "int8", ["read"], 1, f'np.array(x).astype("int8"{COMPARES})'),
     ],
 )
@@ -163,7 +164,7 @@ MANY = TensorInfo("python", (1000, 1000), "float64", weak_dtype="float32")
         (None, 64, "np.array(x).tolist()"),
         ("float32", 32, 'np.array(x, dtype="float32").tolist()'),
         ("int8", 8, f'np.array(x).astype("int8"{COMPARES}).tolist()'),
-        ("bfloat16", 16, "np.array(x).astype(ml_dtypes.bfloat16).astype(np.float32).tolist()"),
+        ("bfloat16", 16, 'ferry.to_numpy(np.array(x), dtype="bfloat16").astype(np.float32).tolist()'),
     ],
 )
 def test_many_numbers_become_lists_in_one_step(dtype, bits, code):
@@ -211,10 +212,11 @@ def test_leaving_a_tape_and_coming_back_is_warned_of(source, target, keywords, w
     assert any("GradientTape" in warning for warning in plan.warnings) == warns
 
 
+@pytest.mark.parametrize("is_here", [True, False])
 @pytest.mark.parametrize("source", ["numpy", "torch", "jax", "tensorflow"])
-def test_float64_cannot_go_to_a_device_that_has_none(source):
-    """It raises with the dtype to ask for, and goes when that is asked for."""
-    with mps():
+def test_H105_float64_cannot_go_to_a_device_that_has_none(source, is_here):
+    """It raises with the dtype to ask for, and goes when that is asked for, wherever the plan is made."""
+    with mps() if is_here else nullcontext():
         with pytest.raises(ferry.LossyCastError, match="mps does not support float64") as caught:
             ferry.explain(info(source, "float64", "cpu"), "torch", device="mps")
         assert caught.value.hint == 'dtype="fit", or device="cpu"'
@@ -225,8 +227,19 @@ def test_float64_cannot_go_to_a_device_that_has_none(source):
             plan = ferry.explain(info(source, "float64", "cpu"), "torch", device="mps", dtype=dtype)
             assert plan.result.dtype == "float32"
             assert verbs(plan).index("cast") < verbs(plan).index("move")
-    # Of a device that is not here nobody knows.
-    assert ferry.explain(info(source, "float64", "cpu"), "torch", device="mps").result.dtype == "float64"
+    # Of other kinds that are not here nobody knows.
+    assert ferry.explain(info(source, "float64", "cpu"), "torch", device="hpu").result.dtype == "float64"
+
+
+def test_H105_a_tensor_that_a_device_cannot_have_is_not_described():
+    """Nor what would stay there."""
+    for dtype in ("float64", "complex128"):
+        with pytest.raises(ferry.UnsupportedTypeError, match=f"torch has no {dtype} on mps"):
+            ferry.explain(info("torch", dtype, "mps"), "numpy")
+    with pytest.raises(ferry.LossyCastError, match="mps:0 does not support float64"):
+        ferry.explain(info("torch", "float32", "mps:0"), "torch", dtype="float64")
+    with pytest.raises(ferry.LossyCastError, match="mps does not support float64"):
+        declared.explain(info("numpy", "float64", "cpu"), "torch", device="mps")
 
 
 def test_pinned_memory_is_not_pinned_again():
@@ -292,7 +305,6 @@ def test_what_is_left_out_of_a_description_is_the_frameworks_own_place():
     for name, backend in registry.backends().items():
         known = backend.capabilities.devices.kinds
         assert TensorInfo(name, (3,)).device == ("cpu" if "cpu" in known else known[0])
-    assert TensorInfo("unheard of", (3,)).device == "cpu"
     bare = TensorInfo("cupy", (3,))
     assert ferry.explain(bare, "torch").result.device == "cuda"
     assert ferry.explain(TensorInfo("numpy", (3,)), like=bare).result.device == "cuda"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import re
 import shutil
@@ -15,12 +16,27 @@ PAGES = [
     "howto/pandas-to-pytorch.html",
     "explanation/memory.html",
     "reference/names.html",
+    "reference/names/convert.html",
     "reference/errors.html",
     "reference/pairs.html",
     "reference/command-line.html",
     "playground/index.html",
+    "benchmarks/small.html",
 ]
 SCHEMES = ("light", "dark")
+LANGUAGES = ("en", "ko", "ja", "zh_CN")
+SMALL, PHONE, TABLET, DESK = (360, 800), (390, 844), (768, 1024), (1440, 900)
+"""Widths and heights of windows."""
+SCREENS = {PHONE: 40, DESK: 22}
+"""How many screens a page may have at most: who has to scroll further does not."""
+SEARCHED = {
+    "resume optimizer": "How do I save an optimizer and resume the training?",
+    "transformers files": "How do I read and write the files of transformers?",
+    "predictions dataframe": "How do I put predictions back into a pandas or polars DataFrame?",
+    "plot bfloat16": "How do I plot a bfloat16 tensor with Matplotlib?",
+    "writable result": "Why is my result read-only, and how do I get a writable one?",
+}
+"""What people searched, and the page that answers."""
 
 
 @pytest.fixture(scope="session")
@@ -53,21 +69,102 @@ def test_a_page_is_accessible(page, address, axe, name, scheme):
     ] == []
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", [360, 1440])
-def test_no_page_is_wider_than_its_window(page, site, width, scheme):
-    """Wide tables and lines of code scroll in their boxes; the page does not."""
-    page.set_viewport_size({"width": width, "height": 900})
-    page.emulate_media(color_scheme=scheme)
-    names = [str(path.relative_to(site)) for path in sorted((site / "en").rglob("*.html"))]
-    wide = []
-    for name in names:
-        page.goto((site / name).as_uri())
-        if page.evaluate("document.documentElement.scrollWidth") > width:
-            wide.append(name)
+MEASURES = """() => ({
+    width: document.documentElement.scrollWidth,
+    height: document.documentElement.scrollHeight,
+    tables: [...document.querySelectorAll('.table-wrapper')]
+        .filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.textContent.slice(0, 40)),
+    headings: [...document.querySelectorAll('article :is(h1, h2, h3, h4)')]
+        .map(each => [each.textContent, each.offsetHeight, each.scrollWidth - each.clientWidth]),
+})"""
 
-    assert len(names) > 20
-    assert wide == []
+
+@pytest.fixture(scope="module")
+def measured(browser, site):
+    """A function that says how large each page of a language and what is on it are, in each window."""
+
+    @functools.cache
+    def measure(language, scheme="light"):
+        context = browser.new_context(color_scheme=scheme)
+        page = context.new_page()
+        found = {window: {} for window in (SMALL, PHONE, TABLET, DESK)}
+        for path in sorted((site / language).rglob("*.html")):
+            page.goto(path.as_uri())
+            for window, pages in found.items():
+                page.set_viewport_size({"width": window[0], "height": window[1]})
+                pages[str(path.relative_to(site))] = page.evaluate(MEASURES)
+        context.close()
+        assert len(found[DESK]) > 60
+        return found
+
+    return measure
+
+
+@pytest.mark.parametrize("window", [SMALL, TABLET, DESK], ids=lambda size: str(size[0]))
+@pytest.mark.parametrize(("language", "scheme"), [*((each, "light") for each in LANGUAGES), ("en", "dark")])
+def test_no_page_is_wider_than_its_window(measured, language, scheme, window):
+    """Wide tables and lines of code scroll in their boxes; the page does not."""
+    pages = measured(language, scheme)[window]
+
+    assert {name: each["width"] for name, each in pages.items() if each["width"] > window[0]} == {}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("window", SCREENS, ids=lambda size: str(size[0]))
+def test_a_person_can_scroll_every_page(measured, language, window):
+    """No page is longer than so many screens: what has more is a page for each group."""
+    pages, most = measured(language)[window], SCREENS[window] * window[1]
+
+    assert {name: each["height"] for name, each in pages.items() if each["height"] > most} == {}
+
+
+@pytest.mark.parametrize("window", [TABLET, DESK], ids=lambda size: str(size[0]))
+def test_tables_fit_a_desk(measured, window):
+    """Every column of every table is seen beside both sidebars, of ten frameworks too; only a phone scrolls tables."""
+    pages = measured("en")[window]
+
+    assert {name: each["tables"] for name, each in pages.items() if each["tables"]} == {}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_headings_fit_a_phone(measured, language):
+    """A title takes less than a sixth of the screen, and a smaller heading no more; none is cut off."""
+    headings = [(name, *each) for name, found in measured(language)[PHONE].items() for each in found["headings"]]
+
+    assert len(headings) > 200
+    assert [each for each in headings if each[2] > PHONE[1] / 6 or each[3] > 1] == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(("window", "screens"), [(DESK, (1, 1, 1)), (PHONE, (1, 2, 2))], ids=["desk", "phone"])
+def test_the_start_page_shows_what_it_is(page, site, language, window, screens):
+    """How to install it, a picture of memory and the way to the playground are in sight; there are few links."""
+    page.set_viewport_size({"width": window[0], "height": window[1]})
+    page.goto((site / language / "index.html").as_uri())
+    install = page.locator("article pre", has_text="pip install")
+    picture = page.locator("article .ferry figure:visible svg")
+    playground = page.locator("article a[href='playground/index.html']")
+    for found, many in zip((install, picture, playground), screens, strict=True):
+        box = found.bounding_box()  # there is one of each
+
+        assert box["y"] + box["height"] <= many * window[1]
+    assert page.locator("article a:not(.headerlink)").count() <= 10
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_navigation_has_one_level_for_each_part(page, site, language):
+    """A part is its own entry, in the reader's language, and no entry stands alone under another of its name."""
+    page.goto((site / language / "index.html").as_uri())
+    tops = page.locator(".sidebar-tree > ul > li > a").all_inner_texts()
+
+    assert page.locator(".sidebar-tree .caption").count() == 0
+    assert len(tops) == len(set(tops)) == 7
+    assert all(text.isascii() or "…" in text for text in tops) == (language == "en")
+    for index, top in enumerate(tops):
+        below = page.locator(".sidebar-tree > ul > li").nth(index).locator("li > a").all_text_contents()
+
+        assert top not in below
+        assert len(below) != 1
 
 
 def test_the_page_is_as_dark_as_the_system(page, site):
@@ -95,6 +192,15 @@ def test_the_search_finds_a_word(page, address):
 
     assert len(found) >= 5
     assert "bfloat16" in page.inner_text("article")
+
+
+@pytest.mark.parametrize("words", SEARCHED)
+def test_what_people_search_has_a_page(page, address, words):
+    """The page is among the first five."""
+    page.goto(f"{address}/en/search.html?q={words.replace(' ', '+')}")
+    page.get_by_text("Search finished").wait_for()  # results come one after the other
+
+    assert SEARCHED[words] in page.locator("#search-results li > a").all_inner_texts()[:5]
 
 
 def test_a_message_of_an_error_is_found(page, address):
@@ -128,10 +234,17 @@ def test_the_root_leads_to_english(page, site):
 
 
 def test_questions_are_two_clicks_away(page, site):
-    """Each how-to page, and each page of the reference, is linked from the start page's own text."""
-    page.goto((site / "en" / "index.html").as_uri())
-    links = page.eval_on_selector_all("article a", "all => all.map(each => each.href)")
+    """Each how-to page, and each page of the reference, is linked from a page that the start page's text leads to."""
+
+    def linked(address):
+        page.goto(address)
+        links = page.eval_on_selector_all("article a", "all => all.map(each => each.href)")
+        return {link.partition("#")[0] for link in links if link.partition("#")[0].endswith(".html")}
+
+    start = (site / "en" / "index.html").as_uri()
+    parts = linked(start)
+    found = parts.union(*(linked(part) for part in parts - {start}))
     pages = {path.as_uri() for folder in ("howto", "reference") for path in (site / "en" / folder).glob("*.html")}
 
     assert len(pages) > 25
-    assert sorted(pages - {link.partition("#")[0] for link in links}) == []
+    assert sorted(pages - found) == []

@@ -21,6 +21,13 @@ def _read(site, page):
     return (site / "en" / "reference" / f"{page}.html").read_text(encoding="utf-8")
 
 
+def _page_of(site, name):
+    """The page of the group that has a function or class; there is one."""
+    pages = [path.read_text(encoding="utf-8") for path in (site / "en" / "reference" / "names").glob("*.html")]
+    (found,) = (page for page in pages if f'id="tensorferry.{name}"' in page)
+    return found
+
+
 def _words(html):
     return unescape(re.sub(r"<[^>]*>", "", html))
 
@@ -28,7 +35,7 @@ def _words(html):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_has_its_signature_and_errors(site, name):
     """Each parameter is there with its default; keywords that are declared together stand one by one."""
-    text = _read(site, "names")
+    text = _page_of(site, name)
     shown = _words(text.partition(f'id="tensorferry.{name}"')[2].partition("</dt>")[0])
     parameters = inspect.signature(getattr(tensorferry, name)).parameters.values()
 
@@ -40,6 +47,16 @@ def test_a_function_has_its_signature_and_errors(site, name):
         else:
             default = "" if each.default is each.empty else f" = {each.default!r}"
             assert re.search(rf"\b{each.name}: [^\n]*{re.escape(default)}", shown), each
+
+
+def test_the_page_of_groups_leads_to_every_name(site):
+    """Each public function and class is linked from the page above, with what it is for, and the errors from theirs."""
+    text = _read(site, "names")
+    linked = set(re.findall(r'href="names/\w+\.html#tensorferry\.(\w+)"', text))
+    public = {name for name in tensorferry.__all__ if callable(getattr(tensorferry, name))} - set(ERRORS)
+
+    assert len(public) > 30
+    assert sorted(public - linked) == []
 
 
 def test_shared_keywords_are_explained(site):

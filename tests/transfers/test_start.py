@@ -258,8 +258,10 @@ def test_like_takes_the_place_of_a_tensor_or_of_each_leaf(device):
     there = ferry.convert(np.zeros(1, "float32"), "simulated", device="sim:1")
     assert ferry.start(np.arange(3), like=there).result().device == "sim:1"
     result = ferry.start({"a": np.arange(3), "b": np.arange(2)}, like={"a": there, "b": np.zeros(1)}).result()
+    assert (result["a"].device, result["a"].dtype) == ("sim:1", "int64")
+    assert result["b"].tolist() == [0, 1]
+    result = ferry.start({"a": np.ones(3), "b": np.float16(1)}, like={"a": there, "b": np.zeros(1)}).result()
     assert (result["a"].device, result["a"].dtype) == ("sim:1", "float32")
-    assert result["b"].tolist() == [0.0, 1.0]
 
 
 # -- awaiting -------------------------------------------------------------------------------------

@@ -83,14 +83,45 @@ def test_H82_like_one_tensor_its_dtype_goes_to_its_kind():
     }
 
 
-def test_H82_like_a_tree_each_leaf_takes_its_own_unless_dtype_speaks_of_it():
-    """Of whatever kind: that leaf was shown."""
-    tree = {"x": np.ones(2), "n": np.arange(2)}
-    like = {"x": torch.ones(1, dtype=torch.float32), "n": torch.ones(1, dtype=torch.float16)}
+def test_H82_H102_like_a_tree_each_leaf_takes_that_of_its_own_unless_dtype_speaks_of_it():
+    """If it is of its kind: a mask, or an index, stays what it is."""
+    tree = {"x": np.ones(2), "n": np.arange(2), "m": np.array([True, False])}
+    like = {
+        "x": torch.ones(1, dtype=torch.float32),
+        "n": torch.ones(1, dtype=torch.float16),
+        "m": torch.ones(1, dtype=torch.int8),
+    }
     result = ferry.convert_tree(tree, like=like)
-    assert (result["x"].dtype, result["n"].dtype) == (torch.float32, torch.float16)
-    result = ferry.convert_tree(tree, like=like, dtype="bfloat16")
-    assert (result["x"].dtype, result["n"].dtype) == (torch.bfloat16, torch.float16)
+    assert {name: x.dtype for name, x in result.items()} == {"x": torch.float32, "n": torch.int64, "m": torch.bool}
+    result = ferry.convert_tree(tree, like=like, dtype={"float": "bfloat16", "n": torch.float16})
+    assert {name: x.dtype for name, x in result.items()} == {"x": torch.bfloat16, "n": torch.float16, "m": torch.bool}
+    result = ferry.convert_tree(tree, like=like, dtype={"x": None})
+    assert result["x"].dtype == torch.float64
+    planned = {leaf.path: leaf.plan.result.dtype for leaf in ferry.explain_tree(tree, like=like).leaves}
+    assert planned == {'$["x"]': "float32", '$["n"]': "int64", '$["m"]': "bool"}
+
+
+def test_H102_numbers_take_the_dtype_of_the_leaf_in_like():
+    """Python numbers, alone or in a list below a key, have no dtype of their own."""
+    like = {"x": np.ones(1, np.float32), "n": np.ones(1, np.float16)}
+    result = ferry.convert_tree({"x": 1, "n": 2}, like=like, leaves="numbers")
+    assert {name: x.dtype for name, x in result.items()} == {"x": np.float32, "n": np.float16}
+    batch = ferry.collate([{"x": 1, "n": [2, 3]}, {"x": 2, "n": [4]}], like=like, pad=0)
+    assert {name: x.dtype for name, x in batch.items()} == {"x": np.float32, "n": np.float16}
+    assert batch["n"].tolist() == [[2, 3], [4, 0]]
+    batch = ferry.collate([{"x": 1, "n": np.int8(2)}, {"x": 2, "n": np.int8(4)}], like=like)
+    assert {name: x.dtype for name, x in batch.items()} == {"x": np.float32, "n": np.int8}
+    batch = ferry.collate(
+        [{"x": 1, "n": 2}, {"x": np.bool_(True), "n": np.bool_(True)}], like=like, dtype={"x": "uint8", "n": "uint8"}
+    )
+    assert {name: x.dtype for name, x in batch.items()} == {"x": np.uint8, "n": np.uint8}
+
+
+def test_H102_like_one_tensor_numbers_that_are_leaves_count_by_their_kind():
+    """Labels stay integers beside images that become float16, as with a dtype that is named."""
+    samples = [{"image": np.ones(2), "label": 3}, {"image": np.zeros(2), "label": 4}]
+    batch = ferry.collate(samples, like=np.ones(1, np.float16))
+    assert (batch["image"].dtype, batch["label"].dtype) == (np.float16, np.int64)
 
 
 def test_the_example_of_the_contract():

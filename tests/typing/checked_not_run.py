@@ -1,4 +1,4 @@
-"""What a type checker sees; mypy and pyright read this file, nothing runs it."""
+"""What a type checker sees of files, backends and mistakes; mypy and pyright read this file, nothing runs it."""
 
 import functools
 from collections.abc import Callable
@@ -85,7 +85,7 @@ resolves: verbs.Resolves = of_torch.BACKEND
 pins: verbs.Pins = of_torch.BACKEND
 wrong: verbs.Writes = of_jax.BACKEND  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
-ferry.to_numpy([1], devcie="cpu")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+ferry.to_numpy([1], devcie="cpu")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 ferry.to_tensorflow([1], devcie="cpu")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 ferry.convert([1], to="numpy", devcie="cpu")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 ferry.convert([1], to="other", devcie="cpu")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
@@ -99,6 +99,6 @@ ferry.explain([1], to="numpy", devcie="cpu")  # type: ignore[call-arg]  # pyrigh
 ferry.explain_tree([1], to="numpy", devcie="cpu")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 ferry.start([1], to="numpy", devcie="cpu")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 ferry.prefetch([1], to="numpy", devcie="cpu")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-ferry.to_numpy([1], casting="loose")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-ferry.to_numpy([1], grad="keep")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-ferry.to_numpy([1], True)  # type: ignore[arg-type, call-arg, misc, unused-ignore]  # pyright: ignore[reportCallIssue]
+ferry.to_numpy([1], casting="loose")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+ferry.to_numpy([1], grad="keep")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+ferry.to_numpy([1], True)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]

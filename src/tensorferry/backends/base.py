@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ..core.capabilities import Capabilities, DeviceFacts
     from ..core.info import TensorInfo
+    from ..core.labels import Labels
     from ..core.placement import Placement
     from ..core.request import Request
     from ..devices.streams import Stream
@@ -293,6 +294,10 @@ class Backend(ABC):
         The object is ``None`` if it would have to be made.
         """
         return self.open(x, target, request)
+
+    def labels_of(self, x: Any) -> Labels | None:
+        """The labels of the rows and columns of a tensor; ``None`` if it has none."""
+        return None
 
     def is_text(self, x: Any) -> bool:
         """Whether a tensor holds only text, dates or the like, so that it stays as it is in a tree."""

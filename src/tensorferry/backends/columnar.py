@@ -66,7 +66,7 @@ def _as_one(name: object) -> object:
 
 def _is_wanted(same: bool, request: Request | None) -> bool:
     """Whether the source itself is the result, because it stays in its library and nothing is requested."""
-    return same and request is not None and request.copy is not True and request.dtype is None and request.out is None
+    return same and request is not None and request.asks_nothing_else
 
 
 class Views(NamedTuple):
@@ -265,9 +265,10 @@ class ColumnBackend(Backend):
         """The contents of a column or a table."""
         kind = type(x).__name__
         if not self.is_table(type(x)):
-            return TableContents(kind, self.name_of(x), self.found(x, asked))
+            return TableContents(kind, self.name_of(x), self.found(x, asked), labels=self.labels_of(x))
         table = self.table(x)
-        return TableContents(kind, None, None, table, [(name, self.found(each, asked)) for name, each in table.columns])
+        columns = [(name, self.found(each, asked)) for name, each in table.columns]
+        return TableContents(kind, None, None, table, columns, labels=self.labels_of(x))
 
     def is_text(self, x: Any) -> bool:
         if self.is_table(type(x)):

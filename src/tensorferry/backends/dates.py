@@ -23,7 +23,8 @@ def dates_of(x: Any, asked: str | None) -> TableContents:
     array = np.asanyarray(x)
     if has_masked(array):
         raise UnsupportedTypeError(
-            f"This {type(x).__name__} is values and a mask, and its mask would be lost.", "x.filled(value)"
+            f"This {type(x).__name__} is values and a mask, and its mask would be lost.",
+            "x.filled(0), or another value",
         )
     array = np.asarray(array)
     found = dates_in(array.reshape(1) if array.ndim == 0 else array, asked)

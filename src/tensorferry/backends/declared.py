@@ -13,6 +13,7 @@ from ..core import names
 from ..core.names import EXCHANGE
 from ..core.request import make_request
 from ..errors import ConversionError, UnknownFrameworkError
+from ..planning.completion import as_of_object
 from ..planning.planner import make_plan
 from ..planning.preconditions import refuse_place
 
@@ -81,6 +82,7 @@ def explain(
         request = make_request(target, copy, dtype, casting, device, grad, tuple(options.items()))
         source = _named(info.framework)
         refuse_place(info, source)
+        info = as_of_object(info, request, source, target)
         return make_plan(info, request, source, target, _named(EXCHANGE))
     except ConversionError as error:
         error.complete_hint("explain", to)

@@ -11,10 +11,11 @@ import numpy as np
 from ..core.info import TensorInfo
 from ..core.request import Request
 from ..errors import ConversionError, GradientError, UnsupportedTypeError
-from ..hints import Hint
+from ..hints import Hint, hint_at
 from ..sequences import reader
-from ..sequences.diagnostics import DEEPEST, ROWS, at_member, described
+from ..sequences.diagnostics import DEEPEST, ROWS, at_member, described, each_of, leaves
 from . import base, registry
+from .no_tensor import refusal_to_convert
 
 if TYPE_CHECKING:
     from ..typing import Array
@@ -71,29 +72,48 @@ def _with_numbers(x: Any, path: str = "x", depth: int = 0) -> Any:
     )
 
 
-def _why_no_number(path: str, element: Any) -> ConversionError:
+def _why_no_number(path: str, element: Any, x: Any) -> ConversionError:
     name = type(element).__name__
     try:
         owner = registry.backend_of(element)
     except ConversionError as error:
         if not isinstance(element, (str, *_DATES, set, frozenset, dict)):
-            return UnsupportedTypeError(f"The {name} at {path} is not a number: {error.message}", error.hint)
+            unknown = error.hint == refusal_to_convert(element).hint
+            hint = Hint("{tree:x}, which leaves it as it is") if unknown else hint_at(error.hint, path)
+            return UnsupportedTypeError(f"The {name} at {path} is not a number: {error.message}", hint)
     else:
         if owner.name != "python":
             return UnsupportedTypeError(f"The {name} at {path} stands among numbers.", f"to_list({path})")
-    return UnsupportedTypeError(f"The {name} at {path} is not a number.", _no_number_hint(element, path))
+    return UnsupportedTypeError(f"The {name} at {path} is not a number.", _no_number_hint(element, path, x))
 
 
-def _no_number_hint(element: Any, path: str) -> Hint:
+def _no_number_hint(element: Any, path: str, x: Any) -> Hint | None:
     here = "{leaf}" + path.removeprefix("x")
+    found = [leaf for _, leaf in leaves(x)]
     if isinstance(element, str):
-        return Hint(f"float({here}), if it is written as one, or leave it out")
+        return _text_hint(x, found)
     if isinstance(element, _DATES):
         kind = "timedelta64" if isinstance(element, timedelta) else "datetime64"
+        if all(type(leaf) is type(element) for leaf in found):
+            return Hint(f'np.array({{leaf}}, dtype="{kind}").astype("int64"), which is a count')
         return Hint(f'np.{kind}({here}).astype("int64"), which is a count')
     if isinstance(element, (set, frozenset)):
+        if all(isinstance(leaf, (set, frozenset)) for leaf in found):
+            return Hint(each_of("sorted(number)", x).replace("in x]", "in {leaf}]"))
         return Hint(f"sorted({here})")
-    return Hint(f"list({here}.values())" if isinstance(element, dict) else f"list({here})")
+    if isinstance(element, dict):
+        return Hint("{tree:x}, which converts what is in it")
+    return Hint(f"list({here})")
+
+
+def _text_hint(x: Any, found: list[Any]) -> Hint:
+    """The hint for text in a list: its numbers, if all of it is written as such; otherwise the list as a tree."""
+    try:
+        for leaf in found:
+            float(leaf)
+    except (TypeError, ValueError, OverflowError):
+        return Hint("{tree:x}, which leaves text as it is")
+    return Hint(each_of("float(number)", x).replace("in x]", "in {leaf}]"))
 
 
 _OTHERS = reader.Others(_with_numbers, _why_no_number)

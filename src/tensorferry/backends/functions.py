@@ -29,6 +29,12 @@ class Flat(Protocol):
     """Whether each call is checked, because the function could not be traced before."""
     changes_inputs: bool
     """Whether it has written into its arguments."""
+    steers_autograd: bool
+    """Whether it takes derivatives itself, or makes tensors require grad."""
+    switches_autograd_off: bool
+    """Whether it computes a part without recording it."""
+    makes_leaves: bool
+    """Whether its results have a graph that ends in tensors that it makes."""
     generators: frozenset[Any]
     """Weak references to the random generators that it used."""
     environment: Hashable
@@ -39,7 +45,10 @@ class Flat(Protocol):
     tree: Any
 
     def __call__(self, *tensors: Any) -> tuple[Any, ...]: ...
+    def plain(self, *tensors: Any) -> tuple[Any, ...]: ...
+    def hint_of_zeros(self) -> str: ...
     def arguments(self, tensors: Sequence[Any], /) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
+    def path(self, index: int, /) -> str: ...
     def leaves_of(self, tree: Any, /) -> list[Any]: ...
 
 
@@ -81,11 +90,14 @@ class Inner(Protocol):
         return nullcontext()
 
     def output(self, leaf: Any) -> Any:
-        """A number or a tensor that a function returned, as a tensor of the framework; ``None`` for other objects."""
+        """A tensor that a function returned, or a number or array of NumPy's, as a tensor of the framework.
+
+        Gives ``None`` for all other objects. Python's numbers have no dtype, so they do not come here.
+        """
         ...
 
     def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
-        """A function of tensors of the framework: `flat`, with the rules applied in order.
+        """A function of tensors of the framework: `flat`, with the rules applied in order; without rules `flat.plain`.
 
         Raises:
             GradientError: The function does not have this derivative.

@@ -14,7 +14,7 @@ from ..core.devices import HOST, kind_of, same_place
 from ..core.info import PADDED, TensorInfo
 from ..core.names import EXCHANGE
 from ..core.request import Request
-from ..errors import ConversionError, DeviceError, ShapeError
+from ..errors import ConversionError, DeviceError, ShapeError, UnsupportedTypeError
 from ..hints import Hint
 from ..host import memory
 from ..host.numpy_dtypes import has_dates
@@ -22,6 +22,7 @@ from ..sequences.diagnostics import ROWS, at_member, leaves, outer_shape
 from ..sequences.reader import PYTHON_NUMBERS, element_types, first
 from . import registry
 from .elements import is_tensor
+from .no_tensor import has_no_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -162,7 +163,10 @@ def look_at(tensors: Sequence[Any], outer: tuple[int, ...], request: Request | N
         try:
             source, info, _ = registry.backend_of(tensor).preview(tensor)
         except ConversionError as error:
-            raise at_member(error, _path(outer, index)) from error
+            placed = at_member(error, _path(outer, index))
+            if has_no_numbers(tensor):
+                placed = UnsupportedTypeError(placed.message, Hint("{tree:x}, which leaves it as it is"))
+            raise placed from error
         key = info._replace(strides=(), misalignment=0)
         place = known.setdefault(key, len(infos))
         if place == len(infos):
@@ -185,10 +189,15 @@ def _read_as_asked(tensors: Sequence[Any], request: Request | None) -> Sequence[
     from .dates import dates_of
 
     asked = asked_of(request.dtype, request.casting)
-    return [
-        dates_of(each, asked) if is_date else _read(each, asked) if type(each) in columns else each
-        for each, is_date in zip(tensors, dates, strict=True)
-    ]
+    read: list[Any] = []
+    for each, is_date in zip(tensors, dates, strict=True):
+        if is_date:
+            read.append(dates_of(each, asked))
+        elif type(each) in columns:
+            read.append(_read(each, asked))
+        else:
+            read.append(each)
+    return read
 
 
 def _is_column(kind: type) -> bool:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..core.devices import device_name, kind_of
-from ..core.dtype_names import name_of
+from ..core.dtype_names import code_of, meanings_of
 from ..core.names import NAMES
 from ..errors import DeviceError, UnknownFrameworkError, UnsupportedTypeError, nearest
 
@@ -39,10 +39,11 @@ def no_framework(name: str, known: Iterable[Backend], others: Iterable[str]) -> 
     if kind_of(device) in kinds:
         return UnknownFrameworkError(f"{name!r} is a device, and not the name of a framework.", f'device="{device}"')
     with suppress(UnsupportedTypeError):
-        dtype = name_of(name)
-        return UnknownFrameworkError(f"{name!r} is a dtype, and not the name of a framework.", f'dtype="{dtype}"')
+        if meanings := meanings_of(name):
+            return UnknownFrameworkError(f"{name!r} is a dtype, and not the name of a framework.", code_of(meanings))
     names = dict.fromkeys([*(each.name for each in targets), *others])
-    listed = "one of " + ", ".join(f'"{each}"' for each in names)
+    first, *rest = (f'"{each}"' for each in names)
+    listed = f"to={first}, or one of {', '.join(rest)}"
     if _is_library(name):
         return UnknownFrameworkError(f"{name!r} is a library of which tensorferry makes no tensors.", listed)
     words = [*names, *(word for word in NAMES if isinstance(word, str) and NAMES[word] in names)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..columns.column import BIT_PACKED, SEVERAL_CHUNKS, Ragged, Refused
+from ..columns.column import SEVERAL_CHUNKS, Ragged, Refused
 from ..columns.frames import asked_hint, frame_of, nulls_hint, refuse, rows_hint
 from ..core.dtypes import find
-from ..core.info import APART, COPIED, COUNTING, TensorInfo
+from ..core.info import ANY_ADDRESS, APART, BIT_PACKED, COPIED, COUNTING, INDEXED, TensorInfo
 from ..core.layout import compact_strides
 from ..hints import Hint
 from ..host import memory
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ..columns.column import Column, Found
     from ..columns.frames import Frame
+    from ..core.labels import Labels
     from ..core.request import Request
     from ..typing import Array
     from .base import Backend
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     Described = tuple[TensorInfo, Any]
 
 __all__ = [
-    "ANY_ADDRESS",
-    "INDEXED",
     "Gathered",
     "Later",
     "Table",
@@ -38,11 +37,6 @@ __all__ = [
     "over",
     "remark_of",
 ]
-
-INDEXED = "with an index"
-"""Words in a `TensorInfo.kind`: there is an index, which is dropped."""
-ANY_ADDRESS = 16
-"""The assumed address, modulo 64, of memory that a library allocates."""
 
 
 class Table(NamedTuple):
@@ -74,9 +68,10 @@ class TableContents:
         columns: The names and contents of its columns.
         words: What was done with it, for its `TensorInfo.kind`; ``None`` if nulls were replaced, or nothing was done.
         is_one: Whether the column has one row, which is an element of shape ``()``.
+        labels: The labels of the column or table.
     """
 
-    __slots__ = ("columns", "found", "is_one", "kind", "name", "table", "words")
+    __slots__ = ("columns", "found", "is_one", "kind", "labels", "name", "table", "words")
 
     def __init__(
         self,
@@ -88,13 +83,14 @@ class TableContents:
         words: str | None = None,
         *,
         is_one: bool = False,
+        labels: Labels | None = None,
     ) -> None:
         self.kind, self.name, self.found, self.table, self.columns = kind, name, found, table, columns
-        self.words, self.is_one = words, is_one
+        self.words, self.is_one, self.labels = words, is_one, labels
 
     def with_found(self, found: Found) -> TableContents:
         """The column, with other contents."""
-        return TableContents(self.kind, self.name, found, is_one=self.is_one)
+        return TableContents(self.kind, self.name, found, is_one=self.is_one, labels=self.labels)
 
 
 class Gathered(NamedTuple):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..core.capabilities import Capabilities
+    from ..core.labels import Labels
     from ..typing import Array
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "Spreads",
     "Stacks",
     "Straightens",
+    "TakesLabels",
     "Writes",
     "verbs_needed",
 ]
@@ -94,6 +96,23 @@ class Takes(Protocol):
 
         The tensor and its views keep `x` alive: what `x` exports may not own the memory.
         """
+
+
+class TakesLabels(Protocol):
+    """``Options(labels=…)``."""
+
+    @abstractmethod
+    def labels_given(self, index: object, columns: object) -> Labels:
+        """The labels that are the values of ``index=`` and ``columns=``; one of them may be ``None``.
+
+        Raises:
+            TypeError: A value is no labels.
+            ShapeError: A name occurs twice.
+        """
+
+    @abstractmethod
+    def label(self, x: Any, index: Labels | None, names: Labels | None) -> Any:
+        """A tensor of the backend over the memory of `x`, with the index and the names of these labels."""
 
 
 # -- the framework's own operations, where its graph or its devices need them ---------------------
@@ -288,6 +307,7 @@ def verbs_needed(declared: Capabilities) -> dict[str, tuple[str, ...]]:
         ("Objects(taken_kinds=…)", bool(objects.taken_kinds), (Takes,)),
         ("Objects(inside_only=…) or a tracer", inside, (Copies, Casts)),
         ("Options(finishers=…)", bool(options.finishers), (Copies,)),
+        ("Options(labels=…)", bool(options.labels), (TakesLabels,)),
     ]
     found = {word: tuple(verb for kind in kinds for verb in _named(kind)) for word, holds, kinds in table if holds}
     if options.finishers:

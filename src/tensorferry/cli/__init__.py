@@ -11,12 +11,13 @@ Data goes to stdout, messages to stderr. Exit codes:
 - 130: Ctrl-C; 129 and 143: the signals SIGHUP and SIGTERM; unfinished output is cleaned up
 
 Nothing here is imported by ``import tensorferry``: Typer and Rich come with the extra ``tensorferry[cli]``;
-``--version`` needs neither.
+``--version`` and ``-V`` need neither.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 from .process import end_with
@@ -41,7 +42,7 @@ def main() -> None:
 
 def _run(words: list[str]) -> int:
     """Run the command line, and give the exit code."""
-    if words == ["--version"]:
+    if words in (["--version"], ["-V"]):
         from tensorferry import __version__
 
         sys.stdout.write(f"tensorferry {__version__}\n")
@@ -64,5 +65,9 @@ def _run(words: list[str]) -> int:
         return run("inspect", quick["paths"], **quick)
     from .app import app
 
+    if os.environ.get("_TENSORFERRY_COMPLETE") == "complete_bash":
+        from .completion import bash_words
+
+        bash_words(os.environ)
     app(prog_name="tensorferry")
     return 0

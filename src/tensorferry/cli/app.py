@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import tensorferry
+from tensorferry.core.dtypes import CASTINGS
 
+from . import completion
+from .completion import words
 from .files_app import add_commands
 from .usage import Command, CommandGroup
 
@@ -30,11 +33,14 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print plain data as JSON on stdout.")]
 
 
+_DEVICES = ("cpu", "cuda", "mps", "xpu")
+"""What the shell offers for devices; a number may follow, as in cuda:1."""
 _tensor = partial(typer.Option, rich_help_panel="The tensor, which need not exist")
 _asked = partial(typer.Option, rich_help_panel="What is asked for")
 
@@ -56,7 +62,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def root(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Convert tensors between Python sequences, NumPy, PyTorch, TensorFlow, JAX, CuPy and files."""
@@ -77,7 +83,11 @@ def doctor(json: Json = False) -> None:
 def tour(
     cases: Annotated[
         list[str] | None,
-        typer.Argument(metavar="CASE", help="Only these cases, such as C03 C26; all of them by default."),
+        typer.Argument(
+            metavar="CASE",
+            autocompletion=completion.cases,
+            help="Only these cases, such as C03 C26; all of them by default.",
+        ),
     ] = None,
     brief: Annotated[bool, typer.Option("--brief", help="One line for each case.")] = False,
     json: Json = False,
@@ -95,17 +105,35 @@ def tour(
 
 @app.command(cls=Command)
 def explain(
-    source: Annotated[str, _tensor("--from", metavar="FRAMEWORK", help="The framework it comes from.")],
-    target: Annotated[str, _asked("--to", metavar="FRAMEWORK", help="The framework it goes to.")],
+    source: Annotated[
+        str,
+        _tensor("--from", metavar="FRAMEWORK", autocompletion=completion.sources, help="The framework it comes from."),
+    ],
+    target: Annotated[
+        str,
+        _asked("--to", metavar="FRAMEWORK", autocompletion=completion.targets, help="The framework it goes to."),
+    ],
     shape: Annotated[str, _tensor(metavar="M,N", help="Its shape; '' for a scalar.")] = "3,4",
     dtype: Annotated[
-        str | None, _tensor(metavar="NAME", help="Its dtype: float32, or for a list none, by default.")
+        str | None,
+        _tensor(
+            metavar="NAME",
+            autocompletion=completion.dtypes,
+            help="Its dtype: float32, or for a list none, by default.",
+        ),
     ] = None,
     device: Annotated[
-        str | None, _tensor(metavar="NAME", help="Where it is: the host by default, for CuPy the GPU.")
+        str | None,
+        _tensor(
+            metavar="NAME",
+            autocompletion=words(*_DEVICES),
+            help="Where it is: the host by default, for CuPy the GPU.",
+        ),
     ] = None,
     strides: Annotated[str | None, _tensor(metavar="M,N", help="Its strides in bytes; compact by default.")] = None,
-    misalignment: Annotated[int, _tensor(metavar="BYTES", help="Its address modulo 64.", min=0, max=63)] = 0,
+    misalignment: Annotated[
+        int, _tensor(metavar="BYTES", help="Its address modulo 64, from 0 to 63.", min=0, max=63)
+    ] = 0,
     requires_grad: Annotated[bool, _tensor("--requires-grad", help="It requires grad.")] = False,
     read_only: Annotated[bool, _tensor("--read-only", help="Nobody can write it.")] = False,
     conjugate: Annotated[bool, _tensor("--conjugate", help="Its conjugate bit is set.")] = False,
@@ -118,14 +146,35 @@ def explain(
     ] = None,
     to_dtype: Annotated[
         str | None,
-        _asked(metavar="NAME", help="The dtype to give it; fit for its own if the target has that; or default."),
+        _asked(
+            metavar="NAME",
+            autocompletion=completion.target_dtypes,
+            help="The dtype to give it; fit for its own if the target has that; or default.",
+        ),
     ] = None,
-    casting: Annotated[str | None, _asked(metavar="RULE", help="safe, same_value, same_kind or unsafe.")] = None,
-    to_device: Annotated[str | None, _asked(metavar="NAME", help="Where it is to go; it stays by default.")] = None,
-    grad: Annotated[str, _asked(metavar="RULE", help="detach, or error to refuse leaving the graph.")] = "detach",
+    casting: Annotated[
+        str | None,
+        _asked(metavar="RULE", autocompletion=words(*CASTINGS), help="safe, same_value, same_kind or unsafe."),
+    ] = None,
+    to_device: Annotated[
+        str | None,
+        _asked(metavar="NAME", autocompletion=words(*_DEVICES), help="Where it is to go; it stays by default."),
+    ] = None,
+    grad: Annotated[
+        str,
+        _asked(
+            metavar="RULE",
+            autocompletion=words("detach", "error"),
+            help="detach, or error to refuse leaving the graph.",
+        ),
+    ] = "detach",
     option: Annotated[
         list[str] | None,
-        _asked(metavar="NAME", help="An option of the target: pinned, non_blocking, variable; again for more."),
+        _asked(
+            metavar="NAME",
+            autocompletion=completion.options_of_target,
+            help="An option of the target: pinned, non_blocking, variable; again for more.",
+        ),
     ] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write it as a page with a picture of the memory.")

@@ -12,8 +12,9 @@ from tensorferry.errors import ConversionError
 from tensorferry.files.opening.shards import open_path
 from tensorferry.files.reports.check import check_path
 
-from .console import EXIT_FAILED, out, printable
-from .listing import MOST_STYLED, styled
+from .console import EXIT_FAILED, line_width, printable
+from .layout import wrapped
+from .listing import MOST_STYLED, paragraph, styled
 from .outcome import code_of, counted, error_data, progress, result, show_error, waiting, without_collecting, writing
 
 if TYPE_CHECKING:
@@ -69,22 +70,20 @@ def _total(path: Path, allow: frozenset[str]) -> int:
 
 
 def _print(path: Path, findings: Sequence[FileFinding], errors: int, error: Exception | None) -> None:
-    console = out()
     is_plain = not styled() or len(findings) > MOST_STYLED
     for each in findings:
         place = printable(each.path) + ("" if each.offset is None else f":{each.offset}")
         word = ("error", "bad") if each.error else ("note", "warn")
         about = "" if each.tensor is None else f"{printable(each.tensor)}: "
         if is_plain:
-            sys.stdout.write(f"{place}: {word[0]}: {about}{printable(each.message)}\n")
+            line = f"{place}: {word[0]}: {about}{printable(each.message)}"
+            sys.stdout.writelines(f"{part}\n" for part in wrapped(line, line_width(sys.stdout)))
         else:
-            console.print(Text.assemble(f"{place}: ", word, f": {about}{printable(each.message)}"), soft_wrap=True)
+            paragraph(Text.assemble(f"{place}: ", word, f": {about}{printable(each.message)}"))
     if error is not None:
         return
     notes = len(findings) - errors
     words = [counted(errors, "error")] if errors else []
     words += [counted(notes, "note")] if notes else []
     verdict = ("failed", "bad") if errors else ("ok", "ok")
-    console.print(
-        Text.assemble(f"{printable(str(path))}: ", verdict, "".join(f", {each}" for each in words)), soft_wrap=True
-    )
+    paragraph(Text.assemble(f"{printable(str(path))}: ", verdict, "".join(f", {each}" for each in words)))

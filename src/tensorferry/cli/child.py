@@ -18,6 +18,7 @@ from tensorferry.files.encodings.paths import size_of
 from tensorferry.files.opening.registry import may_end_process
 
 from .console import EXIT_INTERRUPTED
+from .folders import expanded
 from .outcome import code_of, error_data, failed, result, writing
 from .process import end_with
 
@@ -51,6 +52,8 @@ def run(command: str, sources: Sequence[Path], /, *, in_process: bool, **argumen
         in_process: Whether to run it in this process in any case.
         arguments: The arguments of its function ``run``.
     """
+    if command in _EACH:
+        sources = arguments["paths"] = expanded(sources, is_quiet=arguments["as_json"])
     fragile = [] if in_process else [path for path in sources if _is_fragile(path)]
     if not fragile:
         code: int = importlib.import_module(f"tensorferry.cli.{command}").run(**arguments)

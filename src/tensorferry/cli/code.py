@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+import sys
 import textwrap
 import tokenize
 from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from .console import line_width
+from .layout import wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["folded", "print_code"]
 
 
-def print_code(console: Console, code: str, margin: str, *, first: str | None = None) -> None:
-    """Print Python code after a margin: with colours, and broken at the width, only on a terminal.
+def print_code(console: Console, code: str, margin: str, *, first: str | None = None, is_typed: bool = True) -> None:
+    """Print Python code after a margin: with colours only on a terminal, and in a file as it is.
 
     In a file, a broken line would count as two.
 
@@ -24,15 +28,21 @@ def print_code(console: Console, code: str, margin: str, *, first: str | None = 
         code: One or more lines.
         margin: The text before each line.
         first: The text before the first line, if it differs.
+        is_typed: Whether people type it, so that a line that Python does not allow to break stays whole.
     """
     from rich.text import Text
 
+    width = line_width(sys.stdout)
+    if width is not None:
+        code = folded(code, width - len(margin))
     lines = [Text(line) for line in code.split("\n")]
     if console.is_terminal:
         from rich.syntax import Syntax
 
         looks = Syntax("", "python", theme="ansi_dark", background_color="default")
-        lines = list(looks.highlight(folded(code, console.width - len(margin))).split())
+        lines = list(looks.highlight(code).split())
+    if width is not None and not is_typed:
+        lines = [part for line in lines for part in wrapped(line, width - len(margin))]
     for number, line in enumerate(lines):
         before = margin if number or first is None else first
         console.print(Text.assemble(before, line), soft_wrap=True)

@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.console import Console
-    from rich.table import Table
 
 __all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_REFUSED", "EXIT_RESUMABLE", "EXIT_UNVERIFIED", "EXIT_USAGE"]
-__all__ += ["err", "facts_table", "out", "plain_table", "print_json", "printable", "quiet"]
+__all__ += ["err", "line_width", "out", "print_json", "printable", "quiet", "report_width"]
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -65,6 +64,35 @@ def out() -> Console:
 def err() -> Console:
     """The console for messages."""
     return _console(stderr=True)
+
+
+def line_width(stream: TextIO) -> int | None:
+    """How wide a line may be: as COLUMNS says, or as the terminal is; ``None`` if the stream is a file or a pipe.
+
+    There each line is whole, so that it can be searched and copied.
+    """
+    given = os.environ.get("COLUMNS", "")
+    if given.isascii() and given.isdigit() and 0 < len(given.lstrip("0")) <= _DIGITS:
+        return max(int(given), _LEAST)
+    if not stream.isatty():
+        return None
+    width = 0
+    with contextlib.suppress(OSError, ValueError):
+        width = os.get_terminal_size(stream.fileno()).columns
+    return max(width or _USUAL, _LEAST)
+
+
+def report_width() -> int:
+    """How wide a report is, which is for people: also in a pipe, as the terminal is where it is probably read."""
+    if line_width(sys.stdout) is None:
+        return max(out().width, _LEAST)
+    return line_width(sys.stdout) or _USUAL
+
+
+_DIGITS = 5
+_USUAL = 80
+_LEAST = 20
+"""For a narrower terminal, nothing is laid out."""
 
 
 def _console(**options: Any) -> Console:
@@ -140,23 +168,3 @@ def quiet(message: str = "") -> Iterator[None]:
         finally:
             sys.stderr.flush()
             os.dup2(saved, 2)
-
-
-def plain_table(*headings: str, right: tuple[int, ...] = ()) -> Table:
-    """A table without lines. The columns in `right` are aligned to the right."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="quiet")
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place in right else "left", overflow="fold")
-    return table
-
-
-def facts_table() -> Table:
-    """A table of two columns without headings: labels, and texts, which are folded."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(style="quiet", no_wrap=True)
-    table.add_column(overflow="fold")
-    return table

@@ -11,8 +11,9 @@ from tensorferry.core.sizes import size_text
 from tensorferry.errors import ConversionError
 from tensorferry.files.conversion.convert import convert_files
 
-from .console import EXIT_INTERRUPTED, err, out, printable
-from .outcome import counted, failed, progress, result, writing
+from .console import EXIT_INTERRUPTED, printable
+from .listing import paragraph
+from .outcome import counted, failed, progress, result, show_note, writing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ def run(sources: Sequence[Path], target: Path, options: dict[str, Any], *, as_js
         return failed("convert", {"report": None}, error, as_json=as_json)
     except KeyboardInterrupt:
         words = "interrupted; the target is as it was"
-        err().print(Text(words if options["shard"] is None else f"{words}, and --resume goes on", "warn"))
+        show_note(words if options["shard"] is None else f"{words}, and --resume goes on")
         return EXIT_INTERRUPTED
     with writing():
         if as_json:
@@ -50,7 +51,7 @@ def _total(sources: Sequence[Path], target: Path, options: dict[str, Any]) -> in
 
 def _print(report: Report, part: tuple[int, int] | None) -> None:
     for warning in report.warnings:
-        err().print(Text.assemble(("careful: ", "warn"), printable(warning)), soft_wrap=True)
+        show_note(printable(warning), "careful: ")
     words = [counted(report.tensors, "tensor"), size_text(report.bytes_written), report.format]
     if len(report.written) > 1 or report.skipped:
         words.append(counted(len(report.written), "file"))
@@ -69,4 +70,4 @@ def _print(report: Report, part: tuple[int, int] | None) -> None:
         words.append(f"{report.seconds:.1f} s{rate}")
         if part is not None and not os.path.lexists(report.target):
             words.append("the output appears when all parts are done")
-    out().print(Text.assemble((printable(report.target), "name"), ": ", ", ".join(words)), soft_wrap=True)
+    paragraph(Text.assemble((printable(report.target), "name"), ": ", ", ".join(words)))

@@ -10,9 +10,10 @@ from rich.text import Text
 from tensorferry.errors import ConversionError
 from tensorferry.files.opening.shards import open_path
 from tensorferry.files.reports.diff import Change, Difference, TensorDifference, diff
+from tensorferry.files.reports.folded_names import fold
 
-from .console import EXIT_FAILED, out, printable
-from .listing import rows
+from .console import EXIT_FAILED, printable
+from .listing import paragraph, rows
 from .outcome import counted, failed, progress, result, writing
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
+_LISTED = 20
+"""How many lines of one kind are shown without --all."""
 _LONGEST = 60
 """The most characters of a value that are shown."""
 
@@ -36,6 +39,7 @@ def run(
     tensors_only: bool,
     allow: Sequence[str],
     as_json: bool,
+    every: bool = False,
 ) -> int:
     """Print the differences; gives the exit code."""
     paths = {"a": str(a), "b": str(b), "tolerance": tolerance}
@@ -52,7 +56,8 @@ def run(
         if as_json:
             result("diff", {**paths, **found.to_dict()})
         else:
-            _print(found, tolerance)
+            rows(_lines(found, one, other, every=every), styles=("warn", "name", "", "quiet"))
+            _print_verdict(found, tolerance)
     return 0 if found.equal else EXIT_FAILED
 
 
@@ -65,8 +70,7 @@ def _with_lists(contents: Contents) -> Contents:
     return lists_read(contents)
 
 
-def _print(found: Difference, tolerance: float | None) -> None:
-    rows(_lines(found), styles=("warn", "name", "", ""))
+def _print_verdict(found: Difference, tolerance: float | None) -> None:
     accepted = sum(each.accepted for each in found.differing)
     differing = len(found.differing) - accepted
     within = "equal in value" if tolerance is None else f"within atol={tolerance:g}, rtol=0"
@@ -87,22 +91,47 @@ def _print(found: Difference, tolerance: float | None) -> None:
     ):
         if names:
             words.append(f"{what}: {len(names):,}")
-    out().print(Text.assemble(verdict, ": ", "; ".join(words)), soft_wrap=True)
+    paragraph(Text.assemble(verdict, ": ", "; ".join(words)))
 
 
-def _lines(found: Difference) -> Iterator[tuple[str, str, str, str]]:
-    for old, new in found.renamed:
-        yield "renamed", f"{printable(old)} -> {printable(new)}", "", ""
-    for word, names in (("only in A", found.only_a), ("only in B", found.only_b)):
-        for name in names:
-            yield word, printable(name), "", ""
-    for each in found.differing:
-        yield _word(each), printable(each.name), _types(each), _distance(each)
+Row = tuple[str, str, str, str]
+
+
+def _lines(found: Difference, one: Contents, other: Contents, *, every: bool) -> Iterator[Row]:
+    """Yield the lines: names that differ only in numbers are one, and long lists are cut, except with `every`."""
+    was = {f"{old} -> {new}": one.tensors[old] for old, new in found.renamed}
+    only_a = {name: one.tensors[name] for name in found.only_a}
+    only_b = {name: other.tensors[name] for name in found.only_b}
+    for word, held in (("renamed", was), ("only in A", only_a), ("only in B", only_b)):
+        entries = [(name, stored.dtype, stored.shape) for name, stored in held.items()]
+        yield from _some(_folded(word, entries, every=every), every=every)
+    differing = [(_word(each), printable(each.name), _types(each), _distance(each)) for each in found.differing]
+    yield from _some(differing, every=every)
     for word, changes in (("value", found.values), ("metadata", found.metadata)):
-        for change in changes:
-            yield word, printable(change.place), _sides(change), ""
-    for name, why in found.uncompared.items():
-        yield "not compared", printable(name), printable(why), ""
+        yield from _some([(word, printable(each.place), _sides(each), "") for each in changes], every=every)
+    why = [("not compared", printable(name), printable(why), "") for name, why in found.uncompared.items()]
+    yield from _some(why, every=every)
+
+
+def _folded(word: str, entries: list[tuple[str, str, tuple[int, ...]]], *, every: bool) -> list[Row]:
+    if every:
+        return [(word, printable(name), "", "") for name, _, _ in entries]
+    lines = []
+    for each in fold(entries):
+        numbers = ", ".join(f"({part})" if "," in part else part for part in each.ranges)
+        count = f"{each.total:,}x  # {numbers}" if each.total > 1 else ""
+        kind = "" if word == "renamed" else f"{each.dtype} {list(each.shape)}"
+        lines.append((word, printable(each.name), kind, count))
+    return lines
+
+
+def _some(lines: list[Row], *, every: bool) -> Iterator[Row]:
+    """Yield the first lines, and how many more there are."""
+    if every or len(lines) <= _LISTED + 1:
+        yield from lines
+        return
+    yield from lines[:_LISTED]
+    yield lines[0][0], f"and {len(lines) - _LISTED:,} more (--all)", "", ""
 
 
 def _word(each: TensorDifference) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import platform
 from typing import TYPE_CHECKING
 
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 import tensorferry as ferry
@@ -14,17 +12,21 @@ from tensorferry.backends.registry import backends, outside
 from tensorferry.files.opening import registry as file_formats
 from tensorferry.sequences.numbers import HAS_EXTENSION
 
-from . import measure
-from .console import EXIT_FAILED, out, plain_table, print_json, printable, quiet
+from . import layout, measure
+from .console import EXIT_FAILED, print_json, printable, quiet, report_width
+from .layout import solid
+from .listing import prose, show_lines
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from collections.abc import Iterable
 
     from tensorferry.backends.plugins import Plugin
 
+    from .layout import Cell
+
     Status = dict[str, ferry.FrameworkStatus]
 
-__all__ = ["framework_table", "is_broken", "plugins", "run", "working"]
+__all__ = ["is_broken", "plugins", "print_frameworks", "run", "working"]
 
 
 def run(*, as_json: bool) -> int:
@@ -64,7 +66,7 @@ def run(*, as_json: bool) -> int:
             }
         )
     else:
-        _print(out(), status, brought, pairs, layouts, dtypes, held=held)
+        _print(status, brought, pairs, layouts, dtypes, held=held)
     return 0 if held else EXIT_FAILED
 
 
@@ -84,22 +86,23 @@ def is_broken(found: ferry.FrameworkStatus) -> bool:
     return found.error is not None and not found.error.endswith("is not installed.")
 
 
-def framework_table(status: Status) -> Table:
-    """The table of frameworks: version, devices, and errors."""
-    table = plain_table("framework", "version", "devices", "")
+def print_frameworks(status: Status) -> None:
+    """Print the table of frameworks: version, devices, and errors."""
+    held: list[list[Cell]] = [["framework", "version", "devices", ""]]
     for name, found in status.items():
         if found.installed and found.error is None:
             state = Text("ok", "ok")
         elif is_broken(found):
-            state = Text.assemble(("broken: ", "bad"), _one_line(found.error or ""), "\n", (found.install, "code"))
+            state = Text.assemble(
+                ("broken: ", "bad"), _one_line(found.error or ""), "\n", (solid(found.install), "code")
+            )
         else:
-            state = Text.assemble(("not installed: ", "warn"), (found.install, "code"))
-        table.add_row(Text(name, "name"), found.version or "", ", ".join(found.devices), state)
-    return table
+            state = Text.assemble(("not installed: ", "warn"), (solid(found.install), "code"))
+        held.append([Text(name, "name"), found.version or "", ", ".join(found.devices), state])
+    _print_table(held)
 
 
 def _print(
-    console: Console,
     status: Status,
     brought: list[Plugin],
     pairs: list[measure.Pair],
@@ -109,64 +112,59 @@ def _print(
     held: bool,
 ) -> None:
     system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    console.print(Text.assemble((f"tensorferry {ferry.__version__}", "title"), f" · {system}"))
+    prose(Text.assemble((f"tensorferry {ferry.__version__}", "title"), f" · {system}"))
     by = (
         "by the extension"
         if HAS_EXTENSION
         else "by NumPy: the extension was not built, or TENSORFERRY_NO_EXTENSION is set"
     )
-    console.print(f"Python numbers are read {by}")
-    console.print()
-    console.print(framework_table(status))
+    prose(f"Python numbers are read {by}")
+    prose()
+    print_frameworks(status)
     if brought:
-        _heading(console, "What other packages bring", "by entry points; what is broken is left aside")
-        console.print(_plugin_table(brought))
-    _heading(console, "What a conversion does", "each was run just now, and its memory looked at")
-    _print_pairs(console, pairs)
+        _heading("What other packages bring", "by entry points; what is broken is left aside")
+        _print_plugins(brought)
+    _heading("What a conversion does", "each was run just now, and its memory looked at")
+    _print_pairs(pairs)
     # Without a framework there is no table of sharing.
     if any(row for _, row in layouts):
-        _heading(console, "Which ndarrays copy=False can share", "with each framework")
-        console.print(_layout_table(layouts))
-    _heading(console, "Dtypes, there and back", "bit for bit or refused, never changed in silence")
-    console.print(_dtype_table(dtypes))
-    console.print()
+        _heading("Which ndarrays copy=False can share", "with each framework")
+        _print_layouts(layouts)
+    _heading("Dtypes, there and back", "bit for bit or refused, never changed in silence")
+    _print_dtypes(dtypes)
+    prose()
     for pair in pairs:
         if not measure.as_planned(pair):
             words = f"{pair.source} to {_label(pair.target)} did not do what its plan said."
-            console.print(Text(words, "bad"))
+            prose(Text(words, "bad"))
     good = Text("Everything that was measured is as planned.", "ok")
-    console.print(good if held else Text("Something did not hold.", "bad"))
+    prose(good if held else Text("Something did not hold.", "bad"))
 
 
-def _plugin_table(brought: list[Plugin]) -> Table:
-    table = plain_table("group", "name", "package", "")
+def _print_plugins(brought: list[Plugin]) -> None:
+    held: list[list[Cell]] = [["group", "name", "package", ""]]
     for group, name, package, error in brought:
         state = Text("ok", "ok") if error is None else Text.assemble(("broken: ", "bad"), printable(error))
-        table.add_row(group, Text(printable(name), "name"), printable(package), state)
-    return table
+        held.append([group, Text(printable(name), "name"), printable(package), state])
+    _print_table(held)
 
 
-def _print_pairs(console: Console, pairs: list[measure.Pair]) -> None:
+def _print_pairs(pairs: list[measure.Pair]) -> None:
     """Print the table of pairs, and the reason for each number."""
     noted = [pair.default.reason for pair in pairs if pair.word != "shares"]
-    numbers = {reason: number for number, reason in enumerate(dict.fromkeys(noted), 1)}
+    numbers = _numbered(noted)
     targets = list(dict.fromkeys(pair.target for pair in pairs))
-    table = plain_table("from \\ to", *(_label(target) for target in targets))
+    held: list[list[Cell]] = []
     for source in dict.fromkeys(pair.source for pair in pairs):
         cells = [_pair_cell(pair, numbers) for pair in pairs if pair.source == source]
-        table.add_row(Text(source, "name"), *cells)
-    console.print(table)
-    console.print()
-    notes = Table.grid(padding=(0, 2, 0, 0))
-    notes.add_column(justify="right")
-    notes.add_column(overflow="fold")
+        held.append([Text(source, "name"), *cells])
+    _print_matrix(["from \\ to", *map(_label, targets)], held)
+    notes: list[tuple[Cell, Cell]] = []
     if any(pair.word == "copies" and pair.can_share for pair in pairs):
-        notes.add_row("*", "copy=False shares; `tensorferry explain` says what to be careful of")
+        notes.append(("*", f"copy=False shares; `{solid('tensorferry explain')}` says what to be careful of"))
     if any(pair.word.endswith("(read-only)") for pair in pairs):
-        notes.add_row("ro", "read-only")
-    for reason, number in numbers.items():
-        notes.add_row(_raised(number), _one_line(reason))
-    console.print(Padding(notes, (0, 0, 0, 2)), style="quiet")
+        notes.append(("ro", "read-only"))
+    _print_notes(notes, numbers)
 
 
 def _pair_cell(pair: measure.Pair, numbers: dict[str, int]) -> Text:
@@ -185,45 +183,76 @@ def _pair_cell(pair: measure.Pair, numbers: dict[str, int]) -> Text:
     return cell.append(note, "quiet")
 
 
+def _numbered(reasons: Iterable[str]) -> dict[str, int]:
+    """A number for each reason, which stands once below its table."""
+    return {reason: number for number, reason in enumerate(dict.fromkeys(reasons), 1)}
+
+
 def _raised(number: int) -> str:
     return str(number).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
-def _layout_table(layouts: list[tuple[str, dict[str, measure.Outcome]]]) -> Table:
+def _print_layouts(layouts: list[tuple[str, dict[str, measure.Outcome]]]) -> None:
+    """Print which layouts are shared, and the reason for each number."""
     targets = list(dict.fromkeys(target for _, row in layouts for target in row))
-    table = plain_table("", *targets, "why not")
-    for name, row in layouts:
-        refused = (_core(outcome.reason) for outcome in row.values() if outcome.seen is None)
-        cells = [_layout_cell(row[target]) for target in targets]
-        table.add_row(Text(name, "name"), *cells, Text("\n".join(dict.fromkeys(refused)), "quiet"))
-    return table
+    numbers = _numbered(
+        _core(outcome.reason) for _, row in layouts for outcome in row.values() if outcome.held and outcome.seen is None
+    )
+    held: list[list[Cell]] = [
+        [Text(name, "name"), *(_layout_cell(row[target], numbers) for target in targets)] for name, row in layouts
+    ]
+    _print_matrix(["", *targets], held)
+    _print_notes([], numbers)
 
 
-def _layout_cell(outcome: measure.Outcome) -> Text:
+def _layout_cell(outcome: measure.Outcome, numbers: dict[str, int]) -> Text:
     if not outcome.held:
         return Text("NOT AS PLANNED", "bad")
-    return Text("no", "copied") if outcome.seen is None else Text("yes", "shared")
+    if outcome.seen is not None:
+        return Text("yes", "shared")
+    return Text("no", "copied").append(_raised(numbers[_core(outcome.reason)]), "quiet")
 
 
 def _core(reason: str) -> str:
     """The reason in a message `numpy to torch cannot share this memory: …`."""
-    return _one_line(reason).partition("cannot share this memory: ")[2].rstrip(".") or reason
+    return (_one_line(reason).partition("cannot share this memory: ")[2] or _one_line(reason)).rstrip(".")
 
 
-def _dtype_table(dtypes: list[measure.RoundTrips]) -> Table:
-    table = plain_table("to", "exact", "refused")
+def _print_dtypes(dtypes: list[measure.RoundTrips]) -> None:
+    held: list[list[Cell]] = [["to", "exact", "refused"]]
     for row in dtypes:
         refused = Text(", ".join(row.refused) or "none", "quiet")
         if row.wrong:
             refused.append(f"\nCHANGED: {', '.join(row.wrong)}", "bad")
         total = len(row.exact) + len(row.refused) + len(row.wrong)
-        table.add_row(Text(_label(row.target), "name"), f"{len(row.exact)} of {total}", refused)
-    return table
+        held.append([Text(_label(row.target), "name"), f"{len(row.exact)} of {total}", refused])
+    _print_table(held)
 
 
-def _heading(console: Console, title: str, note: str) -> None:
-    console.print()
-    console.print(Text.assemble((title, "title"), "  ", (note, "quiet")))
+def _print_table(held: list[list[Cell]]) -> None:
+    """Print a table whose first row has headings."""
+    held[0] = [Text(str(word), "quiet") for word in held[0]]
+    show_lines(list(layout.table(held, report_width(), margin=0, headed=True)), [""] * len(held[0]))
+
+
+def _print_matrix(heads: list[str], held: list[list[Cell]]) -> None:
+    """Print a table of many narrow columns: below each other, if they are too many for the terminal."""
+    for number, block in enumerate(layout.blocks(heads, held, report_width())):
+        if number:
+            prose()
+        _print_table(block)
+
+
+def _print_notes(notes: list[tuple[Cell, Cell]], numbers: dict[str, int]) -> None:
+    notes += [(_raised(number), _one_line(reason)) for reason, number in numbers.items()]
+    if notes:
+        prose()
+        show_lines(list(layout.facts(notes, report_width(), right=True)), ["quiet", "quiet"])
+
+
+def _heading(title: str, note: str) -> None:
+    prose()
+    prose(Text.assemble((title, "title"), "  ", (note, "quiet")))
 
 
 def _label(target: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.padding import Padding
 from rich.text import Text
 
 import tensorferry as ferry
@@ -17,8 +16,10 @@ from tensorferry.planning.preconditions import refuse_place
 from tensorferry.planning.step import WAYS
 
 from .code import print_code
-from .console import EXIT_FAILED, EXIT_USAGE, err, facts_table, out, print_json, printable
+from .console import EXIT_FAILED, EXIT_USAGE, err, out, print_json, printable, report_width
 from .hints import as_options
+from .layout import facts, wrapped
+from .listing import prose, show_lines
 from .outcome import error_data, show_error, unknown_word
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tensorferry import Plan, TensorInfo
+
+    from .layout import Cell
 
 __all__ = ["UsageError", "hypothetical", "run", "understood"]
 
@@ -126,13 +129,13 @@ def _print_steps(console: Console, plan: Plan) -> None:
     """Each step on lines of its own: the code, then why it is there, and what it costs."""
     margin = " " * (len(str(len(plan.steps))) + 2)
     for number, step in enumerate(plan.steps, 1):
-        console.print(Text(f"{number:>{len(margin) - 2}}", "quiet"), end="")
-        print_code(console, step.code, margin, first="  ")
+        print_code(console, step.code, margin, first=f"{number:>{len(margin) - 2}}  ", is_typed=False)
         cost = f"{size_text(step.bytes)} {WAYS[step.path]}" if step.copies else "no copy"
         words = Text.assemble(step.why, "  ", (f"[{cost}]", "copied" if step.copies else "quiet"))
-        console.print(Padding(words, (0, 0, 0, len(margin))))
+        lines = wrapped(words, report_width() - len(margin))
+        show_lines([[(margin, 0), (line, 0)] for line in lines], [""])
     if not plan.steps:
-        console.print(Text("nothing to do: x is returned as it is"))
+        prose("nothing to do: x is returned as it is")
 
 
 def _print_plan(console: Console, plan: Plan) -> None:
@@ -142,21 +145,22 @@ def _print_plan(console: Console, plan: Plan) -> None:
         ("" if plan.keeps_dtype else f"dtype becomes {plan.result.dtype}", "warn"),
         (_gradient(plan), "warn"),
     ]
-    facts = facts_table()
-    facts.add_row("from", Text(str(plan.source), "name"))
-    facts.add_row("to", Text(str(plan.result), "name"))
     words = [memory, *(mark for mark in marks if mark[0])]
-    facts.add_row("memory", Text(", ").join(Text(word, style) for word, style in words))
-    facts.add_row("why", plan.reason)
-    facts.add_row("copied", size_text(plan.bytes_copied))
-    console.print(facts)
-    console.print()
+    told: list[tuple[Cell, Cell]] = [
+        ("from", Text(str(plan.source), "name")),
+        ("to", Text(str(plan.result), "name")),
+        ("memory", Text(", ").join(Text(word, style) for word, style in words)),
+        ("why", plan.reason),
+        ("copied", size_text(plan.bytes_copied)),
+    ]
+    show_lines(list(facts(told, report_width(), margin=0)), ["quiet", ""])
+    prose()
     _print_steps(console, plan)
     for warning in plan.warnings:
-        console.print()
-        console.print(Text.assemble(("careful: ", "warn"), warning))
-    console.print()
-    console.print(Text("by hand", "quiet"))
+        prose()
+        prose(Text.assemble(("careful: ", "warn"), warning))
+    prose()
+    prose(Text("by hand", "quiet"))
     print_code(console, plan.code, "  ")
 
 

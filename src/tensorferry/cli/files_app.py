@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tensorferry.errors import ConversionError
 
+from . import completion
+from .completion import words
 from .outcome import unknown_word
 from .usage import Command
 
@@ -99,6 +101,9 @@ def diff(
     tensors_only: Annotated[
         bool, typer.Option("--tensors-only", help="Leave out metadata and values that are not tensors.")
     ] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Each name and value; by default, names that differ in numbers are one line.")
+    ] = False,
     allow: _Allow = None,
     json: _Json = False,
 ) -> None:
@@ -107,11 +112,13 @@ def diff(
 
     if tolerance is not None and not (math.isfinite(tolerance) and tolerance >= 0):
         raise typer.BadParameter(f"{tolerance} is not a number of 0 or more", param_hint="--tol")
-    raise typer.Exit(
-        command.run(
-            a, b, tolerance=tolerance, any_dtype=any_dtype, tensors_only=tensors_only, allow=allow or (), as_json=json
-        )
-    )
+    given: dict[str, Any] = {
+        "tolerance": tolerance,
+        "any_dtype": any_dtype,
+        "tensors_only": tensors_only,
+        "every": every,
+    }
+    raise typer.Exit(command.run(a, b, **given, allow=allow or (), as_json=json))
 
 
 def convert(
@@ -125,17 +132,28 @@ def convert(
         Path, typer.Argument(readable=False, metavar="OUT", help="The file to write, or with --shard the folder.")
     ],
     to: Annotated[
-        str | None, _written(metavar="FORMAT", help="safetensors, pytorch, npz, …; by default, from OUT's suffix.")
+        str | None,
+        _written(
+            metavar="FORMAT",
+            autocompletion=completion.formats,
+            help="safetensors, pytorch, npz, …; by default, from OUT's suffix, or for a folder as IN.",
+        ),
     ] = None,
     dtype: Annotated[
         _Words,
         _chosen(
             metavar="[KEY=]NAME",
+            autocompletion=completion.any_dtypes,
             help="A dtype for all tensors of its kind; or for those of a kind, dtype or GLOB. fit: what OUT can hold.",
         ),
     ] = None,
     overflow: Annotated[
-        str, _chosen(metavar="RULE", help="raise, saturate or nan: what becomes of a number too large for --dtype.")
+        str,
+        _chosen(
+            metavar="RULE",
+            autocompletion=words("raise", "saturate", "nan"),
+            help="raise, saturate or nan: what becomes of a number too large for --dtype.",
+        ),
     ] = "raise",
     include: Annotated[_Words, _chosen(metavar="GLOB", help="Only tensors and values whose names match.")] = None,
     exclude: Annotated[_Words, _chosen(metavar="GLOB", help="No tensors and values whose names match.")] = None,
@@ -144,17 +162,31 @@ def convert(
         bool, _chosen("--tensors-only", help="Leave out metadata and values that are not tensors, and how they nest.")
     ] = False,
     ties: Annotated[
-        str, _written(metavar="RULE", help="copy or alias: tied weights where OUT's format has no way to say it.")
+        str,
+        _written(
+            metavar="RULE",
+            autocompletion=words("copy", "alias"),
+            help="copy or alias: tied weights where OUT's format has no way to say it.",
+        ),
     ] = "copy",
     dequantize: Annotated[
         bool, _chosen("--dequantize", help="Write the numbers of quantised blocks (GGUF's), not their bytes.")
     ] = False,
     nulls: Annotated[
         str | None,
-        _chosen(metavar="VALUE", help="For tables: a number, true or false, or nan in place of nulls; or mask."),
+        _chosen(
+            metavar="VALUE",
+            autocompletion=words("nan", "mask", "true", "false"),
+            help="For tables: a number, true or false, or nan in place of nulls; or mask.",
+        ),
     ] = None,
     ragged: Annotated[
-        str | None, _chosen(metavar="HOW", help="For tables: rows makes a tensor of each list of a column.")
+        str | None,
+        _chosen(
+            metavar="HOW",
+            autocompletion=words("rows"),
+            help="For tables: rows makes a tensor of each list of a column.",
+        ),
     ] = None,
     pad: Annotated[
         str | None, _chosen(metavar="VALUE", help="For tables: a number, true or false after the end of short lists.")
@@ -175,7 +207,14 @@ def convert(
     dry_run: Annotated[bool, _done("--dry-run", help="Report the same errors, but write nothing.")] = False,
     resume: Annotated[bool, _done("--resume", help="Go on where an interrupted conversion stopped.")] = False,
     jobs: Annotated[int, _done(metavar="N", min=1, help="Files written at once.")] = 1,
-    engine: Annotated[str, _done(metavar="NAME", help="By threads, processes, dask or ray.")] = "threads",
+    engine: Annotated[
+        str,
+        _done(
+            metavar="NAME",
+            autocompletion=words("threads", "processes", "dask", "ray"),
+            help="By threads, processes, dask or ray.",
+        ),
+    ] = "threads",
     part: Annotated[
         str | None, _done(metavar="I/N", help="Do the I-th of N parts, for machines that share a file system.")
     ] = None,
@@ -255,9 +294,9 @@ def roundtrip(
     raise typer.Exit(command.run(path, allow=allow or (), as_json=json))
 
 
-def _validate(word: str, words: Iterable[str], option: str) -> None:
-    if word not in words:
-        raise typer.BadParameter(unknown_word(word, words), param_hint=option)
+def _validate(word: str, known: Iterable[str], option: str) -> None:
+    if word not in known:
+        raise typer.BadParameter(unknown_word(word, known), param_hint=option)
 
 
 def _understood(text: str | None, read: Callable[[str], object], option: str) -> None:

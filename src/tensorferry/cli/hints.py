@@ -6,10 +6,12 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any
 
+from .layout import solid
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["OPTIONS", "as_options"]
+__all__ = ["OPTIONS", "as_options", "unbroken"]
 
 _CONVERT = {
     name: f"--{name.replace('_', '-')}"
@@ -91,6 +93,27 @@ def as_options(hint: str, command: str) -> str:
         else:
             parts.append(hint[found.start() : place])
     return "".join([before, *parts, hint[place:]])
+
+
+_TYPED = re.compile(
+    r"""
+    "[^"]*" | (?<!\w)'[^']*' | `[^`]*`
+    | [\w.\])]+\( [^()]* (?: \( [^()]* (?: \( [^()]* \) [^()]* )* \) [^()]* )* \)
+    | \w*=?[\[{] [^\[\]{}]* [\]}]
+    | --[a-z-]+\ \S+
+    | (?<![\w./-])(?:apt-get|aws|curl|gcloud|hf|make|pip|python3?|tensorferry)\ [^,;]*
+    """,
+    re.VERBOSE,
+)
+
+
+def unbroken(hint: str) -> str:
+    r"""A hint whose code is not broken over lines, so that it can be copied: its spaces are `layout.SOLID`.
+
+    >>> unbroken("pip install h5py, or another format").split(" ")
+    ['pip\xa0install\xa0h5py,', 'or', 'another', 'format']
+    """
+    return _TYPED.sub(lambda found: solid(found[0]), hint)
 
 
 def _closing(text: str, place: int) -> int:

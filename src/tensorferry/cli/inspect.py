@@ -224,7 +224,7 @@ def _print_statistics(found: dict[str, Statistics | None]) -> None:
         )
         words = "quantised blocks" if each is None else ", ".join(odd) or ("" if numbers[0] else "no values")
         lines.append((printable(name), *numbers, words))  # type: ignore[arg-type]
-    rows(lines, styles=("name", "", "", "", "", "quiet", "warn"), right=frozenset({1, 2, 3, 4}))
+    rows(lines, styles=("name", "", "", "", "", "quiet", "warn"), right={1, 2, 3, 4}, headed=True)
 
 
 def _print_tensors(contents: Contents) -> None:
@@ -248,7 +248,7 @@ def _print_folds(folds: Sequence[Fold]) -> None:
             for each in folds
         ),
         styles=("name", "", "", "", "quiet"),
-        right=frozenset({1}),
+        right={1},
     )
 
 

@@ -1,4 +1,4 @@
-"""Print lines in aligned columns, also a hundred thousand of them, without folding."""
+"""Print lines in columns that fit the terminal, also a hundred thousand of them."""
 
 from __future__ import annotations
 
@@ -6,65 +6,64 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from .console import facts_table, out
+from . import layout
+from .console import line_width, out, report_width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
-__all__ = ["MOST_STYLED", "facts", "heading", "rows", "styled"]
+    from .layout import Cell, Line
 
-_WIDEST = 60
-"""The widest column. A wider cell shifts only its own line."""
+__all__ = ["MOST_STYLED", "facts", "heading", "paragraph", "prose", "rows", "show_lines", "styled"]
+
 MOST_STYLED = 1000
 """The most lines with styles. More are written plainly, because Rich takes a tenth of a millisecond for each."""
 
 
 def heading(text: str) -> None:
-    """A title on a line of its own."""
-    if styled():
-        from rich.text import Text
+    """A title on lines of its own."""
+    paragraph(text, "title")
 
-        out().print(Text(text, "title"), soft_wrap=True)
-    else:
-        sys.stdout.write(f"{text}\n")
+
+def paragraph(text: Cell, style: str = "") -> None:
+    """Text that is broken between words where a terminal ends."""
+    lines: list[Line] = [[(piece, 0)] for piece in layout.wrapped(text, line_width(sys.stdout))]
+    show_lines(lines, [style])
+
+
+def prose(text: Cell = "", style: str = "") -> None:
+    """Text of a report, which is for people, and is broken between words in a pipe too."""
+    lines: list[Line] = [[(piece, 0)] for piece in layout.wrapped(text, report_width())]
+    show_lines(lines, [style])
 
 
 def facts(lines: Sequence[tuple[str, str]]) -> None:
-    """Print labels and texts in two columns, which are folded on a wide terminal."""
-    console = out() if styled() else None
-    if console is None or console.width < 40:
-        rows(lines, styles=("quiet", ""))
-        return
-    from rich.padding import Padding
-    from rich.text import Text
-
-    table = facts_table()
-    for word, text in lines:
-        table.add_row(word, Text(text))
-    console.print(Padding(table, (0, 0, 0, 2)))
+    """Print labels and texts in two columns."""
+    show_lines(list(layout.facts(lines, line_width(sys.stdout))), ["quiet", ""])
 
 
-def rows(lines: Iterable[Sequence[str]], styles: Sequence[str], right: frozenset[int] = frozenset()) -> None:
-    """Print lines in columns, without folding, so that they can be searched and copied.
+def rows(
+    lines: Iterable[Sequence[Cell]], styles: Sequence[str], right: Collection[int] = (), *, headed: bool = False
+) -> None:
+    """Print lines in columns: on a terminal as `layout.table` fits them, in a file one line for each.
 
     Args:
         lines: The cells of each line, without characters that a terminal could obey.
         styles: The style of each column.
         right: The columns that are aligned to the right.
+        headed: Whether the first line has headings.
     """
     held = list(lines)
-    widths = [
-        max((len(line[column]) for line in held if len(line[column]) <= _WIDEST), default=0)
-        for column in range(len(styles))
-    ]
-    show = _styler(styles) if styled() and len(held) <= MOST_STYLED else _plainly
-    for line in held:
-        used = max((column + 1 for column, text in enumerate(line) if text), default=0)
-        cells = [
-            text.rjust(widths[column]) if column in right else text.ljust(widths[column] if column + 1 < used else 0)
-            for column, text in enumerate(line[:used])
-        ]
-        show(cells)
+    show = _shower(styles if len(held) <= MOST_STYLED else None)
+    for line in layout.table(held, line_width(sys.stdout), right=right, headed=headed):
+        show(line)
+
+
+def show_lines(lines: Sequence[Line], styles: Sequence[str]) -> None:
+    """Print lines of `layout`, each part in the style of its column."""
+    show = _shower(styles if len(lines) <= MOST_STYLED else None)
+    for line in lines:
+        show(line)
 
 
 def styled() -> bool:
@@ -72,17 +71,27 @@ def styled() -> bool:
     return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
 
 
-def _plainly(cells: list[str]) -> None:
-    sys.stdout.write("  " + "  ".join(cells) + "\n")
-
-
-def _styler(styles: Sequence[str]) -> Callable[[list[str]], None]:
+def _shower(styles: Sequence[str] | None) -> Callable[[Line], None]:
+    """A function that prints a line: plainly, if there are no styles, or nobody sees them."""
+    if styles is None or not styled():
+        return _plainly
     from rich.text import Text
 
     console = out()
 
-    def show(cells: list[str]) -> None:
-        words = [part for cell, style in zip(cells, styles, strict=False) for part in ("  ", (cell, style))]
-        console.print(Text.assemble(*words), soft_wrap=True)
+    def show(line: Line) -> None:
+        words = Text()
+        for piece, column in line:
+            part = Text(piece) if isinstance(piece, str) else piece.copy()
+            if styles[column]:
+                part.stylize_before(styles[column])
+            words.append_text(part)
+        words.plain = words.plain.replace(layout.SOLID, " ").rstrip()
+        console.print(words, soft_wrap=True)
 
     return show
+
+
+def _plainly(line: Line) -> None:
+    text = "".join(str(piece) for piece, _ in line).replace(layout.SOLID, " ")
+    sys.stdout.write(text.rstrip() + "\n")

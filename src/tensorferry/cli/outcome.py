@@ -13,11 +13,14 @@ from tensorferry.core.sizes import size_text
 from tensorferry.errors import ConversionError, ResumableError, UnsafeFileError, VerificationError, nearest
 from tensorferry.files.base.objects import Kept, Placeholder
 
-from .console import EXIT_REFUSED, EXIT_RESUMABLE, EXIT_UNVERIFIED, EXIT_USAGE, err, print_json, printable
-from .hints import as_options
+from .console import EXIT_REFUSED, EXIT_RESUMABLE, EXIT_UNVERIFIED, EXIT_USAGE, err, line_width, print_json, printable
+from .hints import as_options, unbroken
+from .layout import SOLID, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from rich.text import Text
 
 __all__ = [
     "SCHEMA",
@@ -29,6 +32,8 @@ __all__ = [
     "progress",
     "result",
     "show_error",
+    "show_message",
+    "show_note",
 ]
 __all__ += ["unknown_word", "waiting", "without_collecting", "writing"]
 
@@ -53,16 +58,34 @@ def error_data(error: Exception, command: str) -> dict[str, Any]:
 
 def show_error(error: Exception, command: str) -> None:
     """Print an error on stderr, with the hint in the words of this command."""
+    message, hint = _words(error, command)
+    show_message(type(error).__name__, message, hint)
+
+
+def show_message(title: str, message: str, hint: str | None = None) -> None:
+    """Print a message on stderr. On a terminal, prose is broken between words, and code to type is not broken."""
     from rich.text import Text
 
-    message, hint = _words(error, command)
-    console = err()
-    # On a terminal, prose is broken between words. Code, and text in a file, is never broken.
-    text = Text.assemble((type(error).__name__, "bad"), ": ", printable(message))
-    console.print(text, soft_wrap=not console.is_terminal)
+    width = line_width(sys.stderr)
+    lines = wrapped(Text.assemble((title, "bad"), ": ", printable(message)), width)
     if hint:
-        console.print()
-        console.print(Text.assemble(("Hint: ", "title"), (printable(hint), "code")), soft_wrap=True)
+        code = Text.assemble(("Hint: ", "title"), (unbroken(printable(hint)), "code"))
+        lines += [Text(), *wrapped(code, width, fold=False)]
+    _show(lines)
+
+
+def show_note(text: str, title: str = "") -> None:
+    """Print a note on stderr, broken between words where a terminal ends."""
+    from rich.text import Text
+
+    _show(wrapped(Text.assemble((title, "warn"), text) if title else Text(text, "warn"), line_width(sys.stderr)))
+
+
+def _show(lines: Iterable[Text]) -> None:
+    console = err()
+    for line in lines:
+        line.plain = line.plain.replace(SOLID, " ")
+        console.print(line, soft_wrap=True)
 
 
 def result(command: str, data: dict[str, Any], error: Exception | None = None) -> None:
@@ -181,7 +204,8 @@ def unknown_word(word: str, words: Iterable[str]) -> str:
 
 def _words(error: Exception, command: str) -> tuple[str, str | None]:
     if isinstance(error, ConversionError):
-        return error.message, error.hint and as_options(error.hint, command)
+        hint = getattr(error.hint, "for_shell", error.hint)
+        return error.message, hint and as_options(hint, command)
     if isinstance(error, OSError) and error.strerror:
         names = [os.fspath(name) for name in (error.filename, error.filename2) if isinstance(name, (str, os.PathLike))]
         return ": ".join([*map(str, names), error.strerror]), None

@@ -22,9 +22,9 @@ from tensorferry.files.lazy import mapped_arrays
 from tensorferry.files.opening.registry import format_for, formats
 from tensorferry.files.reports.diff import diff
 
-from .console import EXIT_FAILED, out, printable, quiet
+from .console import EXIT_FAILED, printable, quiet
 from .doctor import working
-from .listing import rows
+from .listing import paragraph, rows
 from .outcome import counted, failed, result, writing
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ def example() -> Path | None:
 
 def run(path: Path, *, allow: Sequence[str] = (), as_json: bool) -> int:
     """Convert a file to the formats and load it in the frameworks, and print the results; gives the exit code."""
-    console = out()
     try:
         source = ferry.open(path, allow=allow)
         with TemporaryDirectory() as folder:
@@ -66,18 +65,14 @@ def run(path: Path, *, allow: Sequence[str] = (), as_json: bool) -> int:
             result("roundtrip", {"path": str(path), "journeys": journeys, "loaded": loaded, "equal": held})
         else:
             sizes = sum(stored.nbytes for stored in source.tensors.values())
-            console.print(
-                Text.assemble(
-                    (str(path.name), "title"),
-                    f": {counted(len(source.tensors), 'tensor')}, {size_text(sizes)}, {source.format}",
-                )
-            )
+            about = f": {counted(len(source.tensors), 'tensor')}, {size_text(sizes)}, {source.format}"
+            paragraph(Text.assemble((printable(path.name), "title"), about))
             _print_journeys(journeys)
             _print_loads(loaded)
             for why in sorted({why for row in loaded for why in row["refused"].values()}):
-                console.print(Text.assemble(("refused", "warn"), f": {printable(why)}"), soft_wrap=True)
+                paragraph(Text.assemble(("refused", "warn"), f": {printable(why)}"))
             verdict = ("every bit came back", "ok") if held else ("not every bit came back", "bad")
-            console.print(Text.assemble(verdict))
+            paragraph(Text.assemble(verdict))
     return 0 if held else EXIT_FAILED
 
 
@@ -90,6 +85,8 @@ def _journeys(
         made[each.name] = folder / f"first{each.suffixes[0]}"
         yield _step(path, made[each.name], source, allow=allow)
     for one, other in permutations(whole, 2):
+        if one.name == source.format:
+            continue  # the file itself has gone to the other
         there = folder / f"then{other.suffixes[0]}"
         yield _step(made[one.name], there, source)
         there.unlink()
@@ -184,7 +181,7 @@ def _print_journeys(found: Sequence[dict[str, Any]]) -> None:
         )
         for row in found
     ]
-    rows(lines, styles=[""] * 6, right=frozenset({2, 3, 4}))
+    rows(lines, styles=[""] * 6, right={2, 3, 4}, headed=True)
 
 
 def _print_loads(found: Sequence[dict[str, Any]]) -> None:
@@ -202,7 +199,7 @@ def _print_loads(found: Sequence[dict[str, Any]]) -> None:
         )
         for row in found
     ]
-    rows(lines, styles=[""] * 8, right=frozenset({2, 3, 4, 5, 6}))
+    rows(lines, styles=[""] * 8, right={2, 3, 4, 5, 6}, headed=True)
 
 
 def _verdict(*, equal: bool) -> str:

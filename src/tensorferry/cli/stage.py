@@ -19,7 +19,7 @@ __all__ = ["HELD", "PLANNED", "SKIPPED", "Line", "Played", "Stage"]
 
 HELD, PLANNED, SKIPPED, FAILED = "held", "planned", "skipped", "failed"
 
-Kind = Literal["given", "today", "fails", "now", "refuses", "plan", "memory", "note", "then"]
+Kind = Literal["given", "today", "fails", "now", "refuses", "plan", "memory", "note", "row", "then"]
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,10 @@ class Stage:
     def note(self, words: str) -> None:
         """Record a remark."""
         self._line("note", "", words)
+
+    def row(self, name: str, words: str) -> None:
+        """Record a line of a table: a name, and words beside it."""
+        self._line("row", name, words)
 
     def _value(self, code: str) -> Any:
         return eval(compile(code, "<tour>", "eval"), self.names)  # noqa: S307 - the lines are this package's own

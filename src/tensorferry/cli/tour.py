@@ -8,25 +8,26 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 import tensorferry as ferry
 
+from . import layout
 from .cases import CASES, Case
-from .console import EXIT_FAILED, err, out, plain_table, print_json, quiet
-from .doctor import framework_table, is_broken, working
-from .outcome import counted
+from .code import folded
+from .console import EXIT_FAILED, print_json, quiet, report_width
+from .doctor import is_broken, print_frameworks, working
+from .layout import solid
+from .listing import prose, show_lines
+from .outcome import counted, show_message
 from .stage import FAILED, HELD, PLANNED, SKIPPED, Played, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import Console
-
     from .digits import Digits
     from .doctor import Status
+    from .layout import Cell
 
 __all__ = ["CASES", "World", "run", "unknown_cases"]
 
@@ -56,19 +57,18 @@ def run(ids: Sequence[str], *, brief: bool, as_json: bool) -> int:
     try:
         importlib.import_module("sklearn")
     except ImportError:
-        err().print(Text.assemble(("tour", "bad"), " needs scikit-learn for its data, and it is not installed."))
-        err().print(Text.assemble("\n", ("Hint: ", "title"), ("pip install scikit-learn", "code")))
+        missing = "scikit-learn, which has its data, is not installed."
+        show_message("tour", missing, "pip install scikit-learn")
         return EXIT_FAILED
     with quiet("loading the frameworks, training a classifier …"):
         status = ferry.frameworks(load=True)
         here = working(status)
         world = World(here)
         worlds = _five_worlds(world)
-    console = out()
     if not as_json:
-        _print_opening(console, status, world, worlds)
+        _print_opening(status, world, worlds)
         if brief:
-            console.print()
+            prose()
     wanted = [CASES[name] for name in sorted(name.upper() for name in ids)] or [CASES[name] for name in sorted(CASES)]
     records = []
     for case in wanted:
@@ -77,7 +77,7 @@ def run(ids: Sequence[str], *, brief: bool, as_json: bool) -> int:
             _play(record, case, world, status)
         records.append(record)
         if not as_json:
-            _print_case(console, record, brief=brief)
+            _print_case(record, brief=brief)
     count = Counter(record.status for record in records)
     failed = count[FAILED] > 0 or not all(row["equal"] for row in worlds)
     if as_json:
@@ -89,7 +89,7 @@ def run(ids: Sequence[str], *, brief: bool, as_json: bool) -> int:
             }
         )
     else:
-        _print_summary(console, records, count)
+        _print_summary(records, count)
     return EXIT_FAILED if failed else 0
 
 
@@ -172,73 +172,90 @@ def _five_worlds(world: World) -> list[dict[str, Any]]:
 # -- printing -------------------------------------------------------------------------------------
 
 
-def _print_opening(console: Console, status: Status, world: World, rows: list[dict[str, Any]]) -> None:
+def _print_opening(status: Status, world: World, rows: list[dict[str, Any]]) -> None:
     from . import digits
 
-    console.print(Text("A tour of tensorferry", "title"))
-    console.print(
-        Text("Every line of code was run just now, unless it says so; errors are in their own words.", "quiet")
-    )
-    console.print()
-    console.print(framework_table(status))
-    console.print()
+    prose("A tour of tensorferry", "title")
+    prose("Every line of code was run just now, unless it says so; errors are in their own words.", "quiet")
+    prose()
+    print_frameworks(status)
+    prose()
     if not rows:
-        console.print(Text("torch is not here, so there is no classifier; the cases that need none follow.", "warn"))
+        prose("torch is not here, so there is no classifier; the cases that need none follow.", "warn")
         return
     seen, held_out = len(world.digits.train_images), len(world.digits.images)
-    console.print(
+    prose(
         f"A classifier, nn.Linear(64, 10), trained for {digits.STEPS} steps on {seen:,} of "
         f"scikit-learn's handwritten digits. Here are four of the {held_out} that it has not seen:"
     )
-    console.print()
-    _print_pictures(console, world)
-    console.print()
-    console.print(
-        Text.assemble(
-            "Its predictions, ", ("scores = model(images)", "code"), ", in the other frameworks, scored there:"
-        )
-    )
-    console.print()
-    table = plain_table("one call", "memory", "accuracy", "every value equal")
+    prose()
+    _print_pictures(world)
+    prose()
+    code = (solid("scores = model(images)"), "code")
+    prose(Text.assemble("Its predictions, ", code, ", in the other frameworks, scored there:"))
+    prose()
+    held: list[list[Cell]] = [["one call", "memory", "accuracy", "every value equal"]]
     for row in rows:
         style = "copied" if row["memory"] == "copied" else "shared"
         equal = Text("yes", "ok") if row["equal"] else Text("NO", "bad")
-        table.add_row(Text(row["call"], "code"), Text(row["memory"], style), f"{row['accuracy']:.1%}", equal)
-    console.print(Padding(table, (0, 0, 0, 2)))
+        call = Text(solid(row["call"]), "code")
+        held.append([call, Text(row["memory"], style), f"{row['accuracy']:.1%}", equal])
+    show_lines(list(layout.table(held, report_width(), headed=True)), [""] * 4)
 
 
-def _print_pictures(console: Console, world: World) -> None:
+_PICTURE = 16
+"""The width of a picture of a digit."""
+
+
+def _print_pictures(world: World) -> None:
+    """Print four pictures side by side, as many in a line as fit."""
     from .digits import picture
 
     names = world.fresh()
     guesses = ferry.to_list(names["scores"].argmax(1))
-    shown = range(4)
-    pictures = [picture(world.digits.images[i]) for i in shown]
-    for line in zip(*pictures, strict=True):
-        console.print(Text("  " + "   ".join(line)), soft_wrap=True)
-    captions = [f"seen as {guesses[i]}, is {world.digits.labels[i]}" for i in shown]
-    console.print(Text("  " + "   ".join(f"{caption:<16}" for caption in captions).rstrip(), "quiet"))
+    fitting = max((report_width() - 2 + 3) // (_PICTURE + 3), 1)
+    shown = list(range(4))
+    for first in range(0, len(shown), fitting):
+        if first:
+            prose()
+        some = shown[first : first + fitting]
+        for line in zip(*(picture(world.digits.images[i]) for i in some), strict=True):
+            prose("  " + "   ".join(line))
+        captions = [f"seen as {guesses[i]}, is {world.digits.labels[i]}" for i in some]
+        prose("  " + "   ".join(f"{caption:<{_PICTURE}}" for caption in captions).rstrip(), "quiet")
 
 
-def _print_case(console: Console, record: Played, *, brief: bool) -> None:
+_MARGIN = 11
+"""The width of the labels of a case, with the spaces after them."""
+
+
+def _print_case(record: Played, *, brief: bool) -> None:
     style = _STATUS_STYLE[record.status]
     title = f" {record.id}  {record.title} "
-    fill = max(console.width - len(title) - len(record.status) - 4, 1)
+    fill = report_width() - len(title) - len(record.status) - 3
     if not brief:
-        console.print()
+        prose()
     rule = " " if brief else "─"
-    console.print(
-        Text.assemble((rule * 2, "quiet"), (title, "title"), (rule * fill, "quiet"), " ", (record.status, style)),
-        no_wrap=True,
-        overflow="ellipsis",
-    )
+    if fill > 0:
+        prose(Text.assemble((rule * 2, "quiet"), (title, "title"), (rule * fill, "quiet"), " ", (record.status, style)))
+    else:
+        prose(Text.assemble((f"{record.id}  {record.title}", "title"), "  ", (record.status, style)))
     if not brief:
-        console.print(_lines(record))
+        _print_lines(record)
     if record.reason and (not brief or record.status == FAILED):
-        console.print(Padding(Text(record.reason, style), (0, 0, 0, 11)))
+        _print_beside(record.reason, style)
     if record.checks and (not brief or record.status == FAILED):
-        for line in _packed([_mark(what, held) for what, held in record.checks], console.width - 12):
-            console.print(Padding(line, (0, 0, 0, 11)))
+        for line in _packed([_mark(what, held) for what, held in record.checks], _room()):
+            _print_beside(line)
+
+
+def _room() -> int:
+    return report_width() - _MARGIN
+
+
+def _print_beside(text: Cell, style: str = "") -> None:
+    """Print text where the lines of a case stand."""
+    show_lines([[(" " * _MARGIN, 0), (line, 0)] for line in layout.wrapped(text, _room())], [style])
 
 
 def _mark(what: str, held: bool) -> Text:
@@ -260,34 +277,40 @@ def _packed(items: Sequence[Text], width: int) -> list[Text]:
 _WORDS = {"fails": "words", "refuses": "warn", "plan": "quiet"}
 
 
-def _lines(record: Played) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(width=9, justify="right", no_wrap=True)
-    table.add_column(overflow="fold")
+def _print_lines(record: Played) -> None:
+    widest = max((layout.cell_width(line.code) for line in record.lines if line.kind == "row"), default=0)
     for line in record.lines:
+        if line.kind == "row":
+            row = [(Text(line.code, "name"), Text(line.words))]
+            parts = layout.facts(row, _room(), margin=0, label=widest)
+            show_lines([[(" " * _MARGIN, 0), *part] for part in parts], ["", ""])
+            continue
         label, style = _LABELS[line.kind]
-        table.add_row(Text(label, style), _content(line.kind, line.code, line.words))
-    return table
+        before = Text(f"{label:>{_MARGIN - 2}}  ", style)
+        for piece in layout.wrapped(_content(line.kind, line.code, line.words), _room()):
+            show_lines([[(before, 0), (piece, 0)]], [""])
+            before = Text(" " * _MARGIN)
 
 
 def _content(kind: str, code: str, words: str) -> Text:
-    match kind:
-        case "note":
-            return Text(words, "quiet")
-        case "memory":
-            return Text.assemble((code, "copied" if code == "copied" else "shared"), ("  " + words, "quiet"))
-        case "fails" | "refuses" | "plan":
-            return Text.assemble((code, "code"), "\n", (words, _WORDS[kind]))
-        case "given" | "then":
-            return Text(code, "quiet")
-    return Text.assemble((code, "code"), ("  → " + words if words else "", "quiet"))
+    if kind == "note":
+        return Text(words, "quiet")
+    if kind == "memory":
+        return Text.assemble((code, "copied" if code == "copied" else "shared"), ("  " + words, "quiet"))
+    # Code that is broken is still code; a line that is too wide for that is broken as text.
+    typed = folded(code, _room())
+    if kind in ("given", "then"):
+        return Text(typed, "quiet")
+    if kind in ("fails", "refuses", "plan"):
+        return Text.assemble((typed, "code"), "\n", (words, _WORDS[kind]))
+    return Text.assemble((typed, "code"), ("  → " + words if words else "", "quiet"))
 
 
-def _print_summary(console: Console, records: list[Played], count: Counter[str]) -> None:
+def _print_summary(records: list[Played], count: Counter[str]) -> None:
     parts = [
         Text(f"{count[name]} {name}", _STATUS_STYLE[name] if count[name] else "quiet")
         for name in (HELD, PLANNED, SKIPPED, FAILED)
     ]
     checks = sum(len(record.checks) for record in records)
-    console.print()
-    console.print(Text(f"{counted(len(records), 'case')}, {counted(checks, 'check')}: ") + Text(", ").join(parts))
+    prose()
+    prose(Text(f"{counted(len(records), 'case')}, {counted(checks, 'check')}: ") + Text(", ").join(parts))

@@ -1,68 +1,114 @@
-"""Typer's help for arguments and options, without parts that nobody types."""
+"""How commands are called: their help, wrong usage, and options that contradict each other."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import io
+import sys
 from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from . import layout
+from .console import err, line_width, out, printable, report_width
+from .listing import styled
 
-__all__ = ["Command", "CommandGroup"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from rich.console import Console
+
+__all__ = ["CONTRADICTIONS", "Command", "CommandGroup"]
+
+CONTRADICTIONS: Mapping[str, Sequence[tuple[str, str, str]]] = {
+    "convert": [("--ragged", "--pad", "one keeps the lengths of rows, and the other makes them equal")],
+    "explain": [
+        ("--copy", "--no-copy", "one asks for a copy, and the other refuses it"),
+        ("--pinned", "--memory-map", "memory that is page-locked is not that of a mapped file"),
+    ],
+    "tour": [("--brief", "--json", "JSON is always whole")],
+}
+"""Pairs of options of a command that contradict each other, and why."""
+
+_WIDEST = 100
+"""Help is prose, and hard to read in longer lines."""
+_UsageError: Any = typer.BadParameter.__base__
+_ClickError: Any = _UsageError.__base__
 
 
 class Command(TyperCommand):
     """A command."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Its arguments and options, as its help shows them."""
+        """Its arguments and options, as its usage shows them."""
         return _untyped(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help. It is not an error if the reader of stdout stops early."""
-        with _unread():
-            super().format_help(ctx, formatter)
+        """Write the help."""
+        formatter.write(_help(self, ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments. If only one path is given for ``IN... OUT``, OUT is the missing one."""
         typed = [word for word in args if not word.startswith("-")]
+        given = list(args)
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
         except typer.BadParameter as error:
             missing: Any = error
             arguments = [param for param in self.params if param.param_type_name == "argument"]
             if typed and type(error) is not typer.BadParameter and missing.param in arguments[:-1]:
                 missing.param = arguments[-1]
             raise
+        self._refuse_contradictions(ctx, given)
+        return rest
+
+    def _refuse_contradictions(self, ctx: Any, args: list[str]) -> None:
+        if ctx.resilient_parsing:
+            return  # the shell asks for completions
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        options: list[Any] = [param for param in order if param.param_type_name == "option"]
+        for param in options:
+            if options.count(param) > 1 and not param.multiple and not param.is_flag:
+                raise _UsageError(f"{param.opts[0]} is there twice, and takes one value.", ctx)
+        used = {param.opts[0] for param in options}
+        used |= {word for param in options for word in param.secondary_opts if word in args}
+        used -= {param.opts[0] for param in options if param.secondary_opts and param.opts[0] not in args}
+        for one, other, why in CONTRADICTIONS.get(str(self.name), ()):
+            if {one, other} <= used:
+                raise _UsageError(f"{one} and {other} contradict each other: {why}. Give one of them.", ctx)
 
 
 class CommandGroup(TyperGroup):
     """The command that has the others."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Its options, as its help shows them."""
+        """Its options, as its usage shows them."""
         return _untyped(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help. It is not an error if the reader of stdout stops early."""
-        with _unread():
-            super().format_help(ctx, formatter)
+        """Write the help."""
+        formatter.write(_help(self, ctx))
 
-
-@contextmanager
-def _unread() -> Iterator[None]:
-    """A context that changes the exit code to 0 if Rich ends the process because of a broken pipe."""
-    try:
-        yield
-    except SystemExit:
-        raise SystemExit(0) from None
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run the command that was typed, and end the process with its exit code."""
+        extra["standalone_mode"] = False
+        if not standalone_mode:
+            return super().main(*args, **extra)
+        try:
+            code = super().main(*args, **extra)
+        except _ClickError as error:
+            _show_usage(error)
+            code = error.exit_code
+        except typer.Abort:
+            code = 1
+        except SystemExit as ended:
+            # Typer takes the place of stdout if its reader stops early, which is no error.
+            code = 0 if type(sys.stdout).__name__ == "PacifyFlushWrapper" else ended.code
+        raise SystemExit(code or 0)
 
 
 def _untyped(params: Iterable[Any]) -> list[Any]:
-    """Remove ``<bool>`` after flags, which take no value, and the type of lists after arguments."""
+    """Parameters without the types that Typer shows after flags and arguments."""
     shown = list(params)
     for param in shown:
         if param.param_type_name == "argument":
@@ -76,3 +122,95 @@ def _nothing(ctx: Any) -> str:
     """A function for Typer that needs the name of this argument."""
     del ctx
     return ""
+
+
+def _help(command: Any, ctx: Any) -> str:
+    """The help of a command, as wide as the terminal, with colours if it has them."""
+    console: Console = out()
+    console.file = text = io.StringIO()
+    width = min(report_width(), _WIDEST)
+    for line in _help_lines(command, ctx, width):
+        console.print(line, soft_wrap=True)
+    return text.getvalue()
+
+
+def _help_lines(command: Any, ctx: Any, width: int) -> Iterator[Any]:
+    from rich.text import Text
+
+    yield from layout.wrapped(_usage(command, ctx), width)
+    for paragraph in (command.help or "").strip().split("\n\n"):
+        yield ""
+        yield from layout.wrapped(" ".join(paragraph.split()), width)
+    for title, entries in _panels(command, ctx).items():
+        yield ""
+        yield Text(f"{title}:", "title")
+        # On a narrow terminal, what is said about a word stands below it.
+        widest = max(layout.cell_width(word) for word, _ in entries)
+        beside = widest <= width // 2
+        for word, about in entries:
+            typed = Text(word, "code")
+            if beside:
+                lines = layout.facts([(typed, about)], width, label=widest)
+                yield from (Text.assemble(*(piece for piece, _ in line)) for line in lines)
+                continue
+            yield from (Text.assemble("  ", piece) for piece in layout.wrapped(typed, width - 2))
+            yield from (f"      {piece}" for piece in layout.wrapped(about, width - 6))
+    if command.epilog:
+        yield ""
+        yield from layout.wrapped(command.epilog, width)
+
+
+def _usage(command: Any, ctx: Any) -> str:
+    return f"Usage: {ctx.command_path} {' '.join(command.collect_usage_pieces(ctx))}"
+
+
+def _panels(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
+    """The arguments, options and commands with what is said about them, by the title of their group."""
+    panels: dict[str, list[tuple[str, str]]] = {}
+    for param in command.get_params(ctx):
+        if not getattr(param, "hidden", False):
+            usual = "Arguments" if param.param_type_name == "argument" else "Options"
+            title = getattr(param, "rich_help_panel", None) or usual
+            panels.setdefault(title, []).append((_written(param), _about(param)))
+    for name, each in getattr(command, "commands", {}).items():
+        title = getattr(each, "rich_help_panel", None) or "Commands"
+        panels.setdefault(title, []).append((name, " ".join((each.help or "").split())))
+    return {title: panels[title] for title in sorted(panels, key=lambda title: title == "Options")}
+
+
+def _written(param: Any) -> str:
+    if param.param_type_name == "argument":
+        return f"{param.metavar}{' …' if param.nargs == -1 else ''}"
+    words = ", ".join([*param.opts, *param.secondary_opts])
+    return words if param.is_flag or not param.metavar else f"{words} {param.metavar}"
+
+
+def _about(param: Any) -> str:
+    marks = []
+    if param.required:
+        marks.append("[required]")
+    elif param.param_type_name == "option" and isinstance(param.default, (str, int)) and not param.is_flag:
+        marks.append(f"[default: {param.default}]")
+    return " ".join([" ".join((param.help or "").split()), *marks])
+
+
+def _show_usage(error: Any) -> None:
+    """Print what is wrong with the words that were typed, on stderr."""
+    from rich.text import Text
+
+    if type(error).__name__ == "NoArgsIsHelpError":
+        sys.stderr.write(_help(error.ctx.command, error.ctx) if not styled() else error.format_message())
+        return
+    width = line_width(sys.stderr)
+    lines: list[Any] = []
+    if error.ctx is not None:
+        path = error.ctx.command_path
+        lines += layout.wrapped(_usage(error.ctx.command, error.ctx), width)
+        lines += layout.wrapped(f"Try '{layout.solid(path + ' --help')}' for help.", width)
+        lines.append("")
+    lines += layout.wrapped(Text.assemble(("Error", "bad"), f": {printable(error.format_message())}"), width)
+    console = err()
+    for line in lines:
+        shown = Text.assemble(line)
+        shown.plain = shown.plain.replace(layout.SOLID, " ")
+        console.print(shown, soft_wrap=True)

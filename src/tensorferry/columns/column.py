@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..core.dtypes import casting_scale, find
-from ..core.info import READ_AS
+from ..core.info import BIT_PACKED, READ_AS
 from ..errors import LossyCastError, UnsupportedTypeError
 from ..host import casts, memory
 from ..host.numpy_dtypes import numpy_dtype
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ..typing import Array
 
 __all__ = [
-    "BIT_PACKED",
     "BYTES",
     "CODES",
     "DECIMALS",
@@ -41,8 +40,8 @@ DECIMALS = "decimals"
 CODES = "codes of categories"
 """What such integers count: see `Column`."""
 BYTES = "holds bytes, which are no numbers"
-BIT_PACKED, SEVERAL_CHUNKS = "bit-packed", "several chunks"
-"""What keeps memory from being a tensor's, although it has numbers of the dtype: see `Column.obstacles`."""
+SEVERAL_CHUNKS = "several chunks"
+"""What keeps memory from being a tensor's, as `BIT_PACKED` does, although it has numbers: see `Column.obstacles`."""
 _FEW = 8
 """If fewer than one element in so many is null, nulls are written one by one, which is faster."""
 _BLOCK = 1 << 15

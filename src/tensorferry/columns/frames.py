@@ -220,13 +220,15 @@ def _dtype_of(kind: str, numbers: Sequence[tuple[object, Column]], request: Requ
     first, second = _two(numbers)
     what = f"{_written(first[0])} is {first[1].dtype}, {_written(second[0])} is {second[1].dtype}"
     each = ",".join(dict.fromkeys(column.dtype for _, column in numbers))
-    raise LossyCastError(
+    error = LossyCastError(
         f"The columns of this {kind} have no dtype in common: {what}.",
         Hint(
             f'{{dtype:"{{widest}}"}}, which each value must fit; '
             f"or {{tree:{apart}||{each}}}, which gives a tensor for each column"
         ),
     )
+    error.read_as = "float64"
+    raise error
 
 
 def _two(numbers: Sequence[tuple[object, Column]]) -> tuple[tuple[object, Column], tuple[object, Column]]:

@@ -14,7 +14,7 @@ from ..core.dtypes import DTYPES
 from ..errors import UnsupportedTypeError
 from ..host.numpy_dtypes import numpy_dtype
 from . import extensions
-from .code import DECODED, FIELDS, LIST, STORAGE, WITHOUT_NULLS
+from .code import DECODED, FIELDS, LIST, STORAGE, WITHOUT_NULLS, WORDS
 from .column import BYTES, DECIMALS, TEXT, Column, Ragged, Refused
 from .decimals import Decimals
 from .dictionaries import codes_of, piece_looked_up
@@ -123,7 +123,7 @@ def _column(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | 
 
 def _refusal(code: str, inner: tuple[int, ...]) -> Refused:
     if code in _TEXTS:
-        return Refused(TEXT, LIST, stays=True)
+        return Refused(TEXT, LIST if inner else WORDS, stays=True)
     if code in _BYTES or code[:2] == "w:":
         return Refused(BYTES, LIST, stays=True)
     if code == "n":

@@ -17,6 +17,8 @@ from typing import Literal, NamedTuple
 __all__ = ["Capabilities", "DeviceFacts", "Devices", "Dtypes", "Gradients", "Memory", "Objects", "Options"]
 
 _NONE: Mapping[str, str] = {}
+_NO_KINDS: Mapping[int, str] = {}
+_NO_WORDS: Mapping[str, tuple[str, ...]] = {}
 _NONE_WHY: Mapping[str, tuple[str, str | None]] = {}
 
 
@@ -37,6 +39,8 @@ class Dtypes(NamedTuple):
         absent_reasons: For a dtype that it does not have now, but could have: why, as the end of a sentence.
         absent_hint: The code that gives it these dtypes, if there is any.
         since: For a dtype that the oldest supported release does not have: the first release that has it.
+        words: What words mean in its own module (``"float"`` in ``"torch.float"``), if they mean something else, or
+            several things, without it: see `dtype_names`.
     """
 
     held: frozenset[str]
@@ -50,6 +54,7 @@ class Dtypes(NamedTuple):
     absent_reasons: Mapping[str, str] = _NONE
     absent_hint: str = ""
     since: Mapping[str, str] = _NONE
+    words: Mapping[str, tuple[str, ...]] = _NO_WORDS
 
     def default(self, kind: str) -> str:
         """The dtype that the framework's own constructor gives a Python number of this kind."""
@@ -69,6 +74,7 @@ class Memory(NamedTuple):
 
     Args:
         writable: Whether its tensors can be written.
+        shows_writes: Whether its tensors may change though they cannot be written, since others can write their memory.
         exists: Whether its values have memory at all (a list of numbers has none to share).
         strides: What it can adopt: ``"any"`` strides, ``"non-negative"`` whole elements, or ``"compact"`` only.
         alignment: Bytes of which an adopted address must be a multiple; 0 means the element's size,
@@ -95,6 +101,7 @@ class Memory(NamedTuple):
     reshape: str = "{x}.reshape({shape})"
     by_columns: bool = False
     host_array: bool = False
+    shows_writes: bool = False
     lazy_bits: bool = False
     read_only: bool = False
     out: bool = False
@@ -164,12 +171,14 @@ class Gradients(NamedTuple):
         records: Whether operations are recorded now. If not (PyTorch's ``no_grad``), results are in no graph.
         tape: What may record its operations for gradients, if tensors do not show it (TensorFlow's ``GradientTape``).
         parameter: The kind of its trainable tensors. A detached one is an ordinary tensor.
+        stopped: The code that gives a tensor ``x`` without its gradient, for hints.
     """
 
     graph: bool = False
     records: bool = True
     tape: str = ""
     parameter: str = ""
+    stopped: str = ""
 
 
 class Objects(NamedTuple):
@@ -177,6 +186,9 @@ class Objects(NamedTuple):
 
     Args:
         ordinary_kind: The `TensorInfo.kind` of a description that names none.
+        kinds_by_dtype: Instead of it, that of an ordinary tensor of a dtype.
+        kinds_by_axes: Instead of both, that of an ordinary tensor with so many axes.
+        gathers_at: The assumed address, modulo 64, of the array that its library makes of a table.
         read_kinds: Values of `TensorInfo.kind` without memory to share, whose values must be read.
         value_kinds: Values of `TensorInfo.kind` that hold a tensor (variables).
         taken_kinds: Those of objects of other libraries on a device, whose memory it takes by a protocol of this name:
@@ -190,6 +202,9 @@ class Objects(NamedTuple):
     """
 
     ordinary_kind: str = ""
+    kinds_by_dtype: Mapping[str, str] = _NONE
+    kinds_by_axes: Mapping[int, str] = _NO_KINDS
+    gathers_at: int = 0
     read_kinds: frozenset[str] = frozenset()
     value_kinds: frozenset[str] = frozenset()
     taken_kinds: frozenset[str] = frozenset()
@@ -206,10 +221,13 @@ class Options(NamedTuple):
     Args:
         names: Their names.
         finishers: Those that add a last step, which calls the verb of the same name.
+        labels: ``index`` and ``columns``, as far as its tensors have labels for rows and columns: its verbs
+            ``labels_given`` and ``label``.
     """
 
     names: frozenset[str] = frozenset()
     finishers: frozenset[str] = frozenset()
+    labels: frozenset[str] = frozenset()
 
 
 class _Groups(NamedTuple):

@@ -79,28 +79,35 @@ class Declared:
         capabilities: What the framework can do.
         snippet: The code for a verb; see `Declaration.snippet`.
         imports: For each module name that its snippets use, the import line.
+        facts: What it can do on kinds of device that it need not see, if that is known.
     """
 
     module = ""
     owns: tuple[str, ...] = ()
 
     def __init__(
-        self, name: str, capabilities: Capabilities, snippet: Callable[..., str], imports: Mapping[str, str]
+        self,
+        name: str,
+        capabilities: Capabilities,
+        snippet: Callable[..., str],
+        imports: Mapping[str, str],
+        facts: Mapping[str, DeviceFacts] | None = None,
     ) -> None:
         self.name = name
         self.capabilities = capabilities
         self.snippet = snippet
         self.imports = imports
+        self.facts = facts or {}
 
     def remark(self, _info: TensorInfo, /) -> str:
         """No warning."""
         return ""
 
-    def device_facts(self, _kind: str, /) -> DeviceFacts:
-        """The defaults, because the framework cannot be asked."""
+    def device_facts(self, kind: str, /) -> DeviceFacts:
+        """What is declared, or else the defaults, because the framework cannot be asked."""
         from .capabilities import DeviceFacts
 
-        return DeviceFacts()
+        return self.facts.get(kind) or DeviceFacts()
 
     def placement(self, _device: object, /) -> Placement | None:
         """``None``, because only the framework has objects for placements."""

@@ -11,11 +11,11 @@ from . import names
 from .dtypes import DTYPES, KEYWORDS, ORDINARY, find
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from .declaration import Declaration
 
-__all__ = ["asked", "name_of"]
+__all__ = ["asked", "code_of", "meanings_of", "name_of"]
 
 _LONG = f"int{8 * calcsize('l')}"
 """The dtype of C's ``long`` on this machine."""
@@ -25,27 +25,35 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "bf16": ("bfloat16",),
     **dict.fromkeys(("half", "fp16"), ("float16",)),
     **dict.fromkeys(("single", "fp32", "f32"), ("float32",)),
-    **dict.fromkeys(("double", "float", "fp64", "f64"), ("float64",)),
-    **dict.fromkeys(("cfloat", "csingle", "c64"), ("complex64",)),
-    **dict.fromkeys(("cdouble", "complex", "c128"), ("complex128",)),
+    **dict.fromkeys(("double", "fp64", "f64"), ("float64",)),
+    **dict.fromkeys(("csingle", "c64"), ("complex64",)),
+    **dict.fromkeys(("cdouble", "c128"), ("complex128",)),
     **dict.fromkeys(("short", "i16"), ("int16",)),
     **dict.fromkeys(("intc", "i32"), ("int32",)),
-    **dict.fromkeys(("int", "int_", "longlong", "i64"), ("int64",)),
+    **dict.fromkeys(("longlong", "i64"), ("int64",)),
     "ubyte": ("uint8",),
     **dict.fromkeys(("ushort", "u16"), ("uint16",)),
     **dict.fromkeys(("uintc", "u32"), ("uint32",)),
-    **dict.fromkeys(("uint", "ulonglong", "u64"), ("uint64",)),
+    **dict.fromkeys(("ulonglong", "u64"), ("uint64",)),
     "intp": (f"int{8 * calcsize('P')}",),
     "uintp": (f"uint{8 * calcsize('P')}",),
     "long": tuple({_LONG: "", "int64": ""}),
     "ulong": (f"u{_LONG}",),
     "byte": ("int8", "uint8"),
+    # What frameworks give a number by default, or what C has: 32 or 64 bits wide.
+    **dict.fromkeys(("int", "int_"), ("int32", "int64")),
+    "uint": ("uint32", "uint64"),
+    **dict.fromkeys(("float", "float_"), ("float32", "float64")),
+    **dict.fromkeys(("complex", "complex_", "cfloat"), ("complex64", "complex128")),
     # NumPy counts bytes; JAX, safetensors and Rust count bits.
     "i8": ("int64", "int8"),
     "u8": ("uint64", "uint8"),
     "f16": ("float16", "float128"),
 }
-"""What other words may mean, in upper or lower case. A word with several meanings is refused."""
+"""What other words may mean, in upper or lower case. A word with several meanings is refused.
+
+After the name of a framework, `capabilities.Dtypes.words` of the framework wins.
+"""
 
 _CODES = {
     "?": "bool",
@@ -70,30 +78,24 @@ _CODES = {
 """NumPy's codes, in which upper and lower case differ. They may follow a sign for the byte order."""
 _OTHER_ORDER = ">" if sys.byteorder == "little" else "<"
 
-_OTHERWISE = {
-    "float": ("float32", "float64"),
-    "int": ("int32", "int64"),
-    "complex": ("complex64", "complex128"),
-}
-"""Words with one meaning in Python and NumPy, but maybe another width after the name of a framework."""
-
 
 def name_of(dtype: object) -> str:
     """The canonical name of a dtype of any framework, or of a name.
 
     >>> import numpy as np
-    >>> name_of("torch.bfloat16"), name_of(np.float32), name_of("half"), name_of(float), name_of("f4")
-    ('bfloat16', 'float32', 'float16', 'float64', 'float32')
+    >>> name_of("torch.float"), name_of(np.float32), name_of("half"), name_of(float), name_of("f4")
+    ('float32', 'float32', 'float16', 'float64', 'float32')
 
-    A name means what it means to NumPy; what else people write is known too (``"bf16"``, ``"Float32"``), unless it
-    is another dtype to some (``"u8"``). Python's types are the dtypes that NumPy makes of them.
+    After the name of a framework, a name means what it means there. Without it, it must mean the same to all:
+    ``"half"`` and ``"bf16"`` do; ``"float"`` and ``"u8"`` do not, and are refused. Python's types are the dtypes that
+    NumPy makes of them.
 
     Args:
         dtype: A name, a NumPy dtype or scalar type, a Python type, or a framework's dtype object.
 
     Raises:
-        UnsupportedTypeError: It is not the name of a supported dtype, or has two meanings; the hint has the nearest
-            name, or both.
+        UnsupportedTypeError: It is not the name of a supported dtype, or has several meanings; the hint has the nearest
+            name, or all of them.
     """
     name: str | None = None
     is_dtype = "dtype" in type(dtype).__name__.lower()
@@ -149,26 +151,38 @@ def _meant(text: str) -> str | None:
     """The dtype that a name means; ``None`` if it is not the name of one.
 
     Raises:
-        UnsupportedTypeError: It has two meanings, or its byte order is not the machine's.
+        UnsupportedTypeError: It has several meanings, or its byte order is not the machine's.
     """
-    prefix, _, last = text.rpartition(".")
-    if prefix and not _is_frameworks(prefix):
-        return None
-    word = last.lower()
-    if prefix and word in _OTHERWISE:
-        raise _ambiguous(text, _OTHERWISE[word])
-    if not prefix and text[:1] in "<>=|" and (name := _CODES.get(text[1:])) is not None:
-        if text[0] != _OTHER_ORDER or find(name).itemsize == 1:
-            return name
-        raise _in_the_other_order(text, name)
-    if last in DTYPES:
-        return last
-    if not prefix and last in _CODES and last not in _WORDS:
-        return _CODES[last]
-    meanings = _WORDS.get(word, (word,) if word in DTYPES else ())
+    meanings = meanings_of(text)
     if len(meanings) > 1:
         raise _ambiguous(text, meanings)
     return meanings[0] if meanings else None
+
+
+def meanings_of(text: str) -> tuple[str, ...]:
+    """What a name means to some or to others: names of dtypes, also of one that cannot be converted; empty if nothing.
+
+    >>> meanings_of("torch.float"), meanings_of("float"), meanings_of("text")
+    (('float32',), ('float32', 'float64'), ())
+
+    Raises:
+        UnsupportedTypeError: Its byte order is not the machine's.
+    """
+    prefix, _, last = text.rpartition(".")
+    framework = _framework_of(prefix) if prefix else None
+    if prefix and framework is None:
+        return ()
+    if not prefix and text[:1] in "<>=|" and (name := _CODES.get(text[1:])) is not None:
+        if text[0] != _OTHER_ORDER or find(name).itemsize == 1:
+            return (name,)
+        raise _in_the_other_order(text, name)
+    if last in DTYPES:
+        return (last,)
+    if not prefix and last in _CODES and last not in _WORDS:
+        return (_CODES[last],)
+    word = last.lower()
+    own = framework.capabilities.dtypes.words if framework is not None else {}
+    return own.get(word) or _WORDS.get(word, (word,) if word in DTYPES else ())
 
 
 def _in_the_other_order(dtype: object, name: str) -> UnsupportedTypeError:
@@ -178,13 +192,17 @@ def _in_the_other_order(dtype: object, name: str) -> UnsupportedTypeError:
 
 
 def _ambiguous(text: str, meanings: tuple[str, ...]) -> UnsupportedTypeError:
-    known = [name for name in meanings if name in DTYPES]
     absent = [name for name in meanings if name not in DTYPES]
     also = f"; {' and '.join(absent)} cannot be converted" if absent else ""
     return UnsupportedTypeError(
         f"{text!r} means {' to some and '.join(meanings)} to others{also}.",
-        " or ".join(map('dtype="{}"'.format, known)),
+        code_of(meanings),
     )
+
+
+def code_of(meanings: Sequence[str]) -> str:
+    """The code for a hint: ``dtype=`` with each of several dtypes, without those that cannot be converted."""
+    return " or ".join(f'dtype="{name}"' for name in meanings if name in DTYPES)
 
 
 def _nearest(dtype: object) -> str:
@@ -206,15 +224,15 @@ _ALIKE = 0.7
 """How similar a name must be (`difflib`) to be suggested."""
 
 
-def _is_frameworks(prefix: str) -> bool:
-    """Whether the text before the name of a dtype is a framework's module, or its usual short name."""
+def _framework_of(prefix: str) -> Declaration | None:
+    """The framework whose module, or whose usual short name, is the text before the name of a dtype."""
     # Outside packages are looked up only if no known framework has the name.
     first, registry = prefix.partition(".")[0], names.registry
-    return _is_module_of(first, registry.known()) or _is_module_of(first, registry.found())
+    return _owner_of(first, registry.known()) or _owner_of(first, registry.found())
 
 
-def _is_module_of(first: str, among: Mapping[str, Declaration]) -> bool:
+def _owner_of(first: str, among: Mapping[str, Declaration]) -> Declaration | None:
     modules = {module: each for each in list(among.values()) if each.module != "builtins" for module in each.owns}
     lines = {name: line for each in modules.values() for name, line in each.imports.items()}
     imported = lines.get(first, "").removeprefix("import ").partition(" ")[0]
-    return first in modules or imported.partition(".")[0] in modules
+    return modules.get(first) or modules.get(imported.partition(".")[0])

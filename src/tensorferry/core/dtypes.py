@@ -26,10 +26,12 @@ __all__ = [
     "Scale",
     "casting_scale",
     "common",
+    "cuts_off",
     "exact",
     "find",
     "fit",
     "have_common",
+    "is_misrounded",
     "width",
 ]
 
@@ -145,6 +147,30 @@ def _signs(dtype: DType) -> frozenset[str]:
     if dtype.kind in ("bool", "uint"):
         return frozenset()
     return frozenset({"negative"}) if dtype.kind == "int" else dtype.specials
+
+
+@cache
+def is_misrounded(source: str, target: str) -> bool:
+    """Whether ml_dtypes, and frameworks, do not always give the nearest value.
+
+    They round to float32 first, and then again. To float8_e8m0fnu, they round up what is subnormal in float32.
+
+    >>> is_misrounded("float64", "bfloat16"), is_misrounded("float32", "bfloat16"), is_misrounded("float64", "float16")
+    (True, False, False)
+    """
+    a, b, single = DTYPES[source], DTYPES[target], DTYPES["float32"]
+    if b.kind != "float" or target in ORDINARY:
+        return False
+    if "zero" not in b.specials and a.lowest < b.lowest:
+        return True
+    # Integers that float32 does not have are far beyond the largest number of most narrow floats.
+    return a.precision > single.precision and (a.kind in ("float", "complex") or b.highest > single.precision)
+
+
+@cache
+def cuts_off(source: str, target: str) -> bool:
+    """Whether a cast makes integers of numbers that may have fractions, or be too large for any integer dtype."""
+    return DTYPES[source].kind in ("float", "complex") and DTYPES[target].kind in ("int", "uint")
 
 
 class Scale(NamedTuple):

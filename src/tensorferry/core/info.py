@@ -7,9 +7,9 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import UnknownFrameworkError
+from ..errors import DeviceError, UnknownFrameworkError, nearest, shown
 from . import names
-from .devices import HOST, device_name
+from .devices import HOST, device_name, kind_of
 from .dtype_names import name_of
 from .dtypes import find
 from .layout import compact_strides, is_compact, overlaps_itself, packed_strides
@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from .declaration import Declaration
 
 __all__ = [
+    "ANY_ADDRESS",
     "APART",
+    "BIT_PACKED",
     "COPIED",
     "COPIED_KINDS",
     "COUNTING",
+    "INDEXED",
     "JOINS",
     "NUMBERS",
     "PADDED",
@@ -41,6 +44,12 @@ COUNTING = "counting "
 """In a `TensorInfo.kind`: before what the numbers count (days)."""
 APART = "each column has its own memory"
 """The reason for the copy of a table."""
+INDEXED = "with an index"
+"""Words in a `TensorInfo.kind`: its rows have labels, which are not values."""
+BIT_PACKED = "bit-packed"
+"""The reason for the copy of a column of bools, eight in a byte."""
+ANY_ADDRESS = 16
+"""The assumed address, modulo 64, of memory that a library allocates."""
 READ_AS = " read as "
 """In the reason of such a copy: between the dtype of the values, and the one in which they were given."""
 
@@ -93,13 +102,65 @@ _PLACES = {name: place for place, name in enumerate(_Fields._fields)}
 
 
 def _canonical(framework: object) -> str:
-    """A framework's canonical name. An unknown name is kept, because an outside package may define it."""
+    """A framework's canonical name.
+
+    Raises:
+        UnknownFrameworkError: No backend has this name, neither here nor in an outside package.
+        TypeError: It is an object that cannot name a framework.
+    """
     try:
         return names.registry.canonical(framework)
-    except UnknownFrameworkError:
-        if isinstance(framework, str):
-            return framework  # to make a plan with it raises, if there is no such backend
+    except TypeError:
+        raise TypeError(
+            f"framework must be a framework (its name, its module or its tensor class), not {shown(framework)}"
+        ) from None
+    except UnknownFrameworkError as error:
+        if isinstance(framework, str) and not names.registry.known():
+            return framework  # without the registry, no name is known
+        if error.hint is not None:
+            error.hint = error.hint.replace("to=", "framework=")
+            error.args = (error.message, error.hint)
         raise
+
+
+def _lengths(shape: Any) -> tuple[int, ...]:
+    """The lengths of the axes.
+
+    Raises:
+        TypeError: It is not a sequence of integers.
+        ValueError: One of them is negative.
+    """
+    if hasattr(shape, "__index__"):
+        raise TypeError(f"shape must be a sequence of lengths, shape=({shape},), not {shape}")
+    try:
+        lengths = tuple(map(operator.index, shape))
+    except TypeError:
+        raise TypeError(f"shape must be a sequence of lengths, such as shape=(3, 4), not {shown(shape)}") from None
+    if any(length < 0 for length in lengths):
+        raise ValueError(f"shape {lengths} has a negative length")
+    return lengths
+
+
+@lru_cache(maxsize=256)
+def _place(device: str) -> str:
+    """The canonical name of a device.
+
+    Raises:
+        DeviceError: It is not the name of one, or similar to that of a kind which is known.
+    """
+    name = device_name(device)
+    kind, known = kind_of(name), [each.capabilities for each in list(names.registry.known().values())]
+    kinds = {each for capabilities in known for each in capabilities.devices.kinds}
+    if kind in kinds or any(kind in capabilities.objects.abstract for capabilities in known):
+        return name
+    meant = nearest(kind, kinds, _MISSPELT)
+    if meant is None:
+        return name  # PyTorch takes devices that others bring
+    raise DeviceError(f"{device!r} is not the name of a device.", f'device="{meant}{name[len(kind) :]}"')
+
+
+_MISSPELT = 0.75
+"""How similar the name of a device is to one that is misspelt, at least. hpu is 0.67 like cpu."""
 
 
 def _literal(value: object) -> str:
@@ -108,19 +169,27 @@ def _literal(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) and text == f"'{value}'" and '"' not in value else text
 
 
-def _ordinary(framework: str) -> tuple[str, bool | None]:
-    """The device of a framework's ordinary tensors, and whether they can be written to."""
+def _ordinary(framework: str) -> tuple[str, bool | None, bool]:
+    """The device of a framework's ordinary tensors, whether they can be written to, and whether they may change."""
     try:
         return _declared(names.registry.named(framework))
     except UnknownFrameworkError:
-        return HOST, None
+        return HOST, None, False  # without the registry
+
+
+def _device(framework: str, device: object) -> str:
+    if device is None:
+        return _ordinary(framework)[0]
+    if isinstance(device, str):
+        return HOST if device == HOST else _place(device)
+    return device_name(device)
 
 
 @lru_cache(maxsize=64)
-def _declared(framework: Declaration) -> tuple[str, bool]:
-    """The first kind of device that a framework declares, and whether its tensors can be written to."""
+def _declared(framework: Declaration) -> tuple[str, bool, bool]:
     caps = framework.capabilities
-    return HOST if HOST in caps.devices.kinds else caps.devices.kinds[0], caps.memory.writable
+    device = HOST if HOST in caps.devices.kinds else caps.devices.kinds[0]
+    return device, caps.memory.writable, caps.memory.shows_writes
 
 
 class TensorInfo(_Fields):
@@ -158,8 +227,10 @@ class TensorInfo(_Fields):
         abstract: Why it has no memory (``"traced"``, ``"meta"``, ``"deleted"`` …), or ``None``.
 
     Raises:
+        UnknownFrameworkError: No framework has this name; the hint has the nearest one.
         UnsupportedTypeError: No such dtype.
         DeviceError: No such device.
+        TypeError: `shape` is not a sequence of integers.
         ValueError: A negative length, fewer than one shard, or as many strides as axes are not given.
 
     .. versionadded:: 0.1
@@ -194,11 +265,7 @@ class TensorInfo(_Fields):
         weak_dtype = None if weak_dtype is None else name_of(weak_dtype)
         if operator.index(shards) < 1:
             raise ValueError(f"a tensor lies in 1 shard at least, not in {shards}")
-        if hasattr(shape, "__index__"):
-            raise TypeError(f"shape must be a sequence of lengths, shape=({shape},), not {shape}")
-        lengths = tuple(operator.index(length) for length in shape)
-        if any(length < 0 for length in lengths):
-            raise ValueError(f"shape {lengths} has a negative length")
+        lengths = _lengths(shape)
         if strides is None:
             steps = compact_strides(lengths, find(name).itemsize)
         else:
@@ -207,16 +274,18 @@ class TensorInfo(_Fields):
                 raise ValueError(f"{len(steps)} strides for {len(lengths)} axes")
         if writable is None:
             writable = _ordinary(framework)[1]
+        if mutable is None:
+            mutable = writable or (not kind.startswith(COPIED) and _ordinary(framework)[2])
         return cls._make(
             (
                 framework,
                 lengths,
                 name,
-                _ordinary(framework)[0] if device is None else device_name(device),
+                _device(framework, device),
                 steps,
                 operator.index(misalignment) % 64,
                 writable,
-                writable if mutable is None else mutable,
+                mutable,
                 requires_grad,
                 conjugate,
                 negative,
@@ -239,6 +308,11 @@ class TensorInfo(_Fields):
         for name, value in changes.items():
             values[_PLACES[name]] = value
         return tuple.__new__(type(self), values)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
 
     @property
     def size(self) -> int:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DtypeRule",
     "dtype_of_leaf",
+    "is_of_its_kind",
     "place_of_name",
     "quoted",
     "rule_for_all",
@@ -291,6 +292,15 @@ def with_others(rule: DtypeRule, others: Iterable[tuple[str, str, str]]) -> str:
         if kinds == _of_its_kind(one):
             return quoted(one)
     return DtypeRule(tuple(names.items()), tuple(types.items()), tuple(kinds.items())).as_code()
+
+
+def is_of_its_kind(dtype: str, other: str) -> bool:
+    """Whether two dtypes are of one kind, for which signed and unsigned integers count as one.
+
+    >>> is_of_its_kind("uint8", "int64"), is_of_its_kind("bool", "int64"), is_of_its_kind("bfloat16", "float64")
+    (True, False, True)
+    """
+    return find(dtype).kind in _kinds_of(other)
 
 
 def _kinds_of(dtype: str) -> tuple[str, ...]:

@@ -11,24 +11,27 @@ from ..hints import Hint
 from . import names
 from .devices import HOST, device_name, host_index
 from .dtype_names import asked
-from .dtypes import CASTINGS
-from .leaf_dtypes import DtypeRule, rule_of
+from .dtypes import CASTINGS, FIT
+from .leaf_dtypes import DtypeRule, is_of_its_kind, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from .declaration import Declaration
     from .info import TensorInfo
+    from .labels import Wanted
     from .placement import Placement
 
 __all__ = [
     "COLUMN_KEYWORDS",
+    "LABEL_KEYWORDS",
     "LEAVE",
     "OVERLAPS",
     "PINNED",
     "Request",
     "make_request",
     "refuse_index",
+    "refuse_option",
     "refuse_unknown",
 ]
 
@@ -43,6 +46,10 @@ PINNED, OVERLAPS = "pinned", "non_blocking"
 
 COLUMN_KEYWORDS = frozenset({"nulls", "pad", "ragged"})
 """Keywords for nulls and unequal rows in columns of tables."""
+
+
+LABEL_KEYWORDS = frozenset({"columns", "index"})
+"""Keywords for the labels of one result: see `capabilities.Options`."""
 
 
 class Request(NamedTuple):
@@ -60,11 +67,30 @@ class Request(NamedTuple):
     """The target's devices on this machine, if the plan depends on them; ``None`` if it does not."""
     placement: Placement | None = None
     """How the result is laid out over devices, if ``device=`` was an object of the target for that."""
+    like: str | None = None
+    """The dtype of the tensor in ``like=``, unless a dtype is named: see `asked_by`."""
+    labels: Wanted | None = None
+    """The labels for the rows and columns of the result, if there are any."""
 
     @property
     def is_ordinary(self) -> bool:
         """Whether no keyword was given."""
         return self == Request(self.target)
+
+    @property
+    def asks_nothing_else(self) -> bool:
+        """Whether a column that is in the target already, in a dtype that the target has, is the result itself."""
+        return self.copy is not True and self.dtype in (None, FIT) and self.out is None
+
+    def asked_by(self, info: TensorInfo) -> Request:
+        """The request of one tensor: the dtype of the tensor in ``like=`` is asked for if it is of the same kind.
+
+        Python numbers have no dtype of their own, so they take that dtype, whatever its kind is.
+        """
+        if self.like is None:
+            return self
+        takes = info.weak_dtype is not None or is_of_its_kind(info.dtype, self.like)
+        return self._replace(dtype=self.like if takes else None, like=None)
 
     def is_for_host(self, target: Declaration) -> bool:
         """Whether plans for tensors in host memory do not depend on which devices the target has."""
@@ -73,7 +99,12 @@ class Request(NamedTuple):
     @property
     def needs_description(self) -> bool:
         """Whether plans depend on more than a signature: on exact sizes, or on whether memory is page-locked."""
-        return self.placement is not None or not {PINNED, OVERLAPS}.isdisjoint(self.options)
+        return self.depends_on_lengths or not {PINNED, OVERLAPS}.isdisjoint(self.options)
+
+    @property
+    def depends_on_lengths(self) -> bool:
+        """Whether plans depend on the lengths of the axes."""
+        return self.placement is not None or self.labels is not None
 
 
 def make_request(
@@ -84,8 +115,19 @@ def make_request(
     device: object,
     grad: str,
     options: tuple[tuple[str, object], ...],
+    like: str | None = None,
 ) -> Request:
     """The request for the keywords of a call.
+
+    Args:
+        target: What the target declares.
+        copy: This and the other keywords are those of `tensorferry.convert`.
+        dtype: See there.
+        casting: See there.
+        device: See there.
+        grad: See there.
+        options: Keywords of one framework, and their values.
+        like: The dtype of the tensor in ``like=``; a `dtype` wins.
 
     Raises:
         TypeError, ValueError: A keyword has a value that it does not take.
@@ -95,16 +137,21 @@ def make_request(
     for option, on in options:
         if option in COLUMN_KEYWORDS:
             raise TypeError(f"{option}= is not taken here: convert_tree(x, to, {option}=…) before it does that")
+        if option in LABEL_KEYWORDS:
+            refuse_option(target, option)
+            raise TypeError(
+                f"{option}= is for one tensor: to_{target.name}(leaf, {option}=…) labels one leaf, and like= all"
+            )
         if not isinstance(on, bool):  # checked before the cache, in which 1 and True are equal
             raise TypeError(f"{option} must be True or False, not {shown(on)}")
     try:
-        return _canonical(target, copy, dtype, casting, device, grad, options)
+        return _canonical(target, copy, dtype, casting, device, grad, options, like)
     except ConversionError:
         raise
     except TypeError:
         pass
     # A value that cannot be hashed fails in the cache. Without the cache, the check of the keywords refuses it.
-    return _canonical.__wrapped__(target, copy, dtype, casting, device, grad, options)
+    return _canonical.__wrapped__(target, copy, dtype, casting, device, grad, options, like)
 
 
 @lru_cache(maxsize=1024, typed=True)
@@ -116,6 +163,7 @@ def _canonical(
     device: object,
     grad: str,
     options: tuple[tuple[str, object], ...],
+    like: str | None,
 ) -> Request:
     if copy is not None and not isinstance(copy, bool):
         raise TypeError(f"copy must be True, False or None, not {shown(copy)}")
@@ -125,10 +173,8 @@ def _canonical(
     placement = None if device is None or isinstance(device, str) else target.placement(device)
     if placement is None:
         refuse_index(device)
-    known = _options(target)
     for option, _ in options:
-        if option not in known:
-            raise TypeError(f"{target.name} has no option {option}=: {_who_has(option)}")
+        refuse_option(target, option)
     return Request(
         target=target.name,
         copy=copy,
@@ -138,6 +184,7 @@ def _canonical(
         grad=grad,
         options=tuple(sorted(option for option, on in options if on)),
         placement=placement,
+        like=like if dtype is None else None,
     )
 
 
@@ -154,6 +201,16 @@ def _of_one(dtype: object) -> str | None:
             Hint(f"{{tree:x|dtype={mapping}}}"),
         )
     return asked(dtype)
+
+
+def refuse_option(target: Declaration, option: str) -> None:
+    """Raise for a keyword of some frameworks that the target does not have.
+
+    Raises:
+        TypeError: It is not one of the target's; the message says whose it is.
+    """
+    if option not in _options(target):
+        raise TypeError(f"{target.name} has no option {option}=: {_who_has(option)}")
 
 
 _SAME_KEYWORD = {"pin_memory": PINNED}
@@ -189,7 +246,7 @@ refuse_unknown.__dict__["_torchdynamo_disable"] = True
 
 
 def _options(target: Declaration) -> frozenset[str]:
-    return target.capabilities.options.names | target.capabilities.options.finishers
+    return frozenset().union(*target.capabilities.options)
 
 
 def _all_options(among: Mapping[str, Declaration]) -> set[str]:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from ..backends import fast_paths, tracers
-from ..core.request import COLUMN_KEYWORDS, refuse_unknown
+from ..backends import fast_paths, registry, tracers
+from ..core.request import COLUMN_KEYWORDS, LABEL_KEYWORDS, refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError
 from ..typing import DEFAULTS
 from .recipes import conversion_as
 from .run import convert as convert_one
-from .target import conversion_like, name_dtype_device
+from .target import conversion_like, name_like_device
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from ..core.labels import Labels
     from .recipes import Conversion
 
-__all__ = ["DECLARED", "converts", "converts_to"]
+    LabelsBySource = Mapping[str, Labels | None]
+
+__all__ = ["DECLARED", "by_name", "converts", "converts_to", "refuse"]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -43,8 +46,10 @@ def converts_to(name: str, declared: type) -> Callable[[Function], Function]:
         _declare(function, declared)
 
         @wraps(function)
-        def conversion(x: Any, /, **keywords: Any) -> Any:
-            if keywords:
+        def conversion(x: Any, /, *beyond: Any, **keywords: Any) -> Any:
+            if keywords or beyond:
+                if beyond:
+                    refuse(function, (x,), beyond)
                 return _convert(function, x, name, keywords)
             try:
                 result = paths[type(x)](x)
@@ -67,7 +72,9 @@ def converts(declared: type) -> Callable[[Function], Function]:
         _declare(function, declared)
 
         @wraps(function)
-        def conversion(x: Any, /, to: Any = None, **keywords: Any) -> Any:
+        def conversion(x: Any, /, to: Any = None, *beyond: Any, **keywords: Any) -> Any:
+            if beyond:
+                refuse(function, (x, to), beyond)
             if not keywords:
                 try:
                     result = paths_to[to][type(x)](x)
@@ -80,6 +87,27 @@ def converts(declared: type) -> Callable[[Function], Function]:
         return cast("Function", conversion)
 
     return decorate
+
+
+def by_name(function: Function) -> Function:
+    """Decorate a function that takes keywords by name only, so that its error for a position says which was meant."""
+    taken = function.__code__.co_argcount
+
+    def named(*given: Any, **keywords: Any) -> Any:
+        if len(given) > taken:
+            refuse(function, given[:taken], given[taken:])
+        return function(*given, **keywords)
+
+    # `refuse_unknown` reads the names of the keywords from here.
+    named.__kwdefaults__ = function.__kwdefaults__
+    return cast("Function", wraps(function)(named))
+
+
+def refuse(function: Callable[..., Any], given: tuple[Any, ...], beyond: tuple[Any, ...]) -> NoReturn:
+    """Raise for arguments `beyond` those that were `given` by position, as a function takes them."""
+    from .positions import refuse_positions  # here, because only an error needs it
+
+    refuse_positions(function, given, beyond)
 
 
 def _declare(function: Any, declared: Any) -> None:
@@ -107,27 +135,49 @@ def _convert_to(function: Callable[..., Any], x: Any, to: object, keywords: dict
         like = keywords.pop("like")
         if to is None and not keywords and (found := conversion_like(like)) is not None:
             return _convert(function, x, "", keywords, found)
-        name, dtype, device = name_dtype_device(to, like, keywords.get("dtype"), keywords.get("device"))
-        keywords["dtype"], keywords["device"] = dtype, device
-    else:
-        name = name_dtype_device(to, None, None, None)[0]
-    return _convert(function, x, name, keywords)
+        name, theirs, keywords["device"] = name_like_device(to, like, keywords.get("device"))
+        return _convert(function, x, name, keywords, None, theirs, _labels_like(name, like))
+    return _convert(function, x, name_like_device(to, None, None)[0], keywords)
+
+
+def _labels_like(name: str, like: object) -> LabelsBySource | None:
+    """The labels of the tensor in ``like=``, for a target."""
+    from .labels import labels_like
+
+    labels = labels_like(name, like)
+    return None if labels is None else {"like": labels}
 
 
 @tracers.untraced
 def _convert(
-    function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any], conversion: Conversion | None = None
+    function: Callable[..., Any],
+    x: Any,
+    name: str,
+    keywords: dict[str, Any],
+    conversion: Conversion | None = None,
+    like: str | None = None,
+    labels: LabelsBySource | None = None,
 ) -> Any:
-    """Convert for a public function that was called with `keywords`; `conversion` is given if it is already known."""
+    """Convert for a public function.
+
+    Args:
+        function: The function.
+        x: The tensor.
+        name: The name of the target.
+        keywords: The keywords of the call.
+        conversion: The conversion, if it is already known.
+        like: The dtype of the tensor in ``like=``.
+        labels: The labels for the result, besides those in the keywords, by where they come from: see `Wanted`.
+    """
     if tracers.not_imported != () and tracers.may_be_active():
         shielded = tracers.shield(_convert)
         if shielded is not _convert:
-            return shielded(function, x, name, keywords, conversion)
+            return shielded(function, x, name, keywords, conversion, like, labels)
     try:
-        if not _OF_THE_CALL.isdisjoint(keywords):
-            return _convert_with(function, x, name, keywords, conversion)
+        if labels is not None or not _OF_THE_CALL.isdisjoint(keywords):
+            return _convert_with(function, x, name, keywords, like, labels or {})
         if conversion is None:
-            conversion = _conversion_as(name, keywords)
+            conversion = _conversion_as(name, keywords, like)
         return convert_one(x, conversion)
     except ConversionError as error:
         error.complete_hint(function.__name__, name if conversion is None else conversion.target.name)
@@ -137,15 +187,17 @@ def _convert(
         raise
 
 
-_OF_THE_CALL = COLUMN_KEYWORDS | {"out"}
+_OF_THE_CALL = COLUMN_KEYWORDS | LABEL_KEYWORDS | {"out"}
 """The keywords that belong to one call, and not to the conversion that is kept for all calls."""
 
 
 def _convert_with(
-    function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any], conversion: Conversion | None
+    function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any], like: str | None, labels: LabelsBySource
 ) -> Any:
-    """Convert with ``out=``, or with keywords for columns."""
+    """Convert with ``out=``, with labels, or with keywords for columns."""
     out = None
+    if not LABEL_KEYWORDS.isdisjoint(keywords):
+        labels = _with_given(function, name, keywords, labels)
     if "out" in keywords:
         if "out" not in (function.__kwdefaults__ or ()):
             refuse_unknown(function, keywords)
@@ -153,21 +205,34 @@ def _convert_with(
     if not COLUMN_KEYWORDS.isdisjoint(keywords):
         from .column_keywords import Masked, Rows, apply_column_keywords, take_column_keywords
 
-        x = apply_column_keywords(x, keywords.get("dtype"), keywords.get("casting"), **take_column_keywords(keywords))
+        asked = keywords.get("dtype"), keywords.get("casting")
+        x = apply_column_keywords(x, *asked, like=like, **take_column_keywords(keywords))
         if isinstance(x, (Masked, Rows)):
-            return _convert_several(function, x, name, keywords, conversion, out)
-    return convert_one(x, _conversion_as(name, keywords) if conversion is None else conversion, out)
+            return _convert_several(function, x, name, keywords, like, labels, out)
+    return convert_one(x, _conversion_as(name, keywords, like).labelled(**labels), out)
 
 
-def _conversion_as(name: str, keywords: dict[str, Any]) -> Conversion:
+def _with_given(
+    function: Callable[..., Any], name: str, keywords: dict[str, Any], labels: LabelsBySource
+) -> LabelsBySource:
+    """The labels, with those in the keywords of the call, which are taken out of them."""
+    from .labels import take_labels
+
+    own = function.__kwdefaults__ or {}
+    if not LABEL_KEYWORDS.intersection(keywords) <= own.keys():
+        refuse_unknown(function, keywords)
+    return {**labels, "given": take_labels(name, keywords)}
+
+
+def _conversion_as(name: str, keywords: dict[str, Any], like: str | None) -> Conversion:
     try:
-        return conversion_as(name, **keywords)
+        return conversion_as(name, like, **keywords)
     except ConversionError:
         raise
     except TypeError:
         pass
     # A value that cannot be hashed fails in the cache. Without the cache, the check of the keywords refuses it.
-    return conversion_as.__wrapped__(name, **keywords)
+    return conversion_as.__wrapped__(name, like, **keywords)
 
 
 def _convert_several(
@@ -175,7 +240,8 @@ def _convert_several(
     x: Any,
     name: str,
     keywords: dict[str, Any],
-    conversion: Conversion | None,
+    like: str | None,
+    labels: LabelsBySource,
     out: Any = None,
 ) -> Any:
     """Convert values and their mask, as a pair; or rows, as a list. The mask keeps its own dtype."""
@@ -184,13 +250,33 @@ def _convert_several(
     from .column_keywords import Rows, full_mask
 
     if isinstance(x, Rows):
-        return [_convert(function, each, name, dict(keywords), conversion) for each in x]
-    target = name if conversion is None else conversion.target.name
-    several = _convert_several if isinstance(x.values, Rows) else _convert
-    values = several(function, x.values, name, dict(keywords), conversion)
+        _refuse_of_rows(labels)
+        return [_convert(function, each, name, dict(keywords), None, like) for each in x]
+    if isinstance(x.values, Rows):
+        values = _convert_several(function, x.values, name, dict(keywords), like, labels)
+    else:
+        values = _convert(function, x.values, name, dict(keywords), None, like, labels)
     mask = full_mask(values) if x.mask is None else x.mask
     kept = {key: value for key, value in keywords.items() if key not in ("dtype", "casting", "copy")}
-    return values, several(function, mask, target, kept, None)
+    if isinstance(mask, Rows):
+        return values, _convert_several(function, mask, name, kept, None, labels)
+    target = registry.ready(name)
+    own = target.labels_of(values) if target.capabilities.options.labels else None
+    return values, _convert(function, mask, name, kept, None, None, {**labels, "own": own})
+
+
+def _refuse_of_rows(labels: LabelsBySource) -> None:
+    """Raise for labels of one result where each row becomes one.
+
+    Raises:
+        UnsupportedTypeError: There are such labels.
+    """
+    given = labels.get("given")
+    if given is not None:
+        keyword = "columns" if given.index is None else "index"
+        raise UnsupportedTypeError(
+            f'{keyword}= labels one result, and ragged="rows" gives several.', f"leave {keyword}= out"
+        )
 
 
 # torch.compile reads this attribute if it comes here before the tracers are kept out.

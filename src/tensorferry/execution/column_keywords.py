@@ -21,7 +21,7 @@ from ..core.dtype_names import asked as dtype_asked
 from ..core.dtypes import DTYPES, find
 from ..core.info import TensorInfo
 from ..core.layout import ALIGNMENT
-from ..core.leaf_dtypes import DtypeRule
+from ..core.leaf_dtypes import DtypeRule, is_of_its_kind
 from ..core.request import COLUMN_KEYWORDS
 from ..errors import LossyCastError, UnsupportedTypeError, an, shown, validate_word
 from ..hints import Hint
@@ -124,6 +124,7 @@ def apply_column_keywords(
     casting: str | None = None,
     *,
     in_tree: Callable[[str], str | None] | None = None,
+    like: str | None = None,
     nulls: object = None,
     ragged: object = None,
     pad: object = None,
@@ -138,6 +139,7 @@ def apply_column_keywords(
         casting: The keyword of the call.
         in_tree: In a tree, gives the dtype that a leaf of a dtype is converted to. `dtype` is then used only for
             columns that are not numbers without it, such as dates.
+        like: The dtype of the tensor in ``like=``, which a column of its kind takes, if `dtype` is ``None``.
         nulls: A value that replaces nulls, ``"nan"``, or ``"mask"``, which gives a `Masked`.
         ragged: ``"rows"`` gives the `Rows` of a column whose rows have unequal lengths.
         pad: The value with which its short rows are padded.
@@ -151,9 +153,14 @@ def apply_column_keywords(
         return _applied_to_list(x, dtype, nulls=nulls, ragged=ragged, pad=pad)
     name = None if isinstance(dtype, DtypeRule) or hasattr(dtype, "keys") else dtype_asked(dtype)
     read_as, masks = asked_of(name, casting), isinstance(nulls, str) and nulls == "mask"
-    fill = partial(_fill_nulls, nulls=nulls, becomes=in_tree or name, casting=casting, among_others=in_tree is not None)
-    if in_tree:
-        contents, is_as_asked = _contents_in_tree(x, read_as, in_tree, casting)
+    decide = in_tree
+    if like is not None and name is None:
+        decide = partial(_if_of_its_kind, like)
+        read_as = asked_of(decide("float64"), casting)  # of decimals, whose fractions only floats have
+    leaf = in_tree is not None
+    fill = partial(_fill_nulls, nulls=nulls, becomes=decide or name, casting=casting, leaf=leaf, among_others=leaf)
+    if decide:
+        contents, is_as_asked = _contents_as_decided(x, read_as, decide, casting)
     else:
         contents, is_as_asked = contents_of(x, read_as), False
     if contents is None:
@@ -164,18 +171,7 @@ def apply_column_keywords(
     if contents.table is not None:
         if not in_tree:
             _refuse_of_table(contents.kind, ragged=ragged, pad=pad)
-        if nulls is None or not contents.columns:
-            return x
-        columns = [(each, fill(column, among_others=True)) for each, column in contents.columns]
-        filled = x
-        if any(each is not before for (_, each), (_, before) in zip(columns, contents.columns, strict=True)):
-            words = _words_of(columns)
-            filled = TableContents(contents.kind, contents.name, None, contents.table, columns, words)
-        if not masks:
-            return filled
-        # A column of lists is refused when the table is converted.
-        flat = [None if isinstance(each, Column) and each.inner else each for _, each in contents.columns]
-        return Masked(filled, np.stack([_mask(each, contents.table.rows) for each in flat], axis=1))
+        return x if nulls is None else _applied_to_table(x, contents, partial(fill, among_others=True), masks=masks)
     found = contents.found
     if isinstance(found, Ragged):
         found = found._replace(elements=fill(found.elements))
@@ -190,6 +186,24 @@ def apply_column_keywords(
         return filled
     mask = _mask(found, found.rows)
     return Masked(filled, mask.reshape(()) if contents.is_one else mask)
+
+
+def _applied_to_table(x: Any, contents: TableContents, fill: Callable[[Any], Any], *, masks: bool) -> Any:
+    """A table without its nulls, as the object to convert; it is `x` if there are none."""
+    if contents.table is None or not contents.columns:
+        return x
+    columns = [(each, fill(column)) for each, column in contents.columns]
+    filled = x
+    if any(each is not before for (_, each), (_, before) in zip(columns, contents.columns, strict=True)):
+        words = _words_of(columns)
+        filled = TableContents(
+            contents.kind, contents.name, None, contents.table, columns, words, labels=contents.labels
+        )
+    if not masks:
+        return filled
+    # A column of lists is refused when the table is converted.
+    flat = [None if isinstance(each, Column) and each.inner else each for _, each in contents.columns]
+    return Masked(filled, np.stack([_mask(each, contents.table.rows) for each in flat], axis=1))
 
 
 def _applied_to_list(x: Any, dtype: object, *, nulls: object, ragged: object, pad: object) -> Any:
@@ -244,15 +258,19 @@ def _refuse_of_table(kind: str, **keywords: object) -> None:
             )
 
 
-def _contents_in_tree(
+def _if_of_its_kind(like: str, dtype: str) -> str | None:
+    return like if is_of_its_kind(dtype, like) else None
+
+
+def _contents_as_decided(
     x: Any, read_as: str | None, becomes: Callable[[str], str | None], casting: str | None
 ) -> tuple[TableContents | None, bool]:
-    """The contents of a column in a tree, and whether they were read as the dtype that the rule names for them.
+    """The contents of a column, and whether they were read as the dtype that was decided for them.
 
     Args:
         x: The column.
         read_as: The dtype for a column without numbers, such as dates.
-        becomes: Gives the dtype that a leaf of a dtype is converted to.
+        becomes: Gives the dtype that a column of a dtype is converted to.
         casting: The keyword of the call.
     """
     try:
@@ -262,6 +280,10 @@ def _contents_in_tree(
         if asked is None:
             raise
         return contents_of(x, asked), True
+    if contents is not None and contents.table is not None:
+        dtypes = {becomes(each.dtype) for _, each in contents.columns if isinstance(each, Column)}
+        asked = asked_of(dtypes.pop(), casting) if len(dtypes) == 1 else None
+        return (contents, False) if asked is None else (contents_of(x, asked), True)
     if contents is None or contents.found is None:
         return contents, False
     found = contents.found.elements if isinstance(contents.found, Ragged) else contents.found
@@ -276,7 +298,7 @@ def _apply_to_rows(contents: TableContents, found: Ragged, nulls: Any, ragged: o
     """Apply the keywords to a column whose rows have unequal lengths, and whose nulls are replaced."""
     elements = found.elements
     if (ragged is None and pad is None) or found.lacks:
-        return TableContents(contents.kind, contents.name, found)
+        return contents.with_found(found)
     mask = _mask(elements, elements.rows) if isinstance(nulls, str) and nulls == "mask" else None
     words = "" if elements.fill is None else f"{FILLED}{elements.fill.item()}"
     if ragged is not None:
@@ -284,7 +306,8 @@ def _apply_to_rows(contents: TableContents, found: Ragged, nulls: Any, ragged: o
         return rows if mask is None else Masked(rows, Rows(found.rows(mask)))
     value = elements.value_of(pad, "pad")
     padded = _new(elements.dtype, found.longest, lambda: found.padded(found.read(), value), "rows are padded")
-    result = TableContents(contents.kind, contents.name, padded, words=f"{words}{PADDED_WITH}{value.item()}")
+    words = f"{words}{PADDED_WITH}{value.item()}"
+    result = TableContents(contents.kind, contents.name, padded, words=words, labels=contents.labels)
     return result if mask is None else Masked(result, found.padded(mask, False))
 
 
@@ -323,11 +346,13 @@ def _fill_nulls(
     becomes: str | Callable[[str], str | None] | None,
     casting: str | None,
     *,
-    among_others: bool = False,
+    leaf: bool,
+    among_others: bool,
 ) -> Any:
     """Replace the nulls of a column. If its own dtype does not have the value, the column is first cast to `becomes`.
 
-    If it is one column `among_others`, the value may be one of theirs, and the hint must be right for all.
+    In a hint, ``dtype=`` is a mapping if the column is a leaf of a tree. If it is one column `among_others`, the value
+    may be one of theirs, and the hint must be right for all.
 
     Raises:
         LossyCastError: Neither dtype has the value.
@@ -338,7 +363,7 @@ def _fill_nulls(
     if isinstance(nulls, str) and nulls == "mask":
         return found.filled(found.value_of(zero))
     dtype = becomes(found.dtype) if callable(becomes) else becomes
-    also = f'{{"{found.dtype}": "float64"}}' if callable(becomes) else '"float64"'
+    also = f'{{"{found.dtype}": "float64"}}' if leaf else '"float64"'
     is_nan = nulls == "nan" or (isinstance(nulls, float) and isnan(nulls))
     hint = f"nulls={zero}" + (f', or dtype={also}, nulls="nan"' if is_nan else "")
     if among_others and isinstance(nulls, bool) != (found.dtype == "bool") and not is_nan:

@@ -56,6 +56,8 @@ def recipes_of(
         ConversionError: A tensor cannot be converted.
     """
     target = conversion.target
+    if target.capabilities.options.labels and any(registry.BY_TYPE.get(kind) is target for kind in kinds):
+        return None  # they have labels of their own
     environment = conversion.environment()
     signatures = None if conversion.described else grouped(leaves, kinds, target.capabilities.memory.alignment)
     if signatures is None:

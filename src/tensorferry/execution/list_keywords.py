@@ -15,7 +15,7 @@ from ..core.dtypes import DTYPES
 from ..errors import ConversionError, ShapeError, UnsupportedTypeError
 from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
-from ..sequences.diagnostics import DEEPEST, ROWS
+from ..sequences.diagnostics import APART, DEEPEST, ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -116,7 +116,7 @@ def _levels(x: Any) -> tuple[list[Any], list[list[int]]]:
                 )
             raise ShapeError(
                 f"Rows and numbers are no tensor: the {type(odd[1]).__name__} at {odd[0]} is beside rows.",
-                "rows of one depth",
+                APART,
             )
     return [each for _, each in level], lengths
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..backends.base import Backend
     from ..core.capabilities import Capabilities
     from ..core.info import TensorInfo
+    from ..core.labels import Labels
     from ..core.request import Request
     from ..planning.plan import Plan
     from ..planning.step import Step
@@ -91,6 +92,11 @@ class Conversion:
         """The number of recipes that are kept."""
         return len({**self.recent, **self._earlier})
 
+    @property
+    def returns_plain(self) -> bool:
+        """Whether a plain column of the target's own is the result itself."""
+        return self.request.asks_nothing_else and self.request.like is None and self.request.labels is None
+
     def environment(self) -> Hashable:
         """The target's settings, and its devices if these may change: with equal ones, the same recipes are right."""
         settings = self.target.environment()
@@ -101,6 +107,8 @@ class Conversion:
         owner = None if self.described else registry.BY_TYPE.get(kind)
         if owner is None:
             return None
+        if owner is self.target and owner.capabilities.options.labels and not self.returns_plain:
+            return None  # its own labels, which a signature has not, belong to the result
         found = owner.signature_reader(kind, self.target, self.request)
         memory = owner.capabilities.memory
         if not self.is_for_host and memory.exists and memory.strides != "compact":
@@ -123,6 +131,21 @@ class Conversion:
             # Between the two assignments another thread may miss a recipe, which is then made again. That is harmless.
             self._earlier, self.recent = self.recent, {}
         self.recent[key] = recipe
+
+    def asked_by(self, info: TensorInfo) -> Conversion:
+        """The conversion of a tensor with this description, in which ``like=`` is decided: see `Request.asked_by`."""
+        request = self.request.asked_by(info)
+        return self if request is self.request else conversion_of(self.target, request)
+
+    def labelled(self, **labels: Labels | None) -> Conversion:
+        """The conversion with labels for its result, by where they come from: see `Wanted`."""
+        found = {origin: each for origin, each in labels.items() if each is not None}
+        if not found:
+            return self
+        from ..core.labels import Wanted  # here, because most calls do not need it
+
+        wanted = (self.request.labels or Wanted())._replace(**found)
+        return conversion_of(self.target, self.request._replace(labels=wanted))
 
     def make(self, info: TensorInfo, source: Backend, request: Request) -> Recipe:
         """Plan a conversion, and bind its steps.
@@ -191,19 +214,27 @@ def one_by_one(step: Callable[..., Any]) -> Callable[..., list[Any]]:
     return lambda *lists: list(map(step, *lists))
 
 
-@lru_cache(maxsize=1024)
 def conversion_of(target: Backend, request: Request) -> Conversion:
-    """The conversion of a target and a request, the same object each time."""
-    return Conversion(target, request)
+    """The conversion of a target and a request, the same object each time, unless the request has labels."""
+    # What is kept would keep the labels, too, which can take as much memory as the result.
+    return _conversion_of(target, request) if request.labels is None else Conversion(target, request)
 
 
-@lru_cache(maxsize=1024)
-def plan_of(info: TensorInfo, request: Request, source: Backend, target: Backend, _capabilities: Capabilities) -> Plan:
+_conversion_of = lru_cache(maxsize=1024)(Conversion)
+
+
+def plan_of(info: TensorInfo, request: Request, source: Backend, target: Backend, capabilities: Capabilities) -> Plan:
     """The plan of one tensor, with its own sizes: `explain` shows it, and verifying mode compares with it.
 
     Raises:
         ConversionError: The tensor cannot be converted.
     """
+    make = _plan_of if request.labels is None else _plan_of.__wrapped__
+    return make(info, request, source, target, capabilities)
+
+
+@lru_cache(maxsize=1024)
+def _plan_of(info: TensorInfo, request: Request, source: Backend, target: Backend, _capabilities: Capabilities) -> Plan:
     from ..planning.planner import make_plan  # here, because it would make `import tensorferry` a third slower
 
     return make_plan(info, request, source, target, registry.backend_named(EXCHANGE))
@@ -212,6 +243,7 @@ def plan_of(info: TensorInfo, request: Request, source: Backend, target: Backend
 @lru_cache(maxsize=1024, typed=True)
 def conversion_as(
     name: str,
+    like: str | None = None,
     /,
     *,
     copy: bool | None = None,
@@ -225,6 +257,7 @@ def conversion_as(
 
     Args:
         name: The canonical name of the target, whose framework is imported.
+        like: The dtype of the tensor in ``like=``.
         copy: This and the other keywords are those of `tensorferry.convert`.
         dtype: See there.
         casting: See there.
@@ -237,14 +270,15 @@ def conversion_as(
         ConversionError: The framework is not installed; there is no such dtype or device.
     """
     target = registry.ready(name)
-    return conversion_of(target, make_request(target, copy, dtype, casting, device, grad, tuple(options.items())))
+    request = make_request(target, copy, dtype, casting, device, grad, tuple(options.items()), like)
+    return conversion_of(target, request)
 
 
 def forget() -> None:
     """Forget all recipes and plans, because a backend has been registered or its declaration has changed."""
     conversion_as.cache_clear()
-    conversion_of.cache_clear()
-    plan_of.cache_clear()
+    _conversion_of.cache_clear()
+    _plan_of.cache_clear()
 
 
 registry.on_change.append(forget)

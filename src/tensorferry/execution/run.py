@@ -14,6 +14,7 @@ from ..core.dtypes import KEYWORDS
 from ..core.info import JOINS, TensorInfo
 from ..core.signature import signature_of
 from ..errors import ConversionError, LossyCastError, PlanViolation, UnsupportedTypeError
+from ..hints import Hint
 from ..host import memory
 from ..host.numpy_dtypes import has_dates
 from .recipes import conversion_of, plan_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from ..backends.base import Backend, Opened
+    from ..core.labels import Labels
     from ..core.request import Request
     from ..planning.plan import Plan
     from .recipes import Conversion, Recipe
@@ -93,7 +95,8 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
                 return complete(each, out)
     if isinstance(out, TensorInfo):
         raise UnsupportedTypeError(
-            "A TensorInfo describes a tensor, and has no memory to write to.", "explain(x, to, out=out), or a tensor"
+            "A TensorInfo describes a tensor, and has no memory to write to.",
+            Hint("without out=; {explain:x|out=out} says what would be done"),
         )
     each = prepare(x, conversion, out)
     # If another thread has changed `x` meanwhile, the recipe may be one for another signature.
@@ -185,9 +188,11 @@ def prepare(
         ConversionError: `x` cannot be converted; the message says why.
     """
     source, target, request = registry.backend_of(x), conversion.target, _with_out(conversion.request, out)
-    if decide is not None:
-        opened, conversion = _opened_as_decided(source.open, x, source, target, decide)
-        return _prepared(opened, None, conversion, request.out, None)
+    own = _own_labels(x, source, conversion, decide)
+    if decide is not None or request.like is not None:
+        opened, conversion = _opened_as_decided(source.open, x, source, conversion, decide)
+        return _prepared(opened, None, conversion.labelled(own=own), request.out, None)
+    conversion = conversion.labelled(own=own)
     if conversion.described:
         return _prepared(source.open(x, target, request), None, conversion, request.out, known)
     read = conversion.readers.get(type(x)) or conversion.reader(type(x)) or source.signature
@@ -210,10 +215,24 @@ def foresee(
 ) -> Prepared:
     """Prepare a conversion for `explain`: as `prepare`, but no values are read and no memory is allocated."""
     source, request = registry.backend_of(x), _with_out(conversion.request, out)
-    if decide is not None:
-        opened, conversion = _opened_as_decided(source.preview, x, source, conversion.target, decide)
-        return _prepared(opened, None, conversion, request.out, None)
-    return _prepared(source.preview(x, conversion.target, request), None, conversion, request.out, known)
+    own = _own_labels(x, source, conversion, decide)
+    if decide is not None or request.like is not None:
+        opened, conversion = _opened_as_decided(source.preview, x, source, conversion, decide)
+        return _prepared(opened, None, conversion.labelled(own=own), request.out, None)
+    opened = source.preview(x, conversion.target, request)
+    return _prepared(opened, None, conversion.labelled(own=own), request.out, known)
+
+
+def _own_labels(
+    x: Any, source: Backend, conversion: Conversion, decide: Callable[[TensorInfo], Conversion] | None
+) -> Labels | None:
+    """The labels of the source, if its library is the target's, and the result may be another object."""
+    target = conversion.target
+    labels = source.labels_of(x) if target.capabilities.options.labels else None
+    if labels is None or labels.library != target.name:
+        return None
+    is_result = source is target and decide is None and conversion.returns_plain
+    return None if is_result and source.signature(x) is not None else labels
 
 
 def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None) -> Prepared:
@@ -222,6 +241,7 @@ def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None)
     Raises:
         ConversionError: There is no such tensor, or it cannot be converted.
     """
+    from ..planning.completion import as_of_object
     from ..planning.preconditions import refuse_place
 
     source = registry.backend_named(info.framework)
@@ -230,21 +250,28 @@ def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None)
         info = info._replace(abstract=kind)  # a kind of device without memory, such as PyTorch's meta
     refuse_place(info, source)
     request = _with_out(conversion.request, out)
+    info = as_of_object(info, request, source, conversion.target)
     # The recipe is not kept, since the device need not exist on this machine.
     return Prepared(source, conversion.target, info, info, request, conversion.make(info, source, request))
 
 
 def _opened_as_decided(
-    do: Callable[..., Any], x: Any, source: Backend, target: Backend, decide: Callable[[TensorInfo], Conversion]
+    do: Callable[..., Any],
+    x: Any,
+    source: Backend,
+    conversion: Conversion,
+    decide: Callable[[TensorInfo], Conversion] | None,
 ) -> tuple[Opened, Conversion]:
     """The backend, description and handle of `x`, from the backend's `open` or `preview`; and the decided conversion.
 
-    The request is not known before `x` is described, so `x` is opened without one. If that is impossible because its
-    values have no numbers, or no dtype, without a named dtype (dates, or integers and floats), it is decided by the
-    dtype that they would have. If the dtype matters for reading (decimals), it is opened again with the request.
+    With `decide`, `x` is opened without a request, which is not known before `x` is described. Without it, only whether
+    `x` takes the dtype of ``like=`` is to be decided. If `x` cannot be opened because its values have no numbers, or no
+    dtype, without a named dtype (dates, or integers and floats), it is decided by the dtype that they would have. If
+    the dtype matters for reading (decimals), it is opened again with the request.
     """
+    target = conversion.target
     try:
-        opened = do(x, target, None)
+        opened = do(x, target, conversion.request if decide is None else None)
     except UnsupportedTypeError:
         if not (source.reads_as_asked or has_dates(x)):
             raise
@@ -254,11 +281,15 @@ def _opened_as_decided(
             raise
         dtype = error.read_as
     else:
-        decided, dtype = decide(opened[1]), opened[1].dtype
+        decided, dtype = _decided(conversion, decide, opened[1]), opened[1].dtype
         if not source.reads_as_asked or decided.request.dtype in (None, dtype, *KEYWORDS):
             return opened, decided
-    decided = decide(TensorInfo(source.name, (), dtype))
+    decided = _decided(conversion, decide, TensorInfo(source.name, (), dtype))
     return do(x, target, decided.request), decided
+
+
+def _decided(conversion: Conversion, decide: Callable[[TensorInfo], Conversion] | None, info: TensorInfo) -> Conversion:
+    return (conversion if decide is None else decide(info)).asked_by(info)
 
 
 def _with_out(request: Request, out: Any) -> Request:
@@ -283,7 +314,7 @@ def _prepared(
     if conversion.request.placement is not None:
         conversion = _laid_out(conversion, source, handle)
     request = conversion.request if out is None else conversion.request._replace(out=out)
-    if request.placement is not None or (out is not None and out.shape != info.shape):
+    if request.depends_on_lengths or (out is not None and out.shape != info.shape):
         signature = info, out
     elif signature is None or info.abstract is not None:
         signature = signature_of(info) if out is None else (signature_of(info), signature_of(out))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..backends import registry
 from ..core.devices import host_index
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ..core.request import Request
     from .recipes import Conversion
 
-__all__ = ["conversion_like", "describe_like", "follow", "name_dtype_device", "target_of", "writing_into"]
+__all__ = ["conversion_like", "describe_like", "follow", "name_like_device", "target_of", "writing_into"]
 
 
-def name_dtype_device(to: object, like: object, dtype: object, device: object) -> tuple[str, Any, object]:
-    """The canonical name of the target, the dtype and the device. Exactly one of `to` and `like` must be given.
+def name_like_device(to: object, like: object, device: object) -> tuple[str, str | None, object]:
+    """The canonical name of the target, the dtype of `like`, and the device. One of `to` and `like` must be given.
 
     Raises:
         TypeError: Neither or both are given, or `to` is neither a name nor a framework's module.
@@ -35,11 +35,11 @@ def name_dtype_device(to: object, like: object, dtype: object, device: object) -
         raise TypeError('give one of to and like: to="numpy", or like= a tensor')
     if to is not None:
         name = registry.NAMES.get(to) if isinstance(to, str) else None
-        return name or registry.canonical(to), dtype, device
+        return name or registry.canonical(to), None, device
     name, theirs, place = follow(like)
     if device is None and place is None:
         refuse_index(like.device)  # type: ignore[attr-defined]
-    return name, theirs if dtype is None else dtype, place if device is None else device
+    return name, theirs, place if device is None else device
 
 
 def follow(like: object) -> tuple[str, str | None, str | None]:
@@ -66,11 +66,19 @@ def follow(like: object) -> tuple[str, str | None, str | None]:
 def describe_like(like: object) -> TensorInfo:
     """The description of a tensor in ``like=``; of a column that needs ``nulls=`` or ``pad=``, without its shape.
 
+    A column of text or dates, and a table whose columns have no dtype in common, have labels to follow, if their
+    library has labels, and no dtype. Python numbers have none either.
+
     Raises:
         UnsupportedTypeError: `like` is not a tensor.
-        LossyCastError: It is a table whose columns have no dtype in common.
     """
-    return _describe(like, "like")
+    try:
+        return _describe(like, "like")
+    except ConversionError:
+        owner = registry.BY_TYPE.get(type(like))
+        if owner is None or not owner.capabilities.options.labels:
+            raise
+        return TensorInfo(owner.name, (), "float64", weak_dtype="float64")
 
 
 def conversion_like(like: object) -> Conversion | None:
@@ -87,7 +95,7 @@ def conversion_like(like: object) -> Conversion | None:
     found = _conversions.get((kind, likeness))
     if found is None:
         name, dtype, device = follow(like)
-        found = conversion_as(name, dtype=dtype, device=device)
+        found = conversion_as(name, dtype, device=device)
         if len(_conversions) >= _MOST:
             _conversions.clear()
         _conversions[kind, likeness] = found
@@ -103,7 +111,7 @@ registry.on_change.append(_conversions.clear)
 def target_of(to: object, like: object) -> str:
     """The canonical name of the target, for a hint; NumPy's if `to` and `like` name no target."""
     try:
-        return name_dtype_device(to, like, None, None)[0]
+        return name_like_device(to, like, None)[0]
     except (TypeError, ConversionError):
         return EXCHANGE
 
@@ -118,7 +126,7 @@ def writing_into(request: Request, out: object) -> Request:
     if info.framework != request.target:
         raise UnsupportedTypeError(
             f"out= is {an(info.framework)} tensor, the target is {request.target}.",
-            f"out= {an(request.target)} tensor",
+            f"without out=, which makes a new {request.target} tensor",
         )
     return request._replace(out=info)
 
@@ -135,5 +143,6 @@ def _describe(x: object, keyword: str) -> TensorInfo:
                 if info is not None:
                     return info
         name = registry.NAMES.get(x) if isinstance(x, str) and keyword == "like" else None
-        hint = f"{keyword}= a tensor" if name is None else f'to="{name}"'
+        instead = f'to="{name or EXCHANGE}", without like='
+        hint = instead if keyword == "like" else "without out=, which makes a new tensor"
         raise UnsupportedTypeError(f"{keyword}= has to be a tensor. {error.message}", hint) from error

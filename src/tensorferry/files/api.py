@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from ..execution.calls import by_name
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from os import PathLike
@@ -92,6 +94,7 @@ def load(
     ragged: Literal["rows"] | None = None,
     pad: object = None,
 ) -> Any: ...
+@by_name
 def load(
     path: Path,
     /,
@@ -305,6 +308,7 @@ def save(
         raise
 
 
+@by_name
 def convert_files(
     sources: Path | Sequence[Path],
     target: Path,

@@ -148,7 +148,7 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
         raise UnsupportedTypeError(
             f"{an(name, 'A')} holds a tensor, and a file holds tensors, plain values, dicts, lists and tuples of them, "
             f"but no other objects - at {path}{held}",
-            rule.hint_of(node) or _attributes(node, path),
+            hint_for_leaf(rule.hint_of(node), path, _dotted(path)) or _attributes(node, path),
         ) from error
 
 

@@ -10,12 +10,16 @@ from functools import lru_cache
 from itertools import compress, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from ..backends import registry
 from ..backends.base import Backend
 from ..core import dtypes
 from ..core.dtype_names import name_of
+from ..core.names import EXCHANGE
 from ..errors import ConversionError, LossyCastError, UnsupportedTypeError
 from ..execution.recipes import conversion_as
+from ..execution.run import convert, foresee
 from ..host.numpy_dtypes import numpy_dtype
 from ..trees.structure import placed
 from ..trees.walk import take_apart
@@ -36,6 +40,7 @@ __all__ = [
     "UserFunction",
     "first_of",
     "fit",
+    "is_number",
     "is_text",
     "note",
     "path_of",
@@ -72,10 +77,12 @@ class OutputTree(NamedTuple):
     Args:
         structure: The containers; ``None`` if the result is one tensor.
         leaves: The leaves, with `TENSOR` in place of each tensor.
+        numbers: The positions of Python's numbers among the tensors, each with its dtype in the framework that calls.
     """
 
     structure: Structure | None
     leaves: tuple[Any, ...]
+    numbers: tuple[tuple[int, str], ...] = ()
 
     def path(self, index: int) -> str:
         """The path of a tensor in the result, in errors."""
@@ -145,6 +152,11 @@ def _may_be_text(backend: Backend) -> bool:
     return type(backend).is_text is not Backend.is_text and not (gradients.graph or gradients.tape)
 
 
+def is_number(leaf: Any) -> bool:
+    """Whether a leaf is a number of Python's, which has no dtype. NumPy's have one, also where they are a subclass."""
+    return isinstance(leaf, (bool, int, float, complex)) and not isinstance(leaf, np.generic)
+
+
 def fit(inner: str) -> str:
     """The hint with ``dtype="fit"``."""
     return f'wrap(function, inner="{inner}", dtype="fit")'
@@ -164,22 +176,36 @@ class Flat:
         structure: The structure of its positional and keyword arguments.
         leaves: The leaves of the arguments, with `TENSOR` in place of each tensor.
         environment: The settings of the inner framework when it was called.
+        outer: The name of the framework that calls.
     """
 
     tensor = TENSOR
 
     def __init__(
-        self, source: UserFunction, inner: Inner, structure: Structure, leaves: tuple[Any, ...], environment: Hashable
+        self,
+        source: UserFunction,
+        inner: Inner,
+        structure: Structure,
+        leaves: tuple[Any, ...],
+        environment: Hashable,
+        outer: str,
     ) -> None:
         self.source = source
         self.inner = inner
         self.environment = environment
+        self.outer = outer
         self.careful = False
         """Whether each call is checked, because the function could not be traced before."""
         self.generators: frozenset[Any] = frozenset()
         """Weak references to the random generators that it used. It may make a new one in each call."""
         self.changes_inputs = False
         """Whether it has written into its arguments."""
+        self.steers_autograd = False
+        """Whether it takes derivatives itself, or makes tensors require grad."""
+        self.switches_autograd_off = False
+        """Whether it computes a part without recording it."""
+        self.makes_leaves = False
+        """Whether its results have a graph that ends in tensors that it makes."""
         self.asks = source.dtype is not None or source.copy is not None
         """Whether conversions have keywords."""
         self.into = conversion_as(inner.name, dtype=source.dtype, copy=source.copy)
@@ -221,29 +247,86 @@ class Flat:
 
     def __call__(self, *tensors: Any) -> tuple[Any, ...]:
         """Call it. The rest of the result, without tensors, is kept for this thread: see `take_tree`."""
-        if self._takes_tensors:
-            result = self.source.function(*tensors)
-        else:
-            args, keywords = self.arguments(tensors)
-            result = self.source.function(*args, **keywords)
+        result = self._result(tensors)
         if type(result) in self._own:
             self._here.tree = self.tree = _ONE
             return (result,)
-        return self._parted(result)
+        return self._parted(result, plain=False)
 
-    def _parted(self, result: Any) -> tuple[Any, ...]:
+    def plain(self, *tensors: Any) -> tuple[Any, ...]:
+        """Call it for its values only: Python's numbers in the result stay what they are."""
+        result = self._result(tensors)
+        if type(result) in self._own:
+            self._here.tree = self.tree = _ONE
+            return (result,)
+        return self._parted(result, plain=True)
+
+    def _result(self, tensors: Sequence[Any]) -> Any:
+        if self._takes_tensors:
+            return self.source.function(*tensors)
+        args, keywords = self.arguments(tensors)
+        return self.source.function(*args, **keywords)
+
+    def _parted(self, result: Any, *, plain: bool) -> tuple[Any, ...]:
         """The tensors of the function's result."""
-        if registry.is_known_tensor(type(result)) and not is_text(result):
+        if not is_number(result) and registry.is_known_tensor(type(result)) and not is_text(result):
             found = self._tensor(result)
             if found is result and not _may_be_text(registry.backend_of(result)):
                 self._own.add(type(result))
             self._here.tree = self.tree = _ONE
             return (found,)
         leaves, structure = take_apart(result)
-        found = [self._tensor(leaf) for leaf in leaves]
-        kept = tuple(leaf if tensor is None else TENSOR for leaf, tensor in zip(leaves, found, strict=True))
-        self._here.tree = self.tree = OutputTree(structure, kept)
-        return tuple(tensor for tensor in found if tensor is not None)
+        kept, found, numbers = [], [], []
+        for leaf in leaves:
+            number = is_number(leaf)
+            tensor = leaf if number else self._tensor(leaf)
+            kept.append(leaf if tensor is None else TENSOR)
+            if number:
+                numbers.append((len(found), self._dtype_of(leaf)))
+            if tensor is not None:
+                found.append(tensor)
+        tree = OutputTree(structure, tuple(kept), tuple(numbers))
+        self._here.tree = self.tree = tree
+        if not plain:
+            for place, dtype in numbers:
+                found[place] = self._tensor_of(found[place], dtype)
+        return tuple(found)
+
+    def _dtype_of(self, number: Any) -> str:
+        """The dtype that the framework that calls gives a Python number, which has none itself.
+
+        Raises:
+            LossyCastError: It has none that holds the number.
+        """
+        try:
+            return foresee(number, conversion_as(self.outer)).plan.result.dtype
+        except LossyCastError as error:
+            error.hint = self.hint_of(number)
+            raise placed(error, f"a number in the result of {self.source.name}") from None
+
+    def hint_of(self, number: Any) -> str:
+        """What to return instead of a Python number that the framework that calls does not hold by default."""
+        wide = "float64"
+        if isinstance(number, int):
+            wide = "int64"
+        elif isinstance(number, complex):
+            wide = "complex128"
+        if isinstance(number, int) and not -(2**63) <= number < 2**63:
+            return "float(number), which rounds"
+        dtypes_there = conversion_as(self.outer).target.capabilities.dtypes
+        return dtypes_there.absent_hint if wide in dtypes_there.absent_reasons else f"numpy.{wide}(number)"
+
+    def hint_of_zeros(self) -> str:
+        """What to type in the framework that calls, if a gradient of zeros is what is meant."""
+        stopped = conversion_as(self.outer).target.capabilities.gradients.stopped
+        return f"{stopped or 'a constant'} as its argument, if zeros are meant"
+
+    def _tensor_of(self, number: Any, dtype: str) -> Any:
+        """A Python number as a tensor of the inner framework, for derivatives and batches."""
+        if dtype not in self.into.target.capabilities.dtypes.held:
+            return convert(number, conversion_as(self.inner.name))
+        # By way of an array, because a tracing mode of the inner framework may watch all else.
+        return self.inner.output(convert(number, conversion_as(EXCHANGE, dtype=dtype)))
 
     def _tensor(self, leaf: Any) -> Any:
         """A leaf of the result as a tensor of the inner framework; ``None`` if it is not a tensor."""
@@ -328,7 +411,9 @@ class Flat:
             raise
         tree = self.take_tree()
         self.tree = _ONE if tree is None else tree
-        return Looked(found, self.tree)
+        numbers = dict(self.tree.numbers)
+        inner_specs = enumerate(found)
+        return Looked(tuple((shape, numbers.get(place, name)) for place, (shape, name) in inner_specs), self.tree)
 
 
 _aside: deque[tuple[str, str, Exception]] = deque(maxlen=8)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from cmath import isfinite
 from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from ..core.derivations import Jvp, Vjp, Vmap
 from ..core.names import EXCHANGE
 from ..errors import ConversionError, CopyRequiredError, LossyCastError, ShapeError
 from ..execution.recipes import conversion_as
 from ..execution.run import convert
+from ..host.numpy_dtypes import of_numpy
 from ..trees.structure import placed
 from .converters import converter, converter_to, sharing_first
-from .flat import first_of, note, put_aside
+from .flat import first_of, is_number, note, put_aside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -194,6 +198,8 @@ class Function:
             except Exception as error:
                 note(error, flat)
                 raise
+            if len(results) == len(outs):
+                results = [self._as_promised(y, out) if is_number(y) else y for y, out in zip(results, outs)]  # noqa: B905
             if flat.asks or len(results) != len(outs):
                 results = self.checked(self._outside(results, EXCHANGE, want), [out.shape for out in outs])
             for out, result in zip(outs, results):  # noqa: B905 - as many
@@ -206,6 +212,15 @@ class Function:
             return None
 
         return fill
+
+    def _as_promised(self, number: Any, out: Any) -> Any:
+        """A Python number in the dtype of the array into which it is written."""
+        array = convert(number, conversion_as(EXCHANGE, dtype=of_numpy(out.dtype)))
+        if not isfinite(number) or np.isfinite(array):
+            return array
+        raise LossyCastError(
+            f"{number!r} in the result of {self.flat.source.name} does not fit {out.dtype}.", self.flat.hint_of(number)
+        )
 
     def _inside(self, tensors: Sequence[Any], enter: Callable[[Any], Any]) -> list[Any]:
         try:
@@ -234,9 +249,12 @@ class Function:
             note(error, self.flat)
             raise
 
-    def _outside(self, results: Sequence[Any], back: str, want: Sequence[str] | None) -> list[Any]:
+    def _outside(self, results: Sequence[Any], back: str, want: Sequence[str | None] | None) -> list[Any]:
         flat = self.flat
-        if not flat.asks:
+        numbers = dict(flat.tree.numbers) if self.rules and all(isinstance(rule, Vmap) for rule in self.rules) else {}
+        if numbers:
+            want = [numbers.get(place, flat.source.dtype) for place in range(len(results))]
+        elif not flat.asks:
             return self._left(results, repeat(converter_to(back)))
         copy, fit = flat.source.copy, flat.source.dtype
         eased = None if self.rules else copy
@@ -261,7 +279,9 @@ class Function:
         except ConversionError as error:
             flat = self.flat
             if isinstance(error, LossyCastError):
-                error.hint = flat.fit if flat.source.dtype is None else None
+                fits = flat.fit if flat.source.dtype is None else None
+                refused = results[len(left)]
+                error.hint = flat.hint_of(refused) if is_number(refused) else fits
             place = flat.tree.path(len(left)) if not self.rules else "a derivative"
             raise placed(error, f"{place} of {flat.source.name}") from None
         return left

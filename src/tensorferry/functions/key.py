@@ -13,16 +13,17 @@ __all__ = ["Key"]
 
 
 class Key:
-    """The arguments of a call without the values of tensors, as a key."""
+    """The arguments of a call without the values of tensors, and the framework that calls, as a key."""
 
-    __slots__ = ("_hash", "environment", "fixed", "leaves", "structure")
+    __slots__ = ("_hash", "environment", "fixed", "leaves", "outer", "structure")
 
-    def __init__(self, structure: Structure, leaves: tuple[Any, ...], environment: Hashable) -> None:
+    def __init__(self, structure: Structure, leaves: tuple[Any, ...], environment: Hashable, outer: str) -> None:
         self.structure = structure
         self.leaves = leaves
         self.environment = environment
+        self.outer = outer
         self.fixed = tuple(_fixed(leaf) for leaf in leaves)
-        self._hash = hash((self.fixed, environment))
+        self._hash = hash((self.fixed, environment, outer))
 
     def __hash__(self) -> int:
         return self._hash
@@ -32,6 +33,7 @@ class Key:
             isinstance(other, Key)
             and self.fixed == other.fixed
             and self.environment == other.environment
+            and self.outer == other.outer
             and self.structure.is_like(other.structure)
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..backends import registry
 from ..errors import UnsupportedTypeError, shown, validate_flags
@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 __all__ = ["wrap_module"]
 
 
+@overload
+def wrap_module(
+    module: Any, /, *, outer: object = ..., state: Literal[False] = ..., dtype: str | None = ...
+) -> tuple[Callable[..., Any], dict[str, Any]]: ...
+@overload
+def wrap_module(
+    module: Any, /, *, outer: object = ..., state: Literal[True], dtype: str | None = ...
+) -> tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]: ...
+@overload
+def wrap_module(module: Any, /, *, outer: object = ..., state: bool, dtype: str | None = ...) -> tuple[Any, ...]: ...
 def wrap_module(
     module: Any, /, *, outer: object = None, state: bool = False, dtype: str | None = None
 ) -> tuple[Any, ...]:

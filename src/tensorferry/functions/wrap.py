@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache, partial, wraps
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ..backends import registry, tracers
 from ..core.names import EXCHANGE
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ..trees.structure import Structure
 
 __all__ = ["WRAPPED", "Call", "Wrapped", "brings", "canonical", "inner_of", "outer_of", "validate_dtype", "wrap"]
-
-Wrappable = TypeVar("Wrappable", bound="Callable[..., Any]")
 
 
 @lru_cache(maxsize=64)
@@ -180,7 +178,7 @@ class Wrapped:
         if not keywords:
             outer = self._plain.get(tuple(map(type, args)))
             if outer is not None and (outer.differentiates or not any(map(is_text, args))):
-                return Call(self._of_tensors(len(args), inner.environment()), args, outer)
+                return Call(self._of_tensors(len(args), inner.environment(), outer.name), args, outer)
         leaves, structure = take_apart((args, keywords))
         places = [index for index, leaf in enumerate(leaves) if _is_tensor(leaf)]
         names = {registry.backend_of(leaves[index]).name for index in places}
@@ -208,19 +206,20 @@ class Wrapped:
         outer = outer_of(outer_name)
         if structure.is_like(positional(len(args))) and all(_is_of(x, outer_name) for x in args):
             self._plain[tuple(map(type, args))] = outer
-        return Call(self._function(Key(structure, tuple(leaves), inner.environment())), tensors, outer)
+        key = Key(structure, tuple(leaves), inner.environment(), outer.name)
+        return Call(self._function(key), tensors, outer)
 
-    def function_of(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Function:
-        """The function for arguments in which `TENSOR` is in place of each tensor."""
+    def function_of(self, args: tuple[Any, ...], keywords: dict[str, Any], outer: str) -> Function:
+        """The function for arguments in which `TENSOR` is in place of each tensor, called from a framework."""
         leaves, structure = take_apart((args, keywords))
-        return self._function(Key(structure, tuple(leaves), inner_of(self.inner).environment()))
+        return self._function(Key(structure, tuple(leaves), inner_of(self.inner).environment(), outer))
 
-    def _make_of_tensors(self, count: int, environment: Hashable) -> Function:
-        return self._function(Key(positional(count), (TENSOR,) * count, environment))
+    def _make_of_tensors(self, count: int, environment: Hashable, outer: str) -> Function:
+        return self._function(Key(positional(count), (TENSOR,) * count, environment, outer))
 
     def _make(self, key: Key) -> Function:
         self._refuse_others(key.structure, key.leaves)
-        flat = Flat(self.source, inner_of(self.inner), key.structure, key.leaves, key.environment)
+        flat = Flat(self.source, inner_of(self.inner), key.structure, key.leaves, key.environment, key.outer)
         return Function(flat, flat.tensors)
 
     def _refuse_others(self, structure: Structure, leaves: Sequence[Any]) -> None:
@@ -253,7 +252,7 @@ class Wrapped:
 
 @overload
 def wrap(
-    function: Wrappable,
+    function: Callable[..., Any],
     /,
     *,
     inner: object,
@@ -263,7 +262,7 @@ def wrap(
     shapes: Callable[..., Any] | None = ...,
     dtype: str | None = ...,
     copy: bool | None = ...,
-) -> Wrappable: ...
+) -> Callable[..., Any]: ...
 @overload
 def wrap(
     *,
@@ -274,7 +273,7 @@ def wrap(
     shapes: Callable[..., Any] | None = ...,
     dtype: str | None = ...,
     copy: bool | None = ...,
-) -> Callable[[Wrappable], Wrappable]: ...
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
 def wrap(
     function: Any = None,
     /,
@@ -301,9 +300,11 @@ def wrap(
 
     If you call it with tensors of PyTorch, JAX or TensorFlow, it is a part of that framework's graph, jit and batching.
     The page on functions says which derivatives and modes each pair has; `explain_wrap` says it for one call. Arguments
-    and results can be trees. An argument that is not a tensor is static, like a static argument of `jax.jit`. Gradients
-    follow the convention of the framework that calls: for complex numbers, JAX's gradient is the conjugate of the
-    others'. If all tensors belong to `inner`, the function itself is called.
+    and results can be trees. An argument that is not a tensor is static, like a static argument of `jax.jit`. A Python
+    number in a result becomes a tensor with the dtype that the framework that calls gives numbers. The function may
+    take derivatives itself. Gradients follow the convention of the framework that calls: for complex numbers, JAX's
+    gradient is the conjugate of the others'. If all tensors belong to `inner`, the function itself is
+    called.
 
     Args:
         function: What to call; without it, `wrap` gives a decorator.
@@ -324,8 +325,8 @@ def wrap(
         ValueError: A keyword has a word that is not listed above.
         UnsupportedTypeError: When it is called: the framework brings nothing for functions; the arguments do not tell
             `outer`; the function draws random numbers, or its shapes depend on values where it is traced.
-        GradientError: When it is called: there is no such derivative, or the function uses tensors that require grad
-            and are none of its arguments.
+        GradientError: When it is called: there is no such derivative, the function has lost its graph, or it uses
+            tensors that require grad and are none of its arguments.
         ConversionError: When it is called: an argument cannot cross.
 
     .. versionadded:: 0.1

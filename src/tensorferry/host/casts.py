@@ -4,6 +4,7 @@ The casts of the frameworks differ: torch saturates at the edge of float8 where 
 TensorFlow flushes subnormals, float64 is cast to float16 through float32, and the payload of a NaN
 varies (measured on torch 2.13, TensorFlow 2.21, JAX 0.10). So casts on the host use NumPy and ml_dtypes, unless a
 framework declares that its own cast gives the same bits (`Dtypes.cast_alike`).
+What they round twice, or leave to the processor, is in `rounding`.
 They take one pass over blocks that fit into a cache; the values are compared if none may be lost.
 """
 
@@ -19,18 +20,22 @@ from ..core.dtypes import ORDINARY, find
 from ..errors import LossyCastError
 from ..hints import Hint
 from . import memory, subnormals
-from .numpy_dtypes import numpy_dtype, of_numpy
+from .numpy_dtypes import numpy_dtype, of_numpy, wide_float
+from .rounding import cast_of_compact, step_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ..sequences.chunks import Chunks
     from ..typing import Array
+    from .rounding import Step
 
 __all__ = ["cast", "cast_each", "check_values", "copy_into", "direct_cast", "fill", "write_each"]
 
 BLOCK = 1 << 16
 """How many elements are cast and compared at a time."""
+_IN_STEPS = 1 << 15
+"""How many elements are cast at a time if it takes several steps, whose results are small enough to be kept by C."""
 
 _COMPARES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
 """Whether `astype` knows ``casting="same_value"``. (https://numpy.org/doc/2.4/release/2.4.0-notes.html)"""
@@ -67,7 +72,7 @@ def cast(x: Array, dtype: str, check: str = "", compact: bool = False) -> Array:
         _fill(result, x, kind)
     else:
         for index in _blocks(x.shape):
-            _fill(result[index], x[index], kind)
+            _fill(result[index], x[index], kind, check)
             _compare(x, result[index], index, dtype, check)
     return result
 
@@ -75,9 +80,30 @@ def cast(x: Array, dtype: str, check: str = "", compact: bool = False) -> Array:
 def direct_cast(source: str, dtype: str, check: str = "", compact: bool = False) -> Callable[[Array], Array] | None:
     """A function that casts arrays of one dtype without a check of the values; ``None`` if a check is needed."""
     before, after = numpy_dtype(source), numpy_dtype(dtype)
-    if check or compact or before.kind == "c" or not _casts_directly(before, after):
+    if check or compact or before.kind == "c":
         return None
-    return subnormals.cast_to(after)
+    step = step_of(before, after)
+    if step is not None:
+        return _cast_by(step, before, after)
+    return subnormals.cast_to(after) if _has(before, after) else None
+
+
+def _cast_by(step: Step, before: np.dtype[Any], after: np.dtype[Any]) -> Callable[[Array], Array]:
+    cast_small = cast_of_compact(before, after)
+
+    def cast_any(x: Array) -> Array:
+        if cast_small is not None and x.size <= _IN_STEPS and x.dtype == before and _is_as_in_c(x):
+            return cast_small(x)
+        result = np.empty_like(x, after, subok=False)
+        _cast_in_steps(step, result, x)
+        return result
+
+    return subnormals.kept(cast_any)
+
+
+def _is_as_in_c(x: Array) -> bool:
+    flags = x.flags
+    return flags.c_contiguous and flags.aligned
 
 
 @subnormals.kept
@@ -104,7 +130,7 @@ def check_values(array: Array, dtype: str, check: str) -> None:
     for index in _blocks(array.shape):
         part = array[index]
         result = np.empty(part.shape, after)
-        _fill(result, part, kind)
+        _fill(result, part, kind, check)
         _compare(array, result, index, dtype, check)
 
 
@@ -116,7 +142,7 @@ def fill(result: Array, array: Array, check: str) -> None:
         LossyCastError: As for `cast`.
     """
     row = find(of_numpy(result.dtype) or "")
-    _fill(result, array, row.kind)
+    _fill(result, array, row.kind, check)
     if check:
         _compare(array, result, (...,), row.name, check)
 
@@ -156,31 +182,57 @@ def _same_integers(array: Array, dtype: np.dtype[Any]) -> Array | None:
     return kept
 
 
-def _fill(target: Array, source: Array, kind: str) -> None:
+def _fill(target: Array, source: Array, kind: str, check: str = "") -> None:
+    """Cast into `target`, which is of a kind. With the check ``"value"``, a value that is not kept may become any."""
     if source.dtype.kind == "c" and kind not in ("complex", "bool"):
         source = source.real
-    target[...] = source if _casts_directly(source.dtype, target.dtype) else source.astype(np.float32)
+    if _casts_directly(source.dtype, target.dtype):
+        target[...] = source
+        return
+    step = step_of(source.dtype, target.dtype)
+    if check == "value" and _has(source.dtype, target.dtype):
+        target[...] = source
+    elif step is None:
+        target[...] = source.astype(np.float32)
+    else:
+        _cast_in_steps(step, target, source)
+
+
+def _cast_in_steps(step: Step, target: Array, source: Array) -> None:
+    if source.size <= _IN_STEPS:
+        step(target, source)
+        return
+    if source.flags.f_contiguous and target.flags.f_contiguous:
+        target, source = target.T, source.T
+    for index in _blocks(source.shape, _IN_STEPS):
+        step(target[index], source[index])
 
 
 @cache
-def _casts_directly(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+def _has(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
     """Whether NumPy has the cast. It may not have it between two dtypes of ml_dtypes."""
     return np.can_cast(source, target, "unsafe")
 
 
-def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
-    """Indices of consecutive parts of at most `BLOCK` elements, which cover the shape."""
+@cache
+def _casts_directly(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+    """Whether NumPy has the cast, and gives what is defined."""
+    return _has(source, target) and step_of(source, target) is None
+
+
+def _blocks(shape: tuple[int, ...], most: int = BLOCK) -> Iterator[tuple[Any, ...]]:
+    """Indices of consecutive parts of at most so many elements, which cover the shape."""
     if not shape:
         yield (...,)
         return
     inner = prod(shape[1:])
-    if inner <= BLOCK:
-        rows = max(1, BLOCK // max(inner, 1))
+    if inner <= most:
+        rows = max(1, most // max(inner, 1))
         for start in range(0, shape[0], rows):
             yield (slice(start, start + rows),)
         return
     for row in range(shape[0]):
-        for rest in _blocks(shape[1:]):
+        for rest in _blocks(shape[1:], most):
             yield (row, *rest)
 
 
@@ -239,14 +291,9 @@ def _has_place(source: Array, result: Array, dtype: str) -> Array:
     row = find(dtype)
     if "nan" in row.specials:
         return np.asarray(np.isnan(source) | ~np.isnan(result))
-    wide = source.astype(_wide(source.dtype), copy=False)
+    wide = source.astype(wide_float(source.dtype), copy=False)
     # Half a step above the largest number.
     return np.asarray(np.abs(wide) < 2.0**row.highest - 2.0 ** (row.highest - row.precision - 1))
-
-
-def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """A dtype of NumPy that has all values of a float dtype."""
-    return np.dtype(np.float64 if dtype.type is np.float64 else np.float32)
 
 
 def _stays_finite(source: Array, result: Array) -> Any:
@@ -258,7 +305,7 @@ def _value_kept(source: Array, result: Array) -> Array:
     before, after = find(of_numpy(source.dtype) or ""), find(of_numpy(result.dtype) or "")
     if before.kind == after.kind == "float":
         # Without a cast back: a narrow float dtype without infinity turns it into its largest number, and back.
-        wide = np.promote_types(_wide(source.dtype), _wide(result.dtype))
+        wide = np.promote_types(wide_float(source.dtype), wide_float(result.dtype))
         here, there = source.astype(wide, copy=False), result.astype(wide, copy=False)
         return np.asarray((here == there) | (np.isnan(here) & np.isnan(there)))
     back: Any = np.empty(source.shape, numpy_dtype(before.name))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.dtypes import DTYPES, ORDINARY
 
-__all__ = ["by_numpy", "has_dates", "numpy_dtype", "of_numpy"]
+__all__ = ["by_numpy", "has_dates", "numpy_dtype", "of_numpy", "wide_float"]
 
 
 class _Made(dict[str, np.dtype[Any]]):
@@ -49,3 +49,8 @@ def has_dates(x: object) -> bool:
     except Exception:  # noqa: BLE001 - what a class of another library raises
         return False
     return isinstance(dtype, np.dtype) and dtype.kind in "mM"
+
+
+def wide_float(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """A dtype of NumPy that has all values of a float dtype."""
+    return np.dtype(np.float64 if dtype.type is np.float64 else np.float32)

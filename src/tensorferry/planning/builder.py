@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import dtypes
 from ..core.devices import HOST
+from ..core.info import INDEXED
 from ..core.layout import compact_strides, packed_strides
 from ..errors import CopyRequiredError
 from .plan import Plan
@@ -138,6 +139,13 @@ class PlanBuilder:
                 hint or "copy=None (the default) shares where it can and copies where it must",
             )
 
+    def _info_of_remark(self) -> TensorInfo:
+        """The source's description; without its index, if that stays with the result."""
+        info, labels = self.source_info, self.target.capabilities.options.labels
+        if self.source is not self.target or "index" not in labels:
+            return info
+        return info._replace(kind=info.kind.replace(INDEXED, "").strip())
+
     def finish(self) -> Plan:
         """The plan that the steps make."""
         shares = not self.allocated and self.target.capabilities.memory.exists and self.now.size > 0
@@ -145,7 +153,7 @@ class PlanBuilder:
             self.reason = "there are no elements"
         if shares and self.source_info.memory_map and self.now.writable:
             self.warnings.append("writes reach the file that is mapped, unless it is mapped copy-on-write")
-        remark = self.source.remark(self.source_info)
+        remark = self.source.remark(self._info_of_remark())
         if remark:
             self.warnings.append(remark)
         return Plan(

@@ -74,6 +74,8 @@ def cast_inside(plan: PlanBuilder, by: Declaration, why: str = "") -> None:
             f'dtype="{plan.dtype}", casting="unsafe"',
         )
     caster = "" if unseen or agrees(plan, by) else "graph" if kept else "host"
+    if caster == "host" and not plan.check:
+        why += rules.why_on_host(plan.source_info, plan.dtype)
     plan.add(
         by,
         "cast",

@@ -131,6 +131,8 @@ def must_align(plan: PlanBuilder) -> str:
 def cast_array(plan: PlanBuilder) -> None:
     """Cast into newly allocated memory."""
     asked = rules.cast_reason(plan.source_info, plan.request, plan.target)
+    if not plan.check:
+        asked += rules.why_on_host(plan.source_info, plan.dtype)
     why = {
         "": asked,
         "value": f"{asked}; each value is compared",

@@ -14,8 +14,9 @@ from ..core.devices import HOST, kind_of, same_place
 from ..core.info import COPIED
 from ..core.request import LEAVE
 from ..errors import GradientError, ShapeError
-from . import bus_steps, device_steps, host_steps, preconditions, rules
+from . import bus_steps, device_steps, host_steps, labels, preconditions, rules
 from .builder import PlanBuilder
+from .completion import completed
 from .step import Path
 
 if TYPE_CHECKING:
@@ -44,10 +45,12 @@ def make_plan(
         ConversionError: There is no such plan; the subclass and the message say why.
     """
     source, target, exchange = as_now((source, target, exchange))
-    info = _completed(info, source)
+    info = completed(info, source)
+    request = request.asked_by(info)
     preconditions.refuse_abstract(info, request, source, target)
     preconditions.refuse_out(info, request, target)
     preconditions.refuse_axes(info, source, target)
+    labels.refuse_misfit(info, request, target)
     dtype = rules.target_dtype(info, request, target)
     preconditions.refuse_cast(info, dtype, source)
     device = rules.target_device(info, request, target, dtype)
@@ -57,19 +60,9 @@ def make_plan(
     device_steps.refuse_pinned(plan)
     _refuse_misfit(plan)
     _decide(plan)
+    labels.label(plan)
     preconditions.refuse_change(info, plan.steps, source)
     return plan.finish()
-
-
-def _completed(info: TensorInfo, source: Declaration) -> TensorInfo:
-    """A description in which what was left out is as its framework's ordinary case."""
-    caps, writable = source.capabilities, info.writable
-    ordinary = caps.objects.ordinary_kind
-    if ordinary and not info.kind:
-        weak = info.dtype if ordinary in caps.objects.read_kinds else None
-        info = info._replace(kind=ordinary, weak_dtype=info.weak_dtype or weak)
-    writable = caps.memory.writable if writable is None else writable
-    return info._replace(writable=writable, mutable=writable if info.mutable is None else info.mutable)
 
 
 def _refuse_misfit(plan: PlanBuilder) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..core.devices import kind_of, same_place
+from ..core.info import JOINS
 from ..core.layout import AXES
 from ..core.request import LEAVE, PINNED
 from ..errors import CopyRequiredError, DeviceError, GradientError, ShapeError, UnsupportedTypeError, an
+from ..hints import Hint
 from .rules import newer
 
 if TYPE_CHECKING:
@@ -93,6 +95,11 @@ def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) ->
         # Not every source can be reshaped, but what has too many axes even for an array has no other form.
         if len(info.shape) <= AXES:
             code = f"to_numpy(x).reshape({shape})"
+        elif info.kind in JOINS:
+            raise ShapeError(
+                f"{an(exchange.name, 'A')} array has at most {most} axes, and this tensor has {len(info.shape)}.",
+                Hint("{tree:x}, which converts each"),
+            )
         else:
             code = source.capabilities.memory.reshape.format(x="x", shape=shape)
         raise ShapeError(
@@ -134,6 +141,10 @@ def refuse_place(info: TensorInfo, source: Declaration) -> None:
     if info.abstract is None and not caps.devices.include(kind_of(info.device)):
         raise DeviceError(
             f"{source.name} does not support {info.device}, only {', '.join(known)}.", f'device="{known[0]}"'
+        )
+    if info.abstract is None and info.dtype in source.device_facts(kind_of(info.device)).absent:
+        raise UnsupportedTypeError(
+            f"{source.name} has no {info.dtype} on {info.device}.", 'device="cpu", or a dtype that the device has'
         )
 
 
@@ -177,7 +188,7 @@ def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:
             "leave out= out",
         )
     if out.requires_grad:
-        raise GradientError("out= requires grad: writing into it would bypass autograd.", "out=tensor.detach()")
+        raise GradientError("out= requires grad: writing into it would bypass autograd.", "out=out.detach()")
     if out.shape != info.shape:
         raise ShapeError(
             f"out= has shape {out.shape}, the source has {info.shape}.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..core import names
 from ..core.sizes import size_text
 from .step import WAYS
 
@@ -75,10 +76,18 @@ class Rendered:
     def _summary(self) -> str:
         """Whether memory is shared or copied, in one line."""
         if self.shares_memory:
-            mode = "writable" if self.result.writable else "read-only"
-            return f"shares memory ({mode}), copies nothing: {self.reason}"
+            return f"shares memory ({self._mode()}), copies nothing: {self.reason}"
         copied = size_text(self.bytes_copied) if self.bytes_copied else "nothing"
         return f"copies {copied}: {self.reason}"
+
+    def _mode(self) -> str:
+        """Whether a result that shares memory can be written; if not, how to get one that can, if there is a way."""
+        if self.result.writable:
+            return "writable"
+        target = names.registry.known().get(self.result.framework)
+        memory = None if target is None else target.capabilities.memory
+        can_be_written = memory is not None and (memory.writable or memory.shows_writes)
+        return "read-only; writable with copy=True" if can_be_written else "read-only"
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data for JSON."""

@@ -36,6 +36,7 @@ __all__ = [
     "sharing",
     "target_device",
     "target_dtype",
+    "why_on_host",
     "why_read",
     "why_read_only",
     "widens_later",
@@ -208,6 +209,14 @@ def newer(framework: Declaration, release: str) -> str:
     return f'pip install "{framework.name}>={release}"'
 
 
+def why_on_host(info: TensorInfo, dtype: str) -> str:
+    """Why a value that is on a device is cast on the host, as the end of a reason; empty if that needs no reason."""
+    if info.device == HOST or agrees(info.dtype, dtype):
+        return ""
+    twice = dtypes.is_misrounded(info.dtype, dtype) or (dtype == "float16" and not dtypes.exact(info.dtype, "float32"))
+    return "; on the host, because devices may round it twice" if twice else "; on the host, because devices differ"
+
+
 def _no_such_dtype(name: str, source: str, target: Declaration, *, asked: bool) -> LossyCastError:
     caps = target.capabilities
     why, remedy = caps.dtypes.absent_reasons.get(name, ""), caps.dtypes.absent_hint
@@ -377,7 +386,6 @@ def _stride_obstacles(info: TensorInfo, itemsize: int) -> list[str]:
 _ROUNDED_ALIKE = frozenset(
     {
         ("float64", "float32"),
-        ("float64", "bfloat16"),
         ("float32", "float16"),
         ("float32", "bfloat16"),
         ("complex128", "complex64"),
@@ -389,7 +397,7 @@ def agrees(source: str, target: str) -> bool:
     """Whether all frameworks cast every value to the same result, so that the cast may be made on a device.
 
     Measured on torch 2.13 and NumPy 2.4 with random bits. The casts that are not in the list
-    (float64 to float16, every float8) differ in values; the others differ at most in the payload of a NaN.
+    (float64 to the 16-bit floats, every float8) differ in values; the others differ at most in the payload of a NaN.
     """
     if dtypes.exact(source, target) or (source, target) in _ROUNDED_ALIKE:
         return True

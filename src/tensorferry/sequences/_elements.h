@@ -30,20 +30,25 @@ INLINE int put(char **to, const void *value, size_t size)
     return 0;
 }
 
-/* A float's upper half, as a double becomes one: by way of a float, each time rounded to even. */
-INLINE uint16_t to_bfloat16(double value)
-{
-    float narrow = (float)value;
-    uint32_t bits;
-    memcpy(&bits, &narrow, sizeof bits);
-    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-
 INLINE uint64_t bits_of(double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
+}
+
+/* A float's upper half, as a double becomes one: rounded once, to even. A float cannot have all bits of a double, but
+   those that decide: two more than the result, of which the last is set if any behind it is. */
+INLINE uint16_t to_bfloat16(double value)
+{
+    const uint64_t below = (1ULL << 43) - 1, all = bits_of(value), decide = (all | ((all & below) + below)) & ~below;
+    float narrow;
+    double exact;
+    uint32_t bits;
+    memcpy(&exact, &decide, sizeof exact);
+    narrow = (float)exact;
+    memcpy(&bits, &narrow, sizeof bits);
+    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
 /* Rounded to even where all but ten bits are cut off; no choice is a jump, so that several can be done at once. */

@@ -10,17 +10,20 @@ import numpy as np
 
 from ..core.info import TensorInfo
 from ..errors import ConversionError, LossyCastError, ShapeError, UnsupportedTypeError
-from ..hints import Hint
+from ..hints import Hint, hint_at
 from ..host.numpy_dtypes import of_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
+    "APART",
     "DEEPEST",
     "ROWS",
     "at_member",
     "described",
+    "each_of",
+    "each_rounded",
     "leaves",
     "length_of",
     "outer_shape",
@@ -52,7 +55,7 @@ def outer_shape(x: Any) -> tuple[int, ...]:
     """
     problem = _ragged(x, "x")
     if isinstance(problem, ShapeError):
-        raise ShapeError(problem.message, _APART)
+        raise ShapeError(problem.message, APART)
     if problem is not None:
         raise problem
     shape = []
@@ -62,47 +65,78 @@ def outer_shape(x: Any) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def why_unreadable(x: Any, cause: Exception | None, refuse: Callable[[str, Any], ConversionError]) -> ConversionError:
+def why_unreadable(
+    x: Any, cause: Exception | None, refuse: Callable[[str, Any, Any], ConversionError]
+) -> ConversionError:
     """The error for a sequence that cannot be read. It says what is wrong, and where.
 
     Args:
         x: The sequence.
         cause: What NumPy raised.
-        refuse: Gives the error for an object that is no number at a path.
+        refuse: Gives the error for an object that is no number at a path in `x`.
     """
     ragged = _ragged(x, "x")
-    if ragged is not None and ragged.hint == _PAD and _have_one_depth(x):
+    if isinstance(ragged, ShapeError) and any(isinstance(leaf, (list, tuple)) for _, leaf in leaves(x)):
+        # What contains itself is no tree either.
+        return ShapeError(ragged.message, None)
+    if ragged is not None and ragged.hint == APART and _have_one_depth(x):
         zero = "False" if all(isinstance(leaf, bool) for _, leaf in leaves(x)) else "0"
         return ShapeError(ragged.message, _padded(zero))
     if ragged is not None:
         return ragged
     for path, leaf in leaves(x):
-        problem = _why_no_number(path, leaf, refuse)
+        problem = _why_no_number(path, leaf, x, refuse)
         if problem is not None:
             return problem
-    rounded = _each("float(number)", len(shape_of(x)))
     if cause is not None:
         return UnsupportedTypeError(f"This sequence cannot be read: {cause}", None)
     names = {leaf.dtype.name for _, leaf in leaves(x) if isinstance(leaf, np.generic)}
     if names and not all(isinstance(leaf, (int, np.integer)) for _, leaf in leaves(x)):
         return LossyCastError(
-            f"NumPy has no dtype for a list of {' and '.join(sorted(names))} scalars.", f"{rounded}, which rounds"
+            f"NumPy has no dtype for a list of {' and '.join(sorted(names))} scalars.", each_rounded(x)
         )
     return LossyCastError(
         "No dtype holds all of these integers: int64 has no room for the largest, uint64 none for the negative.",
-        f"{rounded}, which rounds",
+        each_rounded(x),
     )
 
 
-def _each(expression: str, depth: int) -> str:
-    """Code for a nested list comprehension over `x` that applies an expression to each `number`."""
+def each_of(expression: str, x: Any) -> str:
+    """Code for a nested list comprehension over `x` that applies an expression to each `number`.
+
+    >>> each_of("float(number)", [[1, 2], [3, 4]])
+    '[[float(number) for number in row] for row in x]'
+    """
+    depth = len(shape_of(x))
+    if not depth:
+        return expression.replace("number", "x")
     rows = ["x", *("row" for _ in range(depth - 1))]
     for level, row in enumerate(reversed(rows)):
         expression = f"[{expression} for {'row' if level else 'number'} in {row}]"
     return expression
 
 
-def _why_no_number(path: str, leaf: Any, refuse: Callable[[str, Any], ConversionError]) -> ConversionError | None:
+def each_rounded(x: Any, path: str = "") -> str | None:
+    """The hint for numbers that no dtype holds: all as floats, or, beside what is no number, the one at a path.
+
+    It is ``None`` for integers that are larger than every float.
+    """
+    found = [leaf for _, leaf in leaves(x)]
+    is_complex = any(isinstance(leaf, (complex, np.complexfloating)) for leaf in found)
+    name = "complex" if is_complex else "float"
+    try:
+        for leaf in found:
+            complex(leaf)
+    except OverflowError:
+        return None
+    except (TypeError, ValueError):
+        return f"{name}({path}), which rounds" if path else None
+    return f"{each_of(f'{name}(number)', x)}, which rounds"
+
+
+def _why_no_number(
+    path: str, leaf: Any, x: Any, refuse: Callable[[str, Any, Any], ConversionError]
+) -> ConversionError | None:
     if isinstance(leaf, np.generic):
         return _why_no_scalar(path, leaf)
     if isinstance(leaf, (bool, float, complex)):
@@ -110,17 +144,28 @@ def _why_no_number(path: str, leaf: Any, refuse: Callable[[str, Any], Conversion
     if isinstance(leaf, int):
         if -(2**63) <= leaf < 2**64:
             return None
-        return LossyCastError(f"The integer at {path} does not fit into 64 bits.", "float(number), which rounds")
+        return LossyCastError(f"The integer at {path} does not fit into 64 bits.", each_rounded(x, path))
     if isinstance(leaf, (list, tuple)):
         return ShapeError(f"{path} is nested deeper than {DEEPEST} levels, or contains itself.", None)
     if isinstance(leaf, (Decimal, Fraction)):
         return UnsupportedTypeError(
-            f"The {type(leaf).__name__} at {path} is an exact number that no dtype holds.",
-            "float(number), which rounds",
+            f"The {type(leaf).__name__} at {path} is an exact number that no dtype holds.", each_rounded(x, path)
         )
     if leaf is None:
-        return UnsupportedTypeError(f"None at {path} is not a number.", 'float("nan"), or leave it out')
-    return refuse(path, leaf)
+        return UnsupportedTypeError(f"None at {path} is not a number.", _filled(x))
+    return refuse(path, leaf, x)
+
+
+def _filled(x: Any) -> Hint:
+    """The hint for None among the numbers of a list; if there is something else, that each is converted."""
+    found = [leaf for _, leaf in leaves(x) if leaf is not None]
+    large = any(isinstance(leaf, (int, np.integer)) and abs(int(leaf)) > 2**53 for leaf in found)
+    if large or not all(isinstance(leaf, _NUMBERS) for leaf in found):
+        return Hint("{tree:x}, which leaves None as it is")
+    if any(isinstance(leaf, (float, complex, np.inexact)) for leaf in found) or not found:
+        return Hint('{again:x|nulls="nan"}, which replaces None')
+    value = all(isinstance(leaf, (bool, np.bool_)) for leaf in found)
+    return Hint(f"{{again:x|nulls={'False' if value else '0'}}}, which replaces None")
 
 
 def _why_no_scalar(path: str, leaf: Any) -> ConversionError | None:
@@ -160,10 +205,9 @@ def _ragged(x: Any, path: str, depth: int = 0) -> ConversionError | None:
     for index, length in enumerate(lengths):
         if length != lengths[0]:
             here, there = (_as_row(row, size) for row, size in ((x[0], lengths[0]), (x[index], length)))
-            tensors = any(size is None and getattr(row, "shape", ()) for row, size in zip(x, lengths, strict=True))
             return ShapeError(
                 f"Rows of unequal lengths are no tensor: {here} at {path}[0], {there} at {path}[{index}].",
-                f"[to_list(row) for row in {path}]" if tensors else _PAD,
+                APART,
             )
     if lengths[0] is None:
         return None
@@ -187,13 +231,12 @@ def _ragged_across(x: Any, path: str) -> ShapeError | None:
         if shape != shapes[0]:
             return ShapeError(
                 f"Rows of unequal lengths are no tensor: shape {shapes[0]} at {path}[0], {shape} at {path}[{index}].",
-                _PAD,
+                APART,
             )
     return None
 
 
-_PAD = "pad the rows to one length first"
-_APART = Hint("{tree:x}, which converts each")
+APART = Hint("{tree:x}, which converts each")
 
 
 def _padded(zero: str) -> Hint:
@@ -236,8 +279,5 @@ def at_member(error: ConversionError, path: str) -> ConversionError:
     message = f"{error.message} - at {path}" if inside == error.message else inside
     hint = error.hint
     # The rows of one member are not those of `x`.
-    if hint in (_padded("0"), _padded("False")):
-        hint = _PAD
-    elif isinstance(hint, Hint):
-        hint = hint.for_member(path.removeprefix("x"))
+    hint = APART if hint in (_padded("0"), _padded("False")) else hint_at(hint, path)
     return type(error)(message, hint)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..host import subnormals
+from ..host import casts, subnormals
 from ..host.extensions import extension
 from ..host.numpy_dtypes import numpy_dtype, of_numpy
 from . import flags
@@ -289,13 +289,12 @@ _NANS = struct.pack("<4Q", 0x7FF8000000000000, 0xFFF8000000000000, 0x7FF00000000
 def _are_cast_alike(wanted: str) -> bool:
     """Whether the extension gives the same 16-bit floats as a cast, which is tested once.
 
-    ml_dtypes 0.6 casts to bfloat16 through float32, and another version may not. What NumPy's float16 keeps of a NaN
-    depends on the processor.
+    What NumPy's float16 keeps of a NaN depends on the processor, and what bfloat16 keeps on the version of ml_dtypes.
     """
-    tried, dtype = np.array([*_HALFWAY, *struct.unpack("<4d", _NANS)]), numpy_dtype(wanted)
-    filled = np.empty(tried.shape, dtype)
+    tried = np.array([*_HALFWAY, *struct.unpack("<4d", _NANS)])
+    filled = np.empty(tried.shape, numpy_dtype(wanted))
     found = _extension.fill(filled, _CODES[wanted], tried.tolist())  # type: ignore[union-attr]
-    return not found & flags.MISFIT and filled.tobytes() == tried.astype(dtype).tobytes()
+    return not found & flags.MISFIT and filled.tobytes() == casts.cast(tried, wanted).tobytes()
 
 
 @cache

@@ -14,7 +14,7 @@ from ..errors import LossyCastError, ShapeError
 from ..host import subnormals
 from ..host.numpy_dtypes import of_numpy
 from . import flags, numbers
-from .diagnostics import DEEPEST, ROWS, leaves, shape_of, why_unreadable
+from .diagnostics import DEEPEST, ROWS, each_rounded, leaves, shape_of, why_unreadable
 from .numbers import PYTHON_NUMBERS, opened
 
 if TYPE_CHECKING:
@@ -75,11 +75,11 @@ class Others(NamedTuple):
 
     Args:
         replace: Gives the rows, in which numbers take the place of tensors.
-        refuse: Gives the error for another object at a path.
+        refuse: Gives the error for another object at a path in the sequence.
     """
 
     replace: Callable[[Any], Any]
-    refuse: Callable[[str, Any], ConversionError]
+    refuse: Callable[[str, Any, Any], ConversionError]
 
 
 # -- numbers ------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def _read_exactly(x: Any, array: Array, others: Others) -> Array:
             among = "complex numbers" if array.dtype.kind == "c" else "floats"
             raise LossyCastError(
                 f"The integer at {path} stands among {among}, and float64 cannot hold it.",
-                "keep integers and floats apart, or float(number), which rounds",
+                each_rounded(x, path),
             )
     return array
 

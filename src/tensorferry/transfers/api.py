@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..backends import registry
 from ..errors import ConversionError, UnsupportedTypeError, an, shown, validate_word
+from ..execution.calls import by_name
 from ..execution.target import target_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["prefetch", "start"]
 
 
+@by_name
 def start(
     x: Any,
     /,
@@ -82,6 +84,7 @@ def start(
         raise
 
 
+@by_name
 def prefetch(
     iterable: Iterable[Any],
     /,

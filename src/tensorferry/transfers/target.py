@@ -13,7 +13,8 @@ from ..core.leaf_dtypes import rule_for_all, rule_of
 from ..core.request import COLUMN_KEYWORDS, refuse_unknown
 from ..errors import validate_flags
 from ..execution import run
-from ..execution.target import name_dtype_device
+from ..execution.labels import labels_like
+from ..execution.target import name_like_device
 from ..planning import rules
 from ..trees.api import is_ordinary_tensor, targets_of, untraced
 from ..trees.leaves import LeafRule, leaf_rule
@@ -24,6 +25,7 @@ from ..trees.walk import take_apart
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
+    from ..core.labels import Labels
     from ..core.leaf_dtypes import DtypeRule
     from ..planning.plan import Plan
     from ..trees.targets import Targets
@@ -51,6 +53,8 @@ class Target:
         coalesce: As for `convert_tree`.
         overlaps: Whether transfers run beside the host's work, through page-locked memory if a target has some.
         columns: The values of ``nulls``, ``ragged`` and ``pad``.
+        theirs: The dtype of one tensor in ``like=``.
+        labels: The labels of that tensor.
     """
 
     to: str | None
@@ -64,6 +68,8 @@ class Target:
     coalesce: bool
     overlaps: bool = False
     columns: Mapping[str, Any] = field(default_factory=dict)
+    theirs: str | None = None
+    labels: Labels | None = None
 
     @classmethod
     def of(cls, called: Callable[..., Any], to: object, like: Any, dtype: object, device: object, *rest: Any) -> Target:
@@ -87,8 +93,20 @@ class Target:
             return replace(found, columns=columns)
         if to is None and like is not None and not isinstance(like, TensorInfo) and not _is_alone(like, "tensors"):
             return cls(None, like, dtype, rule_of(dtype), device, *rest)
-        name, theirs, device = name_dtype_device(to, like, None, device)
-        found = cls(name, None, theirs if dtype is None else dtype, rule_of(dtype, theirs), device, *rest)
+        name, theirs, device = name_like_device(to, like, device)
+        found = cls(
+            name,
+            None,
+            dtype,
+            rule_of(dtype, theirs),
+            device,
+            said,
+            leaves,
+            unknown,
+            coalesce,
+            theirs=theirs,
+            labels=labels_like(name, like),
+        )
         asked = found._of_one.common
         if asked is not None:
             probe, target = TensorInfo(name, (), _PROBE), registry.ready(name)
@@ -105,14 +123,15 @@ class Target:
 
     @cached_property
     def _of_trees(self) -> Targets:
-        return self._targets(self.rule)
+        return self._targets(self.rule, None)
 
     @cached_property
     def _of_one(self) -> Targets:
-        return self._targets(rule_for_all(self.dtype))
+        return self._targets(rule_for_all(self.dtype), self.theirs)
 
-    def _targets(self, rule: DtypeRule) -> Targets:
-        return targets_of((self.to, self.like, rule, self.device, *self.said), self.leaves, overlaps=self.overlaps)  # type: ignore[arg-type]
+    def _targets(self, rule: DtypeRule, theirs: str | None) -> Targets:
+        asked: Any = (self.to, self.like, rule, self.device, *self.said)
+        return targets_of(asked, self.leaves, overlaps=self.overlaps, alone=theirs, labels=self.labels)
 
     def _is_one(self, x: Any) -> bool:
         return self.to is not None and _is_alone(x, self.leaves)

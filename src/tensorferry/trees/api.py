@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from ..backends import registry, tracers
 from ..core.info import TensorInfo
@@ -11,15 +11,18 @@ from ..core.leaf_dtypes import rule_of
 from ..core.names import EXCHANGE
 from ..core.request import refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError, validate_flags
-from ..execution.target import describe_like, name_dtype_device, target_of
+from ..execution.calls import by_name
+from ..execution.target import describe_like, name_like_device, target_of
 from .leaves import leaf_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     from typing_extensions import Unpack
 
-    from ..typing import Casting, Grad, Leaves, Options, To, Unknown
+    from ..core.labels import Labels
+    from ..typing import Casting, Grad, JaxArray, Leaves, NumpyArray, Options, To, TorchTensor, Unknown
     from .leaves import LeafRule
     from .plans import TreePlan
     from .targets import Targets
@@ -37,9 +40,16 @@ __all__ = [
     "untraced",
 ]
 
-Tree = TypeVar("Tree")
+if TYPE_CHECKING:
+    # A structured array becomes a dict of its fields, so that its snapshot is none of these.
+    OfNumbers = np.ndarray[Any, np.dtype[np.number[Any] | np.bool_]]
+    Key = TypeVar("Key")
+    OfTorch = TypeVar("OfTorch", bound=TorchTensor)
+    OfJax = TypeVar("OfJax", bound=JaxArray)
+    Found = TypeVar("Found")
 
 
+@by_name
 def convert_tree(
     tree: Any,
     /,
@@ -121,12 +131,24 @@ def convert_tree(
     """
     asked = (to, like, dtype, device, copy, casting, grad, options)
     if coalesce is not True or index is not False:
-        validate_flags(coalesce=coalesce, index=index)
+        _validate(coalesce, index)
     of_columns = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype, casting)
     return call_for(convert_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, of_columns, False)
 
 
-def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
+@overload
+def snapshot(tree: OfNumbers, /, *, unknown: Unknown = ...) -> NumpyArray: ...
+@overload
+def snapshot(tree: TorchTensor, /, *, unknown: Unknown = ...) -> TorchTensor: ...
+@overload
+def snapshot(tree: JaxArray, /, *, unknown: Unknown = ...) -> JaxArray: ...
+@overload
+def snapshot(tree: dict[Key, OfTorch], /, *, unknown: Unknown = ...) -> dict[Key, TorchTensor]: ...
+@overload
+def snapshot(tree: dict[Key, OfJax], /, *, unknown: Unknown = ...) -> dict[Key, JaxArray]: ...
+@overload
+def snapshot(tree: object, /, *, unknown: Unknown = ...) -> Any: ...
+def snapshot(tree: Any, /, *, unknown: Unknown = "error") -> Any:
     """Copy a tree: each tensor stays in its framework, and gets memory that it shares with nothing else.
 
     >>> import numpy as np, tensorferry as ferry
@@ -151,9 +173,10 @@ def snapshot(tree: Tree, /, *, unknown: Unknown = "error") -> Tree:
 
     .. versionadded:: 0.1
     """
-    return call_for(snapshot, None, _snapshot, tree, unknown)  # type: ignore[no-any-return]
+    return call_for(snapshot, None, _snapshot, tree, unknown)
 
 
+@by_name
 def explain_tree(
     tree: Any,
     /,
@@ -209,7 +232,7 @@ def explain_tree(
     """
     asked = (to, like, dtype, device, copy, casting, grad, options)
     if coalesce is not True or index is not False:
-        validate_flags(coalesce=coalesce, index=index)
+        _validate(coalesce, index)
     of_columns = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype, casting)
     return call_for(explain_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, of_columns, True)  # type: ignore[no-any-return]
 
@@ -234,6 +257,21 @@ def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown 
     """
     rule = leaf_rule(leaves, infos=True, unknown=unknown)
     return call_for(describe_tree, None, _describe, tree, rule)  # type: ignore[no-any-return]
+
+
+def _validate(coalesce: object, index: object) -> None:
+    """Raise for values that are neither true nor false.
+
+    Raises:
+        TypeError: One is not; labels in ``index=`` are for one tensor.
+    """
+    validate_flags(coalesce=coalesce)
+    if not isinstance(index, (bool, int, str)):
+        raise TypeError(
+            "index must be True or False here, where it says whether the index of a frame becomes a column; "
+            "to_pandas(leaf, index=…) labels one leaf, and like= all"
+        )
+    validate_flags(index=index)
 
 
 # -- what they do, out of any tracer's sight ----------------------------------------------------------
@@ -306,16 +344,17 @@ def _snapshot(tree: Any, unknown: str) -> Any:
     return _conversion().TreeConversion(tree, own, leaf_rule("tensors", unknown=unknown), None, coalesce=True).convert()
 
 
-def _preview(x: Any) -> TensorInfo:
-    return registry.backend_of(x).preview(x)[1]
+def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
+    return _looked_at(tree, rule, lambda x: x if isinstance(x, TensorInfo) else registry.backend_of(x).preview(x)[1])
 
 
-def _describe(tree: Any, rule: LeafRule, look: Callable[[Any], TensorInfo] = _preview) -> dict[str, TensorInfo]:
+def _looked_at(tree: Any, rule: LeafRule, look: Callable[[Any], Found]) -> dict[str, Found]:
+    """By path, what a function gives for each tensor of a tree, or for its description."""
     from ..columns.producers import leaving_streams
     from .failures import raise_all
     from .walk import take_apart
 
-    found: dict[str, TensorInfo] = {}
+    found: dict[str, Found] = {}
     errors: dict[int, ConversionError] = {}
     with leaving_streams():
         parts, structure = take_apart(tree, rule.chosen)
@@ -323,9 +362,7 @@ def _describe(tree: Any, rule: LeafRule, look: Callable[[Any], TensorInfo] = _pr
     paths = structure.paths()
     for index, (path, leaf) in enumerate(zip(paths, parts, strict=True)):
         try:
-            if isinstance(leaf, TensorInfo):
-                found[path] = leaf
-            elif rule.takes(leaf):
+            if isinstance(leaf, TensorInfo) or rule.takes(leaf):
                 found[path] = look(leaf)
         except ConversionError as error:
             if not rule.keeps_refused(leaf, error):
@@ -354,26 +391,61 @@ def is_ordinary_tensor(x: Any) -> bool:
     return owner is not None and owner.capabilities.memory.exists and owner.likeness(x) is not None
 
 
-def targets_of(asked: Asked, leaves: Leaves, *, overlaps: bool = False) -> Targets:
-    """The targets of the leaves, from `to` or `like`; for `overlaps` see `Targets`."""
+def _liked(like: Any, leaves: Leaves) -> dict[str, tuple[TensorInfo, Labels | None]]:
+    """By path, the description and the labels of each tensor in ``like=``.
+
+    Raises:
+        UnsupportedTypeError: There is none.
+    """
+    if not callable(leaves) and is_ordinary_tensor(like):
+        return {"$": (registry.backend_of(like).describe(like), None)}
+    found = _looked_at(like, leaf_rule(leaves, infos=True), _look_at_like)
+    if not found:
+        raise UnsupportedTypeError("like= has no tensor in it.", "like= a tensor, or a tree of tensors")
+    return found
+
+
+def _look_at_like(x: Any) -> tuple[TensorInfo, Labels | None]:
+    from ..execution.labels import labels_like
+
+    info = x if isinstance(x, TensorInfo) else describe_like(x)
+    return info, labels_like(info.framework, x)
+
+
+def targets_of(
+    asked: Asked,
+    leaves: Leaves,
+    *,
+    overlaps: bool = False,
+    alone: str | None = None,
+    labels: Labels | None = None,
+) -> Targets:
+    """The targets of the leaves, from `to` or `like`.
+
+    Args:
+        asked: The keywords of the call.
+        leaves: This keyword of the call.
+        overlaps: See `Targets`.
+        alone: The `like` of `Targets`.
+        labels: See `Targets`; with `to`.
+    """
     to, like, dtype, device, copy, casting, grad, options = asked
     keywords: dict[str, Any] = {"copy": copy, "casting": casting, "grad": grad, "options": tuple(options.items())}
     if overlaps:
         keywords["overlaps"] = True
+    if alone is not None:
+        keywords["like"] = alone
     if like is None or to is not None or isinstance(like, TensorInfo):
-        name, theirs, device = name_dtype_device(to, like, None, device)
+        name, theirs, device = name_like_device(to, like, device)
     else:
-        alone = not callable(leaves) and is_ordinary_tensor(like)
-        if alone:
-            infos = {"$": registry.backend_of(like).describe(like)}
-        else:
-            infos = _describe(like, leaf_rule(leaves, infos=True), describe_like)
-        if not infos:
-            raise UnsupportedTypeError("like= has no tensor in it.", "like= a tensor, or a tree of tensors")
-        targets = {path: name_dtype_device(None, info, None, device) for path, info in infos.items()}
+        found = _liked(like, leaves)
+        targets = {path: (*name_like_device(None, info, device), labels) for path, (info, labels) in found.items()}
         if set(targets) != {"$"}:
             return _made(targets, dtype, **keywords)
-        name, theirs, device = targets["$"]
+        name, theirs, device, labels = targets["$"]
+    if labels is not None:
+        # They are not kept in a cache, since they can take as much memory as the result.
+        return _made((name, device), dtype, theirs, labels=labels, **keywords)
     try:
         return _targets_of(name, registry.revision, dtype, theirs, device, **keywords)
     except TypeError:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from ..backends import fast_paths, registry
 from ..errors import UnsupportedTypeError, an
+from ..execution.calls import by_name, refuse
+from ..hints import Hint
 from .api import call_for, targets_of
 from .leaves import leaf_rule
 
@@ -29,7 +31,9 @@ def _stacks(function: Function) -> Function:
     """Decorate `collate`: for a list of tensors and a target without other keywords, try the fast path."""
     paths_to, not_accepted, is_tensor = fast_paths.PATHS, fast_paths.NOT_ACCEPTED, registry.is_known_tensor
 
-    def stacking(samples: Iterable[Any], /, to: Any = None, **keywords: Any) -> Any:
+    def stacking(samples: Iterable[Any], /, to: Any = None, *beyond: Any, **keywords: Any) -> Any:
+        if beyond:
+            refuse(function, (samples, to), beyond)
         if not keywords and type(samples) is list and samples and is_tensor(type(samples[0])):
             try:
                 result = paths_to[to][list](samples)
@@ -128,6 +132,7 @@ def collate(
     return call_for(collate, asked, _stack, samples, asked, leaves, unknown, padding, nulls)
 
 
+@by_name
 def explain_collate(
     samples: Iterable[Any],
     /,
@@ -242,18 +247,18 @@ def _refuse_one_value(samples: object) -> None:
     if isinstance(samples, str) and (name := registry.NAMES.get(samples)) is not None:
         raise UnsupportedTypeError(
             "collate takes the samples first, and then where they go.",
-            f'collate(x, to="{name}") for samples x; functools.partial(collate, to="{name}") takes them later',
+            f'collate(samples, to="{name}"); functools.partial(collate, to="{name}") takes them later',
         )
     later = registry.refusal_of_later(type(samples))
     if later is not None:
-        raise UnsupportedTypeError(later.message, f"collate([{later.hint}], to), for a batch of one")
+        raise UnsupportedTypeError(later.message, Hint(f"{{collate:[{later.hint}]}}, for a batch of one"))
     if not hasattr(samples, "__iter__") and not hasattr(samples, "__getitem__"):
         raise UnsupportedTypeError(
             f"collate takes the samples of a batch, not {an(type(samples).__name__)}.",
-            "collate(x(), to), for a function x that gives them" if callable(samples) else "collate([x], to)",
+            Hint("{collate:x()}" if callable(samples) else "{collate:[x]}"),
         )
     if is_one_value(samples):
         raise UnsupportedTypeError(
             f"collate takes the samples of a batch, and {an(type(samples).__name__)} is one value.",
-            "collate([x], to), for a batch of one",
+            Hint("{collate:[x]}, for a batch of one"),
         )

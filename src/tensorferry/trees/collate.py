@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -161,7 +162,7 @@ class Collation:
                 results.append(do(index, column))
             except ConversionError as error:
                 errors[index] = _in_samples(error, self._structure.path(index))
-        raise_all(errors, self._structure.path, self._targets.rule, self._structure.name)
+        raise_all(errors, self._structure.path, self._targets.rule, self._structure.name, "sample")
         return results
 
     def _leaf_named(self, name: str) -> Any:
@@ -238,7 +239,10 @@ def _in_samples(error: ConversionError, path: str) -> ConversionError:
     message, hint = error.message.replace(" at x[", " in samples["), error.hint
     if message == error.message:
         return error
-    return type(error)(message, hint.for_sample(path.removeprefix("$")) if isinstance(hint, Hint) else hint)
+    place = path.removeprefix("$")
+    if isinstance(hint, Hint):
+        return type(error)(message, hint.for_sample(place))
+    return type(error)(message, hint and re.sub(r"\bx(\[\d+\])", lambda found: f"samples{found[1]}{place}", hint))
 
 
 def _tried(path: Callable[[list[Any]], Any], column: list[Any]) -> Any:

@@ -177,10 +177,10 @@ class Columns:
     def _decider(self, index: int, target: Backend, request: Request) -> Callable[[Any], Conversion] | None:
         """A function that chooses the conversion by the description of a column; ``None`` if none is needed."""
         targets = self.targets
-        if not targets.decides_by_leaf:
-            return None
         conversion, name = conversion_of(target, request), partial(self.name, index)
-        return lambda info: targets.asked_of(conversion, info, name)
+        if targets.decides_by_leaf:
+            return lambda info: targets.asked_of(conversion, info, name).asked_by(info)
+        return None if request.like is None else conversion.asked_by
 
     def _ragged(self, index: int, message: str) -> ShapeError:
         name = self.name(index)
@@ -308,7 +308,9 @@ def _looked_at(column: Any) -> Members:
 
 def _decided(decide: Callable[[Any], Conversion], members: Members) -> Conversion:
     """The conversion of a column, chosen by the dtype that its leaves have together."""
-    return decide(members.infos[0]._replace(dtype=dtype_together(members.infos)))
+    dtype, first = dtype_together(members.infos), members.infos[0]
+    are_numbers = all(info.weak_dtype is not None for info in members.infos)
+    return decide(first._replace(dtype=dtype, weak_dtype=first.weak_dtype if are_numbers else None))
 
 
 def _asked(request: Request, dtype: str | None) -> Request:

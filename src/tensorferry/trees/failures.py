@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..core.leaf_dtypes import DtypeRule, quoted, unknown_name, with_choice, with_others
 from ..errors import LossyCastError, TreeError, UnsupportedTypeError, shown
-from ..hints import Hint
+from ..hints import Hint, code_at
 from .structure import placed
 from .tables import why_no_tensor
 
@@ -54,6 +54,7 @@ def raise_all(
     path: Callable[[int], str],
     rule: DtypeRule | None = None,
     name: Callable[[int], str] = lambda _: "",
+    tree: str = "x",
 ) -> None:
     """Raise the error of one leaf, or a group of the errors of several. Each message ends in the path of the leaf.
 
@@ -62,12 +63,13 @@ def raise_all(
         path: Gives the path of a leaf.
         rule: The rule for dtypes: a hint with another dtype keeps the rest of it.
         name: Gives the dotted name of a leaf.
+        tree: The code for the tree: in a batch, this is each sample.
 
     Raises:
         ConversionError: There is one error.
         TreeError: There are several errors.
     """
-    found = [_placed(errors[index], path(index), name(index), rule) for index in sorted(errors)]
+    found = [_placed(errors[index], path(index), name(index), rule, tree) for index in sorted(errors)]
     if rule is not None:
         ask_for_all(rule, [(error, name(index)) for error, index in zip(found, sorted(errors), strict=True)])
     errors.clear()
@@ -80,7 +82,7 @@ def raise_all(
         del found
 
 
-def hint_for_leaf(hint: str | None, path: str, name: str, rule: DtypeRule | None = None) -> str | None:
+def hint_for_leaf(hint: str | None, path: str, name: str, rule: DtypeRule | None = None, tree: str = "x") -> str | None:
     """The hint of an error for one leaf, which names this leaf.
 
     Args:
@@ -88,17 +90,19 @@ def hint_for_leaf(hint: str | None, path: str, name: str, rule: DtypeRule | None
         path: The path of the leaf.
         name: Its dotted name.
         rule: The rule for dtypes, which the hint keeps.
+        tree: As for `raise_all`.
     """
+    place = f"{tree}{path[1:]}"
     if not isinstance(hint, Hint):
-        return hint
+        return hint and code_at(hint, place)
     given = DtypeRule() if rule is None else rule
-    return hint.for_leaf(f"x{path[1:]}", name, lambda dtype: with_choice(given, name, dtype).as_code())
+    return hint.for_leaf(place, name, lambda dtype: with_choice(given, name, dtype).as_code())
 
 
-def _placed(error: ConversionError, path: str, name: str, rule: DtypeRule | None) -> ConversionError:
+def _placed(error: ConversionError, path: str, name: str, rule: DtypeRule | None, tree: str) -> ConversionError:
     """The error of a leaf, whose message ends in its path, and whose hint names this leaf."""
     found = placed(error, path)
-    found.hint = hint_for_leaf(found.hint, path, name, rule)
+    found.hint = hint_for_leaf(found.hint, path, name, rule, tree)
     found.args = found.message, found.hint
     return found
 

@@ -15,36 +15,49 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..core.info import TensorInfo
+    from ..core.labels import Labels
     from ..core.leaf_dtypes import DtypeRule
     from ..execution.recipes import Conversion
     from .alike import Alike
 
+    LikeLeaf = tuple[str, str | None, object, Labels | None]
+
 __all__ = ["Targets", "copy_in_its_framework"]
+
+
+_UNMENTIONED = ""
+"""What `dtype_of_leaf` gives for a leaf that the rule does not mention. It is no dtype."""
 
 
 class Targets:
     """The targets of leaves: one for all, or one for each path, or a copy of each leaf in its own framework.
 
     Args:
-        targets: The name of the backend and the device, for all leaves; or, by path, these and the dtype for a leaf
-            that `rule` does not mention; or ``None`` to copy each leaf in its own framework, outside its graph.
-        rule: The rule for the dtype of each leaf.
+        targets: The name of the backend and the device, for all leaves; or, by path, the name of the backend, the
+            dtype of the tensor in ``like=``, the device, and the labels of that tensor; or ``None`` to copy each leaf
+            in its own framework, outside its graph.
+        rule: The rule for the dtype of each leaf. What it does not mention takes the dtype of the tensor in ``like=``,
+            if it is of its kind.
+        like: The dtype of the tensor in ``like=``, if all there is to convert is one tensor.
+        labels: The labels of the tensor in ``like=``, if it is one for all leaves.
         overlaps: Whether transfers run beside the host's work, if the target can do that.
         keywords: ``copy``, ``casting``, ``grad`` and the target's options, as `make_request` takes them.
     """
 
     def __init__(
         self,
-        targets: tuple[str, object] | Mapping[str, tuple[str, object, object]] | None,
+        targets: tuple[str, object] | Mapping[str, LikeLeaf] | None,
         rule: DtypeRule,
         *,
+        like: str | None = None,
         overlaps: bool = False,
+        labels: Labels | None = None,
         **keywords: Any,
     ) -> None:
         self._keywords, self._overlaps = keywords, overlaps
         self.common: Conversion | None = None
         """The conversion, if it is the same for all leaves; if `decides_by_leaf`, without the dtype."""
-        self._by_path: Mapping[str, tuple[str, object, object]] = {}
+        self._by_path: Mapping[str, LikeLeaf] = {}
         self.rule = rule
         for_all = rule.for_all
         self.decides_by_leaf = for_all is None
@@ -55,7 +68,7 @@ class Targets:
         """The last tree, if a tree like it can be converted faster."""
         if isinstance(targets, tuple):
             name, device = targets
-            self.common = self._make(name, None if for_all is None else for_all[0], device)
+            self.common = self._make(name, None if for_all is None else for_all[0], device, like, labels)
         else:
             self._by_path = targets or {}
             self.decides_by_leaf = bool(any(rule))
@@ -71,21 +84,24 @@ class Targets:
         rule, request, dtype = self.rule, conversion.request, info.dtype
         if info.abstract is not None and _is_opaque(info) and not self._has_name(name()):
             # A dtype of a kind is not meant for values that are no numbers.
-            return conversion_of(conversion.target, request._replace(dtype=None))
+            return conversion_of(conversion.target, request._replace(dtype=None, like=None))
         if rule.names:
-            choice = dtype_of_leaf(rule, dtype, name(), request.dtype)
-            return conversion_of(conversion.target, request._replace(dtype=choice))
+            return self._asked_of(conversion, dtype, name())
         # Leaves of the same dtype mostly have the same request.
         found = self._by_dtype.get((conversion, dtype))
         if found is None:
-            choice = dtype_of_leaf(rule, dtype, "", request.dtype)
-            found = conversion_of(conversion.target, request._replace(dtype=choice))
-            self._by_dtype[conversion, dtype] = found
+            found = self._by_dtype[conversion, dtype] = self._asked_of(conversion, dtype, "")
         return found
 
     def _has_name(self, name: str) -> bool:
         names = tuple([each for each, _ in self.rule.names])
         return bool(names) and place_of_name(names, name) is not None
+
+    def _asked_of(self, conversion: Conversion, dtype: str, name: str) -> Conversion:
+        choice = dtype_of_leaf(self.rule, dtype, name, _UNMENTIONED)
+        if choice == _UNMENTIONED:
+            return conversion
+        return conversion_of(conversion.target, conversion.request._replace(dtype=choice, like=None))
 
     def of(self, path: Callable[[], str], leaf: Any = None) -> Conversion:
         """The conversion for a leaf; if `decides_by_leaf`, without the dtype.
@@ -100,18 +116,18 @@ class Targets:
         target = self._by_path.get(path())
         if target is None:
             raise UnsupportedTypeError("like= has no tensor there.", "like= one tensor, for all leaves")
-        name, dtype, device = target
-        return self._make(name, dtype, device)
+        name, like, device, labels = target
+        return self._make(name, None, device, like, labels)
 
-    def _make(self, name: str, dtype: object, device: object) -> Conversion:
+    def _make(self, name: str, dtype: object, device: object, like: str | None, labels: Labels | None) -> Conversion:
         backend = registry.backend_named(name)
         asked = self._keywords
         options = dict(asked["options"])
         if self._overlaps and OVERLAPS in backend.capabilities.options.names:
             options[OVERLAPS] = True
         pairs = tuple(options.items())
-        request = make_request(backend, asked["copy"], dtype, asked["casting"], device, asked["grad"], pairs)
-        return conversion_of(backend, request)
+        request = make_request(backend, asked["copy"], dtype, asked["casting"], device, asked["grad"], pairs, like)
+        return conversion_of(backend, request).labelled(like=labels)
 
 
 def _is_opaque(info: TensorInfo) -> bool:

@@ -467,6 +467,7 @@ DECLARED = {
     "taken_kinds": ({"objects": Objects(taken_kinds=frozenset({"__dlpack__"}))}, ["take"]),
     "inside_only": ({"objects": Objects(inside_only=frozenset({"traced"}))}, ["copy", "cast"]),
     "a tracer": ({"objects": Objects(tracer="a tracer")}, ["copy", "cast"]),
+    "labels": ({"options": Options(labels=frozenset({"index"}))}, ["labels_given", "label"]),
     "finishers": ({"options": Options(finishers=frozenset({"variable"}))}, ["variable", "copy"]),
 }
 

@@ -24,7 +24,10 @@ def known_class(kind: type) -> KnownClass | None:
 
 def _open(x: Any, target: Any, request: Any) -> Opened:
     if _is_text(x):
-        raise UnsupportedTypeError(f"This Dataset {TEXT}.", "x[()].tolist()")
+        raise UnsupportedTypeError(
+            f"This Dataset {TEXT}.",
+            "np.unique(x.asstr()[()], return_inverse=True)[1], which numbers the words",
+        )
     return open_later(x, target, request)
 
 

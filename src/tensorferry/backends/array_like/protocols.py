@@ -165,7 +165,7 @@ def from_array(x: Any, code: str = "np.asanyarray(x)") -> Array:
     """
     array = np.asanyarray(x)
     if has_masked(array):
-        raise _masked(x, f"{code}.filled(value)")
+        raise _masked(x, f"{code}.filled(0), or another value")
     if (array.dtype.hasobject and array.dtype.names is None) or array.dtype.kind in "mM":
         raise _Objects(np.asarray(array))
     return np.asarray(array)
@@ -175,7 +175,7 @@ def _from_interface(x: Any) -> Array:
     interface = x.__array_interface__
     if interface.get("mask") is not None:
         # Its mask tells which elements are valid (https://numpy.org/doc/stable/reference/arrays.interface.html).
-        raise _masked(x, 'np.where(x.__array_interface__["mask"], np.asarray(x), value)')
+        raise _masked(x, 'np.where(x.__array_interface__["mask"], np.asarray(x), 0), or another value')
     data = interface.get("data")
     empty = 0 in interface["shape"]
     if empty and data is not None and not data[0]:

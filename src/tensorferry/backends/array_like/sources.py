@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.info import COPIED, TensorInfo
+from ...core.info import ANY_ADDRESS, COPIED, TensorInfo
 from ...errors import ConversionError, UnsupportedTypeError, an
 from ...host import memory
 from ...host.numpy_dtypes import of_numpy
@@ -75,7 +75,7 @@ def open_later_values(
         dtype: The name of their dtype.
         kind: The object's `TensorInfo.kind`, if not the name of its class.
     """
-    info = TensorInfo(NAME, shape, dtype, misalignment=opening.ANY_ADDRESS, kind=COPIED + (kind or kind_of(x)))
+    info = TensorInfo(NAME, shape, dtype, misalignment=ANY_ADDRESS, kind=COPIED + (kind or kind_of(x)))
     return info, opening.Later(partial(_read_and_check, read, shape, dtype, type(x).__name__))
 
 

@@ -20,6 +20,7 @@ from .tables import ArrowColumn, found_in, is_known_by_arrow, open_arrow, open_c
 
 if TYPE_CHECKING:
     from ...core.info import TensorInfo
+    from ...core.labels import Labels
     from ...core.request import Request
     from ...typing import Array
     from ..base import Opened
@@ -64,6 +65,9 @@ class ArrayLikeBackend(Backend):
         except Exception:  # noqa: BLE001 - what a class of another library raises: `open` says it
             return False
         return isinstance(dtype, np.dtype) and dtype.kind in "USTmM"
+
+    def labels_of(self, x: Any) -> Labels | None:
+        return x.labels if isinstance(x, TableContents) else None
 
     def describe(self, x: Any) -> TensorInfo:
         """Describe the array over the object's memory, or the one that is made from its values."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
 from ...core.declaration import Declared
 from ...core.dtypes import ORDINARY
-from ...core.info import COPIED_KINDS
+from ...core.info import ANY_ADDRESS, BIT_PACKED, COPIED, COPIED_KINDS
 from .snippets import snippet
 
 __all__ = ["CAPABILITIES", "DECLARED"]
@@ -17,7 +17,11 @@ CAPABILITIES = Capabilities(
         unshared=frozenset({"bool"}),
     ),
     memory=Memory(writable=False, strides="compact", fewest_axes=1),
-    objects=Objects(read_kinds=COPIED_KINDS),
+    objects=Objects(
+        read_kinds=COPIED_KINDS,
+        kinds_by_dtype={"bool": f"{COPIED}BooleanArray: {BIT_PACKED}"},
+        gathers_at=ANY_ADDRESS,
+    ),
 )
 
 DECLARED = Declared(

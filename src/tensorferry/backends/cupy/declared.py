@@ -21,6 +21,13 @@ _FLUSHED = frozenset(
         ("complex128", "complex64"),
     }
 )
+_WORDS = {
+    "byte": ("int8",),
+    "int_": ("int64",),
+    "uint": ("uint64",),
+    "float_": ("float64",),
+    **dict.fromkeys(("complex_", "cfloat"), ("complex128",)),
+}
 _PACKED = frozenset(DTYPES) - ORDINARY - AS_INTEGERS
 
 CAPABILITIES = Capabilities(
@@ -31,6 +38,7 @@ CAPABILITIES = Capabilities(
         uncast_pairs=_FLUSHED,
         unnamed=AS_INTEGERS,
         absent_reasons=dict.fromkeys(_PACKED, ": its elements are narrower than a byte"),
+        words=_WORDS,
     ),
     memory=Memory(writable=True, out=True, writes_own=True),
     devices=Devices(("cuda",), fetches=True, packs=True, exports_dlpack=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from ...core.capabilities import Capabilities, Devices, Dtypes, Memory, Objects
+from ...core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects
 from ...core.declaration import Declared
 from ...core.dtypes import DTYPES
 from ...core.layout import ALIGNMENT
@@ -16,6 +16,13 @@ _WIDE = ("int64", "uint64", "float64", "complex128")
 PACKED = frozenset({"int2", "int4", "uint2", "uint4", "float4_e2m1fn"})
 SIX_BITS = frozenset({"float6_e2m3fn", "float6_e3m2fn"})
 """JAX has arrays of these from 0.11 on, with a byte for each element."""
+# The one without 64-bit dtypes, and the other with them.
+_BY_X64 = {
+    "int_": ("int32", "int64"),
+    "uint": ("uint32", "uint64"),
+    "float_": ("float32", "float64"),
+    "complex_": ("complex64", "complex128"),
+}
 _TRACED = "it is a tracer, inside a traced function (jax.jit, jax.grad, jax.vmap): its values do not exist yet"
 _NO_X64 = " while jax_enable_x64 is off (https://docs.jax.dev/en/latest/default_dtypes.html)"
 
@@ -39,9 +46,11 @@ def capabilities(*, x64: bool, six_bits: bool) -> Capabilities:
             absent_reasons={} if x64 else dict.fromkeys(_WIDE, _NO_X64),
             absent_hint='jax.config.update("jax_enable_x64", True) first',
             since=dict.fromkeys(SIX_BITS, "0.11"),
+            words=_BY_X64,
         ),
         memory=Memory(writable=False, strides="compact", alignment=ALIGNMENT),
         devices=Devices(("cpu", "cuda", "tpu"), shards=True, fetches=True, fetches_ahead=True, exports_dlpack=True),
+        gradients=Gradients(stopped="jax.lax.stop_gradient(x)"),
         objects=Objects(
             abstract={
                 "traced": (

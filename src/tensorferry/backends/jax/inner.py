@@ -48,12 +48,12 @@ class JaxInner(Inner):
     def output(self, leaf: Any) -> Any:
         if isinstance(leaf, jax.Array):
             return leaf
-        return jnp.asarray(leaf) if isinstance(leaf, (bool, int, float, complex, np.ndarray, np.generic)) else None
+        return jnp.asarray(leaf) if isinstance(leaf, (np.ndarray, np.generic)) else None
 
     def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
         """Functions that are derived from a jitted function are jitted too."""
         if not rules:
-            return flat
+            return flat.plain
         found = derived(flat, rules, {Vjp: _vjp, Jvp: _jvp, Vmap: _vmap})
         return jax.jit(found) if _is_jitted(flat) else found  # type: ignore[no-any-return]
 

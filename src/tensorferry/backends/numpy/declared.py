@@ -11,8 +11,17 @@ from .snippets import snippet
 
 __all__ = ["CAPABILITIES", "DECLARED"]
 
+# NumPy 1 had some of them, and in old code they still are.
+_WORDS = {
+    "byte": ("int8",),
+    "int_": ("int64",),
+    "uint": ("uint64",),
+    **dict.fromkeys(("float", "float_"), ("float64",)),
+    **dict.fromkeys(("complex", "complex_", "cfloat"), ("complex128",)),
+}
+
 CAPABILITIES = Capabilities(
-    dtypes=Dtypes(frozenset(DTYPES), EXCHANGE_NUMBERS),
+    dtypes=Dtypes(frozenset(DTYPES), EXCHANGE_NUMBERS, words=_WORDS),
     memory=Memory(writable=True, axes=AXES, host_array=True, read_only=True, out=True, writes_parts=True),
     objects=Objects(read_kinds=frozenset({"scalar"})),
     options=Options(frozenset({"pinned", "non_blocking"})),

@@ -30,8 +30,7 @@ class NumpyInner(Inner):
     keeps_outputs = True
 
     def output(self, leaf: Any) -> Any:
-        is_number = isinstance(leaf, (np.ndarray, np.generic, bool, int, float, complex))
-        return np.asarray(leaf) if is_number else None
+        return np.asarray(leaf) if isinstance(leaf, (np.ndarray, np.generic)) else None
 
     def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
         derivatives = [rule for rule in rules if not isinstance(rule, Vmap)]
@@ -40,6 +39,8 @@ class NumpyInner(Inner):
                 f"{flat.source.name} is NumPy's, and has no second derivative: {_ONE}.",
                 None,
             )
+        if not rules:
+            return lambda *arrays: [_own(y) for y in flat.plain(*map(_read_only, arrays))]
         return _derived(flat, list(rules))
 
     def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
@@ -78,6 +79,11 @@ def _derived(flat: Flat, rules: list[Rule]) -> Callable[..., Sequence[Any]]:
         *earlier, batch = before
         return _batched_derivative(flat, earlier, batch, rule)
     return _vjp(flat, rule) if isinstance(rule, Vjp) else _jvp(flat, rule)
+
+
+def _own(y: Any) -> Any:
+    """An array that the function cannot write to later; a number of Python's as it is."""
+    return np.array(y) if isinstance(y, np.ndarray) else y
 
 
 def _read_only(array: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ...core.dtypes import ORDINARY, find, width
+from ...core.dtypes import ORDINARY, casting_scale, cuts_off, find, is_misrounded, width
 
 if TYPE_CHECKING:
     from ...core.info import TensorInfo
@@ -20,8 +20,10 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     if verb == "check":
         return f"{_CHECKS[arguments[1]].format(arguments[0])}\n{{x}}"
     if verb == "write":
-        values = _values_code("{y}", info.dtype, arguments[0].dtype)
-        return f'np.copyto(out, {values}, casting="unsafe"); {{y}} = out'
+        dtype = arguments[0].dtype
+        if _differs(info.dtype, dtype):
+            return f"np.copyto(out, {_our_code('{y}', info.dtype, dtype)}); {{y}} = out"
+        return f'np.copyto(out, {_values_code("{y}", info.dtype, dtype)}, casting="unsafe"); {{y}} = out'
     if verb == "copy" and info.swapped:
         order = ', order="C"' if arguments and arguments[0] else ""
         return f'{{x}}.astype("{info.dtype}"{order})'
@@ -81,6 +83,17 @@ def _casts(source: str, dtype: str) -> bool:
     return "float6_e2m3fn" not in pair or not pair & {"int4", "uint4"}
 
 
+def _differs(source: str, dtype: str) -> bool:
+    """Whether NumPy's cast does not give the bits of `tensorferry.host.casts`."""
+    return is_misrounded(source, dtype) or cuts_off(source, dtype)
+
+
+def _our_code(code: str, source: str, dtype: str) -> str:
+    """The code for an array that is cast by us, which NumPy would round twice, or whose integers it leaves to C."""
+    casting = ', casting="unsafe"' if casting_scale(source, dtype, None).check else ""
+    return f'ferry.to_numpy({code}, dtype="{dtype}"{casting})'
+
+
 def _values_code(code: str, source: str, dtype: str) -> str:
     """The code for an array that NumPy casts to a dtype with the same bits as `tensorferry.host.casts`."""
     if find(source).kind == "complex" and find(dtype).kind not in ("complex", "bool"):
@@ -90,6 +103,10 @@ def _values_code(code: str, source: str, dtype: str) -> str:
 
 def _cast_code(dtype: str, check: str = "", compact: bool = False, *, info: TensorInfo) -> str:
     """The code for a cast, with a comment about checks that NumPy does not make."""
+    if check != "value" and _differs(info.dtype, dtype):
+        code = _our_code("{x}", info.dtype, dtype)
+        code = f'{code}.copy(order="C")' if compact and len(info.shape) > 1 else code
+        return f"{_CHECKS[check].format(dtype)}\n{code}" if check else code
     values = _values_code("{x}", info.dtype, dtype)
     compares = check == "value" and values == "{x}" and {info.dtype, dtype} <= ORDINARY and _compares()
     if compares and info.dtype == "float16":

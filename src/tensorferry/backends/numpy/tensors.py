@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...columns.code import is_number
 from ...core.info import TensorInfo
 from ...core.layout import compact_strides
-from ...errors import ShapeError, UnsupportedTypeError, an
+from ...errors import ConversionError, ShapeError, UnsupportedTypeError, an
 from ...hints import Hint
 from ...host import casts, memory
 from ...host.masked import has_masked, is_masked_array
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _DTYPE = attrgetter("dtype")
 
 _WRITTEN = 'x.astype("float64"), which reads numbers that are written out'
+_WORDS = "np.unique(x, return_inverse=True)[1], which numbers the words"
 _HOLDERS = {
     "U": (_WRITTEN, "text has no numbers"),
     "S": ("np.frombuffer(x.tobytes(), np.uint8)", "bytes can be converted as uint8"),
@@ -98,7 +100,7 @@ class NumpyBackend(Backend):
         if name is None:
             name = of_numpy(dtype)
             if name is None:
-                raise _no_such_dtype(dtype)
+                raise _no_such_dtype(dtype, x)
         if type(x) is np.ndarray:
             return _info(x, name, "", False)
         if isinstance(x, np.generic):
@@ -249,10 +251,12 @@ def _is_text_or_none(each: Any) -> bool:
 
 
 def _masked() -> UnsupportedTypeError:
-    return UnsupportedTypeError("A MaskedArray is values and a mask, and its mask would be lost.", "x.filled(value)")
+    return UnsupportedTypeError(
+        "A MaskedArray is values and a mask, and its mask would be lost.", "x.filled(0), or another value"
+    )
 
 
-def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
+def _no_such_dtype(dtype: np.dtype[Any], x: Any) -> UnsupportedTypeError:
     if not dtype.itemsize and dtype.names is not None:
         return UnsupportedTypeError(
             f"dtype {dtype} cannot be converted: it has no bytes: integers have no gradient.",
@@ -265,6 +269,8 @@ def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
         )
     if dtype.kind in _HOLDERS:
         hint, why = _HOLDERS[dtype.kind]
+        if hint is _WRITTEN and not is_number(next(iter(np.asarray(x).flat), None)):
+            hint = _WORDS
         return UnsupportedTypeError(f"dtype {dtype} cannot be converted: {why}.", hint)
     if dtype.kind in "fc":
         wide = "float64" if dtype.kind == "f" else "complex128"
@@ -274,7 +280,7 @@ def _no_such_dtype(dtype: np.dtype[Any]) -> UnsupportedTypeError:
         )
     return UnsupportedTypeError(
         f"dtype {dtype} cannot be converted: its bytes have no name.",
-        "np.frombuffer(x.tobytes(), np.uint8), or x.view of the dtype that is meant",
+        "np.frombuffer(x.tobytes(), np.uint8), which has its bytes; or the view of the dtype that is meant",
     )
 
 
@@ -297,13 +303,13 @@ def _numbers_of(x: Any, target: Backend | None, request: Request | None, *, look
         ShapeError: It contains itself.
     """
     if x.dtype.names is not None:
-        raise _no_such_dtype(x.dtype)
+        raise _no_such_dtype(x.dtype, x)
     if has_masked(x):
         raise _masked()
     # A nested list cannot show the axes after one of length 0.
     values = x.tolist() if x.size else []
     if values is None:
-        raise UnsupportedTypeError("None at x[()] is not a number.", 'float("nan"), or leave it out')
+        raise UnsupportedTypeError("None at x[()] is not a number.", 'float("nan")')
     if x.shape == () and not isinstance(values, (complex, float, int, np.generic)):
         held = type(values).__name__
         raise UnsupportedTypeError(f"An array of objects of shape () holds {an(held)}, not a number.", "x.item()")
@@ -314,10 +320,10 @@ def _numbers_of(x: Any, target: Backend | None, request: Request | None, *, look
         raise ShapeError(
             "This array of objects contains itself.", "x.copy(), with another object in its place"
         ) from error
-    except UnsupportedTypeError as error:
-        if isinstance(next(iter(x.flat), None), dict):
-            hint = Hint("{leaf}.tolist(), whose dicts convert_tree enters")
-            raise UnsupportedTypeError(error.message, hint) from error
+    except ConversionError as error:
+        if isinstance(error.hint, Hint):
+            error.hint = error.hint.for_list("np.asarray(x).tolist()")
+            error.args = error.message, error.hint
         raise
     info = info._replace(kind={"numbers": "objects", "stack": "rows"}.get(info.kind, info.kind))
     if not x.size:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
+from ...core.capabilities import Capabilities, Dtypes, Memory, Objects, Options
 from ...core.declaration import Declared
 from ...core.dtypes import ORDINARY
 from ...core.info import COPIED_KINDS
@@ -14,8 +14,9 @@ __all__ = ["CAPABILITIES", "DECLARED"]
 # Series are writable, but assume that no other code writes their memory (views of a series copy on write).
 CAPABILITIES = Capabilities(
     dtypes=Dtypes(held=ORDINARY, numbers=EXCHANGE_NUMBERS),
-    memory=Memory(writable=False, fewest_axes=1, axes=2),
+    memory=Memory(writable=False, shows_writes=True, fewest_axes=1, axes=2),
     objects=Objects(read_kinds=COPIED_KINDS),
+    options=Options(labels=frozenset({"columns", "index"})),
 )
 
 DECLARED = Declared(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...columns.code import DECODED, FIELDS, LIST, STORAGE, WITHOUT_NULLS
+from ...columns.code import DECODED, FIELDS, LIST, STORAGE, WITHOUT_NULLS, WORDS, is_number
 from ...columns.column import BYTES, TEXT, Column, Ragged, Refused
 from ...columns.pieces import Missing, Piece
 from ...core.names import EXCHANGE
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...columns.column import Found
     from ...typing import Array
 
-__all__ = ["CODE", "WRITTEN", "found_in_objects", "reads_as_list"]
+__all__ = ["CODE", "WRITTEN", "found_in_objects", "of_text", "reads_as_list"]
 
 CODE = {
     LIST: "{x}.tolist()",
@@ -34,6 +34,7 @@ CODE = {
     DECODED: DECODED.replace("to_pylist", "tolist"),
     WITHOUT_NULLS: "{x}.dropna(), which leaves those rows out",
     FIELDS: "{x}.struct.explode(), which has a column for each field",
+    WORDS: '{x}.astype("category").cat.codes, which numbers the words',
 }
 """Code of pandas for hints, by that of pyarrow."""
 WRITTEN = '{x}.astype("float64"), which reads numbers that are written out'
@@ -94,10 +95,15 @@ def found_in_objects(objects: Array, na: Any) -> Found:
 def _without_numbers(first: Any, row: int) -> Refused:
     """What a column of text, dates and the like is: it stays as it is in a tree."""
     if isinstance(first, str):
-        return Refused(TEXT, WRITTEN, stays=True)
+        return Refused(TEXT, of_text(first), stays=True)
     if isinstance(first, bytes):
         return Refused(BYTES, CODE[LIST], stays=True)
     return _odd(first, row, stays=True)
+
+
+def of_text(first: object) -> str:
+    """The hint for a column of text, by its first element: its numbers, or numbers for the words."""
+    return WRITTEN if is_number(first) else CODE[WORDS]
 
 
 def _odd(found: Any, row: int, *, stays: bool = False) -> Refused:

@@ -12,19 +12,23 @@ from ...columns.dates import counts_of, dates_in
 from ...columns.frames import write_columns
 from ...columns.layouts import CATEGORIES, are_integers
 from ...columns.pieces import DictionaryEncoded, Missing, Piece
+from ...core.info import INDEXED
+from ...core.labels import Labels
 from ...core.names import EXCHANGE
+from ...errors import UnsupportedTypeError, an
 from ...host import memory
 from ...host.copies import gather
 from ...host.numpy_dtypes import of_numpy
 from .. import registry
 from ..columnar import ColumnBackend, Views
-from ..opening import INDEXED, Gathered
+from ..labelling import checked, refuse_twice
+from ..opening import Gathered
 from .declared import CAPABILITIES, DECLARED
-from .objects import CODE, WRITTEN, found_in_objects, reads_as_list
+from .objects import CODE, found_in_objects, of_text, reads_as_list
 from .snippets import snippet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from ...columns.column import Found
     from ...core.request import Request
@@ -66,10 +70,11 @@ class PandasBackend(ColumnBackend):
 
     def note(self, x: Any) -> str:
         index = getattr(x, "index", None)
-        if index is None or isinstance(x, self._pd.Index):
-            return ""
-        usual = isinstance(index, self._pd.RangeIndex) and index.start == 0 and index.step == 1 and index.name is None
-        return "" if usual else INDEXED
+        return "" if index is None or isinstance(x, self._pd.Index) or self._is_usual(index) else INDEXED
+
+    def _is_usual(self, index: Any) -> bool:
+        """Whether an index only numbers the rows, or the columns."""
+        return isinstance(index, self._pd.RangeIndex) and index.start == 0 and index.step == 1 and index.name is None
 
     def open(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
         objects = self._objects(x)
@@ -155,7 +160,7 @@ class PandasBackend(ColumnBackend):
             return self._found_in_numpy(x, dtype, asked)
         values = x if isinstance(x, pd.api.extensions.ExtensionArray) else x.array
         if isinstance(dtype, pd.StringDtype):
-            return Refused(TEXT, WRITTEN, stays=True)
+            return Refused(TEXT, of_text(next(iter(values), None)), stays=True)
         if isinstance(dtype, pd.ArrowDtype):
             return self.found_by_arrow(values.__arrow_array__(), asked)
         if isinstance(dtype, pd.CategoricalDtype):
@@ -199,7 +204,7 @@ class PandasBackend(ColumnBackend):
         if dtype.kind == "O":
             return found_in_objects(x.to_numpy(), self._pd.NA)
         if dtype.kind == "U":
-            return Refused(TEXT, WRITTEN, stays=True)
+            return Refused(TEXT, of_text(next(iter(x), None)), stays=True)
         if dtype.kind == "S":
             return Refused(BYTES, CODE[LIST], stays=True)
         return Refused(f"has dtype {dtype}, which cannot be converted", CODE[LIST])
@@ -247,6 +252,67 @@ class PandasBackend(ColumnBackend):
             names = [name if name is not None else f"index_{level}" for level, name in enumerate(index.names)]
             return [(name, index.get_level_values(level)) for level, name in enumerate(names)]
         return [("index" if index.name is None else index.name, index)]
+
+    # -- labels ---------------------------------------------------------------------------------------
+
+    def labels_given(self, index: object, columns: object) -> Labels:
+        rows = None if index is None else self._given("index", index)
+        names = None if columns is None else self._given("columns", columns)
+        if names is not None and not names.is_unique:
+            refuse_twice(names)
+        return Labels(self.name, rows, names)
+
+    def _given(self, keyword: str, value: Any) -> Any:
+        """The value of a keyword for labels, as an index.
+
+        Raises:
+            TypeError: It is no labels, or a series or a frame, of which the index or the values could be meant.
+        """
+        pd = self._pd
+        if isinstance(value, pd.Index):
+            return value
+        if isinstance(value, pd.DataFrame):
+            what = {"index": "index", "columns": "columns"}[keyword]
+            raise UnsupportedTypeError(f"{keyword}= is a DataFrame, and not its {what}.", f"{keyword}={keyword}.{what}")
+        if isinstance(value, pd.Series):
+            raise UnsupportedTypeError(
+                f"{keyword}= is a Series, whose index or whose values could be meant.",
+                f"{keyword}={keyword}.index, or {keyword}={keyword}.array for its values",
+            )
+        labels = checked(keyword, value, 'frame.index or ["a", "b"]' if keyword == "index" else '["a", "b"]')
+        try:
+            found = pd.Index(labels, tupleize_cols=False)  # as the constructors of series and frames do it
+            hash(found[0] if len(found) else None)  # lists are no labels
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{keyword} cannot be {an(type(value).__name__)} of this kind: {error}") from error
+        return found
+
+    def labels_of(self, x: Any) -> Labels | None:
+        if not isinstance(x, (self._pd.Series, self._pd.DataFrame)):
+            return None
+        index = None if self._is_usual(x.index) else x.index
+        is_table = self.is_table(type(x))
+        names: Any = None
+        if not is_table:
+            names = None if x.name is None else (x.name,)
+        elif not self._is_usual(x.columns):
+            names = x.columns
+        return None if index is None and names is None else Labels(self.name, index, names, is_table=is_table)
+
+    def likeness(self, x: Any) -> Hashable | None:
+        return None if self.labels_of(x) is not None else self.signature(x)
+
+    def label(self, x: Any, index: Labels | None, names: Labels | None) -> Any:
+        labelled = x.copy(deep=False)
+        # Each gets an index object of its own, since the names of an index can be changed.
+        if index is not None:
+            labelled.index = index.index.view()
+        if names is not None and names.names is not None:
+            if self.is_table(type(x)):
+                labelled.columns = names.names.view() if isinstance(names.names, self._pd.Index) else [*names.names]
+            else:
+                labelled.name = names.names[0]
+        return labelled
 
     def adopt(self, array: Array) -> Any:
         return (self._pd.Series if array.ndim == 1 else self._pd.DataFrame)(array, copy=False)

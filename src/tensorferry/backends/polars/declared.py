@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
+from ...core.capabilities import Capabilities, Dtypes, Memory, Objects, Options
 from ...core.declaration import Declared
 from ...core.dtypes import ORDINARY
-from ...core.info import COPIED_KINDS
+from ...core.info import ANY_ADDRESS, APART, BIT_PACKED, COPIED, COPIED_KINDS
 from .snippets import snippet
 
 __all__ = ["CAPABILITIES", "DECLARED"]
@@ -20,7 +20,13 @@ CAPABILITIES = Capabilities(
         since={"float16": "1.36"},
     ),
     memory=Memory(writable=False, strides="compact", alignment=0, fewest_axes=1, axes=2, by_columns=True),
-    objects=Objects(read_kinds=COPIED_KINDS),
+    objects=Objects(
+        read_kinds=COPIED_KINDS,
+        kinds_by_dtype={"bool": f"{COPIED}Series: {BIT_PACKED}"},
+        kinds_by_axes={2: f"{COPIED}DataFrame: {APART}"},
+        gathers_at=ANY_ADDRESS,
+    ),
+    options=Options(labels=frozenset({"columns"})),
 )
 
 DECLARED = Declared(

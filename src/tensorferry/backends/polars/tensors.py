@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...columns.code import DECODED, FIELDS, LIST, STORAGE, WITHOUT_NULLS
+from ...columns.code import DECODED, FIELDS, LIST, STORAGE, WITHOUT_NULLS, WORDS, is_number
 from ...columns.column import BYTES, TEXT, Column, Refused
 from ...columns.pieces import Piece
+from ...core.labels import Labels
+from ...errors import UnsupportedTypeError, an
 from ..columnar import ColumnBackend, Views
+from ..labelling import checked, refuse_twice
 from ..opening import Gathered
 from .declared import CAPABILITIES, DECLARED
 from .snippets import snippet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from ...columns.column import Found
     from ...core.capabilities import Capabilities
@@ -25,6 +28,7 @@ CODE = {
     DECODED: DECODED.replace("to_pylist", "to_list"),
     WITHOUT_NULLS: "{x}.drop_nulls(), which leaves those rows out",
     FIELDS: "{x}.struct.unnest(), which has a column for each field",
+    WORDS: "{x}.cast(pl.Categorical).to_physical(), which numbers the words",
 }
 """Code of polars for hints, by that of pyarrow."""
 
@@ -67,6 +71,11 @@ class PolarsBackend(ColumnBackend):
             return "A LazyFrame is a query that has not run.", "x.collect()"
         return None
 
+    def note(self, x: Any) -> str:
+        # Without it, a series of rows could not be told from a frame, of which two axes are the ordinary case.
+        dtype = getattr(x, "dtype", None)
+        return "of rows" if isinstance(dtype, (self._pl.Array, self._pl.List)) else ""
+
     def whole(self, x: Any) -> Gathered | Array | None:
         # The classes of dtypes are compared, because dtypes of numbers have no parameters.
         dtypes = [*map(type, x.dtypes)]
@@ -107,7 +116,9 @@ class PolarsBackend(ColumnBackend):
         if name is not None and x.n_chunks() == 1 and not x.null_count():
             return Column(name, (), [Piece(len(x), x.to_numpy(allow_copy=False))] if len(x) else [])
         if dtype == pl.String:
-            return Refused(TEXT, "{x}.cast(float), which reads numbers that are written out", stays=True)
+            written = is_number(x.first()) if len(x) else False
+            hint = "{x}.cast(float), which reads numbers that are written out" if written else CODE[WORDS]
+            return Refused(TEXT, hint, stays=True)
         if dtype == pl.Binary:
             return Refused(BYTES, CODE[LIST], stays=True)
         if dtype == pl.Null:
@@ -133,6 +144,38 @@ class PolarsBackend(ColumnBackend):
 
     def dropped(self, names: list[object]) -> str:
         return f"x.drop({names!r})"
+
+    # -- labels ---------------------------------------------------------------------------------------
+
+    def labels_given(self, index: object, columns: object) -> Labels:
+        names = [*checked("columns", columns, '["a", "b"]')]
+        odd = next((name for name in names if not isinstance(name, str)), None)
+        if odd is not None:
+            raise UnsupportedTypeError(
+                f"polars names columns by strings, and columns= has {an(type(odd).__name__)}.",
+                "columns=[str(name) for name in columns]",
+            )
+        refuse_twice(names)
+        return Labels(self.name, None, tuple(names))
+
+    def labels_of(self, x: Any) -> Labels | None:
+        if self.is_table(type(x)):
+            names = tuple(x.columns)
+            usual = all(name == f"column_{place}" for place, name in enumerate(names))
+            return None if usual else Labels(self.name, None, names)
+        return Labels(self.name, None, (x.name,), is_table=False) if x.name else None
+
+    def likeness(self, x: Any) -> Hashable | None:
+        return None if self.labels_of(x) is not None else self.signature(x)
+
+    def label(self, x: Any, index: Labels | None, names: Labels | None) -> Any:
+        if names is None or names.names is None:
+            return x
+        if not self.is_table(type(x)):
+            return x.alias(names.names[0])
+        labelled = x.clone()
+        labelled.columns = [*names.names]
+        return labelled
 
     def adopt(self, array: Array) -> Any:
         if array.ndim == 1:

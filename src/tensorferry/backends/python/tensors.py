@@ -161,13 +161,14 @@ class PythonBackend(Backend):
 
         def decide(shape: tuple[int, ...], exact: flags.Exact) -> chunks.Wanted:
             info = _info_of_many(shape, exact, target, request)
-            dtype = rules.target_dtype(info, here, target)
-            check = rules.check_of(info, here, dtype)
+            asked = here.asked_by(info)
+            dtype = rules.target_dtype(info, asked, target)
+            check = rules.check_of(info, asked, dtype)
             if rules.fills_lists(info, target):
                 return chunks.Wanted(dtype, check, "lists")
-            if rules.fills_out(info, here, target):
+            if rules.fills_out(info, asked, target):
                 return chunks.Wanted(dtype, check, "")
-            device = rules.target_device(info, here, target, dtype)
+            device = rules.target_device(info, asked, target, dtype)
             if not rules.reads_as_asked(info, target, dtype, device, check):
                 dtype, check = exact.dtype, ""
             return chunks.Wanted(dtype, check, "array")

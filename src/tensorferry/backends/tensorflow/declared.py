@@ -29,7 +29,7 @@ CAPABILITIES = Capabilities(
     ),
     memory=Memory(writable=False, strides="compact", alignment=ALIGNMENT, out=True, reshape="tf.reshape({x}, {shape})"),
     devices=Devices(("cpu", "cuda", "tpu"), fetches=True, waits=True, exports_dlpack=True, prefers_dlpack=True),
-    gradients=Gradients(tape="tf.GradientTape"),
+    gradients=Gradients(tape="tf.GradientTape", stopped="tf.stop_gradient(x)"),
     objects=Objects(
         value_kinds=frozenset({"Variable"}),
         abstract={

@@ -8,7 +8,9 @@ from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...core.derivations import Jvp, Vjp, Vmap, chosen, derived
+import numpy as np
+
+from ...core.derivations import Vjp, Vmap, chosen
 from ...errors import GradientError, UnsupportedTypeError
 from .. import registry
 from ..functions import Inner
@@ -26,6 +28,10 @@ tf: Any = registry.load(BACKEND).tf  # type: ignore[attr-defined]
 _RANDOM = ("Random", "StatefulRandom", "StatefulUniform", "StatefulStandard", "StatefulTruncated", "Multinomial")
 _UNTRACEABLE = (tf.errors.OperatorNotAllowedInGraphError, AttributeError, NotImplementedError)
 """The exceptions of a function that needs the value of a traced tensor."""
+_NO_VARIABLES = ("Unable to lift tensor", "tf.function only supports singleton tf.Variables")
+"""How the messages begin of the exceptions of a function that makes variables."""
+_CONSTANT = {"StopGradient", "Floor", "Ceil", "Round", "Rint", "Sign", "ZerosLike", "OnesLike", "Fill", "NextAfter"}
+"""Operations whose derivative is zero."""
 _VARIABLES = "pass them as arguments; of a layer of Keras: layer.stateless_call(trainable, non_trainable, x)"
 
 
@@ -38,8 +44,8 @@ class TensorflowInner(Inner):
     def output(self, leaf: Any) -> Any:
         if isinstance(leaf, tf.Tensor):
             return leaf
-        is_number = isinstance(leaf, (bool, int, float, complex, tf.Variable, tf.IndexedSlices))
-        return tf.convert_to_tensor(leaf) if is_number or type(leaf).__module__ == "numpy" else None
+        is_value = isinstance(leaf, (tf.Variable, tf.IndexedSlices, np.ndarray, np.generic))
+        return tf.convert_to_tensor(leaf) if is_value else None
 
     def remarks(self, flat: Flat) -> Sequence[str]:
         if flat.careful:
@@ -47,19 +53,21 @@ class TensorflowInner(Inner):
         return ()
 
     def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
-        return derived(flat, rules, {Vjp: partial(_vjp, flat), Jvp: _jvp, Vmap: _vmap})  # type: ignore[no-any-return]
+        if not rules:
+            return flat.plain
+        found: Callable[..., Sequence[Any]] = flat
+        first = next((rule for rule in rules if not isinstance(rule, Vmap)), None)
+        for index, rule in enumerate(rules):
+            if isinstance(rule, Vmap):
+                found = _vmap(found, rule)
+            else:
+                lost = partial(_refuse_lost, flat, rules[:index]) if rule is first else None
+                found = (_vjp if isinstance(rule, Vjp) else _jvp)(flat, found, rule, lost)
+        return found
 
     def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
         """Trace the function, which also finds out whether it uses random numbers, or uses or changes variables."""
-        signature = [tf.TensorSpec(shape, BACKEND.dtypes[name]) for shape, name in specs]
-        try:
-            traced = tf.function(_rewritten(flat), autograph=False).get_concrete_function(*signature)
-        except _UNTRACEABLE as error:
-            raise UnsupportedTypeError(
-                f"{flat.source.name} cannot be traced without values, which would tell its shapes: "
-                f"{type(error).__name__}: {str(error).strip().rpartition(chr(10))[2].strip()[:200]}",
-                'wrap(function, inner="tensorflow", shapes=lambda x: x) says them; or call it outside jit',
-            ) from error
+        traced = _traced(flat, specs)
         _refuse_state(flat, traced.graph)
         found = []
         for each in traced.outputs:
@@ -70,6 +78,27 @@ class TensorflowInner(Inner):
                 ) from ValueError("a shape is not known")
             found.append((tuple(each.shape), BACKEND.names[each.dtype]))
         return found
+
+
+def _traced(flat: Flat, specs: Sequence[Spec]) -> Any:
+    """The graph of a function.
+
+    Raises:
+        UnsupportedTypeError: It needs values, or makes variables.
+    """
+    signature = [tf.TensorSpec(shape, BACKEND.dtypes[name]) for shape, name in specs]
+    try:
+        return tf.function(_rewritten(flat), autograph=False).get_concrete_function(*signature)
+    except Exception as error:
+        text = str(error).strip()
+        needs_value = isinstance(error, _UNTRACEABLE) or (isinstance(error, TypeError) and "SymbolicTensor" in text)
+        if not needs_value and not text.startswith(_NO_VARIABLES):
+            raise
+        raise UnsupportedTypeError(
+            f"{flat.source.name} cannot be traced without values, which would tell its shapes: "
+            f"{type(error).__name__}: {text.rpartition(chr(10))[2].strip()[:200]}",
+            'wrap(function, inner="tensorflow", shapes=lambda x: x) says them; or call it outside jit',
+        ) from error
 
 
 def _rewritten(flat: Flat) -> Callable[..., Any]:
@@ -122,31 +151,81 @@ def _closed_over(flat: Flat) -> str:
     )
 
 
-def _vjp(flat: Flat, function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
+def _vjp(flat: Flat, function: Callable[..., Any], rule: Any, refuse_lost: Any) -> Callable[..., Any]:
     def gradients(*tensors: Any) -> Sequence[Any]:
         inputs, cotangents = tensors[: rule.kept], tensors[rule.kept :]
         some = [tf.identity(inputs[index]) for index in rule.wrt]
         with tf.GradientTape() as tape:
             tape.watch(some)
             results = chosen(function, inputs, rule)(*some)
+        found = tape.gradient(results, some, output_gradients=list(cotangents))
+        if refuse_lost is not None and all(x is None for x in found):
+            asked = [out for out, ct in zip(rule.outs, cotangents, strict=True) if _is_nonzero(ct)]
+            refuse_lost(inputs, rule.wrt, asked)
         if tape.watched_variables():
             raise GradientError(_closed_over(flat), _VARIABLES)
-        zero = tf.UnconnectedGradients.ZERO
-        found = tape.gradient(results, some, output_gradients=list(cotangents), unconnected_gradients=zero)
-        return list(map(tf.convert_to_tensor, found))
+        return [tf.zeros_like(x) if y is None else tf.convert_to_tensor(y) for x, y in zip(some, found, strict=True)]
 
     return gradients
 
 
-def _jvp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
+def _jvp(_: Flat, function: Callable[..., Any], rule: Any, refuse_lost: Any) -> Callable[..., Any]:
     def tangents(*tensors: Any) -> Sequence[Any]:
         inputs, input_tangents = tensors[: rule.kept], tensors[rule.kept :]
         primals = [tf.identity(inputs[index]) for index in rule.wrt]
         with tf.autodiff.ForwardAccumulator(primals, list(input_tangents)) as forward:
             results = chosen(function, inputs, rule)(*primals)
-        return [forward.jvp(y, tf.UnconnectedGradients.ZERO) for y in results]
+        found = [forward.jvp(y) for y in results]
+        if refuse_lost is not None and all(y is None for y in found):
+            moved = [index for index, t in zip(rule.wrt, input_tangents, strict=True) if _is_nonzero(t)]
+            refuse_lost(inputs, moved, rule.outs)
+        return [tf.zeros_like(y) if t is None else t for y, t in zip(results, found, strict=True)]
 
     return tangents
+
+
+def _is_nonzero(x: Any) -> bool:
+    return bool(tf.reduce_any(x != tf.zeros_like(x)))
+
+
+def _refuse_lost(
+    flat: Flat, batches: Sequence[Rule], inputs: Sequence[Any], wrt: Sequence[int], outs: Sequence[int]
+) -> None:
+    """Raise for a gradient that TensorFlow does not find, though the results depend on the arguments.
+
+    TensorFlow itself gives ``None`` then. Here it would become zeros.
+
+    Raises:
+        GradientError: It is so, or it is not known, because the function cannot be traced.
+    """
+    if not wrt or not outs or any(not rule.size for rule in batches if isinstance(rule, Vmap)):
+        return
+    for rule in reversed(batches):
+        inputs = [x if axis is None else tf.gather(x, 0, axis=axis) for x, axis in zip(inputs, rule.dims, strict=True)]  # type: ignore[union-attr]
+    if not flat.careful:
+        traced = _traced(flat, [(tuple(x.shape), BACKEND.names[x.dtype]) for x in inputs])
+        if not _is_linked([traced.inputs[index] for index in wrt], [traced.outputs[index] for index in outs]):
+            return
+    raise GradientError(
+        f"{flat.source.name} computes its result outside of TensorFlow's operations, or from a variable that it makes, "
+        "so that the gradient would be zeros, though the result depends on the arguments.",
+        f"operations of TensorFlow from argument to result; or {flat.hint_of_zeros()}",
+    )
+
+
+def _is_linked(inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    """Whether numbers of a traced input reach an output, other than as integers or constants."""
+    ends, seen, found = {id(x) for x in inputs}, set[int](), list(outputs)
+    while found:
+        x = found.pop()
+        if id(x) in ends:
+            return True
+        inexact = x.dtype.is_floating or x.dtype.is_complex
+        if id(x) in seen or not inexact or x.op.type in _CONSTANT:
+            continue
+        seen.add(id(x))
+        found += x.op.inputs
+    return False
 
 
 def _vmap(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:

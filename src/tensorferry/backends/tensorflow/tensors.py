@@ -187,7 +187,7 @@ class TensorflowBackend(Backend):
         if dtype.name.startswith(("qint", "quint")):
             return UnsupportedTypeError(
                 f"A quantized tensor ({dtype.name}) is integers, a scale and a zero point.",
-                "tf.quantization.dequantize(x, low, high) or tf.bitcast(x, tf.int8)",
+                "tf.bitcast(x, tf.int8), which has its integers",
             )
         return UnsupportedTypeError(f"TensorFlow's {dtype.name} cannot be converted: it has no elements.", None)
 

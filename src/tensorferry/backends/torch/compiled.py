@@ -107,7 +107,7 @@ def _number_of_call(number: int, template: Any) -> int:
     """The number of a call with these arguments, without the tensors."""
     wrapped = _wrapped[number]
     args, keywords = (_filled_with_one(each, wrapped.tensor) for each in template)
-    function = wrapped.function_of(args, keywords)
+    function = wrapped.function_of(args, keywords, BACKEND.name)
     for known, other in _calls.items():
         if other is function:
             return known

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
+from ...core.capabilities import Capabilities, DeviceFacts, Devices, Dtypes, Gradients, Memory, Objects, Options
 from ...core.declaration import Declared
 from ...core.dtypes import ORDINARY
 from .snippets import AS_INTEGERS, snippet
@@ -36,7 +36,10 @@ ABSTRACT = {
         "its storage was freed, as FSDP does between its uses, so it has no values",
         "convert it while its memory is there: x.untyped_storage().nbytes() says",
     ),
-    "MaskedTensor": ("it is a MaskedTensor, values and a mask, and its mask would be lost", "x.to_tensor(value)"),
+    "MaskedTensor": (
+        "it is a MaskedTensor, values and a mask, and its mask would be lost",
+        "x.to_tensor(0), or another value",
+    ),
     "DTensor": ("it is a DTensor, a part of a tensor that lies on several devices", "x.full_tensor() or x.to_local()"),
     "wrapper": (
         "it is a wrapper subclass, whose memory is elsewhere",
@@ -65,6 +68,7 @@ def _capabilities(default: str, records: bool, traces: bool) -> Capabilities:
             },
             cast_alike=CAST_ALIKE,
             since={"float8_e8m0fnu": "2.7"},
+            words={"float": ("float32",), "int": ("int32",), "cfloat": ("complex64",)},
         ),
         memory=Memory(
             writable=True,
@@ -76,7 +80,7 @@ def _capabilities(default: str, records: bool, traces: bool) -> Capabilities:
             writes_own=True,
         ),
         devices=Devices(others=True, packs=True, pins=True, spreads=True),
-        gradients=Gradients(graph=True, records=records, parameter="Parameter"),
+        gradients=Gradients(graph=True, records=records, parameter="Parameter", stopped="x.detach()"),
         objects=Objects(
             read_kinds=frozenset({"rows", "stack"}),
             taken_kinds=frozenset({"__dlpack__"}),
@@ -102,4 +106,6 @@ DECLARED = Declared(
     BY_DEFAULT["float32", True, False],
     snippet,
     {"torch": "import torch", "ferry": "import tensorferry as ferry"},
+    # (https://docs.pytorch.org/docs/stable/notes/mps.html; Metal has no 64-bit floats)
+    {"mps": DeviceFacts(absent=frozenset({"float64", "complex128"}))},
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core.devices import HOST
-from ...core.dtypes import find
+from ...core.dtypes import find, is_misrounded
 from ...core.layout import packed_strides
 from ..numpy import snippets as arrays
 
@@ -110,19 +110,18 @@ def _cast_code(dtype: str, check: str = "", caster: str = "", *, info: TensorInf
             return f"{values}.clone()"
     if not caster:
         return f"{values}.to(torch.{dtype})"
+    remark = _REMARKS.get(dtype, "")
+    if is_misrounded(info.dtype, dtype) or (dtype == "float16" and info.dtype in ("float64", "complex128")):
+        remark = _TWICE
     if dtype == "float8_e4m3fn":
-        # PyTorch gives the largest number for larger ones. It and ml_dtypes round float64 to float32 first.
-        values += "" if info.dtype in ("float16", "bfloat16", "float32", "complex64") else ".float()"
+        # PyTorch gives the largest number for larger ones.
         values = f"{values}.masked_fill({values}.abs() > 464, torch.nan)"
-    remark = _REMARKS.get((info.dtype, dtype)) or _REMARKS.get(("", dtype), "")
     return f"{remark}{values}.to(torch.{dtype})"
 
 
 _TWICE = "# PyTorch rounds this to float32 first; what the conversion records rounds once\n"
 _REMARKS = {
-    ("float64", "float16"): _TWICE,
-    ("complex128", "float16"): _TWICE,
-    ("", "float8_e8m0fnu"): "# what the conversion records gives NaN for zero and negative numbers\n",
+    "float8_e8m0fnu": "# what the conversion records gives NaN for zero and negative numbers\n",
 }
 """What to say of casts whose values PyTorch cannot be made to give in a line."""
 

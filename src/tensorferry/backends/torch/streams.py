@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.capabilities import DeviceFacts
 from ...core.devices import HOST, device_name, kind_of, meant
 from ...devices import pinned
+from .declared import DECLARED
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -118,7 +119,7 @@ class Accelerators:
             module = None if kind == HOST else self.module(kind)
             count = module.device_count() if module is not None and module.is_available() else 0
             if not count:
-                return DeviceFacts(meant=self._meant(kind))
+                return DECLARED.device_facts(kind)._replace(meant=self._meant(kind))
             works, own = self._works, self.is_one(kind)
             streams = own and works("Stream", device=kind) and works("Event", kind)
             # Tested with 0 bytes. Whether memory can really be locked shows when it is needed.

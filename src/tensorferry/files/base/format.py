@@ -146,7 +146,10 @@ class Format(ABC):
         if len(contents.tensors) > MOST_TENSORS:
             raise FormatLimitError(
                 f"{len(contents.tensors):,} tensors in one file are more than is read back, which is {MOST_TENSORS:,}.",
-                FileHint('shard="5GB", or include=[…] with some of them', 'shard="5GB", or x with some of them'),
+                FileHint(
+                    'shard="5GB", or include=[…] with some of them',
+                    'save(x, os.path.splitext(path)[0], to="safetensors", shard="5GB"), which makes a folder',
+                ),
             )
         deep = [name for name, stored in contents.tensors.items() if len(stored.shape) > self.most_axes]
         self.refuse_any(deep, f"holds tensors of at most {self.most_axes} axes, unlike", EXCLUDE)

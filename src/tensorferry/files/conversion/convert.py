@@ -6,17 +6,18 @@ import glob
 import os
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.leaf_dtypes import rule_of_words, why_idle
-from ...errors import FormatLimitError, shown, validate_flags, validate_word
+from ...errors import FileFormatError, FormatLimitError, shown, validate_flags, validate_word
 from ..base.contents import NotTensor
 from ..base.fingerprints import fingerprints
 from ..base.pump import Pump
-from ..base.wording import FileHint, named, several, strings_of
+from ..base.wording import FileHint, named, path_of, several, strings_of
 from ..opening.registry import each_format, format_for, format_named
 from ..opening.shards import index_of
 from ..opening.split import TIES, repeated, sizes
@@ -29,7 +30,7 @@ from .select import left_by_tensors_only
 from .work import Layout, Work, write_index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..base.contents import Contents
     from ..base.format import Format
@@ -116,9 +117,9 @@ def convert_files(
 ) -> Report:
     """Convert files; see `tensorferry.convert_files`, whose arguments and errors these are."""
     started = time.monotonic()
-    given = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
-    paths = tuple(os.fspath(path) for path in given)
-    place = Path(target)
+    given = list(sources) if isinstance(sources, Iterable) and not _is_one(sources) else [sources]
+    paths = tuple(os.fspath(path_of(path, "convert_files(sources, target)")) for path in given)
+    place = path_of(target, "the target of convert_files(sources, target)")
     continues = resume or part is not None
     _validate_options(paths, part, jobs, engine, executor, progress)
     validate_flags(
@@ -147,10 +148,11 @@ def convert_files(
     before = open_all(paths, allowed, tensors_only=tensors_only, differing=differing, partly=takes_a_part(selection))
     # A path may be the common prefix of the names of several files.
     seen = fingerprints((*filter(os.path.exists, paths), *before.paths))
-    format_ = _format(place, to)
+    is_several = len(paths) > 1 or any(index_of(Path(path)) is not None for path in paths)
+    format_ = _format(place, to, before.format if is_several or shard is not None else None)
     contents, objects = chosen(before, selection, format_)
     _validate_carriable(contents)
-    shards = shards_of(place, format_, shard, several=len(paths) > 1 or index_of(Path(given[0])) is not None)
+    shards = shards_of(place, format_, shard, several=is_several)
     layout = Layout.of(contents, format_, place, shards, ties)
     recipe = FileRecipe(paths, seen, allowed, tuple(selection.items()), format_.name, shards, ties)
     warnings = [*_warnings(before, contents, selection), *_of_objects(objects)]
@@ -220,6 +222,11 @@ def write_contents(
         if layout.names:
             write_index(layout, output)
     return replace(report, seconds=time.monotonic() - started, verified=verify)
+
+
+def _is_one(sources: object) -> bool:
+    """Whether something is one source, or something in its place, though it can be iterated."""
+    return isinstance(sources, (str, os.PathLike, bytes, bytearray, memoryview)) or hasattr(sources, "read")
 
 
 def _report(paths: tuple[str, ...], layout: Layout, warnings: tuple[str, ...]) -> Report:
@@ -302,14 +309,19 @@ def _validate_carriable(contents: Contents) -> None:
         )
 
 
-def _format(target: Path, to: str | None) -> Format:
+def _format(target: Path, to: str | None, source: str | None = None) -> Format:
     """The format to write.
+
+    Args:
+        target: The file or folder.
+        to: Its name, if it is given.
+        source: The format of the sources, if the target is a folder of shards, whose name need not say the format.
 
     Raises:
         FileFormatError: Neither `to` nor the suffix names a format.
         FormatLimitError: The format can only be read.
     """
-    format_ = format_for(target) if to is None else format_named(to)
+    format_ = _of_shards(target, source) if to is None else format_named(to)
     if not format_.writes:
         name = target.with_suffix(".safetensors").name
         raise FormatLimitError(
@@ -318,6 +330,17 @@ def _format(target: Path, to: str | None) -> Format:
         )
     format_.ensure_loaded()
     return format_
+
+
+def _of_shards(target: Path, source: str | None) -> Format:
+    """The format that the name of the target says; or for a folder of shards, that of the source."""
+    try:
+        return format_for(target)
+    except FileFormatError:
+        format_ = None if source is None else format_named(source)
+        if format_ is None or not format_.writes or not format_.index_suffix:
+            raise
+        return format_
 
 
 def shards_of(target: Path, format_: Format, shard: int | str | None, *, several: bool) -> int | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import OutputExistsError
+from ..base.urls import refuse_url
 from ..base.wording import named
 from .workspace import Workspace, is_empty_folder, resolved
 
@@ -87,6 +88,7 @@ def validate_target(
         own: If the target is a folder: the names in it that belong to an earlier output; other files must not be
             lost. ``None`` if all belong to it.
     """
+    refuse_url(target, is_target=True)
     target = resolved(target)
     for source in sources:
         _keep_apart(target, Path(source))

@@ -139,12 +139,16 @@ def format_of(path: Path) -> Format:
 
     Raises:
         FileNotFoundError: There is no such file.
-        FileFormatError: It is not of a known format.
+        FileFormatError: It is not of a known format, or a URL.
     """
     head = b""
     # A path that does not exist may still be the common prefix of the names of several files.
     mode = _mode(path)
-    if mode is not None and not stat.S_ISDIR(mode):
+    if mode is None:
+        from ..base.urls import refuse_url  # here, because only an error needs it
+
+        refuse_url(path)
+    elif not stat.S_ISDIR(mode):
         if not stat.S_ISREG(mode):
             # To open a pipe would wait for a writer.
             raise FileFormatError(

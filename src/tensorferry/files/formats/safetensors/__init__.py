@@ -126,7 +126,10 @@ class _Safetensors(Format):
         if length > HEADER_LIMIT:
             raise FormatLimitError(
                 f"The header would have {length} bytes; readers take {HEADER_LIMIT}.",
-                FileHint(f'shard="5GB", or {TENSORS_ONLY}', 'shard="5GB"'),
+                FileHint(
+                    f'shard="5GB", or {TENSORS_ONLY}',
+                    'save(x, os.path.splitext(path)[0], to="safetensors", shard="5GB"), which makes a folder',
+                ),
             )
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:

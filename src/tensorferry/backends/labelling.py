@@ -1,0 +1,63 @@
+"""Check the values of ``index=`` and ``columns=``, for all libraries with labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from ..core.names import EXCHANGE
+from ..core.request import Request
+from ..errors import ConversionError, ShapeError, UnsupportedTypeError, an, shown
+from . import base, registry
+
+__all__ = ["checked", "refuse_twice"]
+
+
+def checked(keyword: str, value: Any, example: str) -> Any:
+    """The value of a keyword for labels; a tensor as an array, or if it has no numbers, as a list.
+
+    Args:
+        keyword: ``index`` or ``columns``.
+        value: Its value.
+        example: What such a value looks like, for the message.
+
+    Raises:
+        TypeError: It is no sequence of labels.
+    """
+    if isinstance(value, str):
+        raise UnsupportedTypeError(
+            f"{keyword}= is one string, of which each letter would be a label.", f"{keyword}=[{keyword}]"
+        )
+    if isinstance(value, (bytes, Mapping, AbstractSet)) or not isinstance(value, Iterable):
+        raise TypeError(f"{keyword} must be labels in their order, such as {example}, not {shown(value)}")
+    if not registry.is_tensor(type(value)):
+        return value
+    try:
+        labels = base.convert(value, registry.ready(EXCHANGE), Request(EXCHANGE))
+    except ConversionError:
+        column: Any = value  # of text, for example
+        read = getattr(column, "tolist", None) or column.to_list
+        return read()
+    if labels.ndim != 1:
+        raise ShapeError(
+            f"{keyword}= has shape {labels.shape}, and labels have one axis.", f"{keyword}={keyword}.reshape(-1)"
+        )
+    return labels
+
+
+def refuse_twice(names: Iterable[Any]) -> None:
+    """Raise if a name occurs twice in ``columns=``: one of the columns could not be found by it.
+
+    Raises:
+        ShapeError: It does.
+    """
+    known: set[Any] = set()
+    for name in names:
+        if name in known:
+            what = repr(name) if isinstance(name, (str, int)) else f"{an(type(name).__name__)}"
+            raise ShapeError(
+                f"columns= has the name {what} twice.",
+                'columns=[f"{name}_{place}" for place, name in enumerate(columns)]',
+            )
+        known.add(name)

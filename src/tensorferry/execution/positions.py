@@ -1,0 +1,79 @@
+"""An argument that was given by its position, and has a name: the error that says which."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..backends import registry
+from ..core.devices import HOST, device_name, kind_of
+from ..core.dtype_names import asked, meanings_of
+from ..core.dtypes import CASTINGS, DTYPES
+from ..errors import ConversionError, DeviceError, UnsupportedTypeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["refuse_positions"]
+
+
+def refuse_positions(function: Callable[..., Any], given: Sequence[Any], beyond: Sequence[Any]) -> NoReturn:
+    """Raise for arguments beyond those that a function takes by position.
+
+    Args:
+        function: The function.
+        given: The arguments that it takes by position.
+        beyond: The others.
+
+    Raises:
+        TypeError: Always. The message has the call with the names, for dtypes, devices and words of keywords.
+    """
+    name, names = function.__name__, function.__code__.co_varnames
+    first = [_shown(word, value) for word, value in zip(names, given, strict=False)]
+    meant = [_keywords(value) for value in beyond]
+    taken = f"{name}() takes {_counted(len(given))} by position, and all others by name"
+    if not all(meant):
+        raise TypeError(f"{taken}, as in {name}({', '.join([*first, 'copy=True'])})") from None
+    calls = [f"{name}({', '.join([*first, *(each[0] for each in meant)])})"]
+    if len(meant) == 1:
+        calls = [f"{name}({', '.join([*first, each])})" for each in meant[0]]
+    raise TypeError(f"{taken}: {' or '.join(calls)}") from None
+
+
+def _counted(count: int) -> str:
+    return f"{count} argument{'' if count == 1 else 's'}"
+
+
+def _shown(word: str, value: object) -> str:
+    """An argument as it stands in the call: a target by its name, any other by the name of the parameter."""
+    with suppress(ConversionError, TypeError):
+        return f'"{registry.canonical(value)}"' if word == "to" else word
+    return word
+
+
+def _keywords(value: object) -> list[str]:
+    """The keywords that a value was meant for, each with the value; several if its name has several meanings."""
+    with suppress(UnsupportedTypeError, TypeError):
+        return [f'dtype="{asked(value)}"'] if value is not None else []
+    if not isinstance(value, str):
+        return _device(value)
+    if value in CASTINGS:
+        return [f'casting="{value}"']
+    with suppress(UnsupportedTypeError):
+        meanings = [name for name in meanings_of(value) if name in DTYPES]
+        if meanings:
+            return [f'dtype="{name}"' for name in meanings]
+    return _device(value)
+
+
+def _device(value: object) -> list[str]:
+    """The keyword for a value that names a device, or is the device of a framework."""
+    if not isinstance(value, str) and "device" not in type(value).__name__.lower():
+        return []
+    with suppress(DeviceError):
+        name = device_name(value)
+        backends = registry.known().values()
+        kinds = {HOST, *(kind for each in backends for kind in each.capabilities.devices.kinds)}
+        if kind_of(name) in kinds or not isinstance(value, str):
+            return [f'device="{name}"']
+    return []

@@ -1,0 +1,202 @@
+"""URLs and buffers where a path is meant: what they are, and the code that makes a file of them."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from ...errors import FileFormatError, UnsupportedTypeError, shown
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["ShellHint", "refuse_no_path", "refuse_url"]
+
+# A Path has one slash in the place of two. A drive of Windows has one letter.
+_URL = re.compile(r"(file):/{1,3}|([A-Za-z][A-Za-z0-9+.\-]+):/{1,2}(?=[^/])")
+_HUB = "huggingface.co"
+
+
+class ShellHint(str):
+    """A hint in Python, with one for the command line.
+
+    Args:
+        text: The hint.
+        for_shell: The hint for people who type commands.
+    """
+
+    __slots__ = ("for_shell",)
+    for_shell: str
+
+    def __new__(cls, text: str, for_shell: str) -> Self:  # noqa: D102
+        made = super().__new__(cls, text)
+        made.for_shell = for_shell
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ShellHint, (str(self), self.for_shell)
+
+
+def refuse_url(path: str | Path, *, is_target: bool = False) -> None:
+    """Raise for a URL in the place of a path.
+
+    Args:
+        path: The path, which is no URL if something of this name exists.
+        is_target: Whether it is to be written.
+
+    Raises:
+        FileFormatError: It is a URL. The hint is the code that downloads it, or uploads what was written.
+    """
+    text = os.fspath(path)
+    found = _URL.match(text)
+    if found is None or os.path.lexists(text) or os.path.lexists(text.partition("/")[0]):
+        return
+    scheme = (found[1] or found[2]).lower()
+    url = f"{scheme}://{'/' if found[1] else ''}{text[found.end() :]}"
+    told, is_secret = _without_secrets(url)
+    if scheme == "file":
+        hint = _local(url)
+    elif is_target:
+        hint = _uploaded(scheme, url)
+    else:
+        hint = _downloaded(scheme, url)
+    if is_secret:
+        # What a URL has of passwords and tokens is in no message, and so not in the code either.
+        python, shell = (str(hint).replace(repr(url), "url"), hint.for_shell.replace(shlex.quote(url), '"$URL"'))
+        hint = ShellHint(f"with the whole URL in url: {python}", f"with the whole URL in URL: {shell}")
+    what = "written to" if is_target else "read from"
+    raise FileFormatError(f"{told} is a URL, and files are {what} paths of this machine only.", hint)
+
+
+def refuse_no_path(given: object, call: str) -> None:
+    """Raise for a buffer or an open file in the place of a path, with the code that makes a file of it.
+
+    Raises:
+        UnsupportedTypeError: It is one.
+    """
+    message = f"the path in {call} must be a string or a pathlib.Path, not {shown(given)}"
+    is_target = call.startswith(("save", "the target"))
+    name = getattr(given, "name", None)
+    if isinstance(name, str) and Path(name).exists():
+        raise UnsupportedTypeError(message, f"file.name: {name!r}")
+    if is_target and isinstance(given, io.IOBase):
+        copied = 'import pathlib; buffer.write(pathlib.Path("model.safetensors").read_bytes())'
+        raise UnsupportedTypeError(message, f'"model.safetensors" as the path, and then: {copied}')
+    if isinstance(given, io.BytesIO):
+        raise UnsupportedTypeError(message, _bytes_to_file("buffer.getvalue()"))
+    if isinstance(given, (bytes, bytearray, memoryview)) and not is_target:
+        raise UnsupportedTypeError(message, _bytes_to_file("data"))
+    if callable(getattr(given, "read", None)) and not is_target:
+        raise UnsupportedTypeError(message, _bytes_to_file("file.read()"))
+
+
+def _bytes_to_file(code: str) -> str:
+    return f'import pathlib; path = pathlib.Path("model.file"); path.write_bytes({code})'
+
+
+def _without_secrets(url: str) -> tuple[str, bool]:
+    """A URL for a message, without user, password and query; and whether something was taken away."""
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    query = parts.query if parts.query in ("", "download=true") else "…"
+    told = parts._replace(netloc=place, query=query, fragment="").geturl()
+    return told, place != parts.netloc or query == "…"
+
+
+def _name(url: str) -> str:
+    """The name of the file that a URL is of."""
+    last = unquote(urlsplit(url).path).rstrip("/").rpartition("/")[2]
+    return re.sub(r"[^\w.\-]", "_", last).lstrip("-.") or "model"
+
+
+def _local(url: str) -> ShellHint:
+    place = unquote(urlsplit(url).path)
+    return ShellHint(repr(place), shlex.quote(place))
+
+
+def _downloaded(scheme: str, url: str) -> ShellHint:
+    name = _name(url)
+    quoted, file = shlex.quote(url), shlex.quote(name)
+    of_hub = _hub_file(scheme, url)
+    if of_hub is not None:
+        return of_hub
+    if scheme in ("http", "https", "ftp"):
+        python = f"import urllib.request; path, _ = urllib.request.urlretrieve({url!r}, {name!r})"
+        return _both(python, f"curl -fL -o {file} {quoted}")
+    if scheme in ("s3", "s3a", "s3n"):
+        parts = urlsplit(url)
+        bucket, key = parts.netloc, parts.path.lstrip("/")
+        python = f'import boto3; path = {name!r}; boto3.client("s3").download_file({bucket!r}, {key!r}, path)'
+        return _both(python, f"aws s3 cp {shlex.quote(f's3://{bucket}/{key}')} {file}")
+    python = f"import fsspec; path = {name!r}; fsspec.filesystem({scheme!r}).get({url!r}, path)"
+    shell = f"python -c {shlex.quote(python)}"
+    if scheme in ("gs", "gcs"):
+        shell = f"gcloud storage cp {shlex.quote('gs://' + url.partition('://')[2])} {file}"
+    return _both(python, shell)
+
+
+def _both(python: str, shell: str) -> ShellHint:
+    return ShellHint(python, shell)
+
+
+def _hub_file(scheme: str, url: str) -> ShellHint | None:
+    """The hint for a file, or a whole repository, of the Hugging Face Hub; ``None`` for another URL."""
+    parts = urlsplit(url)
+    words = [unquote(word) for word in (parts.netloc + parts.path).split("/") if word]
+    if scheme == "hf":
+        kind = words.pop(0) if words[:1] and words[0] in ("datasets", "spaces") else ""
+        repository, rest = words[:2], words[2:]
+        revision = repository[-1].partition("@")[2] if repository else ""
+        repository = [word.partition("@")[0] for word in repository]
+    elif parts.netloc == _HUB and len(words) > 5 and words[3] in ("resolve", "blob"):
+        kind, repository, revision, rest = "", words[1:3], words[4], words[5:]
+    else:
+        return None
+    if len(repository) != 2:
+        return None
+    name = "/".join(repository)
+    python = [repr(name)]
+    shell = f"hf download {shlex.quote(name)}"
+    if rest:
+        python.append(repr("/".join(rest)))
+        shell += f" {shlex.quote('/'.join(rest))}"
+    if kind:
+        python.append(f"repo_type={kind[:-1]!r}")
+        shell += f" --repo-type {kind[:-1]}"
+    if revision and revision != "main":
+        python.append(f"revision={revision!r}")
+        shell += f" --revision {shlex.quote(revision)}"
+    call = "hf_hub_download" if rest else "snapshot_download"
+    return ShellHint(f"from huggingface_hub import {call}; path = {call}({', '.join(python)})", shell)
+
+
+def _uploaded(scheme: str, url: str) -> ShellHint:
+    """The hint for a target: a file here, which another tool uploads."""
+    name = _name(url)
+    file, quoted = shlex.quote(name), shlex.quote(url)
+    parts = urlsplit(url)
+    if scheme in ("s3", "s3a", "s3n"):
+        bucket, key = parts.netloc, parts.path.lstrip("/")
+        call = f'import boto3; boto3.client("s3").upload_file({name!r}, {bucket!r}, {key!r})'
+        shell = f"aws s3 cp {file} {shlex.quote(f's3://{bucket}/{key}')}"
+    elif scheme == "hf" and len((parts.netloc + parts.path).split("/")) > 2:
+        words = [unquote(word) for word in (parts.netloc + parts.path).split("/")]
+        repository, place = "/".join(words[:2]), "/".join(words[2:])
+        call = (
+            f"from huggingface_hub import upload_file; upload_file(path_or_fileobj={name!r}, "
+            f"path_in_repo={place!r}, repo_id={repository!r})"
+        )
+        shell = f"hf upload {shlex.quote(repository)} {file} {shlex.quote(place)}"
+    elif scheme in ("http", "https", "ftp"):
+        return ShellHint(f"the path of a file here, such as {name!r}", f"the path of a file here, such as {file}")
+    else:
+        call = f"import fsspec; fsspec.filesystem({scheme!r}).put({name!r}, {url!r})"
+        shell = f"python -c {shlex.quote(call)}"
+        if scheme in ("gs", "gcs"):
+            shell = f"gcloud storage cp {file} {quoted}"
+    return ShellHint(f"{name!r} as the path, and then: {call}", f"{file} as the path, and then: {shell}")

@@ -1,0 +1,67 @@
+"""The places whose hints are not pasted, each with its reason."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+MOST = 25
+"""How many places there may be."""
+
+
+class Place(NamedTuple):
+    """A place whose hint cannot be tried."""
+
+    module: str
+    """The module in which the hint is written, below ``src/tensorferry``."""
+    hint: str
+    """A pattern for the whole hint."""
+    reason: str
+    """Why it cannot be tried."""
+
+
+PLACES: tuple[Place, ...] = (
+    Place("backends/no_tensor.py", "an object of it", "which object of a class is meant only its user knows"),
+    Place(
+        "backends",
+        "convert before or after the traced function; inside it, .*|"
+        "convert before it is donated, or jit without donate_argnums|(use|convert) it outside FakeTensorMode|"
+        r".*convert it while its memory is there: .* says",
+        "the code that has to change is around the call: its values do not exist yet, or no longer",
+    ),
+    Place(
+        "backends/array_like/protocols.py",
+        r".*, which has to work by itself|np\.frombuffer\(.*, \"uint8\"\), or the dtype that is meant",
+        "the object's own code fails, which the user has to mend",
+    ),
+    Place(
+        "backends/torch/tensors.py",
+        r"module\(inputs\) first, or .*\.materialize\(shape\)",
+        "the shape comes from the module and its inputs",
+    ),
+    Place("backends/array_like/protocols.py", "import cupy", "the library is another, for a device that is not here"),
+    Place(
+        "backends/torch/declared.py",
+        "the method of its class that gives a plain tensor",
+        "a class of somebody's own, whose methods are not known",
+    ),
+    Place(
+        "backends/python/tensors.py",
+        r".*load\(.*\) if it is a path; .* if it is numbers",
+        "text is a path, or numbers, or neither: the user knows",
+    ),
+    Place(
+        "planning/planner.py",
+        r'grad="detach" \(the default\), or x\.detach\(\) first',
+        "of a description, which has no values: the tensor that it describes has the method",
+    ),
+    Place(
+        "files/base/format.py",
+        r'(save\(x, os\.path.*)?shard="5GB".*',
+        "how many tensors come into a shard of this size, their sizes say",
+    ),
+    Place(
+        "files",
+        r".*(get (the file|it|them) (again|too)|git lfs pull).*|tensorferry check .*|a file with .* in its place, .*",
+        "the file is damaged, or not there: it has to come from where it was made",
+    ),
+)

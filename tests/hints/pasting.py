@@ -1,0 +1,362 @@
+"""Paste a hint into a process with the same objects, follow the hints of what it raises, and say what does not work."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import copy
+import inspect
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.hints.reading import Way, names_in, ways_of
+
+import tensorferry as ferry
+
+STEPS = 4
+"""How many hints may follow one another."""
+SECONDS = 20
+"""How long one way may take."""
+
+WRITERS = {"save": 1, "convert_files": 1}
+"""Functions that write, and which argument has the path."""
+
+_GLOBAL = re.compile(r"pa\.\w+\(x|jax\.config|environ|set_default|torch\.cuda|torch\.set_")
+"""What changes the state of the process."""
+
+_MODULES = {
+    "np": "numpy", "torch": "torch", "tf": "tensorflow", "jax": "jax", "jnp": "jax.numpy", "keras": "keras",
+    "pd": "pandas", "pl": "polars", "pa": "pyarrow", "ml_dtypes": "ml_dtypes", "optree": "optree", "mx": "mlx.core",
+    "nnx": "flax.nnx", "cp": "cupy", "cupy": "cupy", "functools": "functools", "pickle": "pickle", "os": "os",
+}  # fmt: skip
+
+
+class Called(NamedTuple):
+    """A call of a public function, and the hint of the error that it raised."""
+
+    name: str
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    hint: str | None
+    message: str = ""
+
+
+class Failed(Exception):  # noqa: N818 - what was found, not an error of the harness
+    """A way of a hint that does not work."""
+
+
+class _Tracked:
+    """The public functions, each of which notes its call if it raises."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.failed: Called | None = None
+
+    def follow(self, name: str, function: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.depth += 1
+            try:
+                return finished(function(*args, **kwargs))
+            except ferry.ConversionError as error:
+                if self.depth == 1:
+                    self.failed = Called(name, function, args, kwargs, hint_of(error), error_text(error))
+                raise
+            finally:
+                self.depth -= 1
+
+        return call
+
+
+def hint_of(error: ferry.ConversionError) -> str | None:
+    """The hint of an error; of a group, of its first that has one."""
+    each = getattr(error, "exceptions", (error,))
+    return next((one.hint for one in each if one.hint is not None), None)
+
+
+def error_text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".partition("\n")[0][:300]
+
+
+def finished(result: Any) -> Any:
+    """The result, when it is there: what comes later is waited for, as far as its second part."""
+    if isinstance(result, ferry.Transfer):
+        return result.result()
+    if isinstance(result, ferry.Prefetch):
+        with contextlib.closing(result):
+            return [each for each, _ in zip(result, range(2), strict=False)]
+    return result
+
+
+@contextlib.contextmanager
+def _limit(seconds: int):
+    """End what takes too long."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ended(number, frame):
+        raise TimeoutError(f"not ended after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, ended)
+    left = signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(left)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _public() -> dict[str, Any]:
+    named = {name: getattr(ferry, name) for name in (*ferry.__all__, "open")}
+    return {name: getattr(each, "__wrapped_by_harness__", each) for name, each in named.items()}
+
+
+def _names(call: Called, tracked: _Tracked) -> dict[str, Any]:
+    """What the names in a hint stand for, after a call."""
+    public = _public()
+    found: dict[str, Any] = {
+        name: each if isinstance(each, type) or not callable(each) else tracked.follow(name, each)
+        for name, each in public.items()
+    }
+    for short, module in _MODULES.items():
+        if module.partition(".")[0] in sys.modules:
+            with contextlib.suppress(ImportError):
+                found[short] = __import__(module, fromlist=["_"])
+    for key, value in call.kwargs.items():
+        if key not in found:
+            found[key] = value
+    if call.args:
+        found["x"] = found["tree"] = call.args[0]
+        # Given in the wrong order, they are not the first.
+        found["samples"] = next((each for each in call.args if not isinstance(each, str)), None)
+    place = WRITERS.get(call.name)
+    if place is not None and len(call.args) > place:
+        found["path"] = call.args[place]
+    elif call.args:
+        found["path"] = call.args[0]
+    return found
+
+
+def _elsewhere(call: Called, folder: Path) -> Called:
+    """The same call, whose output goes into a folder of its own; what is at its path already is there, too."""
+    place = WRITERS.get(call.name)
+    if place is None or len(call.args) <= place or not isinstance(call.args[place], (str, os.PathLike)):
+        return call
+    path = Path(call.args[place])
+    copy = folder / (path.name or "out")
+    if path.is_dir():
+        shutil.copytree(path, copy, symlinks=True)
+    elif path.is_file():
+        shutil.copy(path, copy)
+    args = list(call.args)
+    args[place] = copy
+    return call._replace(args=tuple(args))
+
+
+def _changed(call: Called, way: Way, names: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of the same call, as a way changes them."""
+    bound = inspect.signature(call.function).bind(*call.args, **call.kwargs)
+    values = {name: eval(code, dict(names)) for name, code in way.changes.items()}  # noqa: S307 - that is what it is for
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in bound.signature.parameters.values())
+    unknown = [name for name in values if name not in bound.signature.parameters and not takes_any]
+    if unknown:
+        raise Failed(f"{call.name} does not take {unknown[0]}=")
+    for name in way.without:
+        bound.arguments.pop(name, None)
+    positional = {name for name in bound.arguments if name not in call.kwargs}
+    bound.arguments.update({name: value for name, value in values.items() if name in positional})
+    given = {name: value for name, value in call.kwargs.items() if name not in way.without}
+    return bound.args[: len(call.args)], {**given, **{k: v for k, v in values.items() if k not in positional}}
+
+
+def _with_it_in_place(tree: Any, place: str, value: Any) -> Any:
+    """The tree with another value at a place such as ``x["a"][0]``; the tree itself does not change."""
+    steps: list[tuple[str, Any]] = []
+    node = ast.parse(place, mode="eval").body
+    while not isinstance(node, ast.Name):
+        if isinstance(node, ast.Attribute):
+            steps.append(("attribute", node.attr))
+            node = node.value
+        elif isinstance(node, ast.Subscript):
+            steps.append(("item", ast.literal_eval(node.slice)))
+            node = node.value
+        else:
+            raise Failed(f"{place} is no place in x")
+    return _replaced(tree, steps[::-1], value)
+
+
+def _replaced(tree: Any, steps: list[tuple[str, Any]], value: Any) -> Any:
+    if not steps:
+        return value
+    (kind, key), *rest = steps
+    if kind == "attribute":
+        made = copy.copy(tree)
+        object.__setattr__(made, key, _replaced(getattr(tree, key), rest, value))
+        return made
+    inner = _replaced(tree[key], rest, value)
+    if isinstance(tree, tuple):
+        return type(tree)([*tree[:key], inner, *tree[key + 1 :]])
+    columns = getattr(tree, "column_names", None) or getattr(tree, "columns", None)
+    if columns is not None and not callable(columns):
+        # A table whose column is to be something else becomes a dict of its columns.
+        return {**{name: tree[name] for name in columns}, key: inner}
+    made = copy.copy(tree)
+    made[key] = inner
+    return made
+
+
+class _Places(ast.NodeVisitor):
+    """The places of a name that an expression reads."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.found: list[str] = []
+
+    def generic_visit(self, node: ast.AST) -> None:
+        inner: Any = node
+        while isinstance(inner, ast.Subscript) and isinstance(inner.slice, (ast.Constant, ast.UnaryOp)):
+            inner = inner.value
+        if isinstance(inner, ast.Name) and inner.id == self.name:
+            self.found.append(ast.unparse(node))
+        else:
+            super().generic_visit(node)
+
+
+def _place_in(code: str, name: str) -> str:
+    """The place in `name` that an expression reads; `name` itself if it reads several."""
+    places = _Places(name)
+    places.visit(ast.parse(code, mode="eval"))
+    return min(places.found, key=len, default=name)
+
+
+def _do(call: Called, way: Way, tracked: _Tracked, first: list[str]) -> Any:
+    """Do as one way says."""
+    names = _names(call, tracked)
+    again = tracked.follow(call.name, call.function)
+    for code in first:
+        exec(code, names)  # noqa: S102 - that is what it is for
+    if not way.code:
+        args, kwargs = _changed(call, way, names)
+        return again(*args, **kwargs)
+    read = names_in(way.code)
+    if read & _public().keys():
+        return finished(eval(way.code, names))  # noqa: S307
+    if "sample" in read:
+        place = _place_in(way.code, "sample")
+        made = [
+            _with_it_in_place(each, place, eval(way.code, {**names, "sample": each}))  # noqa: S307
+            for each in call.args[0]
+        ]
+        return again(made, *call.args[1:], **call.kwargs)
+    made = eval(way.code, names)  # noqa: S307
+    if read & {"like", "out"}:
+        raise Failed(f"{way} does not say what it is for")
+    if made is None and not read & {"x", "samples"}:
+        return again(*call.args, **call.kwargs)
+    name = "samples" if "samples" in read else "x"
+    tree = _with_it_in_place(call.args[0], _place_in(way.code, name), made)
+    return again(tree, *call.args[1:], **call.kwargs)
+
+
+def _try(call: Called, way: Way, first: list[str]) -> Called | None:
+    """Do as one way says; the call that it led to, if that raised an error with a hint."""
+    tracked = _Tracked()
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), _limit(SECONDS):
+        warnings.simplefilter("ignore")
+        try:
+            _do(_elsewhere(call, Path(folder)), way, tracked, first)
+        except Failed:
+            raise
+        except ferry.ConversionError as error:
+            if tracked.failed is None or tracked.failed.hint is None:
+                raise Failed(f"{way} raises {error_text(error)}") from None
+            return tracked.failed
+        except Exception as error:  # noqa: BLE001 - pasted code may raise anything
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            raise Failed(f"{way} raises {error_text(error)} ({Path(where.filename).name}:{where.lineno})") from None
+    return None
+
+
+def _forked(call: Called, way: Way, first: list[str], seen: tuple[str, ...]) -> None:
+    """Do as one way says in a child of this process, whose state it may change."""
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if child == 0:
+        status = 0
+        try:
+            signal.alarm(2 * SECONDS)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            follow(call, way, first, seen)
+        except BaseException as error:  # noqa: BLE001 - the parent is told
+            os.write(writing, str(error).encode()[:4000])
+            status = 1
+        os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as told:
+        words = told.read().decode(errors="replace")
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status:
+        raise Failed(words or f"{way} ends the process with {status}")
+
+
+def follow(call: Called, way: Way, first: list[str], seen: tuple[str, ...]) -> None:
+    """Do as one way says, and as the hints say that it leads to.
+
+    Raises:
+        Failed: It does not work.
+    """
+    later = _try(call, way, first)
+    if later is not None:
+        paste(later, (*seen, str(way)))
+
+
+def _key(call: Called) -> str:
+    return f"{call.name}: {call.hint}"
+
+
+def paste(call: Called, seen: tuple[str, ...] = ()) -> None:
+    """Paste each way of a hint, and follow where it leads.
+
+    Raises:
+        Failed: A way does not work, or goes in a circle, or there is no code in the hint.
+    """
+    if _key(call) in seen:
+        raise Failed(f"a circle: {' -> '.join(seen)}")
+    if len(seen) > 2 * STEPS:
+        raise Failed(f"no end: {' -> '.join(seen)}")
+    ways = ways_of(call.hint or "")
+    if not ways:
+        raise Failed("no code")
+    first = [way.code for way in ways if way.code and f"; {way.code} first" in (call.hint or "")]
+    failures, worked = [], 0
+    for way in ways:
+        if way.code in first:
+            continue
+        fork = any(map(_GLOBAL.search, (str(way), *first))) or _is_used_up(call)
+        try:
+            (_forked if fork else follow)(call, way, first, (*seen, _key(call)))
+            worked += 1
+        except Failed as error:
+            failures.append((way, str(error)))  # not the error, whose frames would keep `x` alive
+    wrong = [why for way, why in failures if not way.conditional]
+    if not worked and failures:
+        wrong = [why for _, why in failures]
+    if wrong:
+        raise Failed("; ".join(wrong))
+
+
+def _is_used_up(call: Called) -> bool:
+    """Whether an argument can be read only once, or is written to."""
+    return call.kwargs.get("out") is not None or any(hasattr(each, "__next__") for each in call.args)

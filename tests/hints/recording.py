@@ -1,0 +1,154 @@
+"""Watch the public functions while tests run, and paste the hint of each error that one raises."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import re
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.hints.exceptions import PLACES, Place
+from tests.hints.pasting import Called, Failed, error_text, paste
+
+import tensorferry as ferry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ONE = {"convert", "explain", "describe", "shares_memory"}
+"""Functions that take one tensor, beside those whose names begin with ``to_``."""
+
+_PATH = re.compile(r"(/[\w.+@=-]+){2,}")
+
+
+class Finding(NamedTuple):
+    """A hint that does not work."""
+
+    call: str
+    hint: str
+    message: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.call}: {self.message}\n  Hint: {self.hint}\n  {self.why}"
+
+
+class Watch:
+    """What was found while tests ran."""
+
+    def __init__(self, places: tuple[Place, ...] = PLACES) -> None:
+        self.places = places
+        self.findings: list[Finding] = []
+        self.needed: set[str] = set()
+        """The patterns of the places that were needed."""
+        self.tried = 0
+        self._seen: set[tuple[object, ...]] = set()
+        self._thread = threading.local()
+        # Only those that are there: the others are imported when they are first used.
+        found = {name: vars(ferry).get(name) for name in (*ferry.__all__, "open")}
+        functions = {name: each for name, each in found.items() if callable(each) and not isinstance(each, type)}
+        self._calls = {name: self._watched(name, function) for name, function in functions.items()}
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch the public functions of the package."""
+        before = {name: vars(ferry)[name] for name in self._calls}
+        vars(ferry).update(self._calls)
+        try:
+            yield
+        finally:
+            vars(ferry).update(before)
+
+    def _watched(self, name: str, function: Any) -> Any:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if getattr(self._thread, "inside", False):
+                return function(*args, **kwargs)
+            self._thread.inside = True
+            try:
+                return function(*args, **kwargs)
+            except ferry.ConversionError as error:
+                self._look_at_all(error, name, function, args, kwargs)
+                raise
+            finally:
+                self._thread.inside = False
+
+        call.__wrapped_by_harness__ = function
+        # As pickle finds it.
+        call.__module__, call.__qualname__ = ferry.__name__, name
+        return call
+
+    def _look_at_all(self, error: Any, name: str, function: Any, args: Any, kwargs: Any) -> None:
+        # In a frame of its own: a frame of the traceback must not refer to the error, which would keep `x` alive.
+        for each in getattr(error, "exceptions", (error,)):
+            self.look_at(Called(name, function, args, kwargs, each.hint, error_text(each)))
+
+    def look_at(self, call: Called) -> None:
+        """Paste the hint of an error, unless one like it was pasted before."""
+        hint = _PATH.sub("/…", call.hint or "")
+        x = call.args[0] if call.args else None
+        key = call.name, hint, type(x), tuple(sorted(call.kwargs))
+        if key in self._seen or threading.current_thread() is not threading.main_thread():
+            return
+        self._seen.add(key)
+        if not hint:
+            return
+        self.tried += 1
+        try:
+            paste(call)
+        except Failed as error:
+            self._found(call, hint, str(error))
+
+    def _found(self, call: Called, hint: str, why: str) -> None:
+        place = next((each for each in self.places if re.fullmatch(each.hint, hint, re.DOTALL)), None)
+        if place is not None:
+            self.needed.add(place.hint)
+            if not is_single_host_tensor(call):
+                return
+            why = f"a single host tensor, which the list may not have: {why}"
+        shown = f"{call.name}({type(call.args[0]).__qualname__ if call.args else ''}, {sorted(call.kwargs)})"
+        self.findings.append(Finding(shown, hint, call.message, why))
+
+
+def is_single_host_tensor(call: Called) -> bool:
+    """Whether a call is of a function for one tensor, with a tensor in host memory that can be read."""
+    x = next(iter(call.args), None)
+    if not (call.name in _ONE or call.name.startswith("to_")) or "device" in call.kwargs:
+        return False
+    while isinstance(x, (list, tuple)) and not isinstance(x, ferry.TensorInfo) and len(x):
+        x = x[0]
+        if not isinstance(x, (list, tuple, int, float, complex)):
+            return False  # several tensors
+    if isinstance(x, ferry.TensorInfo):
+        return False  # a description, which has no values
+    try:
+        found = ferry.describe(x)
+        ferry.to_list(x)
+    except Exception:  # noqa: BLE001 - it is no tensor, or cannot be read
+        return False
+    return found.abstract is None and str(found.device) == "cpu"
+
+
+def write(watch: Watch, folder: Path) -> None:
+    """Write what one process found, for `unneeded`."""
+    told = {"needed": sorted(watch.needed), "tried": watch.tried}
+    (folder / f"{os.getpid()}.json").write_text(json.dumps(told), encoding="utf-8")
+
+
+def unneeded(folder: Path, places: tuple[Place, ...] = PLACES) -> tuple[list[Place], int]:
+    """The places of the list that no process needed, and how many hints all of them tried."""
+    told = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")]
+    needed = {hint for each in told for hint in each["needed"]}
+    return [place for place in places if place.hint not in needed], sum(each["tried"] for each in told)
+
+
+if __name__ == "__main__":
+    left, tried = unneeded(Path(sys.argv[1]))
+    told = [f"No longer needed in tests/hints/exceptions.py: {each.hint}  ({each.reason})" for each in left]
+    sys.stdout.write("\n".join([f"{tried} hints were pasted.", *told, ""]))
+    sys.exit(bool(left) or not tried)
