@@ -123,8 +123,8 @@ with torch._dynamo.config.patch(SETTING=3):
     assert "Hint: torch.compile(function) without fullgraph=" in said[0]
     try:
         call(whole, range(5, 6))
-    except torch._dynamo.exc.FailOnRecompileLimitHit:
-        pass
+    except Exception as error:  # of another type in each release
+        assert "Limit" in type(error).__name__, error
     else:
         raise AssertionError("PyTorch has no limit any more")
 with torch._dynamo.config.patch(SETTING=64):

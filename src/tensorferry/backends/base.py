@@ -84,8 +84,6 @@ class Backend(ABC):
     """Whether its devices are the same ones as long as a process lives. Otherwise they are asked for at each call."""
     is_traced: ClassVar[bool] = False
     """Whether the framework has a tracer that traces the functions that a user calls."""
-    shields_for_good: bool = True
-    """Whether `shield` keeps the tracer out of a function once and for all, and not only of one call."""
     reads_as_asked: ClassVar[bool] = False
     """Whether some of its objects (dates, for example) are numbers only if a dtype is named for them."""
     rank: ClassVar[int] = 50
@@ -195,8 +193,7 @@ class Backend(ABC):
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Keep the framework's tracer out of a function and everything that it calls. Only called if `is_traced`.
 
-        The result is the function to call this time, because the tracer may be running already. If the framework
-        cannot keep it out for good (`shields_for_good`), this is called before each call.
+        The result is the function to call this time, because the tracer may be running already.
         """
         return function
 

@@ -62,8 +62,7 @@ def shield(function: Callable[..., Any]) -> Callable[..., Any]:
         for backend in known:
             with registry.outside.guard(backend.name):
                 if backend.is_traced and backend not in _shielded and backend.is_imported():
-                    if backend.shields_for_good:
-                        _shielded.append(backend)
+                    _shielded.append(backend)
                     for each in _untraced:
                         shielded = backend.shield(each)
                         called = shielded if each is function else called

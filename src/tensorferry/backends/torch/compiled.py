@@ -53,11 +53,8 @@ def _call_untraced(wrapped: Any, args: Any, keywords: Any) -> Any:
 
 
 _call_untraced.__dict__["_torchdynamo_disable"] = True
-if BACKEND.shields_for_good:
-    # This changes the function. The result would be needed only if a tracer were running now.
-    BACKEND.shield(_call_untraced)
-else:
-    _call_untraced = torch.compiler.disable(_call_untraced)
+# This changes the function. The result would be needed only if a tracer were running now.
+BACKEND.shield(_call_untraced)
 
 
 def _run_while_tracing(function: Any) -> Any:
@@ -94,9 +91,9 @@ def _warn_of_limit(code: Any) -> None:
         warnings.warn(
             f"{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name} is compiled with fullgraph=True and "
             "calls a function of another framework, so that each length is compiled anew; PyTorch compiles "
-            f"{limit} times (torch._dynamo.config.{setting}), of which this is the last, and then raises "
-            "FailOnRecompileLimitHit.\n\nHint: torch.compile(function) without fullgraph= takes every length; or pad "
-            f"to few lengths; or torch._dynamo.config.{setting} = 64",
+            f"{limit} times (torch._dynamo.config.{setting}), of which this is the last, and then raises.\n\n"
+            "Hint: torch.compile(function) without fullgraph= takes every length; or pad to few lengths; or "
+            f"torch._dynamo.config.{setting} = 64",
             UserWarning,
             stacklevel=2,
         )

@@ -31,6 +31,7 @@ from .pytrees import is_registered, open_registered
 from .signatures import environment_reader, extents, grouped, likeness_reader, signature_reader
 from .snippets import AS_INTEGERS, snippet, snippet_with_a_warning, whole_strides
 from .streams import Accelerators
+from .untraced import skip
 from .values import plain_value, value_of
 
 if TYPE_CHECKING:
@@ -56,18 +57,6 @@ def _takes_read_only(from_dlpack: Callable[[Any], Any]) -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _skip_all(torch: Any) -> None:
-    """Keep the compiler of PyTorch 2.6 out of folders of tensorferry. It cannot be kept out of single functions."""
-    compiler = sys.modules.get("torch._dynamo")
-    if compiler is not None and not _SKIPPED:
-        _SKIPPED.append(compiler)
-        for folder in ("columns", "core", "execution", "host", "planning", "sequences", "trees"):
-            torch._dynamo.trace_rules.add(f"tensorferry.{folder}")
-
-
-_SKIPPED: list[Any] = []
 
 
 class TorchBackend(Backend):
@@ -147,7 +136,6 @@ class TorchBackend(Backend):
             (self.dtypes[name], *marks): found.holding(self.dtypes) for (name, *marks), found in BY_DEFAULT.items()
         }
         self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
-        self.shields_for_good = hasattr(torch._C._dynamo.eval_frame, "set_code_exec_strategy")
         self.takes_read_only = _takes_read_only(self.from_dlpack)
         if not self.takes_read_only:
             vars(self)["snippet"] = snippet_with_a_warning
@@ -371,7 +359,7 @@ class TorchBackend(Backend):
         try:
             with self.without_autocast():
                 return self._asked(self.torch.stack, list(tensors)).reshape(shape)
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:
             raise UnsupportedTypeError(
                 f"PyTorch does not stack these: {error}", Hint("[{one:row} for row in x]")
             ) from error
@@ -390,13 +378,8 @@ class TorchBackend(Backend):
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
         torch: Any = importlib.import_module("torch")
         try:
-            # Like `torch.compiler.disable`, but without a wrapper around each call, and without importing
-            # the compiler, which takes a second.
-            frames = torch._C._dynamo.eval_frame
-            skipped = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
-            frames.set_code_exec_strategy(function.__code__, skipped)
+            skip(torch, function)
         except AttributeError:
-            _skip_all(torch)
             return function
         # If the compiler has been imported, it may be running already.
         return torch.compiler.disable(function) if "torch._dynamo" in sys.modules else function
