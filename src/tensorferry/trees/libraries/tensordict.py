@@ -139,7 +139,7 @@ def _filled(x: Any, found: dict[str, Any], objects: dict[str, Any], count: int |
 
 def _device_of(values: Iterable[Any]) -> Any:
     """The device of all tensors; ``None`` if they lie on several. `auto_device_` warns in older releases."""
-    library, devices = _library(), set()
+    library, devices = _library(), set[Any]()
     for value in values:
         inside = value.values(True, True) if library.is_tensor_collection(value) else (value,)
         devices.update(getattr(each, "device", None) for each in inside)
