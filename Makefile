@@ -98,7 +98,7 @@ mutants: $(VENV)/.test ## put small faults into planning/, execution/ and the ca
 # What releases of that age and the newest of the rest say of each other as deprecated is not ours. PyPI has PyTorch before
 # 2.13 for Linux on x86-64 only as a build for CUDA: 3.3 GB are downloaded for 2.6, and 5.6 GB lie on the disk.
 floors: ## an environment with the oldest release of everything that pyproject.toml allows (TORCH=2.8: with that PyTorch), and the contract's tests in it (slow; 4 GB of downloads)
-	$(PYTHON) -m venv --clear $(FLOORS)
+	$(PYTHON) -m venv $(if $(KEEP),,--clear) $(FLOORS)
 	TORCH=$(TORCH) $(FLOORS)/bin/python tests/floors/floors.py > $(FLOORS)/floors.txt
 	$(FLOORS)/bin/python -m pip --disable-pip-version-check install -q -r $(FLOORS)/floors.txt
 	$(FLOORS)/bin/python -m pip --disable-pip-version-check install -q --no-deps -e .
@@ -108,7 +108,7 @@ floors: ## an environment with the oldest release of everything that pyproject.t
 
 # Nothing is pinned. What PyTorch's newest release is here, pip decides; outside this may be a build for CUDA, of some GB.
 newest: ## an environment with the newest release of everything, without constraints.txt, and the contract's tests in it (slow; some GB of downloads)
-	$(PYTHON) -m venv --clear $(NEWEST)
+	$(PYTHON) -m venv $(if $(KEEP),,--clear) $(NEWEST)
 	$(NEWEST)/bin/python -m pip --disable-pip-version-check install -q tensorflow-cpu -e '.[torch,jax,test]'
 	$(NEWEST)/bin/python -m pip check
 	$(NEWEST)/bin/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(FLOOR_TESTS) tests/execution \

@@ -94,7 +94,7 @@ def test_what_the_official_library_writes_is_read(tmp_path):
     torch = pytest.importorskip("torch")
     from safetensors.torch import save_file
 
-    held = sample(OFFICIAL)
+    held = sample(name for name in OFFICIAL if hasattr(torch, name))
     tensors = {}
     for name, array in held.items():
         dtype = getattr(torch, name.split(".")[0])
