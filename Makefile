@@ -1,6 +1,7 @@
 # Everything a person needs from a fresh checkout. `make help` lists it.
 #   PYTHON=python3.12 make demo     another Python (3.10 or later)
 #   VENV=/elsewhere make test       another virtual environment
+#   KEEP=1 make floors newest       their environments as they are, if they were made before
 
 PYTHON ?= python3
 VENV   ?= .venv
