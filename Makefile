@@ -1,11 +1,14 @@
 # Everything a person needs from a fresh checkout. `make help` lists it.
 #   PYTHON=python3.12 make demo     another Python (3.10 or later)
 #   VENV=/elsewhere make test       another virtual environment
+#   KEEP=1 make floors newest       their environments as they are, if they were made before
 
 PYTHON ?= python3
 VENV   ?= .venv
-# Environments of `make floors`, `make everyday` and `make readers`, each of some GB, and of `make package`, which is small.
+# Environments of `make floors`, `make newest`, `make everyday` and `make readers`, each of some GB, and of `make package`,
+# which is small.
 FLOORS   ?= .venv-floors
+NEWEST   ?= .venv-newest
 EVERYDAY ?= .venv-everyday
 READERS  ?= .venv-readers
 PACKAGE  ?= .venv-package
@@ -26,7 +29,7 @@ INPUTS := pyproject.toml constraints.txt hatch_build.py $(wildcard src/tensorfer
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 # What a floor can break: the contract, casts, the command line, and the formats and executors of each extra.
-FLOOR_TESTS := tests/floors tests/conformance tests/sequences tests/backends/test_variables.py tests/cases tests/property \
+FLOOR_TESTS := tests/floors tests/conformance tests/sequences tests/backends tests/cases tests/property \
 	tests/cli tests/files/test_hdf5.py tests/files/test_zarr.py tests/files/test_arrow.py tests/files/test_orbax.py tests/files/test_executors.py
 
 # Those of the documentation; what is not translated stays English.
@@ -35,7 +38,7 @@ LANGUAGES := en ko ja zh_CN
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets deepspeed equinox gymnasium onnxruntime pandas pillow polars xarray
 
-.PHONY: help demo install test pythons test-device slow hints gpu coverage mutants floors everyday readers package sanitize docs docs-test translations pictures bench lint types clean
+.PHONY: help demo install test pythons test-device slow hints gpu coverage mutants floors newest everyday readers package sanitize docs docs-test translations pictures bench lint types clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -93,15 +96,24 @@ mutants: $(VENV)/.test ## put small faults into planning/, execution/ and the ca
 	$(BIN)/python tests/mutants/mutants.py $(MUTANTS)
 
 # Nothing but the floors is held back: whatever else they need is the newest that they take, as for a user who has them.
-# What releases of that age and the newest of the rest say of each other as deprecated is not ours.
-floors: ## an environment with the oldest release of everything that pyproject.toml allows, and the contract's tests in it (slow)
-	$(PYTHON) -m venv --clear $(FLOORS)
-	$(FLOORS)/bin/python tests/floors/floors.py > $(FLOORS)/floors.txt
+# What releases of that age and the newest of the rest say of each other as deprecated is not ours. PyPI has PyTorch before
+# 2.13 for Linux on x86-64 only as a build for CUDA: 3.3 GB are downloaded for 2.6, and 5.6 GB lie on the disk.
+floors: ## an environment with the oldest release of everything that pyproject.toml allows (TORCH=2.8: with that PyTorch), and the contract's tests in it (slow; 4 GB of downloads)
+	$(PYTHON) -m venv $(if $(KEEP),,--clear) $(FLOORS)
+	TORCH=$(TORCH) $(FLOORS)/bin/python tests/floors/floors.py > $(FLOORS)/floors.txt
 	$(FLOORS)/bin/python -m pip --disable-pip-version-check install -q -r $(FLOORS)/floors.txt
 	$(FLOORS)/bin/python -m pip --disable-pip-version-check install -q --no-deps -e .
 	$(FLOORS)/bin/python -m pip check
 	$(FLOORS)/bin/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable -W ignore::DeprecationWarning \
 		-W ignore::PendingDeprecationWarning $(FLOOR_TESTS) $(PYTEST_ARGS)
+
+# Nothing is pinned. What PyTorch's newest release is here, pip decides; outside this may be a build for CUDA, of some GB.
+newest: ## an environment with the newest release of everything, without constraints.txt, and the contract's tests in it (slow; some GB of downloads)
+	$(PYTHON) -m venv $(if $(KEEP),,--clear) $(NEWEST)
+	$(NEWEST)/bin/python -m pip --disable-pip-version-check install -q tensorflow-cpu -e '.[torch,jax,test]'
+	$(NEWEST)/bin/python -m pip check
+	$(NEWEST)/bin/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(FLOOR_TESTS) tests/execution \
+		tests/functions tests/hazards tests/trees tests/columns tests/files $(PYTEST_ARGS)
 
 everyday: ## an environment with pandas, polars, PIL, xarray, datasets, DeepSpeed, equinox …, and tests/everyday in it (slow)
 	test -x $(EVERYDAY)/bin/python || $(PYTHON) -m venv $(EVERYDAY)
@@ -174,7 +186,7 @@ types: $(VENV)/.test $(VENV)/.lint ## mypy (strict) and pyright
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 clean: ## remove what make made
-	rm -rf $(VENV) $(FLOORS) $(EVERYDAY) $(READERS) $(PACKAGE) .venv-3.1* .device .hints .sanitize dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(FLOORS) $(NEWEST) $(EVERYDAY) $(READERS) $(PACKAGE) .venv-3.1* .device .hints .sanitize dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -23,8 +23,7 @@ def accelerator() -> str:
     """The kind of device that PyTorch has here."""
     import torch
 
-    found = torch.accelerator.current_accelerator(check_available=True)
-    return "" if found is None else str(found.type)
+    return str(torch.accelerator.current_accelerator().type) if torch.accelerator.is_available() else ""
 
 
 def no_gpu() -> str | None:

@@ -71,9 +71,9 @@ def _gpu() -> str:
     """The name of PyTorch's accelerator, if there is one."""
     import torch
 
-    found = torch.accelerator.current_accelerator(check_available=True)
-    if found is None:
+    if not torch.accelerator.is_available():
         return ""
+    found = torch.accelerator.current_accelerator()
     return f", {getattr(torch.get_device_module(found), 'get_device_name', lambda: found.type)()}"
 
 

@@ -35,6 +35,22 @@ def examples(count):
     return count if "FERRY_ALL_EXAMPLES" in os.environ else -(-count // 3)
 
 
+def of_torch(*names):
+    """Parameters, one for each dtype of PyTorch's; one that the installed release does not have is skipped."""
+    torch = pytest.importorskip("torch")
+    why = f"torch {torch.__version__} has no"
+    lacking = [name for name in names if not hasattr(torch, name)]
+    return [
+        pytest.param(name, marks=pytest.mark.skip(reason=f"{why} {name}")) if name in lacking else name
+        for name in names
+    ]
+
+
+def importable(name):
+    """A library, or a skip if it cannot be imported, as one that needs a later release of PyTorch."""
+    return pytest.importorskip(name, exc_type=ImportError)
+
+
 def memory_at(shape, dtype="float32", offset=0):
     """Zeroed, writable, compact memory whose address is `offset` bytes past a multiple of 64."""
     kind = np.dtype(dtype)

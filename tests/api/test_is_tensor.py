@@ -130,6 +130,8 @@ def test_what_is_none_stays_in_a_tree(name):
     assert ferry.convert_tree({"x": x}, "torch")["x"] is x
 
 
+# PyTorch 2.6 says so of `append`.
+@pytest.mark.filterwarnings("ignore:Graph break due to unsupported builtin:UserWarning")
 def test_tracers_are_tensors():
     """Inside of each tracer, with the answer of outside."""
     seen = []

@@ -95,8 +95,12 @@ def test_casts_of_other_shapes(shape):
 def test_checks_are_in_the_code():
     """NumPy's own, or a remark."""
     x = TensorInfo("torch", (3,), "float32", "cuda:0")
-    with pytest.raises(ValueError, match="same_value"):
-        run(ferry.explain(x, "torch", dtype="int8"), torch.tensor([0.5, 1.0, 2.0]))
+    plan = ferry.explain(x, "torch", dtype="int8")
+    if np.lib.NumpyVersion(np.__version__) >= "2.4.0":
+        with pytest.raises(ValueError, match="same_value"):
+            run(plan, torch.tensor([0.5, 1.0, 2.0]))
+    else:
+        assert "# before this, each value is looked at" in plan.code
     code = ferry.explain(x, "torch", dtype="bfloat16", casting="same_value").code
     assert "# before this, each value is looked at" in code
 
@@ -155,9 +159,11 @@ def test_jax_leaves_out_the_imaginary_part_in_words():
 @pytest.mark.parametrize("other", ["torch", "jax", "tensorflow"])
 def test_narrow_floats_to_and_from_cupy(other, name):
     """CuPy's DLPack does not know them: the code exchanges integers of the same width. On a stand-in for CuPy."""
-    pytest.importorskip(other)
+    library = pytest.importorskip(other)
     if other == "tensorflow" and name.startswith("float8"):
         return  # which goes over the host
+    if other == "tensorflow" and not hasattr(library.constant(1), "__dlpack__"):
+        pytest.skip(f"the code is for a later TensorFlow: tensors of {library.__version__} have no __dlpack__")
     array = random_bits(name)
     with paper_cupy.installed():
         here, there = (TensorInfo(each, array.shape, name, "cuda:0") for each in (other, "cupy"))

@@ -86,7 +86,9 @@ def test_a_kind_that_is_here_is_asked_once(monkeypatch):
     odd = SimpleNamespace(
         device=lambda kind: None,
         get_device_module=lambda kind: SimpleNamespace(is_available=lambda: True, device_count=lambda: 3),
-        accelerator=SimpleNamespace(current_accelerator=lambda: SimpleNamespace(type="odd")),
+        accelerator=SimpleNamespace(
+            current_accelerator=lambda check_available=False: SimpleNamespace(type="odd"), is_available=lambda: True
+        ),
         empty=empty,
         Stream=empty,
         Event=lambda kind: empty(dtype=torch.float64),
@@ -97,6 +99,22 @@ def test_a_kind_that_is_here_is_asked_once(monkeypatch):
     assert len(asked) == 5
     assert accelerators.current_stream("odd:0") is accelerators.side_stream("odd") is None
     assert not accelerators.facts("other").pins, "page-locked memory is the accelerator's"
+
+
+def test_a_pytorch_that_raises_where_there_is_no_accelerator(monkeypatch):
+    """PyTorch 2.6 counts the devices to answer, which starts the driver: it is asked only where that is wanted."""
+
+    def raising():
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", raising)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    monkeypatch.setattr(backend(), "accelerators", Accelerators(torch, backend().dtypes))
+    assert ferry.to_numpy(torch.ones(3)).tolist() == [1.0, 1.0, 1.0]
+    assert not ferry.describe(torch.ones(3)).pinned
+    assert backend().devices() == ("cpu",)
+    with pytest.raises(ferry.DeviceError, match="no cuda"):
+        ferry.to_torch([1.0], device="cuda")
 
 
 # -- page-locked memory ---------------------------------------------------------------------------

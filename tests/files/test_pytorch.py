@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from tests.files import hostile
 from tests.files.support import arrays, contents, same_bits, sample
-from tests.support import peak_of
+from tests.support import of_torch, peak_of
 
 import tensorferry as ferry
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
@@ -58,7 +58,7 @@ def as_torch(array, dtype):
     return (raw.view(getattr(torch, dtype)) if array.size else raw.to(getattr(torch, dtype))).reshape(array.shape)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", of_torch(*DTYPES))
 def test_what_torch_saves_is_read(dtype, tmp_path):
     """Every bit of every dtype: NaN payloads, negative zeros, subnormals, no axes, no elements."""
     expected = sample([dtype])
@@ -69,7 +69,7 @@ def test_what_torch_saves_is_read(dtype, tmp_path):
     assert list(FORMAT.check(path)) == []
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", of_torch(*DTYPES))
 def test_torch_reads_what_is_written(dtype, tmp_path):
     """`torch.load`, with ``weights_only=True``, into memory and mapped, gives every bit; so do we."""
     expected = sample([dtype])
@@ -87,8 +87,7 @@ def test_torch_reads_what_is_written(dtype, tmp_path):
 
 def test_torch_finds_storages_by_counting(tmp_path):
     """The layout is that of `torch.save`, on which torch relies when it computes where storages lie."""
-    from torch.utils.serialization import config
-
+    config = pytest.importorskip("torch.utils.serialization", reason="PyTorch 2.6 does not").config
     expected = sample(["float32", "int8", "complex128"])
     path = written(tmp_path, contents(expected))
     config.load.calculate_storage_offsets = True
@@ -108,7 +107,10 @@ def test_a_state_dict_is_written_with_the_very_pickle_of_torch(tmp_path):
     path = written(tmp_path, FORMAT.read(source))
     with zipfile.ZipFile(source) as a, zipfile.ZipFile(path) as b:
         assert b.read("archive/data.pkl") == a.read("saved/data.pkl")
-        assert {name.partition("/")[2] for name in a.namelist()} == {name.partition("/")[2] for name in b.namelist()}
+        theirs, ours = ({name.partition("/")[2] for name in each.namelist()} for each in (a, b))
+    # PyTorch 2.6 writes neither.
+    assert ours - theirs in (set(), {".format_version", ".storage_alignment"})
+    assert theirs <= ours
     state = torch.load(path, weights_only=True)
     assert type(state) is OrderedDict
     assert state._metadata == module.state_dict()._metadata

@@ -27,6 +27,9 @@ from tensorferry.files.reports.check import check_path
 torch = pytest.importorskip("torch", reason="the folders are written by torch itself")
 dcp = pytest.importorskip("torch.distributed.checkpoint", reason="this torch was built without torch.distributed")
 
+# PyTorch 2.6 says so of what it does itself when it saves.
+pytestmark = pytest.mark.filterwarnings("ignore:TypedStorage is deprecated:UserWarning")
+
 ROOT = Path(__file__).resolve().parents[2]
 NO_PROCESSES = "ignore:torch.distributed is disabled, unavailable or uninitialized"
 

@@ -55,10 +55,19 @@ def scripted(path, how=torch.jit.script):
 
 
 def exported(path):
+    """What this PyTorch writes."""
     with warnings.catch_warnings():
         # A parameter that is a view of something else.
         warnings.filterwarnings("ignore", "No complete tensor")
         torch.export.save(torch.export.export(Model().eval(), (torch.ones(2, 3),)), path)
+    return path
+
+
+def exported_today(path):
+    """An archive as PyTorch writes it today; a skip with one that writes a zip of zips."""
+    with zipfile.ZipFile(exported(path)) as archive:
+        if "serialized_exported_program.json" in archive.namelist():
+            pytest.skip(f"torch {torch.__version__} writes archives of before")
     return path
 
 
@@ -217,7 +226,7 @@ WEIGHT = {
 )
 def test_configs_that_lie(config, what, tmp_path):
     """What the JSON of a program says of its weights is compared with what is there."""
-    path = exported(tmp_path / "a.pt2")
+    path = exported_today(tmp_path / "a.pt2")
     if isinstance(config, dict):
         entry = WEIGHT | config | {"tensor_meta": WEIGHT["tensor_meta"] | config.get("tensor_meta", {})}
         config = json.dumps({"config": {"w": entry}}).encode()
@@ -228,7 +237,7 @@ def test_configs_that_lie(config, what, tmp_path):
 
 def test_what_a_program_pickles_is_listed(tmp_path):
     """A weight that is an object, or sparse, has no bytes of its own there: it is told of, and not passed over."""
-    path = exported(tmp_path / "a.pt2")
+    path = exported_today(tmp_path / "a.pt2")
     sparse = WEIGHT | {"tensor_meta": WEIGHT["tensor_meta"] | {"layout": 1}}
     config = {"config": {"object": WEIGHT | {"use_pickle": True}, "sparse": sparse, "w": WEIGHT}}
     changed(path, "a/data/weights/model_weights_config.json", json.dumps(config).encode())

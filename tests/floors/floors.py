@@ -6,6 +6,7 @@ empty environment.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -26,8 +27,6 @@ UNTRIED = {
 """Extras whose floors `make floors` does not install, and why."""
 BUILDS = {"tensorflow": "tensorflow-cpu"}
 """The same release under another name, built for the CPU alone."""
-INSTEAD = {"torch": "2.13"}
-"""Releases that are tried instead of the floor. PyPI has PyTorch before 2.13 only as a build for CUDA, of some GB."""
 TOOLS = ("hypothesis", "pytest", "pytest-benchmark", "pytest-xdist", "safetensors")
 """What runs the tests, as constraints.txt pins it: nobody's floor."""
 
@@ -44,7 +43,9 @@ def requirements() -> list[str]:
 
 
 def floors() -> dict[str, str]:
-    """Each requirement's name and the line that pins it to its floor, or to the release that is tried instead.
+    """Each requirement's name and the line that pins it to its floor.
+
+    ``TORCH=2.8`` in the environment pins a release of PyTorch between its floor and the newest.
 
     Raises:
         ValueError: A requirement is not written as a floor.
@@ -55,7 +56,8 @@ def floors() -> dict[str, str]:
         if found is None:
             raise ValueError(f"pyproject.toml: {line!r} is no floor: write it as name>=version")
         name, version, marker = found["name"], found["version"], found["marker"] or ""
-        pinned[name] = f"{BUILDS.get(name, name)}=={INSTEAD.get(name, version)}{marker}"
+        tried = os.environ.get(name.upper()) or version
+        pinned[name] = f"{BUILDS.get(name, name)}=={tried}{marker}"
     return pinned
 
 

@@ -6,10 +6,18 @@ import re
 from importlib.metadata import version
 
 import pytest
-from tests.floors.floors import BUILDS, INSTEAD, ROOT, TOOLS, floors, requirements, tools
+from tests.floors.floors import BUILDS, ROOT, TOOLS, floors, requirements, tools
 from tests.support import survives
 
+from tensorferry.backends import registry
+
 NAMES = {"NumPy": "numpy", "PyTorch": "torch", "TensorFlow": "tensorflow", "JAX": "jax"}
+
+
+@pytest.fixture(autouse=True)
+def _no_release_between(monkeypatch):
+    """Also in `make floors TORCH=…`."""
+    monkeypatch.delenv("TORCH", raising=False)
 
 
 def numbers(text):
@@ -17,19 +25,21 @@ def numbers(text):
 
 
 def test_every_requirement_is_tried_at_its_floor():
-    """One exact pin for each requirement of the package and of its extras, at the very version written there.
-
-    What is tried instead of a floor is later than it.
-    """
+    """One exact pin for each requirement of the package and of its extras, at the very version written there."""
     pinned = floors()
     assert {"numpy", "optree", "torch", "tensorflow", "jax", "typer", "h5py", "zarr", "distributed", "ray"} <= set(
         pinned
     )
     for line in requirements():
         name, floor = line.partition(";")[0].strip().split(">=")
-        tried = INSTEAD.get(name, floor)
-        assert pinned[name].partition(";")[0].strip() == f"{BUILDS.get(name, name)}=={tried}"
-        assert name not in INSTEAD or numbers(tried) > numbers(floor)
+        assert pinned[name].partition(";")[0].strip() == f"{BUILDS.get(name, name)}=={floor}"
+
+
+def test_a_release_between_can_be_tried(monkeypatch):
+    """Only PyTorch's: the rest stays at the floors."""
+    before = floors()
+    monkeypatch.setenv("TORCH", "2.8")
+    assert floors() == {**before, "torch": "torch==2.8"}
 
 
 def test_a_requirement_that_is_no_floor_is_said(monkeypatch):
@@ -58,6 +68,17 @@ def test_the_readme_names_these_floors():
     asked = dict(line.partition(";")[0].strip().split(">=") for line in requirements())
     for word, name in NAMES.items():
         assert numbers(re.search(rf"{word} ([\d.]+\d)", said)[1]) == numbers(asked[name])
+
+
+@pytest.mark.parametrize("name", ["torch", "tensorflow", "jax", "polars"])
+def test_a_release_has_the_dtypes_that_it_is_said_to_have(name):
+    """What came after the floor is there from the release on that the errors name, and not before."""
+    pytest.importorskip(name)
+    dtypes = registry.ready(name).capabilities.dtypes
+    here = numbers(version("jaxlib" if name == "jax" else BUILDS[name] if name == "tensorflow" else name))[:2]
+    assert dtypes.since
+    for dtype, release in dtypes.since.items():
+        assert (dtype in dtypes.held) is (here >= numbers(release)), dtype
 
 
 @pytest.mark.parametrize("name", ["ml_dtypes", "numpy"])

@@ -41,6 +41,8 @@ def of_torch(x, y):
     return torch.sin(x) * y, (x * y.conj()).sum()
 
 
+# PyTorch 2.6 says so of its own check.
+@pytest.mark.filterwarnings("ignore:Please use `torch.vmap` instead:FutureWarning")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
 def test_torch_checks_gradients_of_jax(dtype):
     """PyTorch's own checks, in reverse and forward mode, of both orders."""

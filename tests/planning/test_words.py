@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -49,7 +50,9 @@ def test_code_of_what_has_only_dlpack(target, dtype):
     x = Exporter(torch.tensor([1, 2], dtype=getattr(torch, dtype)))
     result, expected = pasted(ferry.explain(x, target), x), ferry.convert(x, target)
     assert (type(result), result.dtype) == (type(expected), expected.dtype)
-    assert ferry.shares_memory(result, x.tensor)
+    # PyTorch 2.6 exports a capsule that cannot say whether it may be written, and its own tensors are all writable.
+    says = "max_version" in signature(torch.Tensor.__dlpack__).parameters
+    assert ferry.shares_memory(result, x.tensor) is (target == "numpy" or says)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int4", "float32"])

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import optree
 import pytest
+from tests.support import importable
 
 import tensorferry as ferry
 
@@ -703,8 +704,8 @@ def test_a_batch_of_a_tokenizer_is_rebuilt_as_the_same_class():
 def test_a_tensordict_is_rebuilt_as_one():
     """With its batch size, nested; on the way to another dtype."""
     import torch
-    from tensordict import TensorDict
 
+    TensorDict = importable("tensordict").TensorDict
     tree = TensorDict({"a": torch.ones(2, 3), "inner": {"b": torch.zeros(2)}}, batch_size=[2])
     result = ferry.convert_tree(tree, "torch", dtype="float64")
     assert type(result) is TensorDict

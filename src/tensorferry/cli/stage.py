@@ -69,8 +69,10 @@ class Stage:
     @property
     def accelerator(self) -> str:
         """PyTorch's name for the kind of its accelerator; empty without one."""
-        found = self.names["torch"].accelerator.current_accelerator(check_available=True) if self.has("torch") else None
-        return "" if found is None else str(found.type)
+        if not self.has("torch"):
+            return ""
+        torch = self.names["torch"]
+        return str(torch.accelerator.current_accelerator().type) if torch.accelerator.is_available() else ""
 
     @property
     def tensorflow_on_host(self) -> bool:

@@ -11,7 +11,7 @@
 # tenth of the time of ``import tensorferry``.
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 __all__ = ["Capabilities", "DeviceFacts", "Devices", "Dtypes", "Gradients", "Memory", "Objects", "Options"]
@@ -38,6 +38,7 @@ class Dtypes(NamedTuple):
         unnamed: Those that its own functions for DLPack do not know, so that printed code shares them as integers.
         absent_reasons: For a dtype that it does not have now, but could have: why, as the end of a sentence.
         absent_hint: The code that gives it these dtypes, if there is any.
+        since: For a dtype that the oldest supported release does not have: the first release that has it.
         words: What words mean in its own module (``"float"`` in ``"torch.float"``), if they mean something else, or
             several things, without it: see `dtype_names`.
     """
@@ -52,11 +53,16 @@ class Dtypes(NamedTuple):
     unnamed: frozenset[str] = frozenset()
     absent_reasons: Mapping[str, str] = _NONE
     absent_hint: str = ""
+    since: Mapping[str, str] = _NONE
     words: Mapping[str, tuple[str, ...]] = _NO_WORDS
 
     def default(self, kind: str) -> str:
         """The dtype that the framework's own constructor gives a Python number of this kind."""
         return self.numbers[kind][0]
+
+    def release(self, name: str) -> str:
+        """The first release that has a dtype that this one does not have; empty if none has."""
+        return "" if name in self.held else self.since.get(name, "")
 
     def casts_on_device(self, before: str, after: str) -> bool:
         """Whether the framework's own operations may do a cast on a device, if frameworks agree about it."""
@@ -253,3 +259,7 @@ class Capabilities(_Groups):
     __hash__ = object.__hash__
     __eq__ = object.__eq__  # pyright: ignore[reportAssignmentType]
     __ne__ = object.__ne__
+
+    def holding(self, names: Iterable[str]) -> "Capabilities":
+        """The same, but with these dtypes: those that the installed release has."""
+        return self._replace(dtypes=self.dtypes._replace(held=frozenset(names)))

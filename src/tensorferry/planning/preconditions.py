@@ -10,6 +10,7 @@ from ..core.layout import AXES
 from ..core.request import LEAVE, PINNED
 from ..errors import CopyRequiredError, DeviceError, GradientError, ShapeError, UnsupportedTypeError, an
 from ..hints import Hint
+from .rules import newer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,7 +129,7 @@ def refuse_place(info: TensorInfo, source: Declaration) -> None:
     caps = source.capabilities
     known = caps.devices.kinds
     if caps.dtypes.held and info.dtype not in caps.dtypes.held and info.dtype not in caps.dtypes.absent_reasons:
-        raise UnsupportedTypeError(f"{source.name} has no {info.dtype}.", "the name of a dtype that it has")
+        raise _no_such_dtype(info.dtype, source)
     if info.requires_grad and not caps.gradients.graph:
         raise UnsupportedTypeError(f"{source.name} tensors are in no autograd graph.", "leave requires_grad= out")
     if (info.conjugate or info.negative) and not caps.memory.lazy_bits:
@@ -145,6 +146,13 @@ def refuse_place(info: TensorInfo, source: Declaration) -> None:
         raise UnsupportedTypeError(
             f"{source.name} has no {info.dtype} on {info.device}.", 'device="cpu", or a dtype that the device has'
         )
+
+
+def _no_such_dtype(name: str, source: Declaration) -> UnsupportedTypeError:
+    release = source.capabilities.dtypes.release(name)
+    if release:
+        return UnsupportedTypeError(f"{source.name} has no {name} before {release}.", newer(source, release))
+    return UnsupportedTypeError(f"{source.name} has no {name}.", "the name of a dtype that it has")
 
 
 def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:

@@ -30,6 +30,7 @@ __all__ = [
     "fills_lists",
     "fills_out",
     "layout_obstacles",
+    "newer",
     "reads_as_asked",
     "reads_in_one_go",
     "sharing",
@@ -203,6 +204,11 @@ def cast_reason(info: TensorInfo, request: Request, target: Declaration) -> str:
     return "the dtype that was asked for"
 
 
+def newer(framework: Declaration, release: str) -> str:
+    """The command that installs a release of a framework, or a later one."""
+    return f'pip install "{framework.name}>={release}"'
+
+
 def why_on_host(info: TensorInfo, dtype: str) -> str:
     """Why a value that is on a device is cast on the host, as the end of a reason; empty if that needs no reason."""
     if info.device == HOST or agrees(info.dtype, dtype):
@@ -214,6 +220,9 @@ def why_on_host(info: TensorInfo, dtype: str) -> str:
 def _no_such_dtype(name: str, source: str, target: Declaration, *, asked: bool) -> LossyCastError:
     caps = target.capabilities
     why, remedy = caps.dtypes.absent_reasons.get(name, ""), caps.dtypes.absent_hint
+    release = caps.dtypes.release(name)
+    if release:
+        why, remedy = f" before {release}", newer(target, release)
     remedy = f", or {remedy}" if why and remedy else ""
     return _absent(f"{target.name} has no {name}{why}.", name, source, caps.dtypes.held, remedy, asked=asked)
 

@@ -45,6 +45,7 @@ def capabilities(*, x64: bool, six_bits: bool) -> Capabilities:
             unexported=PACKED | SIX_BITS,
             absent_reasons={} if x64 else dict.fromkeys(_WIDE, _NO_X64),
             absent_hint='jax.config.update("jax_enable_x64", True) first',
+            since=dict.fromkeys(SIX_BITS, "0.11"),
             words=_BY_X64,
         ),
         memory=Memory(writable=False, strides="compact", alignment=ALIGNMENT),

@@ -17,6 +17,7 @@ CAPABILITIES = Capabilities(
         held=_HELD,
         numbers={"bool": ("bool",), "int": ("int64", "uint64"), "float": ("float64",), "complex": ()},
         unshared=frozenset({"bool"}),
+        since={"float16": "1.36"},
     ),
     memory=Memory(writable=False, strides="compact", alignment=0, fewest_axes=1, axes=2, by_columns=True),
     objects=Objects(

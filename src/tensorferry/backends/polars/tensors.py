@@ -60,11 +60,10 @@ class PolarsBackend(ColumnBackend):
         self._pl = pl
         self.column_types, self.table_types, self.later = (pl.Series,), (pl.DataFrame,), (pl.LazyFrame,)
         names = ["Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Float32", "Float64"]
-        if hasattr(pl, "Float16"):  # newer versions have it
+        if hasattr(pl, "Float16"):
             names.append("Float16")
         else:
-            older = CAPABILITIES.dtypes._replace(held=CAPABILITIES.dtypes.held - {"float16"})
-            self._capabilities = CAPABILITIES._replace(dtypes=older)
+            self._capabilities = CAPABILITIES.holding(CAPABILITIES.dtypes.held - {"float16"})
         self._plain = {getattr(pl, name): name.lower() for name in names}
 
     def refusal(self, kind: type) -> tuple[str, str | None] | None:

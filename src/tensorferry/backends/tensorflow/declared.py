@@ -25,6 +25,7 @@ CAPABILITIES = Capabilities(
             "complex": ("complex128",),
         },
         unexported=UNEXPORTED,
+        since={"int2": "2.20", "uint2": "2.20", "float4_e2m1fn": "2.21"},
     ),
     memory=Memory(writable=False, strides="compact", alignment=ALIGNMENT, out=True, reshape="tf.reshape({x}, {shape})"),
     devices=Devices(("cpu", "cuda", "tpu"), fetches=True, waits=True, exports_dlpack=True, prefers_dlpack=True),

@@ -75,11 +75,9 @@ class TensorflowBackend(Backend):
         self.tf: Any = tf
         self.dtypes = {}
         for name in DTYPES:
-            # TensorFlow 2.19 has neither 2-bit integers nor float4.
             with suppress(TypeError):
                 self.dtypes[name] = tf.dtypes.as_dtype(numpy_dtype(name))
-        held = CAPABILITIES.dtypes._replace(held=frozenset(self.dtypes))
-        self._capabilities = CAPABILITIES._replace(dtypes=held)
+        self._capabilities = CAPABILITIES.holding(self.dtypes)
         self.names = {dtype: name for name, dtype in self.dtypes.items()}
         self.enums = {dtype.as_datatype_enum: name for name, dtype in self.dtypes.items()}
         self.eager = tf.__internal__.EagerTensor

@@ -151,6 +151,8 @@ def _adopt(backend: TorchBackend) -> Callable[[Array], Any]:
 def _alias(backend: TorchBackend) -> Callable[[Array], Any]:
     """`_adopt` for read-only memory, for ``copy=False``."""
     from_dlpack, adopt = backend.from_dlpack, backend.adopt
+    if not backend.takes_read_only:
+        return adopt
 
     def bound(array: Array) -> Any:
         try:

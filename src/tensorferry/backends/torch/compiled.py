@@ -80,7 +80,10 @@ def _must_not_break() -> bool:
 def _warn_of_limit(code: Any) -> None:
     """Warn before PyTorch's limit of recompilations is reached, because its error does not say what to do."""
     try:
-        limit = torch._dynamo.config.recompile_limit
+        config = torch._dynamo.config
+        # PyTorch 2.6 has the older name.
+        setting = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
+        limit = getattr(config, setting)
         made = len(torch._C._dynamo.eval_frame._debug_get_cache_entry_list(code))
     except AttributeError:  # it is not public, and may be missing
         return
@@ -88,9 +91,9 @@ def _warn_of_limit(code: Any) -> None:
         warnings.warn(
             f"{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name} is compiled with fullgraph=True and "
             "calls a function of another framework, so that each length is compiled anew; PyTorch compiles "
-            f"{limit} times (torch._dynamo.config.recompile_limit), of which this is the last, and then raises "
-            "FailOnRecompileLimitHit.\n\nHint: torch.compile(function) without fullgraph= takes every length; or pad "
-            "to few lengths; or torch._dynamo.config.recompile_limit = 64",
+            f"{limit} times (torch._dynamo.config.{setting}), of which this is the last, and then raises.\n\n"
+            "Hint: torch.compile(function) without fullgraph= takes every length; or pad to few lengths; or "
+            f"torch._dynamo.config.{setting} = 64",
             UserWarning,
             stacklevel=2,
         )

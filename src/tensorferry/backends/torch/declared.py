@@ -67,6 +67,7 @@ def _capabilities(default: str, records: bool, traces: bool) -> Capabilities:
                 "complex": ("complex128" if default == "float64" else "complex64",),
             },
             cast_alike=CAST_ALIKE,
+            since={"float8_e8m0fnu": "2.7"},
             words={"float": ("float32",), "int": ("int32",), "cfloat": ("complex64",)},
         ),
         memory=Memory(

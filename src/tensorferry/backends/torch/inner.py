@@ -35,7 +35,8 @@ def _keep_guard() -> None:
     The first fake tensor mode sets it otherwise. In PyTorch 2.11 it is in memory of the thread that does, and once that
     thread has ended, as one that compiled a function may, each backward pass ends the process.
     """
-    if torch.version.cuda and not torch.cuda.is_available():
+    # PyTorch 2.6 sets none, and has no function for it.
+    if torch.version.cuda and not torch.cuda.is_available() and hasattr(torch._C, "_ensureCUDADeviceGuardSet"):
         if threading.current_thread() is threading.main_thread():
             torch._C._ensureCUDADeviceGuardSet()
         else:

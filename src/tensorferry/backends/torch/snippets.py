@@ -12,7 +12,7 @@ from ..numpy import snippets as arrays
 if TYPE_CHECKING:
     from ...core.info import TensorInfo
 
-__all__ = ["AS_INTEGERS", "snippet", "whole_strides"]
+__all__ = ["AS_INTEGERS", "snippet", "snippet_with_a_warning", "whole_strides"]
 
 # PyTorch's conversions to and from NumPy do not support these, so they are converted as integers of the same width.
 AS_INTEGERS = {
@@ -57,6 +57,15 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return _pin_code(info)
     return _SNIPPETS[verb]
 
+
+def snippet_with_a_warning(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+    """The code for a PyTorch that takes no capsules of read-only memory."""
+    if verb == "adopt" and not info.writable:
+        return f"{_WARNS}{snippet(verb, arguments, info._replace(writable=True))}"
+    return snippet(verb, arguments, info)
+
+
+_WARNS = "# PyTorch before 2.9 warns that the memory is read-only; the conversion does not\n"
 
 _SNIPPETS = {
     "take": "torch.from_dlpack({x})",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from contextlib import nullcontext
 from functools import partial
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from ...core.capabilities import DeviceFacts
@@ -19,9 +20,14 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-__all__ = ["Accelerators", "TorchEvent", "TorchStream"]
+__all__ = ["Accelerators", "TorchEvent", "TorchStream", "accelerator"]
 
 _PARTS = {"complex64": "float32", "complex128": "float64"}
+
+
+def accelerator(torch: Any) -> Any:
+    """PyTorch's accelerator, as a device without an index; ``None`` if there is no such device here."""
+    return torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
 
 
 class TorchEvent:
@@ -83,6 +89,8 @@ class Accelerators:
     def __init__(self, torch: Any, dtypes: dict[str, Any]) -> None:
         self.torch, self.dtypes = torch, dtypes
         self._facts: dict[str, DeviceFacts] = {}
+        # PyTorch 2.6 counts the devices to find its accelerator, which starts the driver, and raises without one.
+        self._counts = "check_available" not in signature(torch.accelerator.current_accelerator).parameters
 
     def module(self, kind: str) -> Any:
         """PyTorch's module for a kind of device; ``None`` if there is none."""
@@ -93,12 +101,12 @@ class Accelerators:
 
     def is_one(self, kind: str) -> bool:
         """Whether a kind of device is PyTorch's accelerator on this machine."""
-        found = self.torch.accelerator.current_accelerator()
+        found = accelerator(self.torch)
         return found is not None and found.type == kind
 
     def names(self) -> list[str]:
         """The devices of the accelerator."""
-        found = self.torch.accelerator.current_accelerator(check_available=True)
+        found = accelerator(self.torch)
         if found is None:
             return []
         return [f"{found.type}:{index}" for index in range(self.torch.accelerator.device_count())]
@@ -139,12 +147,17 @@ class Accelerators:
 
     def is_pinned(self, x: Any) -> bool:
         """Whether a host tensor is in page-locked memory. PyTorch is asked only if an accelerator is in use."""
-        kind = self.torch.accelerator.current_accelerator()
-        if kind is None:
-            return False
-        module = self.torch.get_device_module(kind)
-        in_use = getattr(module, "is_initialized", module.is_available)
-        return bool(in_use() and x.is_pinned())
+        kinds: tuple[str, ...]
+        if self._counts:
+            kinds = ("cuda", "xpu", self.torch._C._get_privateuse1_backend_name())
+        else:
+            found = self.torch.accelerator.current_accelerator()
+            kinds = () if found is None else (found.type,)
+        return any(map(self._is_in_use, kinds)) and bool(x.is_pinned())
+
+    def _is_in_use(self, kind: str) -> bool:
+        module = self.module(kind)
+        return module is not None and bool(getattr(module, "is_initialized", module.is_available)())
 
     # -- streams ----------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +28,9 @@ from .bound import bound
 from .containers import is_registered, open_registered, opener_of, plain_value, value_of
 from .declared import ABSTRACT, BY_DEFAULT, DECLARED
 from .signatures import environment_reader, extents, grouped, likeness_reader, signature_reader
-from .snippets import AS_INTEGERS, snippet, whole_strides
+from .snippets import AS_INTEGERS, snippet, snippet_with_a_warning, whole_strides
 from .streams import Accelerators
+from .untraced import skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -62,6 +63,15 @@ class _Adopted(dict[Any, "tuple[Any, Any] | None"]):
             return None  # not kept, because there are as many as there are lengths of text
         via = AS_INTEGERS.get(name) if name in self._dtypes else None
         return self.setdefault(dtype, None if via is None else (np.dtype(via), self._dtypes[name]))
+
+
+def _takes_read_only(from_dlpack: Callable[[Any], Any]) -> bool:
+    """Whether PyTorch takes capsules of DLPack 1.0, the first that can say that memory is read-only (from 2.9 on)."""
+    try:
+        from_dlpack(np.zeros(1).__dlpack__(max_version=(1, 0)))
+    except RuntimeError:
+        return False
+    return True
 
 
 class TorchBackend(Backend):
@@ -131,8 +141,13 @@ class TorchBackend(Backend):
             self.are_alike = self.reader.alike
         vars(self)["signature"], vars(self)["likeness"] = signature, likeness_reader(self)
         vars(self)["environment"] = environment
-        self.by_default = {(self.dtypes[name], *marks): found for (name, *marks), found in BY_DEFAULT.items()}
+        self.by_default = {
+            (self.dtypes[name], *marks): found.holding(self.dtypes) for (name, *marks), found in BY_DEFAULT.items()
+        }
         self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
+        self.takes_read_only = _takes_read_only(self.from_dlpack)
+        if not self.takes_read_only:
+            vars(self)["snippet"] = snippet_with_a_warning
         lists = getattr(torch._C, "_nn", None)
         flatten, unflatten = (getattr(lists, f"{word}_dense_tensors", None) for word in ("flatten", "unflatten"))
         self.joins: tuple[Any, Any] | None = (flatten, unflatten) if flatten and unflatten else None
@@ -256,10 +271,10 @@ class TorchBackend(Backend):
 
     def _alias(self, array: Array) -> Any:
         """A tensor over read-only memory, though PyTorch has no read-only tensors."""
-        try:
-            return self.from_dlpack(array.__dlpack__(max_version=(1, 0)))
-        except (BufferError, TypeError, ValueError):
-            return self._from_numpy(memory.over(array))
+        if self.takes_read_only:
+            with suppress(BufferError, TypeError, ValueError):
+                return self.from_dlpack(array.__dlpack__(max_version=(1, 0)))
+        return self._from_numpy(memory.over(array))
 
     def copy(self, x: Any) -> Any:
         """A copy, which stays in the graph of `x`."""
@@ -354,7 +369,7 @@ class TorchBackend(Backend):
         try:
             with self.without_autocast():
                 return self._asked(self.torch.stack, list(tensors)).reshape(shape)
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:
             raise UnsupportedTypeError(
                 f"PyTorch does not stack these: {error}", Hint("[{one:row} for row in x]")
             ) from error
@@ -373,11 +388,7 @@ class TorchBackend(Backend):
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
         torch: Any = importlib.import_module("torch")
         try:
-            # Like `torch.compiler.disable`, but without a wrapper around each call, and without importing
-            # the compiler, which takes a second.
-            frames = torch._C._dynamo.eval_frame
-            skipped = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
-            frames.set_code_exec_strategy(function.__code__, skipped)
+            skip(torch, function)
         except AttributeError:
             return function
         # If the compiler has been imported, it may be running already.

@@ -96,8 +96,10 @@ class TorchWitness(Witness):
 
     def variants(self) -> Mapping[str, Callable[[Any], Any]]:
         found: dict[str, Callable[[Any], Any]] = {"gradient": self.torch.Tensor.requires_grad_}
-        there = self.torch.accelerator.current_accelerator(check_available=True)
-        return found if there is None else {**found, there.type: lambda x: x.to(there)}
+        if not self.torch.accelerator.is_available():
+            return found
+        there = self.torch.accelerator.current_accelerator()
+        return {**found, there.type: lambda x: x.to(there)}
 
     def _lazy(self, layout: str, dtype: str) -> Sample | None:
         kind, found = FORMATS[dtype].kind, image_of("aligned", dtype)

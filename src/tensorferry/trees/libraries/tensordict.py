@@ -12,7 +12,7 @@ from ...backends.nodes import Node, attribute, item
 from . import is_a, same_framework
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 __all__ = ["opener_of"]
 
@@ -124,7 +124,8 @@ def _filled(x: Any, found: dict[str, Any], objects: dict[str, Any], count: int |
     kind = library.TensorDict if is_a(type(x), "tensordict", *_OTHERS) else type(x)
     ahead: list[Any] = [] if count is None else [count]
     names = [*([None] * len(ahead)), *x.names] if any(name is not None for name in x.names) else None
-    result = kind({}, batch_size=[*ahead, *x.batch_size], names=names)
+    device = None if x.device is None else _device_of(found.values())
+    result = kind({}, batch_size=[*ahead, *x.batch_size], names=names, device=device)
     for key, value in found.items():
         if key not in objects:
             result.set(key, value)
@@ -133,6 +134,14 @@ def _filled(x: Any, found: dict[str, Any], objects: dict[str, Any], count: int |
             result.set(key, library.NonTensorStack(*each))
         else:
             result.set_non_tensor(key, value)
-    if x.device is not None:
-        result.auto_device_()
     return result.lock_() if x.is_locked else result
+
+
+def _device_of(values: Iterable[Any]) -> Any:
+    """The device of all tensors; ``None`` if they lie on several. `auto_device_` warns in older releases."""
+    library, devices = _library(), set[Any]()
+    for value in values:
+        inside = value.values(True, True) if library.is_tensor_collection(value) else (value,)
+        devices.update(getattr(each, "device", None) for each in inside)
+    devices.discard(None)
+    return devices.pop() if len(devices) == 1 else None
