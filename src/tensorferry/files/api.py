@@ -292,9 +292,10 @@ def save(
     """
     from ..core.names import EXCHANGE
     from ..errors import ConversionError
-    from .base.wording import FileHint, path_of
+    from .base.file_hints import Saved, complete
+    from .base.wording import path_of
     from .conversion.convert import write_contents
-    from .save import contents_of
+    from .save import contents_of, open_container
 
     place = path_of(path, "save(tree, path)")
     try:
@@ -302,9 +303,7 @@ def save(
         return write_contents(contents, place, to=to, shard=shard, ties=ties, verify=verify, overwrite=overwrite)
     except ConversionError as error:
         error.complete_hint("save", EXCHANGE)
-        if isinstance(error.hint, FileHint):
-            error.hint = error.hint.for_save
-            error.args = (error.message, error.hint)
+        complete(error, Saved(tree, metadata or {}, open_container))
         raise
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ..backends.nodes import Node
 
-__all__ = ["contents_of"]
+__all__ = ["contents_of", "open_container"]
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
 
@@ -123,7 +123,7 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
             f"A file can hold a name as text, but not what has it: {node.name}, which was only named - at {path}",
             f"{_code(path)}.name in its place, which is a text",
         )
-    opened = _opened(node)
+    opened = open_container(node)
     if opened is not None:
         inside = [
             _outline(child, f"{path}{entry}", depth + 1, rule)
@@ -191,7 +191,7 @@ def _special(node: Any) -> Special | None:
     return None
 
 
-def _opened(node: Any) -> Node | None:
+def open_container(node: Any) -> Node | None:
     """A container of `convert_tree`; ``None`` if it is not one, or has attributes besides its values."""
     found = _open_any(node)
     return None if found is None or found.static or found.registered is not None else found
