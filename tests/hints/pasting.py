@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -36,7 +37,7 @@ _GLOBAL = re.compile(r"pa\.\w+\(x|jax\.config|environ|set_default|torch\.cuda|to
 _MODULES = {
     "np": "numpy", "torch": "torch", "tf": "tensorflow", "jax": "jax", "jnp": "jax.numpy", "keras": "keras",
     "pd": "pandas", "pl": "polars", "pa": "pyarrow", "ml_dtypes": "ml_dtypes", "optree": "optree", "mx": "mlx.core",
-    "nnx": "flax.nnx", "cp": "cupy", "cupy": "cupy", "functools": "functools", "pickle": "pickle", "os": "os",
+    "nnx": "flax.nnx", "pq": "pyarrow.parquet", "cp": "cupy", "cupy": "cupy", "functools": "functools", "pickle": "pickle", "os": "os",
 }  # fmt: skip
 
 
@@ -243,6 +244,9 @@ def _do(call: Called, way: Way, tracked: _Tracked, first: list[str]) -> Any:
     """Do as one way says."""
     names = _names(call, tracked)
     again = tracked.follow(call.name, call.function)
+    if way.script or way.command:
+        made = _run(call, way, names)
+        return again(*((made, *call.args[1:]) if made is not None else call.args), **call.kwargs)
     for code in first:
         exec(code, names)  # noqa: S102 - that is what it is for
     if not way.code:
@@ -268,13 +272,34 @@ def _do(call: Called, way: Way, tracked: _Tracked, first: list[str]) -> Any:
     return again(tree, *call.args[1:], **call.kwargs)
 
 
+def _run(call: Called, way: Way, names: dict[str, Any]) -> Any:
+    """Run statements or a command; the path of what they make, if they make a file."""
+    given = call.args[0] if call.args else None
+    if way.script:
+        # As those name it who read from somewhere else than a file.
+        space = {**names, **dict.fromkeys(("buffer", "data", "file", "url"), given)}
+        before = space.get("path")
+        exec(way.script, space)  # noqa: S102 - that is what it is for
+        if space.get("path") is not before:
+            return Path(space["path"]).absolute()
+    elif shutil.which(way.command.split()[0]) is not None:
+        done = subprocess.run(way.command, shell=True, capture_output=True, text=True, timeout=SECONDS)  # noqa: S602
+        if done.returncode:
+            raise Failed(f"{way} ends with {done.returncode}: {done.stderr[-300:]}")
+    words = re.findall(r"'([^']+)'|\"([^\"]+)\"|([^\s'\"]+)", str(way))
+    paths = [Path(word) for word in ("".join(each) for each in words) if word.startswith("/")]
+    made = [path for path in paths if path.is_file() and path != Path(os.fspath(given))]
+    return made[-1] if made else None
+
+
 def _try(call: Called, way: Way, first: list[str]) -> Called | None:
     """Do as one way says; the call that it led to, if that raised an error with a hint."""
     tracked = _Tracked()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), _limit(SECONDS):
         warnings.simplefilter("ignore")
         try:
-            _do(_elsewhere(call, Path(folder)), way, tracked, first)
+            with contextlib.chdir(folder) if way.script else contextlib.nullcontext():
+                _do(_elsewhere(call, Path(folder)), way, tracked, first)
         except Failed:
             raise
         except ferry.ConversionError as error:

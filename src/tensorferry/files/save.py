@@ -258,7 +258,8 @@ def _container(node: Mapping[Any, Any], path: str) -> dict[Any, Any]:
     factory = node.default_factory
     if factory is not None and factory not in FACTORIES.values():
         raise UnsupportedTypeError(
-            f"This defaultdict makes its missing values by {factory!r:.200}, which is code - at {path}", "dict(...)"
+            f"This defaultdict makes its missing values by {factory!r:.200}, which is code - at {path}",
+            f"dict({_code(path)}) in its place",
         )
     return defaultdict(factory)
 

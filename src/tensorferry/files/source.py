@@ -21,6 +21,7 @@ from ..execution.recipes import conversion_of
 from ..execution.run import convert, foresee
 from .base.blocks import blocks_of
 from .base.contents import NOTHING, Ref, Special
+from .base.file_hints import uncast
 from .base.fingerprints import fingerprints
 from .base.nesting import are_plain, leaves, like
 from .base.raw import mapped, mapped_private
@@ -287,7 +288,8 @@ class Source:
         """Errors that end in the names of their tensors, and whose hints are for `load`."""
         from ..trees.failures import ask_for_all
 
-        for error, _ in errors:
+        for error, name in errors:
+            error.hint = uncast(error, self.rule, name)
             error.complete_hint("load", self.asked["to"])
         ask_for_all(self.rule, errors)
         # The error of a column of a table has its name already.

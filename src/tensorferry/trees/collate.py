@@ -152,7 +152,7 @@ class Collation:
                 for index, column in enumerate(self._columns)
                 if type(column) is RowsRead or any(map(takes, column))
             ]
-            refuse_unknown_name("dtype", targets.rule.names, tensors, self._leaf_named)
+            refuse_unknown_name("dtype", targets.rule.names, tensors, self._leaf_named, targets.rule.without_names)
             refuse_unknown_name("pad", padding.by_name, tensors, self._leaf_named)
         results: list[Any] = []
         for index, column in enumerate(self._columns):

@@ -184,7 +184,7 @@ class Columns:
 
     def _ragged(self, index: int, message: str) -> ShapeError:
         name = self.name(index)
-        return ShapeError(message, f"pad={{{quoted(name)}: 0}}" if name else "pad=0")
+        return ShapeError(message, self.padding.with_number(name))
 
     def _refuse_mixture(self, index: int, kinds: NumberKinds, request: Request, target: Backend) -> None:
         """Raise for a column with integers and floats, unless `dtype=` says what they become.
@@ -256,7 +256,7 @@ class Columns:
 
     def _filling(self, index: int, value: Any, dtype: str, request: Request, infos: Sequence[TensorInfo]) -> Any:
         name = self.name(index)
-        instead = f"pad={{{quoted(name)}: 0}}" if name else "pad=0"
+        instead = self.padding.with_number(name)
         if isinstance(value, (bool, np.bool_)) and all(info.dtype != "bool" for info in infos):
             raise LossyCastError(f"pad= is a bool, but the leaf has {infos[0].dtype}.", instead)
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.leaf_dtypes import DtypeRule, quoted, unknown_name, with_choice, with_others
+from ..core.leaf_dtypes import DtypeRule, mapping_in_code, quoted, unknown_name, with_choice, with_others
 from ..errors import LossyCastError, TreeError, UnsupportedTypeError, shown
 from ..hints import Hint, code_at
 from .structure import placed
@@ -23,6 +23,7 @@ def refuse_unknown_name(
     keys: Iterable[tuple[str, object]],
     names: Iterable[str],
     others: Callable[[str], object] = lambda _: None,
+    rest: Iterable[tuple[str, object]] = (),
 ) -> None:
     """Raise if a mapping has a name that no leaf has.
 
@@ -31,20 +32,22 @@ def refuse_unknown_name(
         keys: As for `unknown_name`.
         names: As for `unknown_name`.
         others: Gives the leaf with a name, if there is one that is no tensor; otherwise ``None``.
+        rest: The mapping's keys that are no names, with their values.
 
     Raises:
         UnsupportedTypeError: It has such a name, or that of a column that is no tensor.
     """
-    keys, names = tuple(keys), tuple(names)
-    unknown = unknown_name(keyword, keys, names)
+    keys, names, rest = tuple(keys), tuple(names), tuple(rest)
+    unknown = unknown_name(keyword, keys, names, rest)
     if unknown is None:
         return
     for name, _ in keys:
         found = None if name in names else why_no_tensor(others(name))
         if found is not None:
             why, asked = found
-            other = f"{{{quoted(name)}: {quoted(asked)}}}"
-            hint = f"{keyword}={other}" if asked else f"leave {quoted(name)} out of {keyword}="
+            kept = {**dict(keys), name: asked} if asked else {key: value for key, value in keys if key != name}
+            kept |= dict(rest)
+            hint = f"{keyword}={mapping_in_code(kept)}" if kept else f"without {keyword}="
             raise UnsupportedTypeError(f"{keyword}= has the name {shown(name)}, which is no tensor: it {why}.", hint)
     raise UnsupportedTypeError(*unknown)
 

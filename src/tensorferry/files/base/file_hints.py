@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from ...backends.nodes import dotted
-from ...core.leaf_dtypes import DtypeRule, quoted, with_others
-from ...errors import ConversionError, TreeError
+from ...core.leaf_dtypes import DtypeRule, quoted, with_choice, with_others
+from ...errors import ConversionError, LossyCastError, TreeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -38,12 +38,14 @@ __all__ = [
     "OtherDtypes",
     "Renamed",
     "Saved",
+    "Undecoded",
     "Without",
     "Words",
     "complete",
     "completed",
     "in_place_of_scalar",
     "keys_of",
+    "uncast",
 ]
 
 _MOST_LISTED = 20
@@ -197,6 +199,19 @@ def completed(given: Callable[[], Given]) -> Iterator[None]:
         raise
 
 
+def uncast(error: ConversionError, rule: DtypeRule, name: str) -> str | None:
+    """The hint of an error about a tensor that is loaded; not to cast it, if one of its values does not fit.
+
+    Args:
+        error: The error.
+        rule: The rule for dtypes of the call.
+        name: The name of the tensor.
+    """
+    if not (isinstance(error, LossyCastError) and error.is_of_value):
+        return error.hint
+    return f"dtype={with_choice(rule, name, None).as_code()}, which leaves it as it is"
+
+
 def keys_of(contents: Contents, names: Iterable[str]) -> dict[str, tuple[Any, ...]]:
     """For some tensors, the keys that lead to them in the tree."""
     from .nesting import leaves  # here, because that module has hints of its own
@@ -338,6 +353,16 @@ class OtherDtypes(NamedTuple):
     @property
     def _for_all(self) -> bool:
         return self.casts.keys() >= set(self.dtypes.values())
+
+
+class Undecoded(NamedTuple):
+    """To take the bytes of quantised blocks as they are, if no dtype is asked for."""
+
+    def for_files(self, given: Given) -> str | None:  # noqa: D102
+        return "without dequantize=, which keeps it as it is" if given.rule == DtypeRule() else None
+
+    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+        del saved
 
 
 class OneOf(NamedTuple):

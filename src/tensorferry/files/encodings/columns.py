@@ -31,6 +31,7 @@ from ...host.numpy_dtypes import numpy_dtype
 from ...trees.failures import hint_for_leaf
 from ...trees.tables import apply_to_leaf
 from ..base.contents import NotTensor
+from ..base.file_hints import uncast
 from ..base.stored import Decoded
 from .shapes import checked, is_bomb
 
@@ -82,7 +83,13 @@ def look_at(column: TableColumn) -> Stored | str:
     return reader.of_fixed_shape(found)
 
 
-def read_column(column: TableColumn, keywords: Mapping[str, Any], rule: DtypeRule) -> Any:
+def read_column(
+    column: TableColumn,
+    keywords: Mapping[str, Any],
+    rule: DtypeRule,
+    exclude: tuple[str, ...] = (),
+    target: str = EXCHANGE,
+) -> Any:
     """What `convert_tree` would make of a column: its dtype and shape are known then, and its values are read later.
 
     A column whose type has a shape is not read yet. Another one is read once, some rows at a time; and a second time,
@@ -92,6 +99,8 @@ def read_column(column: TableColumn, keywords: Mapping[str, Any], rule: DtypeRul
         column: The column.
         keywords: ``nulls``, ``ragged`` and ``pad``, those that are given.
         rule: The rule for dtypes.
+        exclude: What the call leaves out, which hints add to.
+        target: The target of the call, for hints.
 
     Returns:
         A `Leaf`, or a list of them for rows; with ``nulls="mask"`` a `Masked` of them.
@@ -101,7 +110,7 @@ def read_column(column: TableColumn, keywords: Mapping[str, Any], rule: DtypeRul
         FileFormatError: The file is damaged.
         UnsafeFileError: It has far more elements than the size of its file allows.
     """
-    reader = _Reader(column, keywords, rule)
+    reader = _Reader(column, keywords, rule, exclude, target)
     found = reader.typed
     if isinstance(found, Refused) and found.stays:
         return Leaf(_why(column, found))
@@ -185,8 +194,16 @@ def _found(leaf: Any) -> Found:
 class _Reader:
     """Reads a column with the keywords of a call."""
 
-    def __init__(self, column: TableColumn, keywords: Mapping[str, Any], rule: DtypeRule) -> None:
-        self.column, self.keywords, self.rule = column, keywords, rule
+    def __init__(
+        self,
+        column: TableColumn,
+        keywords: Mapping[str, Any],
+        rule: DtypeRule,
+        exclude: tuple[str, ...] = (),
+        target: str = EXCHANGE,
+    ) -> None:
+        self.column, self.keywords, self.rule, self.exclude = column, keywords, rule, exclude
+        self.target = target
         nulls = keywords.get("nulls")
         self._masks_nulls = isinstance(nulls, str) and nulls == "mask"
 
@@ -399,13 +416,23 @@ class _Reader:
 
     def refusal(self, found: Found, before: int = 0) -> ConversionError:
         """The error for a column that cannot be converted, which `convert_tree` would raise."""
-        if isinstance(found, Refused):
-            found = found._replace(hint=found.hint.replace("{x}", self.column.code))
         try:
             convert(TableContents(_KIND, self.column.name, found), conversion_as(EXCHANGE))
         except ConversionError as error:
+            if isinstance(found, Refused) and not found.asked:
+                error.hint = self._converted(found.hint)
             return self.placed(error, before)
         raise AssertionError(self.column.name)
+
+    def _converted(self, hint: str) -> str | None:
+        """The hint to convert what is made of the column: the call itself has a path, and no column.
+
+        Args:
+            hint: Code with ``{x}`` for the column; then, perhaps, a comma and a remark.
+        """
+        code, comma, remark = hint.replace("{x}", self.column.code).partition(", which ")
+        call = "convert_tree" if code.startswith("pa.Table") else "convert"
+        return f'{call}({code}, "{self.target}"){comma}{remark}' if code else None
 
     def placed(self, error: ConversionError, before: int = 0) -> ConversionError:
         """An error about some rows, with their numbers in the whole column, and the name of the column.
@@ -418,8 +445,11 @@ class _Reader:
         if isinstance(error, FileFormatError | UnsafeFileError) or error.message.endswith(end):
             return error
         message = _ROW.sub(lambda row: str(int(row[0]) + before), error.message)
-        hint = hint_for_leaf(error.hint, f"$[{self.column.name!r}]", self.column.name, self.rule)
-        without = f"exclude=[{quoted(escape(self.column.name))}], which leaves it out"
+        hint = hint_for_leaf(
+            uncast(error, self.rule, self.column.name), f"$[{self.column.name!r}]", self.column.name, self.rule
+        )
+        globs = map(quoted, [*self.exclude, escape(self.column.name)])
+        without = f"exclude=[{', '.join(globs)}], which leaves it out"
         if isinstance(hint, Hint):
             hint = hint.before(f"; or {without}")
         else:

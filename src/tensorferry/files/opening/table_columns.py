@@ -24,7 +24,7 @@ from ..base.wording import named
 from ..encodings.columns import Leaf, read_column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ..base.contents import Contents
     from ..base.stored import Stored
@@ -77,6 +77,7 @@ def with_columns(
     call: str = "convert_files",
     target: str = EXCHANGE,
     strict: bool = True,
+    exclude: Sequence[str] = (),
 ) -> Contents:
     """The contents, with the tensors that the columns of tables become. Columns are read for their shapes.
 
@@ -87,6 +88,7 @@ def with_columns(
         call: The function that was called, for hints.
         target: Its target, for hints.
         strict: Whether a column that cannot be converted is an error. If not, it is among the ``others``.
+        exclude: What the call leaves out, which hints add to.
 
     Raises:
         FormatLimitError: There are keywords, and the file has no table.
@@ -99,7 +101,7 @@ def with_columns(
         if keywords.given:
             words = " and ".join(f"{name}=" for name in keywords.given)
             why = f"{words} is for columns of tables, as Parquet has them"
-            raise FormatLimitError(f"{why}, and {named(contents.paths)} has none.", f"the same without {words}")
+            raise FormatLimitError(f"{why}, and {named(contents.paths)} has none.", f"without {words}")
         return contents
     made: dict[str, Any] = {}
     errors: list[tuple[ConversionError, str]] = []
@@ -114,7 +116,7 @@ def with_columns(
             if column is None or (stored is not None and is_plain):
                 made[name] = Leaf(contents.others[name] if stored is None else stored)
             else:
-                made[name] = read_column(column, keywords.given, rule)
+                made[name] = read_column(column, keywords.given, rule, tuple(exclude), target)
         except (FileFormatError, UnsafeFileError):
             raise
         except ConversionError as error:
