@@ -16,6 +16,7 @@ import tempfile
 import threading
 import traceback
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,8 +38,12 @@ _GLOBAL = re.compile(r"pa\.\w+\(x|jax\.config|environ|set_default|torch\.cuda|to
 _MODULES = {
     "np": "numpy", "torch": "torch", "tf": "tensorflow", "jax": "jax", "jnp": "jax.numpy", "keras": "keras",
     "pd": "pandas", "pl": "polars", "pa": "pyarrow", "ml_dtypes": "ml_dtypes", "optree": "optree", "mx": "mlx.core",
-    "nnx": "flax.nnx", "pq": "pyarrow.parquet", "cp": "cupy", "cupy": "cupy", "functools": "functools", "pickle": "pickle", "os": "os",
+    "nnx": "flax.nnx", "pq": "pyarrow.parquet", "cp": "cupy", "cupy": "cupy", "functools": "functools", "os": "os",
+    "pickle": "pickle",
 }  # fmt: skip
+
+
+Excused = Callable[[str], bool]
 
 
 class Called(NamedTuple):
@@ -137,7 +142,7 @@ def _names(call: Called, tracked: _Tracked) -> dict[str, Any]:
         if key not in found:
             found[key] = value
     if call.args:
-        found["x"] = found["tree"] = call.args[0]
+        found["x"] = found["tree"] = found["source"] = call.args[0]
         # Given in the wrong order, they are not the first.
         found["samples"] = next((each for each in call.args if not isinstance(each, str)), None)
     place = WRITERS.get(call.name)
@@ -246,6 +251,8 @@ def _do(call: Called, way: Way, tracked: _Tracked, first: list[str]) -> Any:
     again = tracked.follow(call.name, call.function)
     if way.script or way.command:
         made = _run(call, way, names)
+        if made is None and way.command:
+            return None  # it is several files, or the command is not here
         return again(*((made, *call.args[1:]) if made is not None else call.args), **call.kwargs)
     for code in first:
         exec(code, names)  # noqa: S102 - that is what it is for
@@ -283,7 +290,8 @@ def _run(call: Called, way: Way, names: dict[str, Any]) -> Any:
         if space.get("path") is not before:
             return Path(space["path"]).absolute()
     elif shutil.which(way.command.split()[0]) is not None:
-        done = subprocess.run(way.command, shell=True, capture_output=True, text=True, timeout=SECONDS)  # noqa: S602
+        options = {"capture_output": True, "text": True, "timeout": SECONDS, "check": False}
+        done = subprocess.run(way.command, shell=True, **options)  # noqa: PLW1510, S602
         if done.returncode:
             raise Failed(f"{way} ends with {done.returncode}: {done.stderr[-300:]}")
     words = re.findall(r"'([^']+)'|\"([^\"]+)\"|([^\s'\"]+)", str(way))
@@ -312,7 +320,7 @@ def _try(call: Called, way: Way, first: list[str]) -> Called | None:
     return None
 
 
-def _forked(call: Called, way: Way, first: list[str], seen: tuple[str, ...]) -> None:
+def _forked(call: Called, way: Way, first: list[str], seen: tuple[str, ...], excused: Excused) -> None:
     """Do as one way says in a child of this process, whose state it may change."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
@@ -323,7 +331,7 @@ def _forked(call: Called, way: Way, first: list[str], seen: tuple[str, ...]) -> 
         try:
             signal.alarm(2 * SECONDS)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            follow(call, way, first, seen)
+            follow(call, way, first, seen, excused)
         except BaseException as error:  # noqa: BLE001 - the parent is told
             os.write(writing, str(error).encode()[:4000])
             status = 1
@@ -336,23 +344,32 @@ def _forked(call: Called, way: Way, first: list[str], seen: tuple[str, ...]) -> 
         raise Failed(words or f"{way} ends the process with {status}")
 
 
-def follow(call: Called, way: Way, first: list[str], seen: tuple[str, ...]) -> None:
+def follow(call: Called, way: Way, first: list[str], seen: tuple[str, ...], excused: Excused) -> None:
     """Do as one way says, and as the hints say that it leads to.
 
     Raises:
         Failed: It does not work.
     """
     later = _try(call, way, first)
-    if later is not None:
-        paste(later, (*seen, str(way)))
+    if later is not None and not excused(later.hint or ""):
+        paste(later, (*seen, str(way)), excused)
 
 
 def _key(call: Called) -> str:
     return f"{call.name}: {call.hint}"
 
 
-def paste(call: Called, seen: tuple[str, ...] = ()) -> None:
+def _none(_hint: str) -> bool:
+    return False
+
+
+def paste(call: Called, seen: tuple[str, ...] = (), excused: Excused = _none) -> None:
     """Paste each way of a hint, and follow where it leads.
+
+    Args:
+        call: The call, and the hint.
+        seen: What was followed to there.
+        excused: Whether a hint that this leads to need not be tried.
 
     Raises:
         Failed: A way does not work, or goes in a circle, or there is no code in the hint.
@@ -371,7 +388,7 @@ def paste(call: Called, seen: tuple[str, ...] = ()) -> None:
             continue
         fork = any(map(_GLOBAL.search, (str(way), *first))) or _is_used_up(call)
         try:
-            (_forked if fork else follow)(call, way, first, (*seen, _key(call)))
+            (_forked if fork else follow)(call, way, first, (*seen, _key(call)), excused)
             worked += 1
         except Failed as error:
             failures.append((way, str(error)))  # not the error, whose frames would keep `x` alive

@@ -100,12 +100,21 @@ class Watch:
             return
         self.tried += 1
         try:
-            paste(call)
+            paste(call, (), self._excused)
         except Failed as error:
             self._found(call, hint, str(error))
 
+    def _excused(self, hint: str) -> bool:
+        """Whether the list has a hint to which another leads."""
+        place = self._place(_PATH.sub("/…", hint))
+        self.needed.update([] if place is None else [place.hint])
+        return place is not None
+
+    def _place(self, hint: str) -> Place | None:
+        return next((each for each in self.places if re.fullmatch(each.hint, hint, re.DOTALL)), None)
+
     def _found(self, call: Called, hint: str, why: str) -> None:
-        place = next((each for each in self.places if re.fullmatch(each.hint, hint, re.DOTALL)), None)
+        place = self._place(hint)
         if place is not None:
             self.needed.add(place.hint)
             if not is_single_host_tensor(call):

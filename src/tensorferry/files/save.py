@@ -221,14 +221,12 @@ def _name_of(entry: str) -> str:
 
 def _instead(node: Any, path: str) -> str | None:
     """The hint for an object that is neither a tensor nor a container; ``None`` for a class or function alone."""
-    if isinstance(node, type) or (path == "$" and isinstance(node, UNCALLED)):
+    if isinstance(node, type) or path == "$":
         return None
     if isinstance(node, UNCALLED):
         made = "{}()"
     elif isinstance(node, np.ndarray):
         made = "{}.tolist()"  # objects, each of which is plain, or is refused with its own place
-    elif path == "$":
-        return "a tensor, or a dict, list or tuple of tensors and plain values"
     elif isinstance(node, Enum):
         made = "{}.value"
     else:

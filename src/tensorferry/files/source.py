@@ -21,7 +21,7 @@ from ..execution.recipes import conversion_of
 from ..execution.run import convert, foresee
 from .base.blocks import blocks_of
 from .base.contents import NOTHING, Ref, Special
-from .base.file_hints import uncast
+from .base.file_hints import Given, uncast
 from .base.fingerprints import fingerprints
 from .base.nesting import are_plain, leaves, like
 from .base.raw import mapped, mapped_private
@@ -289,7 +289,9 @@ class Source:
         from ..trees.failures import ask_for_all
 
         for error, name in errors:
-            error.hint = uncast(error, self.rule, name)
+            stored = self.tensors[name]
+            given = Given(exclude=tuple(self.asked["exclude"]), rule=self.rule, dtypes={name: stored.dtype})
+            error.hint = uncast(error, given, name, self.asked["to"])
             error.complete_hint("load", self.asked["to"])
         ask_for_all(self.rule, errors)
         # The error of a column of a table has its name already.

@@ -17,6 +17,7 @@ import numpy as np
 from ...backends.nodes import dotted
 from ...core.leaf_dtypes import DtypeRule, quoted, with_choice, with_others
 from ...errors import ConversionError, LossyCastError, TreeError
+from ...hints import lacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -151,7 +152,7 @@ class FileHint(str):
     >>> hint.for_files(Given(exclude=("b",)))
     'tensors_only=True, which leaves out what is not a tensor; or exclude=["b", "a"], which leaves it out'
     >>> hint.for_save(Saved({"a": 1, "b": 2}))
-    "{key: value for key, value in x.items() if key not in ('a',)} in its place, which leaves it out"
+    "{key: value for key, value in x.items() if key != 'a'} in its place, which leaves it out"
 
     Args:
         ways: The ways, the best one first.
@@ -199,17 +200,20 @@ def completed(given: Callable[[], Given]) -> Iterator[None]:
         raise
 
 
-def uncast(error: ConversionError, rule: DtypeRule, name: str) -> str | None:
+def uncast(error: ConversionError, call: Given, name: str, target: str) -> str | None:
     """The hint of an error about a tensor that is loaded; not to cast it, if one of its values does not fit.
 
     Args:
         error: The error.
-        rule: The rule for dtypes of the call.
+        call: What the call has already; of `dtypes`, that of the tensor.
         name: The name of the tensor.
+        target: The framework.
     """
     if not (isinstance(error, LossyCastError) and error.is_of_value):
         return error.hint
-    return f"dtype={with_choice(rule, name, None).as_code()}, which leaves it as it is"
+    if lacks(target, call.dtypes[name]):
+        return Without({name: ()}).for_files(call)
+    return f"dtype={with_choice(call.rule, name, None).as_code()}, which leaves it as it is"
 
 
 def keys_of(contents: Contents, names: Iterable[str]) -> dict[str, tuple[Any, ...]]:
@@ -217,7 +221,7 @@ def keys_of(contents: Contents, names: Iterable[str]) -> dict[str, tuple[Any, ..
     from .nesting import leaves  # here, because that module has hints of its own
 
     wanted = dict.fromkeys(names)
-    if contents.tree is None:
+    if contents.tree is None or not wanted:
         return {name: (name,) for name in wanted}
     found = {ref.name: keys for keys, ref in leaves(contents.tree)}
     return {name: found.get(name, (name,)) for name in wanted}
@@ -284,7 +288,8 @@ class Without(NamedTuple):
         if found is None or len(self.keys) > _MOST_LISTED:
             return None
         code, keys = found
-        kept = f"{{key: value for key, value in {code}.items() if key not in {tuple(keys)!r}}}"
+        others = f"!= {keys[0]!r}" if len(keys) == 1 else f"not in {tuple(keys)!r}"
+        kept = f"{{key: value for key, value in {code}.items() if key {others}}}"
         return f"{kept} in its place, which leaves {self._them} out"
 
     @property

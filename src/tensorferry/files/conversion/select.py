@@ -16,6 +16,7 @@ from ..base.blocks import blocks_of, noted
 from ..base.contents import NotTensor
 from ..base.nesting import is_flat, named_values
 from ..base.objects import refuse_demands
+from ..base.stored import BLOCK_BYTES
 from ..base.tree_edits import rename as rename_in
 from ..base.tree_edits import without
 from ..base.wording import named
@@ -341,6 +342,15 @@ def _split(text: str, mark: str) -> list[str]:
     return [piece.replace("\\" + mark, mark) for piece in (*pieces, text[start:])]
 
 
+def _with_bytes(rule: DtypeRule, blocks: Mapping[str, Blocks]) -> DtypeRule:
+    """The rule, without a dtype for tensors in blocks."""
+    dtypes = {dtype: choice for dtype, choice in rule.dtypes if dtype != BLOCK_BYTES}
+    if any(name in blocks for name, _ in rule.names):
+        for name in blocks:
+            rule = with_choice(rule, name, None)
+    return rule._replace(dtypes=(*dtypes.items(), (BLOCK_BYTES, None)))
+
+
 def _casts(
     names: Sequence[str],
     tensors: Mapping[str, Stored],
@@ -364,7 +374,7 @@ def _casts(
             if choice not in (FIT, None, own):
                 raise FormatLimitError(
                     f"dtype: {name} is in blocks of {blocks[name].kind}, whose bytes have no dtype.",
-                    f"dequantize=True; or dtype={with_choice(rule, name, None).as_code()}, which keeps its bytes",
+                    f"dequantize=True; or dtype={_with_bytes(rule, blocks).as_code()}, which keeps the bytes",
                 )
             continue
         # A dtype that does not fit at all is refused later, with everything else that the format cannot hold.

@@ -19,19 +19,18 @@ from ...columns.column import CODES, Column, Ragged, Refused
 from ...columns.layouts import column_of
 from ...columns.pieces import Missing, Piece
 from ...core.dtypes import casting_scale, find
-from ...core.leaf_dtypes import DtypeRule, dtype_of_leaf, quoted
+from ...core.leaf_dtypes import DtypeRule, dtype_of_leaf, quoted, with_choice
 from ...core.names import EXCHANGE
 from ...errors import ConversionError, FileFormatError, LossyCastError, UnsafeFileError
 from ...execution.column_keywords import Masked, apply_column_keywords, contents_of
 from ...execution.recipes import conversion_as
 from ...execution.run import convert
-from ...hints import Hint
+from ...hints import Hint, lacks
 from ...host import casts
 from ...host.numpy_dtypes import numpy_dtype
 from ...trees.failures import hint_for_leaf
 from ...trees.tables import apply_to_leaf
 from ..base.contents import NotTensor
-from ..base.file_hints import uncast
 from ..base.stored import Decoded
 from .shapes import checked, is_bomb
 
@@ -419,9 +418,12 @@ class _Reader:
         try:
             convert(TableContents(_KIND, self.column.name, found), conversion_as(EXCHANGE))
         except ConversionError as error:
+            placed = self.placed(error, before)
             if isinstance(found, Refused) and not found.asked:
-                error.hint = self._converted(found.hint)
-            return self.placed(error, before)
+                ways = [self._converted(found.hint), *(placed.hint or "").split("; or ")[-1:]]
+                placed.hint = "; or ".join(filter(None, ways))
+                placed.args = (placed.message, placed.hint)
+            return placed
         raise AssertionError(self.column.name)
 
     def _converted(self, hint: str) -> str | None:
@@ -445,10 +447,9 @@ class _Reader:
         if isinstance(error, FileFormatError | UnsafeFileError) or error.message.endswith(end):
             return error
         message = _ROW.sub(lambda row: str(int(row[0]) + before), error.message)
-        hint = hint_for_leaf(
-            uncast(error, self.rule, self.column.name), f"$[{self.column.name!r}]", self.column.name, self.rule
-        )
-        globs = map(quoted, [*self.exclude, escape(self.column.name)])
+        name = self.column.name
+        hint = hint_for_leaf(self._hint_of(error), f"$[{name!r}]", name, self.rule)
+        globs = map(quoted, [*self.exclude, escape(name)])
         without = f"exclude=[{', '.join(globs)}], which leaves it out"
         if isinstance(hint, Hint):
             hint = hint.before(f"; or {without}")
@@ -456,7 +457,28 @@ class _Reader:
             hint = without if hint is None else f"{hint}; or {without}"
         made = type(error)(f"{message}{end}", hint)
         made.complete_hint("load", EXCHANGE)
+        made.hint = self._without_other_keyword(made.hint)
+        made.args = (made.message, made.hint)
         return made
+
+    def _hint_of(self, error: ConversionError) -> str | None:
+        """The hint of an error. If a value does not fit, the column is left as it is, or out."""
+        if not (isinstance(error, LossyCastError) and error.is_of_value):
+            return error.hint
+        try:
+            plain = column_of(self.column.kind, [])
+        except ConversionError:
+            plain = None
+        if not isinstance(plain, Column) or plain.asked or lacks(self.target, plain.dtype):
+            return None
+        return f"dtype={with_choice(self.rule, self.column.name, None).as_code()}, which leaves it as it is"
+
+    def _without_other_keyword(self, hint: str | None) -> str | None:
+        """The hint without a way that contradicts a keyword of the call: ragged= and pad= exclude each other."""
+        other = {"ragged": "pad=", "pad": "ragged="}
+        odd = [word for given, word in other.items() if given in self.keywords]
+        ways = [] if hint is None else hint.split("; or ")
+        return "; or ".join(way for way in ways if not any(word in way.partition(", which")[0] for word in odd)) or None
 
 
 class _Held:

@@ -259,7 +259,9 @@ class _StateDict:
             self._note("bytearrays became bytes", keys)
             return bytes(node)
         if not _is_plain(node):
-            self._refuse(f"{_place(keys)} ({_kind_of(node)})", InPlace(keys, "repr({})"))
+            self._refuse(
+                f"{_place(keys)} ({_kind_of(node)})", InPlace(keys, "hex({})" if type(node) is int else "repr({})")
+            )
         return node
 
     def _dict(self, node: dict[Any, Any], keys: tuple[str, ...]) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def with_columns(
     errors: list[tuple[ConversionError, str]] = []
     known = {**contents.tensors, **contents.others}
     # Without keywords and dtypes, a column is what its type says.
-    is_plain = not keywords.given and rule == DtypeRule()
+    is_plain = not keywords.given and rule == DtypeRule() and not exclude
     in_order = [name for name in contents.columns if name in known]
     for name in dict.fromkeys([*in_order, *known]):
         column = contents.columns.get(name)
@@ -148,10 +148,12 @@ def _raise_all(
     told = []
     for found, name in errors:
         error = copy(found)
-        error.hint = hint_for_leaf(error.hint, f"$[{name!r}]", name, rule)
         end = f" - at {name!r}"
-        error.message = error.message.removesuffix(end) + end
-        error.args = (error.message, error.hint)
+        # An error that was placed already has the hint for its column.
+        if not error.message.endswith(end):
+            error.hint = hint_for_leaf(error.hint, f"$[{name!r}]", name, rule)
+            error.message += end
+            error.args = (error.message, error.hint)
         error.complete_hint(call, target)
         told.append(error)
     if len(told) == 1:
