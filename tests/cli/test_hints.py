@@ -130,7 +130,7 @@ def test_every_hint_of_explain_is_spelled_as_options():
         ("tensors_only=True", "inspect", "first tensorferry convert IN OUT with --tensors-only"),
         ("copy=True", "explain", "--copy"),
         ("copy=False", "explain", "--no-copy"),
-        ("leave pinned= out", "explain", "leave --option pinned out"),
+        ("without pinned=", "explain", "without --option pinned"),
         ('dtype="fit", or device="cpu"', "explain", "--to-dtype fit, or --to-device cpu"),
         ('device="cpu"', "explain --from", "--device cpu"),
         ("f(path, dtype=(1, 2), allow=3), dtype=x.y", "convert", "f(path, dtype=(1, 2), allow=3), --dtype x.y"),

@@ -42,7 +42,8 @@ def test_names_are_those_of_the_source(tmp_path):
     source, out = tmp_path / "in.safetensors", tmp_path / "out.npz"
     save_file({"a": np.ones(2), "b": np.zeros(2)}, source)
     renames, excludes = ways(lambda: ferry.convert_files(source, out, rename="s|^a|../a|"))
-    assert excludes == 'exclude=["a"]'
+    assert excludes == 'exclude=["a"], without rename='
+    assert ways(lambda: ferry.convert_files(source, out, rename=["s|^a|../a|", "s|^b|c|"]))[1] == 'exclude=["a"]'
     ferry.convert_files(source, out, **eval(f"dict({renames})"))  # noqa: S307
     assert {name: array.tolist() for name, array in np.load(out).items()} == {"_/a": [1, 1], "b": [0, 0]}
 

@@ -287,7 +287,7 @@ def test_the_hint_for_an_object_is_what_can_stand_in_its_place(tree, tmp_path):
     assert not rest
     assert caught.value.message.endswith(f" - at ${code.removeprefix('str(x').removesuffix(')')}")
     ferry.save([eval(code, {"x": tree})], tmp_path / "a.pt")  # noqa: S307
-    with pytest.raises(ferry.UnsupportedTypeError, match="Hint: a tensor, or a dict"):
+    with pytest.raises(ferry.UnsupportedTypeError, match="A file holds tensors, plain values"):
         ferry.save(date(2020, 1, 1), tmp_path / "b.pt")
 
 

@@ -25,7 +25,7 @@ PLACES: tuple[Place, ...] = (
         "backends",
         "convert before or after the traced function; inside it, .*|"
         "convert before it is donated, or jit without donate_argnums|(use|convert) it outside FakeTensorMode|"
-        r".*convert it while its memory is there: .* says",
+        r".*convert it while its memory is there: .* says|keras\.Model\(inputs, x\)\(values\)",
         "the code that has to change is around the call: its values do not exist yet, or no longer",
     ),
     Place(
@@ -38,7 +38,11 @@ PLACES: tuple[Place, ...] = (
         r"module\(inputs\) first, or .*\.materialize\(shape\)",
         "the shape comes from the module and its inputs",
     ),
-    Place("backends/array_like/protocols.py", "import cupy", "the library is another, for a device that is not here"),
+    Place(
+        "backends/array_like/protocols.py",
+        "import (cupy|torch)|a copy of it, by its own library",
+        "the library is another, for a device that is not here",
+    ),
     Place(
         "backends/torch/declared.py",
         "the method of its class that gives a plain tensor",
@@ -46,13 +50,8 @@ PLACES: tuple[Place, ...] = (
     ),
     Place(
         "backends/python/tensors.py",
-        r".*load\(.*\) if it is a path; .* if it is numbers",
+        r".*load\(.*\) if it is a path; .* if it is numbers|load\(x.*\)",
         "text is a path, or numbers, or neither: the user knows",
-    ),
-    Place(
-        "planning/planner.py",
-        r'grad="detach" \(the default\), or x\.detach\(\) first',
-        "of a description, which has no values: the tensor that it describes has the method",
     ),
     Place(
         "files/base/format.py",
@@ -72,6 +71,13 @@ PLACES: tuple[Place, ...] = (
         r"allow=\[.*",
         "what the file holds beside these names is known only when they are allowed",
     ),
+    Place(
+        "files/base/urls.py",
+        r".*import (boto3|fsspec|urllib\.request)\b.*|.*from huggingface_hub import .*|"
+        r"the path of a file here, such as .*",
+        "it reads from a network, or writes there",
+    ),
+    Place("columns/code.py", r".*PIL\.Image\.open.*", "the bytes in the tests are no images"),
     Place(
         "errors.py",
         r"pip install [\w<>=.-]+",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import atexit
 import contextlib
 import copy
 import inspect
@@ -39,7 +40,7 @@ _MODULES = {
     "np": "numpy", "torch": "torch", "tf": "tensorflow", "jax": "jax", "jnp": "jax.numpy", "keras": "keras",
     "pd": "pandas", "pl": "polars", "pa": "pyarrow", "ml_dtypes": "ml_dtypes", "optree": "optree", "mx": "mlx.core",
     "nnx": "flax.nnx", "pq": "pyarrow.parquet", "cp": "cupy", "cupy": "cupy", "functools": "functools", "os": "os",
-    "pickle": "pickle",
+    "pickle": "pickle", "array_api_strict": "array_api_strict",
 }  # fmt: skip
 
 
@@ -135,7 +136,7 @@ def _names(call: Called, tracked: _Tracked) -> dict[str, Any]:
         for name, each in public.items()
     }
     for short, module in _MODULES.items():
-        if module.partition(".")[0] in sys.modules:
+        if module.partition(".")[0] in sys.modules or re.search(rf"\b{short}\.", call.hint or ""):
             with contextlib.suppress(ImportError):
                 found[short] = __import__(module, fromlist=["_"])
     for key, value in call.kwargs.items():
@@ -154,18 +155,21 @@ def _names(call: Called, tracked: _Tracked) -> dict[str, Any]:
 
 
 def _elsewhere(call: Called, folder: Path) -> Called:
-    """The same call, whose output goes into a folder of its own; what is at its path already is there, too."""
+    """The same call, whose output goes elsewhere: into a folder of its own, where what is at its path is, too."""
+    if call.kwargs.get("out") is not None:
+        with contextlib.suppress(Exception):  # what cannot be copied is written to in a child
+            call = call._replace(kwargs={**call.kwargs, "out": copy.deepcopy(call.kwargs["out"])})
     place = WRITERS.get(call.name)
     if place is None or len(call.args) <= place or not isinstance(call.args[place], (str, os.PathLike)):
         return call
     path = Path(call.args[place])
-    copy = folder / (path.name or "out")
+    there = folder / (path.name or "out")
     if path.is_dir():
-        shutil.copytree(path, copy, symlinks=True)
+        shutil.copytree(path, there, symlinks=True)
     elif path.is_file():
-        shutil.copy(path, copy)
+        shutil.copy(path, there)
     args = list(call.args)
-    args[place] = copy
+    args[place] = there
     return call._replace(args=tuple(args))
 
 
@@ -260,7 +264,7 @@ def _do(call: Called, way: Way, tracked: _Tracked, first: list[str]) -> Any:
         args, kwargs = _changed(call, way, names)
         return again(*args, **kwargs)
     read = names_in(way.code)
-    if read & _public().keys():
+    if read & _public().keys() and "sample" not in read:
         return finished(eval(way.code, names))  # noqa: S307
     if "sample" in read:
         place = _place_in(way.code, "sample")
@@ -300,10 +304,43 @@ def _run(call: Called, way: Way, names: dict[str, Any]) -> Any:
     return made[-1] if made else None
 
 
+_made: list[str] = []
+"""The folder for what is written."""
+
+
+def _folder() -> str:
+    if not _made or not Path(_made[0]).is_dir():
+        _made[:] = [tempfile.mkdtemp(prefix="hints-")]
+        atexit.register(shutil.rmtree, _made[0], ignore_errors=True)
+    return _made[0]
+
+
+def clean() -> None:
+    """Remove what was written."""
+    for folder in _made:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _without_new_files(call: Called):
+    """Remove what is made beside the paths of a call: the test that called it does not expect it."""
+    paths = [Path(each) for each in call.args[:2] if isinstance(each, (str, os.PathLike)) and len(str(each)) < 1000]
+    folders = {path.parent for path in paths if path.is_absolute() and path.parent.is_dir()}
+    before = {folder: set(folder.iterdir()) for folder in folders}
+    try:
+        yield
+    finally:
+        for folder, there in before.items():
+            for path in set(folder.iterdir()) - there if folder.is_dir() else ():
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
 def _try(call: Called, way: Way, first: list[str]) -> Called | None:
     """Do as one way says; the call that it led to, if that raised an error with a hint."""
     tracked = _Tracked()
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), _limit(SECONDS):
+    # Not removed before all hints are followed: it may be named in one of them.
+    folder = tempfile.mkdtemp(dir=_folder())
+    with _without_new_files(call), warnings.catch_warnings(), _limit(SECONDS):
         warnings.simplefilter("ignore")
         try:
             with contextlib.chdir(folder) if way.script else contextlib.nullcontext():
@@ -384,7 +421,7 @@ def paste(call: Called, seen: tuple[str, ...] = (), excused: Excused = _none) ->
     first = [way.code for way in ways if way.code and f"; {way.code} first" in (call.hint or "")]
     failures, worked = [], 0
     for way in ways:
-        if way.code in first:
+        if way.code in first or _is_of_what_is_described(call, way):
             continue
         fork = any(map(_GLOBAL.search, (str(way), *first))) or _is_used_up(call)
         try:
@@ -400,5 +437,17 @@ def paste(call: Called, seen: tuple[str, ...] = (), excused: Excused = _none) ->
 
 
 def _is_used_up(call: Called) -> bool:
-    """Whether an argument can be read only once, or is written to."""
-    return call.kwargs.get("out") is not None or any(hasattr(each, "__next__") for each in call.args)
+    """Whether an argument can be read only once, or is written to and cannot be copied."""
+    if any(hasattr(each, "__next__") for each in call.args):
+        return True
+    try:
+        copy.deepcopy(call.kwargs.get("out"))
+    except Exception:  # noqa: BLE001 - whatever it is
+        return True
+    return False
+
+
+def _is_of_what_is_described(call: Called, way: Way) -> bool:
+    """Whether a way is code for a tensor of which the call has only a description, without its values."""
+    described = bool(call.args) and isinstance(call.args[0], ferry.TensorInfo)
+    return described and bool(way.code) and "x" in names_in(way.code) and not way.code.startswith("x._replace(")

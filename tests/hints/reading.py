@@ -93,6 +93,10 @@ def calls_in(text: str):
 
 def _value_at(text: str, at: int) -> int:
     """Where the value of a keyword ends."""
+    if text.startswith("lambda ", at):
+        return _end_of_code(
+            text, text.index(": ", at) + 2 + len(re.compile(r"\w+").match(text, text.index(": ", at) + 2)[0])
+        )
     if text[at] in _OPEN:
         return _end_of_code(text, _end_of_brackets(text, at))
     if text[at] in "\"'":

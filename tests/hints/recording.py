@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.hints.exceptions import PLACES, Place
-from tests.hints.pasting import Called, Failed, error_text, paste
+from tests.hints.pasting import Called, Failed, clean, error_text, paste
 
 import tensorferry as ferry
 
@@ -103,6 +103,8 @@ class Watch:
             paste(call, (), self._excused)
         except Failed as error:
             self._found(call, hint, str(error))
+        finally:
+            clean()
 
     def _excused(self, hint: str) -> bool:
         """Whether the list has a hint to which another leads."""
@@ -126,7 +128,7 @@ class Watch:
 
 def is_single_host_tensor(call: Called) -> bool:
     """Whether a call is of a function for one tensor, with a tensor in host memory that can be read."""
-    x = next(iter(call.args), None)
+    given = x = next(iter(call.args), None)
     if not (call.name in _ONE or call.name.startswith("to_")) or "device" in call.kwargs:
         return False
     while isinstance(x, (list, tuple)) and not isinstance(x, ferry.TensorInfo) and len(x):
@@ -137,7 +139,7 @@ def is_single_host_tensor(call: Called) -> bool:
         return False  # a description, which has no values
     try:
         found = ferry.describe(x)
-        ferry.to_list(x)
+        ferry.to_list(given)
     except Exception:  # noqa: BLE001 - it is no tensor, or cannot be read
         return False
     return found.abstract is None and str(found.device) == "cpu"

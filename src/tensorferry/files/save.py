@@ -140,16 +140,25 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
         # A mapping has a message of its own below.
         held = None if isinstance(node, Mapping) else rule.tensor_inside(node)
         if held is None:
-            hint = _instead(node, path) if error.hint == refusal_to_convert(node).hint else None
-            where = "" if path == "$" else f" - at {path}"
-            hint = hint or hint_for_leaf(error.hint, path, _dotted(path))
-            raise type(error)(f"{error.message}{where}", hint) from error
+            raise _refusal(error, node, path) from error
         name = type(node).__name__
         raise UnsupportedTypeError(
             f"{an(name, 'A')} holds a tensor, and a file holds tensors, plain values, dicts, lists and tuples of them, "
             f"but no other objects - at {path}{held}",
             hint_for_leaf(rule.hint_of(node), path, _dotted(path)) or _attributes(node, path),
         ) from error
+
+
+def _refusal(error: ConversionError, node: Any, path: str) -> ConversionError:
+    """The error for something that is neither a tensor nor a plain value, with its place."""
+    message, hint = error.message, None
+    if error.hint != refusal_to_convert(node).hint:
+        hint = hint_for_leaf(error.hint, path, _dotted(path))
+    elif path != "$" or isinstance(node, UNCALLED):
+        hint = _instead(node, path) or hint_for_leaf(error.hint, path, _dotted(path))
+    else:
+        message += " A file holds tensors, plain values, and dicts, lists and tuples of them."
+    return type(error)(message if path == "$" else f"{message} - at {path}", hint)
 
 
 def _outline_of_sequence(node: Any, path: str, depth: int, rule: LeafRule) -> Any:

@@ -206,13 +206,13 @@ class Collation:
             if place is None:
                 raise UnsupportedTypeError(
                     f"{keyword}=True adds a leaf beside this one, which is below no str key of a dict.",
-                    f'samples that are dicts, {{"x": x}}, or leave {keyword}= out',
+                    f"without {keyword}=",
                 )
             mapping, key = place
             if f"{key}_{keyword}" in mapping:
                 raise UnsupportedTypeError(
                     f"{keyword}=True adds {quoted(f'{key}_{keyword}')} beside this leaf, and there is one.",
-                    f"another name for it in the samples, or leave {keyword}= out",
+                    f"without {keyword}=",
                 )
             array = memory.compact(mark.shape, mark.dtype)
             array[...] = mark
@@ -242,7 +242,10 @@ def _in_samples(error: ConversionError, path: str) -> ConversionError:
     place = path.removeprefix("$")
     if isinstance(hint, Hint):
         return type(error)(message, hint.for_sample(place))
-    return type(error)(message, hint and re.sub(r"\bx(\[\d+\])", lambda found: f"samples{found[1]}{place}", hint))
+    if hint is None:
+        return type(error)(message, hint)
+    placed_hint = re.sub(r"\bx\[\d+\]", lambda _: f"sample{place}", hint)
+    return type(error)(message, f"{placed_hint} in its place")
 
 
 def _tried(path: Callable[[list[Any]], Any], column: list[Any]) -> Any:

@@ -119,8 +119,7 @@ class Columns:
         odd = taken.index(not taken[0])
         raise UnsupportedTypeError(
             f"Sample 0 has {an(class_name(column[0]))} there, sample {odd} {an(class_name(column[odd]))}: "
-            "they do not stack.",
-            "fill what is missing first, or leaves= a callable that says no to it",
+            "they do not stack."
         )
 
     def _stacked(
@@ -279,8 +278,8 @@ def _refuse_other_categories(column: Any) -> None:
     odd = next((number for number, each in enumerate(known) if each != known[0]), None)
     if odd is not None:
         raise UnsupportedTypeError(
-            f"The categories in samples[0] and samples[{odd}] differ, so their codes do not mean the same.",
-            "pd.concat(samples) or pa.concat_tables(samples), which is one table",
+            f"The categories in samples[0] and samples[{odd}] differ, so their codes do not mean the same: "
+            "give all the same categories, or make one table of the samples."
         )
 
 

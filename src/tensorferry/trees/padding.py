@@ -186,8 +186,7 @@ def extent_of(shapes: Sequence[Shape], padding: Padding) -> PaddedShapes | None:
     if len(few) != len(many):
         raise ShapeError(
             f"Leaves with {len(few)} and with {len(many)} axes cannot be padded to one shape: "
-            f"{tuple(few)}, {tuple(many)}.",
-            "give them as many axes first",
+            f"{tuple(few)}, {tuple(many)}."
         )
     if not many:
         return None

@@ -102,7 +102,7 @@ class TreeConversion:
             path = self._structure.path(earlier)
             self.errors[index] = UnsupportedTypeError(
                 f"out= has the same memory here as at {path}: the one would overwrite the other.",
-                "out= a tree whose tensors do not overlap",
+                "without out=, which makes new tensors",
             )
         return prepared
 

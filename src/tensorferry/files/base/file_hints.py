@@ -281,7 +281,10 @@ class Without(NamedTuple):
         if not 0 < len(self.keys) <= _MOST_LISTED:
             return None
         globs = [*given.exclude, *(escape(given.source(name)) for name in self.keys)]
-        return f"exclude=[{', '.join(map(quoted, globs))}], which leaves {self._them} out"
+        # A substitution has to change a name.
+        others = [new for new, old in given.sources.items() if new != old and new not in self.keys]
+        idle = ", without rename=" if given.rename and not others else ""
+        return f"exclude=[{', '.join(map(quoted, globs))}]{idle}, which leaves {self._them} out"
 
     def for_save(self, saved: Saved) -> str | None:  # noqa: D102
         found = _in_one_dict(saved, self.keys.values())

@@ -16,7 +16,6 @@ from ..base.blocks import blocks_of, noted
 from ..base.contents import NotTensor
 from ..base.nesting import is_flat, named_values
 from ..base.objects import refuse_demands
-from ..base.stored import BLOCK_BYTES
 from ..base.tree_edits import rename as rename_in
 from ..base.tree_edits import without
 from ..base.wording import named
@@ -37,6 +36,8 @@ __all__ = ["left_by_tensors_only", "select", "substitution"]
 
 _SEPARATOR = re.compile(r"[./]")
 """What stands between the names of containers in a name; paths in HDF5 and Zarr have slashes."""
+_FEW = 20
+"""Of more tensors, a hint does not list the names."""
 
 
 def select(
@@ -342,13 +343,13 @@ def _split(text: str, mark: str) -> list[str]:
     return [piece.replace("\\" + mark, mark) for piece in (*pieces, text[start:])]
 
 
-def _with_bytes(rule: DtypeRule, blocks: Mapping[str, Blocks]) -> DtypeRule:
-    """The rule, without a dtype for tensors in blocks."""
-    dtypes = {dtype: choice for dtype, choice in rule.dtypes if dtype != BLOCK_BYTES}
-    if any(name in blocks for name, _ in rule.names):
-        for name in blocks:
-            rule = with_choice(rule, name, None)
-    return rule._replace(dtypes=(*dtypes.items(), (BLOCK_BYTES, None)))
+def _with_bytes(rule: DtypeRule, blocks: Collection[str]) -> str:
+    """The hint for tensors in blocks, which no dtype is for."""
+    if len(blocks) > _FEW:
+        return "dequantize=True"
+    for name in blocks:
+        rule = with_choice(rule, name, None)
+    return f"dequantize=True; or dtype={rule.as_code()}, which keeps the bytes"
 
 
 def _casts(
@@ -374,7 +375,7 @@ def _casts(
             if choice not in (FIT, None, own):
                 raise FormatLimitError(
                     f"dtype: {name} is in blocks of {blocks[name].kind}, whose bytes have no dtype.",
-                    f"dequantize=True; or dtype={_with_bytes(rule, blocks).as_code()}, which keeps the bytes",
+                    _with_bytes(rule, [each for each in names if each in blocks]),
                 )
             continue
         # A dtype that does not fit at all is refused later, with everything else that the format cannot hold.
