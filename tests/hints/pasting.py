@@ -139,6 +139,10 @@ def _names(call: Called, tracked: _Tracked) -> dict[str, Any]:
         if module.partition(".")[0] in sys.modules or re.search(rf"\b{short}\.", call.hint or ""):
             with contextlib.suppress(ImportError):
                 found[short] = __import__(module, fromlist=["_"])
+    if call.name == "wrapped":
+        found["function"] = call.function.source.function
+        found["args"], found["keywords"] = call.args
+        return found
     for key, value in call.kwargs.items():
         if key not in found:
             found[key] = value
@@ -265,7 +269,9 @@ def _do(call: Called, way: Way, tracked: _Tracked, first: list[str]) -> Any:
         return again(*args, **kwargs)
     read = names_in(way.code)
     if read & _public().keys() and "sample" not in read:
-        return finished(eval(way.code, names))  # noqa: S307
+        made = finished(eval(way.code, names))  # noqa: S307
+        # A function is wrapped again, and called as the other was.
+        return made(*call.args[0], **call.args[1]) if call.name == "wrapped" and callable(made) else made
     if "sample" in read:
         place = _place_in(way.code, "sample")
         made = [

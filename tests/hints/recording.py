@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import threading
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +17,7 @@ from tests.hints.exceptions import PLACES, Place
 from tests.hints.pasting import Called, Failed, clean, error_text, paste
 
 import tensorferry as ferry
+from tensorferry.functions.wrap import Wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +50,8 @@ class Watch:
         """The patterns of the places that were needed."""
         self.tried = 0
         self._seen: set[tuple[object, ...]] = set()
+        # By what was begun: the call.
+        self._begun: Any = weakref.WeakKeyDictionary()
         self._thread = threading.local()
         # Only those that are there: the others are imported when they are first used.
         found = {name: vars(ferry).get(name) for name in (*ferry.__all__, "open")}
@@ -59,10 +63,15 @@ class Watch:
         """Watch the public functions of the package."""
         before = {name: vars(ferry)[name] for name in self._calls}
         vars(ferry).update(self._calls)
-        try:
-            yield
-        finally:
-            vars(ferry).update(before)
+        with contextlib.ExitStack() as patches:
+            for kind, name in ((ferry.Transfer, "result"), (ferry.Prefetch, "__next__"), (Wrapped, "__call__")):
+                patches.callback(setattr, kind, name, vars(kind)[name])
+                setattr(kind, name, self._watched_later(vars(kind)[name]))
+            try:
+                yield
+            finally:
+                vars(ferry).update(before)
+                self._begun.clear()
 
     def _watched(self, name: str, function: Any) -> Any:
         @functools.wraps(function)
@@ -71,7 +80,7 @@ class Watch:
                 return function(*args, **kwargs)
             self._thread.inside = True
             try:
-                return function(*args, **kwargs)
+                return self._noted(function(*args, **kwargs), name, function, args, kwargs)
             except ferry.ConversionError as error:
                 self._look_at_all(error, name, function, args, kwargs)
                 raise
@@ -82,6 +91,33 @@ class Watch:
         # As pickle finds it.
         call.__module__, call.__qualname__ = ferry.__name__, name
         return call
+
+    def _noted(self, result: Any, *call: Any) -> Any:
+        """The result of a call, of which it is noted what it began."""
+        if isinstance(result, (ferry.Transfer, ferry.Prefetch)):
+            self._begun[result] = call
+        return result
+
+    def _watched_later(self, method: Any) -> Any:
+        """A method of what a call gave, whose errors are about that call; or of a wrapped function."""
+
+        @functools.wraps(method)
+        def later(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            if getattr(self._thread, "inside", False):
+                return method(owner, *args, **kwargs)
+            self._thread.inside = True
+            try:
+                return method(owner, *args, **kwargs)
+            except ferry.ConversionError as error:
+                if isinstance(owner, Wrapped):
+                    self._look_at_all(error, "wrapped", owner, args, {})
+                elif owner in self._begun and not any(hasattr(each, "__next__") for each in self._begun[owner][2]):
+                    self._look_at_all(error, *self._begun[owner])
+                raise
+            finally:
+                self._thread.inside = False
+
+        return later
 
     def _look_at_all(self, error: Any, name: str, function: Any, args: Any, kwargs: Any) -> None:
         # In a frame of its own: a frame of the traceback must not refer to the error, which would keep `x` alive.
