@@ -169,8 +169,13 @@ class Hint(str):
         """The hint, if the tensor is read as the list that `code` makes of `x`, and this list is to be converted."""
         return Hint(re.sub(r"\{tree:x(?=[|}])", f"{{tree:{code}", self._template), *self._call)
 
-    def for_sample(self, place: str) -> Hint:
-        """The hint, if the tensor is the list of one leaf of all samples, and `place` the place of the leaf in each."""
+    def for_sample(self, place: str) -> Hint | None:
+        """The hint, if the tensor is the list of one leaf of all samples, and `place` the place of the leaf in each.
+
+        It is ``None`` if the hint is to convert it as a tree: it is a leaf of one.
+        """
+        if self._template.startswith("{tree:"):
+            return None
         return Hint(_ROW.sub(lambda found: f"samples{found[1]}{_escaped(place)}", self._template), *self._call)
 
     def before(self, text: str) -> Hint:

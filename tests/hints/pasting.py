@@ -18,6 +18,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -427,7 +428,7 @@ def paste(call: Called, seen: tuple[str, ...] = (), excused: Excused = _none) ->
     first = [way.code for way in ways if way.code and f"; {way.code} first" in (call.hint or "")]
     failures, worked = [], 0
     for way in ways:
-        if way.code in first or _is_of_what_is_described(call, way):
+        if way.code in first or _is_of_what_is_described(call, way) or _lacks_module(way, first):
             continue
         fork = any(map(_GLOBAL.search, (str(way), *first))) or _is_used_up(call)
         try:
@@ -451,6 +452,13 @@ def _is_used_up(call: Called) -> bool:
     except Exception:  # noqa: BLE001 - whatever it is
         return True
     return False
+
+
+def _lacks_module(way: Way, first: list[str]) -> bool:
+    """Whether code is of a library that is not installed where this runs."""
+    code = " ".join([str(way), *first])
+    used = {module.partition(".")[0] for short, module in _MODULES.items() if re.search(rf"\b{short}\.", code)}
+    return any(find_spec(module) is None for module in used - sys.modules.keys())
 
 
 def _is_of_what_is_described(call: Called, way: Way) -> bool:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _ONE = {"convert", "explain", "describe", "shares_memory"}
 """Functions that take one tensor, beside those whose names begin with ``to_``."""
 
+_READERS = {"convert_files", "load", "open"}
+"""Functions that read a path: of one that is not there, nothing can be read."""
+
 _PATH = re.compile(r"(/[\w.+@=-]+){2,}")
 
 
@@ -132,7 +135,7 @@ class Watch:
         if key in self._seen or threading.current_thread() is not threading.main_thread():
             return
         self._seen.add(key)
-        if not hint:
+        if not hint or (call.name in _READERS and isinstance(x, (str, os.PathLike)) and not os.path.lexists(x)):
             return
         self.tried += 1
         try:

@@ -277,6 +277,7 @@ ITERATORS = {
 }
 
 
+@pytest.mark.unwatched  # a hint uses it up
 @pytest.mark.parametrize("name", ITERATORS)
 def test_an_iterator_is_refused_without_using_it_up(name):
     """By its path, and with the whole call at the top; what is kept can still be read."""

@@ -243,7 +243,7 @@ def _instead(node: Any, path: str) -> str | None:
     return f"{made.format(_code(path))} in its place"
 
 
-def _attributes(node: Any, path: str) -> str:
+def _attributes(node: Any, path: str) -> str | None:
     """The hint for an unknown object: to save its attributes, of a container only those that are its values."""
     opened = _open_any(node)
     entries = [] if opened is None else [entry for entry in opened.entries if entry.startswith(".")]
@@ -251,7 +251,7 @@ def _attributes(node: Any, path: str) -> str:
         held = ", ".join(f'"{entry[1:]}": {_code(path)}{entry}' for entry in entries)
         return f"{{{held}}} in its place: a dict of its values"
     some = f"vars({_code(path)}) in its place: a dict of its attributes"
-    return some if getattr(node, "__dict__", None) else "what it holds in its place, in a dict or a list"
+    return some if getattr(node, "__dict__", None) else None
 
 
 def _container(node: Mapping[Any, Any], path: str) -> dict[Any, Any]:

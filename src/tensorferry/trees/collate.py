@@ -244,8 +244,8 @@ def _in_samples(error: ConversionError, path: str) -> ConversionError:
         return type(error)(message, hint.for_sample(place))
     if hint is None:
         return type(error)(message, hint)
-    placed_hint = re.sub(r"\bx\[\d+\]", lambda _: f"sample{place}", hint)
-    return type(error)(message, f"{placed_hint} in its place")
+    in_sample = re.sub(r"\bx\[\d+\]", lambda _: f"sample{place}", hint)
+    return type(error)(message, hint if in_sample == hint else f"{in_sample} in its place")
 
 
 def _tried(path: Callable[[list[Any]], Any], column: list[Any]) -> Any:

@@ -147,7 +147,7 @@ class Columns:
             except ShapeError as error:
                 if type(column[0]) is list:
                     _looked_at(column)  # raises if the rows within one sample have unequal lengths
-                raise self._ragged(index, error.message) from error
+                raise self._ragged(index, error.message, column) from error
         members = _looked_at(column) if members is None else members
         if decide is not None:
             request, decide = _decided(decide, members).request, None
@@ -159,7 +159,7 @@ class Columns:
         try:
             members = members.stacked((len(column),))
         except ShapeError as error:
-            raise self._ragged(index, error.message) from error
+            raise self._ragged(index, error.message, column) from error
         return self.prepare(members, conversion_of(target, request))
 
     def _row_of(self, index: int, rows: RowsRead) -> Any:
@@ -181,9 +181,10 @@ class Columns:
             return lambda info: targets.asked_of(conversion, info, name).asked_by(info)
         return None if request.like is None else conversion.asked_by
 
-    def _ragged(self, index: int, message: str) -> ShapeError:
-        name = self.name(index)
-        return ShapeError(message, self.padding.with_number(name))
+    def _ragged(self, index: int, message: str, column: Sequence[Any] = ()) -> ShapeError:
+        """The error for shapes that differ, with the hint to pad them if they have as many axes."""
+        can_be = len({len(getattr(each, "shape", ())) for each in column if not isinstance(each, list)}) <= 1
+        return ShapeError(message, self.padding.with_number(self.name(index)) if can_be else None)
 
     def _refuse_mixture(self, index: int, kinds: NumberKinds, request: Request, target: Backend) -> None:
         """Raise for a column with integers and floats, unless `dtype=` says what they become.

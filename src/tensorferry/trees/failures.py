@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ..core.leaf_dtypes import DtypeRule, mapping_in_code, quoted, unknown_name, with_choice, with_others
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ..errors import ConversionError
+
+_EACH = re.compile(r"\[([^\[\]]+) for (\w+) in x\](?: first)?")
+"""Code that makes a list of a list."""
 
 __all__ = ["ask_for_all", "hint_for_leaf", "raise_all", "refuse_unknown_name"]
 
@@ -96,10 +100,19 @@ def hint_for_leaf(hint: str | None, path: str, name: str, rule: DtypeRule | None
         tree: As for `raise_all`.
     """
     place = f"{tree}{path[1:]}"
+    if tree == "sample" and hint is not None and not isinstance(hint, Hint):
+        # The tensors of all samples are a list; each of them is in its sample.
+        hint = _EACH.sub(_for_one, hint)
     if not isinstance(hint, Hint):
         return hint and code_at(hint, place)
     given = DtypeRule() if rule is None else rule
     return hint.for_leaf(place, name, lambda dtype: with_choice(given, name, dtype).as_code())
+
+
+def _for_one(found: re.Match[str]) -> str:
+    """What code does for each member of `x`, for `x` itself."""
+    code, member = found[1], found[2]
+    return re.sub(rf"\b{member}\b", "x", code) + " in its place"
 
 
 def _placed(error: ConversionError, path: str, name: str, rule: DtypeRule | None, tree: str) -> ConversionError:
