@@ -371,6 +371,7 @@ class Undecoded(NamedTuple):
 
     def for_save(self, saved: Saved) -> str | None:  # noqa: D102
         del saved
+        return None
 
 
 class OneOf(NamedTuple):

@@ -320,10 +320,10 @@ def _validate_carriable(contents: Contents) -> None:
         # Tensors that only `exclude` leaves out come first, because with the other hint the next try would fail too.
         tensors = [name for name, why in contents.others.items() if not isinstance(why, NotTensor)]
         name = tensors[0] if tensors else next(iter(contents.others))
-        ways = [Without(dict.fromkeys(contents.others, ())), *([] if tensors else [Leaving()])]
+        without = Without(dict.fromkeys(contents.others, ()))
         raise FormatLimitError(
             f"Not all of it can be converted: {named(contents.others)} ({name}: {contents.others[name]}).",
-            FileHint(*ways),
+            FileHint(without) if tensors else FileHint(without, Leaving()),
         )
 
 
