@@ -169,13 +169,8 @@ class Hint(str):
         """The hint, if the tensor is read as the list that `code` makes of `x`, and this list is to be converted."""
         return Hint(re.sub(r"\{tree:x(?=[|}])", f"{{tree:{code}", self._template), *self._call)
 
-    def for_sample(self, place: str) -> Hint | None:
-        """The hint, if the tensor is the list of one leaf of all samples, and `place` the place of the leaf in each.
-
-        It is ``None`` if the hint is to convert it as a tree: it is a leaf of one.
-        """
-        if self._template.startswith("{tree:"):
-            return None
+    def for_sample(self, place: str) -> Hint:
+        """The hint, if the tensor is the list of one leaf of all samples, and `place` the place of the leaf in each."""
         return Hint(_ROW.sub(lambda found: f"samples{found[1]}{_escaped(place)}", self._template), *self._call)
 
     def before(self, text: str) -> Hint:
@@ -192,7 +187,7 @@ _AGAIN = re.compile(r'\{(again|padded):x\|dtype="(\w+)"')
 """A call with a dtype, in a template."""
 
 
-_X = r"(?<![\w.\"'`])x(?![\w\"'=]|\)\[)"
+_X = r"(?<![\w.\"'`])x(?![\w\"'=]|\)\[|\)\.drop_null\(\)\.field)"
 """The name of the tensor, in code. In ``pa.table(x)["c"]`` it is the table around the column, and stays."""
 _PART = re.compile(rf"\{{\{{|\}}\}}|\{{(?P<gap>\w+):(?P<code>[^{{}}|]*)(?P<rest>[^{{}}]*)\}}|\{{\w+\}}|{_X}")
 """What a template has in it: brackets of the text, gaps, and `x` outside of them."""

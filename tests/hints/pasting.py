@@ -142,7 +142,10 @@ def _names(call: Called, tracked: _Tracked) -> dict[str, Any]:
                 found[short] = __import__(module, fromlist=["_"])
     if call.name == "wrapped":
         found["function"] = call.function.source.function
-        found["args"], found["keywords"] = call.args
+        args = call.args[0]
+        number = _argument(call)
+        if number < len(args):
+            found["x"] = args[number]
         return found
     for key, value in call.kwargs.items():
         if key not in found:
@@ -157,6 +160,27 @@ def _names(call: Called, tracked: _Tracked) -> dict[str, Any]:
     elif call.args:
         found["path"] = call.args[0]
     return found
+
+
+def _argument(call: Called) -> int:
+    """Which argument of a wrapped function an error is about."""
+    found = re.search(r"\bargs\[(\d+)\]", call.message)
+    return 0 if found is None else int(found[1])
+
+
+def _wrapped_again(call: Called, way: Way, names: dict[str, Any]) -> Any:
+    """Do as one way says, for a call of a wrapped function."""
+    args, keywords = call.args
+    if way.changes:
+        owner = call.function
+        given = {"inner": owner.inner, "outer": owner.outer}
+        changes = {name: eval(code, names) for name, code in way.changes.items()}  # noqa: S307
+        return ferry.wrap(owner.source.function, **{**given, **changes})(*args, **keywords)
+    made = eval(way.code, names)  # noqa: S307
+    if "wrap" in names_in(way.code):
+        return made(*args, **keywords)
+    number = _argument(call)
+    return call.function((*args[:number], made, *args[number + 1 :]), keywords)
 
 
 def _elsewhere(call: Called, folder: Path) -> Called:
@@ -265,18 +289,20 @@ def _do(call: Called, way: Way, tracked: _Tracked, first: list[str]) -> Any:
         return again(*((made, *call.args[1:]) if made is not None else call.args), **call.kwargs)
     for code in first:
         exec(code, names)  # noqa: S102 - that is what it is for
+    if call.name == "wrapped":
+        return _wrapped_again(call, way, names)
     if not way.code:
         args, kwargs = _changed(call, way, names)
         return again(*args, **kwargs)
     read = names_in(way.code)
     if read & _public().keys() and "sample" not in read:
-        made = finished(eval(way.code, names))  # noqa: S307
-        # A function is wrapped again, and called as the other was.
-        return made(*call.args[0], **call.args[1]) if call.name == "wrapped" and callable(made) else made
-    if "sample" in read:
-        place = _place_in(way.code, "sample")
+        return finished(eval(way.code, names))  # noqa: S307
+    # Of a loader it is each batch, as of a batch each sample.
+    each_has = "sample" if "sample" in read else "x" if call.name == "prefetch" and "x" in read else None
+    if each_has is not None:
+        place = _place_in(way.code, each_has)
         made = [
-            _with_it_in_place(each, place, eval(way.code, {**names, "sample": each}))  # noqa: S307
+            _with_it_in_place(each, place, eval(way.code, {**names, each_has: each}))  # noqa: S307
             for each in call.args[0]
         ]
         return again(made, *call.args[1:], **call.kwargs)
@@ -458,7 +484,14 @@ def _lacks_module(way: Way, first: list[str]) -> bool:
     """Whether code is of a library that is not installed where this runs."""
     code = " ".join([str(way), *first])
     used = {module.partition(".")[0] for short, module in _MODULES.items() if re.search(rf"\b{short}\.", code)}
-    return any(find_spec(module) is None for module in used - sys.modules.keys())
+    return not all(map(_is_installed, used - sys.modules.keys()))
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ImportError:  # a test hides it
+        return False
 
 
 def _is_of_what_is_described(call: Called, way: Way) -> bool:

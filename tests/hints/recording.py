@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import threading
+import time
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -52,6 +53,8 @@ class Watch:
         self.needed: set[str] = set()
         """The patterns of the places that were needed."""
         self.tried = 0
+        self.seconds = 0.0
+        """How long that took."""
         self._seen: set[tuple[object, ...]] = set()
         # By what was begun: the call.
         self._begun: Any = weakref.WeakKeyDictionary()
@@ -138,12 +141,14 @@ class Watch:
         if not hint or (call.name in _READERS and isinstance(x, (str, os.PathLike)) and not os.path.lexists(x)):
             return
         self.tried += 1
+        started = time.monotonic()
         try:
             paste(call, (), self._excused)
         except Failed as error:
             self._found(call, hint, str(error))
         finally:
             clean()
+            self.seconds += time.monotonic() - started
 
     def _excused(self, hint: str) -> bool:
         """Whether the list has a hint to which another leads."""
@@ -186,7 +191,7 @@ def is_single_host_tensor(call: Called) -> bool:
 
 def write(watch: Watch, folder: Path) -> None:
     """Write what one process found, for `unneeded`."""
-    told = {"needed": sorted(watch.needed), "tried": watch.tried}
+    told = {"needed": sorted(watch.needed), "tried": watch.tried, "seconds": round(watch.seconds)}
     (folder / f"{os.getpid()}.json").write_text(json.dumps(told), encoding="utf-8")
 
 

@@ -183,7 +183,10 @@ class Columns:
 
     def _ragged(self, index: int, message: str, column: Sequence[Any] = ()) -> ShapeError:
         """The error for shapes that differ, with the hint to pad them if they have as many axes."""
-        can_be = len({len(getattr(each, "shape", ())) for each in column if not isinstance(each, list)}) <= 1
+        axes = {
+            len(getattr(each, "shape", ())) for each in column if hasattr(each, "shape") or type(each) in PYTHON_NUMBERS
+        }
+        can_be = len(axes) <= 1
         return ShapeError(message, self.padding.with_number(self.name(index)) if can_be else None)
 
     def _refuse_mixture(self, index: int, kinds: NumberKinds, request: Request, target: Backend) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ..backends.elements import KEEPS_TEXT
 from ..core.leaf_dtypes import DtypeRule, mapping_in_code, quoted, unknown_name, with_choice, with_others
 from ..errors import LossyCastError, TreeError, UnsupportedTypeError, shown
 from ..hints import Hint, code_at
@@ -100,6 +101,8 @@ def hint_for_leaf(hint: str | None, path: str, name: str, rule: DtypeRule | None
         tree: As for `raise_all`.
     """
     place = f"{tree}{path[1:]}"
+    if tree == "sample" and hint is not None and KEEPS_TEXT in hint:
+        return None
     if tree == "sample" and hint is not None and not isinstance(hint, Hint):
         # The tensors of all samples are a list; each of them is in its sample.
         hint = _EACH.sub(_for_one, hint)
