@@ -196,6 +196,8 @@ class LossyCastError(ConversionError, TypeError):
 
     instead: tuple[str, str] | None = None
     """The tensor's dtype, and the ``dtype=`` of the hint. In a tree, entries for other leaves are added."""
+    is_of_value = False
+    """Whether a single value does not fit. The hint is then for a tensor in memory."""
     read_as: str | None = None
     """The dtype by which a rule for trees decides, if the values cannot be read without a named dtype."""
 

@@ -184,7 +184,7 @@ _AGAIN = r'\{(again|padded):x\|dtype="(\w+)"'
 """A call with a dtype, in a template."""
 
 
-_X = r"(?<![\w.\"'`])x(?![\w\"'=]|\)\[)"
+_X = r"(?<![\w.\"'`])x(?![\w\"'=]|\)\[|\)\.drop_null\(\)\.field)"
 """The name of the tensor, in code. In ``pa.table(x)["c"]`` it is the table around the column, and stays."""
 _PART = rf"\{{\{{|\}}\}}|\{{(?P<gap>\w+):(?P<code>[^{{}}|]*)(?P<rest>[^{{}}]*)\}}|\{{\w+\}}|{_X}"
 """What a template has in it: brackets of the text, gaps, and `x` outside of them."""

@@ -137,7 +137,7 @@ def test_pinning_that_fails(monkeypatch):
         assert backend().pin(x) is x
     with pytest.raises(ferry.DeviceError, match="cannot lock") as caught:
         backend().pin(x, True)
-    assert caught.value.hint == "leave pinned= out"
+    assert caught.value.hint == "without pinned="
 
 
 @alone

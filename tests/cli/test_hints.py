@@ -5,17 +5,22 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import typer
+from safetensors.numpy import save_file
 from tests.cli.plans import everything
 
 import tensorferry
 from tensorferry.cli.app import app
 from tensorferry.cli.code import folded
 from tensorferry.cli.hints import OPTIONS, as_options
+from tensorferry.files.base import file_hints
 
 PACKAGE = Path(tensorferry.__file__).parent
 COMMANDS = typer.main.get_command(app).commands
@@ -72,16 +77,37 @@ class _Hints(ast.NodeVisitor):
             return [*self._texts(node.body), *self._texts(node.orelse)]
         if isinstance(node, ast.BinOp):
             return [one + other for one in self._texts(node.left) for other in self._texts(node.right) or ["VALUE"]]
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "FileHint":
-            return self._texts(node.args[0])
         if isinstance(node, ast.Name) and node.id in self.constants:
             return self._texts(self.constants[node.id])
         return []
 
 
+_AT = {"a": ("a",)}
+WAYS = (
+    file_hints.Words('to="safetensors", or another format'),
+    file_hints.Leaving(),
+    file_hints.Without(_AT),
+    file_hints.Renamed(_AT, frozenset("a"), str.upper),
+    file_hints.OtherDtypes({"a": "float64"}, {"float64": "float32"}),
+    file_hints.Undecoded(),
+    file_hints.OneOf("a", ("a",)),
+    file_hints.Metadataless(("a",)),
+    file_hints.InPlace(("a",), "str({})"),
+    file_hints.Keyed(("a",)),
+)
+"""One of each kind of which hints on files are made."""
+
+
 def _hints_on_files():
     modules = (PACKAGE / "files").rglob("*.py")
-    return sorted({hint for path in modules for hint in _Hints(ast.parse(path.read_text())).found})
+    plain = {hint for path in modules for hint in _Hints(ast.parse(path.read_text())).found}
+    given = file_hints.Given(("b",), ("s/a/b/",), metadata={"a": "1"}, nests=True)
+    return sorted({*plain, *(file_hints.FileHint(way).for_files(given) for way in WAYS)})
+
+
+def test_each_kind_of_way_is_among_those_that_are_spelled():
+    kinds = {each for each in vars(file_hints).values() if isinstance(each, type) and hasattr(each, "for_save")}
+    assert {type(way) for way in WAYS} == kinds - {file_hints.FileHint, file_hints.Way}
 
 
 def test_each_option_of_the_table_is_one_of_its_command():
@@ -130,7 +156,7 @@ def test_every_hint_of_explain_is_spelled_as_options():
         ("tensors_only=True", "inspect", "first tensorferry convert IN OUT with --tensors-only"),
         ("copy=True", "explain", "--copy"),
         ("copy=False", "explain", "--no-copy"),
-        ("leave pinned= out", "explain", "leave --option pinned out"),
+        ("without pinned=", "explain", "without --option pinned"),
         ('dtype="fit", or device="cpu"', "explain", "--to-dtype fit, or --to-device cpu"),
         ('device="cpu"', "explain --from", "--device cpu"),
         ("f(path, dtype=(1, 2), allow=3), dtype=x.y", "convert", "f(path, dtype=(1, 2), allow=3), --dtype x.y"),
@@ -156,6 +182,71 @@ def test_hints_as_they_are_shown(forked_cli, tmp_path, options):
         done = forked_cli(*paths, *options)
         shown = json.loads(done.stdout)["error"]["hint"] if options else done.stderr.partition("Hint: ")[2].strip()
         assert shown == hint
+
+
+def _ways(hint):
+    """What a hint says to type, without remarks."""
+    for way in re.split(r"; or |, or (?=--)", hint):
+        yield re.split(r", (?=which|or )", way)[0]
+
+
+def test_hints_work_when_they_are_typed(forked_cli, tmp_path):
+    """Each way, after the same command; where it leads to another error, the way of that one comes too."""
+    np.savez(tmp_path / "two.npz", **{"a": np.ones(2), "b[0]": np.ones(2, "complex128"), "it's": np.ones(2)})
+    column = pa.array([[1, None], [2]])
+    pq.write_table(pa.table({"x": column, "n [1]": pa.array([1, None])}), tmp_path / "a.parquet")
+    save_file({"../a": np.ones(2), "b c": np.ones(2, "complex64")}, tmp_path / "in.safetensors")
+    tensorferry.save({"w": np.ones(2), "steps": [1, 2]}, tmp_path / "tree.pt")
+    tried = 0
+    for source, target, *options in (
+        ("two.npz", "one.npy"),
+        ("two.npz", "out.gguf"),
+        ("two.npz", "out.safetensors", "--include", "c*"),
+        ("two.npz", "out.safetensors", "--exclude", "zzz"),
+        ("a.parquet", "out.npz"),
+        ("a.parquet", "out.npz", "--ragged", "rows"),
+        ("in.safetensors", "out.npz"),
+        ("in.safetensors", "out.npz", "--exclude", "b c"),
+        ("in.safetensors", "out.gguf", "--rename", "s/b/e/"),
+        ("tree.pt", "out.npy"),
+    ):
+        first = ("convert", str(tmp_path / source), str(tmp_path / target))
+        left = [(tuple(options), 0)]
+        while left:
+            given, depth = left.pop()
+            done = forked_cli(*first, *given, "--json")
+            if done.returncode == 0:
+                made = tmp_path / target
+                assert made.exists()
+                if source != target and target.startswith(("o", "on")):
+                    made.unlink()
+                continue
+            assert done.stdout, (first, given, done.stderr)
+            hint = json.loads(done.stdout)["error"]["hint"]
+            assert hint is not None, (first, given, done.stdout)
+            assert depth < 4, (first, given, hint)
+            for way in _ways(hint):
+                tried += 1
+                left.append((_replaced(given, way), depth + 1))
+    assert tried > 20
+
+
+def _replaced(given, way):
+    """The options of a call, with those of a hint; one that the hint has is not given as before."""
+    way, _, without = way.partition(", without ")
+    typed = shlex.split(way)
+    if typed[0] in ("leaving", "without"):
+        gone, typed = {word for word in typed if word.startswith("--")}, []
+    else:
+        gone = {without, *(word for word in typed if word.startswith("--"))}
+    kept, words = [], list(given)
+    while words:
+        option = words.pop(0)
+        values = []
+        while words and not words[0].startswith("--"):
+            values.append(words.pop(0))
+        kept += [] if option in gone else [option, *values]
+    return (*kept, *typed)
 
 
 @pytest.mark.parametrize("width", [40, 77, 200])

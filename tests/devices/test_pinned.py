@@ -164,7 +164,7 @@ def test_pinned_where_nothing_can_be_locked_is_an_error():
         x = up(numbers(0, 16))
         with pytest.raises(ferry.DeviceError, match="64 B of host memory cannot be page-locked") as caught:
             ferry.to_numpy(x, pinned=True)
-        assert caught.value.hint == "leave pinned= out"
+        assert caught.value.hint == "without pinned="
 
 
 def test_without_page_locked_memory_it_goes_on_with_one_message():

@@ -236,8 +236,8 @@ def test_nulls_that_are_not_announced_are_an_error(form, path):
             UnsupportedTypeError, match=re.escape(f"{name!r} has nulls (100, the first at row 1)")
         ) as caught:
             ferry.load(path, exclude=left_out)
-        without = {"x": "x", "[y]": "[[]y]"}[name]
-        ways = ["nulls=0, which replaces them", 'nulls="mask"', f'exclude=["{without}"], which leaves it out']
+        both = {"x": '"[[]y]", "x"', "[y]": '"x", "[[]y]"'}[name]
+        ways = ["nulls=0, which replaces them", 'nulls="mask"', f"exclude=[{both}], which leaves it out"]
         assert caught.value.hint == "; or ".join(ways)
     found = ferry.load(path, nulls=0)
     assert {name: each[:2].tolist() for name, each in found.items()} == {"x": [1, 0], "[y]": [1, 0], "z": [0.5, 0.5]}

@@ -8,7 +8,6 @@ import re
 import threading
 from collections import OrderedDict, UserDict, defaultdict
 from contextlib import nullcontext, suppress
-from copy import deepcopy
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum, IntEnum
@@ -288,7 +287,7 @@ def test_the_hint_for_an_object_is_what_can_stand_in_its_place(tree, tmp_path):
     assert not rest
     assert caught.value.message.endswith(f" - at ${code.removeprefix('str(x').removesuffix(')')}")
     ferry.save([eval(code, {"x": tree})], tmp_path / "a.pt")  # noqa: S307
-    with pytest.raises(ferry.UnsupportedTypeError, match="Hint: a tensor, or a dict"):
+    with pytest.raises(ferry.UnsupportedTypeError, match="A file holds tensors, plain values"):
         ferry.save(date(2020, 1, 1), tmp_path / "b.pt")
 
 
@@ -358,7 +357,7 @@ def test_the_code_in_a_hint_of_save_can_be_pasted(x, suffix, tmp_path):
     path = tmp_path / f"a{suffix}"
     with pytest.raises(ferry.FormatLimitError) as caught:
         ferry.save(x, path)
-    code = caught.value.hint.partition(", or ")[0]
+    code = re.split("[;,] or ", caught.value.hint)[0]
     assert code.startswith("save(")
     eval(code, {"save": ferry.save, "convert_tree": ferry.convert_tree, "x": x, "path": path})  # noqa: S307
     assert path.exists()
@@ -366,9 +365,8 @@ def test_the_code_in_a_hint_of_save_can_be_pasted(x, suffix, tmp_path):
     ferry.save(x, tmp_path / "in.pt")
     if "" in x:
         return  # a name that no file is converted with
-    with pytest.raises(ferry.FormatLimitError, match=r"Hint: (include|dtype)=") as other:
+    with pytest.raises(ferry.FormatLimitError, match=r"Hint: (include|dtype)="):
         ferry.convert_files(tmp_path / "in.pt", tmp_path / f"b{suffix}")
-    assert deepcopy(other.value.hint).for_save == caught.value.hint
 
 
 @pytest.mark.parametrize(("tree", "suffix", "keywords"), _WORDS)

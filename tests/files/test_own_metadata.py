@@ -165,7 +165,7 @@ def test_metadata_that_are_no_unicode_are_told_apart_from_names(tmp_path, suffix
     ):
         with pytest.raises(ferry.FormatLimitError, match="holds metadata in UTF-8") as refused:
             write(metadata={"note": "\ud800"})
-        assert refused.value.hint.endswith("metadata= without them")
+        assert refused.value.hint.endswith("metadata=None")
         assert "rename" not in refused.value.hint
         write(metadata={})
         assert ferry.load(target)[NAME].tobytes() == X.tobytes()

@@ -427,9 +427,14 @@ def test_files_inside_of_others_are_named_with_the_command(kind, tmp_path):
     raw = path.read_bytes()
     packs = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress, "zlib": zlib.compress}
     packs["LZMA"] = lambda data: lzma.compress(data, lzma.FORMAT_ALONE)
-    # The standard library writes neither: only the first bytes are looked at.
+    # The standard library writes neither. Without their command only the first bytes are there, which are looked at.
     magic = {"zstd": b"\x28\xb5\x2f\xfd", "lz4": b"\x04\x22\x4d\x18"}
-    path.write_bytes(packs[kind](raw) if kind in packs else magic[kind] + raw)
+    if kind in packs:
+        path.write_bytes(packs[kind](raw))
+    elif shutil.which(kind):
+        path.write_bytes(subprocess.run([kind, "-c", path], check=True, capture_output=True).stdout)
+    else:
+        path.write_bytes(magic[kind] + raw)
     with pytest.raises(FileFormatError, match="is compressed, by") as refused:
         ferry.open(path)
     code = refused.value.hint
@@ -437,8 +442,9 @@ def test_files_inside_of_others_are_named_with_the_command(kind, tmp_path):
     assert str(plain) in code
     if kind in magic:
         assert code.startswith(f"{kind} -d ")
+    if kind in magic and not shutil.which(kind):
         return
-    assert "has a zip archive inside" in refused.value.message
+    assert kind in magic or "has a zip archive inside" in refused.value.message
     if code.startswith("in Python: "):
         survives(code.removeprefix("in Python: "))
     elif shutil.which(code.split()[0]):

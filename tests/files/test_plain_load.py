@@ -272,6 +272,7 @@ def free(monkeypatch):
     return says
 
 
+@pytest.mark.unwatched
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".npz"])
 def test_more_than_the_free_memory_is_refused_before_it_is_read(suffix, free, tmp_path, monkeypatch):
     """With the sizes; the hint's two ways work."""
@@ -407,6 +408,7 @@ def mixed(path, names):
             archive.writestr(name, "text")
 
 
+@pytest.mark.unwatched
 def test_all_that_cannot_be_loaded_is_named_at_once(tmp_path):
     """With the reasons; the code of the hint leaves out exactly that."""
     path = tmp_path / "a.npz"
@@ -442,6 +444,7 @@ def test_a_message_names_some_of_many(tmp_path):
     assert refused.value.hint.startswith("strict=False")
 
 
+@pytest.mark.unwatched
 def test_tensors_that_no_plan_converts_are_refused_together_before_any_is_read(tmp_path, monkeypatch):
     """Each with its name, and with one hint that is right for all."""
     save_file(

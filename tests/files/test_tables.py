@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import datetime as dt
 import decimal
 import json
@@ -320,7 +321,7 @@ def test_several_errors_are_raised_together(tmp_path):
 @pytest.mark.parametrize("form", ["one batch", "parquet"])
 @pytest.mark.parametrize("name", [*NUMBERS, *OTHERS])
 def test_the_code_in_hints_can_be_pasted(tmp_path, form, name):
-    """Each way out is keywords of the call with which it works, or code of pyarrow's that gives the column."""
+    """Each way out is keywords of the call with which it works, or a call with the column as pyarrow reads it."""
     path = written(tmp_path, form, name)
     for call, out in ((ferry.load, []), (ferry.convert_files, [tmp_path / "out.npz"])):
         error = outcome(lambda: call(path, *out))  # noqa: B023
@@ -331,8 +332,9 @@ def test_the_code_in_hints_can_be_pasted(tmp_path, form, name):
         for each in ways:
             if re.match(r"(nulls|pad|ragged|dtype)=", each):
                 call(path, *out, **eval(f"dict({each})", {"dict": dict}), **({"overwrite": True} if out else {}))  # noqa: S307
-            elif each.startswith(("pq.", "pa.")):
-                assert eval(each, {"pa": pa, "pq": pq}) is not None  # noqa: S307
+            elif each.startswith("convert"):
+                code = ast.unparse(ast.parse(each).body[0].value.args[0])
+                assert eval(code, {"pa": pa, "pq": pq}) is not None  # noqa: S307
             else:
                 assert each.startswith(("exclude=", "tensors_only=", "strict="))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import atexit
 import contextlib
 import copy
 import inspect
@@ -10,11 +11,14 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import traceback
 import warnings
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,8 +40,12 @@ _GLOBAL = re.compile(r"pa\.\w+\(x|jax\.config|environ|set_default|torch\.cuda|to
 _MODULES = {
     "np": "numpy", "torch": "torch", "tf": "tensorflow", "jax": "jax", "jnp": "jax.numpy", "keras": "keras",
     "pd": "pandas", "pl": "polars", "pa": "pyarrow", "ml_dtypes": "ml_dtypes", "optree": "optree", "mx": "mlx.core",
-    "nnx": "flax.nnx", "cp": "cupy", "cupy": "cupy", "functools": "functools", "pickle": "pickle", "os": "os",
+    "nnx": "flax.nnx", "pq": "pyarrow.parquet", "cp": "cupy", "cupy": "cupy", "functools": "functools", "os": "os",
+    "pickle": "pickle", "array_api_strict": "array_api_strict",
 }  # fmt: skip
+
+
+Excused = Callable[[str], bool]
 
 
 class Called(NamedTuple):
@@ -129,14 +137,21 @@ def _names(call: Called, tracked: _Tracked) -> dict[str, Any]:
         for name, each in public.items()
     }
     for short, module in _MODULES.items():
-        if module.partition(".")[0] in sys.modules:
+        if module.partition(".")[0] in sys.modules or re.search(rf"\b{short}\.", call.hint or ""):
             with contextlib.suppress(ImportError):
                 found[short] = __import__(module, fromlist=["_"])
+    if call.name == "wrapped":
+        found["function"] = call.function.source.function
+        args = call.args[0]
+        number = _argument(call)
+        if number < len(args):
+            found["x"] = args[number]
+        return found
     for key, value in call.kwargs.items():
         if key not in found:
             found[key] = value
     if call.args:
-        found["x"] = found["tree"] = call.args[0]
+        found["x"] = found["tree"] = found["source"] = call.args[0]
         # Given in the wrong order, they are not the first.
         found["samples"] = next((each for each in call.args if not isinstance(each, str)), None)
     place = WRITERS.get(call.name)
@@ -147,19 +162,43 @@ def _names(call: Called, tracked: _Tracked) -> dict[str, Any]:
     return found
 
 
+def _argument(call: Called) -> int:
+    """Which argument of a wrapped function an error is about."""
+    found = re.search(r"\bargs\[(\d+)\]", call.message)
+    return 0 if found is None else int(found[1])
+
+
+def _wrapped_again(call: Called, way: Way, names: dict[str, Any]) -> Any:
+    """Do as one way says, for a call of a wrapped function."""
+    args, keywords = call.args
+    if way.changes:
+        owner = call.function
+        given = {"inner": owner.inner, "outer": owner.outer}
+        changes = {name: eval(code, names) for name, code in way.changes.items()}  # noqa: S307
+        return ferry.wrap(owner.source.function, **{**given, **changes})(*args, **keywords)
+    made = eval(way.code, names)  # noqa: S307
+    if "wrap" in names_in(way.code):
+        return made(*args, **keywords)
+    number = _argument(call)
+    return call.function((*args[:number], made, *args[number + 1 :]), keywords)
+
+
 def _elsewhere(call: Called, folder: Path) -> Called:
-    """The same call, whose output goes into a folder of its own; what is at its path already is there, too."""
+    """The same call, whose output goes elsewhere: into a folder of its own, where what is at its path is, too."""
+    if call.kwargs.get("out") is not None:
+        with contextlib.suppress(Exception):  # what cannot be copied is written to in a child
+            call = call._replace(kwargs={**call.kwargs, "out": copy.deepcopy(call.kwargs["out"])})
     place = WRITERS.get(call.name)
     if place is None or len(call.args) <= place or not isinstance(call.args[place], (str, os.PathLike)):
         return call
     path = Path(call.args[place])
-    copy = folder / (path.name or "out")
+    there = folder / (path.name or "out")
     if path.is_dir():
-        shutil.copytree(path, copy, symlinks=True)
+        shutil.copytree(path, there, symlinks=True)
     elif path.is_file():
-        shutil.copy(path, copy)
+        shutil.copy(path, there)
     args = list(call.args)
-    args[place] = copy
+    args[place] = there
     return call._replace(args=tuple(args))
 
 
@@ -243,18 +282,27 @@ def _do(call: Called, way: Way, tracked: _Tracked, first: list[str]) -> Any:
     """Do as one way says."""
     names = _names(call, tracked)
     again = tracked.follow(call.name, call.function)
+    if way.script or way.command:
+        made = _run(call, way, names)
+        if made is None and way.command:
+            return None  # it is several files, or the command is not here
+        return again(*((made, *call.args[1:]) if made is not None else call.args), **call.kwargs)
     for code in first:
         exec(code, names)  # noqa: S102 - that is what it is for
+    if call.name == "wrapped":
+        return _wrapped_again(call, way, names)
     if not way.code:
         args, kwargs = _changed(call, way, names)
         return again(*args, **kwargs)
     read = names_in(way.code)
-    if read & _public().keys():
+    if read & _public().keys() and "sample" not in read:
         return finished(eval(way.code, names))  # noqa: S307
-    if "sample" in read:
-        place = _place_in(way.code, "sample")
+    # Of a loader it is each batch, as of a batch each sample.
+    each_has = "sample" if "sample" in read else "x" if call.name == "prefetch" and "x" in read else None
+    if each_has is not None:
+        place = _place_in(way.code, each_has)
         made = [
-            _with_it_in_place(each, place, eval(way.code, {**names, "sample": each}))  # noqa: S307
+            _with_it_in_place(each, place, eval(way.code, {**names, each_has: each}))  # noqa: S307
             for each in call.args[0]
         ]
         return again(made, *call.args[1:], **call.kwargs)
@@ -268,13 +316,68 @@ def _do(call: Called, way: Way, tracked: _Tracked, first: list[str]) -> Any:
     return again(tree, *call.args[1:], **call.kwargs)
 
 
+def _run(call: Called, way: Way, names: dict[str, Any]) -> Any:
+    """Run statements or a command; the path of what they make, if they make a file."""
+    given = call.args[0] if call.args else None
+    if way.script:
+        # As those name it who read from somewhere else than a file.
+        space = {**names, **dict.fromkeys(("buffer", "data", "file", "url"), given)}
+        before = space.get("path")
+        exec(way.script, space)  # noqa: S102 - that is what it is for
+        if space.get("path") is not before:
+            return Path(space["path"]).absolute()
+    elif shutil.which(way.command.split()[0]) is not None:
+        options = {"capture_output": True, "text": True, "timeout": SECONDS, "check": False}
+        done = subprocess.run(way.command, shell=True, **options)  # noqa: PLW1510, S602
+        if done.returncode:
+            raise Failed(f"{way} ends with {done.returncode}: {done.stderr[-300:]}")
+    words = re.findall(r"'([^']+)'|\"([^\"]+)\"|([^\s'\"]+)", str(way))
+    paths = [Path(word) for word in ("".join(each) for each in words) if word.startswith("/")]
+    made = [path for path in paths if path.is_file() and path != Path(os.fspath(given))]
+    return made[-1] if made else None
+
+
+_made: list[str] = []
+"""The folder for what is written."""
+
+
+def _folder() -> str:
+    if not _made or not Path(_made[0]).is_dir():
+        _made[:] = [tempfile.mkdtemp(prefix="hints-")]
+        atexit.register(shutil.rmtree, _made[0], ignore_errors=True)
+    return _made[0]
+
+
+def clean() -> None:
+    """Remove what was written."""
+    for folder in _made:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _without_new_files(call: Called):
+    """Remove what is made beside the paths of a call: the test that called it does not expect it."""
+    paths = [Path(each) for each in call.args[:2] if isinstance(each, (str, os.PathLike)) and len(str(each)) < 1000]
+    folders = {path.parent for path in paths if path.is_absolute() and path.parent.is_dir()}
+    before = {folder: set(folder.iterdir()) for folder in folders}
+    try:
+        yield
+    finally:
+        for folder, there in before.items():
+            for path in set(folder.iterdir()) - there if folder.is_dir() else ():
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
 def _try(call: Called, way: Way, first: list[str]) -> Called | None:
     """Do as one way says; the call that it led to, if that raised an error with a hint."""
     tracked = _Tracked()
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), _limit(SECONDS):
+    # Not removed before all hints are followed: it may be named in one of them.
+    folder = tempfile.mkdtemp(dir=_folder())
+    with _without_new_files(call), warnings.catch_warnings(), _limit(SECONDS):
         warnings.simplefilter("ignore")
         try:
-            _do(_elsewhere(call, Path(folder)), way, tracked, first)
+            with contextlib.chdir(folder) if way.script else contextlib.nullcontext():
+                _do(_elsewhere(call, Path(folder)), way, tracked, first)
         except Failed:
             raise
         except ferry.ConversionError as error:
@@ -287,7 +390,7 @@ def _try(call: Called, way: Way, first: list[str]) -> Called | None:
     return None
 
 
-def _forked(call: Called, way: Way, first: list[str], seen: tuple[str, ...]) -> None:
+def _forked(call: Called, way: Way, first: list[str], seen: tuple[str, ...], excused: Excused) -> None:
     """Do as one way says in a child of this process, whose state it may change."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
@@ -298,7 +401,7 @@ def _forked(call: Called, way: Way, first: list[str], seen: tuple[str, ...]) -> 
         try:
             signal.alarm(2 * SECONDS)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            follow(call, way, first, seen)
+            follow(call, way, first, seen, excused)
         except BaseException as error:  # noqa: BLE001 - the parent is told
             os.write(writing, str(error).encode()[:4000])
             status = 1
@@ -311,23 +414,32 @@ def _forked(call: Called, way: Way, first: list[str], seen: tuple[str, ...]) -> 
         raise Failed(words or f"{way} ends the process with {status}")
 
 
-def follow(call: Called, way: Way, first: list[str], seen: tuple[str, ...]) -> None:
+def follow(call: Called, way: Way, first: list[str], seen: tuple[str, ...], excused: Excused) -> None:
     """Do as one way says, and as the hints say that it leads to.
 
     Raises:
         Failed: It does not work.
     """
     later = _try(call, way, first)
-    if later is not None:
-        paste(later, (*seen, str(way)))
+    if later is not None and not excused(later.hint or ""):
+        paste(later, (*seen, str(way)), excused)
 
 
 def _key(call: Called) -> str:
     return f"{call.name}: {call.hint}"
 
 
-def paste(call: Called, seen: tuple[str, ...] = ()) -> None:
+def _none(_hint: str) -> bool:
+    return False
+
+
+def paste(call: Called, seen: tuple[str, ...] = (), excused: Excused = _none) -> None:
     """Paste each way of a hint, and follow where it leads.
+
+    Args:
+        call: The call, and the hint.
+        seen: What was followed to there.
+        excused: Whether a hint that this leads to need not be tried.
 
     Raises:
         Failed: A way does not work, or goes in a circle, or there is no code in the hint.
@@ -342,11 +454,11 @@ def paste(call: Called, seen: tuple[str, ...] = ()) -> None:
     first = [way.code for way in ways if way.code and f"; {way.code} first" in (call.hint or "")]
     failures, worked = [], 0
     for way in ways:
-        if way.code in first:
+        if way.code in first or _is_of_what_is_described(call, way) or _lacks_module(way, first):
             continue
         fork = any(map(_GLOBAL.search, (str(way), *first))) or _is_used_up(call)
         try:
-            (_forked if fork else follow)(call, way, first, (*seen, _key(call)))
+            (_forked if fork else follow)(call, way, first, (*seen, _key(call)), excused)
             worked += 1
         except Failed as error:
             failures.append((way, str(error)))  # not the error, whose frames would keep `x` alive
@@ -358,5 +470,31 @@ def paste(call: Called, seen: tuple[str, ...] = ()) -> None:
 
 
 def _is_used_up(call: Called) -> bool:
-    """Whether an argument can be read only once, or is written to."""
-    return call.kwargs.get("out") is not None or any(hasattr(each, "__next__") for each in call.args)
+    """Whether an argument can be read only once, or is written to and cannot be copied."""
+    if any(hasattr(each, "__next__") for each in call.args):
+        return True
+    try:
+        copy.deepcopy(call.kwargs.get("out"))
+    except Exception:  # noqa: BLE001 - whatever it is
+        return True
+    return False
+
+
+def _lacks_module(way: Way, first: list[str]) -> bool:
+    """Whether code is of a library that is not installed where this runs."""
+    code = " ".join([str(way), *first])
+    used = {module.partition(".")[0] for short, module in _MODULES.items() if re.search(rf"\b{short}\.", code)}
+    return not all(map(_is_installed, used - sys.modules.keys()))
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ImportError:  # a test hides it
+        return False
+
+
+def _is_of_what_is_described(call: Called, way: Way) -> bool:
+    """Whether a way is code for a tensor of which the call has only a description, without its values."""
+    described = bool(call.args) and isinstance(call.args[0], ferry.TensorInfo)
+    return described and bool(way.code) and "x" in names_in(way.code) and not way.code.startswith("x._replace(")

@@ -20,19 +20,30 @@ class Way(NamedTuple):
     """Keywords that are left out of the same call."""
     conditional: bool
     """Whether the hint says when this way is the right one."""
+    script: str = ""
+    """Statements, which make something that is read afterwards."""
+    command: str = ""
+    """A command for a shell, which does so."""
 
     def __str__(self) -> str:
+        if self.script or self.command:
+            return self.script or self.command
         left = [f"without {name}=" for name in self.without]
         return self.code or ", ".join([*(f"{name}={value}" for name, value in self.changes.items()), *left])
 
 
 _OPEN, _CLOSE = "([{", ")]}"
-_CALL = re.compile(r"(?<![\w.\"'`])\[?[A-Za-z_][\w.]*\(|(?<![\w.\"'`)\]])\[(?=[\[A-Za-z_])")
+_CALL = re.compile(r"(?<![\w.\"'`])\[?[A-Za-z_][\w.]*\(|(?<![\w.\"'`)\]])\[(?=[\[A-Za-z_])|(?<![^ ])\{")
 _PLACE = re.compile(r"(?<![\w.\"'`=])(?:x|like|out|samples?)(?=[.\[]\w|\[[\"'])")
 _AFTER_CALL = re.compile(r"(?:\.\w+)*(?:\((?:[^()]|\([^()]*\))*\))?|\[[^\[\]]*\]")
 _KEYWORD = re.compile(r"(?<![\w.\"'])([a-z_]+)=(?=[\w\[({\"'-])")
 _LEFT_OUT = re.compile(r"(?:without |leav(?:e|ing) )([a-z_]+)=(?: and ([a-z_]+)=)?(?: out)?")
 _CONDITION = re.compile(r",? if | \(if |, for |, where ")
+
+
+_SCRIPT = re.compile(r"(?:[^;()]*: )?((?:import|from) [\w.]+.*)", re.DOTALL)
+"""Statements, perhaps after some words."""
+_COMMAND = re.compile(r"((?:gunzip|bunzip2|unxz|zstd|lz4|tar|python|tensorferry) .*?)(?:, if .*)?", re.DOTALL)
 
 
 def _end_of_brackets(text: str, at: int) -> int:
@@ -82,6 +93,10 @@ def calls_in(text: str):
 
 def _value_at(text: str, at: int) -> int:
     """Where the value of a keyword ends."""
+    if text.startswith("lambda ", at):
+        return _end_of_code(
+            text, text.index(": ", at) + 2 + len(re.compile(r"\w+").match(text, text.index(": ", at) + 2)[0])
+        )
     if text[at] in _OPEN:
         return _end_of_code(text, _end_of_brackets(text, at))
     if text[at] in "\"'":
@@ -128,6 +143,10 @@ def ways_of(hint: str) -> list[Way]:
     Keywords with only a comma or "and" between them belong together, as does what is left out of the same call.
     """
     ways: list[Way] = []
+    for kind, pattern in (("script", _SCRIPT), ("command", _COMMAND)):
+        found = pattern.fullmatch(hint)
+        if found is not None:
+            return [Way("", {}, (), False)._replace(**{kind: found[1]})]
     at, before = 0, -1
     while (piece := _piece_at(hint, at)) is not None:
         conditional = _CONDITION.match(hint, piece.end) is not None

@@ -9,19 +9,25 @@ import os
 import re
 import sys
 import threading
+import time
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.hints.exceptions import PLACES, Place
-from tests.hints.pasting import Called, Failed, error_text, paste
+from tests.hints.pasting import Called, Failed, clean, error_text, paste
 
 import tensorferry as ferry
+from tensorferry.functions.wrap import Wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ONE = {"convert", "explain", "describe", "shares_memory"}
 """Functions that take one tensor, beside those whose names begin with ``to_``."""
+
+_READERS = {"convert_files", "load", "open"}
+"""Functions that read a path: of one that is not there, nothing can be read."""
 
 _PATH = re.compile(r"(/[\w.+@=-]+){2,}")
 
@@ -47,7 +53,11 @@ class Watch:
         self.needed: set[str] = set()
         """The patterns of the places that were needed."""
         self.tried = 0
+        self.seconds = 0.0
+        """How long that took."""
         self._seen: set[tuple[object, ...]] = set()
+        # By what was begun: the call.
+        self._begun: Any = weakref.WeakKeyDictionary()
         self._thread = threading.local()
         # Only those that are there: the others are imported when they are first used.
         found = {name: vars(ferry).get(name) for name in (*ferry.__all__, "open")}
@@ -59,10 +69,15 @@ class Watch:
         """Watch the public functions of the package."""
         before = {name: vars(ferry)[name] for name in self._calls}
         vars(ferry).update(self._calls)
-        try:
-            yield
-        finally:
-            vars(ferry).update(before)
+        with contextlib.ExitStack() as patches:
+            for kind, name in ((ferry.Transfer, "result"), (ferry.Prefetch, "__next__"), (Wrapped, "__call__")):
+                patches.callback(setattr, kind, name, vars(kind)[name])
+                setattr(kind, name, self._watched_later(vars(kind)[name]))
+            try:
+                yield
+            finally:
+                vars(ferry).update(before)
+                self._begun.clear()
 
     def _watched(self, name: str, function: Any) -> Any:
         @functools.wraps(function)
@@ -71,7 +86,7 @@ class Watch:
                 return function(*args, **kwargs)
             self._thread.inside = True
             try:
-                return function(*args, **kwargs)
+                return self._noted(function(*args, **kwargs), name, function, args, kwargs)
             except ferry.ConversionError as error:
                 self._look_at_all(error, name, function, args, kwargs)
                 raise
@@ -82,6 +97,33 @@ class Watch:
         # As pickle finds it.
         call.__module__, call.__qualname__ = ferry.__name__, name
         return call
+
+    def _noted(self, result: Any, *call: Any) -> Any:
+        """The result of a call, of which it is noted what it began."""
+        if isinstance(result, (ferry.Transfer, ferry.Prefetch)):
+            self._begun[result] = call
+        return result
+
+    def _watched_later(self, method: Any) -> Any:
+        """A method of what a call gave, whose errors are about that call; or of a wrapped function."""
+
+        @functools.wraps(method)
+        def later(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            if getattr(self._thread, "inside", False):
+                return method(owner, *args, **kwargs)
+            self._thread.inside = True
+            try:
+                return method(owner, *args, **kwargs)
+            except ferry.ConversionError as error:
+                if isinstance(owner, Wrapped):
+                    self._look_at_all(error, "wrapped", owner, args, {})
+                elif owner in self._begun and not any(hasattr(each, "__next__") for each in self._begun[owner][2]):
+                    self._look_at_all(error, *self._begun[owner])
+                raise
+            finally:
+                self._thread.inside = False
+
+        return later
 
     def _look_at_all(self, error: Any, name: str, function: Any, args: Any, kwargs: Any) -> None:
         # In a frame of its own: a frame of the traceback must not refer to the error, which would keep `x` alive.
@@ -96,16 +138,29 @@ class Watch:
         if key in self._seen or threading.current_thread() is not threading.main_thread():
             return
         self._seen.add(key)
-        if not hint:
+        if not hint or (call.name in _READERS and isinstance(x, (str, os.PathLike)) and not os.path.lexists(x)):
             return
         self.tried += 1
+        started = time.monotonic()
         try:
-            paste(call)
+            paste(call, (), self._excused)
         except Failed as error:
             self._found(call, hint, str(error))
+        finally:
+            clean()
+            self.seconds += time.monotonic() - started
+
+    def _excused(self, hint: str) -> bool:
+        """Whether the list has a hint to which another leads."""
+        place = self._place(_PATH.sub("/…", hint))
+        self.needed.update([] if place is None else [place.hint])
+        return place is not None
+
+    def _place(self, hint: str) -> Place | None:
+        return next((each for each in self.places if re.fullmatch(each.hint, hint, re.DOTALL)), None)
 
     def _found(self, call: Called, hint: str, why: str) -> None:
-        place = next((each for each in self.places if re.fullmatch(each.hint, hint, re.DOTALL)), None)
+        place = self._place(hint)
         if place is not None:
             self.needed.add(place.hint)
             if not is_single_host_tensor(call):
@@ -117,7 +172,7 @@ class Watch:
 
 def is_single_host_tensor(call: Called) -> bool:
     """Whether a call is of a function for one tensor, with a tensor in host memory that can be read."""
-    x = next(iter(call.args), None)
+    given = x = next(iter(call.args), None)
     if not (call.name in _ONE or call.name.startswith("to_")) or "device" in call.kwargs:
         return False
     while isinstance(x, (list, tuple)) and not isinstance(x, ferry.TensorInfo) and len(x):
@@ -128,7 +183,7 @@ def is_single_host_tensor(call: Called) -> bool:
         return False  # a description, which has no values
     try:
         found = ferry.describe(x)
-        ferry.to_list(x)
+        ferry.to_list(given)
     except Exception:  # noqa: BLE001 - it is no tensor, or cannot be read
         return False
     return found.abstract is None and str(found.device) == "cpu"
@@ -136,7 +191,7 @@ def is_single_host_tensor(call: Called) -> bool:
 
 def write(watch: Watch, folder: Path) -> None:
     """Write what one process found, for `unneeded`."""
-    told = {"needed": sorted(watch.needed), "tried": watch.tried}
+    told = {"needed": sorted(watch.needed), "tried": watch.tried, "seconds": round(watch.seconds)}
     (folder / f"{os.getpid()}.json").write_text(json.dumps(told), encoding="utf-8")
 
 

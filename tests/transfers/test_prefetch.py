@@ -626,6 +626,7 @@ def test_an_interrupt_while_a_thread_is_started_loses_nothing(device, monkeypatc
         assert until(lambda: not ours())
 
 
+@pytest.mark.unwatched  # it counts what is read
 def test_wrong_arguments_are_said_at_once():
     """Before anything is read."""
     source = Source(1)

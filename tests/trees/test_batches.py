@@ -176,6 +176,7 @@ def test_a_tree_crosses_the_bus_once_each_way_and_every_bit_arrives():
         assert back[key].tobytes() == alone[key].tobytes() == array.tobytes()
 
 
+@pytest.mark.unwatched  # it counts copies
 def test_leaves_of_a_batch_fail_under_their_own_paths():
     """All at once, before the bus and after it; the others do not stand for them."""
     tree = {"good": np.ones(3), "bad": np.array([1.5]), "fine": np.zeros(1), "worse": np.array([np.nan])}

@@ -221,7 +221,7 @@ def test_names_lead_through_every_container():
         ({"imge": "bfloat16"}, 'dtype={"image": "bfloat16"}'),
         ({"encoder": "bfloat16"}, 'dtype={"encoder.*": "bfloat16"}'),
         ({"encoder.0.wieght": None}, 'dtype={"encoder.0.weight": None}'),
-        ({"float": "float16", "Label": "int32"}, 'dtype={"label": "int32"}'),
+        ({"float": "float16", "Label": "int32"}, 'dtype={"label": "int32", "float": "float16"}'),
         ({'$["encoder"][0]["weight"]': "bfloat16"}, 'dtype={"encoder.0.weight": "bfloat16"}'),
         ({'$["encoder"][0]': "bfloat16"}, 'dtype={"encoder.0.*": "bfloat16"}'),
         ({"flaot": "bfloat16"}, 'dtype={"float": "bfloat16"}'),

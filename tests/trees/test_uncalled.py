@@ -32,13 +32,14 @@ def hint_of(call):
 
 
 @pytest.mark.parametrize("function", TREES)
-@pytest.mark.parametrize("x", [LAYER.state_dict, np.ones, len, str.join, lambda: [np.ones(2)]], ids=type)
+@pytest.mark.parametrize("x", [LAYER.state_dict, np.ones, len, str.join, lambda: [np.ones(2)], {}.copy], ids=type)
 def test_a_function_is_no_tree(function, x):
     """It came back as it was: a snapshot that copied nothing, a description of nothing."""
     hint, message = hint_of(lambda: TREES[function](x))
     assert f"{x.__name__} is a function that was not called" in message
     assert message.endswith("it has no values.")
-    assert hint.startswith(f"{function}(x()")
+    takes_some = x in (np.ones, len, str.join)
+    assert hint is None if takes_some else hint.startswith(f"{function}(x()")
 
 
 def test_the_hint_works_when_it_is_pasted():

@@ -106,13 +106,17 @@ def _no_number_hint(element: Any, path: str, x: Any) -> Hint | None:
     return Hint(f"list({here})")
 
 
+KEEPS_TEXT = "which leaves text as it is"
+"""The remark of a hint to convert a list as a tree. A leaf of a batch is no tree of its own."""
+
+
 def _text_hint(x: Any, found: list[Any]) -> Hint:
     """The hint for text in a list: its numbers, if all of it is written as such; otherwise the list as a tree."""
     try:
         for leaf in found:
             float(leaf)
     except (TypeError, ValueError, OverflowError):
-        return Hint("{tree:x}, which leaves text as it is")
+        return Hint(f"{{tree:x}}, {KEEPS_TEXT}")
     return Hint(each_of("float(number)", x).replace("in x]", "in {leaf}]"))
 
 

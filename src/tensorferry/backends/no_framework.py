@@ -37,10 +37,15 @@ def no_framework(name: str, known: Iterable[Backend], others: Iterable[str]) -> 
     kinds = {kind for each in targets for kind in each.capabilities.devices.kinds}
     kinds.update(kind_of(name) for each in targets if each.loaded for name in each.devices())
     if kind_of(device) in kinds:
-        return UnknownFrameworkError(f"{name!r} is a device, and not the name of a framework.", f'device="{device}"')
+        return UnknownFrameworkError(
+            f"{name!r} is a device, and not the name of a framework.",
+            f'to="{_with(device, targets)}", device="{device}"',
+        )
     with suppress(UnsupportedTypeError):
         if meanings := meanings_of(name):
-            return UnknownFrameworkError(f"{name!r} is a dtype, and not the name of a framework.", code_of(meanings))
+            return UnknownFrameworkError(
+                f"{name!r} is a dtype, and not the name of a framework.", f'to="numpy", {code_of(meanings)}'
+            )
     names = dict.fromkeys([*(each.name for each in targets), *others])
     first, *rest = (f'"{each}"' for each in names)
     listed = f"to={first}, or one of {', '.join(rest)}"
@@ -51,6 +56,12 @@ def no_framework(name: str, known: Iterable[Backend], others: Iterable[str]) -> 
     return UnknownFrameworkError(
         f"{name!r} is not the name of a framework.", f'to="{NAMES.get(meant, meant)}"' if meant else listed
     )
+
+
+def _with(device: str, targets: Iterable[Backend]) -> str:
+    """The first framework that has a device of a kind."""
+    kind = kind_of(device)
+    return next(each.name for each in targets if each.loaded and kind in map(kind_of, each.devices()))
 
 
 def _is_library(name: str) -> bool:

@@ -44,7 +44,8 @@ def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
     if isinstance(x, type):
         return UnsupportedTypeError(f"{full_name(x)} is a class, not an object: it has no values.", "an object of it")
     if isinstance(x, _FUNCTIONS):
-        return UnsupportedTypeError(f"{x.__name__} is a function that was not called: it has no values.", Hint(call))
+        hint = Hint(call) if _takes_nothing(x) else None
+        return UnsupportedTypeError(f"{x.__name__} is a function that was not called: it has no values.", hint)
     return UnsupportedTypeError(
         f"An object of type {full_name(type(x))} is not a tensor.",
         Hint(
@@ -52,6 +53,19 @@ def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
             "__array_interface__, __array_struct__ or __array__; {tree:x} for the tensors inside a container"
         ),
     )
+
+
+def _takes_nothing(function: Any) -> bool:
+    """Whether a function can be called without arguments, as far as it says what it takes."""
+    from inspect import signature  # here, because only an error needs it
+
+    try:
+        signature(function).bind()
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
 
 
 def full_name(kind: type) -> str:

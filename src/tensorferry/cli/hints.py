@@ -53,7 +53,7 @@ _KEYWORD = re.compile(
     r"""
     (?P<call>[\w.]+\()                  # what stands in the brackets of a call is Python's
     | (?<![\w.])(?P<keyword>[a-z_]+)=(?!=)
-      (?P<value>True|False|None|"[^"]*"|'[^']*'|\[[^\]]*\]|\{[^}]*\}|\w+(?:\.\w+)*)?
+      (?P<value>True|False|None|"[^"]*"|'[^']*'|(?=[\[{])|\w+(?:\.\w+)*)?
     """,
     re.VERBOSE,
 )
@@ -78,21 +78,46 @@ def as_options(hint: str, command: str) -> str:
     """
     own = OPTIONS.get(command, {})
     others = _CONVERT if "allow" in own else {}
+    hint = _for_shell(hint, command)
     before = ""
     parts: list[str] = []
     place = 0
+    text = ""
     while (found := _KEYWORD.search(hint, place)) is not None:
-        parts.append(hint[place : found.start()])
-        place = _closing(hint, found.end()) if found["call"] else found.end()
-        name = found["keyword"]
+        between = hint[place : found.start()]
+        place = _closing(hint, found.end() - 1) if found["call"] else found.end()
+        name, value = found["keyword"], found["value"]
+        if value == "":
+            place = _closing(hint, found.end())
+            value = hint[found.end() : place]
+        last, text = text, hint[found.start() : place]
         if name in own:
-            parts.append(_typed(name, own[name], found["value"]))
+            text = _typed(name, own[name], value)
         elif name in others:
             before = "first tensorferry convert IN OUT with "
-            parts.append(_typed(name, others[name], found["value"]))
-        else:
-            parts.append(hint[found.start() : place])
+            text = _typed(name, others[name], value)
+        # In a call a comma stands between keywords, in a shell nothing does between options.
+        are_options = last.startswith("--") and text.startswith("--") and between in (", ", " and ")
+        parts += [" " if are_options else between, text]
     return "".join([before, *parts, hint[place:]])
+
+
+def _for_shell(hint: str, command: str) -> str:
+    """A hint without what only Python can do with the keywords of a call, if there are other ways."""
+    if command == "explain --from":
+        return _FIELDS.sub(r"\1", hint)
+    if hint.startswith(_IN_PYTHON):
+        import shlex  # here, because only an error needs it
+
+        return f"python3 -c {shlex.quote(hint.removeprefix(_IN_PYTHON))}"
+    ways = hint.split("; or ")
+    return "; or ".join(way for way in ways if not _CALL.match(way)) or hint
+
+
+_FIELDS = re.compile(r"x\._replace\((.*)\)")
+"""The fields of a description, which are options."""
+_IN_PYTHON = "in Python: "
+_CALL = re.compile(r"(?:convert|convert_tree|load)\(")
 
 
 _TYPED = re.compile(
@@ -117,11 +142,20 @@ def unbroken(hint: str) -> str:
 
 
 def _closing(text: str, place: int) -> int:
-    """The position after the bracket that closes the one before `place`."""
-    depth = 1
-    while depth and place < len(text):
-        depth += (text[place] == "(") - (text[place] == ")")
+    """The position after the bracket that closes the one at `place`. In quotes there are none."""
+    depth, quote = 0, ""
+    while place < len(text):
+        sign = text[place]
         place += 1
+        if quote:
+            place += sign == "\\"
+            quote = "" if sign == quote else quote
+        elif sign in "\"'":
+            quote = sign
+        else:
+            depth += (sign in "([{") - (sign in ")]}")
+        if depth == 0 and not quote:
+            break
     return place
 
 

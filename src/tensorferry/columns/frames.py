@@ -167,7 +167,9 @@ def rows_hint(found: Ragged) -> Hint:
     """The hint for a column whose rows are lists of unequal lengths, and perhaps have nulls."""
     elements = found.elements
     zero = "False" if DTYPES[elements.dtype].kind == "bool" else "0"
-    own, asked, value = elements.dtype, elements.asked, _value_for(elements.dtype)
+    own, asked = elements.dtype, elements.asked
+    # Another dtype, to which it was cast for the value in place of nulls, the call in the hint does not name.
+    value = _value_for(own) if elements.fill is None else zero
     lacks = elements.nulls[0] > 0  # also where they are replaced, because the code for a hint is a call of its own
     if asked and lacks:
         return Hint(f'{{padded:x|dtype="{asked}", pad={zero}, nulls={value}}}, which pads them and replaces nulls')

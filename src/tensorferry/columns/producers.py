@@ -176,8 +176,8 @@ def _of_stream(capsule: object, most: int | None = None) -> tuple[Type, list[Chu
     get_schema, get_next, get_error, release, _ = _STREAM.unpack_from(memory_at(at))
     if not release:
         raise UnsupportedTypeError(
-            "This stream of Arrow's was released: it has been read already.",
-            "pa.table(x) before it is read for the first time, which can be read again and again",
+            "This stream of Arrow's was released: it has been read already. A table that is made of it before that can "
+            "be read again and again."
         )
     # The stream is moved, as its interface asks for: the capsule has none any more. Read again, it would be empty.
     stream = _Owned(_STREAM, _RELEASE_STREAM)

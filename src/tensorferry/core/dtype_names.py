@@ -215,7 +215,7 @@ def _nearest(dtype: object) -> str:
         found = get_close_matches(written, words, n=1, cutoff=_ALIKE)
         if found:
             return f'dtype="{words[found[0]][0]}"'
-    return 'dtype="float32", or x.dtype of a tensor that has the one you mean'
+    return 'dtype="float32", or the dtype of a tensor'
 
 
 _LONGEST = 80

@@ -19,6 +19,7 @@ __all__ = [
     "DtypeRule",
     "dtype_of_leaf",
     "is_of_its_kind",
+    "mapping_in_code",
     "place_of_name",
     "quoted",
     "rule_for_all",
@@ -64,8 +65,12 @@ class DtypeRule(NamedTuple):
         >>> rule_of({"float": "float16", "label": None}).as_code()
         '{"label": None, "float": "float16"}'
         """
-        entries = (*self.names, *self.kinds, *self.dtypes)
-        return "{" + ", ".join(f"{quoted(key)}: {quoted(value)}" for key, value in entries) + "}"
+        return mapping_in_code(dict((*self.names, *self.kinds, *self.dtypes)))
+
+    @property
+    def without_names(self) -> tuple[tuple[str, Choice], ...]:
+        """What it says of kinds and dtypes."""
+        return (*self.kinds, *self.dtypes)
 
 
 def dtype_of_leaf(rule: DtypeRule, dtype: str, name: str, otherwise: Choice = None) -> Choice:
@@ -308,13 +313,19 @@ def _kinds_of(dtype: str) -> tuple[str, ...]:
     return _INTEGERS if kind in _INTEGERS else (kind,)
 
 
-def unknown_name(keyword: str, keys: Iterable[tuple[str, object]], names: Iterable[str]) -> tuple[str, str] | None:
+def unknown_name(
+    keyword: str,
+    keys: Iterable[tuple[str, object]],
+    names: Iterable[str],
+    others: Iterable[tuple[str, object]] = (),
+) -> tuple[str, str] | None:
     """The message and the hint if a mapping has a name that no leaf has; ``None`` if it has none.
 
     Args:
         keyword: The keyword that takes the mapping.
-        keys: The mapping's keys and values.
+        keys: The mapping's names and their values.
         names: The dotted names of all leaves that are tensors.
+        others: The mapping's other keys and their values, which the hint keeps.
     """
     keys = tuple(keys)
     if not keys:
@@ -332,9 +343,10 @@ def unknown_name(keyword: str, keys: Iterable[tuple[str, object]], names: Iterab
         if keyword == "dtype" and not deeper:
             better = _is_dtype(name) or _kind_meant(name, near) or better
         found = f"the nearest are {listed}" if near else "none has a name"
+        kept = {better if each == name else each: value for each, value in (*keys, *others)}
         return (
             f"{keyword}= has the name {shown(name)}, which no tensor has: {found}.",
-            f"{keyword}={{{quoted(better)}: {quoted(choice)}}}" if better else f"{keyword}={quoted(choice)}",
+            f"{keyword}={mapping_in_code(kept)}" if better else f"{keyword}={quoted(choice)}",
         )
     return None
 
@@ -373,6 +385,15 @@ def _kind_meant(name: str, near: Sequence[str]) -> str | None:
 
     words = [*KINDS, *dtypes.DTYPES]
     return next((each for each in get_close_matches(name, [*near, *words], n=1) if each in words), None)
+
+
+def mapping_in_code(mapping: Mapping[str, object]) -> str:
+    """The value of a keyword that takes a mapping from names, as code.
+
+    >>> mapping_in_code({"a": "int8", "b": 0})
+    '{"a": "int8", "b": 0}'
+    """
+    return "{" + ", ".join(f"{quoted(key)}: {quoted(value)}" for key, value in mapping.items()) + "}"
 
 
 def quoted(word: object) -> str:

@@ -88,7 +88,7 @@ def block(nbytes: int, allocate: Callable[[], Tensor], *, required: bool) -> Ten
     except RuntimeError as error:
         size, why = size_text(nbytes), str(error).partition("\n")[0]
         if required:
-            raise DeviceError(f"{size} of host memory cannot be page-locked: {why}", "leave pinned= out") from error
+            raise DeviceError(f"{size} of host memory cannot be page-locked: {why}", "without pinned=") from error
     if "pageable" not in _warned:
         _warned.add("pageable")
         text = f"{size} of host memory cannot be page-locked ({why}): transfers go on without, slower."

@@ -271,7 +271,7 @@ def _convert_several(
 ) -> Any:
     """Convert values and their mask, as a pair; or rows, as a list. The mask keeps its own dtype."""
     if out is not None:
-        raise UnsupportedTypeError("out= is one tensor, and this gives several.", "leave out= out")
+        raise UnsupportedTypeError("out= is one tensor, and this gives several.", "without out=")
     from .column_keywords import Rows, full_mask
 
     if isinstance(x, Rows):
@@ -300,7 +300,7 @@ def _refuse_of_rows(labels: LabelsBySource) -> None:
     if given is not None:
         keyword = "columns" if given.index is None else "index"
         raise UnsupportedTypeError(
-            f'{keyword}= labels one result, and ragged="rows" gives several.', f"leave {keyword}= out"
+            f'{keyword}= labels one result, and ragged="rows" gives several.', f"without {keyword}="
         )
 
 

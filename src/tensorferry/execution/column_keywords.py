@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, partial
-from math import isnan, prod
+from math import isfinite, isnan, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -251,11 +251,22 @@ def _refuse_of_table(kind: str, **keywords: object) -> None:
     """
     for name, value in keywords.items():
         if value is not None:
-            written = f'"{value}"' if isinstance(value, str) else repr(value)
+            written = f'"{value}"' if isinstance(value, str) else in_code(value)
             raise UnsupportedTypeError(
                 f"{name}= is about the rows of one column, and {an(kind)} is several.",
                 Hint(f"{{tree:x|{name}={written}}}"),
             )
+
+
+def in_code(number: Any) -> str:
+    """A number as code.
+
+    >>> in_code(1.5), in_code(float("nan"))
+    ('1.5', 'float("nan")')
+    """
+    plain = number.item() if isinstance(number, np.generic) else number
+    is_odd = isinstance(plain, float) and not isfinite(plain)
+    return f'float("{plain}")' if is_odd else repr(plain)
 
 
 def _if_of_its_kind(like: str, dtype: str) -> str | None:

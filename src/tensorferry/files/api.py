@@ -183,6 +183,7 @@ def load(
 
     from ..core.leaf_dtypes import rule_of
     from ..errors import CopyRequiredError, validate_flags
+    from .base.file_hints import Given, completed
     from .base.objects import in_plain_values
     from .base.wording import path_of, several
     from .opening.shards import open_path
@@ -211,24 +212,26 @@ def load(
     asked |= {"exclude": exclude, "device": device, "copy": copy if lazy else None, "dtype": dtype}
     asked |= {"allow": classes, "strict": strict, "dequantize": dequantize}
     asked |= {"nulls": nulls, "ragged": ragged, "pad": pad}
-    if names is not None or exclude or dequantize:
-        from .conversion.select import select
+    with completed(lambda: Given(exclude=exclude, rule=rule)):
+        if names is not None or exclude or dequantize:
+            from .conversion.select import select
 
-        taken: dict[str, Any] = {"exclude": exclude, "dequantize": dequantize}
-        contents = select(contents, include=names or (), include_as="names", **taken)
-    if contents.columns is not None or has_column_keywords:
-        from .opening.table_columns import ColumnKeywords, with_columns
+            taken: dict[str, Any] = {"exclude": exclude, "dequantize": dequantize}
+            contents = select(contents, include=names or (), include_as="names", **taken)
+        if contents.columns is not None or has_column_keywords:
+            from .opening.table_columns import ColumnKeywords, with_columns
 
-        keywords = ColumnKeywords(nulls, ragged, pad)
-        contents = with_columns(contents, keywords, rule, call="load", target=asked["to"], strict=strict)
-    source = Source(in_plain_values(contents), load, asked, rule)
-    if lazy:
-        from .lazy import lazy_tree
+            keywords = ColumnKeywords(nulls, ragged, pad)
+            about = {"call": "load", "target": asked["to"], "strict": strict, "exclude": exclude}
+            contents = with_columns(contents, keywords, rule, **about)
+        source = Source(in_plain_values(contents), load, asked, rule)
+        if lazy:
+            from .lazy import lazy_tree
 
-        return lazy_tree(source)
-    from .loading import loaded
+            return lazy_tree(source)
+        from .loading import loaded
 
-    return loaded(source, source.tree)
+        return loaded(source, source.tree)
 
 
 def save(
@@ -292,9 +295,10 @@ def save(
     """
     from ..core.names import EXCHANGE
     from ..errors import ConversionError
-    from .base.wording import FileHint, path_of
+    from .base.file_hints import Saved, complete
+    from .base.wording import path_of
     from .conversion.convert import write_contents
-    from .save import contents_of
+    from .save import contents_of, open_container
 
     place = path_of(path, "save(tree, path)")
     try:
@@ -302,9 +306,7 @@ def save(
         return write_contents(contents, place, to=to, shard=shard, ties=ties, verify=verify, overwrite=overwrite)
     except ConversionError as error:
         error.complete_hint("save", EXCHANGE)
-        if isinstance(error.hint, FileHint):
-            error.hint = error.hint.for_save
-            error.args = (error.message, error.hint)
+        complete(error, Saved(tree, metadata or {}, open_container))
         raise
 
 

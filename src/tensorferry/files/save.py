@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ..backends.nodes import Node
 
-__all__ = ["contents_of"]
+__all__ = ["contents_of", "open_container"]
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
 
@@ -123,7 +123,7 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
             f"A file can hold a name as text, but not what has it: {node.name}, which was only named - at {path}",
             f"{_code(path)}.name in its place, which is a text",
         )
-    opened = _opened(node)
+    opened = open_container(node)
     if opened is not None:
         inside = [
             _outline(child, f"{path}{entry}", depth + 1, rule)
@@ -140,16 +140,25 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
         # A mapping has a message of its own below.
         held = None if isinstance(node, Mapping) else rule.tensor_inside(node)
         if held is None:
-            hint = _instead(node, path) if error.hint == refusal_to_convert(node).hint else None
-            where = "" if path == "$" else f" - at {path}"
-            hint = hint or hint_for_leaf(error.hint, path, _dotted(path))
-            raise type(error)(f"{error.message}{where}", hint) from error
+            raise _refusal(error, node, path) from error
         name = type(node).__name__
         raise UnsupportedTypeError(
             f"{an(name, 'A')} holds a tensor, and a file holds tensors, plain values, dicts, lists and tuples of them, "
             f"but no other objects - at {path}{held}",
             hint_for_leaf(rule.hint_of(node), path, _dotted(path)) or _attributes(node, path),
         ) from error
+
+
+def _refusal(error: ConversionError, node: Any, path: str) -> ConversionError:
+    """The error for something that is neither a tensor nor a plain value, with its place."""
+    message, hint = error.message, None
+    if error.hint != refusal_to_convert(node).hint:
+        hint = hint_for_leaf(error.hint, path, _dotted(path))
+    elif path != "$" or isinstance(node, UNCALLED):
+        hint = _instead(node, path) or hint_for_leaf(error.hint, path, _dotted(path))
+    else:
+        message += " A file holds tensors, plain values, and dicts, lists and tuples of them."
+    return type(error)(message if path == "$" else f"{message} - at {path}", hint)
 
 
 def _outline_of_sequence(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
@@ -191,7 +200,7 @@ def _special(node: Any) -> Special | None:
     return None
 
 
-def _opened(node: Any) -> Node | None:
+def open_container(node: Any) -> Node | None:
     """A container of `convert_tree`; ``None`` if it is not one, or has attributes besides its values."""
     found = _open_any(node)
     return None if found is None or found.static or found.registered is not None else found
@@ -221,14 +230,12 @@ def _name_of(entry: str) -> str:
 
 def _instead(node: Any, path: str) -> str | None:
     """The hint for an object that is neither a tensor nor a container; ``None`` for a class or function alone."""
-    if isinstance(node, type) or (path == "$" and isinstance(node, UNCALLED)):
+    if isinstance(node, type) or path == "$":
         return None
     if isinstance(node, UNCALLED):
         made = "{}()"
     elif isinstance(node, np.ndarray):
         made = "{}.tolist()"  # objects, each of which is plain, or is refused with its own place
-    elif path == "$":
-        return "a tensor, or a dict, list or tuple of tensors and plain values"
     elif isinstance(node, Enum):
         made = "{}.value"
     else:
@@ -236,7 +243,7 @@ def _instead(node: Any, path: str) -> str | None:
     return f"{made.format(_code(path))} in its place"
 
 
-def _attributes(node: Any, path: str) -> str:
+def _attributes(node: Any, path: str) -> str | None:
     """The hint for an unknown object: to save its attributes, of a container only those that are its values."""
     opened = _open_any(node)
     entries = [] if opened is None else [entry for entry in opened.entries if entry.startswith(".")]
@@ -244,7 +251,7 @@ def _attributes(node: Any, path: str) -> str:
         held = ", ".join(f'"{entry[1:]}": {_code(path)}{entry}' for entry in entries)
         return f"{{{held}}} in its place: a dict of its values"
     some = f"vars({_code(path)}) in its place: a dict of its attributes"
-    return some if getattr(node, "__dict__", None) else "what it holds in its place, in a dict or a list"
+    return some if getattr(node, "__dict__", None) else None
 
 
 def _container(node: Mapping[Any, Any], path: str) -> dict[Any, Any]:
@@ -258,7 +265,8 @@ def _container(node: Mapping[Any, Any], path: str) -> dict[Any, Any]:
     factory = node.default_factory
     if factory is not None and factory not in FACTORIES.values():
         raise UnsupportedTypeError(
-            f"This defaultdict makes its missing values by {factory!r:.200}, which is code - at {path}", "dict(...)"
+            f"This defaultdict makes its missing values by {factory!r:.200}, which is code - at {path}",
+            f"dict({_code(path)}) in its place",
         )
     return defaultdict(factory)
 

@@ -21,6 +21,7 @@ from ..execution.recipes import conversion_of
 from ..execution.run import convert, foresee
 from .base.blocks import blocks_of
 from .base.contents import NOTHING, Ref, Special
+from .base.file_hints import Given, uncast
 from .base.fingerprints import fingerprints
 from .base.nesting import are_plain, leaves, like
 from .base.raw import mapped, mapped_private
@@ -287,7 +288,10 @@ class Source:
         """Errors that end in the names of their tensors, and whose hints are for `load`."""
         from ..trees.failures import ask_for_all
 
-        for error, _ in errors:
+        for error, name in errors:
+            stored = self.tensors[name]
+            given = Given(exclude=tuple(self.asked["exclude"]), rule=self.rule, dtypes={name: stored.dtype})
+            error.hint = uncast(error, given, name, self.asked["to"])
             error.complete_hint("load", self.asked["to"])
         ask_for_all(self.rule, errors)
         # The error of a column of a table has its name already.

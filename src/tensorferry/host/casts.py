@@ -261,9 +261,12 @@ def _compare(array: Array, result: Array, index: tuple[Any, ...], dtype: str, ch
     where = f"the value at {position}" if position else "the value"
     name = of_numpy(array.dtype) or ""
     to_integers = find(name).kind == "float" and find(dtype).kind in ("int", "uint")
+    why, hint = f"{where} does not fit", 'casting="unsafe" casts anyway'
     if to_integers and not np.isfinite(source[tuple(np.argwhere(~kept)[0])]):
-        raise LossyCastError(f"{name} to {dtype}: {where} is NaN or infinite, which no integer is.", _finite(name))
-    raise LossyCastError(f"{name} to {dtype}: {where} does not fit.", 'casting="unsafe" casts anyway')
+        why, hint = f"{where} is NaN or infinite, which no integer is", _finite(name)
+    error = LossyCastError(f"{name} to {dtype}: {why}.", hint)
+    error.is_of_value = True
+    raise error
 
 
 def _finite(name: str) -> Hint:

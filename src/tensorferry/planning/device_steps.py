@@ -133,9 +133,9 @@ def refuse_pinned(plan: PlanBuilder) -> None:
     if plan.device != HOST:
         raise DeviceError(
             f"pinned=True asks for page-locked memory of the host, and the result is on {plan.device}.",
-            'device="cpu", or leave pinned= out',
+            'device="cpu", or without pinned=',
         )
     if host_steps.pinner(plan) is None and not plan.now.pinned:
         sides = dict.fromkeys([plan.source.name, plan.target.name])
         who = f"Neither {' nor '.join(sides)} can" if len(sides) == 2 else f"{plan.source.name} cannot"
-        raise DeviceError(f"{who} lock memory.", "leave pinned= out, or go over a framework that can")
+        raise DeviceError(f"{who} lock memory.", "without pinned=, or go over a framework that can")

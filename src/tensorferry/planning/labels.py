@@ -29,7 +29,7 @@ def refuse_misfit(info: TensorInfo, request: Request, target: Declaration) -> No
     if given.index is not None and len(given.index) != rows:
         raise ShapeError(
             f"index= has {_counted(len(given.index), 'label')}, and the result has {_counted(rows, 'row')}.",
-            "leave index= out",
+            "without index=",
         )
     if given.names is None:
         return
@@ -37,12 +37,12 @@ def refuse_misfit(info: TensorInfo, request: Request, target: Declaration) -> No
         raise ShapeError(
             f"columns= names the columns of a table. A tensor with one axis becomes a column of {target.name}, whose "
             "name is set by its method rename.",
-            "leave columns= out",
+            "without columns=",
         )
     if len(given.names) != columns:
         raise ShapeError(
             f"columns= has {_counted(len(given.names), 'name')}, and the result has {_counted(columns, 'column')}.",
-            "leave columns= out",
+            "without columns=",
         )
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..core.devices import kind_of, same_place
+from ..core.dtypes import DTYPES, fit
 from ..core.info import JOINS
 from ..core.layout import AXES
+from ..core.leaf_dtypes import quoted
 from ..core.request import LEAVE, PINNED
 from ..errors import CopyRequiredError, DeviceError, GradientError, ShapeError, UnsupportedTypeError, an
 from ..hints import Hint
 from .rules import newer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from ..core.declaration import Declaration
     from ..core.info import TensorInfo
@@ -47,7 +49,7 @@ def refuse_abstract(info: TensorInfo, request: Request, source: Declaration, tar
             if option in target.capabilities.options.finishers or option == PINNED:
                 raise UnsupportedTypeError(
                     f"{option}=True needs values, and this {source.name} object has none: {why}.",
-                    f"leave {option}= out",
+                    f"without {option}=",
                 )
         return
     raise UnsupportedTypeError(f"This {source.name} object has no values to convert: {why}.", hint)
@@ -131,28 +133,38 @@ def refuse_place(info: TensorInfo, source: Declaration) -> None:
     if caps.dtypes.held and info.dtype not in caps.dtypes.held and info.dtype not in caps.dtypes.absent_reasons:
         raise _no_such_dtype(info.dtype, source)
     if info.requires_grad and not caps.gradients.graph:
-        raise UnsupportedTypeError(f"{source.name} tensors are in no autograd graph.", "leave requires_grad= out")
+        raise UnsupportedTypeError(f"{source.name} tensors are in no autograd graph.", _described(requires_grad=False))
     if (info.conjugate or info.negative) and not caps.memory.lazy_bits:
-        raise UnsupportedTypeError(f"{source.name} has no lazy bits.", "leave conjugate= and negative= out")
+        raise UnsupportedTypeError(f"{source.name} has no lazy bits.", _described(conjugate=False, negative=False))
     if info.swapped and not caps.memory.host_array:
-        raise UnsupportedTypeError(f"{source.name} has the machine's byte order only.", "leave swapped= out")
+        raise UnsupportedTypeError(f"{source.name} has the machine's byte order only.", _described(swapped=False))
     if info.shards > 1 and not caps.devices.shards:
-        raise UnsupportedTypeError(f"{source.name} tensors lie on one device each.", "leave shards= out")
+        raise UnsupportedTypeError(f"{source.name} tensors lie on one device each.", _described(shards=1))
     if info.abstract is None and not caps.devices.include(kind_of(info.device)):
         raise DeviceError(
-            f"{source.name} does not support {info.device}, only {', '.join(known)}.", f'device="{known[0]}"'
+            f"{source.name} does not support {info.device}, only {', '.join(known)}.", _described(device=known[0])
         )
     if info.abstract is None and info.dtype in source.device_facts(kind_of(info.device)).absent:
-        raise UnsupportedTypeError(
-            f"{source.name} has no {info.dtype} on {info.device}.", 'device="cpu", or a dtype that the device has'
-        )
+        raise UnsupportedTypeError(f"{source.name} has no {info.dtype} on {info.device}.", _described(device="cpu"))
+
+
+def _described(**fields: object) -> str:
+    """The hint for another description."""
+    return f"x._replace({', '.join(f'{name}={quoted(value)}' for name, value in fields.items())})"
+
+
+def _held(dtype: str, held: Collection[str]) -> str:
+    """The dtype of a framework that is most like another one."""
+    return fit(dtype, held) or next(name for name in DTYPES if name in held)
 
 
 def _no_such_dtype(name: str, source: Declaration) -> UnsupportedTypeError:
     release = source.capabilities.dtypes.release(name)
     if release:
         return UnsupportedTypeError(f"{source.name} has no {name} before {release}.", newer(source, release))
-    return UnsupportedTypeError(f"{source.name} has no {name}.", "the name of a dtype that it has")
+    return UnsupportedTypeError(
+        f"{source.name} has no {name}.", _described(dtype=_held(name, source.capabilities.dtypes.held))
+    )
 
 
 def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:
@@ -170,40 +182,38 @@ def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:
         return
     if out.abstract is not None:
         why = target.capabilities.objects.abstract.get(out.abstract, (f"it is {out.abstract}", None))[0]
-        raise UnsupportedTypeError(f"out= cannot be written: {why}.", "leave out= out")
+        raise UnsupportedTypeError(f"out= cannot be written: {why}.", "without out=")
     able, usual = target.capabilities.memory.out, target.capabilities.memory.writable
     assignable = out.kind in target.capabilities.objects.value_kinds
     writable = assignable or (usual if out.writable is None else out.writable)
     if not able or not writable:
         what = "this one is read-only" if able else f"{target.name} results are not memory to write to"
         what = what if usual else f"{target.name} tensors are immutable"
-        raise UnsupportedTypeError(f"out= cannot be written: {what}.", "leave out= out")
+        raise UnsupportedTypeError(f"out= cannot be written: {what}.", "without out=")
     if out.kind in target.capabilities.objects.read_kinds:
-        raise UnsupportedTypeError(
-            f"out= cannot be written: {an(out.kind)} has no memory of its own.", "leave out= out"
-        )
+        raise UnsupportedTypeError(f"out= cannot be written: {an(out.kind)} has no memory of its own.", "without out=")
     if out.overlaps_itself:
         raise UnsupportedTypeError(
             "out= cannot be written: several of its elements lie in one place (broadcast, or windows overlap).",
-            "leave out= out",
+            "without out=",
         )
     if out.requires_grad:
         raise GradientError("out= requires grad: writing into it would bypass autograd.", "out=out.detach()")
     if out.shape != info.shape:
         raise ShapeError(
             f"out= has shape {out.shape}, the source has {info.shape}.",
-            f"out=out.reshape({info.shape})" if out.size == info.size and out.is_compact else "leave out= out",
+            f"out=out.reshape({info.shape})" if out.size == info.size and out.is_compact else "without out=",
         )
     if request.device is not None and not same_place(out.device, request.device):
-        raise DeviceError(f"out= is on {out.device}, and device= asks for {request.device}.", "leave device= out")
+        raise DeviceError(f"out= is on {out.device}, and device= asks for {request.device}.", "without device=")
     for option in request.options:
         if option in target.capabilities.options.finishers or (option == PINNED and not out.pinned):
             raise UnsupportedTypeError(
                 f"out= is written into where it lies, and {option}=True asks for other memory.",
-                f"leave {option}= or out= out",
+                f"without {option}=; or without out=",
             )
     if request.copy is False:
         raise CopyRequiredError(
             "out= is written into, which is a copy; copy=False asks for none.",
-            "leave copy= or out= out",
+            "without copy=; or without out=",
         )

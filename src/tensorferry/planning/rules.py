@@ -87,7 +87,7 @@ def target_dtype(info: TensorInfo, request: Request, target: Declaration) -> str
         if asked in dtypes.KEYWORDS:
             asked = target_dtype(info, request._replace(out=None), target)
         if asked not in (None, request.out.dtype):
-            raise LossyCastError(f"out= is {request.out.dtype}, and dtype= asks for {asked}.", "leave dtype= out")
+            raise LossyCastError(f"out= is {request.out.dtype}, and dtype= asks for {asked}.", "without dtype=")
         return request.out.dtype
     if request.dtype not in (None, *dtypes.KEYWORDS):
         if request.dtype not in caps.dtypes.held:
@@ -268,7 +268,7 @@ def target_device(info: TensorInfo, request: Request, target: Declaration, dtype
         firsts = {kind_of(name): name for name in reversed(present)}
         raise DeviceError(
             f"There is no {device} here: {target.name} {seen}.",
-            f'device="{firsts[meant(device, [*firsts])]}"' if firsts else "a machine that has one, or another target",
+            f'device="{firsts[meant(device, [*firsts])]}"' if firsts else None,
         )
     absent = target.device_facts(kind_of(device)).absent
     if dtype in absent:

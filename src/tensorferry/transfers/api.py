@@ -9,6 +9,7 @@ from ..backends import registry
 from ..errors import ConversionError, UnsupportedTypeError, an, shown, validate_word
 from ..execution.calls import by_name
 from ..execution.target import target_of
+from ..hints import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -162,7 +163,7 @@ def prefetch(
 
     later = registry.refusal_of_later(type(iterable))
     if later is not None:
-        raise UnsupportedTypeError(later.message, f"prefetch([{later.hint}], to), which has it as one batch")
+        raise UnsupportedTypeError(later.message, Hint(f"{{prefetch:[{later.hint}]}}, which has it as one batch"))
     if is_one_value(iterable):
         kind = type(iterable).__name__
         raise TypeError(

@@ -153,7 +153,7 @@ class Collation:
                 for index, column in enumerate(self._columns)
                 if type(column) is RowsRead or any(map(takes, column))
             ]
-            refuse_unknown_name("dtype", targets.rule.names, tensors, self._leaf_named)
+            refuse_unknown_name("dtype", targets.rule.names, tensors, self._leaf_named, targets.rule.without_names)
             refuse_unknown_name("pad", padding.by_name, tensors, self._leaf_named)
         results: list[Any] = []
         for index, column in enumerate(self._columns):
@@ -209,13 +209,13 @@ class Collation:
             if place is None:
                 raise UnsupportedTypeError(
                     f"{keyword}=True adds a leaf beside this one, which is below no str key of a dict.",
-                    f'samples that are dicts, {{"x": x}}, or leave {keyword}= out',
+                    f"without {keyword}=",
                 )
             mapping, key = place
             if f"{key}_{keyword}" in mapping:
                 raise UnsupportedTypeError(
                     f"{keyword}=True adds {quoted(f'{key}_{keyword}')} beside this leaf, and there is one.",
-                    f"another name for it in the samples, or leave {keyword}= out",
+                    f"without {keyword}=",
                 )
             array = memory.compact(mark.shape, mark.dtype)
             array[...] = mark
@@ -245,7 +245,10 @@ def _in_samples(error: ConversionError, path: str) -> ConversionError:
     place = path.removeprefix("$")
     if isinstance(hint, Hint):
         return type(error)(message, hint.for_sample(place))
-    return type(error)(message, hint and re.sub(r"\bx(\[\d+\])", lambda found: f"samples{found[1]}{place}", hint))
+    if hint is None:
+        return type(error)(message, hint)
+    in_sample = re.sub(r"\bx\[\d+\]", lambda _: f"sample{place}", hint)
+    return type(error)(message, hint if in_sample == hint else f"{in_sample} in its place")
 
 
 def _tried(path: Callable[[list[Any]], Any], column: list[Any]) -> Any:

@@ -119,8 +119,7 @@ class Columns:
         odd = taken.index(not taken[0])
         raise UnsupportedTypeError(
             f"Sample 0 has {an(class_name(column[0]))} there, sample {odd} {an(class_name(column[odd]))}: "
-            "they do not stack.",
-            "fill what is missing first, or leaves= a callable that says no to it",
+            "they do not stack."
         )
 
     def _stacked(
@@ -148,7 +147,7 @@ class Columns:
             except ShapeError as error:
                 if type(column[0]) is list:
                     _looked_at(column)  # raises if the rows within one sample have unequal lengths
-                raise self._ragged(index, error.message) from error
+                raise self._ragged(index, error.message, column) from error
         members = _looked_at(column) if members is None else members
         if decide is not None:
             request, decide = _decided(decide, members).request, None
@@ -160,7 +159,7 @@ class Columns:
         try:
             members = members.stacked((len(column),))
         except ShapeError as error:
-            raise self._ragged(index, error.message) from error
+            raise self._ragged(index, error.message, column) from error
         return self.prepare(members, conversion_of(target, request))
 
     def _row_of(self, index: int, rows: RowsRead) -> Any:
@@ -182,9 +181,13 @@ class Columns:
             return lambda info: targets.asked_of(conversion, info, name).asked_by(info)
         return None if request.like is None else conversion.asked_by
 
-    def _ragged(self, index: int, message: str) -> ShapeError:
-        name = self.name(index)
-        return ShapeError(message, f"pad={{{quoted(name)}: 0}}" if name else "pad=0")
+    def _ragged(self, index: int, message: str, column: Sequence[Any] = ()) -> ShapeError:
+        """The error for shapes that differ, with the hint to pad them if they have as many axes."""
+        axes = {
+            len(getattr(each, "shape", ())) for each in column if hasattr(each, "shape") or type(each) in PYTHON_NUMBERS
+        }
+        can_be = len(axes) <= 1
+        return ShapeError(message, self.padding.with_number(self.name(index)) if can_be else None)
 
     def _refuse_mixture(self, index: int, kinds: NumberKinds, request: Request, target: Backend) -> None:
         """Raise for a column with integers and floats, unless `dtype=` says what they become.
@@ -256,7 +259,7 @@ class Columns:
 
     def _filling(self, index: int, value: Any, dtype: str, request: Request, infos: Sequence[TensorInfo]) -> Any:
         name = self.name(index)
-        instead = f"pad={{{quoted(name)}: 0}}" if name else "pad=0"
+        instead = self.padding.with_number(name)
         if isinstance(value, (bool, np.bool_)) and all(info.dtype != "bool" for info in infos):
             raise LossyCastError(f"pad= is a bool, but the leaf has {infos[0].dtype}.", instead)
         try:
@@ -283,8 +286,8 @@ def _refuse_other_categories(column: Any) -> None:
     odd = next((number for number, each in enumerate(known) if each != known[0]), None)
     if odd is not None:
         raise UnsupportedTypeError(
-            f"The categories in samples[0] and samples[{odd}] differ, so their codes do not mean the same.",
-            "pd.concat(samples) or pa.concat_tables(samples), which is one table",
+            f"The categories in samples[0] and samples[{odd}] differ, so their codes do not mean the same: "
+            "give all the same categories, or make one table of the samples."
         )
 
 

@@ -236,16 +236,15 @@ def open_structured(x: np.ndarray[Any, Any]) -> Node:
 
 
 def _copied(x: Any) -> Any:
-    hint = "optree.register_pytree_node says how"
+    how = "optree.register_pytree_node can say how"
     try:
         result = copy.copy(x)
     except Exception as error:
-        raise UnsupportedTypeError(f"{an(type(x).__name__, 'A')} cannot be made again: {error}", hint) from error
+        raise UnsupportedTypeError(f"{an(type(x).__name__, 'A')} cannot be made again: {error} ({how})") from error
     if result is x or type(result) is not type(x):
         # `copy.copy` gives the object itself, so the result would be written into the source.
         raise UnsupportedTypeError(
-            f"{an(type(x).__name__, 'A')} cannot be made again: copy.copy(x) does not give another one.",
-            hint,
+            f"{an(type(x).__name__, 'A')} cannot be made again: copy.copy(x) does not give another one ({how})."
         )
     return result
 

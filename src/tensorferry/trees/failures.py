@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from ..core.leaf_dtypes import DtypeRule, quoted, unknown_name, with_choice, with_others
+from ..backends.elements import KEEPS_TEXT
+from ..core.leaf_dtypes import DtypeRule, mapping_in_code, quoted, unknown_name, with_choice, with_others
 from ..errors import LossyCastError, TreeError, UnsupportedTypeError, shown
 from ..hints import Hint, code_at
 from .structure import placed
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
 
     from ..errors import ConversionError
 
+_EACH = re.compile(r"\[([^\[\]]+) for (\w+) in x\](?: first)?")
+"""Code that makes a list of a list."""
+
 __all__ = ["ask_for_all", "hint_for_leaf", "raise_all", "refuse_unknown_name"]
 
 
@@ -22,6 +27,7 @@ def refuse_unknown_name(
     keys: Iterable[tuple[str, object]],
     names: Iterable[str],
     others: Callable[[str], object] = lambda _: None,
+    rest: Iterable[tuple[str, object]] = (),
 ) -> None:
     """Raise if a mapping has a name that no leaf has.
 
@@ -30,12 +36,13 @@ def refuse_unknown_name(
         keys: As for `unknown_name`.
         names: As for `unknown_name`.
         others: Gives the leaf with a name, if there is one that is no tensor; otherwise ``None``.
+        rest: The mapping's keys that are no names, with their values.
 
     Raises:
         UnsupportedTypeError: It has such a name, or that of a column that is no tensor.
     """
-    keys, names = tuple(keys), tuple(names)
-    unknown = unknown_name(keyword, keys, names)
+    keys, names, rest = tuple(keys), tuple(names), tuple(rest)
+    unknown = unknown_name(keyword, keys, names, rest)
     if unknown is None:
         return
     from .tables import why_no_tensor  # here, because only an error needs what is for tables
@@ -44,8 +51,9 @@ def refuse_unknown_name(
         found = None if name in names else why_no_tensor(others(name))
         if found is not None:
             why, asked = found
-            other = f"{{{quoted(name)}: {quoted(asked)}}}"
-            hint = f"{keyword}={other}" if asked else f"leave {quoted(name)} out of {keyword}="
+            kept = {**dict(keys), name: asked} if asked else {key: value for key, value in keys if key != name}
+            kept |= dict(rest)
+            hint = f"{keyword}={mapping_in_code(kept)}" if kept else f"without {keyword}="
             raise UnsupportedTypeError(f"{keyword}= has the name {shown(name)}, which is no tensor: it {why}.", hint)
     raise UnsupportedTypeError(*unknown)
 
@@ -94,10 +102,21 @@ def hint_for_leaf(hint: str | None, path: str, name: str, rule: DtypeRule | None
         tree: As for `raise_all`.
     """
     place = f"{tree}{path[1:]}"
+    if tree == "sample" and hint is not None and KEEPS_TEXT in hint:
+        return None
+    if tree == "sample" and hint is not None and not isinstance(hint, Hint):
+        # The tensors of all samples are a list; each of them is in its sample.
+        hint = _EACH.sub(_for_one, hint)
     if not isinstance(hint, Hint):
         return hint and code_at(hint, place)
     given = DtypeRule() if rule is None else rule
     return hint.for_leaf(place, name, lambda dtype: with_choice(given, name, dtype).as_code())
+
+
+def _for_one(found: re.Match[str]) -> str:
+    """What code does for each member of `x`, for `x` itself."""
+    code, member = found[1], found[2]
+    return re.sub(rf"\b{member}\b", "x", code) + " in its place"
 
 
 def _placed(error: ConversionError, path: str, name: str, rule: DtypeRule | None, tree: str) -> ConversionError:

@@ -251,8 +251,7 @@ class LeafRule:
         if isinstance(hint, Hint):
             hint = hint.before(f"; {kept}")
         else:
-            way = f'optree.register_pytree_node({name}, …, namespace="tensorferry") says how it is opened'
-            hint = f"{kept}; {hint or way}"
+            hint = f"{kept}; {hint or 'optree.register_pytree_node says how it is opened'}"
         error = UnsupportedTypeError(
             f"{an(name, 'A')} is not a container that tensorferry knows, and holds a tensor, which would stay as it is",
             hint,

@@ -35,7 +35,7 @@ def in_order_of(paths: Sequence[str], outs: Sequence[Any], their_paths: Sequence
     odd = [path for path in paths if path not in by_path] + [path for path in their_paths if path not in known]
     if odd:
         raise UnsupportedTypeError(
-            f"out= is a tree of another structure - at {odd[0]}", "a tree like the one that is converted"
+            f"out= is a tree of another structure - at {odd[0]}", "without out=, which makes a new tree"
         )
     return [by_path[path] for path in paths]
 

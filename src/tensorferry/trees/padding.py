@@ -12,7 +12,7 @@ import numpy as np
 from ..backends import registry
 from ..core import dtypes
 from ..core.info import TensorInfo
-from ..core.leaf_dtypes import place_of_name
+from ..core.leaf_dtypes import mapping_in_code, place_of_name
 from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import ShapeError, shown, validate_word
@@ -91,6 +91,12 @@ class Padding:
         """The keywords for padding with a value, as code."""
         multiple = f", pad_to_multiple_of={self.multiple}" if self.multiple != 1 else ""
         return f"pad={value}{multiple}" + (', padding_side="left"' if self.left else "")
+
+    def with_number(self, name: str, number: object = 0) -> str:
+        """The keyword that pads the leaf of this name too, as code."""
+        if not name:
+            return f"pad={number}"
+        return f"pad={mapping_in_code({**dict(self.by_name), name: number})}"
 
     def value_of(self, name: Callable[[], str]) -> Any:
         """The number with which a leaf is padded; ``None`` if it is not."""
@@ -180,8 +186,7 @@ def extent_of(shapes: Sequence[Shape], padding: Padding) -> PaddedShapes | None:
     if len(few) != len(many):
         raise ShapeError(
             f"Leaves with {len(few)} and with {len(many)} axes cannot be padded to one shape: "
-            f"{tuple(few)}, {tuple(many)}.",
-            "give them as many axes first",
+            f"{tuple(few)}, {tuple(many)}."
         )
     if not many:
         return None

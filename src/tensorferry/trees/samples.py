@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..backends import registry
 from ..backends.no_tensor import UNCALLED
 from ..errors import UnsupportedTypeError, an
+from ..hints import code_at
 from .openers import openers_of
 from .rows import is_row, read_rows
 from .structure import Structure, equal, placed
@@ -43,7 +44,9 @@ def columns_of(samples: Sequence[Any], rule: LeafRule) -> tuple[list[Any], Struc
     rule.check(structure, first)
     for node in structure.nodes():
         if node.no_batch is not None:
-            raise placed(UnsupportedTypeError(*node.no_batch), structure.path_of(node))
+            path = structure.path_of(node)
+            why, hint = node.no_batch
+            raise placed(UnsupportedTypeError(why, code_at(hint, f"sample{path[1:]}")), path)
     columns = [[leaf] for leaf in first]
     for number, sample in enumerate(samples[1:], 1):
         found, other = take_apart(sample, chosen, rows=rows)
@@ -69,7 +72,7 @@ def _in_order_of(structure: Structure, found: list[Any], other: Structure, numbe
             f"Samples 0 and {number} are different trees: only one of them has the leaf - at {odd[0]}",
             "leaves=lambda x: isinstance(x, (list, tuple)), if a list of numbers is one leaf"
             if odd[0].endswith("]") and not odd[0].endswith('"]')
-            else "the same names in all samples",
+            else None,
         )
     _compare(structure.statics(), other.statics(), number)
     return [by_path[path] for path in paths]
@@ -91,8 +94,7 @@ def _compare(first: dict[str, tuple[type, Any]], other: dict[str, tuple[type, An
         else:
             continue
         raise UnsupportedTypeError(
-            f"Samples 0 and {number} are different trees: what is here {what} - at {path}",
-            "make them equal in all samples first, or convert each by itself",
+            f"Samples 0 and {number} are different trees, which do not stack: what is here {what} - at {path}"
         )
 
 

@@ -115,7 +115,8 @@ class Targets:
             return copy_in_its_framework(leaf)
         target = self._by_path.get(path())
         if target is None:
-            raise UnsupportedTypeError("like= has no tensor there.", "like= one tensor, for all leaves")
+            name = next((each[0] for each in self._by_path.values()), "numpy")
+            raise UnsupportedTypeError("like= has no tensor there.", f'to="{name}", without like=')
         name, like, device, labels = target
         return self._make(name, None, device, like, labels)
 

@@ -94,12 +94,14 @@ class TreeConversion:
         prepared = {index: found for index, found in each if found is not None}
         if self._targets.rule.names:
             names = map(self._structure.name, sorted({*prepared, *self.errors}))
-            refuse_unknown_name("dtype", self._targets.rule.names, names, self._leaf_named)
+            refuse_unknown_name(
+                "dtype", self._targets.rule.names, names, self._leaf_named, self._targets.rule.without_names
+            )
         for index, earlier in refused(prepared, self.outs) if self.outs is not None else ():
             path = self._structure.path(earlier)
             self.errors[index] = UnsupportedTypeError(
                 f"out= has the same memory here as at {path}: the one would overwrite the other.",
-                "out= a tree whose tensors do not overlap",
+                "without out=, which makes new tensors",
             )
         return prepared
 

@@ -78,12 +78,15 @@ def read_arrow(x: Any) -> ArrowColumn | dict[object, ArrowColumn]:
         code = "pa.array({x})" if hasattr(x, "__arrow_c_array__") else "pa.chunked_array({x})"
         return ArrowColumn(type(x).__name__, kind.name, kind, chunks, code)
     found: dict[object, ArrowColumn] = {}
+    # A table has no nulls of its own.
+    has_nulls = hasattr(x, "__arrow_c_array__") and any(each.null_count for each in chunks)
     for child, spans in fields(kind, chunks):
         if child.name in found:
             raise UnsupportedTypeError(
                 f"This {type(x).__name__} has two columns of the name {child.name!r}, of which one would be lost.", None
             )
-        code = f"pa.table(x)[{child.name!r}]".replace("{", "{{").replace("}", "}}")
+        code = f"pa.array(x).drop_null().field({child.name!r})" if has_nulls else f"pa.table(x)[{child.name!r}]"
+        code = code.replace("{", "{{").replace("}", "}}")
         found[child.name] = ArrowColumn(type(x).__name__, child.name, child, spans, code)
     return found
 

@@ -316,9 +316,7 @@ def _numbers_of(x: Any, target: Backend | None, request: Request | None, *, look
         owner = registry.backend_of(values)
         source, info, handle = (owner.preview if looks else owner.open)(values, target, request)
     except RecursionError as error:
-        raise ShapeError(
-            "This array of objects contains itself.", "x.copy(), with another object in its place"
-        ) from error
+        raise ShapeError("This array of objects contains itself, so it has no end.") from error
     except ConversionError as error:
         if isinstance(error.hint, Hint):
             error.hint = error.hint.for_list("np.asarray(x).tolist()")

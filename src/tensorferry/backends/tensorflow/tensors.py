@@ -312,7 +312,7 @@ class TensorflowBackend(Backend):
         except self.tf.errors.InvalidArgumentError as error:
             name = self.names[x.dtype]
             raise UnsupportedTypeError(
-                f"TensorFlow makes no variable of {name}: it has no operation that assigns one.", "leave variable= out"
+                f"TensorFlow makes no variable of {name}: it has no operation that assigns one.", "without variable="
             ) from error
         except (RuntimeError, ValueError) as error:
             if self.tf.executing_eagerly():

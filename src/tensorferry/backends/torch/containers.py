@@ -84,7 +84,7 @@ def _like(x: Any) -> Any:
 def _open_packed(x: Any) -> Node:
     held = list(tuple.__iter__(x))
     why = "A PackedSequence holds its sequences step by step, all in one: stacked ones are none."
-    hint = "[torch.nn.utils.rnn.unpack_sequence(sample) for sample in samples], and pad or pack those"
+    hint = "torch.nn.utils.rnn.unpack_sequence(x) in its place"
 
     def rebuild(values: Sequence[Any]) -> Any:
         # Not with its constructor, which checks the device of the lengths.

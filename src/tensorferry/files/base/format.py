@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import importlib
 import os
 from abc import ABC, abstractmethod
@@ -11,8 +10,19 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
 from ...core.dtypes import fit
 from ...errors import ConversionError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
 from .contents import MOST_TENSORS, FileFinding, NotTensor
-from .nesting import place_in_code
-from .wording import EXCLUDE, METADATA_LESS, OTHER_FORMAT, RENAME_OR_EXCLUDE, FileHint, is_unicode, named
+from .file_hints import (
+    IN_SHARDS,
+    OTHER_FORMAT,
+    FileHint,
+    Metadataless,
+    OneOf,
+    OtherDtypes,
+    Renamed,
+    Without,
+    Words,
+    keys_of,
+)
+from .wording import as_unicode, is_unicode, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,6 +34,8 @@ if TYPE_CHECKING:
     from .stored import Stored
 
 __all__ = ["Format", "owned"]
+
+_INSTEAD = 'to="safetensors", or another format'
 
 
 class Format(ABC):
@@ -142,23 +154,25 @@ class Format(ABC):
                 f"{self.title or self.name} has no place for what is not a tensor, nor for how they nest.", OTHER_FORMAT
             )
         if not self.holds_metadata:
-            self.refuse_any(contents.metadata, "has no place for metadata", METADATA_LESS)
+            hint = FileHint(Metadataless(tuple(contents.metadata)))
+            self.refuse_any(contents.metadata, "has no place for metadata", hint)
         if len(contents.tensors) > MOST_TENSORS:
             raise FormatLimitError(
                 f"{len(contents.tensors):,} tensors in one file are more than is read back, which is {MOST_TENSORS:,}.",
-                FileHint(
-                    'shard="5GB", or include=[…] with some of them',
-                    'save(x, os.path.splitext(path)[0], to="safetensors", shard="5GB"), which makes a folder',
-                ),
+                IN_SHARDS,
             )
         deep = [name for name, stored in contents.tensors.items() if len(stored.shape) > self.most_axes]
-        self.refuse_any(deep, f"holds tensors of at most {self.most_axes} axes, unlike", EXCLUDE)
+        without = FileHint(Without(keys_of(contents, deep)))
+        self.refuse_any(deep, f"holds tensors of at most {self.most_axes} axes, unlike", without)
         if self.unicode_only:
-            odd = [repr(name)[:80] for name in contents.tensors if not is_unicode(name)]
-            self.refuse_any(odd, "holds names in UTF-8, and these are not valid Unicode", RENAME_OR_EXCLUDE)
-            strings = contents.metadata.items()
-            odd = [f"{key!r}: {text!r}"[:80] for key, text in strings if not is_unicode(key + text)]
-            self.refuse_any(odd, "holds metadata in UTF-8, and these are not valid Unicode", METADATA_LESS)
+            odd = [name for name in contents.tensors if not is_unicode(name)]
+            hint = self.other_names(contents, odd, as_unicode)
+            what = "holds names in UTF-8, and these are not valid Unicode"
+            self.refuse_any((repr(name)[:80] for name in odd), what, hint)
+            strings = {key: text for key, text in contents.metadata.items() if not is_unicode(key + text)}
+            shown = (f"{key!r}: {text!r}"[:80] for key, text in strings.items())
+            hint = FileHint(Metadataless(tuple(strings)))
+            self.refuse_any(shown, "holds metadata in UTF-8, and these are not valid Unicode", hint)
 
     def as_held(self, contents: Contents) -> Contents:
         """The contents as a file of the format has them, if it has another form for some. No values are read.
@@ -202,27 +216,28 @@ class Format(ABC):
         """Raise for contents that do not have exactly one tensor."""
         what = f"{self.title or self.name} holds one tensor, not {len(contents.tensors)}"
         if not contents.tensors:
-            raise FormatLimitError(f"{what}.", OTHER_FORMAT.for_save)
+            raise FormatLimitError(f"{what}.", FileHint(Words(_INSTEAD, _INSTEAD)))
         first = next(iter(contents.tensors))
-        raise FormatLimitError(
-            f"{what}: {named(contents.tensors)}.",
-            FileHint(
-                f"include={[glob.escape(first)]}, or another of them",
-                f"save({place_in_code(contents.tree, first)}, path), or another of them",
-            ),
-        )
+        hint = FileHint(OneOf(first, keys_of(contents, [first])[first]))
+        raise FormatLimitError(f"{what}: {named(contents.tensors)}.", hint)
 
     def _other_dtypes(self, contents: Contents, lacking: Iterable[str]) -> FileHint:
         """The hint for tensors with dtypes that it cannot hold."""
-        own = sorted({contents.tensors[name].dtype for name in lacking})
-        held = {dtype: fit(dtype, self.dtypes) for dtype in own}
+        own = {name: contents.tensors[name].dtype for name in lacking}
+        held = {dtype: fit(dtype, self.dtypes) for dtype in sorted(set(own.values()))}
         instead = {dtype: other for dtype, other in held.items() if other is not None}
-        return FileHint(
-            "dtype= with one that it can hold, or exclude=[…]",
-            f'save(convert_tree(x, "numpy", dtype={instead}), path), or x without them'
-            if len(instead) == len(own)
-            else EXCLUDE.for_save,
-        )
+        return FileHint(OtherDtypes(own, instead), Without(keys_of(contents, own)))
+
+    def other_names(self, contents: Contents, names: Iterable[str], better: Callable[[str], str]) -> FileHint:
+        """The hint for tensors with names that it cannot hold.
+
+        Args:
+            contents: The contents.
+            names: The names.
+            better: Makes a name that it can hold of one of them.
+        """
+        keys = keys_of(contents, names)
+        return FileHint(Renamed(keys, frozenset(contents.tensors), better), Without(keys))
 
     def lacks(self, contents: Contents) -> list[str]:
         """The names of tensors with a dtype that it cannot hold."""
@@ -243,9 +258,7 @@ class Format(ABC):
 
         The bytes of tensors go through `pump`, which counts them and compares checksums. `refuse` has been called.
         """
-        raise FormatLimitError(
-            f"{self.title or self.name} can be read, not written.", 'to="safetensors", or another format'
-        )
+        raise FormatLimitError(f"{self.title or self.name} can be read, not written.", _INSTEAD)
 
     def dequantised(self, stored: Stored, blocks: Blocks, name: str) -> Stored:
         """The numbers of a tensor in quantised blocks of this format; see `blocks_of`.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import FormatLimitError
 from .contents import Ref
-from .wording import TENSORS_ONLY, FileHint
+from .file_hints import FileHint, Keyed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -136,7 +136,7 @@ def text_keys(node: Mapping[Any, Any], keys: tuple[Any, ...]) -> dict[str, Any]:
             where = f"{'.'.join(map(str, keys))}: " if keys else ""
             raise FormatLimitError(
                 f"{where}the keys {other!r} and {key!r} of a dict are both {text!r} as text, which the format needs.",
-                FileHint(TENSORS_ONLY, "another key for one of them in x"),
+                FileHint(Keyed(keys, {key: free_name(text, [*map(str, node)], {})})),
             )
         found[text] = child
     return found

@@ -21,9 +21,10 @@ from ...core.dtypes import DTYPES
 from ...errors import FileFormatError, FormatLimitError, an
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from .contents import Ref, Special
+from .file_hints import FileHint, InPlace, Keyed, Leaving, in_place_of_scalar
 from .keys import Keys
 from .nesting import DEEPEST, MOST, names, relabel
-from .wording import PLAIN_VALUES, TENSORS_ONLY, FileHint, named, other_key
+from .wording import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -95,7 +96,7 @@ class _Encoder:
         if len(keys) > DEEPEST or self.left < 0:
             raise FormatLimitError(
                 f"The tree nests deeper than {DEEPEST} or has more than {MOST} containers, at {_at(keys[:8])}.",
-                PLAIN_VALUES,
+                FileHint(Leaving()),
             )
         if kind is Ref:
             return self._ref(node)
@@ -116,7 +117,7 @@ class _Encoder:
         name = f"{kind.__module__}.{kind.__qualname__}"
         raise FormatLimitError(
             f"{_at(keys)} is {an(name)}, which cannot be kept as JSON beside the tensors.",
-            PLAIN_VALUES,
+            FileHint(InPlace(keys, "str({})")),
         )
 
     def _ref(self, ref: Ref) -> dict[str, Any]:
@@ -153,7 +154,7 @@ class _Encoder:
             return self.node(key, (*keys, "a key"))
         raise FormatLimitError(
             f"{_at(keys)} has a key that is {an(type(key).__name__)}, which cannot be kept as JSON beside the tensors.",
-            other_key(key),
+            FileHint(Keyed(keys)),
         )
 
     @staticmethod
@@ -162,7 +163,7 @@ class _Encoder:
         if dtype not in DTYPES and not _OTHER_SCALAR.fullmatch(dtype):
             raise FormatLimitError(
                 f"{_at(keys)} is a NumPy scalar of {node.dtype}, which cannot be kept as JSON beside the tensors.",
-                PLAIN_VALUES,
+                FileHint(in_place_of_scalar(node, keys)),
             )
         return {_TAG: "numpy", "dtype": dtype, "hex": node.tobytes().hex()}
 
@@ -274,7 +275,7 @@ def _hexadecimal(node: int, keys: tuple[Any, ...]) -> str:
     if node.bit_length() > MOST_BITS:
         raise FormatLimitError(
             f"{_at(keys)} is an integer of {node.bit_length()} bits; the tree beside the tensors holds {MOST_BITS}.",
-            FileHint(TENSORS_ONLY, "its hex(…) in its place in x"),
+            FileHint(InPlace(keys, "hex({})")),
         )
     return hex(node)
 

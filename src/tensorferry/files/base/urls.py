@@ -42,6 +42,15 @@ class ShellHint(str):
         return ShellHint, (str(self), self.for_shell)
 
 
+def path_hint(path: Path) -> ShellHint:
+    """The hint to read another path.
+
+    Args:
+        path: The path.
+    """
+    return ShellHint(f"load({str(path)!r})", f"tensorferry inspect {shlex.quote(str(path))}")
+
+
 def refuse_url(path: str | Path, *, is_target: bool = False) -> None:
     """Raise for a URL in the place of a path.
 

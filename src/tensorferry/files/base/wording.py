@@ -3,59 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from ...errors import UnsupportedTypeError, an, shown
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-__all__ = ["EXCLUDE", "METADATA_LESS", "OTHER_FORMAT", "PLAIN_VALUES", "RENAME", "RENAME_OR_EXCLUDE", "TENSORS_ONLY"]
-__all__ += ["FileHint", "is_unicode", "named", "other_key", "path_of", "several", "strings_of"]
-
-
-class FileHint(str):
-    """A hint for `convert_files`, with its keywords; `save` has fewer, and therefore a hint of its own.
-
-    Args:
-        text: The hint.
-        for_save: The hint for `save`, where `x` is the tree.
-    """
-
-    __slots__ = ("for_save",)
-    for_save: str
-
-    def __new__(cls, text: str, for_save: str) -> Self:  # noqa: D102
-        made = super().__new__(cls, text)
-        made.for_save = for_save
-        return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return FileHint, (str(self), self.for_save)
-
-
-TENSORS_ONLY = "tensors_only=True, which leaves out what is not a tensor"
-OTHER_FORMAT = FileHint(TENSORS_ONLY, 'to="safetensors", or another format that has a place for it')
-PLAIN_VALUES = FileHint(TENSORS_ONLY, "numbers, strings, or dicts, lists and tuples of them, in its place in x")
-METADATA_LESS = FileHint(f"{TENSORS_ONLY}, and metadata= without them", "metadata= without them")
-EXCLUDE = FileHint("exclude=[…]", "x without them")
-RENAME = FileHint("rename=[…]", "other keys for them in x")
-RENAME_OR_EXCLUDE = FileHint("rename=[…], or exclude=[…]", "other keys for them in x, or x without them")
-
-
-def other_key(key: object) -> FileHint:
-    """The hint for a key of a dict that is no plain value.
-
-    Args:
-        key: The key.
-    """
-    plain = key.item() if isinstance(key, np.generic) else None
-    alike = isinstance(plain, (str, bytes, int, float, complex))
-    return FileHint(TENSORS_ONLY, f"{plain!r} as this key of x" if alike else "a string as this key of x")
+__all__ = ["as_unicode", "is_unicode", "named", "path_of", "several", "strings_of"]
 
 
 def named(names: Iterable[object], most: int = 5) -> str:
@@ -72,6 +26,11 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def as_unicode(text: str) -> str:
+    """A string that can be stored in UTF-8, with another character in place of each that cannot."""
+    return re.sub("[\ud800-\udfff]", "_", text)
 
 
 def path_of(path: object, call: str) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import time
@@ -15,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from ...core.leaf_dtypes import rule_of_words, why_idle
 from ...errors import FileFormatError, FormatLimitError, shown, validate_flags, validate_word
 from ..base.contents import NotTensor
+from ..base.file_hints import FileHint, Given, Leaving, Without, Words, completed
 from ..base.fingerprints import fingerprints
 from ..base.pump import Pump
-from ..base.wording import FileHint, named, path_of, several, strings_of
+from ..base.wording import named, path_of, several, strings_of
 from ..opening.registry import each_format, format_for, format_named
 from ..opening.shards import index_of
 from ..opening.split import TIES, repeated, sizes
@@ -26,7 +26,7 @@ from .executors import run_all, validate_engine
 from .jobs import FileRecipe, chosen, open_all, takes_a_part, write_piece
 from .overlaps import overlaps
 from .publish import naming, publishing, validate_target
-from .select import left_by_tensors_only
+from .select import left_by_tensors_only, substitution
 from .work import Layout, Work, write_index
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ __all__ = ["Report", "convert_files", "shard_bytes", "shards_of", "write_content
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 _LARGEST = 2**63 - 1
-_LISTED = 5
-"""How many tensors that are left out are named in a hint."""
 
 
 @dataclass(frozen=True)
@@ -149,31 +147,52 @@ def convert_files(
     # A path may be the common prefix of the names of several files.
     seen = fingerprints((*filter(os.path.exists, paths), *before.paths))
     is_several = len(paths) > 1 or any(index_of(Path(path)) is not None for path in paths)
-    format_ = _format(place, to, before.format if is_several or shard is not None else None)
-    contents, objects = chosen(before, selection, format_)
-    _validate_carriable(contents)
-    shards = shards_of(place, format_, shard, several=is_several)
-    layout = Layout.of(contents, format_, place, shards, ties)
-    recipe = FileRecipe(paths, seen, allowed, tuple(selection.items()), format_.name, shards, ties)
-    warnings = [*_warnings(before, contents, selection), *_of_objects(objects)]
-    warnings += _of_metadata(before, layout, selection, differing)
-    report = _report(paths, layout, tuple(warnings))
-    validate_target(
-        place,
-        overwrite=overwrite or continues,
-        sources=[each.path for each in seen],
-        nbytes=0 if continues else report.bytes_written,
-        is_folder=layout.is_folder,
-        own=layout.replaceable(),
-    )
-    in_threads = executor is None and engine == "threads"
-    run = partial(run_all, executor=executor, engine=engine, workers=jobs, progress=progress)
-    work = Work(recipe, layout, run, in_threads=in_threads, verify=verify, overwrite=overwrite, resume=resume)
-    if dry_run:
-        work.rehearse(part)
-        return replace(report, seconds=time.monotonic() - started, dry_run=True)
-    done = work.whole(progress) if part is None else work.part(part, progress)
+    with completed(partial(_given, before, selection)):
+        format_ = _format(place, to, before.format if is_several or shard is not None else None)
+        contents, objects = chosen(before, selection, format_)
+        _validate_carriable(contents)
+        shards = shards_of(place, format_, shard, several=is_several)
+        layout = Layout.of(contents, format_, place, shards, ties)
+        recipe = FileRecipe(paths, seen, allowed, tuple(selection.items()), format_.name, shards, ties)
+        warnings = [*_warnings(before, contents, selection), *_of_objects(objects)]
+        warnings += _of_metadata(before, layout, selection, differing)
+        report = _report(paths, layout, tuple(warnings))
+        validate_target(
+            place,
+            overwrite=overwrite or continues,
+            sources=[each.path for each in seen],
+            nbytes=0 if continues else report.bytes_written,
+            is_folder=layout.is_folder,
+            own=layout.replaceable(),
+        )
+        in_threads = executor is None and engine == "threads"
+        run = partial(run_all, executor=executor, engine=engine, workers=jobs, progress=progress)
+        work = Work(recipe, layout, run, in_threads=in_threads, verify=verify, overwrite=overwrite, resume=resume)
+        if dry_run:
+            work.rehearse(part)
+            return replace(report, seconds=time.monotonic() - started, dry_run=True)
+        done = work.whole(progress) if part is None else work.part(part, progress)
     return _finished(report, done, started, verified=verify)
+
+
+def _given(before: Contents, selection: Mapping[str, Any]) -> Given:
+    """What a call has already, for hints."""
+    substitutes = [substitution(text) for text in selection["rename"]]
+    sources = {}
+    for name in before.tensors if substitutes else ():
+        new = name
+        for substitute in substitutes:
+            new = substitute(new)
+        sources[new] = name
+    return Given(
+        exclude=selection["exclude"],
+        rename=selection["rename"],
+        rule=selection["dtype"],
+        metadata=selection["metadata"],
+        sources=sources,
+        dtypes={name: stored.dtype for name, stored in before.tensors.items()},
+        nests=before.tree is not None or bool(before.metadata),
+    )
 
 
 def write_contents(
@@ -301,11 +320,10 @@ def _validate_carriable(contents: Contents) -> None:
         # Tensors that only `exclude` leaves out come first, because with the other hint the next try would fail too.
         tensors = [name for name, why in contents.others.items() if not isinstance(why, NotTensor)]
         name = tensors[0] if tensors else next(iter(contents.others))
-        few = len(contents.others) <= _LISTED
-        which = f"exclude={[*map(glob.escape, contents.others)]}" if few else "exclude=[…] with their names"
+        without = Without(dict.fromkeys(contents.others, ()))
         raise FormatLimitError(
             f"Not all of it can be converted: {named(contents.others)} ({name}: {contents.others[name]}).",
-            f"{which}, which leaves them out" if tensors else f"{which}, or tensors_only=True, which leaves them out",
+            FileHint(without) if tensors else FileHint(without, Leaving()),
         )
 
 
@@ -326,7 +344,7 @@ def _format(target: Path, to: str | None, source: str | None = None) -> Format:
         name = target.with_suffix(".safetensors").name
         raise FormatLimitError(
             f"{format_.title or format_.name} can be read, not written.",
-            FileHint(f'to="safetensors", in a file such as {name}', f'save(x, "{name}"), or another format'),
+            FileHint(Words('to="safetensors", or another format', f'save(x, "{name}"), or another format')),
         )
     format_.ensure_loaded()
     return format_

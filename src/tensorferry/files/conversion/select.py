@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...core.dtypes import DEFAULT, FIT, fit
 from ...core.leaf_dtypes import DtypeRule, dtype_of_leaf, quoted, rule_of_words, unknown_name, with_choice
-from ...errors import FormatLimitError, UnsupportedTypeError, validate_word
+from ...errors import FormatLimitError, UnsupportedTypeError, nearest, validate_word
 from ..base.blocks import blocks_of, noted
 from ..base.contents import NotTensor
 from ..base.nesting import is_flat, named_values
@@ -36,6 +36,8 @@ __all__ = ["left_by_tensors_only", "select", "substitution"]
 
 _SEPARATOR = re.compile(r"[./]")
 """What stands between the names of containers in a name; paths in HDF5 and Zarr have slashes."""
+_FEW = 20
+"""Of more tensors, a hint does not list the names."""
 
 
 def select(
@@ -92,7 +94,8 @@ def select(
         taken = contents
         if include or exclude:
             taken = select(contents, include=include, exclude=exclude, include_as=include_as, tensors_only=tensors_only)
-        contents, include, exclude = with_columns(taken, columns, rule_of_words(dtype)), (), ()
+        contents = with_columns(taken, columns, rule_of_words(dtype), exclude=exclude)
+        include, exclude = (), ()
     held = None if to is None else to.dtypes
     values = named_values(contents.tree) if include or exclude else {}
     among = (*contents.tensors, *contents.others)
@@ -203,7 +206,7 @@ def _spared(rule: DtypeRule, name: str, own: str, held: Collection[str] | None) 
 def _dequantised(contents: Contents, blocks: Mapping[str, Blocks]) -> Contents:
     if not blocks:
         raise FormatLimitError(
-            "dequantize: no tensor that is taken is in blocks that can be dequantised.", "the same without dequantize"
+            "dequantize: no tensor that is taken is in blocks that can be dequantised.", "without dequantize="
         )
     formats = {each.name: each for each in each_format()}
     tensors = dict(contents.tensors)
@@ -235,26 +238,39 @@ def _kept(
     attributes = {name: owner for name, owner in owners.items() if owner in contents.tensors}
     kept = set(names)
     if include:
-        kept = {name for glob in include for name in _fitting(glob, among, include_as)}
+        kept = {name for glob in include for name in _fitting(glob, include, among, include_as)}
         # Attributes of a tensor that is taken are taken too.
         kept |= {name for name in attributes if attributes[name] in kept}
     for glob in exclude:
-        kept.difference_update(_fitting(glob, names, "exclude"))
+        kept.difference_update(_fitting(glob, exclude, names, "exclude"))
     return {name for name in kept if attributes.get(name, name) in kept}
 
 
-def _fitting(glob: str, names: Iterable[str], option: str) -> list[str]:
+def _fitting(glob: str, given: Sequence[str], names: Collection[str], option: str) -> list[str]:
+    """The names that fit a pattern, which is one of those that are `given`."""
     fits = re.compile(fnmatch.translate(glob)).match
     found = [name for name in names if fits(name)]
     if not found:
-        hint = f"{option}= with another glob; in a shell, in quotes"
-        whole = glob.removesuffix(".*")
-        if whole != glob and any(map(re.compile(fnmatch.translate(whole)).match, names)):
-            hint = f"{option}={[whole]}, which has nothing in it that is named"
-        if any(map(re.compile(fnmatch.translate(f"{glob}.*")).match, names)):
-            hint = f"{option}={[f'{glob}.*']}, for all that is in it"
+        hint = _other_pattern(glob, given, names, option)
         raise FormatLimitError(f"{option}: no name fits {glob!r}; there are {named(names) or 'none'}.", hint)
     return found
+
+
+def _other_pattern(glob: str, given: Sequence[str], names: Collection[str], option: str) -> str:
+    """The hint for a pattern that fits no name: another one in its place among those that are given."""
+
+    def instead(*others: str) -> str:
+        kept = [new for each in given for new in (others if each == glob else (each,))]
+        return f"{option}={[*dict.fromkeys(kept)]}" if kept else f"without {option}="
+
+    whole = glob.removesuffix(".*")
+    if any(map(re.compile(fnmatch.translate(f"{glob}.*")).match, names)):
+        return f"{instead(f'{glob}.*')}, for all that is in it"
+    if whole != glob and any(map(re.compile(fnmatch.translate(whole)).match, names)):
+        return f"{instead(whole)}, which has nothing in it that is named"
+    near = nearest(glob.strip("*."), names, 0.5)
+    likely = next((name for name in names if near is not None and name.casefold() == near.casefold()), None)
+    return instead(*([] if likely is None else [escape(likely)]))
 
 
 def _renamed(names: Sequence[str], substitutions: Sequence[str]) -> dict[str, str]:
@@ -327,6 +343,15 @@ def _split(text: str, mark: str) -> list[str]:
     return [piece.replace("\\" + mark, mark) for piece in (*pieces, text[start:])]
 
 
+def _with_bytes(rule: DtypeRule, blocks: Collection[str]) -> str:
+    """The hint for tensors in blocks, which no dtype is for."""
+    if len(blocks) > _FEW:
+        return "dequantize=True"
+    for name in blocks:
+        rule = with_choice(rule, name, None)
+    return f"dequantize=True; or dtype={rule.as_code()}, which keeps the bytes"
+
+
 def _casts(
     names: Sequence[str],
     tensors: Mapping[str, Stored],
@@ -337,7 +362,7 @@ def _casts(
     """The dtype of each tensor that gets one."""
     if rule == DtypeRule():
         return {}
-    unknown = unknown_name("dtype", rule.names, names)
+    unknown = unknown_name("dtype", rule.names, names, rule.without_names)
     if unknown is not None:
         raise FormatLimitError(*unknown)
     casts: dict[str, str] = {}
@@ -349,7 +374,8 @@ def _casts(
         if name in blocks:
             if choice not in (FIT, None, own):
                 raise FormatLimitError(
-                    f"dtype: {name} is in blocks of {blocks[name].kind}, whose bytes have no dtype.", "dequantize=True"
+                    f"dtype: {name} is in blocks of {blocks[name].kind}, whose bytes have no dtype.",
+                    _with_bytes(rule, [each for each in names if each in blocks]),
                 )
             continue
         # A dtype that does not fit at all is refused later, with everything else that the format cannot hold.

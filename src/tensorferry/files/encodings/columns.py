@@ -19,13 +19,13 @@ from ...columns.column import CODES, Column, Ragged, Refused
 from ...columns.layouts import column_of
 from ...columns.pieces import Missing, Piece
 from ...core.dtypes import casting_scale, find
-from ...core.leaf_dtypes import DtypeRule, dtype_of_leaf, quoted
+from ...core.leaf_dtypes import DtypeRule, dtype_of_leaf, quoted, with_choice
 from ...core.names import EXCHANGE
 from ...errors import ConversionError, FileFormatError, LossyCastError, UnsafeFileError
 from ...execution.column_keywords import Masked, apply_column_keywords, contents_of
 from ...execution.recipes import conversion_as
 from ...execution.run import convert
-from ...hints import Hint
+from ...hints import Hint, lacks
 from ...host import casts
 from ...host.numpy_dtypes import numpy_dtype
 from ...trees.failures import hint_for_leaf
@@ -82,7 +82,13 @@ def look_at(column: TableColumn) -> Stored | str:
     return reader.of_fixed_shape(found)
 
 
-def read_column(column: TableColumn, keywords: Mapping[str, Any], rule: DtypeRule) -> Any:
+def read_column(
+    column: TableColumn,
+    keywords: Mapping[str, Any],
+    rule: DtypeRule,
+    exclude: tuple[str, ...] = (),
+    target: str = EXCHANGE,
+) -> Any:
     """What `convert_tree` would make of a column: its dtype and shape are known then, and its values are read later.
 
     A column whose type has a shape is not read yet. Another one is read once, some rows at a time; and a second time,
@@ -92,6 +98,8 @@ def read_column(column: TableColumn, keywords: Mapping[str, Any], rule: DtypeRul
         column: The column.
         keywords: ``nulls``, ``ragged`` and ``pad``, those that are given.
         rule: The rule for dtypes.
+        exclude: What the call leaves out, which hints add to.
+        target: The target of the call, for hints.
 
     Returns:
         A `Leaf`, or a list of them for rows; with ``nulls="mask"`` a `Masked` of them.
@@ -101,7 +109,7 @@ def read_column(column: TableColumn, keywords: Mapping[str, Any], rule: DtypeRul
         FileFormatError: The file is damaged.
         UnsafeFileError: It has far more elements than the size of its file allows.
     """
-    reader = _Reader(column, keywords, rule)
+    reader = _Reader(column, keywords, rule, exclude, target)
     found = reader.typed
     if isinstance(found, Refused) and found.stays:
         return Leaf(_why(column, found))
@@ -185,8 +193,16 @@ def _found(leaf: Any) -> Found:
 class _Reader:
     """Reads a column with the keywords of a call."""
 
-    def __init__(self, column: TableColumn, keywords: Mapping[str, Any], rule: DtypeRule) -> None:
-        self.column, self.keywords, self.rule = column, keywords, rule
+    def __init__(
+        self,
+        column: TableColumn,
+        keywords: Mapping[str, Any],
+        rule: DtypeRule,
+        exclude: tuple[str, ...] = (),
+        target: str = EXCHANGE,
+    ) -> None:
+        self.column, self.keywords, self.rule, self.exclude = column, keywords, rule, exclude
+        self.target = target
         nulls = keywords.get("nulls")
         self._masks_nulls = isinstance(nulls, str) and nulls == "mask"
 
@@ -399,13 +415,26 @@ class _Reader:
 
     def refusal(self, found: Found, before: int = 0) -> ConversionError:
         """The error for a column that cannot be converted, which `convert_tree` would raise."""
-        if isinstance(found, Refused):
-            found = found._replace(hint=found.hint.replace("{x}", self.column.code))
         try:
             convert(TableContents(_KIND, self.column.name, found), conversion_as(EXCHANGE))
         except ConversionError as error:
-            return self.placed(error, before)
+            placed = self.placed(error, before)
+            if isinstance(found, Refused) and not found.asked:
+                ways = [self._converted(found.hint), *(placed.hint or "").split("; or ")[-1:]]
+                placed.hint = "; or ".join(filter(None, ways))
+                placed.args = (placed.message, placed.hint)
+            return placed
         raise AssertionError(self.column.name)
+
+    def _converted(self, hint: str) -> str | None:
+        """The hint to convert what is made of the column: the call itself has a path, and no column.
+
+        Args:
+            hint: Code with ``{x}`` for the column; then, perhaps, a comma and a remark.
+        """
+        code, comma, remark = hint.replace("{x}", self.column.code).partition(", which ")
+        call = "convert_tree" if code.startswith("pa.Table") else "convert"
+        return f'{call}({code}, "{self.target}"){comma}{remark}' if code else None
 
     def placed(self, error: ConversionError, before: int = 0) -> ConversionError:
         """An error about some rows, with their numbers in the whole column, and the name of the column.
@@ -418,15 +447,38 @@ class _Reader:
         if isinstance(error, FileFormatError | UnsafeFileError) or error.message.endswith(end):
             return error
         message = _ROW.sub(lambda row: str(int(row[0]) + before), error.message)
-        hint = hint_for_leaf(error.hint, f"$[{self.column.name!r}]", self.column.name, self.rule)
-        without = f"exclude=[{quoted(escape(self.column.name))}], which leaves it out"
+        name = self.column.name
+        hint = hint_for_leaf(self._hint_of(error), f"$[{name!r}]", name, self.rule)
+        globs = map(quoted, [*self.exclude, escape(name)])
+        without = f"exclude=[{', '.join(globs)}], which leaves it out"
         if isinstance(hint, Hint):
             hint = hint.before(f"; or {without}")
         else:
             hint = without if hint is None else f"{hint}; or {without}"
         made = type(error)(f"{message}{end}", hint)
         made.complete_hint("load", EXCHANGE)
+        made.hint = self._without_other_keyword(made.hint)
+        made.args = (made.message, made.hint)
         return made
+
+    def _hint_of(self, error: ConversionError) -> str | None:
+        """The hint of an error. If a value does not fit, the column is left as it is, or out."""
+        if not (isinstance(error, LossyCastError) and error.is_of_value):
+            return error.hint
+        try:
+            plain = column_of(self.column.kind, [])
+        except ConversionError:
+            plain = None
+        if not isinstance(plain, Column) or plain.asked or lacks(self.target, plain.dtype):
+            return None
+        return f"dtype={with_choice(self.rule, self.column.name, None).as_code()}, which leaves it as it is"
+
+    def _without_other_keyword(self, hint: str | None) -> str | None:
+        """The hint without a way that contradicts a keyword of the call: ragged= and pad= exclude each other."""
+        other = {"ragged": "pad=", "pad": "ragged="}
+        odd = [word for given, word in other.items() if given in self.keywords]
+        ways = [] if hint is None else hint.split("; or ")
+        return "; or ".join(way for way in ways if not any(word in way.partition(", which")[0] for word in odd)) or None
 
 
 class _Held:

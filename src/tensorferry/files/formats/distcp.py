@@ -19,6 +19,7 @@ from ..base.format import Format
 from ..base.nesting import DEEPEST, names, relabel
 from ..base.raw import mapped, read_pages
 from ..base.stored import Stored
+from ..base.urls import path_hint
 from ..base.wording import named
 from ..encodings.paths import is_entry, refuse_links_out
 from ..encodings.shapes import is_too_large
@@ -90,7 +91,7 @@ def _folder(path: Path) -> Path:
         return path
     if path.name != _METADATA:
         raise FileFormatError(
-            f"{path} is what one of several processes saved, of a checkpoint.", f"{path.parent.absolute()}"
+            f"{path} is what one of several processes saved, of a checkpoint.", path_hint(path.parent.absolute())
         )
     return path.parent
 

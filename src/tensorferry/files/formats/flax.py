@@ -11,12 +11,13 @@ from ...core.dtypes import DTYPES, find
 from ...errors import FileFormatError, UnsafeFileError, an
 from ...host.numpy_dtypes import numpy_dtype
 from ..base.contents import NOTHING, Contents, Ref, Special
+from ..base.file_hints import FileHint, InPlace, Keyed
 from ..base.format import Format
 from ..base.nesting import DEEPEST, MOST, names, relabel, text_keys
 from ..base.raw import mapped, write_fully
 from ..base.scalars import with_scalars
 from ..base.stored import BLOCK_BYTES, Decoded, Extent, Stored
-from ..base.wording import PLAIN_VALUES, is_unicode, named
+from ..base.wording import as_unicode, is_unicode, named
 from ..encodings import msgpack
 from ..encodings.shapes import checked
 from ..encodings.slabs import cuts, filled
@@ -102,7 +103,7 @@ class Flax(Format):
         contents = with_scalars(contents)
         tree = contents.tree if contents.tree is not None else {name: Ref(name) for name in contents.tensors}
         tree = form.node(tree, ())
-        self.refuse_any(form.refused, "has no form for these values", PLAIN_VALUES)
+        self.refuse_any(form.refused, "has no form for these values", FileHint(*form.ways))
         tensors: dict[str, Stored] = {}
         labels = iter(names(tree))
 
@@ -243,6 +244,8 @@ class _StateDict:
     def __init__(self) -> None:
         self.changed: dict[str, list[str]] = {}
         self.refused: list[str] = []
+        self.ways: list[InPlace | Keyed] = []
+        """What becomes of the first that is refused."""
 
     def node(self, node: Any, keys: tuple[str, ...]) -> Any:
         if isinstance(node, Ref):
@@ -256,7 +259,9 @@ class _StateDict:
             self._note("bytearrays became bytes", keys)
             return bytes(node)
         if not _is_plain(node):
-            self.refused.append(f"{_place(keys)} ({_kind_of(node)})")
+            self._refuse(
+                f"{_place(keys)} ({_kind_of(node)})", InPlace(keys, "hex({})" if type(node) is int else "repr({})")
+            )
         return node
 
     def _dict(self, node: dict[Any, Any], keys: tuple[str, ...]) -> dict[str, Any]:
@@ -269,7 +274,8 @@ class _StateDict:
             if type(key) is not str:
                 self._note("keys became text", (*keys, text))
             if text == _CHUNKED or not is_unicode(text):
-                self.refused.append(f"{ascii('.'.join((*keys, text)))[1:-1]} (this key)")
+                other = f"{as_unicode(text).strip('_')}_"
+                self._refuse(f"{ascii('.'.join((*keys, text)))[1:-1]} (this key)", Keyed(keys, {key: other}))
         return {key: self.node(child, (*keys, key)) for key, child in named_by_text.items()}
 
     def _ref(self, ref: Ref, keys: tuple[str, ...]) -> Ref:
@@ -278,6 +284,10 @@ class _StateDict:
         if ref.requires_grad:
             self._note("requires_grad was left out", keys)
         return Ref(ref.name, "scalar" if ref.kind == "scalar" else "tensor")
+
+    def _refuse(self, what: str, way: InPlace | Keyed) -> None:
+        self.refused.append(what)
+        self.ways = self.ways or [way]
 
     def _note(self, change: str, keys: tuple[str, ...]) -> None:
         self.changed.setdefault(change, []).append(_place(keys))

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...core.dtypes import ORDINARY
 from ...errors import FileFormatError, FormatLimitError
 from ..base.contents import NotTensor
+from ..base.file_hints import FileHint, Renamed, Words, keys_of
 from ..base.format import Format
 from ..base.tree_strings import unpacked
-from ..base.wording import RENAME, FileHint, named
+from ..base.wording import named
 from . import is_fragile
 from .hdf5.location import MAGIC, Location
 from .hdf5.reader import read_hdf5
@@ -83,18 +85,24 @@ class Keras(Format):
         foreign = [name for name in contents.tensors if name not in paths]
         if foreign:
             any_name = 'to="hdf5", which holds any name'
-            renamed = [f"s|^{re.escape(name)}$|layers/dense/vars/{place}|" for place, name in enumerate(foreign)]
-            few = len(renamed) <= _FEW and "dense" not in str(paths)
+            few = len(foreign) <= _FEW and "dense" not in str(paths)
             raise FormatLimitError(
                 f"Keras would not find {named(foreign)}: its weights are named like layers/dense/vars/0, or as its "
                 "layers name them, like dense.kernel.",
-                FileHint(f"{any_name}, or rename={renamed!r}", any_name) if few else any_name,
+                FileHint(Words(any_name, any_name), *([self._numbered(contents, foreign)] if few else [])),
             )
         taken = set(paths.values())
         above = {path[:at] for path in taken for at, letter in enumerate(path) if letter == "/"}
         clash = [name for name, path in paths.items() if path in above]
         clash += list(paths) if len(taken) < len(paths) else []
-        self.refuse_any(clash, "has tensors under the paths of these, and no place for both", RENAME)
+        hint = self.other_names(contents, clash[:1], _own_layer)
+        self.refuse_any(clash, "has tensors under the paths of these, and no place for both", hint)
+
+    @staticmethod
+    def _numbered(contents: Contents, names: list[str]) -> Renamed:
+        """The way that makes tensors the variables of one layer."""
+        better = partial(_variable, tuple(names))
+        return Renamed(keys_of(contents, names), frozenset(contents.tensors), better, in_tree=False)
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         if path.name.endswith(".keras"):
@@ -108,6 +116,16 @@ class Keras(Format):
 
 _FEW = 4
 """Up to this many names are written out in a hint."""
+
+
+def _variable(names: tuple[str, ...], name: str) -> str:
+    return f"layers/dense/vars/{names.index(name)}"
+
+
+def _own_layer(name: str) -> str:
+    """A name of a variable in a layer that no other tensor is in."""
+    layer = re.sub(r"[./]", "_", name)
+    return f"layers/{layer}/vars/0"
 
 
 def _paths(names: Iterable[str]) -> dict[str, str]:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from ...core.dtypes import DTYPES
 from ...errors import ConversionError, FileFormatError, FormatLimitError
 from ..base.contents import Contents, FileFinding, NotTensor, Ref
+from ..base.file_hints import OTHER_FORMAT
 from ..base.format import Format
 from ..base.tree_strings import TREE, pack, unpack
-from ..base.wording import OTHER_FORMAT
 from ..encodings import npy_array as arrays
 
 if TYPE_CHECKING:

@@ -20,12 +20,13 @@ from ...core.dtypes import DTYPES
 from ...errors import ConversionError, FileFormatError, FormatLimitError, UnsafeFileError
 from ...host.numpy_dtypes import numpy_dtype
 from ..base.contents import Contents, FileFinding, NotTensor, Ref
+from ..base.file_hints import OTHER_FORMAT
 from ..base.format import Format
 from ..base.objects import Refusal
 from ..base.raw import read_at
 from ..base.stored import Decoded
 from ..base.tree_strings import pack, unpack
-from ..base.wording import OTHER_FORMAT, RENAME, RENAME_OR_EXCLUDE, named
+from ..base.wording import named
 from ..encodings import npy_array as arrays
 from ..encodings.json_scan import Cut, strings
 from ..encodings.zip_archive import STORED, Archive
@@ -53,6 +54,15 @@ _MOST_INFLATED = 1 << 27
 """The most bytes of a pickle that are read into memory."""
 _USUAL = 256
 """The usual size of the header of an array in bytes."""
+
+
+def _inside(name: str) -> str:
+    """A name that does not lead out of the archive."""
+    return re.sub(r"\.\.|[\\:\0]", "_", name).lstrip("/")
+
+
+def _shortened(name: str) -> str:
+    return name[-_USUAL:]
 
 
 class _Npz(Format):
@@ -113,12 +123,14 @@ class _Npz(Format):
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
         outside = [name for name in contents.tensors if _OUTSIDE.search(name + _SUFFIX)]
-        self.refuse_any(outside, "would have these names lead out of the archive", RENAME_OR_EXCLUDE)
+        hint = self.other_names(contents, outside, _inside)
+        self.refuse_any(outside, "would have these names lead out of the archive", hint)
         packed = _packed(pack(contents))
         lengths = [len(f"{name}{_SUFFIX}".encode()) for name in contents.tensors]
         if lengths and max(lengths) > 0xFFFF - 64:
             longest = max(contents.tensors, key=len)
-            raise FormatLimitError(f"A name in a zip archive has at most 65,535 bytes: {longest[:80]} …", RENAME)
+            hint = self.other_names(contents, [longest], _shortened)
+            raise FormatLimitError(f"A name in a zip archive has at most 65,535 bytes: {longest[:80]} …", hint)
         if len(packed) > (arrays.LONGEST_TRAILER if contents.tensors else _LONGEST_COMMENT):
             raise FormatLimitError(
                 f"{self.title} has no place for {len(packed)} bytes of what is not a tensor.", OTHER_FORMAT

@@ -175,7 +175,7 @@ def format_of(path: Path) -> Format:
     named = next((each for each in own_formats() if each.is_named(path, head)), None)
     if named is not None:
         return named
-    raise FileFormatError(f"{path} is of no format that tensorferry knows.", "one of " + ", ".join(formats()))
+    raise FileFormatError(f"{path} is of no format that tensorferry knows: it knows {', '.join(formats())}.")
 
 
 def may_end_process(path: Path) -> bool:

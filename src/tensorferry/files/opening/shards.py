@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from ...errors import ConversionError, FileFormatError, FormatLimitError, UnsafeFileError
 from ..base.contents import Contents, FileFinding
+from ..base.file_hints import FileHint, Words
 from ..base.tree_strings import TIES, TREE, unpack
+from ..base.urls import path_hint
 from ..base.wording import named
 from .registry import each_format, format_of, formats, own_formats, recognised
 
@@ -115,7 +117,7 @@ def _index_among(folder: Path, names: Collection[str], among: Iterable[Format]) 
             return folder / index_name(each)
         found = sorted(name for name in names if _is_index(name, each))
         if len(found) > 1:
-            raise FileFormatError(f"{folder} has several indexes: {named(found)}.", f"{folder / found[0]}")
+            raise FileFormatError(f"{folder} has several indexes: {named(found)}.", path_hint(folder / found[0]))
         if found:
             return folder / found[0]
     return None
@@ -191,9 +193,12 @@ def refuse_name(path: Path, format: Format) -> None:  # noqa: A002 - the term
             return
         kind = f"another format ({other.title or other.name})"
     better = f"{path.name.partition('.')[0] or format.shard_stem}{''.join(format.suffixes[:1])}"
+    other_path = path.with_name(better)
     raise FormatLimitError(
         f"{path.name} is the name of {kind}, so it cannot be that of a file of {format.title or format.name}.",
-        f"another name, such as {path.with_name(better)}",
+        FileHint(
+            Words(f"convert_files(source, {str(other_path)!r})", f"save(x, {str(other_path)!r})"),
+        ),
     )
 
 

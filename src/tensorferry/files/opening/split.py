@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import FileFormatError, FormatLimitError, an
 from ..base.contents import Ref, Special
+from ..base.file_hints import FileHint, Leaving
 from ..base.repeated import Repeated
 from ..base.tree_strings import pack
-from ..base.wording import TENSORS_ONLY, named
+from ..base.wording import named
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -130,7 +131,7 @@ def merged_tree(opened: Sequence[Contents]) -> dict[Any, Any]:
             kind = tree.kind if isinstance(tree, Special) else type(tree).__name__
             what = f"two entries are named {named(twice)}" if twice else f"it holds {an(kind)}"
             raise FileFormatError(
-                f"{named(contents.paths)} does not go together with the others: {what}.", TENSORS_ONLY
+                f"{named(contents.paths)} does not go together with the others: {what}.", FileHint(Leaving())
             )
         if isinstance(tree, OrderedDict) and not isinstance(merged, OrderedDict):
             merged = OrderedDict(merged)

@@ -24,7 +24,7 @@ from ..base.wording import named
 from ..encodings.columns import Leaf, read_column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ..base.contents import Contents
     from ..base.stored import Stored
@@ -77,6 +77,7 @@ def with_columns(
     call: str = "convert_files",
     target: str = EXCHANGE,
     strict: bool = True,
+    exclude: Sequence[str] = (),
 ) -> Contents:
     """The contents, with the tensors that the columns of tables become. Columns are read for their shapes.
 
@@ -87,6 +88,7 @@ def with_columns(
         call: The function that was called, for hints.
         target: Its target, for hints.
         strict: Whether a column that cannot be converted is an error. If not, it is among the ``others``.
+        exclude: What the call leaves out, which hints add to.
 
     Raises:
         FormatLimitError: There are keywords, and the file has no table.
@@ -99,13 +101,13 @@ def with_columns(
         if keywords.given:
             words = " and ".join(f"{name}=" for name in keywords.given)
             why = f"{words} is for columns of tables, as Parquet has them"
-            raise FormatLimitError(f"{why}, and {named(contents.paths)} has none.", f"the same without {words}")
+            raise FormatLimitError(f"{why}, and {named(contents.paths)} has none.", f"without {words}")
         return contents
     made: dict[str, Any] = {}
     errors: list[tuple[ConversionError, str]] = []
     known = {**contents.tensors, **contents.others}
     # Without keywords and dtypes, a column is what its type says.
-    is_plain = not keywords.given and rule == DtypeRule()
+    is_plain = not keywords.given and rule == DtypeRule() and not exclude
     in_order = [name for name in contents.columns if name in known]
     for name in dict.fromkeys([*in_order, *known]):
         column = contents.columns.get(name)
@@ -114,7 +116,7 @@ def with_columns(
             if column is None or (stored is not None and is_plain):
                 made[name] = Leaf(contents.others[name] if stored is None else stored)
             else:
-                made[name] = read_column(column, keywords.given, rule)
+                made[name] = read_column(column, keywords.given, rule, tuple(exclude), target)
         except (FileFormatError, UnsafeFileError):
             raise
         except ConversionError as error:
@@ -146,10 +148,12 @@ def _raise_all(
     told = []
     for found, name in errors:
         error = copy(found)
-        error.hint = hint_for_leaf(error.hint, f"$[{name!r}]", name, rule)
         end = f" - at {name!r}"
-        error.message = error.message.removesuffix(end) + end
-        error.args = (error.message, error.hint)
+        # An error that was placed already has the hint for its column.
+        if not error.message.endswith(end):
+            error.hint = hint_for_leaf(error.hint, f"$[{name!r}]", name, rule)
+            error.message += end
+            error.args = (error.message, error.hint)
         error.complete_hint(call, target)
         told.append(error)
     if len(told) == 1:

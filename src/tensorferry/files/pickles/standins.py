@@ -282,6 +282,8 @@ class VocabularyPart:
 
     span_from = 1 << 62
     machine: Any = None
+    allow: frozenset[str] = frozenset()
+    """What the call allows."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -324,7 +326,7 @@ class VocabularyPart:
     @property
     def hint(self) -> str:
         """The hint for what is refused: the code that allows all of it at once, if there is any."""
-        names = [*dict.fromkeys(self.refused.values())]
+        names = [*dict.fromkeys((*sorted(self.allow), *self.refused.values()))]
         fitting = [name for name in names if len(name) <= 2_000 and _PLAIN_NAME.fullmatch(name)]
         if self.forbidden or not fitting or len(fitting) < len(names):
             return ASK

@@ -16,7 +16,7 @@ from ...core.layout import compact_strides
 from ...errors import FormatLimitError
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from ..base.contents import NOTHING, Ref, Special
-from ..base.wording import PLAIN_VALUES, TENSORS_ONLY, FileHint
+from ..base.file_hints import FileHint, InPlace, in_place_of_scalar
 from .torch import ODD_DTYPES, STORAGES
 from .writer import PickleWriter, place_of
 
@@ -94,11 +94,9 @@ class _TorchWriter(PickleWriter):
         if not isinstance(node, np.generic):
             super().other(node, keys)
         elif of_numpy(node.dtype) is None and node.dtype.kind not in _VALUES:
-            where = "x" + "".join(f"[{key!r}]" for key in keys)
-            rounded = {"f": f"float({where})", "c": f"complex({where})"}.get(node.dtype.kind)
             raise FormatLimitError(
                 f"{place_of(keys)} is a NumPy scalar of {node.dtype}, which would not be read again.",
-                FileHint(TENSORS_ONLY, f"{rounded} in its place, which rounds") if rounded else PLAIN_VALUES,
+                FileHint(in_place_of_scalar(node, keys)),
             )
         else:
             self.scalar(node.dtype, node.tobytes())
@@ -107,7 +105,7 @@ class _TorchWriter(PickleWriter):
         if not _is_known(node):
             raise FormatLimitError(
                 f"{place_of(keys)} is a {node.kind[:50]} that PyTorch does not have: {str(node.value)[:50]!r}.",
-                PLAIN_VALUES,
+                FileHint(InPlace(keys, "str({})")),
             )
         if node.kind == "dtype":
             self.name("torch", str(node.value))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...backends.no_tensor import full_name
 from ...errors import FormatLimitError, an
+from ..base.file_hints import FileHint, InPlace, Keyed
 from ..base.keys import is_plain
 from ..base.nesting import DEEPEST
-from ..base.wording import PLAIN_VALUES, other_key
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -54,7 +54,8 @@ class PickleWriter:
         """Write a value of another type, or raise."""
         kind = f"{type(node).__module__}.{type(node).__qualname__}"
         raise FormatLimitError(
-            f"{place_of(keys)} is {an(kind)}, which no pickle of plain values can hold.", PLAIN_VALUES
+            f"{place_of(keys)} is {an(kind)}, which no pickle of plain values can hold.",
+            FileHint(InPlace(keys, "str({})")),
         )
 
     # Opcodes.
@@ -192,7 +193,7 @@ class PickleWriter:
             for key, child in batch:
                 if not is_plain(key):
                     what = f"has a key that is {an(full_name(type(key)))}, with which it would not be read again"
-                    raise FormatLimitError(f"{place_of(keys)} {what}.", other_key(key))
+                    raise FormatLimitError(f"{place_of(keys)} {what}.", FileHint(Keyed(keys)))
                 self.node(key, (*keys, key))
                 self.node(child, (*keys, key))
             self.out += b"u" if len(batch) > 1 else b"s"

@@ -14,11 +14,12 @@ from typing import IO, TYPE_CHECKING, Any
 from ....errors import FileFormatError, FormatLimitError, UnsafeFileError
 from ...base.blocks import blocks_of, noted
 from ...base.contents import MOST_TENSORS, Contents
+from ...base.file_hints import FileHint, Metadataless, OtherDtypes, Without, keys_of
 from ...base.format import Format
 from ...base.raw import write_fully
 from ...base.stored import Extent
 from ...base.tree_strings import packed, unpacked
-from ...base.wording import METADATA_LESS, FileHint, named
+from ...base.wording import named
 from ...encodings.shapes import checked
 from .blocks import BLOCKS_BY_CODE, CODES_BY_BLOCKS, Dequantised
 from .values import ARRAY, DEEPEST, KINDS, STRING, VALUES, tagged, text, untagged
@@ -44,6 +45,11 @@ _MOST_ELEMENTS = 8_000_000
 _LONGEST_KEY = 65535
 # ggml keeps a name in 64 bytes, the last of which is zero, and refuses a file with a longer one.
 _LONGEST_NAME = 63
+
+
+def _shortened(name: str) -> str:
+    """The end of a name, as much as it may have: that says which layer it is."""
+    return name.encode()[-_LONGEST_NAME:].decode(errors="ignore")
 
 
 class Gguf(Format):
@@ -77,19 +83,20 @@ class Gguf(Format):
         super().refuse(contents)
         long = [name for name in contents.tensors if len(name.encode()) > _LONGEST_NAME]
         what = f"cannot hold a name of more than {_LONGEST_NAME} bytes"
-        self.refuse_any(long, what, FileHint('rename=["s/RE/TO/"], which shortens them', "shorter keys for them in x"))
+        self.refuse_any(long, what, self.other_names(contents, long, _shortened))
         # gguf-py takes the last axis of whatever is not one of NumPy's own types, and fails over the whole file.
         bare = [name for name, each in contents.tensors.items() if not each.shape and each.dtype == "bfloat16"]
         if bare:
             raise FormatLimitError(
                 f"A GGUF file with a bfloat16 that has no axes cannot be opened by its own library: {named(bare)}.",
                 FileHint(
-                    'dtype=["NAME=float32"], or exclude=[…]',
-                    'save(convert_tree(x, "numpy", dtype={"bfloat16": "float32"}), path), or x without them',
+                    OtherDtypes(dict.fromkeys(bare, "bfloat16"), {"bfloat16": "float32"}),
+                    Without(keys_of(contents, bare)),
                 ),
             )
-        keys = [key[:80] for key in contents.metadata if key == _ALIGNMENT or len(key.encode()) > _LONGEST_KEY]
-        self.refuse_any(keys, "cannot hold metadata under these names", METADATA_LESS)
+        keys = [key for key in contents.metadata if key == _ALIGNMENT or len(key.encode()) > _LONGEST_KEY]
+        hint = FileHint(Metadataless(tuple(keys)))
+        self.refuse_any((key[:80] for key in keys), "cannot hold metadata under these names", hint)
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         strings = packed(contents)

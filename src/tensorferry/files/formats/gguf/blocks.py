@@ -8,6 +8,7 @@ import numpy as np
 
 from ....errors import FormatLimitError, FrameworkNotInstalledError
 from ...base.blocks import Blocks
+from ...base.file_hints import FileHint, Undecoded, Without
 from ...base.stored import BLOCK_BYTES, Record, Stored
 from ...encodings.slabs import cuts, filled
 
@@ -64,7 +65,7 @@ class Dequantised(Stored):
         except (KeyError, ValueError, NotImplementedError) as error:
             raise FormatLimitError(
                 f"{name} is in blocks of {blocks.kind}, which the gguf library that is installed does not dequantise.",
-                "the same without dequantize, which keeps it as it is",
+                FileHint(Without({name: ()}), Undecoded()),
             ) from error
 
     @property

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...base.contents import Ref
+from ...base.file_hints import FileHint, Without, Words, keys_of
 from ...base.format import Format, owned
-from ...base.wording import FileHint, named
+from ...base.wording import named
 from ...encodings.paths import refuse_links_out
 from .layout import EMPTY, STEP, STRINGS, TREE, dump, is_own, untagged
 from .reader import Checkpoint, item_of
@@ -71,7 +72,7 @@ class Orbax(Format):
         kinds = ", ".join(sorted({contents.tensors[name].dtype for name in unknown}))
         what = f"needs a newer tensorstore, as the one that is installed has no {kinds}"
         newer = "pip install --upgrade tensorstore"
-        hint = FileHint(f"{newer}, or dtype= with one that it has", f"{newer}, or x without them")
+        hint = FileHint(Words(newer, newer), Without(keys_of(contents, unknown)))
         self.refuse_any(unknown, what, hint)
         leaves_of(contents)
         strings_of(contents)

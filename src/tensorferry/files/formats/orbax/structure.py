@@ -15,10 +15,11 @@ from ....core.dtypes import ORDINARY
 from ....errors import FileFormatError, FormatLimitError, an
 from ....host.numpy_dtypes import of_numpy
 from ...base.contents import NOTHING, Ref, Special
+from ...base.file_hints import FileHint, InPlace, Renamed
 from ...base.nesting import names, text_keys, written
 from ...base.tree_json import decode
 from ...base.tree_strings import TREE, packed
-from ...base.wording import RENAME, TENSORS_ONLY, FileHint, is_unicode, named
+from ...base.wording import as_unicode, is_unicode, named
 from .layout import DICT, SEQUENCE
 
 if TYPE_CHECKING:
@@ -57,9 +58,12 @@ def leaves_of(contents: Contents) -> list[Leaf]:
         FormatLimitError: Two have the same name, or a name is none.
     """
     found = list(_walk(_tree_of(contents), (), ()))
-    wrong = [ascii(leaf.name) for leaf in found if "\0" in leaf.name or not is_unicode(leaf.name)]
+    wrong = {leaf.name: leaf.keys for leaf in found if "\0" in leaf.name or not is_unicode(leaf.name)}
     if wrong:
-        raise FormatLimitError(f"Orbax needs names in UTF-8 without zero bytes, unlike {named(wrong)}.", RENAME)
+        raise FormatLimitError(
+            f"Orbax needs names in UTF-8 without zero bytes, unlike {named(map(ascii, wrong))}.",
+            FileHint(Renamed(wrong, frozenset(contents.tensors), _better_name)),
+        )
     seen: dict[tuple[bool, str], Leaf] = {}
     for leaf in found:
         kind = kind_of(leaf.node)
@@ -70,11 +74,22 @@ def leaves_of(contents: Contents) -> list[Leaf]:
             raise FormatLimitError(
                 f"Orbax would keep two values under one name, {leaf.name!r}: those at {_place(other)} and "
                 f"{_place(leaf)}.",
-                FileHint(TENSORS_ONLY, "keys without a dot for them in x"),
+                FileHint(_without_dots(leaf, other)),
             )
     placed = {leaf.node.name: leaf for leaf in found if isinstance(leaf.node, Ref)}
     ordered = iter([placed[name] for name in contents.tensors])
     return [next(ordered) if isinstance(leaf.node, Ref) else leaf for leaf in found]
+
+
+def _better_name(name: str) -> str:
+    return as_unicode(name.replace("\0", "_"))
+
+
+def _without_dots(*leaves: Leaf) -> InPlace:
+    """The way for two values under one name: a dict in which a key has a dot gets keys without one."""
+    dotted = next(leaf for leaf in leaves if any("." in key for key in leaf.keys))
+    at = next(place for place, key in enumerate(dotted.keys) if "." in key)
+    return InPlace(dotted.keys[:at], '{{str(key).replace(".", "/"): value for key, value in {}.items()}}')
 
 
 def strings_of(contents: Contents) -> dict[str, str]:

@@ -12,9 +12,9 @@ import numpy as np
 
 from ....errors import FileFormatError, FormatLimitError
 from ...base.contents import Contents, FileFinding
+from ...base.file_hints import IN_SHARDS, FileHint, OtherDtypes, Without, keys_of
 from ...base.format import Format
 from ...base.tree_strings import pack, unpack
-from ...base.wording import RENAME, TENSORS_ONLY, FileHint
 from .dtypes import NAMES, NIBBLES
 from .header import HEADER_LIMIT, METADATA, Scan
 
@@ -74,6 +74,10 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
+def _without_underscores(name: str) -> str:
+    return name.strip("_")
+
+
 class _Safetensors(Format):
     """The format of Hugging Face: https://huggingface.co/docs/safetensors/index."""
 
@@ -117,20 +121,17 @@ class _Safetensors(Format):
         super().refuse(contents)
         odd = [name for name, stored in contents.tensors.items() if stored.dtype == NIBBLES and stored.size % 2]
         what = f"packs two {NIBBLES} in a byte, and their number is odd"
-        wider = 'dtype="float8_e4m3fn"'
-        holds = ", which holds all of its values"
-        hint = FileHint(f"{wider}{holds}, or exclude=[…]", f'save(convert_tree(x, "numpy", {wider}), path){holds}')
+        wider = OtherDtypes(dict.fromkeys(odd, NIBBLES), {NIBBLES: "float8_e4m3fn"}, ", which holds all of its values")
+        hint = FileHint(wider, Without(keys_of(contents, odd)))
         self.refuse_any(odd, what, hint)
         if METADATA in contents.tensors:
-            raise FormatLimitError(f"A tensor in safetensors cannot be named {METADATA}.", RENAME)
+            hint = self.other_names(contents, [METADATA], _without_underscores)
+            raise FormatLimitError(f"A tensor in safetensors cannot be named {METADATA}.", hint)
         length = len(_layout(contents)[0])
         if length > HEADER_LIMIT:
             raise FormatLimitError(
                 f"The header would have {length} bytes; readers take {HEADER_LIMIT}.",
-                FileHint(
-                    f'shard="5GB", or {TENSORS_ONLY}',
-                    'save(x, os.path.splitext(path)[0], to="safetensors", shard="5GB"), which makes a folder',
-                ),
+                IN_SHARDS,
             )
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....errors import FileFormatError
+from ...base.file_hints import FileHint, Metadataless, Renamed, keys_of
 from ...base.format import Format, owned
 from ...base.raw import write_fully
 from ...base.tree_strings import packed, unpacked
-from ...base.wording import TENSORS_ONLY, FileHint
 from ...encodings.crc32c import crc32c
 from ...encodings.protobuf import bytes_field, number_field
 from .bundle import INDEX, STATE, Bundle, index_of
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 _PREFIX = "variables"
 _ALIGNMENT = 64
-_OTHER_NAMES = FileHint(f"rename=[…], or {TENSORS_ONLY}", "other keys for them in x, or metadata= without them")
+
+
+def _better_name(name: str) -> str:
+    return name.lstrip("\0") or "tensor"
 
 
 class TensorflowCheckpoint(Format):
@@ -71,7 +74,10 @@ class TensorflowCheckpoint(Format):
         wrong = [name for name in (*contents.tensors, *contents.metadata) if not name or name.startswith("\0")]
         wrong += [name for name in contents.metadata if name in contents.tensors]
         what = "needs a name of its own for each tensor and each string"
-        self.refuse_any(wrong, what, _OTHER_NAMES)
+        ours = keys_of(contents, [name for name in wrong if name in contents.tensors])
+        theirs = tuple(key for key in wrong if key in contents.metadata)
+        renamed = Renamed(ours, frozenset((*contents.tensors, *contents.metadata)), _better_name)
+        self.refuse_any(wrong, what, FileHint(renamed if ours else Metadataless(theirs)))
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         path.mkdir()

@@ -11,9 +11,10 @@ import numpy as np
 from ....core.dtypes import DTYPES, ORDINARY
 from ....host.numpy_dtypes import numpy_dtype
 from ...base.contents import Contents
+from ...base.file_hints import FileHint, Metadataless
 from ...base.format import Format, owned
 from ...base.tree_strings import packed, unpacked
-from ...base.wording import METADATA_LESS, is_unicode
+from ...base.wording import is_unicode
 from ...encodings.paths import NAMES, placed, refuse_links_out, restore_names
 from ...encodings.slabs import filled, lengths, slabs
 from .nodes import JSON, description_of, is_array, is_own
@@ -79,7 +80,8 @@ class Zarr(Format):
         super().refuse(contents)
         texts = [key for key, text in contents.metadata.items() if not (is_unicode(key) and is_unicode(text))]
         texts += [NAMES] if NAMES in contents.metadata else []
-        self.refuse_any(map(repr, texts), "has no place for the metadata", METADATA_LESS)
+        hint = FileHint(Metadataless(tuple(texts)))
+        self.refuse_any(map(repr, texts), "has no place for the metadata", hint)
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         self.ensure_loaded()
