@@ -168,6 +168,8 @@ class Column:
         """The function of its library that replaces nulls in a new array, if there is one."""
         self.categories: Callable[[], list[Any]] | None = None
         """If the numbers are codes of categories: gives the categories."""
+        self.with_nan_missing: Callable[[], Column] | None = None
+        """If its library marks missing values by NaN: gives the column with nulls there, for ``nulls=``."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -236,18 +238,34 @@ class Column:
             at += piece.rows
         return self._ordered(result)
 
+    def nan_as_null(self) -> Column:
+        """The column, with nulls in place of NaN."""
+        pieces = []
+        for piece in self.pieces:
+            marks = np.isnan(piece.values)
+            missing = (*piece.missing, Missing(marks.reshape(-1), prod(self.inner))) if marks.any() else piece.missing
+            pieces.append(Piece(piece.rows, piece.values, missing))
+        found = self._with(pieces)
+        return found if found.lacks else self
+
     def filled(self, value: Any) -> Column:
         """The column, with a value in place of nulls."""
+        found = self._with(self.pieces)
+        found.fill = value
+        return found
+
+    def _with(self, pieces: Sequence[Piece]) -> Column:
+        """The column over other pieces, with its nulls."""
         found = Column(
             self.dtype,
             self.inner,
-            self.pieces,
+            pieces,
             mutable=self.mutable,
             unit=self.unit,
             reasons=self.reasons,
             order=self.order,
         )
-        found.fill, found.fill_all, found.categories = value, self.fill_all, self.categories
+        found.fill_all, found.categories = self.fill_all, self.categories
         return found
 
     def cast(self, dtype: str, casting: str | None) -> Column:

@@ -168,6 +168,8 @@ def apply_column_keywords(
             return x
         _refuse_of_tensor(x, nulls=nulls, ragged=ragged, pad=pad)
         return Masked(x, None) if masks else x
+    if nulls is not None and not _is_nan(nulls):
+        contents = _with_nan_missing(contents)
     if contents.table is not None:
         if not in_tree:
             _refuse_of_table(contents.kind, ragged=ragged, pad=pad)
@@ -186,6 +188,26 @@ def apply_column_keywords(
         return filled
     mask = _mask(found, found.rows)
     return Masked(filled, mask.reshape(()) if contents.is_one else mask)
+
+
+def _is_nan(nulls: object) -> bool:
+    return nulls == "nan" if isinstance(nulls, str) else isinstance(nulls, float) and isnan(nulls)
+
+
+def _with_nan_missing(contents: TableContents) -> TableContents:
+    """The contents, in which NaN is a null where its library marks missing values by it."""
+
+    def marked(found: Any) -> Any:
+        mark = getattr(found, "with_nan_missing", None)
+        return found if mark is None else mark()
+
+    if contents.table is None:
+        found = marked(contents.found)
+        return contents if found is contents.found else contents.with_found(found)
+    columns = [(name, marked(found)) for name, found in contents.columns]
+    return TableContents(
+        contents.kind, contents.name, None, contents.table, columns, contents.words, labels=contents.labels
+    )
 
 
 def _applied_to_table(x: Any, contents: TableContents, fill: Callable[[Any], Any], *, masks: bool) -> Any:
@@ -364,7 +386,7 @@ def _fill_nulls(
         return found.filled(found.value_of(zero))
     dtype = becomes(found.dtype) if callable(becomes) else becomes
     also = f'{{"{found.dtype}": "float64"}}' if leaf else '"float64"'
-    is_nan = nulls == "nan" or (isinstance(nulls, float) and isnan(nulls))
+    is_nan = _is_nan(nulls)
     hint = f"nulls={zero}" + (f', or dtype={also}, nulls="nan"' if is_nan else "")
     if among_others and isinstance(nulls, bool) != (found.dtype == "bool") and not is_nan:
         # No value is one of booleans and of numbers.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...columns.column import Found
     from ...typing import Array
 
-__all__ = ["CODE", "WRITTEN", "found_in_objects", "of_text", "reads_as_list"]
+__all__ = ["CODE", "WRITTEN", "first_of", "found_in_objects", "of_text", "reads_as_list"]
 
 CODE = {
     LIST: "{x}.tolist()",
@@ -56,6 +56,8 @@ def reads_as_list(objects: Array, na: Any) -> bool:
     """
     if _nulls(objects, na).any() or any(has_no_numbers(each) or isinstance(each, Decimal) for each in objects):
         return False
+    if _has_rows(objects) and any(map(_is_nan, objects)):
+        return False  # there, NaN is pandas' mark for a missing row
     if not len(objects) or not _are_rows(objects):
         return True
     if len(set(map(len, objects))) > 1:
@@ -72,6 +74,8 @@ def found_in_objects(objects: Array, na: Any) -> Found:
         na: ``pd.NA``.
     """
     gone = _nulls(objects, na)
+    if _has_rows(objects):
+        gone |= _nans(objects)
     rows = np.flatnonzero(~gone)
     if len(objects) and not len(rows):
         return Refused("has nulls alone, and no dtype", '{x}.astype("float64")', stays=True)
@@ -89,7 +93,13 @@ def found_in_objects(objects: Array, na: Any) -> Found:
         objects = objects.copy()
         for row in np.flatnonzero(gone):
             objects[row] = known
-    return _numbers(objects.tolist(), gone)
+    found = _numbers(objects.tolist(), gone)
+    if isinstance(found, Column) and 0 < len(values) < len(rows):
+        without = np.where(_nans(objects), None, objects)
+        found.with_nan_missing = lambda: found_in_objects(without, na)  # type: ignore[assignment,return-value]
+    elif isinstance(found, Column) and len(values) < len(rows):
+        found.with_nan_missing = found.nan_as_null
+    return found
 
 
 def _without_numbers(first: Any, row: int) -> Refused:
@@ -99,6 +109,11 @@ def _without_numbers(first: Any, row: int) -> Refused:
     if isinstance(first, bytes):
         return Refused(BYTES, CODE[LIST], stays=True)
     return _odd(first, row, stays=True)
+
+
+def first_of(texts: Iterable[Any]) -> Any:
+    """The first text of a column that is not missing; ``None`` if all are."""
+    return next((each for each in texts if isinstance(each, str)), None)
 
 
 def of_text(first: object) -> str:
@@ -118,6 +133,16 @@ def _nulls(objects: Iterable[Any], na: Any) -> Array:
 
 def _is_nan(x: Any) -> bool:
     return isinstance(x, float) and isnan(x)
+
+
+def _nans(objects: Iterable[Any]) -> Array:
+    """A mask of NaN, by which pandas marks what is missing."""
+    return np.fromiter(map(_is_nan, objects), bool)
+
+
+def _has_rows(objects: Array) -> bool:
+    """Whether an object is a list or an array."""
+    return any(isinstance(each, (list, tuple)) or getattr(each, "ndim", 0) for each in objects)
 
 
 def _are_rows(objects: Array) -> bool:
