@@ -103,3 +103,62 @@ def test_the_hint_for_text_goes_by_its_first_text():
         with pytest.raises(ferry.UnsupportedTypeError) as caught:
             ferry.to_numpy(pd.Series([None, "1.5"], dtype=dtype))
         assert "written out" in caught.value.hint
+
+
+MASKED = {
+    "floats": np.ma.array([1.5, 2.5, 3.5], mask=[0, 1, 0]),
+    "two axes": np.ma.array([[1, 2], [3, 4]], mask=[[0, 1], [0, 0]]),
+    "the other order of bytes": np.ma.array([1, 2], mask=[0, 1], dtype=">i4"),
+    "none masked": np.ma.array([1, 2]),
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_nulls_are_for_masked_arrays_too(name):
+    """`filled` of NumPy gives the same, and the array is not changed."""
+    x = MASKED[name]
+    before = x.copy()
+    assert ferry.to_numpy(x, nulls=-1).tolist() == x.filled(-1).tolist()
+    values, mask = ferry.to_numpy(x, nulls="mask")
+    assert values.tolist() == x.filled(0).tolist()
+    assert mask.tolist() == (~np.ma.getmaskarray(x)).tolist()
+    assert ferry.convert_tree({"x": x}, "numpy", nulls=-1)["x"].tolist() == x.filled(-1).tolist()
+    assert ferry.to_numpy([x, x], nulls=-1).tolist() == [x.filled(-1).tolist()] * 2
+    assert np.array_equal(x.data, before.data)
+    assert np.array_equal(np.ma.getmaskarray(x), np.ma.getmaskarray(before))
+
+
+@pytest.mark.parametrize("make", [pd.Series, pl.Series, pa.array])
+def test_the_hint_for_missing_categories_does_not_give_them_the_first(make):
+    """Zero is a code. -1 is none, as in `cat.codes`."""
+    texts = pd.Series(["b", None, "a"], dtype="category")
+    x = {pd.Series: texts, pl.Series: pl.Series(["b", None, "a"], dtype=pl.Enum(["a", "b"]))}.get(make)
+    x = pa.DictionaryArray.from_arrays(pa.array([1, None, 0]), ["a", "b"]) if x is None else x
+    for keywords in ({}, {"dtype": "int64"}):
+        with pytest.raises(ferry.UnsupportedTypeError) as caught:
+            ferry.to_numpy(x, **keywords)
+        code = caught.value.hint.partition(", which")[0]
+        assert eval(code, {**vars(ferry), "x": x}).tolist() == texts.cat.codes.tolist()  # noqa: S307 - of the hint
+
+
+def test_what_is_still_to_be_computed_or_read_says_by_what():
+    """Groups and windows of rows."""
+    series = pd.Series([1.0, 2.0], index=pd.date_range("2024", periods=2))
+    for x in (series.rolling(1), series.groupby([0, 1]), series.resample("D"), series.ewm(1), series.expanding()):
+        with pytest.raises(ferry.UnsupportedTypeError, match="of which nothing was computed") as caught:
+            ferry.to_numpy(x)
+        assert len(ferry.to_numpy(eval(caught.value.hint, {"x": x}))) == 2  # noqa: S307 - the code of the hint
+
+
+def test_rows_in_files_say_how_they_are_read(tmp_path):
+    """Of a dataset, and of one file."""
+    import pyarrow.dataset
+    import pyarrow.parquet
+
+    path = tmp_path / "rows.parquet"
+    pyarrow.parquet.write_table(pa.table({"a": [1, 2]}), path)
+    dataset = pyarrow.dataset.dataset(path)
+    for x in (dataset, dataset.scanner(), pyarrow.parquet.ParquetFile(path), pyarrow.parquet.ParquetDataset(path)):
+        with pytest.raises(ferry.UnsupportedTypeError, match="still to be read") as caught:
+            ferry.to_numpy(x)
+        assert ferry.to_numpy(eval(caught.value.hint, {"x": x})).tolist() == [[1], [2]]  # noqa: S307 - of the hint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from itertools import product
 
 import numpy as np
@@ -262,3 +263,75 @@ def test_a_number_beside_tensors_is_kept_or_refused():
             ferry.to_torch([torch.tensor(0.5), number])
     assert ferry.to_numpy([np.array(0.5, "float32"), 0.1]).tolist() == [0.5, 0.1]
     assert ferry.to_torch([torch.tensor(1, dtype=torch.int8), 300]).tolist() == [1, 300]
+
+
+# -- what is no tensor, and what is several -----------------------------------------------------------
+
+
+def pasted(error, x):
+    """What the first code of a hint gives."""
+    code = error.hint.partition(", which")[0].partition("; or ")[0]
+    return eval(code, {**vars(ferry), "x": x, "np": np})  # noqa: S307 - the code of the hint
+
+
+def test_none_among_tensors_is_left_out_or_kept_and_no_number_takes_its_place():
+    """Also with ``nulls=``, which is for numbers: the hint does not lead back."""
+    x = [np.ones(2), None, np.zeros(2)]
+    for keywords in ({}, {"nulls": 0}, {"nulls": "nan"}):
+        with pytest.raises(ferry.UnsupportedTypeError, match=r"None is not a tensor. - at x\[1\]") as caught:
+            ferry.to_numpy(x, **keywords)
+        assert ferry.to_numpy(pasted(caught.value, x)).tolist() == [[1, 1], [0, 0]]
+
+
+def test_tensors_with_names_are_several():
+    """The values and the places that `torch.sort` gives are no tensor together, though their shapes are equal."""
+    point = namedtuple("point", "x y")  # noqa: PYI024 - the oldest kind of them
+    several = [
+        torch.sort(torch.tensor([3, 1, 2])),
+        torch.ones(2, 3).max(dim=1),
+        torch.nn.utils.rnn.pack_sequence([torch.ones(3, 2), torch.ones(2, 2)]),
+        point(np.ones(2), np.ones(2)),
+        [point(np.ones(2), np.ones(2))] * 2,
+    ]
+    for x in several:
+        with pytest.raises(ferry.UnsupportedTypeError, match="several tensors with names") as caught:
+            ferry.to_numpy(x)
+        assert type(pasted(caught.value, x)) is type(x)
+    assert ferry.to_numpy([point(1, 2), point(3, 4)]).tolist() == [[1, 2], [3, 4]]
+    assert ferry.to_numpy(point(np.float32(1), np.float32(2))).tolist() == [1, 2]
+
+
+def test_tables_of_several_dtypes_stack_in_the_dtype_that_is_named():
+    """As one of them is converted; without it the hint names one that works."""
+    pd = pytest.importorskip("pandas")
+    frames = [pd.DataFrame({"a": [1, 2], "b": [0.5, row]}) for row in (1.5, 2.5)]
+    with pytest.raises(ferry.LossyCastError) as caught:
+        ferry.to_numpy(frames)
+    assert caught.value.hint.startswith('dtype="float64"')
+    for dtype in ("float64", "float32"):
+        made = ferry.to_numpy(frames, dtype=dtype)
+        assert made.dtype == dtype
+        assert made.tolist() == [frame.to_numpy().tolist() for frame in frames]
+    with pytest.raises(ferry.LossyCastError, match="fraction"):
+        ferry.to_numpy(frames, dtype="int64")
+
+
+def test_columns_in_a_list_take_nulls():
+    """Each column has its own, as the hint of one says."""
+    pd = pytest.importorskip("pandas")
+    columns = [pd.Series([1, None], dtype="Int64"), pd.Series([3, 4])]
+    assert ferry.to_numpy(columns, nulls=0).tolist() == [[1, 0], [3, 4]]
+    values, mask = ferry.to_numpy(columns, nulls="mask")
+    assert (values.tolist(), mask.tolist()) == ([[1, 0], [3, 4]], [[True, False], [True, True]])
+
+
+def test_dicts_and_text_in_a_list_have_hints_that_make_tensors():
+    """Rows as dicts are samples; words are numbered."""
+    for x in ([{"a": 1, "b": 2.5}, {"a": 3, "b": 4.5}], ["b", "a", "b"], objects("b", "a", "b"), [["b"], ["a"]]):
+        with pytest.raises(ferry.UnsupportedTypeError, match="is not a number") as caught:
+            ferry.to_numpy(x)
+        made = pasted(caught.value, x)
+        if isinstance(made, dict):
+            assert {name: each.tolist() for name, each in made.items()} == {"a": [1, 3], "b": [2.5, 4.5]}
+        else:
+            assert np.ravel(made).tolist() == [1, 0, 1][: np.size(made)]

@@ -538,3 +538,20 @@ def test_numbers_of_own_classes_collate_as_those_of_python(column, plain):
 def test_a_number_that_no_dtype_holds_is_named_where_it_stands():
     with pytest.raises(ferry.UnsupportedTypeError, match="longdouble"):
         ferry.collate([[np.longdouble(1)], [np.longdouble(2)]], to="numpy")
+
+
+def test_the_hint_for_leaves_of_which_some_are_no_tensors_leaves_those_samples_out():
+    """Whatever the samples are."""
+    pairs = {
+        "a dict": [{"a": np.ones(2)}, {"a": None}, {"a": np.zeros(2)}],
+        "a tuple": [(np.ones(2), 1), (None, 2), (np.zeros(2), 3)],
+        "itself": [np.ones(2), None, np.zeros(2)],
+        "text": [{"a": np.ones(2)}, {"a": "none"}, {"a": np.zeros(2)}],
+    }
+    for name, samples in pairs.items():
+        with pytest.raises(ferry.UnsupportedTypeError, match="they do not stack") as caught:
+            ferry.collate(samples, "numpy")
+        code = caught.value.hint.partition(", which")[0]
+        kept = eval(code, {"samples": samples})  # noqa: S307 - the code of the hint
+        assert len(kept) == 2, name
+        assert len(ferry.describe_tree(ferry.collate(kept, "numpy"))) == (2 if name == "a tuple" else 1)

@@ -102,7 +102,10 @@ def _no_number_hint(element: Any, path: str, x: Any) -> Hint | None:
             return Hint(each_of("sorted(number)", x).replace("in x]", "in {leaf}]"))
         return Hint(f"sorted({here})")
     if isinstance(element, dict):
-        return Hint("{tree:x}, which converts what is in it")
+        are_samples = len(found) == len(x) and all(isinstance(leaf, dict) for leaf in found)
+        return Hint(
+            "{collate:x}, which makes one batch of all" if are_samples else "{tree:x}, which converts what is in it"
+        )
     return Hint(f"list({here})")
 
 
@@ -112,6 +115,8 @@ def _text_hint(x: Any, found: list[Any]) -> Hint:
         for leaf in found:
             float(leaf)
     except (TypeError, ValueError, OverflowError):
+        if all(isinstance(leaf, str) for leaf in found):
+            return Hint("np.unique({leaf}, return_inverse=True)[1], which numbers the words")
         return Hint("{tree:x}, which leaves text as it is")
     return Hint(each_of("float(number)", x).replace("in x]", "in {leaf}]"))
 

@@ -14,14 +14,14 @@ from ..core.devices import HOST, kind_of, same_place
 from ..core.info import PADDED, TensorInfo
 from ..core.names import EXCHANGE
 from ..core.request import Request
-from ..errors import ConversionError, DeviceError, ShapeError, UnsupportedTypeError
+from ..errors import ConversionError, DeviceError, ShapeError, UnsupportedTypeError, an
 from ..hints import Hint
 from ..host import memory
 from ..host.numpy_dtypes import has_dates
 from ..planning import rules
 from ..sequences.diagnostics import ROWS, at_member, leaves, outer_shape
 from ..sequences.reader import PYTHON_NUMBERS, element_types, first
-from . import registry
+from . import base, registry
 from .elements import is_tensor
 from .no_tensor import has_no_numbers
 
@@ -132,10 +132,20 @@ def members_of(x: Any, request: Request | None = None) -> Members | None:
     alike = len(kinds) == 1 and registry.is_known_tensor(type(x[0])) and is_tensor(x[0])
     if not alike and (not _has_tensors(x, first(x)[0]) or _has_rows_of_numbers(x)):
         return None
+    named = next((kind for kind in (type(x), *kinds) if _has_names(kind)), None)
+    if named is not None:
+        raise UnsupportedTypeError(
+            f"{an(named.__name__, 'A')} is several tensors with names, not one tensor.", Hint("{tree:x}")
+        )
     if not any(issubclass(kind, ROWS) for kind in kinds):
         return look_at(x, (len(x),), request).stacked((len(x),))
     outer = outer_shape(x)
     return look_at([leaf for _, leaf in leaves(x)], outer, request).stacked(outer)
+
+
+def _has_names(kind: type) -> bool:
+    """Whether it is a type of tuples whose elements have names: a named tuple, or a result of several tensors."""
+    return issubclass(kind, tuple) and (hasattr(kind, "_fields") or hasattr(kind, "n_fields"))
 
 
 def with_numbers(x: Any, request: Request | None = None) -> Members | None:
@@ -179,6 +189,8 @@ def look_at(tensors: Sequence[Any], outer: tuple[int, ...], request: Request | N
             source, info, _ = registry.backend_of(tensor).preview(tensor)
         except ConversionError as error:
             placed = at_member(error, _path(outer, index))
+            if tensor is None:
+                placed = UnsupportedTypeError(placed.message, _without_none(outer))
             if has_no_numbers(tensor):
                 placed = UnsupportedTypeError(placed.message, Hint("{tree:x}, which leaves it as it is"))
             raise placed from error
@@ -189,6 +201,13 @@ def look_at(tensors: Sequence[Any], outer: tuple[int, ...], request: Request | N
             sources.append(source)
         which.append(place)
     return Members(tensors, infos, sources, which)
+
+
+def _without_none(outer: tuple[int, ...]) -> Hint:
+    """The hint for ``None`` among tensors: it has no shape, so that no number can replace it."""
+    if len(outer) > 1:
+        return Hint("{tree:x}, which leaves None as it is")
+    return Hint("[each for each in {leaf} if each is not None], which leaves it out; or {tree:x}, which keeps it")
 
 
 def _read_as_asked(tensors: Sequence[Any], request: Request | None) -> Sequence[Any]:
@@ -209,7 +228,7 @@ def _read_as_asked(tensors: Sequence[Any], request: Request | None) -> Sequence[
         if is_date:
             read.append(dates_of(each, asked))
         elif type(each) in columns:
-            read.append(_read(each, asked))
+            read.append(_read(each, asked, request))
         else:
             read.append(each)
     return read
@@ -219,10 +238,19 @@ def _is_column(kind: type) -> bool:
     return registry.is_tensor(kind) and hasattr(registry.BY_TYPE[kind], "given")
 
 
-def _read(column: Any, asked: str | None) -> Any:
-    """A column of dates as its counts; any other column as it is."""
-    contents = registry.backend_of(column).given(column, asked)  # type: ignore[attr-defined]
-    return contents if getattr(contents.found, "unit", "") else column
+def _read(column: Any, asked: str | None, request: Request) -> Any:
+    """A column of dates as its counts, and a table of several dtypes as a new array; everything else as it is.
+
+    Raises:
+        ConversionError: The columns of the table cannot be converted.
+    """
+    source = registry.backend_of(column)
+    contents = source.given(column, asked)  # type: ignore[attr-defined]
+    if contents.table is None:
+        return contents if getattr(contents.found, "unit", "") else column
+    if len({getattr(found, "dtype", "") for _, found in contents.columns}) == 1:
+        return column
+    return base.convert(column, registry.backend_named(EXCHANGE), Request(EXCHANGE, dtype=request.dtype, casting=request.casting))
 
 
 def gathered(members: Members, target: Backend | None, request: Request | None) -> Members:

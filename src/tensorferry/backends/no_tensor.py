@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from datetime import date, time, timedelta, tzinfo
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType
 from typing import Any
@@ -45,8 +46,16 @@ def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
         return UnsupportedTypeError(f"{full_name(x)} is a class, not an object: it has no values.", "an object of it")
     if isinstance(x, _FUNCTIONS):
         return UnsupportedTypeError(f"{x.__name__} is a function that was not called: it has no values.", Hint(call))
+    refused = f"An object of type {full_name(type(x))} is not a tensor."
+    if isinstance(x, (date, timedelta)):
+        kind = "timedelta64" if isinstance(x, timedelta) else "datetime64"
+        return UnsupportedTypeError(refused, f'np.{kind}(x).astype("int64"), which is a count')
+    if isinstance(x, Iterator) and not hasattr(x, "read"):  # an open file is an iterator too
+        return UnsupportedTypeError(
+            f"{refused} It gives its elements once, one after the other.", Hint("{either:list(x)}")
+        )
     return UnsupportedTypeError(
-        f"An object of type {full_name(type(x))} is not a tensor.",
+        refused,
         Hint(
             "pass a tensor, a sequence of numbers, or an object with __dlpack__, a buffer, "
             "__array_interface__, __array_struct__ or __array__; {tree:x} for the tensors inside a container"

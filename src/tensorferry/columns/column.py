@@ -26,6 +26,7 @@ __all__ = [
     "BYTES",
     "CODES",
     "DECIMALS",
+    "NO_CODE",
     "SEVERAL_CHUNKS",
     "TEXT",
     "Column",
@@ -39,6 +40,8 @@ TEXT = "holds text, which has no numbers"
 DECIMALS = "decimals"
 CODES = "codes of categories"
 """What such integers count: see `Column`."""
+NO_CODE = "-1"
+"""The code for a value that is the code of no category. Zero is the code of the first one."""
 BYTES = "holds bytes, which are no numbers"
 SEVERAL_CHUNKS = "several chunks"
 """What keeps memory from being a tensor's, as `BIT_PACKED` does, although it has numbers: see `Column.obstacles`."""
@@ -57,6 +60,7 @@ class Refused(NamedTuple):
         stays: Whether it stays as it is in a tree, because it has no numbers (text, for example).
         asked: The dtype that must be named to convert it (dates, for example). Then the hint is a remark.
         lacks: With `asked`: whether it has nulls, so that ``nulls=`` must be given too.
+        instead: The code for a value that can stand for nulls; empty for zero, or NaN among floats.
     """
 
     why: str
@@ -64,6 +68,7 @@ class Refused(NamedTuple):
     stays: bool = False
     asked: str = ""
     lacks: bool = False
+    instead: str = ""
 
 
 class Ragged(NamedTuple):

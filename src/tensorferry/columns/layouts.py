@@ -15,7 +15,7 @@ from ..errors import UnsupportedTypeError
 from ..host.numpy_dtypes import numpy_dtype
 from . import extensions
 from .code import DECODED, FIELDS, LIST, STORAGE, WITHOUT_NULLS, WORDS
-from .column import BYTES, DECIMALS, TEXT, Column, Ragged, Refused
+from .column import BYTES, DECIMALS, NO_CODE, TEXT, Column, Ragged, Refused
 from .decimals import Decimals
 from .dictionaries import codes_of, piece_looked_up
 from .interface import NUMBERS, bytes_at
@@ -40,7 +40,13 @@ __all__ = [
 
 _TEXTS, _BYTES = ("u", "U", "vu"), ("z", "Z", "vz")
 _UNITS = {"s": "seconds", "m": "milliseconds", "u": "microseconds", "n": "nanoseconds", "D": "days"}
-CATEGORIES = Refused("holds categories, which are no numbers", ", which gives their codes", stays=True, asked="int64")
+CATEGORIES = Refused(
+    "holds categories, which are no numbers",
+    ", which gives their codes",
+    stays=True,
+    asked="int64",
+    instead=NO_CODE,
+)
 DATES = "holds dates or durations, which are counts of a unit"
 _ROWS = "holds rows or fields, which are no numbers"
 _OF_EXTENSION = b"ARROW:extension:metadata"

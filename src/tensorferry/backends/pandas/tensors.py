@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ...typing import Array
     from ..base import Backend, Opened
 
+_GROUPS = {"BaseGroupBy", "BaseWindow"}
+"""What groups and windows of rows are; `pandas` has no public name for them."""
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
@@ -66,6 +68,8 @@ class PandasBackend(ColumnBackend):
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if issubclass(kind, self._pd.MultiIndex):
             return "A MultiIndex is several columns.", "x.to_frame()"
+        if any(base.__name__ in _GROUPS for base in kind.__mro__):
+            return f"{an(kind.__name__, 'A')} is rows in groups, of which nothing was computed.", "x.mean()"
         return None
 
     def note(self, x: Any) -> str:
