@@ -250,7 +250,9 @@ def _read(column: Any, asked: str | None, request: Request) -> Any:
         return contents if getattr(contents.found, "unit", "") else column
     if len({getattr(found, "dtype", "") for _, found in contents.columns}) == 1:
         return column
-    return base.convert(column, registry.backend_named(EXCHANGE), Request(EXCHANGE, dtype=request.dtype, casting=request.casting))
+    return base.convert(
+        column, registry.backend_named(EXCHANGE), Request(EXCHANGE, dtype=request.dtype, casting=request.casting)
+    )
 
 
 def gathered(members: Members, target: Backend | None, request: Request | None) -> Members:

@@ -77,7 +77,8 @@ def validate(nulls: object = None, ragged: object = None, pad: object = None) ->
     if ragged is not None:
         validate_word("ragged", ragged, ("rows",), "None")
     if pad is not None and not isinstance(pad, (bool, int, float, complex, np.generic)):
-        raise TypeError(f"pad must be a number or None, not {shown(pad)}")
+        number = ': float("nan") is one' if pad == "nan" else ""
+        raise TypeError(f"pad must be a number or None, not {shown(pad)}{number}")
     if ragged is not None and pad is not None:
         raise TypeError('ragged="rows" keeps lengths, and pad= makes them equal: give one of them')
 

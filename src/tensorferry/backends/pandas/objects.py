@@ -12,6 +12,7 @@ import numpy as np
 
 from ...columns.code import DECODED, FIELDS, LIST, STORAGE, WITHOUT_NULLS, WORDS, is_number
 from ...columns.column import BYTES, TEXT, Column, Ragged, Refused
+from ...columns.layouts import ROUNDED, decimals_in
 from ...columns.pieces import Missing, Piece
 from ...core.names import EXCHANGE
 from ...errors import ConversionError, an
@@ -40,7 +41,7 @@ CODE = {
 WRITTEN = '{x}.astype("float64"), which reads numbers that are written out'
 _OTHER: dict[type, str] = {
     str: 'pd.to_numeric({x}, errors="coerce"), which makes nan of text that is no number',
-    Decimal: '{x}.astype("float64"), which rounds',
+    Decimal: ROUNDED,
     date: "pd.to_datetime({x})",
     timedelta: "pd.to_timedelta({x})",
 }
@@ -66,12 +67,13 @@ def reads_as_list(objects: Array, na: Any) -> bool:
     return not any(_nulls(row, na).any() or has_no_numbers(row[0]) for row in objects if are_lists and len(row))
 
 
-def found_in_objects(objects: Array, na: Any) -> Found:
+def found_in_objects(objects: Array, na: Any, asked: str | None = None) -> Found:
     """What a column of Python objects holds.
 
     Args:
         objects: Its array of objects.
         na: ``pd.NA``.
+        asked: The requested dtype, to which decimals are rounded.
     """
     gone = _nulls(objects, na)
     if _has_rows(objects):
@@ -85,6 +87,9 @@ def found_in_objects(objects: Array, na: Any) -> Found:
         return _without_numbers(objects[values[0]], values[0])
     if len(rows) and _are_rows(objects[rows]):
         return _lists(objects, gone, na)
+    if values and all(isinstance(each, Decimal) for each in objects[values]):
+        kept = set(values)
+        return decimals_in([each if row in kept else None for row, each in enumerate(objects)], asked)
     if gone.any():
         known = objects[rows[0]]
         if hasattr(known, "shape") and not isinstance(known, np.generic):
@@ -96,7 +101,7 @@ def found_in_objects(objects: Array, na: Any) -> Found:
     found = _numbers(objects.tolist(), gone)
     if isinstance(found, Column) and 0 < len(values) < len(rows):
         without = np.where(_nans(objects), None, objects)
-        found.with_nan_missing = lambda: found_in_objects(without, na)  # type: ignore[assignment,return-value]
+        found.with_nan_missing = lambda: found_in_objects(without, na, asked)  # type: ignore[assignment,return-value]
     elif isinstance(found, Column) and len(values) < len(rows):
         found.with_nan_missing = found.nan_as_null
     return found

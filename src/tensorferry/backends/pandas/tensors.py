@@ -205,7 +205,7 @@ class PandasBackend(ColumnBackend):
         if dtype.kind in "mM":
             return dates_in(np.asarray(x.to_numpy()), asked)
         if dtype.kind == "O":
-            return found_in_objects(x.to_numpy(), self._pd.NA)
+            return found_in_objects(x.to_numpy(), self._pd.NA, asked)
         if dtype.kind == "U":
             return Refused(TEXT, of_text(first_of(x)), stays=True)
         if dtype.kind == "S":
