@@ -112,9 +112,10 @@ def test_numbers_among_tensors_take_their_dtype_whatever_comes_first():
         assert sorted(ferry.collate(column, "torch", dtype="float64").tolist()) == [1.5, 2.0]
     leaf = torch.ones((), requires_grad=True)
     for column in ([leaf, 1.0], [1.0, leaf]):
-        assert ferry.collate(column, "torch").tolist() == [1.0, 1.0]
+        assert ferry.collate(column, "torch", grad="error").requires_grad
+        assert ferry.collate(column, "numpy").tolist() == [1.0, 1.0]
         with pytest.raises(ferry.GradientError):
-            ferry.collate(column, "torch", grad="error")
+            ferry.collate(column, "numpy", grad="error")
 
 
 def test_text_and_numbers_of_one_type_do_not_stack():

@@ -15,7 +15,7 @@ from ..hints import Hint, hint_at
 from ..sequences import reader
 from ..sequences.diagnostics import DEEPEST, ROWS, at_member, described, each_of, leaves
 from . import base, registry
-from .no_tensor import refusal_to_convert
+from .no_tensor import TAKEN
 
 if TYPE_CHECKING:
     from ..typing import Array
@@ -78,7 +78,7 @@ def _why_no_number(path: str, element: Any, x: Any) -> ConversionError:
         owner = registry.backend_of(element)
     except ConversionError as error:
         if not isinstance(element, (str, *_DATES, set, frozenset, dict)):
-            unknown = error.hint == refusal_to_convert(element).hint
+            unknown = error.hint == TAKEN
             hint = Hint("{tree:x}, which leaves it as it is") if unknown else hint_at(error.hint, path)
             return UnsupportedTypeError(f"The {name} at {path} is not a number: {error.message}", hint)
     else:
@@ -102,10 +102,9 @@ def _no_number_hint(element: Any, path: str, x: Any) -> Hint | None:
             return Hint(each_of("sorted(number)", x).replace("in x]", "in {leaf}]"))
         return Hint(f"sorted({here})")
     if isinstance(element, dict):
+        inside = "{tree:x}, which converts what is in it"
         are_samples = len(found) == len(x) and all(isinstance(leaf, dict) for leaf in found)
-        return Hint(
-            "{collate:x}, which makes one batch of all" if are_samples else "{tree:x}, which converts what is in it"
-        )
+        return Hint(f"{inside}; or {{collate:x}}, which makes one batch of all" if are_samples else inside)
     return Hint(f"list({here})")
 
 

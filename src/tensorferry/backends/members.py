@@ -145,6 +145,8 @@ def members_of(x: Any, request: Request | None = None) -> Members | None:
 
 def _has_names(kind: type) -> bool:
     """Whether it is a type of tuples whose elements have names: a named tuple, or a result of several tensors."""
+    if issubclass(kind, TensorInfo):
+        return False
     return issubclass(kind, tuple) and (hasattr(kind, "_fields") or hasattr(kind, "n_fields"))
 
 

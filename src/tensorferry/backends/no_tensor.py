@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import UnsupportedTypeError
 from ..hints import Hint
 
-__all__ = ["UNCALLED", "full_name", "has_no_numbers", "refusal_to_convert"]
+__all__ = ["TAKEN", "UNCALLED", "full_name", "has_no_numbers", "refusal_to_convert"]
 
 _FUNCTIONS = (BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType)
 UNCALLED = (type, *_FUNCTIONS)
@@ -21,6 +21,13 @@ _VALUES = (str, bytes, date, time, timedelta, tzinfo)
 
 _LATER = (("pathlib", "PurePath"), ("uuid", "UUID"))
 """Types in modules that take long to import. Without the module, there are no such objects."""
+
+
+TAKEN = Hint(
+    "pass a tensor, a sequence of numbers, or an object with __dlpack__, a buffer, "
+    "__array_interface__, __array_struct__ or __array__; {tree:x} for the tensors inside a container"
+)
+"""The hint for an object of which nothing else is known."""
 
 
 def has_no_numbers(x: object) -> bool:
@@ -54,13 +61,7 @@ def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
         return UnsupportedTypeError(
             f"{refused} It gives its elements once, one after the other.", Hint("{either:list(x)}")
         )
-    return UnsupportedTypeError(
-        refused,
-        Hint(
-            "pass a tensor, a sequence of numbers, or an object with __dlpack__, a buffer, "
-            "__array_interface__, __array_struct__ or __array__; {tree:x} for the tensors inside a container"
-        ),
-    )
+    return UnsupportedTypeError(refused, TAKEN)
 
 
 def full_name(kind: type) -> str:

@@ -247,7 +247,8 @@ class Column:
         """The column, with nulls in place of NaN."""
         pieces = []
         for piece in self.pieces:
-            marks = np.isnan(piece.values)
+            values: Any = piece.values  # an array, as only those of NumPy's dtypes have NaN for nulls
+            marks = np.isnan(values)
             missing = (*piece.missing, Missing(marks.reshape(-1), prod(self.inner))) if marks.any() else piece.missing
             pieces.append(Piece(piece.rows, piece.values, missing))
         found = self._with(pieces)

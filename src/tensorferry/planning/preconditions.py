@@ -92,7 +92,8 @@ def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) ->
     if len(info.shape) > most:
         longer = tuple(length for length in info.shape if length != 1)
         # The first axes stay: they are the rows of a table.
-        shape = longer if len(longer) <= most else (*info.shape[: most - 1], prod(info.shape[most - 1 :]))
+        kept = int(most) - 1
+        shape = longer if len(longer) <= most else (*info.shape[:kept], prod(info.shape[kept:]))
         # Not every source can be reshaped, but what has too many axes even for an array has no other form.
         if len(info.shape) <= AXES:
             code = f"to_numpy(x).reshape({shape})"
