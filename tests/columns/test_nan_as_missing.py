@@ -20,6 +20,7 @@ COLUMNS = {
     "sparse": lambda: pd.Series(pd.arrays.SparseArray([1.0, np.nan, 0.0])),
     "bools, as a join leaves them": lambda: pd.Series([True, np.nan, False], dtype=object),
     "objects": lambda: pd.Series([np.nan, None, pd.NA, 2], dtype=object),
+    "objects, the first a number": lambda: pd.Series([2, None, np.nan, 3], dtype=object),
     "floats as objects": lambda: pd.Series([np.nan, 2.5], dtype=object),
     "NaN alone": lambda: pd.Series([np.nan, np.nan]),
     "NaN alone, as objects": lambda: pd.Series([np.nan, np.nan], dtype=object),

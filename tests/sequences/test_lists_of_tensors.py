@@ -337,3 +337,6 @@ def test_dicts_and_text_in_a_list_have_hints_that_make_tensors():
         else:
             made = pasted(caught.value, x)
             assert np.ravel(made).tolist() == [1, 0, 1][: np.size(made)]
+    with pytest.raises(ferry.UnsupportedTypeError) as caught:
+        ferry.to_numpy([["1", "Oslo"], ["2", "Bari"]])  # rows of a CSV: numbers are no words
+    assert "numbers the words" not in caught.value.hint

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..columns.code import is_number
 from ..core.info import TensorInfo
 from ..core.request import Request
 from ..errors import ConversionError, GradientError, UnsupportedTypeError
@@ -114,7 +115,7 @@ def _text_hint(x: Any, found: list[Any]) -> Hint:
         for leaf in found:
             float(leaf)
     except (TypeError, ValueError, OverflowError):
-        if all(isinstance(leaf, str) for leaf in found):
+        if all(isinstance(leaf, str) and not is_number(leaf) for leaf in found):
             return Hint("np.unique({leaf}, return_inverse=True)[1], which numbers the words")
         return Hint("{tree:x}, which leaves text as it is")
     return Hint(each_of("float(number)", x).replace("in x]", "in {leaf}]"))

@@ -107,8 +107,9 @@ def _contents_of_masked(x: Any) -> TableContents | None:
     name = of_numpy(x.dtype)
     if name is None or not x.ndim:
         return None
-    marks = Missing(np.ma.getmaskarray(x).reshape(-1), prod(x.shape[1:]))
-    pieces = [Piece(len(x), x.data, (marks,) if marks.marks.any() else ())]
+    mask = np.ma.getmaskarray(x)
+    missing = (Missing(mask.reshape(-1), prod(x.shape[1:])),) if mask.any() else ()
+    pieces = [Piece(len(x), x.data, missing)]
     return TableContents(type(x).__name__, None, Column(name, x.shape[1:], pieces, mutable=True))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import date, timedelta
 from decimal import Decimal
+from functools import partial
 from math import isnan, prod
 from typing import TYPE_CHECKING, Any
 
@@ -94,17 +95,20 @@ def found_in_objects(objects: Array, na: Any, asked: str | None = None) -> Found
         known = objects[rows[0]]
         if hasattr(known, "shape") and not isinstance(known, np.generic):
             return Refused(f"has a null in the place of an array, at row {gone.argmax()}", CODE[WITHOUT_NULLS])
-        # With any of its numbers in their place, so that errors have the right rows.
-        objects = objects.copy()
-        for row in np.flatnonzero(gone):
-            objects[row] = known
-    found = _numbers(objects.tolist(), gone)
-    if isinstance(found, Column) and 0 < len(values) < len(rows):
-        without = np.where(_nans(objects), None, objects)
-        found.with_nan_missing = lambda: found_in_objects(without, na, asked)  # type: ignore[assignment,return-value]
-    elif isinstance(found, Column) and len(values) < len(rows):
-        found.with_nan_missing = found.nan_as_null
+    known = objects[rows[0]] if len(rows) else None
+    # With any of its numbers in the place of nulls, so that errors have the right rows.
+    found = _numbers([known if is_gone else each for each, is_gone in zip(objects, gone, strict=True)], gone)
+    if isinstance(found, Column) and len(values) < len(rows):
+        found.with_nan_missing = partial(_with_nan_missing, found, objects, na)
     return found
+
+
+def _with_nan_missing(found: Column, objects: Array, na: Any) -> Column:
+    """The column with nulls in place of NaN; if there are other values, they alone decide the dtype."""
+    without = objects.copy()
+    without[_nans(objects)] = None
+    others = found_in_objects(without, na)
+    return others if isinstance(others, Column) else found.nan_as_null()
 
 
 def _without_numbers(first: Any, row: int) -> Refused:
