@@ -167,10 +167,26 @@ _LATER = {
 
 def __getattr__(name: str) -> object:
     if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise _no_such_name(name)
     from importlib import import_module
 
     return globals().setdefault(name, _unwritten(getattr(import_module(f".{_LATER[name]}", __name__), name)))
+
+
+def _no_such_name(name: str) -> AttributeError:
+    """The error for a name that is none of ours. If it is made of a framework's name, it says what is meant."""
+    refused = f"module {__name__!r} has no attribute {name!r}"
+    start, _, framework = name.partition("_")
+    if start == "from":
+        refused += ". A source needs no function of its own: to_torch(x) takes tensors of every framework"
+    if start != "to":
+        return AttributeError(refused)
+    from .core import names  # here, because only an error needs it
+
+    try:
+        return AttributeError(f"{refused}. Did you mean 'to_{names.registry.canonical(framework)}'?")
+    except UnknownFrameworkError:
+        return AttributeError(refused)
 
 
 def __dir__() -> list[str]:

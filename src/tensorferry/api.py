@@ -104,7 +104,7 @@ def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray | li
         grad: What happens to a tensor in an autograd graph: ``"detach"`` leaves the graph, ``"error"`` raises.
         nulls: For columns of tables, and ``None`` in lists: a value that replaces nulls, of their dtype or of the one
             in `dtype`; ``"nan"`` for floats; or ``"mask"``, which gives a pair: the values, with zeros for nulls, and a
-            mask that is true where there is a value.
+            mask that is true where there is a value. NaN by which pandas marks a missing value is a null here.
         ragged: For lists, and columns of lists, of unequal lengths: ``"rows"`` gives a list with a tensor for each row.
         pad: For the same: the number with which short rows are padded at their ends.
         out: An array of the source's shape, into which the values are written. It is the result.

@@ -102,6 +102,50 @@ def test_a_conversion_refuses_it_too(name):
         assert caught.value.__suppress_context__
 
 
+WORDS = {"na_value": "nulls", "padding_value": "pad", "zero_copy_only": "copy", "allow_copy": "copy"}
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_words_of_other_libraries_for_a_keyword_are_understood(word):
+    """pandas, PyTorch, Arrow and polars call them so."""
+    with pytest.raises(TypeError, match=f"Did you mean {WORDS[word]!r}"):
+        ferry.to_numpy([1.5], **{word: 0})
+
+
+def test_what_is_no_keyword_but_another_call_is_said():
+    """The code after "Write" gives what was meant."""
+    pandas, torch = pytest.importorskip("pandas"), pytest.importorskip("torch")
+    like = np.ones(2, "float32")
+    meant = [
+        ("to_torch", "requires_grad", True, lambda made: made.requires_grad),
+        ("to_torch", "like", like, lambda made: isinstance(made, np.ndarray)),
+        ("to_pandas", "name", "p", lambda made: made.name == "p"),
+    ]
+    for called, keyword, value, holds in meant:
+        with pytest.raises(TypeError) as caught:
+            getattr(ferry, called)([1.5], **{keyword: value})
+        code = str(caught.value).partition("Write ")[2]
+        names = {**vars(ferry), "x": [1.5], keyword: value, "pandas": pandas, "torch": torch}
+        assert holds(eval(code, names)), code  # noqa: S307 - the code of the error
+    with pytest.raises(TypeError) as caught:
+        ferry.to_numpy([1.5], requires_grad=True)
+    assert str(caught.value) == "to_numpy() got an unexpected keyword argument 'requires_grad'"
+
+
+def test_a_function_that_does_not_exist_names_the_one_that_does():
+    """``to_tf`` and ``to_pytorch`` are made of names that frameworks have; ``from_numpy`` is a habit."""
+    for name, meant in {"to_tf": "to_tensorflow", "to_pytorch": "to_torch", "to_np": "to_numpy"}.items():
+        with pytest.raises(AttributeError, match=f"Did you mean '{meant}'"):
+            getattr(ferry, name)
+    with pytest.raises(AttributeError, match=r"to_torch\(x\) takes tensors of every framework"):
+        ferry.from_numpy  # noqa: B018 - it is the name that is tried
+    for name in ("to_nothing", "nothing", "_private"):
+        assert not hasattr(ferry, name)
+        with pytest.raises(AttributeError) as caught:
+            getattr(ferry, name)
+        assert str(caught.value) == f"module 'tensorferry' has no attribute {name!r}"
+
+
 @pytest.mark.parametrize("name", ["to_torch", "to_numpy", "convert", "start"])
 def test_the_word_of_a_framework_for_a_keyword_is_understood(name):
     """`pin_memory=` is not similar to `pinned=`, but means the same."""

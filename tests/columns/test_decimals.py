@@ -150,3 +150,37 @@ def test_an_error_about_a_decimal_names_its_row():
     assert ferry.to_list(codes, dtype="float64", nulls="nan")[2:] == [5.0, 2.0**70]
     named = ferry.convert_tree({"d": codes}, "numpy", dtype={"d": "float32"}, nulls=0)["d"]
     assert (named.dtype, named.tolist()) == ("float32", [5, 0, 5, 2**70])
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(decimals())
+def test_decimals_of_python_in_pandas_are_read_as_those_of_arrow(drawn):
+    """What a query of a database gives: the same numbers, the same errors, and NaN or None for what is missing."""
+    pd = pytest.importorskip("pandas")
+    exact, array = drawn
+    if all(each is None for each in exact):
+        return
+    x = pd.Series(array.to_pylist(), dtype=object)
+    for dtype in ("float64", "float32", "float16"):
+        with np.errstate(over="ignore"):
+            expected = ferry.to_numpy(array, dtype=dtype, nulls="nan")
+            assert np.array_equal(ferry.to_numpy(x, dtype=dtype, nulls="nan"), expected, equal_nan=True)
+    if all(each is None or (each.denominator == 1 and abs(each) < 2**63) for each in exact):
+        whole = pd.Series([None if each is None else Decimal(int(each)) for each in exact], dtype=object)
+        assert ferry.to_numpy(whole, nulls=0).tolist() == [0 if each is None else int(each) for each in exact]
+
+
+def test_decimals_of_python_with_a_fraction_name_the_dtype():
+    """In a column, a frame and a tree; what is no number has an error of its own."""
+    pd = pytest.importorskip("pandas")
+    x = pd.Series([Decimal("1.10"), None, np.nan, Decimal("-2.5")], dtype=object)
+    with pytest.raises(ferry.UnsupportedTypeError, match="decimals with a fraction") as caught:
+        ferry.to_numpy(x)
+    assert caught.value.hint.startswith('to_numpy(x, dtype="float64", nulls="nan")')
+    values, mask = ferry.to_numpy(x, dtype="float64", nulls="mask")
+    assert (values.tolist(), mask.tolist()) == ([1.1, 0.0, 0.0, -2.5], [True, False, False, True])
+    tree = ferry.convert_tree(pd.DataFrame({"p": x[[0, 3]], "n": [1, 2]}), "numpy", dtype={"p": "float32"})
+    assert tree["p"].tolist() == np.float32([1.1, -2.5]).tolist()
+    for odd in ("NaN", "Infinity"):
+        with pytest.raises(ferry.UnsupportedTypeError, match=f"a decimal that is no number, {odd} at row 1"):
+            ferry.to_numpy(pd.Series([Decimal(1), Decimal(odd)]), dtype="float64")

@@ -259,7 +259,7 @@ def test_tuples_are_categories():
         ([1, "a"], 1, "str"),
         ([DAY, 1], 0, "date"),
         ([1, None, DAY], 2, "date"),
-        ([Decimal("1.5"), Decimal(2)], 0, "Decimal"),
+        ([Decimal("1.5"), 2.5], 0, "Decimal"),
     ],
 )
 def test_pandas_objects_with_numbers_are_refused_by_row(values, row, kind):

@@ -136,7 +136,7 @@ def test_a_series_over_memory_that_is_not_to_be_written_says_so():
         (torch.tensor(2), "polars", (1,)),
         (np.ones((2, 1, 3)), "pandas", (2, 3)),
         (pa.FixedShapeTensorArray.from_numpy_ndarray(np.ones((2, 1, 3))), "pandas", (2, 3)),
-        ([[[1, 2], [3, 4]], [[5, 6], [7, 8]]], "polars", (8,)),
+        ([[[1, 2], [3, 4]], [[5, 6], [7, 8]]], "polars", (2, 4)),
     ],
     ids=["number", "scalar", "numpy", "arrow", "lists"],
 )
@@ -291,3 +291,13 @@ def test_pandas_arrays_over_numpys():
     x = pd.Series([1.5, 2.5]).array
     assert ferry.to_list(x) == [1.5, 2.5]
     assert ferry.to_list(pd.Series(["a"]).astype(object).array[:0].astype("int64")) == []
+
+
+def test_the_hint_for_too_many_axes_keeps_the_rows():
+    """A table has two; those of length 1 are left out, or the last are joined."""
+    for shape, kept in {(2, 3, 4): (2, 12), (2, 1, 4): (2, 4), (0, 3, 4): (0, 12)}.items():
+        x = np.zeros(shape, "float32")
+        with pytest.raises(ferry.ShapeError, match="at most 2 axes") as caught:
+            ferry.to_pandas(x)
+        code = caught.value.hint.partition(", which")[0]
+        assert ferry.to_pandas(eval(code, {**vars(ferry), "x": x})).shape == kept  # noqa: S307 - of the hint

@@ -109,3 +109,25 @@ def test_loading_leaves_out_what_exclude_names(tmp_path):
     assert list(pickle.loads(pickle.dumps(reference)).open()) == ["b", "c"]  # noqa: S301 - our own
     with pytest.raises(ferry.FormatLimitError, match="exclude: no name fits 'd'; there are a, b, c"):
         ferry.load(tmp_path / "in.npz", exclude="d")
+
+
+def test_files_that_others_read_say_by_what(tmp_path, monkeypatch):
+    """A table of text, JSON, an image, sound: the code of the hint gives what tensorferry takes."""
+    pd, image = pytest.importorskip("pandas"), pytest.importorskip("PIL.Image")
+    wavfile = pytest.importorskip("scipy.io.wavfile")
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame({"a": [1, 2], "b": [0.5, 1.5]}).to_csv("rows.csv", index=False)
+    pd.DataFrame({"a": [1, 2], "b": [0.5, 1.5]}).to_csv("rows.tsv", index=False, sep="\t")
+    pd.DataFrame({"a": [1, 2], "b": [0.5, 1.5]}).to_json("rows.jsonl", orient="records", lines=True)
+    image.fromarray(np.zeros((2, 3), "uint8")).save("picture.PNG")
+    wavfile.write("sound.wav", 8000, np.zeros(4, "int16"))
+    names = {"pd": pd, "PIL": pytest.importorskip("PIL"), "scipy": pytest.importorskip("scipy")}
+    for name in ("rows.csv", "rows.tsv", "rows.jsonl", "picture.PNG", "sound.wav"):
+        with pytest.raises(ferry.FileFormatError, match="of no format that tensorferry knows: it is") as caught:
+            ferry.load(name)
+        made = eval(caught.value.hint.partition(", which")[0], names)  # noqa: S307 - the code of the hint
+        assert len(ferry.describe_tree(made)) == (2 if name.startswith("rows") else 1)
+        getattr(made, "close", list)()  # an image keeps its file open
+    with pytest.raises(ferry.FileFormatError, match="does not say which format") as caught:
+        ferry.save({"a": np.ones(2)}, "weights.csv")
+    assert caught.value.hint == 'to="safetensors", in a file such as weights.safetensors'

@@ -950,8 +950,12 @@ def test_H17_a_tensor_among_rows_of_numbers_is_read_or_named(target):
     """Numbers that a tensor can give are taken; else the message says what it is, and where."""
     rows = [[1.0, 2.0], torch.tensor([3.0, 4.0], dtype=torch.bfloat16)]
     assert ferry.to_list(ferry.convert(rows, target)) == [[1.0, 2.0], [3.0, 4.0]]
+    graph = [1.0, torch.tensor(2.0, requires_grad=True)]
+    made = ferry.convert(graph, target)
+    assert ferry.to_list(made) == [1.0, 2.0]
+    assert getattr(made, "requires_grad", False) == (target == "torch")
     with pytest.raises(ferry.GradientError, match=r"requires grad.*|x\[1\]") as caught:
-        ferry.convert([1.0, torch.tensor(2.0, requires_grad=True)], target)
+        ferry.convert([[1.0, 2.0], torch.ones(2, requires_grad=True)], target)
     assert caught.value.hint == "x[1].detach()"
     with pytest.raises(ferry.UnsupportedTypeError, match=r"sparse.*x\[1\]"):
         ferry.convert([[1.0, 2.0], torch.eye(2).to_sparse()], target)
@@ -966,3 +970,39 @@ def test_H17_unequal_dtypes_take_one_that_holds_both():
         assert dtype_name(result) == "int64"
         with pytest.raises(ferry.LossyCastError, match="float32"):
             ferry.convert([np.float32([0.5]), torch.tensor([2**60 + 1])], target)
+
+
+def test_a_cast_that_is_refused_says_what_would_be_lost():
+    """A fraction, an imaginary part, or the number itself; the hint does what it says."""
+    cases = [
+        (np.array([2.0, 1.5]), "int64", "has a fraction", [1]),
+        (np.array([2.0, -1.5], "float32"), "int8", "has a fraction", [1]),
+        (np.array([1e30]), "int64", "does not fit", [0]),
+        (np.array([300]), "int8", "does not fit", [0]),
+        (np.array([1 + 0j, 1 + 2j]), "float64", "has an imaginary part", [1]),
+    ]
+    for x, dtype, why, place in cases:
+        with pytest.raises(ferry.LossyCastError) as caught:
+            ferry.to_numpy(x, dtype=dtype)
+        assert f"the value at {place} {why}" in caught.value.message
+        code = caught.value.hint.partition(", which")[0].rpartition("; or ")[2].removesuffix(" in its place")
+        if "(x)" in code:
+            values = eval(code, {**vars(ferry), "x": x, "np": np})  # noqa: S307 - the code of the hint
+            assert ferry.to_numpy(values, dtype=dtype).shape == x.shape
+
+
+def test_a_date_and_an_iterator_alone_have_hints_of_their_own():
+    """One date is a count, as a list of them is; what is read once is a list first."""
+    import datetime as dt
+    import sqlite3
+
+    for x in (dt.date(1970, 1, 3), np.datetime64(2, "s").item(), dt.timedelta(seconds=2)):
+        with pytest.raises(ferry.UnsupportedTypeError) as caught:
+            ferry.to_numpy(x)
+        made = eval(caught.value.hint.partition(", which")[0], {"np": np, "x": x})  # noqa: S307 - of the hint
+        assert int(made) in (2, 2_000_000)
+    rows = sqlite3.connect(":memory:").execute("select 1, 2.5")
+    with pytest.raises(ferry.UnsupportedTypeError, match="once, one after the other") as caught:
+        ferry.to_numpy(rows)
+    assert ferry.to_numpy(list(rows)).tolist() == [[1, 2.5]]
+    assert caught.value.hint.startswith("to_numpy(list(x))")

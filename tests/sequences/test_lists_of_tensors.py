@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from itertools import product
 
 import numpy as np
@@ -178,3 +179,164 @@ def test_each_value_must_fit_the_dtype_that_dtypes_with_none_in_common_take():
     out = np.zeros((2, 1))
     assert ferry.to_numpy(x, out=out) is out
     assert out.tolist() == [[2**24 + 1], [0.5]]
+
+
+# -- tensors in an autograd graph, and numbers beside tensors ----------------------------------------
+
+BESIDE = {
+    "a float": lambda loss: [loss, 2.0],
+    "a float before it": lambda loss: [2.0, loss],
+    "an integer": lambda loss: [loss, 2],
+    "a bool": lambda loss: [True, loss],
+    "a scalar of NumPy": lambda loss: [loss, np.float32(2)],
+    "an array of NumPy": lambda loss: [np.array(2.0, "float32"), loss],
+    "an array of JAX": lambda loss: [loss, jax.numpy.array(2.0)],
+    "a tensor of TensorFlow": lambda loss: [loss, tf.constant(2.0)],
+    "another dtype": lambda loss: [loss, loss.double()],
+    "integers": lambda loss: [loss, torch.tensor(2, dtype=torch.int16)],
+    "rows": lambda loss: [[loss, 2.0], [1.0, loss]],
+    "rows of numbers first": lambda loss: [[1, 2], [loss, 2.5]],
+    "a tuple": lambda loss: (loss, 2.0),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_is_beside_a_tensor_in_a_graph_joins_the_graph(name):
+    """The gradient is that of `torch.stack` of the same numbers, and nothing of it is lost in silence."""
+    weight = torch.tensor([1.0, 2.0], requires_grad=True)
+    x = BESIDE[name]((weight * 3).sum())
+
+    def by_hand(each):
+        is_row = isinstance(each, (list, tuple))
+        return torch.stack(list(map(by_hand, each))) if is_row else torch.as_tensor(np_or_torch(each)).double()
+
+    def np_or_torch(each):
+        return each if isinstance(each, (torch.Tensor, bool, int, float)) else np.asarray(each).item()
+
+    expected = by_hand(x)
+    (by_torch,) = torch.autograd.grad(expected.sum(), weight, retain_graph=True)
+    found = ferry.to_torch(x, grad="error")
+    (gradient,) = torch.autograd.grad(found.sum(), weight)
+
+    assert torch.equal(found.double(), expected)
+    assert torch.equal(gradient, by_torch)
+    assert found.dtype == (torch.float64 if name == "another dtype" else torch.float32)
+
+
+def test_the_printed_code_of_a_list_that_joins_a_graph_gives_the_same():
+    """As for every plan."""
+    loss = torch.tensor(1.5, requires_grad=True)
+    for make in BESIDE.values():
+        x = make(loss)
+        names = {"x": x}
+        exec(ferry.explain(x, "torch").code, names)  # noqa: S102 - the code of the plan
+        assert names["y"].requires_grad
+        assert torch.equal(names["y"], ferry.to_torch(x))
+
+
+def test_a_list_with_a_tensor_in_a_graph_leaves_it_for_another_target_in_every_order():
+    """``[loss, 2.0]`` and ``[2.0, loss]``: by default, and not with ``grad="error"``."""
+    loss = torch.tensor(1.5, requires_grad=True)
+    for x in ([loss, 2.0], [2.0, loss]):
+        assert sorted(ferry.to_numpy(x)) == [1.5, 2.0]
+        with pytest.raises(ferry.GradientError):
+            ferry.to_numpy(x, grad="error")
+    with torch.no_grad():
+        assert not ferry.to_torch([loss, 2.0]).requires_grad
+
+
+@pytest.mark.parametrize("target", ["torch", "jax", "tensorflow"])
+def test_numbers_beside_tensors_take_their_dtype(target):
+    """An integer among float32 is a float32 of the same value, as after `torch.stack` and in NumPy's promotion."""
+    tensor = ferry.convert(np.float32(0.5), target)
+    for number in (2, True, 0.1):
+        made = ferry.convert([tensor, number], target)
+        assert made.dtype == tensor.dtype
+        assert ferry.to_list(made) == [0.5, float(np.float32(number))]
+        assert ferry.describe([tensor, number]).shape == (2,)
+
+
+def test_a_number_beside_tensors_is_kept_or_refused():
+    """An integer that float32 does not have, and a float beyond it, are errors; NumPy keeps float64."""
+    for number in (2**24 + 1, 1e300):
+        with pytest.raises(ferry.LossyCastError, match=r"at x\[1\]"):
+            ferry.to_torch([torch.tensor(0.5), number])
+    assert ferry.to_numpy([np.array(0.5, "float32"), 0.1]).tolist() == [0.5, 0.1]
+    assert ferry.to_torch([torch.tensor(1, dtype=torch.int8), 300]).tolist() == [1, 300]
+
+
+# -- what is no tensor, and what is several -----------------------------------------------------------
+
+
+def pasted(error, x):
+    """What the first code of a hint gives."""
+    code = error.hint.partition(", which")[0].partition("; or ")[0]
+    return eval(code, {**vars(ferry), "x": x, "np": np})  # noqa: S307 - the code of the hint
+
+
+def test_none_among_tensors_is_left_out_or_kept_and_no_number_takes_its_place():
+    """Also with ``nulls=``, which is for numbers: the hint does not lead back."""
+    x = [np.ones(2), None, np.zeros(2)]
+    for keywords in ({}, {"nulls": 0}, {"nulls": "nan"}):
+        with pytest.raises(ferry.UnsupportedTypeError, match=r"None is not a tensor. - at x\[1\]") as caught:
+            ferry.to_numpy(x, **keywords)
+        assert ferry.to_numpy(pasted(caught.value, x)).tolist() == [[1, 1], [0, 0]]
+
+
+def test_tensors_with_names_are_several():
+    """The values and the places that `torch.sort` gives are no tensor together, though their shapes are equal."""
+    point = namedtuple("point", "x y")  # noqa: PYI024 - the oldest kind of them
+    several = [
+        torch.sort(torch.tensor([3, 1, 2])),
+        torch.ones(2, 3).max(dim=1),
+        torch.nn.utils.rnn.pack_sequence([torch.ones(3, 2), torch.ones(2, 2)]),
+        point(np.ones(2), np.ones(2)),
+        [point(np.ones(2), np.ones(2))] * 2,
+    ]
+    for x in several:
+        with pytest.raises(ferry.UnsupportedTypeError, match="several tensors with names") as caught:
+            ferry.to_numpy(x)
+        assert type(pasted(caught.value, x)) is type(x)
+    assert ferry.to_numpy([point(1, 2), point(3, 4)]).tolist() == [[1, 2], [3, 4]]
+    assert ferry.to_numpy(point(np.float32(1), np.float32(2))).tolist() == [1, 2]
+
+
+def test_tables_of_several_dtypes_stack_in_the_dtype_that_is_named():
+    """As one of them is converted; without it the hint names one that works."""
+    pd = pytest.importorskip("pandas")
+    frames = [pd.DataFrame({"a": [1, 2], "b": [0.5, row]}) for row in (1.5, 2.5)]
+    with pytest.raises(ferry.LossyCastError) as caught:
+        ferry.to_numpy(frames)
+    assert caught.value.hint.startswith('dtype="float64"')
+    for dtype in ("float64", "float32"):
+        made = ferry.to_numpy(frames, dtype=dtype)
+        assert made.dtype == dtype
+        assert made.tolist() == [frame.to_numpy().tolist() for frame in frames]
+    with pytest.raises(ferry.LossyCastError, match="fraction"):
+        ferry.to_numpy(frames, dtype="int64")
+
+
+def test_columns_in_a_list_take_nulls():
+    """Each column has its own, as the hint of one says."""
+    pd = pytest.importorskip("pandas")
+    columns = [pd.Series([1, None], dtype="Int64"), pd.Series([3, 4])]
+    assert ferry.to_numpy(columns, nulls=0).tolist() == [[1, 0], [3, 4]]
+    values, mask = ferry.to_numpy(columns, nulls="mask")
+    assert (values.tolist(), mask.tolist()) == ([[1, 0], [3, 4]], [[True, False], [True, True]])
+
+
+def test_dicts_and_text_in_a_list_have_hints_that_make_tensors():
+    """Rows as dicts are samples; words are numbered."""
+    for x in ([{"a": 1, "b": 2.5}, {"a": 3, "b": 4.5}], ["b", "a", "b"], objects("b", "a", "b"), [["b"], ["a"]]):
+        with pytest.raises(ferry.UnsupportedTypeError, match="is not a number") as caught:
+            ferry.to_numpy(x)
+        if isinstance(x[0], dict):
+            code = caught.value.hint.partition("; or ")[2].partition(", which")[0]
+            made = eval(code, {**vars(ferry), "x": x})  # noqa: S307 - the code of the hint
+            assert {name: each.tolist() for name, each in made.items()} == {"a": [1, 3], "b": [2.5, 4.5]}
+        else:
+            made = pasted(caught.value, x)
+            assert np.ravel(made).tolist() == [1, 0, 1][: np.size(made)]
+    with pytest.raises(ferry.UnsupportedTypeError) as caught:
+        ferry.to_numpy([["1", "Oslo"], ["2", "Bari"]])  # rows of a CSV: numbers are no words
+    assert "numbers the words" not in caught.value.hint

@@ -112,9 +112,10 @@ def test_numbers_among_tensors_take_their_dtype_whatever_comes_first():
         assert sorted(ferry.collate(column, "torch", dtype="float64").tolist()) == [1.5, 2.0]
     leaf = torch.ones((), requires_grad=True)
     for column in ([leaf, 1.0], [1.0, leaf]):
-        assert ferry.collate(column, "torch").tolist() == [1.0, 1.0]
+        assert ferry.collate(column, "torch", grad="error").requires_grad
+        assert ferry.collate(column, "numpy").tolist() == [1.0, 1.0]
         with pytest.raises(ferry.GradientError):
-            ferry.collate(column, "torch", grad="error")
+            ferry.collate(column, "numpy", grad="error")
 
 
 def test_text_and_numbers_of_one_type_do_not_stack():
@@ -538,3 +539,20 @@ def test_numbers_of_own_classes_collate_as_those_of_python(column, plain):
 def test_a_number_that_no_dtype_holds_is_named_where_it_stands():
     with pytest.raises(ferry.UnsupportedTypeError, match="longdouble"):
         ferry.collate([[np.longdouble(1)], [np.longdouble(2)]], to="numpy")
+
+
+def test_the_hint_for_leaves_of_which_some_are_no_tensors_leaves_those_samples_out():
+    """Whatever the samples are."""
+    pairs = {
+        "a dict": [{"a": np.ones(2)}, {"a": None}, {"a": np.zeros(2)}],
+        "a tuple": [(np.ones(2), 1), (None, 2), (np.zeros(2), 3)],
+        "itself": [np.ones(2), None, np.zeros(2)],
+        "text": [{"a": np.ones(2)}, {"a": "none"}, {"a": np.zeros(2)}],
+    }
+    for name, samples in pairs.items():
+        with pytest.raises(ferry.UnsupportedTypeError, match="they do not stack") as caught:
+            ferry.collate(samples, "numpy")
+        code = caught.value.hint.partition(", which")[0]
+        kept = eval(code, {"samples": samples})  # noqa: S307 - the code of the hint
+        assert len(kept) == 2, name
+        assert len(ferry.describe_tree(ferry.collate(kept, "numpy"))) == (2 if name == "a tuple" else 1)

@@ -564,3 +564,19 @@ def test_lists_of_tensors_that_are_leaves_are_stacked_each_as_its_members_are(ta
             assert ferry.convert_tree(result, "python") == wanted
     plans = ferry.explain_tree(tree, target, leaves=lambda x: isinstance(x, list)).plans
     assert [plan.shares_memory for plan in plans.values()] == [False] * 4
+
+
+def test_a_tree_of_python_numbers_has_no_scalars_of_numpy():
+    """So `json` takes it. Everything else stays: text, dates, large integers; and for other targets scalars do, too."""
+    import json
+
+    import ml_dtypes
+
+    tree = {"loss": np.float32(0.5), "n": [np.int64(3), np.bool_(True)], "p": np.arange(2), "h": ml_dtypes.bfloat16(2)}
+    for target in ("list", "python", list):
+        made = ferry.convert_tree(tree, target)
+        assert json.loads(json.dumps(made)) == {"loss": 0.5, "n": [3, True], "p": [0, 1], "h": 2.0}
+    assert ferry.explain_tree(tree, "list").leaves[0].path == '$["loss"]'
+    rest = {"large": 2**70, "text": np.str_("a"), "day": np.datetime64("2024-01-01"), "name": "x", "none": None}
+    assert ferry.convert_tree(rest, "list") == rest
+    assert ferry.convert_tree(tree, "numpy")["loss"] is tree["loss"]

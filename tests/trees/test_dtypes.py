@@ -464,3 +464,14 @@ def test_the_same_for_one_tensor_and_for_a_file(tmp_path):
     with pytest.raises(ferry.LossyCastError) as caught:
         ferry.load(tmp_path / "a.npz", "jax", dtype="bfloat16")["y"]
     assert caught.value.hint.startswith('dtype={"float": "bfloat16", "int64": "fit"}, or jax')
+
+
+def test_a_column_with_several_levels_is_named_by_its_tuple():
+    """pandas calls the columns of a pivot so; signs in a level stand for themselves."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({(1, "p"): [1.5], (2, "q[0]"): [2.5], (2, "q0"): [3.5]})
+    for name in frame:
+        found = ferry.convert_tree(frame, "numpy", dtype={name: "float32"})
+        assert {other: each.dtype.name for other, each in found.items()} == {
+            other: "float32" if other == name else "float64" for other in frame
+        }

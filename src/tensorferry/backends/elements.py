@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..columns.code import is_number
 from ..core.info import TensorInfo
 from ..core.request import Request
 from ..errors import ConversionError, GradientError, UnsupportedTypeError
@@ -15,7 +16,7 @@ from ..hints import Hint, hint_at
 from ..sequences import reader
 from ..sequences.diagnostics import DEEPEST, ROWS, at_member, described, each_of, leaves
 from . import base, registry
-from .no_tensor import refusal_to_convert
+from .no_tensor import TAKEN
 
 if TYPE_CHECKING:
     from ..typing import Array
@@ -78,7 +79,7 @@ def _why_no_number(path: str, element: Any, x: Any) -> ConversionError:
         owner = registry.backend_of(element)
     except ConversionError as error:
         if not isinstance(element, (str, *_DATES, set, frozenset, dict)):
-            unknown = error.hint == refusal_to_convert(element).hint
+            unknown = error.hint == TAKEN
             hint = Hint("{tree:x}, which leaves it as it is") if unknown else hint_at(error.hint, path)
             return UnsupportedTypeError(f"The {name} at {path} is not a number: {error.message}", hint)
     else:
@@ -102,7 +103,9 @@ def _no_number_hint(element: Any, path: str, x: Any) -> Hint | None:
             return Hint(each_of("sorted(number)", x).replace("in x]", "in {leaf}]"))
         return Hint(f"sorted({here})")
     if isinstance(element, dict):
-        return Hint("{tree:x}, which converts what is in it")
+        inside = "{tree:x}, which converts what is in it"
+        are_samples = len(found) == len(x) and all(isinstance(leaf, dict) for leaf in found)
+        return Hint(f"{inside}; or {{collate:x}}, which makes one batch of all" if are_samples else inside)
     return Hint(f"list({here})")
 
 
@@ -116,6 +119,8 @@ def _text_hint(x: Any, found: list[Any]) -> Hint:
         for leaf in found:
             float(leaf)
     except (TypeError, ValueError, OverflowError):
+        if all(isinstance(leaf, str) and not is_number(leaf) for leaf in found):
+            return Hint("np.unique({leaf}, return_inverse=True)[1], which numbers the words")
         return Hint(f"{{tree:x}}, {KEEPS_TEXT}")
     return Hint(each_of("float(number)", x).replace("in x]", "in {leaf}]"))
 

@@ -14,22 +14,23 @@ from ..core.devices import HOST, kind_of, same_place
 from ..core.info import PADDED, TensorInfo
 from ..core.names import EXCHANGE
 from ..core.request import Request
-from ..errors import ConversionError, DeviceError, ShapeError, UnsupportedTypeError
+from ..errors import ConversionError, DeviceError, ShapeError, UnsupportedTypeError, an
 from ..hints import Hint
 from ..host import memory
 from ..host.numpy_dtypes import has_dates
+from ..planning import rules
 from ..sequences.diagnostics import ROWS, at_member, leaves, outer_shape
 from ..sequences.reader import PYTHON_NUMBERS, element_types, first
-from . import registry
+from . import base, registry
 from .elements import is_tensor
 from .no_tensor import has_no_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from .base import Backend
 
-__all__ = ["Members", "gathered", "look_at", "members_of", "whole_of"]
+__all__ = ["Members", "gathered", "look_at", "members_of", "whole_of", "with_numbers"]
 
 _SHAPE = attrgetter("shape")
 
@@ -131,8 +132,34 @@ def members_of(x: Any, request: Request | None = None) -> Members | None:
     alike = len(kinds) == 1 and registry.is_known_tensor(type(x[0])) and is_tensor(x[0])
     if not alike and (not _has_tensors(x, first(x)[0]) or _has_rows_of_numbers(x)):
         return None
+    named = next((kind for kind in (type(x), *kinds) if _has_names(kind)), None)
+    if named is not None:
+        raise UnsupportedTypeError(
+            f"{an(named.__name__, 'A')} is several tensors with names, not one tensor.", Hint("{tree:x}")
+        )
     if not any(issubclass(kind, ROWS) for kind in kinds):
         return look_at(x, (len(x),), request).stacked((len(x),))
+    outer = outer_shape(x)
+    return look_at([leaf for _, leaf in leaves(x)], outer, request).stacked(outer)
+
+
+def _has_names(kind: type) -> bool:
+    """Whether it is a type of tuples whose elements have names: a named tuple, or a result of several tensors."""
+    if issubclass(kind, TensorInfo):
+        return False
+    return issubclass(kind, tuple) and (hasattr(kind, "_fields") or hasattr(kind, "n_fields"))
+
+
+def with_numbers(x: Any, request: Request | None = None) -> Members | None:
+    """As `members_of`, if the first element is a number and others are tensors in an autograd graph.
+
+    It is ``None`` if there are rows of numbers beside tensors.
+
+    Raises:
+        ConversionError: Lengths are unequal; the message says where.
+    """
+    if _has_rows_of_numbers(x):
+        return None
     outer = outer_shape(x)
     return look_at([leaf for _, leaf in leaves(x)], outer, request).stacked(outer)
 
@@ -164,6 +191,8 @@ def look_at(tensors: Sequence[Any], outer: tuple[int, ...], request: Request | N
             source, info, _ = registry.backend_of(tensor).preview(tensor)
         except ConversionError as error:
             placed = at_member(error, _path(outer, index))
+            if tensor is None:
+                placed = UnsupportedTypeError(placed.message, _without_none(outer))
             if has_no_numbers(tensor):
                 placed = UnsupportedTypeError(placed.message, Hint("{tree:x}, which leaves it as it is"))
             raise placed from error
@@ -174,6 +203,13 @@ def look_at(tensors: Sequence[Any], outer: tuple[int, ...], request: Request | N
             sources.append(source)
         which.append(place)
     return Members(tensors, infos, sources, which)
+
+
+def _without_none(outer: tuple[int, ...]) -> Hint:
+    """The hint for ``None`` among tensors: it has no shape, so that no number can replace it."""
+    if len(outer) > 1:
+        return Hint("{tree:x}, which leaves None as it is")
+    return Hint("[each for each in {leaf} if each is not None], which leaves it out; or {tree:x}, which keeps it")
 
 
 def _read_as_asked(tensors: Sequence[Any], request: Request | None) -> Sequence[Any]:
@@ -194,7 +230,7 @@ def _read_as_asked(tensors: Sequence[Any], request: Request | None) -> Sequence[
         if is_date:
             read.append(dates_of(each, asked))
         elif type(each) in columns:
-            read.append(_read(each, asked))
+            read.append(_read(each, asked, request))
         else:
             read.append(each)
     return read
@@ -204,10 +240,21 @@ def _is_column(kind: type) -> bool:
     return registry.is_tensor(kind) and hasattr(registry.BY_TYPE[kind], "given")
 
 
-def _read(column: Any, asked: str | None) -> Any:
-    """A column of dates as its counts; any other column as it is."""
-    contents = registry.backend_of(column).given(column, asked)  # type: ignore[attr-defined]
-    return contents if getattr(contents.found, "unit", "") else column
+def _read(column: Any, asked: str | None, request: Request) -> Any:
+    """A column of dates as its counts, and a table of several dtypes as a new array; everything else as it is.
+
+    Raises:
+        ConversionError: The columns of the table cannot be converted.
+    """
+    source = registry.backend_of(column)
+    contents = source.given(column, asked)  # type: ignore[attr-defined]
+    if contents.table is None:
+        return contents if getattr(contents.found, "unit", "") else column
+    if len({getattr(found, "dtype", "") for _, found in contents.columns}) == 1:
+        return column
+    return base.convert(
+        column, registry.backend_named(EXCHANGE), Request(EXCHANGE, dtype=request.dtype, casting=request.casting)
+    )
 
 
 def gathered(members: Members, target: Backend | None, request: Request | None) -> Members:
@@ -217,32 +264,117 @@ def gathered(members: Members, target: Backend | None, request: Request | None) 
         DeviceError: They would be stacked in their own framework, but are on several devices.
         LossyCastError: No dtype has the values of all, and none was asked for.
     """
-    members = _of_the_dtype_asked_for(members, request)
+    members = _with_numbers_cast(_of_the_dtype_asked_for(members, request), target, request)
+    if target is not None and _enter_the_graph(members, target):
+        return _in_the_graph(members, target, request)
     infos, source = members.infos, members.sources[0]
     devices = dict.fromkeys(info.device for info in infos)
     if devices.keys() == {HOST} or any(other is not source for other in members.sources):
         return members
     if not source.capabilities.gradients.graph or members.places is not None:
         return members
-    if len(devices) == 1:
-        place = None  # they are stacked on their device, and one tensor is moved
-    elif source is not target:
-        place = HOST
-    else:
-        place = request and (request.out.device if request.out is not None else request.device)
-    if len(devices) > 1 and place is None:
-        first, other = devices.keys() if len(devices) == 2 else [*devices][:2]
-        raise DeviceError(
-            f"Tensors on several devices do not stack: they are on {', '.join(devices)}.",
-            f'device="{first if other == HOST else other}"',
-        )
-    if place is not None and ":" not in place:
-        place = next((device for device in devices if kind_of(device) == place), place)
+    place = None  # on one device they are stacked there, and one tensor is moved
+    if len(devices) > 1:
+        place = HOST if source is not target else _one_device(devices, request)
     here = place is None or all(same_place(device, place) for device in devices)
     if here and (members.asked is not None or len({info.dtype for info in infos}) == 1):
         return members
     asked = members.asked or Request(EXCHANGE, dtype=dtypes.common(info.dtype for info in infos))
     return members._replace(asked=asked._replace(device=place))
+
+
+def _with_numbers_cast(members: Members, target: Backend | None, request: Request | None) -> Members:
+    """The members, which are cast one by one if Python numbers among them take the dtype of the tensors."""
+    if members.asked is not None or all(info.weak_dtype is None for info in members.infos):
+        return members
+    dtype, names = _common_dtype(members.infos, target), {info.dtype for info in members.infos}
+    if dtypes.have_common(names) and dtypes.common(names) == dtype:
+        return members
+    return members._replace(asked=Request(EXCHANGE, dtype=dtype, casting=_casting(request)))
+
+
+def _casting(request: Request | None) -> str:
+    """How members are cast to a dtype that nobody named."""
+    return dtypes.FINITE if request is None or request.casting is None else request.casting
+
+
+def _one_device(devices: Iterable[str], request: Request | None) -> str:
+    """The device on which tensors from several devices are stacked: the one that was asked for.
+
+    Raises:
+        DeviceError: None was.
+    """
+    asked = request and (request.out.device if request.out is not None else request.device)
+    if asked is None:
+        first, other = [*devices][:2]
+        raise DeviceError(
+            f"Tensors on several devices do not stack: they are on {', '.join(devices)}.",
+            f'device="{first if other == HOST else other}"',
+        )
+    if ":" in asked:
+        return asked
+    return next((device for device in devices if kind_of(device) == asked), asked)
+
+
+def _common_dtype(infos: Sequence[TensorInfo], target: Backend | None) -> str:
+    """The narrowest dtype that has the values of all tensors. Python numbers among them have no dtype of their own.
+
+    Bools and integers are kept exactly by a dtype of a higher kind, or the cast raises. A number of the tensors' kind,
+    or of a higher one, takes the dtype that the target gives it.
+
+    Raises:
+        LossyCastError: No dtype has.
+    """
+    typed = {info.dtype for info in infos if info.weak_dtype is None}
+    numbers = [info for info in infos if info.weak_dtype is not None]
+    if not typed or not numbers:
+        return dtypes.common(info.dtype for info in infos)
+    highest = max(_rank(name) for name in typed)
+    higher = {_dtype_of_number(info, target) for info in numbers if not _is_kept_by(info.dtype, highest)}
+    return dtypes.common(typed | higher)
+
+
+def _rank(name: str) -> int:
+    """The rank of a kind of numbers. Signed and unsigned integers have the same."""
+    kind = dtypes.find(name).kind
+    return dtypes.KINDS.index("int" if kind == "uint" else kind)
+
+
+def _is_kept_by(number: str, rank: int) -> bool:
+    """Whether dtypes of this rank keep a number of Python, or cannot have it at all. Floats may be rounded."""
+    return _rank(number) < rank and dtypes.find(number).kind != "float"
+
+
+def _dtype_of_number(info: TensorInfo, target: Backend | None) -> str:
+    """The dtype that the target gives a Python number."""
+    return info.dtype if target is None else rules.target_dtype(info, Request(target.name), target)
+
+
+def _enter_the_graph(members: Members, target: Backend) -> bool:
+    """Whether a tensor of the target is in its autograd graph. Then the others are converted, and join it there."""
+    if not target.capabilities.gradients.graph or members.places is not None:
+        return False
+    return any(
+        info.requires_grad and source is target for info, source in zip(members.infos, members.sources, strict=True)
+    )
+
+
+def _in_the_graph(members: Members, target: Backend, request: Request | None) -> Members:
+    """The members, with a request that makes tensors of the target of all: of one dtype, and on one device.
+
+    Raises:
+        DeviceError: The tensors of the target are on several devices, and none was asked for.
+        LossyCastError: No dtype has the values of all, and none was asked for.
+    """
+    own = [info for info, source in zip(members.infos, members.sources, strict=True) if source is target]
+    devices = list(dict.fromkeys(info.device for info in own))
+    place = devices[0] if len(devices) == 1 else _one_device(devices, request)
+    asked, names = members.asked, {info.dtype for info in members.infos}
+    if asked is None and len(own) == len(members.infos) and len(names) == len(devices) == 1:
+        return members
+    if asked is None:
+        asked = Request(target.name, dtype=_common_dtype(members.infos, target), casting=_casting(request))
+    return members._replace(asked=asked._replace(target=target.name, device=place))
 
 
 def _of_the_dtype_asked_for(members: Members, request: Request | None) -> Members:
@@ -263,14 +395,15 @@ def whole_of(members: Members, target: Backend | None) -> tuple[Backend | None, 
     infos, asked = members.infos, members.asked
     dtype = asked.dtype if asked is not None else None
     if dtype is None:
-        dtype = infos[0].dtype if members.which is None else dtypes.common(info.dtype for info in infos)
+        dtype = infos[0].dtype if members.which is None else _common_dtype(infos, target)
     owner = None if target is None or members.places is not None else _stacker(members, target)
     if members.places is not None:
         kind = PADDED
     elif len(members.shape) - len(infos[0].shape) > 1:
         kind = "rows"
     else:
-        alike = owner is not None or (asked is None and members.take_the_same_steps)
+        alike = owner is not None and not _become_tensors_of(owner, asked)
+        alike = alike or (asked is None and members.take_the_same_steps)
         kind = "stack" if alike else "rows"
     requires_grad = any(info.requires_grad for info in infos)
     if owner is not None:
@@ -311,6 +444,8 @@ def _stacker(members: Members, target: Backend) -> Backend | None:
     """The framework that stacks the members itself: the target in a graph, or their own; ``None`` if NumPy does."""
     source, infos = members.sources[0], members.infos
     caps = source.capabilities
+    if _become_tensors_of(target, members.asked):
+        return target
     if not caps.gradients.graph or any(other is not source for other in members.sources) or _are_large(members):
         return None
     one_dtype = members.asked is not None or len({info.dtype for info in infos}) == 1
@@ -321,6 +456,11 @@ def _stacker(members: Members, target: Backend) -> Backend | None:
         one_call = members.which is None and members.asked is None and not caps.objects.tracer
         return source if one_call and not infos[0].requires_grad and infos[0].abstract is None else None
     return source if one_dtype and {info.abstract for info in infos} <= {None, *caps.objects.inside_only} else None
+
+
+def _become_tensors_of(target: Backend, asked: Request | None) -> bool:
+    """Whether all members are converted to tensors of the target first, because one is in its autograd graph."""
+    return asked is not None and asked.target == target.name and target.capabilities.gradients.graph
 
 
 def _are_large(members: Members) -> bool:

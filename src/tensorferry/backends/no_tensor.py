@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from datetime import date, time, timedelta, tzinfo
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from ..errors import UnsupportedTypeError
 from ..hints import Hint
 
-__all__ = ["UNCALLED", "full_name", "has_no_numbers", "refusal_to_convert"]
+__all__ = ["TAKEN", "UNCALLED", "full_name", "has_no_numbers", "refusal_to_convert"]
 
 _FUNCTIONS = (BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType)
 UNCALLED = (type, *_FUNCTIONS)
@@ -20,6 +21,13 @@ _VALUES = (str, bytes, date, time, timedelta, tzinfo)
 
 _LATER = (("pathlib", "PurePath"), ("uuid", "UUID"))
 """Types in modules that take long to import. Without the module, there are no such objects."""
+
+
+TAKEN = Hint(
+    "pass a tensor, a sequence of numbers, or an object with __dlpack__, a buffer, "
+    "__array_interface__, __array_struct__ or __array__; {tree:x} for the tensors inside a container"
+)
+"""The hint for an object of which nothing else is known."""
 
 
 def has_no_numbers(x: object) -> bool:
@@ -46,13 +54,15 @@ def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
     if isinstance(x, _FUNCTIONS):
         hint = Hint(call) if _takes_nothing(x) else None
         return UnsupportedTypeError(f"{x.__name__} is a function that was not called: it has no values.", hint)
-    return UnsupportedTypeError(
-        f"An object of type {full_name(type(x))} is not a tensor.",
-        Hint(
-            "pass a tensor, a sequence of numbers, or an object with __dlpack__, a buffer, "
-            "__array_interface__, __array_struct__ or __array__; {tree:x} for the tensors inside a container"
-        ),
-    )
+    refused = f"An object of type {full_name(type(x))} is not a tensor."
+    if isinstance(x, (date, timedelta)):
+        kind = "timedelta64" if isinstance(x, timedelta) else "datetime64"
+        return UnsupportedTypeError(refused, f'np.{kind}(x).astype("int64"), which is a count')
+    if isinstance(x, Iterator) and not hasattr(x, "read"):  # an open file is an iterator too
+        return UnsupportedTypeError(
+            f"{refused} It gives its elements once, one after the other.", Hint("{either:list(x)}")
+        )
+    return UnsupportedTypeError(refused, TAKEN)
 
 
 def _takes_nothing(function: Any) -> bool:

@@ -26,6 +26,7 @@ __all__ = [
     "BYTES",
     "CODES",
     "DECIMALS",
+    "NO_CODE",
     "SEVERAL_CHUNKS",
     "TEXT",
     "Column",
@@ -39,6 +40,8 @@ TEXT = "holds text, which has no numbers"
 DECIMALS = "decimals"
 CODES = "codes of categories"
 """What such integers count: see `Column`."""
+NO_CODE = "-1"
+"""The code for a value that is the code of no category. Zero is the code of the first one."""
 BYTES = "holds bytes, which are no numbers"
 SEVERAL_CHUNKS = "several chunks"
 """What keeps memory from being a tensor's, as `BIT_PACKED` does, although it has numbers: see `Column.obstacles`."""
@@ -57,6 +60,7 @@ class Refused(NamedTuple):
         stays: Whether it stays as it is in a tree, because it has no numbers (text, for example).
         asked: The dtype that must be named to convert it (dates, for example). Then the hint is a remark.
         lacks: With `asked`: whether it has nulls, so that ``nulls=`` must be given too.
+        instead: The code for a value that can stand for nulls; empty for zero, or NaN among floats.
     """
 
     why: str
@@ -64,6 +68,7 @@ class Refused(NamedTuple):
     stays: bool = False
     asked: str = ""
     lacks: bool = False
+    instead: str = ""
 
 
 class Ragged(NamedTuple):
@@ -168,6 +173,8 @@ class Column:
         """The function of its library that replaces nulls in a new array, if there is one."""
         self.categories: Callable[[], list[Any]] | None = None
         """If the numbers are codes of categories: gives the categories."""
+        self.with_nan_missing: Callable[[], Column] | None = None
+        """If its library marks missing values by NaN: gives the column with nulls there, for ``nulls=``."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -236,18 +243,35 @@ class Column:
             at += piece.rows
         return self._ordered(result)
 
+    def nan_as_null(self) -> Column:
+        """The column, with nulls in place of NaN."""
+        pieces = []
+        for piece in self.pieces:
+            values: Any = piece.values  # an array, as only those of NumPy's dtypes have NaN for nulls
+            marks = np.isnan(values)
+            missing = (*piece.missing, Missing(marks.reshape(-1), prod(self.inner))) if marks.any() else piece.missing
+            pieces.append(Piece(piece.rows, piece.values, missing))
+        found = self._with(pieces)
+        return found if found.lacks else self
+
     def filled(self, value: Any) -> Column:
         """The column, with a value in place of nulls."""
+        found = self._with(self.pieces)
+        found.fill = value
+        return found
+
+    def _with(self, pieces: Sequence[Piece]) -> Column:
+        """The column over other pieces, with its nulls."""
         found = Column(
             self.dtype,
             self.inner,
-            self.pieces,
+            pieces,
             mutable=self.mutable,
             unit=self.unit,
             reasons=self.reasons,
             order=self.order,
         )
-        found.fill, found.fill_all, found.categories = value, self.fill_all, self.categories
+        found.fill_all, found.categories = self.fill_all, self.categories
         return found
 
     def cast(self, dtype: str, casting: str | None) -> Column:

@@ -12,7 +12,7 @@ from ..host import casts, memory
 from ..host.copies import gather
 from ..host.numpy_dtypes import numpy_dtype
 from .code import DECODES
-from .column import Column, Ragged, Refused
+from .column import CODES, NO_CODE, Column, Ragged, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -156,7 +156,7 @@ def asked_hint(found: Refused) -> Hint:
     """The hint for a column that is converted only if its dtype is named."""
     if not found.lacks:
         return Hint(f'{{again:x|dtype="{found.asked}"}}').before(found.hint)
-    value = '"nan"' if DTYPES[found.asked].kind == "float" else "0"
+    value = found.instead or ('"nan"' if DTYPES[found.asked].kind == "float" else "0")
     return Hint(
         f'{{again:x|dtype="{found.asked}", nulls={value}}}{found.hint} and replaces nulls; '
         f'or {{again:x|dtype="{found.asked}", nulls="mask"}}'
@@ -194,7 +194,7 @@ def _value_for(dtype: str) -> str:
 
 def nulls_hint(found: Column, *, mixed: bool = False) -> Hint:
     """The hint for a column with nulls. If it is `mixed` with others, their dtypes have none in common."""
-    value = _value_for(found.dtype)
+    value = NO_CODE if found.unit == CODES else _value_for(found.dtype)
     if not found.asked and mixed:
         return Hint(
             f'{{again:x|dtype="{{widest}}", nulls={value}}}, which replaces them; '

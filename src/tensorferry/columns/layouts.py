@@ -15,15 +15,16 @@ from ..errors import UnsupportedTypeError
 from ..host.numpy_dtypes import numpy_dtype
 from . import extensions
 from .code import DECODED, FIELDS, LIST, STORAGE, WITHOUT_NULLS, WORDS
-from .column import BYTES, DECIMALS, TEXT, Column, Ragged, Refused
+from .column import BYTES, DECIMALS, NO_CODE, TEXT, Column, Ragged, Refused
 from .decimals import Decimals
 from .dictionaries import codes_of, piece_looked_up
 from .interface import NUMBERS, bytes_at
-from .pieces import Piece
+from .pieces import Missing, Piece
 from .spans import Span, bits_in, buffer_of, marker, missing_in, over, piece_of, spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from decimal import Decimal
 
     from ..typing import Array
     from .column import Found
@@ -32,15 +33,25 @@ if TYPE_CHECKING:
 __all__ = [
     "CATEGORIES",
     "DATES",
+    "ROUNDED",
     "are_integers",
     "asked_of",
     "column_of",
+    "decimals_in",
     "fields",
 ]
 
 _TEXTS, _BYTES = ("u", "U", "vu"), ("z", "Z", "vz")
 _UNITS = {"s": "seconds", "m": "milliseconds", "u": "microseconds", "n": "nanoseconds", "D": "days"}
-CATEGORIES = Refused("holds categories, which are no numbers", ", which gives their codes", stays=True, asked="int64")
+CATEGORIES = Refused(
+    "holds categories, which are no numbers",
+    ", which gives their codes",
+    stays=True,
+    asked="int64",
+    instead=NO_CODE,
+)
+ROUNDED = '{x}.astype("float64"), which rounds'
+_FRACTIONS = Refused("holds decimals with a fraction, which no dtype keeps", ", which rounds", asked="float64")
 DATES = "holds dates or durations, which are counts of a unit"
 _ROWS = "holds rows or fields, which are no numbers"
 _OF_EXTENSION = b"ARROW:extension:metadata"
@@ -308,10 +319,9 @@ def _dates(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | N
 
 def _decimals(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
     scale, bits = (int(each) for each in (*kind.format.split(","), "128")[1:3])
-    rounds = asked in DTYPES and DTYPES[asked].kind == "float"
-    if scale > 0 and not rounds:
-        return Refused("holds decimals with a fraction, which no dtype keeps", ", which rounds", asked="float64")
-    dtype = "float64" if rounds else "uint64" if asked == "uint64" else "int64"
+    dtype = _dtype_of_decimals(scale, asked)
+    if not dtype:
+        return _FRACTIONS
     width, word = max(1, bits // 64), numpy_dtype("int64" if bits >= 64 else "int32")
     pieces: list[Piece] = []
     for each in map(marker(inner), spans):
@@ -327,6 +337,37 @@ def _decimals(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str 
         )
         pieces.append(piece_of(each, inner, values))
     return Column(dtype, inner, pieces, reasons=() if pieces else (DECIMALS,))
+
+
+def decimals_in(values: Sequence[Decimal | None], asked: str | None) -> Found:
+    """Read decimals of Python, with ``None`` for nulls, as Arrow's are read."""
+    from decimal import Decimal  # here, because only they need it
+
+    gone = np.fromiter((each is None for each in values), bool)
+    odd = next((row for row, each in enumerate(values) if each is not None and not each.is_finite()), None)
+    if odd is not None:
+        return Refused(f"has a decimal that is no number, {values[odd]} at row {odd}", ROUNDED)
+    parts = [(0, (0,), 0) if each is None else each.as_tuple() for each in values]
+    scale = max([0, *(-int(power) for _, _, power in parts)])
+    dtype = _dtype_of_decimals(scale, asked)
+    if not dtype:
+        return _FRACTIONS._replace(lacks=bool(gone.any()))
+    found = [int(Decimal((sign, digits, 0))) * 10 ** (scale + int(power)) for sign, digits, power in parts]
+    width = 1 + max(abs(each).bit_length() for each in found) // 64
+    memory = b"".join(each.to_bytes(8 * width, "little", signed=True) for each in found)
+    missing = (Missing(gone),) if gone.any() else ()
+    words = np.frombuffer(memory, "<i8").astype("int64").reshape(len(found), width)
+    read = Decimals(words, scale, dtype, rounds_again=asked != "float64", missing=missing, first=0)
+    return Column(dtype, (), [Piece(len(found), read, missing)])
+
+
+def _dtype_of_decimals(scale: int, asked: str | None) -> str:
+    """The dtype of decimals with so many digits after the point; empty if a float dtype must be named for them."""
+    if asked in DTYPES and DTYPES[asked].kind == "float":
+        return "float64"
+    if scale > 0:
+        return ""
+    return "uint64" if asked == "uint64" else "int64"
 
 
 # -- extension types -------------------------------------------------------------------------------

@@ -236,6 +236,10 @@ def _key(key: object) -> tuple[str, str]:
         return "kinds", _TYPES[key]
     if type(key) is int:  # an index of a list
         return "names", str(key)
+    if isinstance(key, tuple) and not hasattr(key, "_fields"):  # the name of a column with several levels
+        from glob import escape
+
+        return "names", escape(str(key))
     if not isinstance(key, str):
         return "dtypes", name_of(key)
     return ("kinds" if key in KINDS else "dtypes" if key in dtypes.DTYPES else "names"), key

@@ -213,7 +213,15 @@ def refuse_option(target: Declaration, option: str) -> None:
         raise TypeError(f"{target.name} has no option {option}=: {_who_has(option)}")
 
 
-_SAME_KEYWORD = {"pin_memory": PINNED}
+_SAME_KEYWORD = {
+    "allow_copy": "copy",
+    "fill_value": "nulls",
+    "fillna": "nulls",
+    "na_value": "nulls",
+    "padding_value": "pad",
+    "pin_memory": PINNED,
+    "zero_copy_only": "copy",
+}
 """Keywords of frameworks for which ours have another name that is not similar."""
 
 
@@ -237,8 +245,26 @@ def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> Non
         refused = f"{function.__name__}() got an unexpected keyword argument {keyword!r}"
         if keyword in options:
             raise TypeError(f"{refused}: {_who_has(keyword)}") from None
+        instead = _done_otherwise(function, keyword)
+        if instead:
+            raise TypeError(f"{refused}. Write {instead}") from None
         meant = nearest(_SAME_KEYWORD.get(keyword, keyword), {*known, "to"} if takes_options else known)
         raise TypeError(refused if meant is None else f"{refused}. Did you mean {meant!r}?") from None
+
+
+def _done_otherwise(function: Callable[..., Any], keyword: str) -> str:
+    """The code for what a keyword would do, if it is another call or a method of the result; empty if there is none."""
+    called = function.__name__
+    target = names.registry.known().get(called.removeprefix("to_"))
+    if target is None:
+        return ""
+    if keyword == "like":
+        return "convert(x, like=like)"
+    if keyword == "requires_grad" and target.capabilities.gradients.graph:
+        return f"{called}(x).requires_grad_()"
+    if keyword == "name" and target.capabilities.options.labels:
+        return f"{called}(x).rename(name)"
+    return ""
 
 
 # torch.compile reads this attribute, and does not trace the function.

@@ -16,7 +16,7 @@ from ..backends.dates import dates_of
 from ..backends.opening import TableContents
 from ..columns.column import Column, Ragged, Refused, value_in
 from ..columns.layouts import asked_of
-from ..columns.pieces import Cast, Piece
+from ..columns.pieces import Cast, Missing, Piece
 from ..core.dtype_names import asked as dtype_asked
 from ..core.dtypes import DTYPES, find
 from ..core.info import TensorInfo
@@ -25,7 +25,8 @@ from ..core.leaf_dtypes import DtypeRule, is_of_its_kind
 from ..core.request import COLUMN_KEYWORDS
 from ..errors import LossyCastError, UnsupportedTypeError, an, shown, validate_word
 from ..hints import Hint
-from ..host.numpy_dtypes import has_dates
+from ..host.masked import is_masked_array
+from ..host.numpy_dtypes import has_dates, of_numpy
 from .list_keywords import apply_to_list, is_list
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ __all__ = [
     "take_column_keywords",
     "validate",
 ]
+
+
+_NO_COLUMNS = frozenset({type(None), bool, int, float, complex, str, list, tuple})
+"""Types of elements of a list that is not one of columns."""
 
 
 class Masked(NamedTuple):
@@ -72,7 +77,8 @@ def validate(nulls: object = None, ragged: object = None, pad: object = None) ->
     if ragged is not None:
         validate_word("ragged", ragged, ("rows",), "None")
     if pad is not None and not isinstance(pad, (bool, int, float, complex, np.generic)):
-        raise TypeError(f"pad must be a number or None, not {shown(pad)}")
+        number = ': float("nan") is one' if pad == "nan" else ""
+        raise TypeError(f"pad must be a number or None, not {shown(pad)}{number}")
     if ragged is not None and pad is not None:
         raise TypeError('ragged="rows" keeps lengths, and pad= makes them equal: give one of them')
 
@@ -91,7 +97,20 @@ def contents_of(x: Any, dtype: str | None) -> TableContents | None:
         return owner.given(x, dtype)
     if has_dates(x):
         return dates_of(x, dtype)
+    if is_masked_array(x):
+        return _contents_of_masked(x)
     return found_in(x, dtype) if is_known_by_arrow(type(x)) else None
+
+
+def _contents_of_masked(x: Any) -> TableContents | None:
+    """The contents of a masked array, whose masked elements are nulls; ``None`` if it has no axis, or no numbers."""
+    name = of_numpy(x.dtype)
+    if name is None or not x.ndim:
+        return None
+    mask = np.ma.getmaskarray(x)
+    missing = (Missing(mask.reshape(-1), prod(x.shape[1:])),) if mask.any() else ()
+    pieces = [Piece(len(x), x.data, missing)]
+    return TableContents(type(x).__name__, None, Column(name, x.shape[1:], pieces, mutable=True))
 
 
 def filled_info(x: Any) -> TensorInfo | None:
@@ -168,6 +187,8 @@ def apply_column_keywords(
             return x
         _refuse_of_tensor(x, nulls=nulls, ragged=ragged, pad=pad)
         return Masked(x, None) if masks else x
+    if nulls is not None and not _is_nan(nulls):
+        contents = _with_nan_missing(contents)
     if contents.table is not None:
         if not in_tree:
             _refuse_of_table(contents.kind, ragged=ragged, pad=pad)
@@ -186,6 +207,26 @@ def apply_column_keywords(
         return filled
     mask = _mask(found, found.rows)
     return Masked(filled, mask.reshape(()) if contents.is_one else mask)
+
+
+def _is_nan(nulls: object) -> bool:
+    return nulls == "nan" if isinstance(nulls, str) else isinstance(nulls, float) and isnan(nulls)
+
+
+def _with_nan_missing(contents: TableContents) -> TableContents:
+    """The contents, in which NaN is a null where its library marks missing values by it."""
+
+    def marked(found: Any) -> Any:
+        mark = getattr(found, "with_nan_missing", None)
+        return found if mark is None else mark()
+
+    if contents.table is None:
+        found = marked(contents.found)
+        return contents if found is contents.found else contents.with_found(found)
+    columns = [(name, marked(found)) for name, found in contents.columns]
+    return TableContents(
+        contents.kind, contents.name, None, contents.table, columns, contents.words, labels=contents.labels
+    )
 
 
 def _applied_to_table(x: Any, contents: TableContents, fill: Callable[[Any], Any], *, masks: bool) -> Any:
@@ -208,6 +249,8 @@ def _applied_to_table(x: Any, contents: TableContents, fill: Callable[[Any], Any
 
 def _applied_to_list(x: Any, dtype: object, *, nulls: object, ragged: object, pad: object) -> Any:
     """A list with the keywords applied, as the object to convert."""
+    if nulls is not None and ragged is None and pad is None and _are_columns(x):
+        return _applied_to_each(x, dtype, nulls)
     filled = apply_to_list(x, dtype, nulls=nulls, ragged=ragged, pad=pad)
     values = Rows(filled.values) if filled.are_rows else filled.values
     if not (isinstance(nulls, str) and nulls == "mask"):
@@ -217,6 +260,23 @@ def _applied_to_list(x: Any, dtype: object, *, nulls: object, ragged: object, pa
         rows = zip(filled.values, masks, strict=True)
         return Masked(values, Rows(full_mask(row) if mask is None else np.array(mask, bool) for row, mask in rows))
     return Masked(values, None if filled.mask is None else np.array(filled.mask, bool))
+
+
+def _are_columns(x: Any) -> bool:
+    """Whether a list is of columns, of tables, or of masked arrays."""
+    one_of_each = {type(each): each for each in x}
+    if not one_of_each or not one_of_each.keys().isdisjoint(_NO_COLUMNS):
+        return False
+    return all(contents_of(each, None) is not None for each in one_of_each.values())
+
+
+def _applied_to_each(columns: Any, dtype: object, nulls: object) -> Any:
+    """Columns without their nulls, as the list to convert."""
+    done = [apply_column_keywords(each, dtype, nulls=nulls) for each in columns]
+    if not (isinstance(nulls, str) and nulls == "mask"):
+        return done
+    masks = [full_mask(each.values) if each.mask is None else each.mask for each in done]
+    return Masked([each.values for each in done], None if len({each.shape for each in masks}) > 1 else np.stack(masks))
 
 
 def _refuse_of_tensor(x: Any, **keywords: object) -> None:
@@ -375,7 +435,7 @@ def _fill_nulls(
         return found.filled(found.value_of(zero))
     dtype = becomes(found.dtype) if callable(becomes) else becomes
     also = f'{{"{found.dtype}": "float64"}}' if leaf else '"float64"'
-    is_nan = nulls == "nan" or (isinstance(nulls, float) and isnan(nulls))
+    is_nan = _is_nan(nulls)
     hint = f"nulls={zero}" + (f', or dtype={also}, nulls="nan"' if is_nan else "")
     if among_others and isinstance(nulls, bool) != (found.dtype == "bool") and not is_nan:
         # No value is one of booleans and of numbers.

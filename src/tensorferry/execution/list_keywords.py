@@ -149,6 +149,7 @@ def _of_tensors(x: Any, *, nulls: object, ragged: object, pad: object) -> Filled
         UnsupportedTypeError: There are keywords about numbers.
     """
     if nulls is not None and nulls != "mask":
+        members_of(x)  # which has the error for None, and for every other element that is no tensor
         raise UnsupportedTypeError(
             "nulls= replaces None among numbers, and this list has tensors.", Hint("{again:x}, without nulls=")
         )

@@ -110,10 +110,10 @@ def _steps_of(members: Members, source: Backend) -> list[tuple[Conversion, Recip
     for place, (info, owner) in enumerate(zip(members.infos, members.sources, strict=True)):
         asked, target = members.asked, EXCHANGE
         if stays:
-            if asked is None or (asked.dtype == info.dtype and same_place(info.device, asked.device or info.device)):
+            target = source.name
+            if owner is source and (asked is None or _is_as_asked(info, asked)):
                 found.append(None)
                 continue
-            target = info.framework
         request = Request(target) if asked is None else asked._replace(target=target)
         conversion = conversion_of(registry.backend_named(target), request)
         try:
@@ -122,6 +122,11 @@ def _steps_of(members: Members, source: Backend) -> list[tuple[Conversion, Recip
             index = 0 if members.which is None else members.which.index(place)
             raise at_member(error, members.path(index)) from error
     return found
+
+
+def _is_as_asked(info: TensorInfo, asked: Request) -> bool:
+    """Whether a member needs no conversion before the join."""
+    return asked.dtype == info.dtype and same_place(info.device, asked.device or info.device)
 
 
 def _as_member(info: TensorInfo) -> TensorInfo:

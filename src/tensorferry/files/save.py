@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends import registry
-from ..backends.no_tensor import UNCALLED, refusal_to_convert
+from ..backends.no_tensor import TAKEN, UNCALLED
 from ..backends.nodes import dotted, item
 from ..core.names import EXCHANGE
 from ..errors import ConversionError, UnsupportedTypeError, an
@@ -152,7 +152,7 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
 def _refusal(error: ConversionError, node: Any, path: str) -> ConversionError:
     """The error for something that is neither a tensor nor a plain value, with its place."""
     message, hint = error.message, None
-    if error.hint != refusal_to_convert(node).hint:
+    if error.hint != TAKEN and not isinstance(node, UNCALLED):
         hint = hint_for_leaf(error.hint, path, _dotted(path))
     elif path != "$" or isinstance(node, UNCALLED):
         hint = _instead(node, path) or hint_for_leaf(error.hint, path, _dotted(path))

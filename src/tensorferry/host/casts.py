@@ -260,19 +260,42 @@ def _compare(array: Array, result: Array, index: tuple[Any, ...], dtype: str, ch
     position += inner
     where = f"the value at {position}" if position else "the value"
     name = of_numpy(array.dtype) or ""
-    to_integers = find(name).kind == "float" and find(dtype).kind in ("int", "uint")
-    why, hint = f"{where} does not fit", 'casting="unsafe" casts anyway'
-    if to_integers and not np.isfinite(source[tuple(np.argwhere(~kept)[0])]):
-        why, hint = f"{where} is NaN or infinite, which no integer is", _finite(name)
-    error = LossyCastError(f"{name} to {dtype}: {why}.", hint)
+    why, hint = _why_lost(source[tuple(np.argwhere(~kept)[0])], name, dtype)
+    error = LossyCastError(f"{name} to {dtype}: {where} {why}.", hint)
     error.is_of_value = True
     raise error
 
 
+def _why_lost(value: Any, name: str, dtype: str) -> tuple[str, str]:
+    """Why a cast does not keep a value, and the hint."""
+    before, after = find(name), find(dtype)
+    if before.kind == "complex" and after.kind != "complex" and value.imag:
+        array = "to_numpy({leaf})"
+        return (
+            f"has an imaginary part, which {dtype} has not",
+            Hint(f"{array}.real in its place, which leaves those parts out; or np.abs({array}) in its place"),
+        )
+    if before.kind != "float" or after.kind not in ("int", "uint"):
+        return "does not fit", 'casting="unsafe" casts anyway'
+    if not np.isfinite(value):
+        return "is NaN or infinite, which no integer is", _finite(name)
+    if float(value).is_integer():
+        return "does not fit", 'casting="unsafe" casts anyway'
+    return (
+        "has a fraction, which no integer has",
+        Hint(f'casting="unsafe" cuts fractions off; or np.rint({_as_array(name)}) in its place, which rounds'),
+    )
+
+
+def _as_array(name: str) -> str:
+    """The code for an array of a tensor of a dtype, in which NumPy computes."""
+    wider = "" if name in ORDINARY else ', dtype="float32"'
+    return f"to_numpy({{leaf}}{wider})"
+
+
 def _finite(name: str) -> Hint:
     """The hint for NaN and infinity of a dtype: what a person does with them. An unsafe cast makes numbers of them."""
-    wider = "" if name in ORDINARY else ', dtype="float32"'
-    array = f"to_numpy({{leaf}}{wider})"
+    array = _as_array(name)
     return Hint(
         f"np.nan_to_num({array}, posinf=0, neginf=0) in its place, which makes 0 of them; "
         f"or {array}[np.isfinite({array})], which leaves them out"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from ..core.devices import kind_of, same_place
@@ -93,7 +94,9 @@ def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) ->
         )
     if len(info.shape) > most:
         longer = tuple(length for length in info.shape if length != 1)
-        shape = longer if len(longer) <= most else (-1,)
+        # The first axes stay: they are the rows of a table.
+        kept = int(most) - 1
+        shape = longer if len(longer) <= most else (*info.shape[:kept], prod(info.shape[kept:]))
         # Not every source can be reshaped, but what has too many axes even for an array has no other form.
         if len(info.shape) <= AXES:
             code = f"to_numpy(x).reshape({shape})"
@@ -106,7 +109,7 @@ def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) ->
             code = source.capabilities.memory.reshape.format(x="x", shape=shape)
         raise ShapeError(
             f"{an(exchange.name, 'A')} array has at most {most} axes, and this tensor has {len(info.shape)}.",
-            f"{code}, which leaves out the axes of length 1" if len(longer) <= most else code,
+            f"{code}, which {'leaves out the axes of length 1' if len(longer) <= most else 'joins the last axes'}",
         )
 
 

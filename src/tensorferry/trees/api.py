@@ -328,15 +328,16 @@ def _convert(
     of_columns: tuple[object, ...] | None,
     looks: bool,
 ) -> Any:
-    rule = leaf_rule(leaves, infos=looks, unknown=unknown)
+    targets = targets_of(asked, leaves)
+    rule = leaf_rule(leaves, infos=looks, unknown=unknown, scalars=targets.are_numbers)
     if looks:
         from ..columns.producers import leaving_streams
 
         with leaving_streams():
             tree = tree if of_columns is None else _with_column_keywords(tree, of_columns)
-            return _conversion().TreeConversion(tree, targets_of(asked, leaves), rule, out, coalesce=coalesce).plan()
+            return _conversion().TreeConversion(tree, targets, rule, out, coalesce=coalesce).plan()
     tree = tree if of_columns is None else _with_column_keywords(tree, of_columns)
-    return _conversion().convert(tree, targets_of(asked, leaves), rule, out, coalesce=coalesce)
+    return _conversion().convert(tree, targets, rule, out, coalesce=coalesce)
 
 
 def _snapshot(tree: Any, unknown: str) -> Any:

@@ -84,7 +84,7 @@ class Columns:
             return ColumnPlan(None, column)
 
     def _leaf(self, index: int, column: Any) -> ColumnPlan:
-        if type(column) is not RowsRead and not self._is_stacked(column):
+        if type(column) is not RowsRead and not self._is_stacked(index, column):
             return ColumnPlan(None, None if all(each is None for each in column) else column)
         _refuse_other_categories(column)
         conversion = self.targets.of(lambda: self.path(index))
@@ -100,7 +100,7 @@ class Columns:
         prepared = self._stacked(index, column, members, kinds, target, request)
         return ColumnPlan(prepared, None, None)
 
-    def _is_stacked(self, column: Sequence[Any]) -> bool:
+    def _is_stacked(self, index: int, column: Sequence[Any]) -> bool:
         """Whether the leaves of a column are tensors.
 
         Raises:
@@ -119,7 +119,8 @@ class Columns:
         odd = taken.index(not taken[0])
         raise UnsupportedTypeError(
             f"Sample 0 has {an(class_name(column[0]))} there, sample {odd} {an(class_name(column[odd]))}: "
-            "they do not stack."
+            "they do not stack.",
+            _of_one_kind(self.path(index).removeprefix("$"), column),
         )
 
     def _stacked(
@@ -335,3 +336,12 @@ def _where_they_are(members: Members, target: Backend, request: Request) -> Requ
         return request
     own = all(info.framework == target.name for info in members.infos)
     return request._replace(device=devices.pop() if own else None)
+
+
+def _of_one_kind(place: str, column: Sequence[Any]) -> str:
+    """The hint for a column in which only some leaves are tensors: the samples in which it is like in the first."""
+    here = f"sample{place}"
+    if any(each is None for each in column):
+        return f"[sample for sample in samples if {here} is not None], which leaves the other samples out"
+    alike = f"type({here}) is type(samples[0]{place})"
+    return f"[sample for sample in samples if {alike}], which leaves the other samples out"

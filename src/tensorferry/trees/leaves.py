@@ -38,14 +38,18 @@ class _Unknown(NamedTuple):
     hint: str | None
 
 
-def leaf_rule(leaves: str | Callable[[Any], bool], *, infos: bool = False, unknown: str | None = None) -> LeafRule:
+def leaf_rule(
+    leaves: str | Callable[[Any], bool], *, infos: bool = False, unknown: str | None = None, scalars: bool = False
+) -> LeafRule:
     """The `LeafRule` for these arguments. A rule that depends only on types is made once, and remembers types."""
     if callable(leaves):
         return LeafRule(leaves, infos=infos, unknown=unknown)
     try:
-        return _rule_of_types(leaves, infos, unknown, registry.revision)
+        return _rule_of_types(leaves, infos, unknown, scalars, registry.revision)
     except TypeError:
-        return LeafRule(leaves, infos=infos, unknown=unknown)  # not cached: it cannot be hashed, and may be refused
+        return LeafRule(
+            leaves, infos=infos, unknown=unknown, scalars=scalars
+        )  # not cached: it cannot be hashed, and may be refused
 
 
 class LeafRule:
@@ -57,13 +61,21 @@ class LeafRule:
         infos: Whether a `TensorInfo` counts as a tensor.
         unknown: ``"error"``: an object that is no container and holds a tensor is refused; ``"keep"``: it stays, and
             so does what is refused as a leaf; ``None``: it is not looked into, and what is refused is refused.
+        scalars: Whether NumPy scalars are converted, because the target has Python numbers instead.
 
     Raises:
         TypeError: `leaves` or `unknown` has a value of the wrong type.
         ValueError: One is another word.
     """
 
-    def __init__(self, leaves: str | Callable[[Any], bool], *, infos: bool = False, unknown: str | None = None) -> None:
+    def __init__(
+        self,
+        leaves: str | Callable[[Any], bool],
+        *,
+        infos: bool = False,
+        unknown: str | None = None,
+        scalars: bool = False,
+    ) -> None:
         if not callable(leaves):
             validate_word("leaves", leaves, ("tensors", "numbers"), "a function")
         if unknown is not None:
@@ -71,6 +83,7 @@ class LeafRule:
         self._choose = leaves if callable(leaves) else None
         self._infos = infos
         self._numbers = leaves == "numbers"
+        self._scalars = scalars or self._numbers
         self._chosen: dict[int, Any] = {}
         self._known: dict[type, bool | Backend | UnsupportedTypeError | _Unknown] = {}
         self._refuses = unknown == "error"
@@ -179,8 +192,8 @@ class LeafRule:
         if kind is list:  # of numbers; any other list would have been opened
             return self._numbers
         if isinstance(x, _NUMBERS):
-            dtype = getattr(x, "dtype", _BOOL)
-            return self._numbers and (dtype.kind in _KINDS or of_numpy(dtype) is not None)
+            dtype, taken = getattr(x, "dtype", _BOOL), self._scalars if isinstance(x, np.generic) else self._numbers
+            return taken and (dtype.kind in _KINDS or of_numpy(dtype) is not None)
         try:
             backend = registry.backend_of(x)
         except UnsupportedTypeError as error:
@@ -311,5 +324,5 @@ def _gives_memory(kind: type) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _rule_of_types(leaves: str, infos: bool, unknown: str | None, _revision: int) -> LeafRule:
-    return LeafRule(leaves, infos=infos, unknown=unknown)
+def _rule_of_types(leaves: str, infos: bool, unknown: str | None, scalars: bool, _revision: int) -> LeafRule:
+    return LeafRule(leaves, infos=infos, unknown=unknown, scalars=scalars)

@@ -73,6 +73,11 @@ class Targets:
             self._by_path = targets or {}
             self.decides_by_leaf = bool(any(rule))
 
+    @property
+    def are_numbers(self) -> bool:
+        """Whether all leaves become Python numbers, or lists of them."""
+        return self.common is not None and not self.common.target.capabilities.memory.exists
+
     def asked_of(self, conversion: Conversion, info: TensorInfo, name: Callable[[], str]) -> Conversion:
         """The conversion for a leaf with this description, if `decides_by_leaf`.
 

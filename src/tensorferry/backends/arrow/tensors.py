@@ -10,6 +10,7 @@ from ...columns.column import Column
 from ...columns.interface import type_in
 from ...columns.pieces import Piece
 from ...columns.regular import arrays_of, regular_of
+from ...errors import an
 from ...host import memory
 from ..columnar import ColumnBackend, Views
 from ..opening import Gathered
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ...columns.regular import Regular
     from ...typing import Array
 
+_OF_FILES = ("pyarrow._dataset", "pyarrow.dataset", "pyarrow.parquet.core")
 _MOST = 64
 """The most schemas for which it is remembered how their columns are read."""
 
@@ -58,6 +60,10 @@ class ArrowBackend(ColumnBackend):
             return "A RecordBatchReader is record batches that are still to be read.", "x.read_all()"
         if issubclass(kind, self._pa.Scalar):
             return "A Scalar of Arrow's is no array.", "x.as_py()"
+        if kind.__module__ in _OF_FILES and hasattr(kind, "to_table"):
+            return f"{an(kind.__name__, 'A')} is rows in files that are still to be read.", "x.to_table()"
+        if kind.__module__ in _OF_FILES and hasattr(kind, "read"):
+            return f"{an(kind.__name__, 'A')} is rows in a file that are still to be read.", "x.read()"
         return None
 
     def dtype_of(self, x: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import date, timedelta
 from decimal import Decimal
+from functools import partial
 from math import isnan, prod
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from ...columns.code import DECODED, FIELDS, LIST, STORAGE, WITHOUT_NULLS, WORDS, is_number
 from ...columns.column import BYTES, TEXT, Column, Ragged, Refused
+from ...columns.layouts import ROUNDED, decimals_in
 from ...columns.pieces import Missing, Piece
 from ...core.names import EXCHANGE
 from ...errors import ConversionError, an
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from ...columns.column import Found
     from ...typing import Array
 
-__all__ = ["CODE", "WRITTEN", "found_in_objects", "of_text", "reads_as_list"]
+__all__ = ["CODE", "WRITTEN", "first_of", "found_in_objects", "of_text", "reads_as_list"]
 
 CODE = {
     LIST: "{x}.tolist()",
@@ -40,7 +42,7 @@ CODE = {
 WRITTEN = '{x}.astype("float64"), which reads numbers that are written out'
 _OTHER: dict[type, str] = {
     str: 'pd.to_numeric({x}, errors="coerce"), which makes nan of text that is no number',
-    Decimal: '{x}.astype("float64"), which rounds',
+    Decimal: ROUNDED,
     date: "pd.to_datetime({x})",
     timedelta: "pd.to_timedelta({x})",
 }
@@ -56,6 +58,8 @@ def reads_as_list(objects: Array, na: Any) -> bool:
     """
     if _nulls(objects, na).any() or any(has_no_numbers(each) or isinstance(each, Decimal) for each in objects):
         return False
+    if _has_rows(objects) and any(map(_is_nan, objects)):
+        return False  # there, NaN is pandas' mark for a missing row
     if not len(objects) or not _are_rows(objects):
         return True
     if len(set(map(len, objects))) > 1:
@@ -64,14 +68,17 @@ def reads_as_list(objects: Array, na: Any) -> bool:
     return not any(_nulls(row, na).any() or has_no_numbers(row[0]) for row in objects if are_lists and len(row))
 
 
-def found_in_objects(objects: Array, na: Any) -> Found:
+def found_in_objects(objects: Array, na: Any, asked: str | None = None) -> Found:
     """What a column of Python objects holds.
 
     Args:
         objects: Its array of objects.
         na: ``pd.NA``.
+        asked: The requested dtype, to which decimals are rounded.
     """
     gone = _nulls(objects, na)
+    if _has_rows(objects):
+        gone |= _nans(objects)
     rows = np.flatnonzero(~gone)
     if len(objects) and not len(rows):
         return Refused("has nulls alone, and no dtype", '{x}.astype("float64")', stays=True)
@@ -81,15 +88,27 @@ def found_in_objects(objects: Array, na: Any) -> Found:
         return _without_numbers(objects[values[0]], values[0])
     if len(rows) and _are_rows(objects[rows]):
         return _lists(objects, gone, na)
+    if values and all(isinstance(each, Decimal) for each in objects[values]):
+        kept = set(values)
+        return decimals_in([each if row in kept else None for row, each in enumerate(objects)], asked)
     if gone.any():
         known = objects[rows[0]]
         if hasattr(known, "shape") and not isinstance(known, np.generic):
             return Refused(f"has a null in the place of an array, at row {gone.argmax()}", CODE[WITHOUT_NULLS])
-        # With any of its numbers in their place, so that errors have the right rows.
-        objects = objects.copy()
-        for row in np.flatnonzero(gone):
-            objects[row] = known
-    return _numbers(objects.tolist(), gone)
+    known = objects[rows[0]] if len(rows) else None
+    # With any of its numbers in the place of nulls, so that errors have the right rows.
+    found = _numbers([known if is_gone else each for each, is_gone in zip(objects, gone, strict=True)], gone)
+    if isinstance(found, Column) and len(values) < len(rows):
+        found.with_nan_missing = partial(_with_nan_missing, found, objects, na)
+    return found
+
+
+def _with_nan_missing(found: Column, objects: Array, na: Any) -> Column:
+    """The column with nulls in place of NaN; if there are other values, they alone decide the dtype."""
+    without = objects.copy()
+    without[_nans(objects)] = None
+    others = found_in_objects(without, na)
+    return others if isinstance(others, Column) else found.nan_as_null()
 
 
 def _without_numbers(first: Any, row: int) -> Refused:
@@ -99,6 +118,11 @@ def _without_numbers(first: Any, row: int) -> Refused:
     if isinstance(first, bytes):
         return Refused(BYTES, CODE[LIST], stays=True)
     return _odd(first, row, stays=True)
+
+
+def first_of(texts: Iterable[Any]) -> Any:
+    """The first text of a column that is not missing; ``None`` if all are."""
+    return next((each for each in texts if isinstance(each, str)), None)
 
 
 def of_text(first: object) -> str:
@@ -118,6 +142,16 @@ def _nulls(objects: Iterable[Any], na: Any) -> Array:
 
 def _is_nan(x: Any) -> bool:
     return isinstance(x, float) and isnan(x)
+
+
+def _nans(objects: Iterable[Any]) -> Array:
+    """A mask of NaN, by which pandas marks what is missing."""
+    return np.fromiter(map(_is_nan, objects), bool)
+
+
+def _has_rows(objects: Array) -> bool:
+    """Whether an object is a list or an array."""
+    return any(isinstance(each, (list, tuple)) or getattr(each, "ndim", 0) for each in objects)
 
 
 def _are_rows(objects: Array) -> bool:

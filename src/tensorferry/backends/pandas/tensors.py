@@ -24,7 +24,7 @@ from ..columnar import ColumnBackend, Views
 from ..labelling import checked, refuse_twice
 from ..opening import Gathered
 from .declared import CAPABILITIES, DECLARED
-from .objects import CODE, found_in_objects, of_text, reads_as_list
+from .objects import CODE, first_of, found_in_objects, of_text, reads_as_list
 from .snippets import snippet
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ...typing import Array
     from ..base import Backend, Opened
 
+_GROUPS = {"BaseGroupBy", "BaseWindow"}
+"""What groups and windows of rows are; `pandas` has no public name for them."""
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
@@ -66,6 +68,8 @@ class PandasBackend(ColumnBackend):
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if issubclass(kind, self._pd.MultiIndex):
             return "A MultiIndex is several columns.", "x.to_frame()"
+        if any(base.__name__ in _GROUPS for base in kind.__mro__):
+            return f"{an(kind.__name__, 'A')} is rows in groups, of which nothing was computed.", "x.mean()"
         return None
 
     def note(self, x: Any) -> str:
@@ -160,7 +164,7 @@ class PandasBackend(ColumnBackend):
             return self._found_in_numpy(x, dtype, asked)
         values = x if isinstance(x, pd.api.extensions.ExtensionArray) else x.array
         if isinstance(dtype, pd.StringDtype):
-            return Refused(TEXT, of_text(next(iter(values), None)), stays=True)
+            return Refused(TEXT, of_text(first_of(values)), stays=True)
         if isinstance(dtype, pd.ArrowDtype):
             return self.found_by_arrow(values.__arrow_array__(), asked)
         if isinstance(dtype, pd.CategoricalDtype):
@@ -172,8 +176,7 @@ class PandasBackend(ColumnBackend):
         if isinstance(dtype, pd.SparseDtype):
             name = of_plain(dtype.subtype)
             if name is not None:
-                dense = np.asarray(values)
-                return Column(name, (), [Piece(len(dense), dense)] if len(dense) else [], reasons=("sparse",))
+                return _over(np.asarray(values), ("sparse",))
         plain = getattr(dtype, "numpy_dtype", None)
         name = None if plain is None else of_plain(plain)
         if name is not None and isinstance(dtype, getattr(pd.core.dtypes.dtypes, "NumpyEADtype", ())):
@@ -202,9 +205,9 @@ class PandasBackend(ColumnBackend):
         if dtype.kind in "mM":
             return dates_in(np.asarray(x.to_numpy()), asked)
         if dtype.kind == "O":
-            return found_in_objects(x.to_numpy(), self._pd.NA)
+            return found_in_objects(x.to_numpy(), self._pd.NA, asked)
         if dtype.kind == "U":
-            return Refused(TEXT, of_text(next(iter(x), None)), stays=True)
+            return Refused(TEXT, of_text(first_of(x)), stays=True)
         if dtype.kind == "S":
             return Refused(BYTES, CODE[LIST], stays=True)
         return Refused(f"has dtype {dtype}, which cannot be converted", CODE[LIST])
@@ -350,9 +353,12 @@ def of_plain(dtype: Any) -> str | None:
     return of_numpy(dtype) if isinstance(dtype, np.dtype) and dtype.kind in "biufc" else None
 
 
-def _over(array: Array) -> Column:
+def _over(array: Array, reasons: tuple[str, ...] = ()) -> Column:
     pieces = [Piece(len(array), array)] if array.size else []
-    return Column(of_numpy(array.dtype) or "", array.shape[1:], pieces, mutable=True)
+    found = Column(of_numpy(array.dtype) or "", array.shape[1:], pieces, mutable=not reasons, reasons=reasons)
+    if array.dtype.kind in "fc":
+        found.with_nan_missing = found.nan_as_null
+    return found
 
 
 BACKEND = PandasBackend()

@@ -15,7 +15,7 @@ from ...core.dtypes import DTYPES, ORDINARY
 from ...core.info import MANY, TensorInfo
 from ...core.layout import ALIGNMENT
 from ...core.names import EXCHANGE_NUMBERS
-from ...errors import UnsupportedTypeError, an
+from ...errors import GradientError, UnsupportedTypeError, an
 from ...hints import Hint
 from ...host import casts, memory, subnormals
 from ...host.numpy_dtypes import NAMES, numpy_dtype, of_numpy
@@ -122,17 +122,26 @@ class PythonBackend(Backend):
                 return self, self._info_of_new(x, target), x.array
         found = x if isinstance(x, members.Members) else members.members_of(x, request)
         if found is not None:
-            found = members.gathered(found, target, request)
-            owner, info = members.whole_of(found, target)
-            return owner or self, info, found
+            return self._opened_together(found, target, request)
         first, size = reader.first(x)
         if size > MANY and target is not None and request is not None and not rules.reads_in_one_go(request, target):
             read = self._read_many(x, first, target, request)
             if read is not None:
                 return self, _info_of_many(read.shape, read.exact, target, request), read.value
-        array, weak = elements.read(x, first)
+        try:
+            array, weak = elements.read(x, first)
+        except GradientError:
+            found = members.with_numbers(x, request)
+            if found is None:
+                raise
+            return self._opened_together(found, target, request)
         name = NAMES[array.dtype]
         return self, _numbers_info(array.shape, name, weak and _weak(name, weak, target)), array
+
+    def _opened_together(self, found: members.Members, target: Backend | None, request: Request | None) -> Opened:
+        found = members.gathered(found, target, request)
+        owner, info = members.whole_of(found, target)
+        return owner or self, info, found
 
     def signature_reader(self, kind: type, target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
         return few_numbers.signature_reader(target, request)

@@ -50,7 +50,7 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     if verb == "cross":
         return _cross_code(arguments[0], arguments[2], info)
     if verb == "stack" and info.kind == "rows":
-        return "torch.stack([ferry.to_torch(row) for row in {x}])"
+        return f'torch.stack([ferry.to_torch(row, dtype="{info.dtype}") for row in {{x}}])'
     if verb == "write":
         return _write_code(*arguments, info=info)
     if verb == "pin":

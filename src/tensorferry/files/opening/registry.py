@@ -35,6 +35,21 @@ _HEAD = 512
 """How many of the first bytes of a file are shown to the formats."""
 
 
+_TABLE = ", which convert_tree and save take"
+_IMAGE = ("an image", "PIL.Image.open({path!r}), which to_numpy takes")
+_READERS: dict[str, tuple[str, str]] = {
+    ".csv": ("a table of text", f"pd.read_csv({{path!r}}){_TABLE}"),
+    ".tsv": ("a table of text", f'pd.read_csv({{path!r}}, sep="\\t"){_TABLE}'),
+    ".jsonl": ("rows of JSON", f"pd.read_json({{path!r}}, lines=True){_TABLE}"),
+    ".xlsx": ("a spreadsheet", f"pd.read_excel({{path!r}}){_TABLE}"),
+    ".json": ("JSON", "json.load(open({path!r})), whose lists of numbers to_numpy takes"),
+    ".wav": ("sound", "scipy.io.wavfile.read({path!r})[1], which to_numpy takes"),
+    ".mat": ("a file of MATLAB", "scipy.io.loadmat({path!r}), which convert_tree takes"),
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"), _IMAGE),
+}
+"""What files with these suffixes are, and the code of other libraries that reads them."""
+
+
 def formats() -> dict[str, Format]:
     """All formats by name: this package's, and those of outside packages, which are looked up."""
     outside.open_all()
@@ -175,7 +190,12 @@ def format_of(path: Path) -> Format:
     named = next((each for each in own_formats() if each.is_named(path, head)), None)
     if named is not None:
         return named
-    raise FileFormatError(f"{path} is of no format that tensorferry knows: it knows {', '.join(formats())}.")
+    refused = f"{path} is of no format that tensorferry knows"
+    reader = _READERS.get(path.suffix.lower())
+    if reader is not None:
+        kind, code = reader
+        raise FileFormatError(f"{refused}: it is {kind}.", code.format(path=str(path)))
+    raise FileFormatError(f"{refused}: it knows {', '.join(formats())}.")
 
 
 def may_end_process(path: Path) -> bool:
@@ -220,4 +240,5 @@ def format_for(path: Path) -> Format:
         if fitting:
             # The first of those that are equally good.
             return max(fitting, key=lambda fit: fit[:2])[2]
-    raise FileFormatError(f"The name {path.name} does not say which format to write.", 'to="safetensors"')
+    other = f", in a file such as {path.stem}.safetensors" if path.suffix else ""
+    raise FileFormatError(f"The name {path.name} does not say which format to write.", f'to="safetensors"{other}')
