@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends import registry
-from ..backends.no_tensor import UNCALLED, refusal_to_convert
+from ..backends.no_tensor import UNCALLED, has_no_numbers, refusal_to_convert
 from ..backends.nodes import dotted, item
 from ..core.names import EXCHANGE
 from ..errors import ConversionError, UnsupportedTypeError, an
@@ -101,6 +101,8 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
         raise UnsupportedTypeError(f"This tree is nested deeper than {DEEPEST} levels, or contains itself.")
     if type(node) in _PLAIN or isinstance(node, (np.generic, Special)):
         return node
+    if type(node) is set and all(map(_is_plain, node)):
+        return node
     if isinstance(node, _PLAIN):
         base = next(each.__name__ for each in _PLAIN if isinstance(node, each))
         raise UnsupportedTypeError(
@@ -140,7 +142,8 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
         # A mapping has a message of its own below.
         held = None if isinstance(node, Mapping) else rule.tensor_inside(node)
         if held is None:
-            hint = _instead(node, path) if error.hint == refusal_to_convert(node).hint else None
+            is_unknown = error.hint == refusal_to_convert(node).hint or (path != "$" and has_no_numbers(node))
+            hint = _instead(node, path) if is_unknown else None
             where = "" if path == "$" else f" - at {path}"
             hint = hint or hint_for_leaf(error.hint, path, _dotted(path))
             raise type(error)(f"{error.message}{where}", hint) from error
@@ -168,6 +171,11 @@ def _outline_of_sequence(node: Any, path: str, depth: int, rule: LeafRule) -> An
         return {name: _outline(child, f"{path}.{name}", depth + 1, rule) for name, child in pairs}
     children = [_outline(child, f"{path}[{index}]", depth + 1, rule) for index, child in enumerate(node)]
     return tuple(children) if isinstance(node, tuple) else children
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is a plain value, or a tuple of such."""
+    return all(map(_is_plain, value)) if type(value) is tuple else type(value) in _PLAIN
 
 
 def _dotted(path: str) -> str:
@@ -221,11 +229,14 @@ def _name_of(entry: str) -> str:
 
 def _instead(node: Any, path: str) -> str | None:
     """The hint for an object that is neither a tensor nor a container; ``None`` for a class or function alone."""
-    if isinstance(node, type) or (path == "$" and isinstance(node, UNCALLED)):
+    if path == "$" and isinstance(node, UNCALLED):
         return None
+    code = _code(path)
+    if isinstance(node, type):
+        return f"{code}.__name__ in its place, which is text"
     if isinstance(node, UNCALLED):
-        made = "{}()"
-    elif isinstance(node, np.ndarray):
+        return f"{code}() in its place; or {code}.__name__, which is text"
+    if isinstance(node, np.ndarray):
         made = "{}.tolist()"  # objects, each of which is plain, or is refused with its own place
     elif path == "$":
         return "a tensor, or a dict, list or tuple of tensors and plain values"
@@ -233,7 +244,7 @@ def _instead(node: Any, path: str) -> str | None:
         made = "{}.value"
     else:
         made = "vars({})" if getattr(node, "__dict__", None) else "str({})"
-    return f"{made.format(_code(path))} in its place"
+    return f"{made.format(code)} in its place"
 
 
 def _attributes(node: Any, path: str) -> str:

@@ -8,7 +8,7 @@ import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
 
-from ...core.dtypes import exact, fit
+from ...core.dtypes import fit
 from ...errors import ConversionError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
 from .contents import MOST_TENSORS, FileFinding, NotTensor
 from .nesting import place_in_code
@@ -217,14 +217,11 @@ class Format(ABC):
         own = sorted({contents.tensors[name].dtype for name in lacking})
         held = {dtype: fit(dtype, self.dtypes) for dtype in own}
         instead = {dtype: other for dtype, other in held.items() if other is not None}
-        if len(instead) < len(own):
-            return FileHint("dtype= with one that it can hold, or exclude=[…]", EXCLUDE.for_save)
-        rounds = any(not exact(dtype, other) for dtype, other in instead.items())
-        lossy = ", which rounds" if rounds else ""
-        nearest = " and ".join(dict.fromkeys(instead.values()))
         return FileHint(
-            f"dtype= with one that it can hold, such as {nearest}{lossy}; or exclude=[…]",
-            f'save(convert_tree(x, "numpy", dtype={instead}), path){lossy}; or x without them',
+            "dtype= with one that it can hold, or exclude=[…]",
+            f'save(convert_tree(x, "numpy", dtype={instead}), path), or x without them'
+            if len(instead) == len(own)
+            else EXCLUDE.for_save,
         )
 
     def lacks(self, contents: Contents) -> list[str]:
