@@ -46,8 +46,8 @@ def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa
         TypeError: `path` is not a path, or `allow` no string and no strings.
         UnsupportedTypeError: `path` is a buffer or an open file; the hint is the code that makes a file of it.
         OSError: The file cannot be read.
-        FileFormatError: The file breaks the rules of its format, or its format is not known; or `path` is a URL, and the
-            hint is the code that downloads it.
+        FileFormatError: The file breaks the rules of its format, or its format is not known; or `path` is a URL, and
+            the hint is the code that downloads it.
         UnsafeFileError: The file asks for code to be run, or would need far more memory than its size.
         FrameworkNotInstalledError: The library that its format needs is not installed.
 
@@ -403,11 +403,12 @@ def convert_files(
         ValueError: A keyword has no such value: ``engine="x"``, ``ties="x"``, ``shard="much"``, ``rename=["x"]``.
         OSError: A file cannot be read or written.
         OutputExistsError: The target exists already.
-        FileFormatError: A source breaks the rules of its format, or a checksum is wrong; the name of the target does not
-            say which format to write, or says another than `to`; or a path is a URL, as for `open` and `save`.
+        FileFormatError: A source breaks the rules of its format, or a checksum is wrong; the name of the target does
+            not say which format to write, or says another than `to`; or a path is a URL, as for `open` and `save`.
         UnsafeFileError: A source asks for code to be run; with `include` or `exclude`, only if what is taken does.
         FormatLimitError: The format cannot hold a tensor, a value or ``ties="alias"``; a pattern matches nothing, or a
-            part of a list; `include` and `exclude` leave nothing; or `dequantize` has nothing to do; nothing is written.
+            part of a list; `include` and `exclude` leave nothing; or `dequantize` has nothing to do. Nothing is
+            written.
         LossyCastError: A number does not fit into the dtype, and `overflow` does not say what it becomes.
         VerificationError: The output did not read back the same; there is no output then.
         ResumableError: It was stopped in the middle; ``resume=True`` continues it.
