@@ -18,7 +18,7 @@ from ..base.contents import NotTensor
 from ..base.fingerprints import fingerprints
 from ..base.pump import Pump
 from ..base.wording import FileHint, named, path_of, several, strings_of
-from ..opening.registry import each_format, format_for, format_named
+from ..opening.registry import each_format, format_for, format_named, own_format_for
 from ..opening.shards import index_of
 from ..opening.split import TIES, repeated, sizes
 from ..opening.table_columns import ColumnKeywords
@@ -338,9 +338,8 @@ def _validate_name(target: Path, format_: Format) -> None:
     name = target.name.lower()
     if name.endswith((*format_.suffixes, *format_.other_suffixes)):
         return
-    try:
-        said = format_for(target)
-    except FileFormatError:
+    said = own_format_for(target)
+    if said is None:
         return
     suffix = next(each for each in said.suffixes if name.endswith(each))
     better = target.name[: -len(suffix)] + next(iter(format_.suffixes), "")
