@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import traceback
+import warnings
 from collections import deque
 from contextlib import suppress
 from functools import lru_cache
@@ -17,7 +18,7 @@ from ..backends.base import Backend
 from ..core import dtypes
 from ..core.dtype_names import name_of
 from ..core.names import EXCHANGE
-from ..errors import ConversionError, LossyCastError, UnsupportedTypeError
+from ..errors import ConversionError, LossyCastError, UnsupportedTypeError, frames_of_ours
 from ..execution.recipes import conversion_as
 from ..execution.run import convert, foresee
 from ..host.numpy_dtypes import numpy_dtype
@@ -320,6 +321,20 @@ class Flat:
         """What to type in the framework that calls, if a gradient of zeros is what is meant."""
         stopped = conversion_as(self.outer).target.capabilities.gradients.stopped
         return f"{stopped or 'a constant'} as its argument, if zeros are meant"
+
+    def warn_of_zeros(self, outs: Sequence[int]) -> None:
+        """Warn of results whose tangents are zeros because they lost their graph, beside others that have one.
+
+        In reverse mode a result that is not used is not asked for. Forward mode asks for all of them.
+        """
+        places = " and ".join(map(self.tree.path, outs))
+        warnings.warn(
+            f"The tangents of {places} of {self.source.name} are zeros, because the function keeps no graph of how it "
+            "depends on the arguments. That is right only if they are not used. Else: without a detach in the function, "
+            f"or {self.hint_of_zeros()}",
+            RuntimeWarning,
+            stacklevel=frames_of_ours(),
+        )
 
     def _tensor_of(self, number: Any, dtype: str) -> Any:
         """A Python number as a tensor of the inner framework, for derivatives and batches."""
