@@ -167,7 +167,7 @@ def test_a_module_is_saved_as_its_state(place, tmp_path):
 def test_what_no_file_has_a_place_for_is_saved_as_something_else(tmp_path):
     """Each hint is of `save`, and works."""
     path = tmp_path / "all.npz"
-    for x in ({1, 2}, map(float, [1, 2]), Decimal("0.5")):
+    for x in (frozenset({1, 2}), map(float, [1, 2]), Decimal("0.5")):
         code, _, words = hint_of(lambda x=x: ferry.save([x], path)).partition(" in its place")
         assert words in ("", ", which rounds", " or list(x[0]) in its place")
         ferry.save([eval(code, {"x": [x]})], path)  # noqa: S307 - that is what it is for

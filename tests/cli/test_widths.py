@@ -12,6 +12,7 @@ import pytest
 import safetensors.numpy
 from rich.cells import cell_len
 
+import tensorferry as ferry
 from tensorferry.cli import layout
 
 WIDTHS = [40, 60, 80, 100, 120, 200]
@@ -140,3 +141,16 @@ def test_a_folder_of_unrelated_files_lists_each(forked_cli, tmp_path):
         assert done.returncode == 0
         assert [name in done.stdout for name in ("one.npy", "two.npz", "notes.md")] == [True, True, False]
         assert "notes.md" in done.stderr
+
+
+def test_models_in_a_folder_are_listed_and_other_folders_named(forked_cli, tmp_path):
+    """A folder of shards is a model; it was said to be "not of a format that is known"."""
+    np.save(tmp_path / "one.npy", np.ones(2))
+    ferry.save({"w": np.ones(30), "v": np.ones(30)}, tmp_path / "shards", to="safetensors", shard="300")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "a.txt").write_text("text")
+    done = forked_cli("inspect", str(tmp_path))
+    assert done.returncode == 0
+    assert "2 of 2, complete" in done.stdout
+    assert "folders that are not looked into: logs" in done.stderr
+    assert "not of a format" not in done.stderr

@@ -312,3 +312,61 @@ def test_the_hint_for_a_set_finds_it(call, name, x):
     with pytest.raises(ferry.ConversionError) as caught:
         call(x, *(() if call.__name__ == "to_numpy" else ("torch",)))
     assert eval(caught.value.hint, {name: x}) == [2, 3]  # noqa: S307 - it is what the user types
+
+
+# -- arrays of Python numbers in trees -----------------------------------------------------------------
+
+
+def batch_of_objects():
+    """A batch with an array of numbers and None, and what nulls= is not for."""
+    return {
+        "x": np.array([[1, 2], [3, None]], object),
+        "words": np.array(["a", None], object),
+        "list": [1, None],
+        "f": np.ones(2),
+    }
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, **said: ferry.convert_tree(x, "numpy", **said),
+        lambda x, **said: ferry.start(x, "numpy", **said).result(),
+        lambda x, **said: next(iter(ferry.prefetch([x], "numpy", **said))),
+    ],
+    ids=["convert_tree", "start", "prefetch"],
+)
+def test_nulls_are_replaced_in_arrays_of_numbers_in_trees(call):
+    """The hint said so, and pasted it gave the same error again. Text and lists stay as they are."""
+    x = batch_of_objects()
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"None at x\[1\]\[1\] is not a number") as caught:
+        call(x)
+    assert "nulls=0" in caught.value.hint
+    filled = call(x, nulls=0)
+    assert (filled["x"].dtype.name, filled["x"].tolist()) == ("int64", [[1, 2], [3, 0]])
+    assert filled["words"] is x["words"]
+    assert filled["list"] == [1, None]
+    masked = call(x, nulls="mask")
+    assert (masked["x"].tolist(), masked["x_mask"].tolist()) == ([[1, 2], [3, 0]], [[True, True], [True, False]])
+    assert x["x"].tolist() == [[1, 2], [3, None]]
+
+
+def test_nan_for_nulls_among_integers_in_a_tree_needs_a_dtype():
+    """And the hint has one that is for them: a float dtype for all is for floats alone."""
+    x = {"x": np.array([1, None], object)}
+    with pytest.raises(ferry.LossyCastError, match="is no value of int64") as caught:
+        ferry.convert_tree(x, "numpy", nulls="nan", dtype="float64")
+    said = eval(f"dict({caught.value.hint.partition(', or ')[2]})")  # noqa: S307 - the keywords of the hint
+    for given in (said, {"nulls": "nan", "dtype": {"x": "float64"}}):
+        found = ferry.convert_tree(x, "numpy", **given)["x"]
+        assert (found[0], np.isnan(found[1])) == (1.0, True)
+
+
+def test_rows_of_python_numbers_in_a_tree_are_padded_or_kept():
+    rows = np.empty(2, object)
+    rows[:] = [[1, None], [2]]
+    assert ferry.convert_tree({"x": rows}, "numpy", nulls=0, pad=7)["x"].tolist() == [[1, 0], [2, 7]]
+    kept = ferry.convert_tree({"x": rows}, "numpy", nulls=0, ragged="rows")["x"]
+    assert [(type(row), row.tolist()) for row in kept] == [(np.ndarray, [1, 0]), (np.ndarray, [2])]
+    batch = ferry.collate([{"x": np.array([1, None], object)}] * 2, "numpy", nulls=-1)
+    assert batch["x"].tolist() == [[1, -1], [1, -1]]

@@ -10,6 +10,7 @@ import tensorferry as ferry
 from tensorferry.core.leaf_dtypes import dtype_of_leaf, rule_of
 from tensorferry.errors import FormatLimitError, LossyCastError, UnsupportedTypeError
 from tensorferry.files.conversion.select import select
+from tensorferry.host.numpy_dtypes import numpy_dtype
 
 ARRAYS = {
     "encoder.weight": np.array([0.5, 1.5], "float32"),
@@ -108,6 +109,29 @@ def test_fit_is_what_the_format_can_hold(tmp_path):
     assert result["w"][0] == 0.1
     with pytest.raises(FormatLimitError, match="complex128"):
         ferry.convert_files(tmp_path / "in.npz", tmp_path / "out.gguf", dtype="fit")
+
+
+def of_every_value(name):
+    """Each value of a dtype of at most a byte, but NaN."""
+    dtype = numpy_dtype(name)
+    if "float" not in name:
+        return np.arange(8).astype(dtype)
+    every = np.arange(256, dtype=np.uint8).view(dtype)
+    return every[~np.isnan(every)]
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3", "float8_e3m4", "float8_e4m3b11fnuz", "int4"])
+def test_the_hint_for_a_dtype_that_the_format_lacks_keeps_every_value(name, tmp_path):
+    """A float of eight bits became one of four, which has sixteen values, though a wider one was there."""
+    safetensors_torch = pytest.importorskip("safetensors.torch", reason="reads the file, and is not installed")
+    x = {"w": of_every_value(name)}
+    with pytest.raises(FormatLimitError) as caught:
+        ferry.save(x, tmp_path / "w.safetensors")
+    code = caught.value.hint.partition(", or ")[0]
+    names = {"save": ferry.save, "convert_tree": ferry.convert_tree, "path": tmp_path / "w.safetensors", "x": x}
+    eval(code, names)  # noqa: S307 - it is the code of the hint
+    read = safetensors_torch.load_file(tmp_path / "w.safetensors")["w"]
+    np.testing.assert_array_equal(read.double().numpy(), x["w"].astype("float64"))
 
 
 def test_fit_is_the_same_in_every_job(tmp_path):

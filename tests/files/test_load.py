@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import inspect
+import math
 import re
 import threading
+import uuid
 from collections import OrderedDict, UserDict, defaultdict
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -259,9 +261,10 @@ def test_names_choose_tensors(tmp_path):
 
 
 def test_what_is_no_tensor_is_refused_with_its_place(tmp_path):
-    """A set, a string among arrays' places, a cycle: refused, and no file appears."""
-    with pytest.raises(ferry.UnsupportedTypeError, match=r"\$\[\"a\"\]\[1\]"):
-        ferry.save({"a": [np.ones(1), {1, 2}]}, tmp_path / "bad.safetensors")
+    """A set that PyTorch does not read, one of an object, a cycle: refused, and no file appears."""
+    for held in (frozenset({1, 2}), {frozenset({1})}, {date(2020, 1, 1)}):
+        with pytest.raises(ferry.UnsupportedTypeError, match=r"\$\[\"a\"\]\[1\]"):
+            ferry.save({"a": [np.ones(1), held]}, tmp_path / "bad.safetensors")
     cycle = []
     cycle.append(cycle)
     with pytest.raises(ferry.UnsupportedTypeError, match="contains itself"):
@@ -304,13 +307,28 @@ class Box:
         self.held = np.ones(2)
 
 
-@pytest.mark.parametrize("held", [Color.RED, Box()], ids=type)
+@pytest.mark.parametrize("held", [Color.RED, Box(), Path("runs"), np.float32, math.sqrt, uuid.UUID(int=1)], ids=type)
 def test_what_the_hint_puts_in_the_place_of_an_object_is_saved(held, tmp_path):
-    """The attributes of an enumeration are no plain values."""
+    """The attributes of an enumeration are no plain values; a path in a tree is one, and no file to load."""
     x = {"a": [held]}
     with pytest.raises(ferry.UnsupportedTypeError, match=r' - at \$\["a"\]\[0\]') as caught:
         ferry.save(x, tmp_path / "a.pt")
-    ferry.save([eval(caught.value.hint.partition(" in its place")[0], {"x": x})], tmp_path / "a.pt")  # noqa: S307
+    codes = [re.split(" in its place|, which", code)[0] for code in caught.value.hint.split("; or ")]
+    saved = [eval(code, {"x": x}) for code in codes if code != 'x["a"][0]()']  # noqa: S307
+    ferry.save(saved, tmp_path / "a.pt")
+    assert ferry.load(tmp_path / "a.pt") is not None
+
+
+@pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".npz"])
+def test_a_set_of_plain_values_is_kept(suffix, tmp_path):
+    """As by a conversion of a file that `torch.save` wrote."""
+    tree = {"w": np.ones(2), "done": {1, "a", (2, None)}, "none": set()}
+    ferry.save(tree, tmp_path / f"a{suffix}")
+    read = ferry.load(tmp_path / f"a{suffix}")
+    assert (read["done"], read["none"]) == (tree["done"], tree["none"])
+    if suffix == ".pt":
+        torch = pytest.importorskip("torch", reason="reads the file, and is not installed")
+        assert torch.load(tmp_path / "a.pt", weights_only=True)["done"] == tree["done"]
 
 
 def test_an_array_of_objects_leads_to_its_first_object(tmp_path):

@@ -75,6 +75,17 @@ def test_a_pattern_that_fits_nothing_is_an_error(keywords):
     assert repr(pattern) in str(raised.value) or pattern in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "keywords", [{"include": ["mask"], "exclude": ["mask"]}, {"exclude": ["*"]}, {"exclude": ["layers.*", "*s*"]}]
+)
+def test_patterns_that_leave_nothing_are_an_error(keywords):
+    """Each of them fits something; a file of nothing was written."""
+    with pytest.raises(FormatLimitError, match=r"^Nothing is left by .*exclude '") as caught:
+        select(contents(), **keywords)
+    assert caught.value.hint == "without exclude="
+    assert not select(Contents("memory", (), {})).tensors
+
+
 def test_rename_as_sed_does():
     """In order; the first match, or with g each; any separator; groups; what is escaped."""
     for rename, wanted in [

@@ -388,6 +388,58 @@ def test_what_is_detached_beside_a_loss():
     np.testing.assert_allclose(tape_gradient(lambda x: wrapped(x)[0])(VALUES), 4 * VALUES**3)
 
 
+def detached_beside(x):
+    return x * 2, {"log": x.detach() * 3, "ones": torch.ones(2, dtype=x.dtype)}
+
+
+def by_numpy_beside(x):
+    return x * 2, {"log": torch.from_numpy(x.detach().numpy() * 3)}
+
+
+def by_tensorflow_beside(x):
+    return x * 2, {"log": tf.constant(x.numpy() * 3)}
+
+
+def like_both(x):
+    return x, {"log": x}
+
+
+BESIDE = {
+    "detach": (detached_beside, "torch", None),
+    "numpy": (by_numpy_beside, "torch", like_both),
+    "tensorflow": (by_tensorflow_beside, "tensorflow", like_both),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_forward_mode_warns_of_what_is_detached_beside_others(name):
+    """Its tangents were zeros without a word, where a gradient of it is an error."""
+    function, inner, shapes = BESIDE[name]
+    wrapped, x = ferry.wrap(function, inner=inner, shapes=shapes), jnp.array(VALUES)
+    with pytest.warns(RuntimeWarning, match=r'^The tangents of result\[1\]\["log"\] of .* are zeros'):
+        tangents = jax.jvp(wrapped, (x,), (jnp.ones_like(x),))[1]
+    assert (tangents[0].tolist(), tangents[1]["log"].tolist()) == ([2, 2, 2], [0, 0, 0])
+    # Reverse mode knows what is used.
+    assert jax.grad(lambda x: wrapped(x)[0].sum())(x).tolist() == [2, 2, 2]
+    with pytest.raises(ferry.GradientError, match=LOST):
+        jax.grad(lambda x: wrapped(x)[1]["log"].sum())(x)
+
+
+@pytest.mark.parametrize(
+    ("function", "inner"),
+    [
+        (lambda x: (x * 2, torch.ones(3, dtype=x.dtype), (x > 0.7).double()), "torch"),
+        (lambda x: (x * 2, tf.ones(3, x.dtype), tf.cast(x > 0.7, x.dtype)), "tensorflow"),
+        (lambda x: (x * 2, tf.stop_gradient(x) * 3), "tensorflow"),
+    ],
+)
+def test_forward_mode_does_not_warn_of_constants(function, inner):
+    """Of what does not depend on the arguments, depends by integers, or is stopped on purpose."""
+    x = jnp.array(VALUES)
+    tangents = jax.jvp(ferry.wrap(function, inner=inner), (x,), (jnp.ones_like(x),))[1]
+    assert [np.asarray(each).any() for each in tangents] == [True, *[False] * (len(tangents) - 1)]
+
+
 @pytest.mark.parametrize("way", [jax.jacfwd, jax.jacrev])
 def test_forward_and_reverse_mode_agree_about_no_grad(way):
     """PyTorch's forward mode differentiates what is computed under no_grad; its backward does not."""

@@ -91,3 +91,61 @@ def test_what_holds_no_numbers_is_fixed():
     found = wrapped(torch.ones(3), *rest[:4])
     assert found[1:] == rest[:4]
     assert ferry.wrap(lambda x, like: x.reshape(like.shape), inner="jax")(torch.ones(3), rest[4]).shape == (3,)
+
+
+class Held:
+    """No container."""
+
+    def __init__(self, held):
+        self.held = held
+
+
+def gives(x):
+    yield x
+
+
+async def awaits(x):
+    return x
+
+
+async def gives_later(x):
+    yield x
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'awaits' was never awaited:RuntimeWarning")
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda x: Held([x * 2]), r"a Held, .* its tensor at .held\[0\] would stay {}'s"),
+        (lambda x: (x, {"k": Held(x)}), r"a Held, .* its tensor at .held would stay {}'s"),
+        (gives, "a generator, whose tensors would stay {}'s, without a gradient: to look at them"),
+        (lambda x: map(abs, [x]), "a map, whose tensors would stay {}'s"),
+        (awaits, "a coroutine, whose tensors would stay {}'s, without a gradient: they are not there yet"),
+        (gives_later, "an async_generator, whose tensors would stay {}'s"),
+    ],
+    ids=["object", "object in a tree", "generator", "map", "async", "async generator"],
+)
+@pytest.mark.parametrize("inner", ["jax", "torch", "tensorflow"])
+def test_a_result_that_holds_tensors_or_gives_them_later(function, words, inner):
+    """They came out as they were: of the other framework, and outside of the graph."""
+    x = torch.ones(2, requires_grad=True) if inner != "torch" else jnp.ones(2)
+    with pytest.raises(ferry.UnsupportedTypeError, match=words.format(inner)) as caught:
+        ferry.wrap(function, inner=inner)(x)
+    assert caught.value.hint
+
+
+def test_a_result_without_tensors_in_it_stays_as_it_is():
+    plain = Held([1, "a"])
+    x, kept, numbers = ferry.wrap(lambda x: (x * 2, plain, {1, 2}), inner="jax")(torch.ones(2))
+    assert (x.tolist(), kept, numbers) == ([2, 2], plain, {1, 2})
+
+
+def test_each_result_has_its_path_in_the_explanation():
+    """Three lines that began with "result" did not say which was which."""
+    function = ferry.wrap(lambda x: (x, {"a": [x, x.sum()]}), inner="jax")
+    plan = ferry.explain_wrap(function, torch.ones(2))
+    paths = ["result[0]", 'result[1]["a"][0]', 'result[1]["a"][1]']
+    assert [path for path, _ in plan.outputs] == paths
+    assert [line.strip().partition(":")[0] for line in str(plan).splitlines()[2:5]] == paths
+    assert [path for path, _ in ferry.explain_wrap(double, torch.ones(2)).outputs] == ["result"]
+    assert plan.bytes_copied == sum(each.bytes_copied for _, each in (*plan.inputs, *plan.outputs))

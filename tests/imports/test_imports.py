@@ -288,3 +288,43 @@ def test_a_broken_framework_is_said_and_breaks_nothing_else(tmp_path):
         "    raise SystemExit('a broken torch converted')\n"
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_framework_that_must_not_be_imported_is_not_installed():
+    """`None` in its place is how tests say that it is missing; then everything else still works."""
+    done = python(
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(('torch', 'tensorflow', 'jax', 'pandas', 'pydantic', 'uuid')))\n"
+        "import numpy as np, tensorferry as ferry\n"
+        "assert ferry.to_numpy([1]).tolist() == [1]\n"
+        "batch = {'x': np.ones(2), 'words': np.array(['a', None], object), 'o': object()}\n"
+        "assert ferry.convert_tree(batch, 'numpy')['words'] is batch['words']\n"
+        "assert ferry.collate([{'x': np.ones(2)}] * 2, 'numpy')['x'].shape == (2, 2)\n"
+        "assert not ferry.is_tensor('a') and not ferry.frameworks()['torch'].installed\n"
+        "for call in (ferry.to_torch, ferry.to_jax, ferry.to_tensorflow):\n"
+        "    try:\n"
+        "        call([1])\n"
+        "    except ImportError as error:\n"
+        "        assert 'is not installed' in str(error), error\n"
+        "    else:\n"
+        "        raise SystemExit('it converted')\n"
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_another_module_with_the_name_of_a_framework_is_said(tmp_path):
+    """A torch.py beside the program: it was an AttributeError about torch.strided."""
+    (tmp_path / "torch.py").write_text("x = 1\n", encoding="utf-8")
+    done = python(
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "import tensorferry as ferry\n"
+        "assert ferry.to_numpy([1]).tolist() == [1]\n"
+        "try:\n"
+        "    ferry.to_torch([1])\n"
+        "except ferry.FrameworkNotInstalledError as error:\n"
+        f"    assert {str(tmp_path / 'torch.py')!r} in error.message, error\n"
+        "    assert isinstance(error.__cause__, AttributeError)\n"
+        "else:\n"
+        "    raise SystemExit('another module converted')\n"
+    )
+    assert done.returncode == 0, done.stderr

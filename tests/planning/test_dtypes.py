@@ -35,7 +35,7 @@ ORDINARY = {
 
 
 @given(st.sampled_from([(kind, name) for kind, names in ORDINARY.items() for name in names]), st.data())
-def test_fit_is_its_own_else_the_widest_narrower_else_the_narrowest_wider(leaf, data):
+def test_fit_is_its_own_else_the_narrowest_wider_else_the_widest_narrower(leaf, data):
     """The row of the table, read word by word, for what anybody may have."""
     kind, name = leaf
     everything = [other for names in ORDINARY.values() for other in names]
@@ -43,7 +43,8 @@ def test_fit_is_its_own_else_the_widest_narrower_else_the_narrowest_wider(leaf, 
     row = [other for other in ORDINARY[kind] if other in held or other == name]
     place = row.index(name)
     narrower, wider = row[:place], row[place + 1 :]
-    expected = name if name in held else narrower[-1] if narrower else wider[0] if wider else None
+    nearest = [*wider[:1], *narrower[-1:]]
+    expected = name if name in held else next(iter(nearest), None)
     assert fit(name, held) == expected
 
 
@@ -75,12 +76,12 @@ def test_a_narrow_dtype_fits_only_among_those_that_hold_it_or_that_it_holds(name
     wider = [other for other in kin if values(other) >= values(name)]
     if name in held:
         assert found == name
-    elif narrower:
-        assert found in narrower
-        assert not any(values(found) < values(other) for other in narrower)
     elif wider:
         assert found in wider
         assert not any(values(found) > values(other) for other in wider)
+    elif narrower:
+        assert found in narrower
+        assert not any(values(found) < values(other) for other in narrower)
     else:
         assert found is None
 
@@ -236,6 +237,8 @@ def test_pythons_types_are_what_numpy_makes_of_them(kind):
         *(("bf16", "bfloat16"), ("fp16", "float16"), ("fp32", "float32"), ("f32", "float32"), ("f64", "float64")),
         *(("i32", "int32"), ("u16", "uint16"), ("c64", "complex64"), ("Bool", "bool")),
         *(("Float8_E4M3FN", "float8_e4m3fn"), ("torch.long", "int64"), ("torch.half", "float16")),
+        *(("fp8_e5m2", "float8_e5m2"), ("F8_E5M2", "float8_e5m2"), ("F8E4M3FN", "float8_e4m3fn")),
+        *(("e8m0", "float8_e8m0fnu"), ("fp4", "float4_e2m1fn")),
     ],
 )
 def test_what_people_write_besides(word, name):
@@ -251,6 +254,8 @@ def test_what_people_write_besides(word, name):
         ("I8", ("int64", "int8")),
         ("f16", ("float16",)),
         ("byte", ("int8", "uint8")),
+        *((word, ("float8_e4m3fn", "float8_e5m2")) for word in ("fp8", "FP8", "float8")),
+        *((word, ("float8_e4m3fn", "float8_e4m3")) for word in ("e4m3", "fp8_e4m3", "F8_E4M3")),
         *((word, ("float32", "float64")) for word in ("float", "Float", "float_", "tf.float", "jnp.float_")),
         *((word, ("complex64", "complex128")) for word in ("complex", "cfloat", "complex_", "jnp.complex_")),
         *((word, ("int32", "int64")) for word in ("int", "int_", "jnp.int_", "jax.numpy.int_")),

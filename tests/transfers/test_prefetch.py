@@ -709,3 +709,36 @@ def test_the_interpreter_ends_cleanly(state):
         state,
         PYTHONPATH=f"{SOURCE}:{ROOT}",
     )
+
+
+@BOTH
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_thread_that_waits_for_its_turn_while_another_comes_to_the_end(device, monkeypatch, where, closes):
+    """It has asked before the end, and gets its turn after it: there is nothing more, and no error of ours."""
+    asked, over, found = threading.Event(), threading.Event(), []
+    running = prefetch(batches_of(2), where)
+    iterator, step = iter(running), one_pass.OnePass._next
+
+    def in_turn(self):
+        if threading.current_thread() is late:
+            asked.set()
+            assert over.wait(simulated.PATIENCE)
+        return step(self)
+
+    def consume():
+        try:
+            found.extend(iterator)
+        except ValueError as error:
+            found.append(error)
+
+    late = threading.Thread(target=consume)
+    monkeypatch.setattr(one_pass.OnePass, "_next", in_turn)
+    late.start()
+    assert asked.wait(simulated.PATIENCE)
+    assert [seen(batch) for batch in iterator] == [0, 1]
+    if closes:
+        running.close()
+    over.set()
+    late.join(simulated.PATIENCE)
+    assert not late.is_alive()
+    assert ["closed" in str(error) for error in found] == [True] * closes

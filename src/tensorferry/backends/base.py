@@ -121,20 +121,32 @@ class Backend(ABC):
         """Load the framework once.
 
         Raises:
-            FrameworkNotInstalledError: It is not installed, or its import fails.
+            FrameworkNotInstalledError: It is not installed, its import fails, or what is imported is another module.
         """
         if not self.loaded:
             self.import_framework()
-            self.load()
+            try:
+                self.load()
+            except AttributeError as error:
+                raise self._another(error) from error
             self.loaded = True
+
+    def _another(self, error: AttributeError) -> FrameworkNotInstalledError:
+        """The error for a module that has not what the framework has, as a ``torch.py`` in the user's folder."""
+        where = getattr(sys.modules.get(self.module), "__file__", None) or "no file"
+        return FrameworkNotInstalledError(
+            f"{self.module} is not what it should be ({error}): it was imported from {where}, which is another module "
+            "of this name, or too old.",
+            f"another name for that file, if it is yours; or {self.install or f'a later version of {self.module}'}",
+        )
 
     @abstractmethod
     def load(self) -> None:
         """Get what is needed from the framework, which can be imported now."""
 
     def is_imported(self) -> bool:
-        """Whether the framework has been imported."""
-        return self.module in sys.modules
+        """Whether the framework has been imported. ``None`` in its place says that it cannot be."""
+        return sys.modules.get(self.module) is not None
 
     def installed_version(self) -> str | None:
         """The installed version, by the metadata of the package; ``None`` if it is not installed."""

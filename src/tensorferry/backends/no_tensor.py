@@ -38,7 +38,7 @@ def has_no_numbers(x: object) -> bool:
     """
     loaded = sys.modules
     return isinstance(x, _VALUES) or any(
-        isinstance(x, getattr(loaded[name], kind)) for name, kind in _LATER if name in loaded
+        isinstance(x, getattr(loaded[name], kind)) for name, kind in _LATER if loaded.get(name) is not None
     )
 
 

@@ -40,7 +40,7 @@ def may_be_active() -> bool:
     # Not `any`, whose generator takes twice as long, for each call in a process with one framework.
     modules = sys.modules
     for module in not_imported:  # noqa: SIM110
-        if module in modules:
+        if modules.get(module) is not None:
             return True
     return False
 

@@ -13,7 +13,7 @@ from .console import printable
 from .outcome import show_note
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 __all__ = ["expanded"]
@@ -41,15 +41,23 @@ def _members(path: Path, *, is_quiet: bool) -> list[Path]:
         return [path]
     known = [each for each in entries if not each.name.startswith(".") and _is_known(each)]
     shown = known if whole is None else [path]
-    left = [each.name for each in entries if each not in known] if whole is None else _others(known, whole)
-    if left and shown and not is_quiet:
-        what = "not of a format that is known" if whole is None else f"not read, since {whole.name} is the model"
-        show_note(f"{printable(str(path))}: {what}: {printable(named(left))}")
+    if shown and not is_quiet:
+        for what, left in _left_out(entries, known, whole):
+            show_note(f"{printable(str(path))}: {what}: {printable(named(left))}")
     return shown or [path]
 
 
-def _others(known: Sequence[Path], whole: Path) -> list[str]:
-    return [each.name for each in known if each != whole]
+def _left_out(entries: Sequence[Path], known: Sequence[Path], whole: Path | None) -> Iterator[tuple[str, list[str]]]:
+    """What is left out of a folder: why, and the names."""
+    if whole is not None:
+        others = [each.name for each in known if each != whole]
+        groups = {f"not read, since {whole.name} is the model": others}
+    else:
+        left = [each for each in entries if each not in known]
+        files = [each.name for each in left if not each.is_dir()]
+        folders = [each.name for each in left if each.is_dir()]
+        groups = {"not of a format that is known": files, "folders that are not looked into": folders}
+    yield from ((what, names) for what, names in groups.items() if names)
 
 
 def _lone(path: Path) -> Path | None:
@@ -61,7 +69,10 @@ def _lone(path: Path) -> Path | None:
 
 
 def _is_known(path: Path) -> bool:
+    """Whether it is a file or a folder of a known format, or a folder that is one model."""
     try:
+        if path.is_dir() and (index_of(path) is not None or _lone(path) is not None):
+            return True
         format_of(path)
     except (ConversionError, OSError):
         return False

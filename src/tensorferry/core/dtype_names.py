@@ -49,6 +49,13 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "i8": ("int64", "int8"),
     "u8": ("uint64", "uint8"),
     "f16": ("float16", "float128"),
+    # Eight bits are a float in two common ways; what nobody writes otherwise is short for one of them.
+    **dict.fromkeys(("fp8", "float8"), ("float8_e4m3fn", "float8_e5m2")),
+    **dict.fromkeys(("e4m3", "fp8_e4m3", "f8_e4m3", "f8e4m3"), ("float8_e4m3fn", "float8_e4m3")),
+    **dict.fromkeys(("e4m3fn", "fp8_e4m3fn", "f8_e4m3fn", "f8e4m3fn"), ("float8_e4m3fn",)),
+    **dict.fromkeys(("e5m2", "fp8_e5m2", "f8_e5m2", "f8e5m2"), ("float8_e5m2",)),
+    **dict.fromkeys(("e8m0", "fp8_e8m0", "f8_e8m0", "f8e8m0fnu"), ("float8_e8m0fnu",)),
+    **dict.fromkeys(("fp4", "float4", "e2m1", "f4_e2m1", "f4e2m1fn"), ("float4_e2m1fn",)),
 }
 """What other words may mean, in upper or lower case. A word with several meanings is refused.
 

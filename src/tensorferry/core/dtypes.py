@@ -248,11 +248,11 @@ def width(name: str) -> int:
 def fit(name: str, held: Collection[str]) -> str | None:
     """The best dtype for ``dtype="fit"`` among those in `held`; ``None`` if none is of the same kind.
 
-    It is the dtype itself; or the widest narrower one of the same kind, whose values the dtype all has; or the
-    narrowest one of the same kind that has all values of the dtype.
+    It is the dtype itself; or the narrowest one of the same kind that has all values of the dtype; or, if none has
+    them, the widest one of the same kind whose values the dtype all has.
 
-    >>> fit("float64", ["float16", "float32", "int64"]), fit("int4", ["int8", "int16"]), fit("bool", ["int8"])
-    ('float32', 'int8', None)
+    >>> fit("int4", ["int2", "int8", "int16"]), fit("float64", ["float16", "float32"]), fit("bool", ["int8"])
+    ('int8', 'float32', None)
 
     Args:
         name: The canonical name of a dtype.
@@ -264,7 +264,9 @@ def fit(name: str, held: Collection[str]) -> str | None:
     kin = sorted((other for other in held if find(other).kind == kind), key=lambda other: (_size(other), other))
     narrower = [other for other in kin if exact(other, name)]
     wider = [other for other in kin if exact(name, other)]
-    return narrower[-1] if narrower else wider[0] if wider else None
+    if wider:
+        return wider[0]
+    return narrower[-1] if narrower else None
 
 
 def _size(name: str) -> tuple[int, int]:

@@ -150,7 +150,7 @@ def apply_column_keywords(
 ) -> Any:
     """Replace the nulls of a column, a table or a list, and make its rows equally long.
 
-    In a tree, everything that is no column is returned unchanged: the keywords are for its tables.
+    In a tree, everything that is no column and no array of Python numbers is returned unchanged.
 
     Args:
         x: The object to convert.
@@ -170,6 +170,12 @@ def apply_column_keywords(
     """
     if in_tree is None and is_list(x):
         return _applied_to_list(x, dtype, nulls=nulls, ragged=ragged, pad=pad)
+    if in_tree is not None and _is_array_of_objects(x):
+        # As an array again: a list is a container in a tree.
+        values = _applied_to_list(x, None, in_tree=in_tree, nulls=nulls, ragged=ragged, pad=pad)
+        if isinstance(values, Masked):
+            return Masked(_as_objects(values.values), values.mask)
+        return _as_objects(values)
     name = None if isinstance(dtype, DtypeRule) or hasattr(dtype, "keys") else dtype_asked(dtype)
     read_as, masks = asked_of(name, casting), isinstance(nulls, str) and nulls == "mask"
     decide = in_tree
@@ -229,6 +235,18 @@ def _with_nan_missing(contents: TableContents) -> TableContents:
     )
 
 
+def _is_array_of_objects(x: Any) -> bool:
+    """Whether it is an array of Python objects that are not text."""
+    return isinstance(x, np.ndarray) and is_list(x) and not registry.backend_of(x).is_text(x)
+
+
+def _as_objects(values: Any) -> Any:
+    """An array of objects, or the rows as such arrays; what is one already is returned."""
+    if type(values) is Rows:
+        return Rows(map(_as_objects, values))
+    return np.array(values, object) if type(values) is list else values
+
+
 def _applied_to_table(x: Any, contents: TableContents, fill: Callable[[Any], Any], *, masks: bool) -> Any:
     """A table without its nulls, as the object to convert; it is `x` if there are none."""
     if contents.table is None or not contents.columns:
@@ -247,11 +265,19 @@ def _applied_to_table(x: Any, contents: TableContents, fill: Callable[[Any], Any
     return Masked(filled, np.stack([_mask(each, contents.table.rows) for each in flat], axis=1))
 
 
-def _applied_to_list(x: Any, dtype: object, *, nulls: object, ragged: object, pad: object) -> Any:
+def _applied_to_list(
+    x: Any,
+    dtype: object,
+    *,
+    in_tree: Callable[[str], str | None] | None = None,
+    nulls: object,
+    ragged: object,
+    pad: object,
+) -> Any:
     """A list with the keywords applied, as the object to convert."""
     if nulls is not None and ragged is None and pad is None and _are_columns(x):
         return _applied_to_each(x, dtype, nulls)
-    filled = apply_to_list(x, dtype, nulls=nulls, ragged=ragged, pad=pad)
+    filled = apply_to_list(x, dtype, in_tree=in_tree, nulls=nulls, ragged=ragged, pad=pad)
     values = Rows(filled.values) if filled.are_rows else filled.values
     if not (isinstance(nulls, str) and nulls == "mask"):
         return values

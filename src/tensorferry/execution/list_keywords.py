@@ -18,7 +18,7 @@ from ..host.numpy_dtypes import of_numpy
 from ..sequences.diagnostics import APART, DEEPEST, ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..planning.plan import Plan
 
@@ -46,12 +46,21 @@ def is_list(x: object) -> bool:
     return isinstance(x, (list, tuple)) and not hasattr(x, "_fields")
 
 
-def apply_to_list(x: Any, dtype: object, *, nulls: object = None, ragged: object = None, pad: object = None) -> Filled:
+def apply_to_list(
+    x: Any,
+    dtype: object,
+    *,
+    in_tree: Callable[[str], str | None] | None = None,
+    nulls: object = None,
+    ragged: object = None,
+    pad: object = None,
+) -> Filled:
     """Replace ``None`` in nested lists of numbers, and make their rows equally long.
 
     Args:
         x: For this, `is_list` is true.
         dtype: The dtype of the call, which has to hold the values of `nulls` and `pad`.
+        in_tree: In a tree, gives the dtype that numbers of a dtype become, in place of `dtype`.
         nulls: As for `apply_column_keywords`.
         ragged: See there.
         pad: See there.
@@ -68,7 +77,7 @@ def apply_to_list(x: Any, dtype: object, *, nulls: object = None, ragged: object
     mask = None
     if nulls is not None and any(each is None for each in numbers):
         masks = isinstance(nulls, str) and nulls == "mask"
-        value = _zero_of(numbers) if masks else _value("nulls", nulls, numbers, dtype)
+        value = _zero_of(numbers) if masks else _value("nulls", nulls, numbers, dtype, in_tree)
         mask = _mapped(rows, lambda each: each is not None) if masks else None
         x = rows = _mapped(rows, lambda each: value if each is None else each)
     if all(len(set(each)) == 1 for each in lengths) or (pad is None and ragged is None):
@@ -76,7 +85,7 @@ def apply_to_list(x: Any, dtype: object, *, nulls: object = None, ragged: object
     if ragged is not None:
         return Filled(list(rows), mask, True)
     whole = [max(each) for each in lengths]
-    filling = _value("pad", pad, numbers, dtype)
+    filling = _value("pad", pad, numbers, dtype, in_tree)
     return Filled(_padded(rows, whole, filling), None if mask is None else _padded(mask, whole, False), False)
 
 
@@ -174,18 +183,23 @@ _KINDS: dict[type, str] = {bool: "bool", int: "int64", float: "float64", complex
 _ORDER = ("bool", "uint", "int", "float", "complex")
 
 
-def _value(keyword: str, value: Any, numbers: list[Any], dtype: object) -> Any:
+def _value(
+    keyword: str, value: Any, numbers: list[Any], dtype: object, in_tree: Callable[[str], str | None] | None
+) -> Any:
     """A value for a list of numbers.
 
     Raises:
         LossyCastError: It is of another kind than the numbers, or the dtype that was asked for does not have it.
     """
     number = float("nan") if isinstance(value, str) else value
-    found = dtype_asked(dtype)
-    held = found if found in DTYPES else _dtype_of(numbers)
+    own = _dtype_of(numbers)
+    found, other = dtype_asked(dtype), '"float64"'
+    if in_tree is not None:
+        found, other = in_tree(own) if own else None, f'{{"{own}": "float64"}}'
+    held = found if found in DTYPES else own
     if held:
         zero = "False" if held == "bool" else "0"
-        written = f'{keyword}={zero}, or dtype="float64", {keyword}={_code_of(value)}'
+        written = f"{keyword}={zero}, or dtype={other}, {keyword}={_code_of(value)}"
         exact = value_in(held, number, keyword, written if isinstance(number, float) and not _is_float(held) else "")
         if any(isinstance(each, np.generic) for each in numbers):
             return exact[()]  # among NumPy's scalars, it is one of them

@@ -43,8 +43,11 @@ def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa
         What the file holds; ``contents.tensors`` has the dtype and shape of each tensor by its name.
 
     Raises:
+        TypeError: `path` is not a path, or `allow` no string and no strings.
+        UnsupportedTypeError: `path` is a buffer or an open file; the hint is the code that makes a file of it.
         OSError: The file cannot be read.
-        FileFormatError: The file breaks the rules of its format, or its format is not known.
+        FileFormatError: The file breaks the rules of its format, or its format is not known; or `path` is a URL, and
+            the hint is the code that downloads it.
         UnsafeFileError: The file asks for code to be run, or would need far more memory than its size.
         FrameworkNotInstalledError: The library that its format needs is not installed.
 
@@ -164,13 +167,13 @@ def load(
         OSError: The file cannot be read.
         FileFormatError: As for `open`; or the file has changed since it was opened.
         UnsafeFileError: As for `open`; with `names` or `exclude`, only if what is taken asks for code to be run.
-        TypeError: A keyword has a value of the wrong type.
+        TypeError: `path` is not a path, or a keyword has a value of the wrong type.
         ValueError: `names` is empty.
         CopyRequiredError: ``copy=False`` without ``lazy=True``.
         FormatLimitError: Something cannot be loaded; a pattern in `names` or `exclude` matches nothing, or a part of a
             list; or a name in `dtype` matches no tensor.
         NotEnoughMemoryError: It is more than the memory that is free; nothing was read.
-        UnsupportedTypeError: The dtype does not exist.
+        UnsupportedTypeError: As for `open`; or the dtype does not exist.
         DeviceError: There is no such device.
         FrameworkNotInstalledError: The framework, or the library that the format needs, is not installed.
         ConversionError: As for `to_numpy`; the message ends in the name of the tensor. With ``lazy=True``, when the
@@ -263,10 +266,10 @@ def save(
     Args:
         tree: A tensor; or dicts, lists and tuples that contain tensors, plain values (numbers, strings, ``None``) and
             other such containers. A mapping becomes a dict. An OrderedDict stays one (if it is the whole tree, only if
-            it has attributes or values that are not tensors), and so does a defaultdict of a Python type. So do dtypes,
-            devices, layouts and sizes of PyTorch. Named tuples and other containers of `convert_tree` (dataclasses,
-            attrs classes, namespaces …) become a dict of their fields, or a list if they have none. Flax's files have
-            dicts in place of lists and tuples; the report says so.
+            it has attributes or values that are not tensors), and so does a defaultdict of a Python type. So do sets of
+            plain values, and dtypes, devices, layouts and sizes of PyTorch. Named tuples and other containers of
+            `convert_tree` (dataclasses, attrs classes, namespaces …) become a dict of their fields, or a list if they
+            have none. Flax's files have dicts in place of lists and tuples; the report says so.
         path: The file, or with `shard` the folder.
         to: The name of the format; ``None``: as the suffix of the path says.
         metadata: Strings to put beside the tensors, if the format has a place for them. A safetensors
@@ -282,13 +285,17 @@ def save(
         What was written.
 
     Raises:
+        TypeError: `path` is not a path, or a keyword has a value of the wrong type.
         ValueError: There is no format named `to`, `shard` is not a size, or `path` with it has the name of one file;
             or `ties` is neither of the two.
         OSError: The file cannot be written.
+        FileFormatError: The name of the file does not say which format to write, or says another than `to`; or `path`
+            is a URL, and the hint is the code that uploads a file.
         OutputExistsError: The file exists already.
         FormatLimitError: The format cannot hold a dtype, a structure or a value, or ``ties="alias"``; nothing is
             written.
-        UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where.
+        UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where. Or
+            `path` is a buffer or an open file; the hint is the code that puts a file into it.
         VerificationError: The file did not read back the same; there is no file then.
 
     .. versionadded:: 0.1
@@ -394,20 +401,21 @@ def convert_files(
         What was written, or would be written.
 
     Raises:
-        TypeError: A keyword has a value of the wrong type.
+        TypeError: A source or the target is not a path, or a keyword has a value of the wrong type.
         ValueError: A keyword has no such value: ``engine="x"``, ``ties="x"``, ``shard="much"``, ``rename=["x"]``.
         OSError: A file cannot be read or written.
         OutputExistsError: The target exists already.
-        FileFormatError: A source breaks the rules of its format, or a checksum is wrong.
+        FileFormatError: A source breaks the rules of its format, or a checksum is wrong; the name of the target does
+            not say which format to write, or says another than `to`; or a path is a URL, as for `open` and `save`.
         UnsafeFileError: A source asks for code to be run; with `include` or `exclude`, only if what is taken does.
-        FormatLimitError: The format cannot hold a tensor, a value or ``ties="alias"``, a pattern matches nothing, or a
-            part of a list, or
-            `dequantize` has nothing to do; nothing is written.
+        FormatLimitError: The format cannot hold a tensor, a value or ``ties="alias"``; a pattern matches nothing, or a
+            part of a list; `include` and `exclude` leave nothing; or `dequantize` has nothing to do. Nothing is
+            written.
         LossyCastError: A number does not fit into the dtype, and `overflow` does not say what it becomes.
         VerificationError: The output did not read back the same; there is no output then.
         ResumableError: It was stopped in the middle; ``resume=True`` continues it.
         UnsupportedTypeError: There is no such dtype, or `metadata` is not a mapping from strings to
-            strings.
+            strings; or a path is a buffer or an open file, as for `open` and `save`.
 
     .. versionadded:: 0.1
     """

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends import registry
-from ..backends.no_tensor import TAKEN, UNCALLED
+from ..backends.no_tensor import TAKEN, UNCALLED, has_no_numbers
 from ..backends.nodes import dotted, item
 from ..core.names import EXCHANGE
 from ..errors import ConversionError, UnsupportedTypeError, an
@@ -101,6 +101,8 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
         raise UnsupportedTypeError(f"This tree is nested deeper than {DEEPEST} levels, or contains itself.")
     if type(node) in _PLAIN or isinstance(node, (np.generic, Special)):
         return node
+    if type(node) is set and all(map(_is_plain, node)):
+        return node
     if isinstance(node, _PLAIN):
         base = next(each.__name__ for each in _PLAIN if isinstance(node, each))
         raise UnsupportedTypeError(
@@ -152,7 +154,7 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
 def _refusal(error: ConversionError, node: Any, path: str) -> ConversionError:
     """The error for something that is neither a tensor nor a plain value, with its place."""
     message, hint = error.message, None
-    if error.hint != TAKEN and not isinstance(node, UNCALLED):
+    if error.hint != TAKEN and not isinstance(node, UNCALLED) and (path == "$" or not has_no_numbers(node)):
         hint = hint_for_leaf(error.hint, path, _dotted(path))
     elif path != "$" or isinstance(node, UNCALLED):
         hint = _instead(node, path) or hint_for_leaf(error.hint, path, _dotted(path))
@@ -177,6 +179,11 @@ def _outline_of_sequence(node: Any, path: str, depth: int, rule: LeafRule) -> An
         return {name: _outline(child, f"{path}.{name}", depth + 1, rule) for name, child in pairs}
     children = [_outline(child, f"{path}[{index}]", depth + 1, rule) for index, child in enumerate(node)]
     return tuple(children) if isinstance(node, tuple) else children
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is a plain value, or a tuple of such."""
+    return all(map(_is_plain, value)) if type(value) is tuple else type(value) in _PLAIN
 
 
 def _dotted(path: str) -> str:
@@ -230,17 +237,20 @@ def _name_of(entry: str) -> str:
 
 def _instead(node: Any, path: str) -> str | None:
     """The hint for an object that is neither a tensor nor a container; ``None`` for a class or function alone."""
-    if isinstance(node, type) or path == "$":
+    if path == "$":
         return None
+    code = _code(path)
+    if isinstance(node, type):
+        return f"{code}.__name__ in its place, which is text"
     if isinstance(node, UNCALLED):
-        made = "{}()"
-    elif isinstance(node, np.ndarray):
+        return f"{code}() in its place; or {code}.__name__, which is text"
+    if isinstance(node, np.ndarray):
         made = "{}.tolist()"  # objects, each of which is plain, or is refused with its own place
     elif isinstance(node, Enum):
         made = "{}.value"
     else:
         made = "vars({})" if getattr(node, "__dict__", None) else "str({})"
-    return f"{made.format(_code(path))} in its place"
+    return f"{made.format(code)} in its place"
 
 
 def _attributes(node: Any, path: str) -> str | None:

@@ -34,7 +34,8 @@ class WrapPlan:
         outer: The framework that calls it.
         inputs: The path of each tensor among the arguments, and its plan to the inner framework; ``None`` for a tensor
             that has no values yet.
-        outputs: The plan of each tensor in the result; ``None`` if the result is known only after the call.
+        outputs: The path of each tensor in the result, and its plan to the outer framework; ``None`` if the result is
+            known only after the call.
         derivatives: Which derivatives there are.
         modes: The functions of the outer framework inside of which the function can be used.
         notes: Remarks.
@@ -46,7 +47,7 @@ class WrapPlan:
     inner: str
     outer: str
     inputs: tuple[tuple[str, Plan | None], ...]
-    outputs: tuple[Plan, ...] | None
+    outputs: tuple[tuple[str, Plan], ...] | None
     derivatives: str
     modes: tuple[str, ...]
     notes: tuple[str, ...]
@@ -54,7 +55,7 @@ class WrapPlan:
     @property
     def bytes_copied(self) -> int:
         """The bytes that one call copies between the frameworks, there and back."""
-        plans = [*(plan for _, plan in self.inputs), *(self.outputs or ())]
+        plans = [plan for _, plan in (*self.inputs, *(self.outputs or ()))]
         return sum(plan.bytes_copied for plan in plans if plan is not None)
 
     def __str__(self) -> str:
@@ -68,7 +69,7 @@ class WrapPlan:
         if self.outputs is None:
             lines.append("  result: known when it is called")
         else:
-            lines += [f"  result: {_line(plan)}" for plan in self.outputs]
+            lines += [f"  {path}: {_line(plan)}" for path, plan in self.outputs]
         lines.append(f"  derivatives: {self.derivatives}")
         if self.modes:
             lines.append(f"  works in: {', '.join(self.modes)}")
@@ -141,19 +142,20 @@ def _plan_in(flat: Flat, tensor: Any) -> Plan | None:
         return foresee(tensor, flat.into).plan
 
 
-def _plans_out(call: Call) -> tuple[tuple[Plan, ...] | None, tuple[str, ...]]:
+def _plans_out(call: Call) -> tuple[tuple[tuple[str, Plan], ...] | None, tuple[str, ...]]:
     flat = call.function.flat
     back = conversion_as(call.outer.name, dtype=flat.source.dtype, copy=flat.source.copy)
     if flat.source.shapes is None and flat.inner.keeps_outputs:
         return None, ()
     try:
-        specs = flat.look(call.specs()).specs
+        looked = flat.look(call.specs())
     except UnsupportedTypeError as error:
         if error.__cause__ is None:
             raise
         return None, (f"{error.message} It holds outside of jit.",)
     try:
-        infos = [TensorInfo(flat.inner.name, shape, name) for shape, name in specs]
-        return tuple(prepare_described(info, back).plan for info in infos), ()
+        infos = [TensorInfo(flat.inner.name, shape, name) for shape, name in looked.specs]
+        plans = [prepare_described(info, back).plan for info in infos]
+        return tuple((looked.tree.path(place), plan) for place, plan in enumerate(plans)), ()
     except ConversionError as error:
         return None, (error.message,)

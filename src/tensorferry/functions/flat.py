@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import traceback
+import warnings
 from collections import deque
 from contextlib import suppress
 from functools import lru_cache
@@ -17,11 +18,13 @@ from ..backends.base import Backend
 from ..core import dtypes
 from ..core.dtype_names import name_of
 from ..core.names import EXCHANGE
-from ..errors import ConversionError, LossyCastError, UnsupportedTypeError
+from ..errors import ConversionError, LossyCastError, UnsupportedTypeError, an, frames_of_ours
 from ..execution.recipes import conversion_as
 from ..execution.run import convert, foresee
 from ..host.numpy_dtypes import numpy_dtype
+from ..trees.leaves import leaf_rule
 from ..trees.structure import placed
+from ..trees.unknown import is_used_up, may_hold
 from ..trees.walk import take_apart
 from .converters import converter, converter_to, sharing_first
 
@@ -103,6 +106,8 @@ TENSOR: Any = type("Tensor", (), {"__slots__": ()})()
 """A placeholder for a tensor in a tree."""
 
 _ONE = OutputTree(None, (TENSOR,))
+_RULE = leaf_rule("tensors")
+"""Which objects hold tensors."""
 
 
 class Shaped:
@@ -155,6 +160,11 @@ def _may_be_text(backend: Backend) -> bool:
 def is_number(leaf: Any) -> bool:
     """Whether a leaf is a number of Python's, which has no dtype. NumPy's have one, also where they are a subclass."""
     return isinstance(leaf, (bool, int, float, complex)) and not isinstance(leaf, np.generic)
+
+
+def _is_later(kind: type) -> bool:
+    """Whether objects of a type give what they have only when somebody waits for it."""
+    return hasattr(kind, "__await__") or hasattr(kind, "__anext__")
 
 
 def fit(inner: str) -> str:
@@ -321,6 +331,20 @@ class Flat:
         stopped = conversion_as(self.outer).target.capabilities.gradients.stopped
         return f"{stopped or 'a constant'} as its argument, if zeros are meant"
 
+    def warn_of_zeros(self, outs: Sequence[int]) -> None:
+        """Warn of results whose tangents are zeros because they lost their graph, beside others that have one.
+
+        In reverse mode a result that is not used is not asked for. Forward mode asks for all of them.
+        """
+        places = " and ".join(map(self.tree.path, outs))
+        warnings.warn(
+            f"The tangents of {places} of {self.source.name} are zeros, because the function keeps no graph of how it "
+            "depends on the arguments. That is right only if they are not used. Else: without a detach in the function, "
+            f"or {self.hint_of_zeros()}",
+            RuntimeWarning,
+            stacklevel=frames_of_ours(),
+        )
+
     def _tensor_of(self, number: Any, dtype: str) -> Any:
         """A Python number as a tensor of the inner framework, for derivatives and batches."""
         if dtype not in self.into.target.capabilities.dtypes.held:
@@ -343,8 +367,38 @@ class Flat:
             refused = refusal_of(type(leaf))
             if refused is not None:
                 raise placed(refused, f"what {self.source.name} gives")
-            self._no_tensors.add(type(leaf))
+            if may_hold(type(leaf)) or _is_later(type(leaf)):
+                self._refuse_holder(leaf)
+            else:
+                self._no_tensors.add(type(leaf))
         return found
+
+    def _refuse_holder(self, leaf: Any) -> None:
+        """Raise for an object in the result that holds tensors, which would stay as they are, or gives them later.
+
+        Raises:
+            UnsupportedTypeError: It is one.
+        """
+        kind = type(leaf)
+        stays = f"would stay {self.inner.name}'s, without a gradient"
+        if is_used_up(kind):
+            raise UnsupportedTypeError(
+                f"{self.source.name} gives {an(kind.__name__)}, whose tensors {stays}: to look at them would use it up.",
+                "tuple(…) of it where it returns",
+            )
+        if _is_later(kind):
+            raise UnsupportedTypeError(
+                f"{self.source.name} gives {an(kind.__name__)}, whose tensors {stays}: they are not there yet.",
+                "a function without async, which awaits what it needs",
+            )
+        inside = _RULE.tensor_inside(leaf)
+        if inside is not None:
+            raise UnsupportedTypeError(
+                f"{self.source.name} gives {an(kind.__name__)}, which is not a container that tensorferry knows, and "
+                f"its tensor at {inside} {stays}.",
+                "its tensors, in a dict or a tuple, where it returns; "
+                f'optree.register_pytree_node({kind.__name__}, …, namespace="tensorferry") says how it is opened',
+            )
 
     @staticmethod
     def leaves_of(tree: Any) -> list[Any]:

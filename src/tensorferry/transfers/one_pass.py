@@ -152,13 +152,18 @@ class OnePass:
 
     def _here(self) -> Any:
         """The next batch, converted here; if a device is involved, start the thread that converts all batches."""
-        if self._source is None:
+        source: Any = self._source
+        if source is None:
+            iterable = self._iterable
+            if iterable is None:
+                # Another thread came to the end, or closed it, while this one waited for its turn.
+                self._refuse_closed()
+                raise StopIteration
             # Not in the thread, because the iterators of some loaders start processes.
-            iterable, self._source = self._iterable, iter(self._iterable)
-            self.is_only = self._source is iterable
+            source = self._source = iter(iterable)
+            self.is_only = source is iterable
             self._iterable = None
             del iterable
-        source: Any = self._source
         while True:
             start = perf_counter()
             if self._read is _NOTHING:

@@ -113,8 +113,8 @@ def convert_tree(
             tensor, and to one that no target takes (sparse, masked, quantized …): ``"error"`` refuses it, ``"keep"``
             keeps it as it is.
         coalesce: Send small leaves over the bus together, in one transfer for each pair of devices.
-        nulls: For columns of tables, as for `to_numpy`; with ``"mask"``, the mask of a column is a leaf beside it,
-            ``<name>_mask``.
+        nulls: For columns of tables and arrays of Python numbers, as for `to_numpy`; with ``"mask"``, the mask of a
+            column is a leaf beside it, ``<name>_mask``.
         ragged: For columns of tables, as for `to_numpy`.
         pad: For columns of tables, as for `to_numpy`.
         index: Whether the index of a pandas frame becomes one of its columns.

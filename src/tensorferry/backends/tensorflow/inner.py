@@ -74,7 +74,7 @@ class TensorflowInner(Inner):
             if not each.shape.is_fully_defined():
                 raise UnsupportedTypeError(
                     f"The shapes that {flat.source.name} gives depend on values: one is {each.shape}.",
-                    'wrap(function, inner="tensorflow", shapes=lambda x: x) says them; or call it outside jit',
+                    'wrap(function, inner="tensorflow", shapes=lambda x: x) says them; or call it outside jit, grad and vmap',
                 ) from ValueError("a shape is not known")
             found.append((tuple(each.shape), BACKEND.names[each.dtype]))
         return found
@@ -97,7 +97,7 @@ def _traced(flat: Flat, specs: Sequence[Spec]) -> Any:
         raise UnsupportedTypeError(
             f"{flat.source.name} cannot be traced without values, which would tell its shapes: "
             f"{type(error).__name__}: {text.rpartition(chr(10))[2].strip()[:200]}",
-            'wrap(function, inner="tensorflow", shapes=lambda x: x) says them; or call it outside jit',
+            'wrap(function, inner="tensorflow", shapes=lambda x: x) says them; or call it outside jit, grad and vmap',
         ) from error
 
 
@@ -176,9 +176,10 @@ def _jvp(_: Flat, function: Callable[..., Any], rule: Any, refuse_lost: Any) -> 
         with tf.autodiff.ForwardAccumulator(primals, list(input_tangents)) as forward:
             results = chosen(function, inputs, rule)(*primals)
         found = [forward.jvp(y) for y in results]
-        if refuse_lost is not None and all(y is None for y in found):
+        absent = [out for out, y in zip(rule.outs, found, strict=True) if y is None]
+        if refuse_lost is not None and absent:
             moved = [index for index, t in zip(rule.wrt, input_tangents, strict=True) if _is_nonzero(t)]
-            refuse_lost(inputs, moved, rule.outs)
+            refuse_lost(inputs, moved, absent, warns=len(absent) < len(found))
         return [tf.zeros_like(y) if t is None else t for y, t in zip(results, found, strict=True)]
 
     return tangents
@@ -189,9 +190,14 @@ def _is_nonzero(x: Any) -> bool:
 
 
 def _refuse_lost(
-    flat: Flat, batches: Sequence[Rule], inputs: Sequence[Any], wrt: Sequence[int], outs: Sequence[int]
+    flat: Flat,
+    batches: Sequence[Rule],
+    inputs: Sequence[Any],
+    wrt: Sequence[int],
+    outs: Sequence[int],
+    warns: bool = False,
 ) -> None:
-    """Raise for a gradient that TensorFlow does not find, though the results depend on the arguments.
+    """Raise for a gradient that TensorFlow does not find, though the results depend on the arguments; or warn.
 
     TensorFlow itself gives ``None`` then. Here it would become zeros.
 
@@ -204,8 +210,13 @@ def _refuse_lost(
         inputs = [x if axis is None else tf.gather(x, 0, axis=axis) for x, axis in zip(inputs, rule.dims, strict=True)]  # type: ignore[union-attr]
     if not flat.careful:
         traced = _traced(flat, [(tuple(x.shape), BACKEND.names[x.dtype]) for x in inputs])
-        if not _is_linked([traced.inputs[index] for index in wrt], [traced.outputs[index] for index in outs]):
+        moved = [traced.inputs[index] for index in wrt]
+        outs = [out for out in outs if _is_linked(moved, [traced.outputs[out]])]
+        if not outs:
             return
+    if warns:
+        flat.warn_of_zeros(outs)
+        return
     raise GradientError(
         f"{flat.source.name} computes its result outside of TensorFlow's operations, or from a variable that it makes, "
         "so that the gradient would be zeros, though the result depends on the arguments.",

@@ -288,7 +288,7 @@ def _note_detached(rule: Vjp | Jvp, found: Sequence[Any], results: Sequence[Any]
 
 
 def _refuse_lost(flat: Flat, rules: Sequence[Rule], lost: _Lost, tensors: Sequence[Any]) -> None:
-    """Raise if derivatives are zeros only because a graph was lost.
+    """Raise if derivatives are zeros only because a graph was lost; in forward mode, warn if some of them are.
 
     Raises:
         GradientError: They are. PyTorch itself raises an error where no result has a graph.
@@ -317,6 +317,9 @@ def _refuse_lost(flat: Flat, rules: Sequence[Rule], lost: _Lost, tensors: Sequen
     depends = any(origins.values()) or bool(use.takes_values)
     if depends and (outs == asked or use.drops_graph):
         raise _without_graph(flat, use)
+    constant = [out for out, found in origins.items() if found or use.takes_values]
+    if constant and isinstance(rule, Jvp):
+        flat.warn_of_zeros(constant)
     ends = frozenset[int]().union(*(flow.origins(leaf) for leaf in leaves_of(results) if leaf not in _Same(leaves)))
     if wrt & ends:
         raise GradientError(

@@ -50,6 +50,8 @@ class Format(ABC):
     """The name for people."""
     suffixes: ClassVar[tuple[str, ...]] = ()
     """The suffixes of its files. The first is the usual one."""
+    other_suffixes: ClassVar[tuple[str, ...]] = ()
+    """Suffixes of another format that its own files have too; without a word they mean the other one."""
     dtypes: ClassVar[frozenset[str]] = frozenset()
     """The canonical names of the dtypes that it can hold."""
     module: ClassVar[str] = ""

@@ -103,6 +103,8 @@ def select(
     if not tensors_only:
         among = (*among, *values)
     kept = _kept(contents, values, include, exclude, among, include_as)
+    if not kept:
+        _refuse_nothing(include, exclude, include_as)
     others = {
         name: why
         for name, why in contents.others.items()
@@ -187,6 +189,8 @@ def _with_containers(names: Iterable[str]) -> set[str]:
 def _whole_list(include: Sequence[str], exclude: Sequence[str], include_as: str, path: str) -> str:
     """The hint for a list of which only some elements would stay."""
     whole = f"{escape(path)}.*" if path else "*"
+    if exclude and not path:
+        return "without exclude="
     if exclude:
         code = f"exclude={[*exclude, whole]}, which leaves all of it out"
     else:
@@ -244,6 +248,14 @@ def _kept(
     for glob in exclude:
         kept.difference_update(_fitting(glob, exclude, names, "exclude"))
     return {name for name in kept if attributes.get(name, name) in kept}
+
+
+def _refuse_nothing(include: Sequence[str], exclude: Sequence[str], include_as: str) -> None:
+    """Raise if it is patterns that leave nothing: no part of a file is empty."""
+    globs = {include_as: include, "exclude": exclude}
+    asked = " and ".join(f"{word} {named(map(repr, found))}" for word, found in globs.items() if found)
+    if asked:
+        raise FormatLimitError(f"Nothing is left by {asked}.", "without exclude=")
 
 
 def _fitting(glob: str, given: Sequence[str], names: Collection[str], option: str) -> list[str]:

@@ -39,6 +39,7 @@ class PyTorch(Format):
     name = "pytorch"
     title = "PyTorch"
     suffixes = (".pt", ".pth", ".bin", ".ckpt")
+    other_suffixes = (".pkl",)
     dtypes = frozenset(
         {"bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16"}
         | {"float32", "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"}

@@ -51,7 +51,7 @@ def _look(kind: type) -> _Known:
         pass
     opener, words = None, None
     for name in _names():
-        if name in sys.modules:
+        if sys.modules.get(name) is not None:
             library: Any = importlib.import_module(f".{name}", __name__)
             opener = opener or library.opener_of(kind)
             words = words or (library.refusal(kind) if hasattr(library, "refusal") else None)

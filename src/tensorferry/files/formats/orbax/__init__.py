@@ -42,6 +42,7 @@ class Orbax(Format):
     name = "orbax"
     title = "Orbax"
     suffixes = (".orbax",)
+    other_suffixes = (".ckpt",)
     dtypes = frozenset(
         {"bool", "int2", "int4", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
         | {"float4_e2m1fn", "float8_e3m4", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"}

@@ -48,6 +48,7 @@ class TensorflowCheckpoint(Format):
     name = "tensorflow"
     title = "TensorFlow checkpoint"
     suffixes = (".tfckpt",)
+    other_suffixes = (".ckpt",)
     dtypes = frozenset(CODES)
     is_folder = True
     holds_tree = True
