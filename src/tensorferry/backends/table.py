@@ -35,8 +35,8 @@ class Row(NamedTuple):
         return f"{__package__}.{self.name.replace('-', '_')}.tensors"
 
     def is_imported(self) -> bool:
-        """Whether its framework has been imported."""
-        return self.module in sys.modules
+        """Whether its framework has been imported. ``None`` in its place says that it cannot be."""
+        return sys.modules.get(self.module) is not None
 
 
 _ROWS = (

@@ -339,7 +339,8 @@ class Flat:
         places = " and ".join(map(self.tree.path, outs))
         warnings.warn(
             f"The tangents of {places} of {self.source.name} are zeros, because the function keeps no graph of how it "
-            "depends on the arguments. That is right only if they are not used. Else: without a detach in the function, "
+            "depends on the arguments. That is right only if they are not used. "
+            "Else: without a detach in the function, "
             f"or {self.hint_of_zeros()}",
             RuntimeWarning,
             stacklevel=frames_of_ours(),
@@ -383,7 +384,8 @@ class Flat:
         stays = f"would stay {self.inner.name}'s, without a gradient"
         if is_used_up(kind):
             raise UnsupportedTypeError(
-                f"{self.source.name} gives {an(kind.__name__)}, whose tensors {stays}: to look at them would use it up.",
+                f"{self.source.name} gives {an(kind.__name__)}, whose tensors {stays}: "
+                "to look at them would use it up.",
                 "tuple(…) of it where it returns",
             )
         if _is_later(kind):

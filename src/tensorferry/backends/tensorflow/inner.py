@@ -74,7 +74,8 @@ class TensorflowInner(Inner):
             if not each.shape.is_fully_defined():
                 raise UnsupportedTypeError(
                     f"The shapes that {flat.source.name} gives depend on values: one is {each.shape}.",
-                    'wrap(function, inner="tensorflow", shapes=lambda x: x) says them; or call it outside jit, grad and vmap',
+                    'wrap(function, inner="tensorflow", shapes=lambda x: x) says them; '
+                    "or call it outside jit, grad and vmap",
                 ) from ValueError("a shape is not known")
             found.append((tuple(each.shape), BACKEND.names[each.dtype]))
         return found
