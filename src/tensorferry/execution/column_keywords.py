@@ -172,10 +172,7 @@ def apply_column_keywords(
         return _applied_to_list(x, dtype, nulls=nulls, ragged=ragged, pad=pad)
     if in_tree is not None and _is_array_of_objects(x):
         # As an array again: a list is a container in a tree.
-        values = _applied_to_list(x, None, in_tree=in_tree, nulls=nulls, ragged=ragged, pad=pad)
-        if isinstance(values, Masked):
-            return Masked(_as_objects(values.values), values.mask)
-        return _as_objects(values)
+        return _as_objects(_applied_to_list(x, None, in_tree=in_tree, nulls=nulls, ragged=ragged, pad=pad))
     name = None if isinstance(dtype, DtypeRule) or hasattr(dtype, "keys") else dtype_asked(dtype)
     read_as, masks = asked_of(name, casting), isinstance(nulls, str) and nulls == "mask"
     decide = in_tree
@@ -241,7 +238,9 @@ def _is_array_of_objects(x: Any) -> bool:
 
 
 def _as_objects(values: Any) -> Any:
-    """An array of objects, or the rows as such arrays; what is one already is returned."""
+    """An array of objects, or the rows as such arrays; what is one already is returned. A mask stays beside it."""
+    if isinstance(values, Masked):
+        return Masked(_as_objects(values.values), values.mask)
     if type(values) is Rows:
         return Rows(map(_as_objects, values))
     return np.array(values, object) if type(values) is list else values
