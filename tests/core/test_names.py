@@ -161,4 +161,4 @@ def test_a_dtype_is_told_from_a_framework(name, dtypes):
     """``convert(x, "float32")`` has the dtype where the target is to be."""
     with pytest.raises(ferry.UnknownFrameworkError, match="is a dtype, and not the name of a framework") as caught:
         ferry.convert([1.5], name)
-    assert caught.value.hint == " or ".join(f'dtype="{dtype}"' for dtype in dtypes)
+    assert caught.value.hint == " or ".join(f'to="numpy", dtype="{dtype}"' for dtype in dtypes)
