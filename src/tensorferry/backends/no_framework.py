@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..core.devices import device_name, kind_of
 from ..core.dtype_names import code_of, meanings_of
-from ..core.names import NAMES
+from ..core.names import EXCHANGE, NAMES
 from ..errors import DeviceError, UnknownFrameworkError, UnsupportedTypeError, nearest
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def no_framework(name: str, known: Iterable[Backend], others: Iterable[str]) -> 
         if meanings := meanings_of(name):
             return UnknownFrameworkError(
                 f"{name!r} is a dtype, and not the name of a framework.",
-                " or ".join(f'to="numpy", {each}' for each in code_of(meanings).split(" or ")),
+                " or ".join(f'to="{EXCHANGE}", {each}' for each in code_of(meanings).split(" or ")),
             )
     names = dict.fromkeys([*(each.name for each in targets), *others])
     first, *rest = (f'"{each}"' for each in names)
