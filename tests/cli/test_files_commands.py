@@ -1119,7 +1119,7 @@ def test_files_with_no_name_in_common(run, tmp_path):
     ("words", "text"),
     [
         (["--to", "safetensor"], "Did you mean 'safetensors'?"),
-        (["--to", "torchscript"], "Hint: --to safetensors, in a file such as out.safetensors"),
+        (["--to", "torchscript"], "Hint: --to safetensors, or another format"),
         (["--part", "3/2"], "'3/2' is not a part I/N such as 3/16, with I from 1 to N"),
         (["--engine", "threds"], "'threds' is not one of threads, processes, dask, ray. Did you mean 'threads'?"),
     ],

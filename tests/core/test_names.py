@@ -107,7 +107,9 @@ def test_a_device_is_told_from_a_framework():
     for name, device in (("cuda:1", "cuda:1"), ("gpu", "cuda"), ("GPU:1", "cuda:1"), ("cpu:0", "cpu")):
         with pytest.raises(ferry.UnknownFrameworkError, match=f"'{name}' is a device") as caught:
             ferry.convert([1.5], name)
-        assert caught.value.hint == f'device="{device}"'
+        framework, _, rest = caught.value.hint.removeprefix('to="').partition('"')
+        assert device.partition(":")[0] in registry.known()[framework].capabilities.devices.kinds
+        assert rest == f', device="{device}"'
 
 
 @pytest.mark.parametrize(
@@ -161,4 +163,4 @@ def test_a_dtype_is_told_from_a_framework(name, dtypes):
     """``convert(x, "float32")`` has the dtype where the target is to be."""
     with pytest.raises(ferry.UnknownFrameworkError, match="is a dtype, and not the name of a framework") as caught:
         ferry.convert([1.5], name)
-    assert caught.value.hint == " or ".join(f'dtype="{dtype}"' for dtype in dtypes)
+    assert caught.value.hint == " or ".join(f'to="numpy", dtype="{dtype}"' for dtype in dtypes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..core.devices import device_name, kind_of
 from ..core.dtype_names import code_of, meanings_of
-from ..core.names import NAMES
+from ..core.names import EXCHANGE, NAMES
 from ..errors import DeviceError, UnknownFrameworkError, UnsupportedTypeError, nearest
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def no_framework(name: str, known: Iterable[Backend], others: Iterable[str]) -> 
     with suppress(UnsupportedTypeError):
         if meanings := meanings_of(name):
             return UnknownFrameworkError(
-                f"{name!r} is a dtype, and not the name of a framework.", f'to="numpy", {code_of(meanings)}'
+                f"{name!r} is a dtype, and not the name of a framework.",
+                " or ".join(f'to="{EXCHANGE}", {each}' for each in code_of(meanings).split(" or ")),
             )
     names = dict.fromkeys([*(each.name for each in targets), *others])
     first, *rest = (f'"{each}"' for each in names)
@@ -59,9 +60,11 @@ def no_framework(name: str, known: Iterable[Backend], others: Iterable[str]) -> 
 
 
 def _with(device: str, targets: Iterable[Backend]) -> str:
-    """The first framework that has a device of a kind."""
+    """A framework that has a device; the first of those that are imported, if one of them has it."""
     kind = kind_of(device)
-    return next(each.name for each in targets if each.loaded and kind in map(kind_of, each.devices()))
+    able = [each for each in targets if kind in each.capabilities.devices.kinds]
+    here = [each for each in targets if each.loaded and kind in map(kind_of, each.devices())]
+    return (here or able)[0].name
 
 
 def _is_library(name: str) -> bool:

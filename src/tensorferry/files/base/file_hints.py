@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from .contents import Contents
-
 __all__ = [
     "IN_SHARDS",
     "OTHER_FORMAT",
@@ -45,7 +43,6 @@ __all__ = [
     "complete",
     "completed",
     "in_place_of_scalar",
-    "keys_of",
     "uncast",
 ]
 
@@ -214,17 +211,6 @@ def uncast(error: ConversionError, call: Given, name: str, target: str) -> str |
     if lacks(target, call.dtypes[name]):
         return Without({name: ()}).for_files(call)
     return f"dtype={with_choice(call.rule, name, None).as_code()}, which leaves it as it is"
-
-
-def keys_of(contents: Contents, names: Iterable[str]) -> dict[str, tuple[Any, ...]]:
-    """For some tensors, the keys that lead to them in the tree."""
-    from .nesting import leaves  # here, because that module has hints of its own
-
-    wanted = dict.fromkeys(names)
-    if contents.tree is None or not wanted:
-        return {name: (name,) for name in wanted}
-    found = {ref.name: keys for keys, ref in leaves(contents.tree)}
-    return {name: found.get(name, (name,)) for name in wanted}
 
 
 # -- the ways -------------------------------------------------------------------------------------------

@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
 from ...core.dtypes import fit
 from ...errors import ConversionError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
 from .contents import MOST_TENSORS, FileFinding, NotTensor
-from .file_hints import (
-    IN_SHARDS,
-    OTHER_FORMAT,
-    FileHint,
-    Metadataless,
-    OneOf,
-    OtherDtypes,
-    Renamed,
-    Without,
-    Words,
-    keys_of,
-)
+from .file_hints import IN_SHARDS, OTHER_FORMAT, FileHint, Metadataless, OneOf, OtherDtypes, Renamed, Without, Words
+from .nesting import keys_of
 from .wording import as_unicode, is_unicode, named
 
 if TYPE_CHECKING:

@@ -12,8 +12,10 @@ from .file_hints import FileHint, Keyed
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+    from .contents import Contents
+
 __all__ = ["CONTAINER", "DEEPEST", "MOST", "PLAIN", "are_plain", "children_of", "free_name", "is_container"]
-__all__ += ["is_flat", "leaves", "like", "name_at", "named_values", "names", "place_in_code", "relabel"]
+__all__ += ["is_flat", "keys_of", "leaves", "like", "name_at", "named_values", "names", "relabel"]
 __all__ += ["text_keys", "written"]
 
 DEEPEST = 64
@@ -142,18 +144,13 @@ def text_keys(node: Mapping[Any, Any], keys: tuple[Any, ...]) -> dict[str, Any]:
     return found
 
 
-def place_in_code(tree: Any, name: str) -> str:
-    """The code for the tensor of this name in a tree `x`.
-
-    >>> place_in_code({"a": [Ref("a.0")]}, "a.0"), place_in_code(None, "w")
-    ("x['a'][0]", "x['w']")
-
-    Args:
-        tree: The tree; ``None`` for a plain mapping.
-        name: Its name.
-    """
-    keys = next((keys for keys, ref in leaves(tree) if ref.name == name), (name,))
-    return "x" + "".join(f"[{key!r}]" for key in keys)
+def keys_of(contents: Contents, names: Iterable[str]) -> dict[str, tuple[Any, ...]]:
+    """For some tensors, the keys that lead to them in the tree."""
+    wanted = dict.fromkeys(names)
+    if contents.tree is None or not wanted:
+        return {name: (name,) for name in wanted}
+    found = {ref.name: keys for keys, ref in leaves(contents.tree)}
+    return {name: found.get(name, (name,)) for name in wanted}
 
 
 def relabel(tree: Any, label: Callable[[Any], Any], leaf: type | tuple[type, ...] = Ref) -> Any:

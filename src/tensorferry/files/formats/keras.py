@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from ...core.dtypes import ORDINARY
 from ...errors import FileFormatError, FormatLimitError
 from ..base.contents import NotTensor
-from ..base.file_hints import FileHint, Renamed, Words, keys_of
+from ..base.file_hints import FileHint, Renamed, Words
 from ..base.format import Format
+from ..base.nesting import keys_of
 from ..base.tree_strings import unpacked
 from ..base.wording import named
 from . import is_fragile

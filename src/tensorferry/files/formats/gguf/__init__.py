@@ -14,8 +14,9 @@ from typing import IO, TYPE_CHECKING, Any
 from ....errors import FileFormatError, FormatLimitError, UnsafeFileError
 from ...base.blocks import blocks_of, noted
 from ...base.contents import MOST_TENSORS, Contents
-from ...base.file_hints import FileHint, Metadataless, OtherDtypes, Without, keys_of
+from ...base.file_hints import FileHint, Metadataless, OtherDtypes, Without
 from ...base.format import Format
+from ...base.nesting import keys_of
 from ...base.raw import write_fully
 from ...base.stored import Extent
 from ...base.tree_strings import packed, unpacked

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...base.contents import Ref
-from ...base.file_hints import FileHint, Without, Words, keys_of
+from ...base.file_hints import FileHint, Without, Words
 from ...base.format import Format, owned
+from ...base.nesting import keys_of
 from ...base.wording import named
 from ...encodings.paths import refuse_links_out
 from .layout import EMPTY, STEP, STRINGS, TREE, dump, is_own, untagged

@@ -12,8 +12,9 @@ import numpy as np
 
 from ....errors import FileFormatError, FormatLimitError
 from ...base.contents import Contents, FileFinding
-from ...base.file_hints import IN_SHARDS, FileHint, OtherDtypes, Without, keys_of
+from ...base.file_hints import IN_SHARDS, FileHint, OtherDtypes, Without
 from ...base.format import Format
+from ...base.nesting import keys_of
 from ...base.tree_strings import pack, unpack
 from .dtypes import NAMES, NIBBLES
 from .header import HEADER_LIMIT, METADATA, Scan

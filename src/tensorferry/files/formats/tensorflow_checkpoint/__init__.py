@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....errors import FileFormatError
-from ...base.file_hints import FileHint, Metadataless, Renamed, keys_of
+from ...base.file_hints import FileHint, Metadataless, Renamed
 from ...base.format import Format, owned
+from ...base.nesting import keys_of
 from ...base.raw import write_fully
 from ...base.tree_strings import packed, unpacked
 from ...encodings.crc32c import crc32c
