@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends import registry
-from ..backends.no_tensor import TAKEN, UNCALLED
+from ..backends.no_tensor import TAKEN, UNCALLED, has_no_numbers
 from ..backends.nodes import dotted, item
 from ..core.names import EXCHANGE
 from ..errors import ConversionError, UnsupportedTypeError, an
@@ -140,7 +140,7 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
         # A mapping has a message of its own below.
         held = None if isinstance(node, Mapping) else rule.tensor_inside(node)
         if held is None:
-            hint = _instead(node, path) if error.hint == TAKEN else None
+            hint = _instead(node, path) if error.hint == TAKEN or has_no_numbers(node) else None
             where = "" if path == "$" else f" - at {path}"
             hint = hint or hint_for_leaf(error.hint, path, _dotted(path))
             raise type(error)(f"{error.message}{where}", hint) from error
