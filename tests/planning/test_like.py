@@ -104,7 +104,7 @@ def test_python_numbers_have_no_dtype_so_they_take_it(numbers, target):
             assert ferry.to_list(result) == (x.tolist() if isinstance(x, np.ndarray) else x)
         assert ferry.explain(x, like=like).result.dtype == wanted
     assert ferry.explain(TensorInfo("python", (3,), "int64"), like=like_of(target, "float16")).result.dtype == "float16"
-    with pytest.raises(ferry.LossyCastError, match=r"the value at \[1\] does not fit"):
+    with pytest.raises(ferry.LossyCastError, match=r"the value at \[1\] has a fraction"):
         ferry.convert([1, 2.5], like=like_of(target, "int32"))
 
 

@@ -94,12 +94,16 @@ def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) ->
         )
     if len(info.shape) > most:
         longer = tuple(length for length in info.shape if length != 1)
-        # The first axes stay: they are the rows of a table.
-        kept = int(most) - 1
-        shape = longer if len(longer) <= most else (*info.shape[:kept], prod(info.shape[kept:]))
+        leaves_out = "which leaves out the axes of length 1"
+        shape = longer if len(longer) <= most else (-1,)
+        is_table = len(info.shape) <= AXES
+        if is_table and len(longer) > most:
+            # The first axes stay: they are the rows.
+            kept = int(most) - 1
+            shape, leaves_out = (*info.shape[:kept], prod(info.shape[kept:])), "which joins the last axes"
         # Not every source can be reshaped, but what has too many axes even for an array has no other form.
-        if len(info.shape) <= AXES:
-            code = f"to_numpy(x).reshape({shape})"
+        if is_table:
+            code = f"to_numpy(x).reshape({shape}), {leaves_out}"
         elif info.kind in JOINS:
             raise ShapeError(
                 f"{an(exchange.name, 'A')} array has at most {most} axes, and this tensor has {len(info.shape)}.",
@@ -107,9 +111,10 @@ def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) ->
             )
         else:
             code = source.capabilities.memory.reshape.format(x="x", shape=shape)
+            code += f", {leaves_out}" if len(longer) <= most else ""
         raise ShapeError(
             f"{an(exchange.name, 'A')} array has at most {most} axes, and this tensor has {len(info.shape)}.",
-            f"{code}, which {'leaves out the axes of length 1' if len(longer) <= most else 'joins the last axes'}",
+            code,
         )
 
 
