@@ -9,6 +9,7 @@ from collections import deque
 from contextlib import suppress
 from functools import lru_cache
 from itertools import compress, islice
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -339,8 +340,7 @@ class Flat:
         places = " and ".join(map(self.tree.path, outs))
         warnings.warn(
             f"The tangents of {places} of {self.source.name} are zeros, because the function keeps no graph of how it "
-            "depends on the arguments. That is right only if they are not used. "
-            "Else: without a detach in the function, "
+            "depends on the arguments. That is right only if they are not used. Else: the function without a detach; "
             f"or {self.hint_of_zeros()}",
             RuntimeWarning,
             stacklevel=frames_of_ours(),
@@ -384,11 +384,12 @@ class Flat:
         stays = f"would stay {self.inner.name}'s, without a gradient"
         if is_used_up(kind):
             raise UnsupportedTypeError(
-                f"{self.source.name} gives {an(kind.__name__)}, whose tensors {stays}: "
-                "to look at them would use it up.",
+                f"{self.source.name} gives {an(kind.__name__)}, whose tensors {stays}: a look would use it up.",
                 "tuple(…) of it where it returns",
             )
         if _is_later(kind):
+            if isinstance(leaf, CoroutineType):
+                leaf.close()  # nobody gets it, to wait for it
             raise UnsupportedTypeError(
                 f"{self.source.name} gives {an(kind.__name__)}, whose tensors {stays}: they are not there yet.",
                 "a function without async, which awaits what it needs",

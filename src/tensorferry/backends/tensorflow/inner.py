@@ -32,6 +32,7 @@ _NO_VARIABLES = ("Unable to lift tensor", "tf.function only supports singleton t
 """How the messages begin of the exceptions of a function that makes variables."""
 _CONSTANT = {"StopGradient", "Floor", "Ceil", "Round", "Rint", "Sign", "ZerosLike", "OnesLike", "Fill", "NextAfter"}
 """Operations whose derivative is zero."""
+_SHAPES = 'wrap(function, inner="tensorflow", shapes=lambda x: x) says them; or call it outside jit, grad and vmap'
 _VARIABLES = "pass them as arguments; of a layer of Keras: layer.stateless_call(trainable, non_trainable, x)"
 
 
@@ -74,8 +75,7 @@ class TensorflowInner(Inner):
             if not each.shape.is_fully_defined():
                 raise UnsupportedTypeError(
                     f"The shapes that {flat.source.name} gives depend on values: one is {each.shape}.",
-                    'wrap(function, inner="tensorflow", shapes=lambda x: x) says them; '
-                    "or call it outside jit, grad and vmap",
+                    _SHAPES,
                 ) from ValueError("a shape is not known")
             found.append((tuple(each.shape), BACKEND.names[each.dtype]))
         return found
@@ -98,7 +98,7 @@ def _traced(flat: Flat, specs: Sequence[Spec]) -> Any:
         raise UnsupportedTypeError(
             f"{flat.source.name} cannot be traced without values, which would tell its shapes: "
             f"{type(error).__name__}: {text.rpartition(chr(10))[2].strip()[:200]}",
-            'wrap(function, inner="tensorflow", shapes=lambda x: x) says them; or call it outside jit, grad and vmap',
+            _SHAPES,
         ) from error
 
 
