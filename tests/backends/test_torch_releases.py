@@ -168,8 +168,12 @@ def test_the_oldest_release_is_told_by_a_call_without_effect():
 
 
 COMPILED = """
+import warnings
 import torch, numpy as np
 import tensorferry as ferry
+
+# PyTorch 2.10 says so where a graph ends before a tensor is read in C.
+warnings.filterwarnings("ignore", "Dynamo does not know how to trace the builtin", UserWarning)
 
 graphs = []
 
