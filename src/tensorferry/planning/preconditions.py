@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.devices import kind_of, same_place
+from ..core.devices import HOST, kind_of, same_place
+from ..core.dtypes import find
 from ..core.info import JOINS
 from ..core.layout import AXES
 from ..core.request import LEAVE, PINNED
@@ -14,6 +15,7 @@ from ..hints import Hint
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..core.capabilities import Devices
     from ..core.declaration import Declaration
     from ..core.info import TensorInfo
     from ..core.request import Request
@@ -119,11 +121,12 @@ def refuse_move(info: TensorInfo, source: Declaration, device: str) -> None:
 
 
 def refuse_place(info: TensorInfo, source: Declaration) -> None:
-    """Raise for a description of a tensor that cannot exist in its framework.
+    """Raise for a description of a tensor that cannot exist in its framework, or nowhere.
 
     Raises:
         DeviceError: The framework has no such device.
         UnsupportedTypeError: The framework does not have the dtype, gradients, lazy bits, the other byte order, or
+            several devices for one tensor; or two things are said of the tensor that cannot both be true.
     """
     caps = source.capabilities
     known = caps.devices.kinds
@@ -137,6 +140,7 @@ def refuse_place(info: TensorInfo, source: Declaration) -> None:
         raise UnsupportedTypeError(f"{source.name} has the machine's byte order only.", "leave swapped= out")
     if info.shards > 1 and not caps.devices.shards:
         raise UnsupportedTypeError(f"{source.name} tensors lie on one device each.", "leave shards= out")
+    _refuse_contradiction(info, caps.devices)
     if info.abstract is None and not caps.devices.include(kind_of(info.device)):
         raise DeviceError(
             f"{source.name} does not support {info.device}, only {', '.join(known)}.", f'device="{known[0]}"'
@@ -144,6 +148,38 @@ def refuse_place(info: TensorInfo, source: Declaration) -> None:
     if info.abstract is None and info.dtype in source.device_facts(kind_of(info.device)).absent:
         raise UnsupportedTypeError(
             f"{source.name} has no {info.dtype} on {info.device}.", 'device="cpu", or a dtype that the device has'
+        )
+
+
+def _refuse_contradiction(info: TensorInfo, devices: Devices) -> None:
+    """Raise for two things that cannot both be true of one tensor.
+
+    Raises:
+        UnsupportedTypeError: They are said of it.
+    """
+    kind = find(info.dtype).kind
+    if info.requires_grad and kind not in ("float", "complex"):
+        raise UnsupportedTypeError(
+            f"{info.dtype} has no gradients: only floats and complex numbers require grad.",
+            'leave requires_grad= out, or dtype="float32"',
+        )
+    if info.conjugate and kind != "complex":
+        raise UnsupportedTypeError(
+            f"A conjugate bit is for complex numbers, and {info.dtype} is not.",
+            'leave conjugate= out, or dtype="complex64"',
+        )
+    if kind_of(info.device) == HOST:
+        return
+    elsewhere = f', or device="{HOST}"' if devices.include(HOST) else ""
+    if info.memory_map:
+        raise UnsupportedTypeError(
+            f"A mapped file is in host memory, and this tensor is on {info.device}.",
+            f"leave memory_map= out{elsewhere}",
+        )
+    if info.pinned and not devices.offloads:
+        raise UnsupportedTypeError(
+            f"Page-locked memory is in host memory, and this tensor is on {info.device}.",
+            f"leave pinned= out{elsewhere}",
         )
 
 
