@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
+import re
 from contextlib import nullcontext
 from html.parser import HTMLParser
 
@@ -419,12 +420,37 @@ def test_explain_raises_what_the_conversion_would():
         ("tensorflow", {"requires_grad": True}, "in no autograd graph"),
         ("torch", {"dtype": "int4"}, "torch has no int4"),
         ("numpy", {"dtype": "complex64", "conjugate": True}, "no lazy bits"),
+        ("torch", {"dtype": "int64", "requires_grad": True}, "int64 has no gradients"),
+        ("torch", {"dtype": "bool", "requires_grad": True}, "bool has no gradients"),
+        ("torch", {"conjugate": True}, "for complex numbers, and float32 is not"),
+        ("torch", {"device": "cuda:0", "pinned": True}, "in host memory, and this tensor is on cuda:0"),
+        ("torch", {"device": "cuda:0", "memory_map": True}, "in host memory, and this tensor is on cuda:0"),
+        ("cupy", {"device": "cuda:0", "pinned": True}, "in host memory, and this tensor is on cuda:0"),
     ],
 )
 def test_a_description_that_its_framework_cannot_have(framework, fields, words):
-    """It is refused with what is wrong with it."""
-    with pytest.raises(ferry.UnsupportedTypeError, match=words):
-        ferry.explain(info(framework, device="cpu", **fields), "numpy")
+    """It is refused with what is wrong with it, and what the hint leaves out makes it one that can be."""
+    described = {"framework": framework, "device": "cpu", **fields}
+    with pytest.raises(ferry.UnsupportedTypeError, match=words) as caught:
+        ferry.explain(info(**described), "torch")
+    left = re.search(r"^leave (\w+)= ", caught.value.hint)
+    if left:
+        del described[left[1]]
+        ferry.explain(info(**described), "torch")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"dtype": "float8_e5m2", "requires_grad": True},
+        {"dtype": "complex64", "requires_grad": True, "conjugate": True},
+        {"negative": True},
+        {"pinned": True},
+        {"memory_map": True},
+    ],
+)
+def test_a_description_of_what_there_can_be(fields):
+    assert ferry.explain(info("torch", device="cpu", **fields), "numpy").steps
 
 
 def test_a_dtype_that_a_framework_lacks_for_now_can_be_described():

@@ -45,6 +45,8 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "conjugate": "--conjugate",
         "negative": "--negative",
         "swapped": "--swapped",
+        "pinned": "--pinned",
+        "memory_map": "--memory-map",
     },
 }
 """The options for Python's keywords, for each command. `explain` has some for the call, and some for its tensor."""

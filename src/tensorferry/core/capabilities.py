@@ -126,6 +126,7 @@ class Devices(NamedTuple):
         waits: Whether memory on a device must be complete before it takes it, because it names no stream.
         exports_dlpack: Whether its tensors have ``__dlpack__``.
         prefers_dlpack: Whether printed code gives it the source's tensor through DLPack, as it would copy an array.
+        offloads: Whether a tensor of a device may lie in page-locked memory of the host.
     """
 
     kinds: tuple[str, ...] = ("cpu",)
@@ -139,6 +140,7 @@ class Devices(NamedTuple):
     waits: bool = False
     exports_dlpack: bool = False
     prefers_dlpack: bool = False
+    offloads: bool = False
 
     def include(self, kind: str) -> bool:
         """Whether the framework supports a kind of device."""

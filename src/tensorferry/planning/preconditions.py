@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from ..core.devices import kind_of, same_place
-from ..core.dtypes import DTYPES, fit
+from ..core.devices import HOST, kind_of, same_place
+from ..core.dtypes import DTYPES, find, fit
 from ..core.info import JOINS
 from ..core.layout import AXES
 from ..core.leaf_dtypes import quoted
@@ -18,6 +18,7 @@ from .rules import newer
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from ..core.capabilities import Devices
     from ..core.declaration import Declaration
     from ..core.info import TensorInfo
     from ..core.request import Request
@@ -130,11 +131,12 @@ def refuse_move(info: TensorInfo, source: Declaration, device: str) -> None:
 
 
 def refuse_place(info: TensorInfo, source: Declaration) -> None:
-    """Raise for a description of a tensor that cannot exist in its framework.
+    """Raise for a description of a tensor that cannot exist in its framework, or nowhere.
 
     Raises:
         DeviceError: The framework has no such device.
         UnsupportedTypeError: The framework does not have the dtype, gradients, lazy bits, the other byte order, or
+            several devices for one tensor; or two things are said of the tensor that cannot both be true.
     """
     caps = source.capabilities
     known = caps.devices.kinds
@@ -148,6 +150,7 @@ def refuse_place(info: TensorInfo, source: Declaration) -> None:
         raise UnsupportedTypeError(f"{source.name} has the machine's byte order only.", _described(swapped=False))
     if info.shards > 1 and not caps.devices.shards:
         raise UnsupportedTypeError(f"{source.name} tensors lie on one device each.", _described(shards=1))
+    _refuse_contradiction(info, caps.devices)
     if info.abstract is None and not caps.devices.include(kind_of(info.device)):
         raise DeviceError(
             f"{source.name} does not support {info.device}, only {', '.join(known)}.", _described(device=known[0])
@@ -173,6 +176,38 @@ def _no_such_dtype(name: str, source: Declaration) -> UnsupportedTypeError:
     return UnsupportedTypeError(
         f"{source.name} has no {name}.", _described(dtype=_held(name, source.capabilities.dtypes.held))
     )
+
+
+def _refuse_contradiction(info: TensorInfo, devices: Devices) -> None:
+    """Raise for two things that cannot both be true of one tensor.
+
+    Raises:
+        UnsupportedTypeError: They are said of it.
+    """
+    kind = find(info.dtype).kind
+    if info.requires_grad and kind not in ("float", "complex"):
+        raise UnsupportedTypeError(
+            f"{info.dtype} has no gradients: only floats and complex numbers require grad.",
+            f"{_described(requires_grad=False)}, or {_described(dtype='float32')}",
+        )
+    if info.conjugate and kind != "complex":
+        raise UnsupportedTypeError(
+            f"A conjugate bit is for complex numbers, and {info.dtype} is not.",
+            f"{_described(conjugate=False)}, or {_described(dtype='complex64')}",
+        )
+    if kind_of(info.device) == HOST:
+        return
+    elsewhere = f", or {_described(device=HOST)}" if devices.include(HOST) else ""
+    if info.memory_map:
+        raise UnsupportedTypeError(
+            f"A mapped file is in host memory, and this tensor is on {info.device}.",
+            f"{_described(memory_map=False)}{elsewhere}",
+        )
+    if info.pinned and not devices.offloads:
+        raise UnsupportedTypeError(
+            f"Page-locked memory is in host memory, and this tensor is on {info.device}.",
+            f"{_described(pinned=False)}{elsewhere}",
+        )
 
 
 def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:

@@ -49,7 +49,9 @@ def capabilities(*, x64: bool, six_bits: bool) -> Capabilities:
             words=_BY_X64,
         ),
         memory=Memory(writable=False, strides="compact", alignment=ALIGNMENT),
-        devices=Devices(("cpu", "cuda", "tpu"), shards=True, fetches=True, fetches_ahead=True, exports_dlpack=True),
+        devices=Devices(
+            ("cpu", "cuda", "tpu"), shards=True, fetches=True, fetches_ahead=True, exports_dlpack=True, offloads=True
+        ),
         gradients=Gradients(stopped="jax.lax.stop_gradient(x)"),
         objects=Objects(
             abstract={
