@@ -116,7 +116,7 @@ def _for_shell(hint: str, command: str) -> str:
     return "; or ".join(way for way in ways if not _CALL.match(way)) or hint
 
 
-_FIELDS = re.compile(r"x\._replace\((.*)\)")
+_FIELDS = re.compile(r"x\._replace\(([^()]*)\)")
 """The fields of a description, which are options."""
 _IN_PYTHON = "in Python: "
 _CALL = re.compile(r"(?:convert|convert_tree|load)\(")

@@ -54,10 +54,12 @@ def converts_to(name: str, declared: type) -> Callable[[Function], Function]:
             try:
                 result = paths[type(x)](x)
             except not_accepted:
-                if type(x) not in paths:
-                    return _convert_first(function, x, name)
                 result = None
-            return _convert(function, x, name, {}) if result is None else result
+            if result is not None:
+                return result
+            if type(x) not in paths:
+                return _convert_first(function, x, name)
+            return _convert(function, x, name, {})
 
         return cast("Function", conversion)
 
@@ -79,11 +81,11 @@ def converts(declared: type) -> Callable[[Function], Function]:
                 try:
                     result = paths_to[to][type(x)](x)
                 except not_accepted:
-                    if type(to) is str and to in paths_to and type(x) not in paths_to[to]:
-                        return _convert_first(function, x, to)
                     result = None
                 if result is not None:
                     return result
+                if type(to) is str and to in paths_to and type(x) not in paths_to[to]:
+                    return _convert_first(function, x, to)
             return _convert_to(function, x, to, keywords)
 
         return cast("Function", conversion)
