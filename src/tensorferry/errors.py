@@ -334,8 +334,15 @@ class TreeError(ConversionError, _ExceptionGroup):
         return super().__new__(cls, message, exceptions or [ConversionError(message)])
 
     def __init__(self, message: str, exceptions: Sequence[ConversionError] = ()) -> None:
-        self.hint = None
         Exception.__init__(self, message, exceptions or [ConversionError(message)])
+
+    @property
+    def hint(self) -> str | None:  # type: ignore[override]
+        """The hints of all errors, each once; ``None`` if there is none."""
+        return "; or ".join(self._hints()) or None
+
+    def _hints(self) -> list[str]:
+        return [*dict.fromkeys(error.hint for error in self.exceptions if error.hint is not None)]
 
     def complete_hint(self, function: str, target: str) -> None:
         """Put the function that was called, and its target, into the hints of all errors."""
@@ -351,8 +358,7 @@ class TreeError(ConversionError, _ExceptionGroup):
 
     def __str__(self) -> str:
         each = "\n".join(f"  {type(error).__name__}: {error.message}" for error in self.exceptions)
-        hints = dict.fromkeys(error.hint for error in self.exceptions if error.hint is not None)
-        return "\n\nHint: ".join([f"{self.message}\n{each}", *hints])
+        return "\n\nHint: ".join([f"{self.message}\n{each}", *self._hints()])
 
 
 class PlanViolation(AssertionError):  # noqa: N818 - not an error of the caller's: a broken promise of ours

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import json
 import subprocess
 import sys
 import warnings
@@ -55,6 +56,22 @@ def read(path):
     with pa.OSFile(str(path)) as source:
         opened = pa.ipc.open_file(source) if path.suffix == ".arrow" else pa.ipc.open_stream(source)
         return opened.read_all()
+
+
+def test_the_command_names_each_of_several_columns(tmp_path):
+    """It said "2 columns of … cannot be converted:", and nothing after that."""
+    path = saved(tmp_path, pa.table({"a": [[1], [1, 2]], "b": [[1.5], [2.0, 3]]}), "parquet")
+    command = [sys.executable, "-m", "tensorferry", "convert", path, tmp_path / "a.npz", "--nulls", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    words = " ".join(done.stderr.split())
+    assert f"2 columns of {path} cannot be converted:" in words
+    assert all(f"'{name}' has rows of unequal lengths" in words for name in "ab")
+    assert "--exclude a" in words
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+    error = json.loads(done.stdout)["error"]
+    assert "'a' has rows" in error["message"]
+    assert "'b' has rows" in error["message"]
 
 
 def outcome(call):

@@ -12,6 +12,7 @@ from tests.support import TARGETS, address
 
 import tensorferry as ferry
 from tensorferry.execution.run import verifying
+from tensorferry.trees.structure import placed
 
 
 def mixed():
@@ -284,6 +285,19 @@ def test_several_errors_are_an_exception_group():
     lossy, rest = error.split(ferry.LossyCastError)
     assert (type(lossy), type(rest)) == (ferry.TreeError, ferry.TreeError)
     assert [str(each) for each in lossy.exceptions] == ["a"]
+
+
+def test_several_errors_have_the_hints_that_their_text_ends_in():
+    """Who logs `error.hint` got nothing, though the text had one. One that is the same for all is there once."""
+    two = ferry.TreeError("2 leaves", [ferry.LossyCastError("a", "h"), ferry.LossyCastError("b", "h")])
+    assert (two.hint, str(two).count("Hint: h")) == ("h", 1)
+    other = ferry.TreeError("2 leaves", [ferry.LossyCastError("a", "h"), ferry.ShapeError("b", "i")])
+    assert other.hint == "h; or i"
+    assert ferry.TreeError("2 leaves", [ferry.ShapeError("a"), ferry.ShapeError("b")]).hint is None
+    with pytest.raises(ferry.TreeError) as caught:
+        ferry.convert_tree({"a": np.ma.array([1.0], mask=[True]), "b": np.ones(1).view(np.matrix)}, "numpy")
+    assert all(each.hint in caught.value.hint for each in caught.value.exceptions)
+    assert placed(other, "x").exceptions == other.exceptions
 
 
 def test_errors_survive_pickling():

@@ -183,8 +183,11 @@ class Backend(ABC):
         """Whether objects of this type, from a module that it owns, are its tensors."""
 
     def stands_for(self, kind: type) -> bool:
-        """Whether a class, from a module that it owns, is that of its plain tensors, and so can be the target."""
-        return False
+        """Whether a class, from a module that it owns, is that of its plain tensors, and so can be the target.
+
+        By default it is each class of tensors that is not derived from another one of them.
+        """
+        return self.is_target and self.claims(kind) and not any(map(self.claims, kind.__mro__[1:]))
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         """Fast paths by (type of source, name of target): functions with the same result as the plan.

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tensorferry.core.sizes import size_text
-from tensorferry.errors import ConversionError, ResumableError, UnsafeFileError, VerificationError, nearest
+from tensorferry.errors import ConversionError, ResumableError, TreeError, UnsafeFileError, VerificationError, nearest
 from tensorferry.files.base.objects import Kept, Placeholder
 
 from .console import EXIT_REFUSED, EXIT_RESUMABLE, EXIT_UNVERIFIED, EXIT_USAGE, err, line_width, print_json, printable
@@ -53,21 +53,31 @@ def code_of(error: BaseException) -> int:
 def error_data(error: Exception, command: str) -> dict[str, Any]:
     """An error as plain data for JSON, with the hint in the words of this command."""
     message, hint = _words(error, command)
+    message = " ".join([message, "; ".join(_each(error))]).rstrip()
     return {"type": type(error).__name__, "message": message, "hint": hint}
 
 
 def show_error(error: Exception, command: str) -> None:
     """Print an error on stderr, with the hint in the words of this command."""
     message, hint = _words(error, command)
-    show_message(type(error).__name__, message, hint)
+    show_message(type(error).__name__, message, hint, _each(error))
 
 
-def show_message(title: str, message: str, hint: str | None = None) -> None:
-    """Print a message on stderr. On a terminal, prose is broken between words, and code to type is not broken."""
+def show_message(title: str, message: str, hint: str | None = None, details: Iterable[str] = ()) -> None:
+    """Print a message on stderr. On a terminal, prose is broken between words, and code to type is not broken.
+
+    Args:
+        title: The words before the message.
+        message: The message.
+        hint: The hint that ends it.
+        details: What comes below the message, each on lines of its own.
+    """
     from rich.text import Text
 
     width = line_width(sys.stderr)
     lines = wrapped(Text.assemble((title, "bad"), ": ", printable(message)), width)
+    for each in details:
+        lines += wrapped(Text(printable(f"  {each}")), width)
     if hint:
         code = Text.assemble(("Hint: ", "title"), (unbroken(printable(hint)), "code"))
         lines += [Text(), *wrapped(code, width, fold=False)]
@@ -200,6 +210,12 @@ def unknown_word(word: str, words: Iterable[str]) -> str:
     known = list(words)
     meant = nearest(word, known)
     return f"{word!r} is not one of {', '.join(known)}" + (f". Did you mean {meant!r}?" if meant else "")
+
+
+def _each(error: Exception) -> list[str]:
+    """The words of each of several errors that are raised as one."""
+    several = error.exceptions if isinstance(error, TreeError) else ()
+    return [f"{type(each).__name__}: {each.message}" for each in several]
 
 
 def _words(error: Exception, command: str) -> tuple[str, str | None]:

@@ -17,7 +17,7 @@ from .memory import Image
 from .witness import witness_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = ["contents", "dtypes", "images", "requests", "shapes", "tensors"]
 
@@ -53,6 +53,7 @@ def images(
     *,
     plain: bool = False,
     block: bytes | None = None,
+    shape: Sequence[int] | None = None,
 ) -> Image:
     """A tensor in a block of memory: any order of axes, steps, directions and offset.
 
@@ -61,9 +62,10 @@ def images(
         dtype: Canonical name.
         plain: Whether the strides are non-negative multiples of the element's size, and the address is aligned.
         block: The block to use instead of a new one. It must have room for at least 64 elements.
+        shape: Its shape; any small one by default.
     """
     itemsize = FORMATS[dtype].itemsize
-    shape = draw(shapes(3, 3))
+    shape = draw(shapes(3, 3)) if shape is None else tuple(shape)
     order = draw(st.permutations(range(len(shape))))
     steps = [1, 1, 2, 0] if plain else [1, 1, 2, -1, -2, 0]
     strides, unit, low, high = [0] * len(shape), itemsize, 0, 0
@@ -96,12 +98,25 @@ def images(
 
 
 @st.composite
-def tensors(draw: Callable[[st.SearchStrategy[Any]], Any], framework: str, dtype: str | None = None) -> Any:
-    """A tensor of a framework, with any layout that it can have. Without `dtype`, with any dtype."""
+def tensors(
+    draw: Callable[[st.SearchStrategy[Any]], Any],
+    framework: str,
+    dtype: str | None = None,
+    shape: Sequence[int] | st.SearchStrategy[tuple[int, ...]] | None = None,
+) -> Any:
+    """A tensor of a framework, with any layout that it can have.
+
+    Args:
+        draw: Given by hypothesis.
+        framework: The name of the framework.
+        dtype: The canonical name of its dtype; any dtype by default.
+        shape: Its shape, or a strategy for shapes, such as ``shapes(axes=2)``; any small shape by default.
+    """
     witness = witness_for(framework)
     name = dtype or draw(dtypes(framework))
     strides = registry.ready(framework).capabilities.memory.strides
-    return witness.lay(draw(images(name, plain=strides != "any")), name)
+    found = draw(shape) if isinstance(shape, st.SearchStrategy) else shape
+    return witness.lay(draw(images(name, plain=strides != "any", shape=found)), name)
 
 
 def requests() -> st.SearchStrategy[dict[str, Any]]:

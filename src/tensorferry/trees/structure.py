@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import optree
 
 from ..backends.nodes import Node, dotted, item
-from ..errors import ConversionError, LossyCastError
+from ..errors import ConversionError, LossyCastError, TreeError
 from .openers import openers_of
 
 if TYPE_CHECKING:
@@ -267,7 +267,8 @@ def equal(x: Any, y: Any) -> bool:
 
 def placed(error: ConversionError, path: str) -> ConversionError:
     """The error, with the path of the leaf."""
-    result = type(error)(f"{error.message} - at {path}{error.inside}", error.hint)
+    told: Any = error.exceptions if isinstance(error, TreeError) else error.hint
+    result = type(error)(f"{error.message} - at {path}{error.inside}", told)
     result.__cause__ = error
     if isinstance(error, LossyCastError) and isinstance(result, LossyCastError):
         result.instead = error.instead

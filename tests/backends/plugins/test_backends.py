@@ -6,7 +6,7 @@ import re
 from typing import ClassVar
 
 import pytest
-from tests.backends.plugins.packages import BACKEND, install, loads
+from tests.backends.plugins.packages import BACKEND, FRAMEWORK, install, loads
 from tests.cli.plans import everything
 from tests.support import lives, survives
 
@@ -84,6 +84,7 @@ def test_who_uses_the_built_in_frameworks_loads_no_outside_package(tmp_path):
         "import slabs; ferry.to_numpy(slabs.Tensor(np.ones(2, np.float32)))",
         "import slabs; assert ferry.convert_tree([slabs.Tensor(np.ones(2, np.float32))], 'python') == [[1.0, 1.0]]",
         "import slabs; assert type(ferry.convert([1.0], slabs)) is slabs.Tensor",
+        "import slabs; assert type(ferry.convert([1.0], slabs.Tensor)) is slabs.Tensor",
         "assert ferry.convert([1.0], 'slabby').array",
         "import slabs; ferry.describe(slabs.Tensor(np.ones(2, np.float32)))",
         "ferry.to_numpy([1], dtype='slabs.float32')",
@@ -94,6 +95,23 @@ def test_a_miss_opens_what_is_asked_for(tmp_path, code):
     """A name, a type, a prefix that nobody known has: the entry point is found without anybody's registering it."""
     install(tmp_path, "slabs-ferry", "slabs", extra="aliases = ('slabby',)")
     assert loaded(lives(loads(tmp_path, f"import numpy as np, tensorferry as ferry\n{code}"))) == ["slabs_ferry"]
+
+
+def test_only_the_class_of_plain_tensors_names_an_outside_framework(tmp_path):
+    """Not a subclass, of which no result is, and not another class of its module."""
+    framework = FRAMEWORK + "\nclass Special(Tensor):\n    pass\n\nclass Other:\n    pass\n"
+    install(tmp_path, "slabs-ferry", "slabs", framework=framework)
+    code = """
+    import slabs, tensorferry as ferry
+    for kind in (slabs.Special, slabs.Other):
+        try:
+            ferry.convert([1.0], kind)
+        except TypeError as error:
+            assert '"slabs"' in str(error), error
+        else:
+            raise SystemExit(f"{kind} was a target")
+    """
+    lives(loads(tmp_path, code))
 
 
 def test_a_name_opens_that_package_alone(tmp_path):
