@@ -385,7 +385,7 @@ class Flat:
         if is_used_up(kind):
             raise UnsupportedTypeError(
                 f"{self.source.name} gives {an(kind.__name__)}, whose tensors {stays}: a look would use it up.",
-                "tuple(result), where it returns the result",
+                "a tuple of it, where it returns",
             )
         if _is_later(kind):
             if isinstance(leaf, CoroutineType):
