@@ -127,7 +127,7 @@ def test_the_hint_for_a_dtype_that_the_format_lacks_keeps_every_value(name, tmp_
     x = {"w": of_every_value(name)}
     with pytest.raises(FormatLimitError) as caught:
         ferry.save(x, tmp_path / "w.safetensors")
-    code = caught.value.hint.partition(", or ")[0]
+    code = caught.value.hint.partition("; or ")[0]
     names = {"save": ferry.save, "convert_tree": ferry.convert_tree, "path": tmp_path / "w.safetensors", "x": x}
     eval(code, names)  # noqa: S307 - it is the code of the hint
     read = safetensors_torch.load_file(tmp_path / "w.safetensors")["w"]

@@ -72,6 +72,7 @@ SENTENCES = (
     "a later write to the source shows in the {framework} tensor, a constant",
     "a {tape} does not record what is done here: no gradient flows through the result",
     # -- why a choice cannot be made
+    "{framework} has no {dtype} before {release}.",
     "{framework} has no {dtype}.",
     "{framework} does not support {device}, only {devices}.",
     "{framework} tensors are in no autograd graph.",

@@ -154,7 +154,7 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
 def _refusal(error: ConversionError, node: Any, path: str) -> ConversionError:
     """The error for something that is neither a tensor nor a plain value, with its place."""
     message, hint = error.message, None
-    if error.hint != TAKEN and not isinstance(node, UNCALLED) and (path == "$" or not has_no_numbers(node)):
+    if error.hint != TAKEN and not isinstance(node, UNCALLED) and not has_no_numbers(node):
         hint = hint_for_leaf(error.hint, path, _dotted(path))
     elif path != "$" or isinstance(node, UNCALLED):
         hint = _instead(node, path) or hint_for_leaf(error.hint, path, _dotted(path))

@@ -340,13 +340,13 @@ def _format(target: Path, to: str | None, source: str | None = None) -> Format:
         FormatLimitError: The format can only be read.
     """
     format_ = _of_shards(target, source) if to is None else format_named(to)
-    _validate_name(target, format_)
     if not format_.writes:
         name = target.with_suffix(".safetensors").name
         raise FormatLimitError(
             f"{format_.title or format_.name} can be read, not written.",
             FileHint(Words('to="safetensors", or another format', f'save(x, "{name}"), or another format')),
         )
+    _validate_name(target, format_)
     format_.ensure_loaded()
     return format_
 
@@ -357,13 +357,13 @@ def _validate_name(target: Path, format_: Format) -> None:
     if name.endswith((*format_.suffixes, *format_.other_suffixes)):
         return
     said = own_format_for(target)
-    if said is None:
-        return
+    if said is None or not said.writes:
+        return  # what only others write is refused by `refuse_name`
     suffix = next(each for each in said.suffixes if name.endswith(each))
     better = target.name[: -len(suffix)] + next(iter(format_.suffixes), "")
     raise FileFormatError(
         f"The name {target.name} says {said.title or said.name}, and to= says {format_.title or format_.name}.",
-        f'the name {better}, or to="{said.name}"' if said.writes else f"the name {better}",
+        f'the name {better}, or to="{said.name}"',
     )
 
 

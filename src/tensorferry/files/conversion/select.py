@@ -255,7 +255,8 @@ def _refuse_nothing(include: Sequence[str], exclude: Sequence[str], include_as: 
     globs = {include_as: include, "exclude": exclude}
     asked = " and ".join(f"{word} {named(map(repr, found))}" for word, found in globs.items() if found)
     if asked:
-        raise FormatLimitError(f"Nothing is left by {asked}.", "without exclude=")
+        # Where only exclude= leaves nothing, it may be what an earlier hint said, and without it that error comes again.
+        raise FormatLimitError(f"Nothing is left by {asked}.", "without exclude=" if include and exclude else None)
 
 
 def _fitting(glob: str, given: Sequence[str], names: Collection[str], option: str) -> list[str]:
