@@ -221,7 +221,9 @@ def test_what_only_gives_its_memory_is_no_target():
     xarray = pytest.importorskip("xarray", reason="xarray is not installed")
     like = xarray.DataArray(np.ones(2, "float32"))
     for call in (ferry.convert, ferry.explain, ferry.convert_tree):
-        with pytest.raises(ferry.UnsupportedTypeError, match="like= is a DataArray, .* no result can be one") as caught:
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match=r"like= is a DataArray, .* no result can be one"
+        ) as caught:
             call(torch.ones(2, dtype=torch.float64), like=like)
         assert "like=np.asarray(x)" in caught.value.hint
     result = ferry.convert(torch.ones(2, dtype=torch.float64), like=np.asarray(like))

@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import UnsupportedTypeError
 from ..hints import Hint
 
-__all__ = ["UNCALLED", "full_name", "has_no_numbers", "refusal_to_convert"]
+__all__ = ["UNCALLED", "full_name", "has_no_numbers", "method_for_array", "refusal_to_convert"]
 
 _FUNCTIONS = (BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType)
 UNCALLED = (type, *_FUNCTIONS)
@@ -18,6 +18,8 @@ UNCALLED = (type, *_FUNCTIONS)
 
 _VALUES = (str, bytes, date, time, timedelta, tzinfo)
 
+_TO_NUMPY = ("numpy", "to_numpy", "asnumpy")
+"""How methods are called that give an array, in libraries whose objects have no interface for it."""
 _LATER = (("pathlib", "PurePath"), ("uuid", "UUID"))
 """Types in modules that take long to import. Without the module, there are no such objects."""
 
@@ -34,6 +36,15 @@ def has_no_numbers(x: object) -> bool:
     )
 
 
+def method_for_array(kind: type) -> str | None:
+    """The method by which objects of another library's type give an array of NumPy; ``None`` if it is not known.
+
+    >>> method_for_array(int) is None
+    True
+    """
+    return next((name for name in _TO_NUMPY if callable(getattr(kind, name, None))), None)
+
+
 def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
     """The error for an object that is not a tensor.
 
@@ -45,6 +56,10 @@ def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
         return UnsupportedTypeError(f"{full_name(x)} is a class, not an object: it has no values.", "an object of it")
     if isinstance(x, _FUNCTIONS):
         return UnsupportedTypeError(f"{x.__name__} is a function that was not called: it has no values.", Hint(call))
+    method = method_for_array(type(x))
+    if method is not None:
+        words = f"An object of type {full_name(type(x))} has none of the interfaces of a tensor."
+        return UnsupportedTypeError(words, Hint(f"{{one:x.{method}()}}"))
     return UnsupportedTypeError(
         f"An object of type {full_name(type(x))} is not a tensor.",
         Hint(
