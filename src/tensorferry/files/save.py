@@ -260,7 +260,7 @@ def _attributes(node: Any, path: str) -> str:
 
 
 def _value_code(value: Any, path: str) -> str:
-    """The code for a value at a path; what its own hint says if it is a tensor without numbers, such as a random key."""
+    """The code for a value at a path; of a tensor without numbers, such as a random key, what its own hint says."""
     if not registry.is_tensor(type(value)):
         return _code(path)
     try:
