@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dataclasses
 import inspect
 import pickle
 import re
@@ -472,3 +473,47 @@ def can_be_typed(where, hint):
                 inspect.signature(PUBLIC[node.func.id]).bind(
                     *arguments, **{each.arg: None for each in node.keywords if each.arg}
                 )
+
+
+class OfARuntime:
+    """A tensor of a library that has a method for an array, and none of the interfaces (onnxruntime's OrtValue)."""
+
+    def __init__(self, held):
+        self._held = held
+
+    def numpy(self):
+        return self._held
+
+
+def test_an_object_with_a_method_for_an_array_is_converted_by_it():
+    """The hint was what to pass instead; in a tree, how a class is registered."""
+    x = OfARuntime(np.ones(2, "float32"))
+    hint = hint_of(lambda: ferry.to_torch(x))
+    assert hint == "to_torch(x.numpy())"
+    assert pasted(hint, x)[0].tolist() == [1, 1]
+    assert hint_of(lambda: ferry.convert_tree(x, "torch")).startswith('convert_tree(x.numpy(), "torch"); unknown=')
+    hint = hint_of(lambda: ferry.convert_tree({"a": [x]}, "torch"))
+    assert hint.startswith('x["a"][0].numpy() in its place; ')
+    assert hint_of(lambda: ferry.save({"a": x}, "never.npz")) == 'x["a"].numpy() in its place'
+
+
+@dataclasses.dataclass
+class Draw:
+    """A state of a library of JAX, with a random key."""
+
+    key: object
+    scale: object
+    name: str
+
+
+def test_what_the_hint_of_save_puts_in_the_place_of_random_keys_is_saved(tmp_path):
+    """A dict of the values of such an object was refused in its turn, for its key."""
+    jax = pytest.importorskip("jax")
+    jax.tree_util.register_dataclass(Draw, data_fields=["key", "scale"], meta_fields=["name"])
+    x = {"draw": [Draw(jax.random.key(1), np.ones(2), "a")]}
+    code, _, _ = hint_of(lambda: ferry.save(x, tmp_path / "a.npz")).partition(" in its place")
+    found = eval(code, {"x": x, "jax": jax})  # noqa: S307 - that is what it is for
+    ferry.save(found, tmp_path / "a.npz")
+    read = ferry.load(tmp_path / "a.npz")
+    assert read["key"].tolist() == jax.random.key_data(jax.random.key(1)).tolist()
+    assert read["scale"].tolist() == [1, 1]

@@ -214,3 +214,17 @@ def test_a_function_with_a_fixed_target_has_no_like():
     """It is no keyword of theirs, and is not taken in silence."""
     with pytest.raises(TypeError, match="unexpected keyword argument 'like'"):
         ferry.to_numpy([1], like=np.ones(1))
+
+
+def test_what_only_gives_its_memory_is_no_target():
+    """The error was about "array-like" as a target, which nobody had asked for; its hint was about `x`."""
+    xarray = pytest.importorskip("xarray", reason="xarray is not installed")
+    like = xarray.DataArray(np.ones(2, "float32"))
+    for call in (ferry.convert, ferry.explain, ferry.convert_tree):
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match=r"like= is a DataArray, .* no result can be one"
+        ) as caught:
+            call(torch.ones(2, dtype=torch.float64), like=like)
+        assert "like=np.asarray(x)" in caught.value.hint
+    result = ferry.convert(torch.ones(2, dtype=torch.float64), like=np.asarray(like))
+    assert (type(result), result.dtype) == (np.ndarray, np.float32)

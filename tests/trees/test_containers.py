@@ -713,3 +713,37 @@ def test_a_tensordict_is_rebuilt_as_one():
     assert result["inner", "b"].dtype is torch.float64
     assert tree["a"].dtype is torch.float32
     assert type(ferry.convert_tree(tree, "numpy")["inner"]["b"]) is np.ndarray
+
+
+class Picky:
+    """Takes arrays of NumPy only."""
+
+    def __init__(self, held):
+        if not isinstance(held, np.ndarray):
+            raise TypeError("an array of NumPy is wanted")
+        self.held = held
+
+
+def test_an_exception_of_a_class_that_is_made_again_says_where_it_is():
+    """It keeps its type and words; nothing said which of many objects it was about."""
+    torch = pytest.importorskip("torch")
+    pytree = torch.utils._pytree
+    pytree.register_pytree_node(Picky, lambda x: ([x.held], None), lambda values, _: Picky(*values))
+    try:
+        with pytest.raises(TypeError, match=r"^an array of NumPy is wanted") as caught:
+            ferry.convert_tree({"a": [1, Picky(np.ones(2))]}, "torch")
+    finally:
+        pytree._deregister_pytree_node(Picky)
+    assert not isinstance(caught.value, ferry.ConversionError)
+    [note] = caught.value.__notes__
+    assert 'Picky at $["a"][1]' in note
+
+
+@pytest.mark.parametrize("name", ["$", '$["o"]'])
+def test_the_place_inside_an_array_of_objects_is_a_part_of_the_path(name):
+    """The message ended in "- at x[1] - at $"."""
+    objects = np.array([np.ones(2), None], object)
+    with pytest.raises(ferry.UnsupportedTypeError, match=r"^None is not a tensor\. - at \$") as caught:
+        ferry.convert_tree(objects if name == "$" else {"o": objects}, "numpy")
+    assert caught.value.message.endswith(f" - at {name}[1]")
+    assert caught.value.message.count(" - at ") == 1

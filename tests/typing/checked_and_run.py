@@ -1,7 +1,7 @@
 """What a type checker sees of calls, and what they give: `tests/api/test_types.py` runs each line and compares."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -120,3 +120,16 @@ assert_type(
     ferry.wrap_module(torch.nn.BatchNorm1d(1), state=True, dtype="fit"),
     tuple[Callable[..., Any], dict[str, Any], dict[str, Any]],
 )
+
+# -- a function of any tensor that gives back what came in -------------------------------------------
+
+Given = TypeVar("Given")
+
+
+def doubled(x: Given) -> Given:
+    result: Given = ferry.convert(ferry.to_numpy(x) * 2, like=x)
+    return result
+
+
+assert_type(doubled(tensor), torch.Tensor)
+assert_type(doubled(jaxs), jax.Array)

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import UnsupportedTypeError
 from ..hints import Hint
 
-__all__ = ["TAKEN", "UNCALLED", "full_name", "has_no_numbers", "refusal_to_convert"]
+__all__ = ["TAKEN", "UNCALLED", "full_name", "has_no_numbers", "method_for_array", "refusal_to_convert"]
 
 _FUNCTIONS = (BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType)
 UNCALLED = (type, *_FUNCTIONS)
@@ -19,6 +19,8 @@ UNCALLED = (type, *_FUNCTIONS)
 
 _VALUES = (str, bytes, date, time, timedelta, tzinfo)
 
+_TO_NUMPY = ("numpy", "to_numpy", "asnumpy")
+"""How methods are called that give an array, in libraries whose objects have no interface for it."""
 _LATER = (("pathlib", "PurePath"), ("uuid", "UUID"))
 """Types in modules that take long to import. Without the module, there are no such objects."""
 
@@ -42,6 +44,15 @@ def has_no_numbers(x: object) -> bool:
     )
 
 
+def method_for_array(kind: type) -> str | None:
+    """The method by which objects of another library's type give an array of NumPy; ``None`` if it is not known.
+
+    >>> method_for_array(int) is None
+    True
+    """
+    return next((name for name in _TO_NUMPY if callable(getattr(kind, name, None))), None)
+
+
 def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
     """The error for an object that is not a tensor.
 
@@ -62,6 +73,10 @@ def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
         return UnsupportedTypeError(
             f"{refused} It gives its elements once, one after the other.", Hint("{either:list(x)}")
         )
+    method = method_for_array(type(x))
+    if method is not None:
+        words = f"An object of type {full_name(type(x))} has none of the interfaces of a tensor."
+        return UnsupportedTypeError(words, Hint(f"{{one:x.{method}()}}"))
     return UnsupportedTypeError(refused, TAKEN)
 
 

@@ -48,9 +48,15 @@ def follow(like: object) -> tuple[str, str | None, str | None]:
     The dtype is ``None`` for Python numbers. The device is ``None`` for a CPU device other than the first.
 
     Raises:
-        UnsupportedTypeError: `like` is not a tensor, or it has no memory.
+        UnsupportedTypeError: `like` is not a tensor, it has no memory, or no result can be one.
     """
     info = like if isinstance(like, TensorInfo) else describe_like(like)
+    if not registry.backend_named(info.framework).is_target:
+        what = info.kind or (info.framework if isinstance(like, TensorInfo) else type(like).__name__)
+        raise UnsupportedTypeError(
+            f"like= is {an(what)}, which only gives its memory: no result can be one.",
+            f'to="{EXCHANGE}", or like=np.asarray(x) with it as x, which gives its dtype',
+        )
     if info.abstract is not None:
         abstract = registry.backend_named(info.framework).capabilities.objects.abstract
         why = abstract.get(info.abstract, (f"it is {info.abstract}", None))[0]

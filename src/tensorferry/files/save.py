@@ -258,10 +258,22 @@ def _attributes(node: Any, path: str) -> str | None:
     opened = _open_any(node)
     entries = [] if opened is None else [entry for entry in opened.entries if entry.startswith(".")]
     if opened is not None and entries and len(entries) == len(opened.entries):
-        held = ", ".join(f'"{entry[1:]}": {_code(path)}{entry}' for entry in entries)
+        pairs = zip(opened.entries, opened.values, strict=True)
+        held = ", ".join(f'"{entry[1:]}": {_value_code(value, path + entry)}' for entry, value in pairs)
         return f"{{{held}}} in its place: a dict of its values"
     some = f"vars({_code(path)}) in its place: a dict of its attributes"
     return some if getattr(node, "__dict__", None) else None
+
+
+def _value_code(value: Any, path: str) -> str:
+    """The code for a value at a path; of a tensor without numbers, such as a random key, what its own hint says."""
+    if not registry.is_tensor(type(value)):
+        return _code(path)
+    try:
+        Held(value)
+    except ConversionError as error:
+        return hint_for_leaf(error.hint, path, _dotted(path)) or _code(path)
+    return _code(path)
 
 
 def _container(node: Mapping[Any, Any], path: str) -> dict[Any, Any]:

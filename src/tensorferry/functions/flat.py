@@ -385,7 +385,7 @@ class Flat:
         if is_used_up(kind):
             raise UnsupportedTypeError(
                 f"{self.source.name} gives {an(kind.__name__)}, whose tensors {stays}: a look would use it up.",
-                "a tuple of it, where it returns",
+                "a tuple of it where it returns",
             )
         if _is_later(kind):
             if isinstance(leaf, CoroutineType):
@@ -399,8 +399,7 @@ class Flat:
             raise UnsupportedTypeError(
                 f"{self.source.name} gives {an(kind.__name__)}, which is not a container that tensorferry knows, and "
                 f"its tensor at {inside} {stays}.",
-                "its tensors, in a dict or a tuple, where it returns; "
-                f'optree.register_pytree_node({kind.__name__}, …, namespace="tensorferry") says how it is opened',
+                "a dict or a tuple of its tensors where it returns",
             )
 
     @staticmethod

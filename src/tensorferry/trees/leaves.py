@@ -10,7 +10,7 @@ import numpy as np
 
 from ..backends import registry
 from ..backends.base import Backend
-from ..backends.no_tensor import UNCALLED, refusal_to_convert
+from ..backends.no_tensor import UNCALLED, method_for_array, refusal_to_convert
 from ..core.info import TensorInfo
 from ..core.places import one_of_each
 from ..errors import ConversionError, UnsupportedTypeError, an, validate_word
@@ -215,7 +215,10 @@ class LeafRule:
     def hint_of(self, x: Any) -> str | None:
         """What to convert instead of an object, if a backend or library knows its type; otherwise ``None``."""
         known = self._kind(type(x))
-        return known.hint if isinstance(known, UnsupportedTypeError) else None
+        if isinstance(known, UnsupportedTypeError):
+            return known.hint
+        method = method_for_array(type(x))
+        return None if method is None else Hint(f"{{tree:x.{method}()}}")
 
     def check(self, structure: Structure, leaves: Sequence[Any]) -> None:
         """Check the attributes of containers that are not values, and that the tree is not a function or a class.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -212,7 +214,11 @@ class Structure:
         try:
             return self.rebuild_from(iter(leaves), count, {})
         except _NotMadeError as failed:
-            raise placed(failed.why, self.path_of(failed.node)) from failed.why
+            error, path = failed.why, self.path_of(failed.inner.node)
+            if isinstance(error, ConversionError):
+                raise placed(error, path) from error
+            _note(error, f"raised when the {failed.inner.kind.__name__} at {path} was made again of its new values")
+        raise error
 
     def rebuild_from(self, leaves: Iterator[Any], count: int | None, made: dict[int, list[_Made]]) -> Any:
         """Make the tree again, with the next `size` leaves of an iterator.
@@ -248,8 +254,8 @@ class Structure:
         node = inner.node
         try:
             return node.rebuild(values) if count is None or node.stack is None else node.stack(values, count)
-        except ConversionError as error:
-            raise _NotMadeError(node, error) from None
+        except Exception as error:  # noqa: BLE001 - what the class of the container raises
+            raise _NotMadeError(inner, error) from None
 
 
 _Made = tuple[list[Any], Any]
@@ -265,10 +271,18 @@ def equal(x: Any, y: Any) -> bool:
         return False
 
 
+_WITHIN = re.compile(r" - at x((?:\[\d+\])+)$")
+"""The place of an element of a list, at the end of the message about it."""
+
+
 def placed(error: ConversionError, path: str) -> ConversionError:
     """The error, with the path of the leaf."""
     told: Any = error.exceptions if isinstance(error, TreeError) else error.hint
-    result = type(error)(f"{error.message} - at {path}{error.inside}", told)
+    message, inside = error.message, error.inside
+    within = _WITHIN.search(message)
+    if within is not None:
+        message, inside = message[: within.start()], within[1]
+    result = type(error)(f"{message} - at {path}{inside}", told)
     result.__cause__ = error
     if isinstance(error, LossyCastError) and isinstance(result, LossyCastError):
         result.instead = error.instead
@@ -278,10 +292,16 @@ def placed(error: ConversionError, path: str) -> ConversionError:
 class _NotMadeError(Exception):
     """A container that cannot be rebuilt."""
 
-    def __init__(self, node: Node, why: ConversionError) -> None:
-        super().__init__(node, why)
-        self.node = node
+    def __init__(self, inner: InnerContainer, why: Exception) -> None:
+        super().__init__(inner, why)
+        self.inner = inner
         self.why = why
+
+
+def _note(error: Exception, text: str) -> None:
+    """Add a note to an exception, whose type stays the same."""
+    with suppress(AttributeError, TypeError):  # an exception may refuse attributes
+        error.__notes__ = [*getattr(error, "__notes__", ()), text]  # type: ignore[attr-defined]
 
 
 def _keyed(mapping: Any, key: Any) -> tuple[Any, str] | None:

@@ -255,7 +255,7 @@ def _refuse_nothing(include: Sequence[str], exclude: Sequence[str], include_as: 
     globs = {include_as: include, "exclude": exclude}
     asked = " and ".join(f"{word} {named(map(repr, found))}" for word, found in globs.items() if found)
     if asked:
-        # Where only exclude= leaves nothing, it may be what an earlier hint said, and without it that error comes again.
+        # Where only exclude= leaves nothing, an earlier hint may have said it: without it, that error comes again.
         raise FormatLimitError(f"Nothing is left by {asked}.", "without exclude=" if include and exclude else None)
 
 
