@@ -322,13 +322,13 @@ def _format(target: Path, to: str | None, source: str | None = None) -> Format:
         FormatLimitError: The format can only be read.
     """
     format_ = _of_shards(target, source) if to is None else format_named(to)
-    _validate_name(target, format_)
     if not format_.writes:
         name = target.with_suffix(".safetensors").name
         raise FormatLimitError(
             f"{format_.title or format_.name} can be read, not written.",
             FileHint(f'to="safetensors", in a file such as {name}', f'save(x, "{name}"), or another format'),
         )
+    _validate_name(target, format_)
     format_.ensure_loaded()
     return format_
 
