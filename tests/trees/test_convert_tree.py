@@ -287,6 +287,17 @@ def test_several_errors_are_an_exception_group():
     assert [str(each) for each in lossy.exceptions] == ["a"]
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_leaves_is_not_asked_about_the_one_tensor_of_like(target):
+    """A function that says what of a tree is a leaf said no to it: "like= has no tensor in it"."""
+    pytest.importorskip(target, reason=f"{target} is not installed")
+    tree = {"mean": np.float32(2), "count": 2, "a": np.ones(2, "float32")}
+    like = ferry.convert(np.ones(3, "float32"), target)
+    found = ferry.convert_tree(tree, like=like, leaves=lambda x: isinstance(x, (np.ndarray, np.generic)))
+    assert [ferry.describe(found[name]).framework for name in ("mean", "a")] == [target, target]
+    assert found["count"] == 2
+
+
 def test_several_errors_have_the_hints_that_their_text_ends_in():
     """Who logs `error.hint` got nothing, though the text had one. One that is the same for all is there once."""
     two = ferry.TreeError("2 leaves", [ferry.LossyCastError("a", "h"), ferry.LossyCastError("b", "h")])

@@ -398,7 +398,7 @@ def _liked(like: Any, leaves: Leaves) -> dict[str, tuple[TensorInfo, Labels | No
     Raises:
         UnsupportedTypeError: There is none.
     """
-    if not callable(leaves) and is_ordinary_tensor(like):
+    if is_ordinary_tensor(like):
         return {"$": (registry.backend_of(like).describe(like), None)}
     found = _looked_at(like, leaf_rule(leaves, infos=True), _look_at_like)
     if not found:

@@ -138,7 +138,8 @@ class TorchInner(Inner):
 def _needs_values(flat: Flat, why: str) -> UnsupportedTypeError:
     return UnsupportedTypeError(
         f"The shapes that {flat.source.name} gives cannot be told without values: {why}",
-        'wrap(function, inner="torch", shapes=lambda x: x) says them; or call it outside jit, grad and vmap',
+        'tensors of PyTorch from argument to result; or wrap(function, inner="torch", shapes=lambda x: x) says them; '
+        "or call it outside jit, grad and vmap",
     )
 
 
