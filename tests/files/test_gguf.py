@@ -266,7 +266,7 @@ def test_what_cannot_be_done_with_blocks_is_refused(tmp_path):
     for dtype in ("uint8=int32", "blk.Q8_0=float32", "int32"):
         with pytest.raises(FormatLimitError, match="in blocks of gguf") as refused:
             ferry.convert_files(source, tmp_path / "b.npz", dtype=[dtype])
-        assert refused.value.hint.startswith("dequantize=True; or dtype=")
+        assert refused.value.hint.startswith("dequantize=True")
     with pytest.raises(FormatLimitError, match="no tensor that is taken is in blocks"):
         ferry.convert_files(source, tmp_path / "b.npz", dequantize=True, include=["f"])
     with pytest.MonkeyPatch.context() as patch:

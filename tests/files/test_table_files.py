@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -62,7 +63,9 @@ def test_the_command_names_each_of_several_columns(tmp_path):
     """It said "2 columns of … cannot be converted:", and nothing after that."""
     path = saved(tmp_path, pa.table({"a": [[1], [1, 2]], "b": [[1.5], [2.0, 3]]}), "parquet")
     command = [sys.executable, "-m", "tensorferry", "convert", path, tmp_path / "a.npz", "--nulls", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # The path is as long as the number of runs in the folder makes it, and would be broken.
+    wide = {**os.environ, "COLUMNS": "400"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=wide)
     assert done.returncode == 2
     words = " ".join(done.stderr.split())
     assert f"2 columns of {path} cannot be converted:" in words
