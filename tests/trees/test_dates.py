@@ -212,3 +212,19 @@ def test_a_file_does_not_leave_them_out(tmp_path):
 )
 def test_other_arrays_without_numbers_stay_as_they_did(x):
     assert ferry.convert_tree([x], "torch")[0] is x
+
+
+@pytest.mark.fast_paths
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+@pytest.mark.parametrize("target", ["numpy", "torch", "jax", "tensorflow", "python", "pandas", "polars", "arrow"])
+def test_dates_convert_again_and_again(target, dtype):
+    """The second array of one layout ended in a KeyError: the steps of the first took its counts, not the dates."""
+    if (target, dtype) == ("jax", "int64"):
+        pytest.skip("jax has int64 only where jax_enable_x64 is on")
+    for dates in (np.array(["1970-01-03", "1969-12-31"], "M8[D]"), np.array([3, -4], "m8[s]"), np.array([5, 6], "m8")):
+        counts = [2, -1] if dates.dtype.kind == "M" else dates.astype("int64").tolist()
+        for _ in range(3):
+            found = ferry.convert(dates.copy(), target, dtype=dtype)
+            assert ferry.to_list(found) == counts
+            tree = ferry.convert_tree({"a": dates.copy(), "b": dates.copy()}, target, dtype={"a": dtype, "b": dtype})
+            assert ferry.to_list(tree["b"]) == counts

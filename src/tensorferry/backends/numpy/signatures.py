@@ -27,6 +27,8 @@ _DTYPE, _RANK, _SIZE, _FLAGS = map(attrgetter, ("dtype", "ndim", "size", "flags"
 _address = memory.address
 _C_ORDER, _ALIGNED, _WRITEABLE = 0x0001, 0x0100, 0x0400
 _FITS = _C_ORDER | _ALIGNED
+_OPENED = "mM"
+"""Kinds of dates and durations. The first step takes the counts in them, so that each has to be opened."""
 _OWN = frozenset({0x0505, 0x0507})
 """``array.flags.num`` of a writable array that owns its memory and is in C order (with one axis, also in F order)."""
 
@@ -36,7 +38,7 @@ def signature(_backend: Backend, x: Any) -> Hashable | None:
     if type(x) is not np.ndarray:
         return None
     dtype = x.dtype
-    if dtype.hasobject:
+    if dtype.hasobject or dtype.kind in _OPENED:
         return None
     # One number that tells whether it is in C order and writable.
     flags, base = x.flags.num, x.base
@@ -62,7 +64,7 @@ def signature_reader(
         # To read the address takes a third of the time, and the flags say whether it fits the element.
         flags, base, dtype = x.flags.num, x.base, x.dtype
         own = base is None or (flags & _WRITEABLE and type(base) is np.ndarray and base.base is None)
-        if own and flags & _FITS == _FITS and x.size and not dtype.hasobject:
+        if own and flags & _FITS == _FITS and x.size and not dtype.hasobject and dtype.kind not in _OPENED:
             return dtype, x.ndim, COMPACT, 0, flags
         return addressed(x)
 
@@ -80,7 +82,7 @@ def grouped(backend: Backend, tensors: Sequence[Any], alignment: int) -> Mapping
     if not (alike and len(dtypes) == len(ranks) == 1 and all(map(_SIZE, tensors))):
         return Backend.grouped(backend, tensors, alignment)
     (dtype,), (rank,) = dtypes, ranks
-    if dtype.hasobject:
+    if dtype.hasobject or dtype.kind in _OPENED:
         return None
     at: Mapping[int, Sequence[int]] = {0: range(len(tensors))}
     if alignment > dtype.alignment:  # the flags say that each is aligned to its elements
