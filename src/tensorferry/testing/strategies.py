@@ -65,36 +65,36 @@ def images(
         shape: Its shape; any small one by default.
     """
     itemsize = FORMATS[dtype].itemsize
-    shape = draw(shapes(3, 3)) if shape is None else tuple(shape)
-    order = draw(st.permutations(range(len(shape))))
+    lengths = draw(shapes(3, 3)) if shape is None else tuple(shape)
+    order = draw(st.permutations(range(len(lengths))))
     steps = [1, 1, 2, 0] if plain else [1, 1, 2, -1, -2, 0]
-    strides, unit, low, high = [0] * len(shape), itemsize, 0, 0
+    strides, unit, low, high = [0] * len(lengths), itemsize, 0, 0
     for axis in order:
         step = draw(st.sampled_from(steps))
         strides[axis] = unit * step
-        reach = (max(shape[axis], 1) - 1) * strides[axis]
+        reach = (max(lengths[axis], 1) - 1) * strides[axis]
         low, high = low + min(reach, 0), high + max(reach, 0)
-        unit *= max(shape[axis] * abs(step), 1)
+        unit *= max(lengths[axis] * abs(step), 1)
     shift = draw(st.integers(0, 7)) * itemsize
     if not plain and draw(st.booleans()):
         shift += draw(st.integers(0, 3))
     offset = shift - low
     size = offset + high + itemsize
     if block is not None and size > len(block):
-        strides, offset, size = [0] * len(shape), 0, itemsize
+        strides, offset, size = [0] * len(lengths), 0, itemsize
     memory = block
     if memory is None:
         # If elements overlapped in part, their bytes could not be chosen, so all start at multiples of the size.
         start = offset % itemsize
         count = -(-(size - start) // itemsize)
         memory = bytes(start) + draw(contents(dtype, count))
-    places = product(*map(range, shape))
+    places = product(*map(range, lengths))
     content = b"".join(
         memory[at : at + itemsize]
         for index in places
         for at in [offset + sum(a * b for a, b in zip(index, strides, strict=True))]
     )
-    return Image(memory, offset if prod(shape) else 0, tuple(shape), tuple(strides), content)
+    return Image(memory, offset if prod(lengths) else 0, lengths, tuple(strides), content)
 
 
 @st.composite
