@@ -30,14 +30,7 @@ from tests.files.converting import (
 )
 
 import tensorferry as ferry
-from tensorferry.errors import (
-    ConversionError,
-    FileFormatError,
-    FormatLimitError,
-    LossyCastError,
-    OutputExistsError,
-    UnsafeFileError,
-)
+from tensorferry.errors import ConversionError, FormatLimitError, LossyCastError, OutputExistsError, UnsafeFileError
 from tensorferry.files.conversion import jobs
 from tensorferry.files.conversion.convert import Report, convert_files, write_contents
 from tensorferry.files.opening.registry import format_named, formats
@@ -318,31 +311,6 @@ def test_selection_reaches_the_file(tmp_path):
     assert found["model"]["w"].dtype == torch.float64
     assert found["model"]["bias"].dtype == torch.float32
     assert list(found) == ["model"]
-
-
-@pytest.mark.parametrize(
-    ("name", "to", "better"),
-    [
-        ("w.npz", "safetensors", 'the name w.safetensors, or to="npz"'),
-        ("w.bin", "npz", 'the name w.npz, or to="pytorch"'),
-        ("W.ONNX", "hdf5", "the name W.h5"),
-        ("w.weights.h5", "npz", 'the name w.npz, or to="keras"'),
-        ("w.npz", "zarr", 'the name w.zarr, or to="npz"'),
-    ],
-)
-def test_a_name_that_says_another_format_is_refused(name, to, better, tmp_path):
-    """Other programs go by it: `np.load` would not have read what had the name of its files."""
-    if format_named(to).module:
-        pytest.importorskip(format_named(to).module, reason="writes the format, and is not installed")
-    np.savez(tmp_path / "in.npz", w=np.ones(2))
-    for call in (
-        lambda: convert_files(tmp_path / "in.npz", tmp_path / name, to=to),
-        lambda: ferry.save({"w": np.ones(2)}, tmp_path / name, to=to),
-    ):
-        with pytest.raises(FileFormatError, match=f"The name {name} says") as caught:
-            call()
-        assert caught.value.hint == better
-    assert [each.name for each in tmp_path.iterdir()] == ["in.npz"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tensorferry as ferry
+from tensorferry.files.opening.registry import format_named
 
 torch = pytest.importorskip("torch")
 
@@ -90,6 +91,10 @@ def test_what_stands_for_a_file_is_named(tmp_path, kind, suffix):
         ("b.distcp", "another format .PyTorch, distributed.", "b"),
         (".metadata", "another format .PyTorch, distributed.", "model"),
         ("c.pt2", "another format .torch.export.", "c"),
+        ("d.bin", "another format .PyTorch.", "d"),
+        ("E.ONNX", "another format .ONNX.", "E"),
+        ("f.weights.h5", "another format .Keras.", "f"),
+        ("g.hdf5", "another format .HDF5.", "g"),
     ],
 )
 def test_a_name_of_something_else_is_refused_when_it_is_written(tmp_path, to, name, kind, better):
@@ -106,3 +111,13 @@ def test_a_name_of_something_else_is_refused_when_it_is_written(tmp_path, to, na
         assert hinted == str(tmp_path / f"{better}.{to}")
         write(hinted)
         assert ferry.load(hinted)["a"].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(("name", "to"), [("a.npz", "zarr"), ("a.safetensors", "orbax"), ("a.pt", "tensorflow")])
+def test_a_folder_does_not_have_the_name_of_a_file_either(tmp_path, name, to):
+    module = format_named(to).module
+    if module:
+        pytest.importorskip(module, reason="writes the format, and is not installed")
+    with pytest.raises(ferry.FormatLimitError, match="is the name of another format"):
+        ferry.save({"a": np.ones(2)}, tmp_path / name, to=to)
+    assert not list(tmp_path.iterdir())

@@ -289,11 +289,11 @@ def save(
         ValueError: There is no format named `to`, `shard` is not a size, or `path` with it has the name of one file;
             or `ties` is neither of the two.
         OSError: The file cannot be written.
-        FileFormatError: The name of the file does not say which format to write, or says another than `to`; or `path`
-            is a URL, and the hint is the code that uploads a file.
+        FileFormatError: The name of the file does not say which format to write; or `path` is a URL, and the hint is
+            the code that uploads a file.
         OutputExistsError: The file exists already.
-        FormatLimitError: The format cannot hold a dtype, a structure or a value, or ``ties="alias"``; nothing is
-            written.
+        FormatLimitError: The format cannot hold a dtype, a structure or a value, or ``ties="alias"``; or the name of
+            the file is that of another format. Nothing is written.
         UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where. Or
             `path` is a buffer or an open file; the hint is the code that puts a file into it.
         VerificationError: The file did not read back the same; there is no file then.
@@ -406,11 +406,11 @@ def convert_files(
         OSError: A file cannot be read or written.
         OutputExistsError: The target exists already.
         FileFormatError: A source breaks the rules of its format, or a checksum is wrong; the name of the target does
-            not say which format to write, or says another than `to`; or a path is a URL, as for `open` and `save`.
+            not say which format to write; or a path is a URL, as for `open` and `save`.
         UnsafeFileError: A source asks for code to be run; with `include` or `exclude`, only if what is taken does.
         FormatLimitError: The format cannot hold a tensor, a value or ``ties="alias"``; a pattern matches nothing, or a
-            part of a list; `include` and `exclude` leave nothing; or `dequantize` has nothing to do. Nothing is
-            written.
+            part of a list; `include` and `exclude` leave nothing; `dequantize` has nothing to do; or the name of the
+            target is that of another format. Nothing is written.
         LossyCastError: A number does not fit into the dtype, and `overflow` does not say what it becomes.
         VerificationError: The output did not read back the same; there is no output then.
         ResumableError: It was stopped in the middle; ``resume=True`` continues it.

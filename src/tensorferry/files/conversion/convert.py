@@ -18,7 +18,7 @@ from ..base.file_hints import FileHint, Given, Leaving, Without, Words, complete
 from ..base.fingerprints import fingerprints
 from ..base.pump import Pump
 from ..base.wording import named, path_of, several, strings_of
-from ..opening.registry import each_format, format_for, format_named, own_format_for
+from ..opening.registry import each_format, format_for, format_named
 from ..opening.shards import index_of
 from ..opening.split import TIES, repeated, sizes
 from ..opening.table_columns import ColumnKeywords
@@ -336,7 +336,7 @@ def _format(target: Path, to: str | None, source: str | None = None) -> Format:
         source: The format of the sources, if the target is a folder of shards, whose name need not say the format.
 
     Raises:
-        FileFormatError: Neither `to` nor the suffix names a format, or they name two.
+        FileFormatError: Neither `to` nor the suffix names a format.
         FormatLimitError: The format can only be read.
     """
     format_ = _of_shards(target, source) if to is None else format_named(to)
@@ -346,25 +346,8 @@ def _format(target: Path, to: str | None, source: str | None = None) -> Format:
             f"{format_.title or format_.name} can be read, not written.",
             FileHint(Words('to="safetensors", or another format', f'save(x, "{name}"), or another format')),
         )
-    _validate_name(target, format_)
     format_.ensure_loaded()
     return format_
-
-
-def _validate_name(target: Path, format_: Format) -> None:
-    """Raise if the name of the target says another format: other programs go by it, and would not read the file."""
-    name = target.name.lower()
-    if name.endswith((*format_.suffixes, *format_.other_suffixes)):
-        return
-    said = own_format_for(target)
-    if said is None or not said.writes:
-        return  # what only others write is refused by `refuse_name`
-    suffix = next(each for each in said.suffixes if name.endswith(each))
-    better = target.name[: -len(suffix)] + next(iter(format_.suffixes), "")
-    raise FileFormatError(
-        f"The name {target.name} says {said.title or said.name}, and to= says {format_.title or format_.name}.",
-        f'the name {better}, or to="{said.name}"',
-    )
 
 
 def _of_shards(target: Path, source: str | None) -> Format:

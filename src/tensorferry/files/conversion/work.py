@@ -64,7 +64,7 @@ class Layout:
             format_.refuse(piece)
         names = () if shards is None else tuple(shard_names(format_, len(parts)))
         made = cls(contents, parts, format_, target, names)
-        if not made.is_folder:
+        if not names:
             refuse_name(target, format_)
         return made
 

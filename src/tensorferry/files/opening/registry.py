@@ -27,7 +27,6 @@ __all__ = [
     "formats",
     "may_end_process",
     "outside",
-    "own_format_for",
     "own_formats",
     "recognised",
 ]
@@ -233,21 +232,13 @@ def format_for(path: Path) -> Format:
     Raises:
         FileFormatError: No format has this suffix.
     """
+    name = path.name.lower()
     for among in (own_formats, _others):
-        found = _said_by(path, among())
-        if found is not None:
-            return found
+        fitting = [
+            (each.writes, len(suffix), each) for each in among() for suffix in each.suffixes if name.endswith(suffix)
+        ]
+        if fitting:
+            # The first of those that are equally good.
+            return max(fitting, key=lambda fit: fit[:2])[2]
     other = f", in a file such as {path.stem}.safetensors" if path.suffix else ""
     raise FileFormatError(f"The name {path.name} does not say which format to write.", f'to="safetensors"{other}')
-
-
-def own_format_for(path: Path) -> Format | None:
-    """The format of this package that a name says by its suffix; ``None`` if it says none."""
-    return _said_by(path, own_formats())
-
-
-def _said_by(path: Path, among: Iterable[Format]) -> Format | None:
-    name = path.name.lower()
-    fitting = [(each.writes, len(suffix), each) for each in among for suffix in each.suffixes if name.endswith(suffix)]
-    # The first of those that are equally good.
-    return max(fitting, key=lambda fit: fit[:2])[2] if fitting else None

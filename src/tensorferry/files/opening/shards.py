@@ -180,7 +180,7 @@ def _format_named_in(path: Path) -> Format | None:
 
 
 def refuse_name(path: Path, format: Format) -> None:  # noqa: A002 - the term
-    """Raise for the name of a new file by which it could be read as something else.
+    """Raise for the name of a new file by which it could be read as something else, here or by other programs.
 
     Raises:
         FormatLimitError: The message says as what.
@@ -189,6 +189,7 @@ def refuse_name(path: Path, format: Format) -> None:  # noqa: A002 - the term
         kind = "an index of shards"
     else:
         other = next((each for each in own_formats() if each is not format and each.claims(path.name)), None)
+        other = other or _said_by_suffix(path, format)
         if other is None:
             return
         kind = f"another format ({other.title or other.name})"
@@ -200,6 +201,15 @@ def refuse_name(path: Path, format: Format) -> None:  # noqa: A002 - the term
             Words(f"convert_files(source, {str(other_path)!r})", f"save(x, {str(other_path)!r})"),
         ),
     )
+
+
+def _said_by_suffix(path: Path, format: Format) -> Format | None:  # noqa: A002 - the term
+    """The other format of this package whose suffix a name has; ``None`` if it has one of the format, or none."""
+    name = path.name.lower()
+    if name.endswith((*format.suffixes, *format.other_suffixes)):
+        return None
+    named_so = [(len(suffix), each) for each in own_formats() for suffix in each.suffixes if name.endswith(suffix)]
+    return max(named_so, key=lambda pair: pair[0])[1] if named_so else None
 
 
 def lone(folder: Path) -> Path:
