@@ -57,6 +57,8 @@ BY_TYPE: dict[type, Backend] = {}
 """The backends, by the types of tensors that have been used."""
 _tensors: set[type] = set()
 """Those of them that have memory, and are not containers as tables are."""
+_others: set[type] = set()
+"""Types of this package's frameworks that have been looked up, and are no tensors with memory."""
 _ready: dict[str, Backend] = {}
 on_change: list[Callable[[], Any]] = []
 """Functions that are called when a backend is registered, because cached results may be wrong then."""
@@ -105,6 +107,7 @@ def _add(backend: Backend) -> None:
         _by_module[module] = backend
     BY_TYPE.clear()
     _tensors.clear()
+    _others.clear()
     _ready.pop(backend.name, None)
     for forget in on_change:
         forget()
@@ -182,7 +185,7 @@ def backend_named(name: str) -> Backend:
         UnknownFrameworkError: There is no backend of this name.
         FrameworkNotInstalledError: It is a broken one of an outside package.
     """
-    found = _by_name.get(name) or _own(name) or outside.open(name)
+    found = _known(name) or outside.open(name)
     if found is None:
         raise _no_framework(name)
     return found
@@ -291,10 +294,17 @@ def is_known_tensor(kind: type) -> bool:
 
     A type of a framework of this package's is looked up when it is met.
     """
-    if kind in _tensors or kind in BY_TYPE:
-        return kind in _tensors
-    owner = OWNERS.get(kind.__module__.partition(".")[0], "")
-    return owner != "" and ROWS[owner].module != "builtins" and is_tensor(kind) and kind in _tensors
+    if kind in _tensors:
+        return True
+    if kind in BY_TYPE or kind in _others:
+        return False
+    owner = OWNERS.get(kind.__module__.partition(".")[0])
+    if owner is None or ROWS[owner].module == "builtins":
+        return False
+    if is_tensor(kind) and kind in _tensors:
+        return True
+    _others.add(kind)
+    return False
 
 
 def is_tensor(kind: type) -> bool:

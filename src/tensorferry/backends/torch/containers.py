@@ -139,8 +139,10 @@ def plain_value(x: Any) -> tuple[str, str | list[int]] | None:
         return "size", list(x)
     if isinstance(x, torch.device):
         return "device", str(x)
-    kind = "dtype" if isinstance(x, torch.dtype) else "layout" if isinstance(x, torch.layout) else None
-    return None if kind is None else (kind, str(x).removeprefix("torch."))
+    name = str(x).removeprefix("torch.")
+    if isinstance(x, torch.dtype):
+        return "dtype", name
+    return ("layout", name) if isinstance(x, torch.layout) else None
 
 
 def value_of(kind: str, value: object) -> Any:

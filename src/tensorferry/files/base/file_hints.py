@@ -454,9 +454,12 @@ class Keyed(NamedTuple):
         if self.new:
             return f"{_with_keys(place, self.new)} in its place"
         node = saved.at(self.keys)[1]
-        alike = all(isinstance(_plain(key), (str, bytes, int, float)) for key in node)
-        differ = len(set(map(str, node))) == len(node)
-        key = 'getattr(key, "item", lambda: key)()' if alike else "str(key)" if differ else "repr(key)"
+        if all(isinstance(_plain(key), (str, bytes, int, float)) for key in node):
+            key = 'getattr(key, "item", lambda: key)()'
+        elif len(set(map(str, node))) == len(node):
+            key = "str(key)"
+        else:
+            key = "repr(key)"
         return f"{{{key}: value for key, value in {place}.items()}} in its place"
 
 
