@@ -26,7 +26,10 @@ class ExtensionHook(BuildHookInterface):  # type: ignore[type-arg, misc, unused-
         """Add the extensions to a wheel, or to the sources of an editable install."""
         sources, why = [Path(self.root, source) for source in SOURCES], _why_not()
         for source in sources if version == "editable" else ():
-            for earlier in (*source.parent.glob(f"{source.stem}*.so"), *source.parent.glob(f"{source.stem}*.pyd")):
+            for earlier in (
+                *source.parent.glob(f"{source.stem}*.so"),
+                *source.parent.glob(f"{source.stem}*.pyd"),
+            ):
                 earlier.unlink()
         if why is None:
             try:
@@ -34,7 +37,9 @@ class ExtensionHook(BuildHookInterface):  # type: ignore[type-arg, misc, unused-
             except (Exception, SystemExit) as error:  # noqa: BLE001 - no compiler, no headers, or whatever they say
                 why = f"{type(error).__name__}: {error}"
         if why is not None:
-            self.app.display_warning(f"tensorferry is built without its extensions, which is only slower: {why}")
+            self.app.display_warning(
+                f"tensorferry is built without its extensions, which is only slower: {why}"
+            )
             return
         for source, made in zip(sources, built, strict=True):
             if version == "editable":
@@ -43,7 +48,9 @@ class ExtensionHook(BuildHookInterface):  # type: ignore[type-arg, misc, unused-
                 place = source.parent.relative_to(Path(self.root, "src")) / made.name
                 build_data["force_include"][str(made)] = place.as_posix()
         build_data["pure_python"] = False
-        build_data["tag"] = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+        build_data["tag"] = (
+            f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+        )
 
 
 def _compile(source: Path) -> Path:

@@ -43,8 +43,12 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", default="", metavar="WORD", help="sections whose title has this word")
-    parser.add_argument("--no-page", action="store_true", help="leave the pages of the documentation as they are")
+    parser.add_argument(
+        "--only", default="", metavar="WORD", help="sections whose title has this word"
+    )
+    parser.add_argument(
+        "--no-page", action="store_true", help="leave the pages of the documentation as they are"
+    )
     return parser.parse_args()
 
 

@@ -43,7 +43,11 @@ def amount(value: float, unit: str) -> str:
     >>> amount(0.00000512, "s"), amount(0.0153, "s"), amount(400e6, "B")
     ('5.12 us', '15.3 ms', '400 MB')
     """
-    scales = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (0.0, "ns")) if unit == "s" else ((1e6, "MB"), (0.0, "kB"))
+    scales = (
+        ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (0.0, "ns"))
+        if unit == "s"
+        else ((1e6, "MB"), (0.0, "kB"))
+    )
     for scale, name in scales:
         if abs(value) >= scale:
             shown = value / (scale or {"ns": 1e-9, "kB": 1e3}[name])
@@ -61,7 +65,8 @@ class Measured:
         theirs: What theirs took.
         target: The bound on ours.
         unit: Seconds (``"s"``) or bytes (``"B"``).
-        medians: What both took in the median, where the fastest round is what is shown; the target holds for both.
+        medians: What both took in the median, where the fastest round is what is shown; the target
+            holds for both.
     """
 
     name: str
@@ -72,7 +77,9 @@ class Measured:
     medians: tuple[float, float] | None = None
 
     @classmethod
-    def of(cls, name: str, times: tuple[list[float], list[float]], target: Target, *, best: bool = True) -> Measured:
+    def of(
+        cls, name: str, times: tuple[list[float], list[float]], target: Target, *, best: bool = True
+    ) -> Measured:
         """The row of two sides that took turns."""
         medians = statistics.median(times[0]), statistics.median(times[1])
         if best:
@@ -86,7 +93,9 @@ class Measured:
             return ""
         if not self.target.met(self.ours, self.theirs):
             return "MISS"
-        return "ok" if self.medians is None or self.target.met(*self.medians) else "MISS in the median"
+        return (
+            "ok" if self.medians is None or self.target.met(*self.medians) else "MISS in the median"
+        )
 
     def cells(self) -> tuple[str, ...]:
         """The row as text: case, ours, theirs, ratio, the medians' ratio, target, verdict."""
@@ -141,9 +150,11 @@ class Pace:
 
     Args:
         rounds: How often each side is measured; the sides take turns, and turns at going first.
-        batch: The seconds that one measurement lasts at least, by repeating the line; 0: it is run once.
-        best: Whether the fastest round is shown with the median one beside it (interrupted small calls only ever
-            look slower), or the median one alone (what the allocator and the kernel do is part of a large copy).
+        batch: The seconds that one measurement lasts at least, by repeating the line; 0: it is run
+            once.
+        best: Whether the fastest round is shown with the median one beside it (interrupted small
+            calls only ever look slower), or the median one alone (what the allocator and the kernel
+            do is part of a large copy).
         limit: After so many seconds no further round begins, but five there are.
     """
 

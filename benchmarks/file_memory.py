@@ -1,7 +1,7 @@
 """What single steps over files take of a process's memory, each in a process of its own.
 
-The tests count what Python and NumPy hold; what is resident is the allocator's and the kernel's affair too, so it is
-measured here.
+The tests count what Python and NumPy hold; what is resident is the allocator's and the kernel's
+affair too, so it is measured here.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ from pathlib import Path
 FORMAT.ensure_loaded()
 through((1, 4), lambda: iter([np.ones(4, "f4")]), Path("warm"))
 """
-_READ = "from pathlib import Path; import numpy; from tensorferry.files.formats.{form} import FORMAT"
+_READ = (
+    "from pathlib import Path; import numpy; from tensorferry.files.formats.{form} import FORMAT"
+)
 _REFUSE = """
 try:
     FORMAT.read(Path("bad.safetensors"))
@@ -84,7 +86,9 @@ _BLOCKS = 'for block in FORMAT.read(Path("a.npz")).tensors["x"].blocks(): pass'
 
 def _trap(name: str, header: str) -> _Alone:
     make = f"import struct; h = {header}; open('bad.safetensors', 'wb').write(struct.pack('<Q', len(h)) + h)"
-    return _Alone(f"refuse a header of {name}", make, _READ.format(form="safetensors"), _REFUSE, 64, 20.0)
+    return _Alone(
+        f"refuse a header of {name}", make, _READ.format(form="safetensors"), _REFUSE, 64, 20.0
+    )
 
 
 _ALONE = (
@@ -183,7 +187,10 @@ class _Memory:
     def rows(self) -> Iterator[Measured | Unmeasured]:
         why = why_not()
         if why is not None:
-            yield from (Unmeasured(each.name, Target(total=each.memory * 2**20), why, "B") for each in _ALONE)
+            yield from (
+                Unmeasured(each.name, Target(total=each.memory * 2**20), why, "B")
+                for each in _ALONE
+            )
             return
         for each in _ALONE:
             target = Target(total=each.memory * 2**20)
@@ -195,7 +202,9 @@ class _Memory:
                 except (RuntimeError, subprocess.CalledProcessError) as error:
                     yield Unmeasured(each.name, target, str(error), "B")
                     continue
-            yield Measured(f"{each.name}, extra resident", max(found.resident, 1000), 0, target, "B")
+            yield Measured(
+                f"{each.name}, extra resident", max(found.resident, 1000), 0, target, "B"
+            )
             if each.seconds is not None:
                 yield Measured(each.name, found.seconds, 0, Target(total=each.seconds))
 

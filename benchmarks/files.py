@@ -103,7 +103,12 @@ class Line:
     def run(self, folder: Path) -> _Result:
         script = _SCRIPT.format(code=self.code, imports=self.imports)
         ran = subprocess.run(  # noqa: S603
-            [sys.executable, "-c", script], cwd=folder, check=False, capture_output=True, text=True, env=_compiled()
+            [sys.executable, "-c", script],
+            cwd=folder,
+            check=False,
+            capture_output=True,
+            text=True,
+            env=_compiled(),
         )
         if ran.returncode:
             raise RuntimeError(ran.stderr.strip().rpartition("\n")[2])
@@ -132,7 +137,8 @@ def _touched(framework: str, imports: str, ratio: float, *, first: bool = False)
     """Every page of every tensor, loaded lazily by ours and by their own `load_file`; or also our first use."""
     ours = f'lazy = ferry.load("model.safetensors", to="{framework}", lazy=True)'
     warm_up = f'{FERRY}; {imports}; ferry.convert([1.0], "{framework}")'
-    # Whoever allocates much after the import of PyTorch pays for a collection of its objects, which is not ours.
+    # Whoever allocates much after the import of PyTorch pays for a collection of its objects, which
+    # is not ours.
     alone = f"{imports}; import gc, tensorferry as ferry; gc.disable()"
     what = "first use, every page touched" if first else "every page touched"
     return _Pair(
@@ -147,7 +153,9 @@ def _touched(framework: str, imports: str, ratio: float, *, first: bool = False)
     )
 
 
-def _loaded(suffix: str, framework: str, name: str, theirs: str, imports: str, ratio: float) -> _Pair:
+def _loaded(
+    suffix: str, framework: str, name: str, theirs: str, imports: str, ratio: float
+) -> _Pair:
     """Everything in memory of its own, by ours and by theirs."""
     return _Pair(
         f'load("….{suffix}", to="{framework}") / {name}',
@@ -193,7 +201,10 @@ _PAIRS = (
     ),
     _Pair(
         ".safetensors float32 -> bfloat16 / shutil.copyfile + fsync",
-        Line('ferry.convert_files("model.safetensors", "out", to="safetensors", dtype="bfloat16")', FERRY),
+        Line(
+            'ferry.convert_files("model.safetensors", "out", to="safetensors", dtype="bfloat16")',
+            FERRY,
+        ),
         Line(f'shutil.copyfile("model.safetensors", "out"){_FLUSH}', _NUMPY),
         "model.safetensors",
         Target(ratio=1 / 0.8),
@@ -202,7 +213,8 @@ _PAIRS = (
     _Pair(
         'load(..., to="torch", lazy=True), before the first touch / safe_open(...).keys()',
         Line(
-            'lazy = ferry.load("layers.safetensors", to="torch", lazy=True)', f"{FERRY}; {TORCH}; ferry.to_torch([1.0])"
+            'lazy = ferry.load("layers.safetensors", to="torch", lazy=True)',
+            f"{FERRY}; {TORCH}; ferry.to_torch([1.0])",
         ),
         Line('names = safe_open("layers.safetensors", "pt").keys()', TORCH),
         "layers.safetensors",
@@ -211,7 +223,9 @@ _PAIRS = (
     _touched("torch", TORCH, 1.1),
     _touched("torch", TORCH, 1.1, first=True),
     _touched("jax", "import jax; from safetensors.flax import load_file", 0.7),
-    _touched("tensorflow", "import tensorflow as tf; from safetensors.tensorflow import load_file", 0.3),
+    _touched(
+        "tensorflow", "import tensorflow as tf; from safetensors.tensorflow import load_file", 0.3
+    ),
     _loaded(
         "safetensors",
         "torch",
@@ -283,7 +297,13 @@ def measure(pair: _Pair, folder: Path) -> Iterator[Measured | Unmeasured]:
     yield Measured(f"{pair.name}, cold", colds["ours"].seconds, colds["theirs"].seconds, Target())
     for word, index in (("extra resident", 1), ("extra heap", 2)):
         most = {side: max(each[index] for each in warms[side]) for side in warms}
-        yield Measured(f"{pair.name}, {word}", max(most["ours"], 1000), max(most["theirs"], 1000), pair.memory, "B")
+        yield Measured(
+            f"{pair.name}, {word}",
+            max(most["ours"], 1000),
+            max(most["theirs"], 1000),
+            pair.memory,
+            "B",
+        )
 
 
 def _once(pair: _Pair, side: str, folder: Path) -> _Result:
@@ -340,7 +360,9 @@ class _Inspection:
     def rows(self) -> Iterator[Measured | Unmeasured]:
         why = why_not()
         if why is not None:
-            yield from (Unmeasured(f"tensorferry inspect {look.name}", look.seconds, why) for look in LOOKS)
+            yield from (
+                Unmeasured(f"tensorferry inspect {look.name}", look.seconds, why) for look in LOOKS
+            )
             return
         with workplace() as folder:
             for look in LOOKS:
@@ -357,7 +379,9 @@ def _best(arguments: list[str], folder: Path) -> tuple[float, float]:
     command = [sys.executable, "-c", _TIMED, sys.executable, *arguments]
     runs = []
     for _ in range(ROUNDS + 1):
-        ran = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, env=_compiled())  # noqa: S603
+        ran = subprocess.run(  # noqa: S603
+            command, cwd=folder, check=True, capture_output=True, text=True, env=_compiled()
+        )
         runs.append(json.loads(ran.stdout))
     return min(run[0] for run in runs), min(run[1] for run in runs)
 

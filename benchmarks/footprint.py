@@ -71,40 +71,92 @@ _FLOATS = "[float(i) for i in range(count)]"
 
 _CASES = (
     _Footprint("ferry.to_numpy(x)", "torch.ones(count)", 100_000_000, 0),
-    _Footprint("ferry.to_numpy(x, copy=True)", 'np.ones(count, "float32")', 100_000_000, 400_000_000),
-    _Footprint("ferry.to_torch(x, copy=True)", 'np.ones(count, "float32")', 100_000_000, 400_000_000),
+    _Footprint(
+        "ferry.to_numpy(x, copy=True)", 'np.ones(count, "float32")', 100_000_000, 400_000_000
+    ),
+    _Footprint(
+        "ferry.to_torch(x, copy=True)", 'np.ones(count, "float32")', 100_000_000, 400_000_000
+    ),
     _Footprint("ferry.to_tensorflow(x)", 'np.ones(count, "float32")', 100_000_000, 400_000_000),
     _Footprint("ferry.to_jax(x)", 'np.ones(count, "float32")', 100_000_000, 400_000_000),
     _Footprint("ferry.to_torch(x)", "jnp.ones(count)", 100_000_000, 400_000_000),
-    _Footprint("ferry.to_tensorflow(x)", 'np.ones((count // 1000, 1000), "float32").T', 100_000_000, 400_000_000),
-    _Footprint("ferry.to_jax(x)", 'np.ones((count // 1000, 1000), "float32").T', 100_000_000, 400_000_000),
-    _Footprint('ferry.to_jax(x, dtype="float32")', "np.ones(count)", 50_000_000, 200_000_000),
-    _Footprint('ferry.to_torch(x, dtype="int32")', 'np.ones(count, "int64")', 50_000_000, 200_000_000),
-    _Footprint('ferry.to_torch(x, dtype="bfloat16")', "torch.ones(count)", 100_000_000, 200_000_000),
-    _Footprint("ferry.to_torch(x)", "list(np.ones((count // 1000, 1000), 'float32'))", 100_000_000, 400_000_000),
-    _Footprint("ferry.to_jax(x[::-1])", 'np.ones(count, "float32")', 100_000_000, 400_000_000),
-    _Footprint("ferry.to_numpy(x, copy=True)", 'np.ones((count // 1000, 1000), "float32").T', 100_000_000, 400_000_000),
-    _Footprint("ferry.to_tensorflow(x)", 'np.ones(count, ">f4")', 100_000_000, 400_000_000),
-    _Footprint('ferry.to_jax(x, dtype="float32")', 'np.ones(count, "float16")', 100_000_000, 400_000_000),
-    _Footprint('ferry.to_tensorflow(x, dtype="int32")', 'np.ones(count, "float32")', 100_000_000, 400_000_000),
     _Footprint(
-        'ferry.to_jax(x, dtype="bfloat16")', 'np.ones((count // 1000, 1000), "float32").T', 100_000_000, 200_000_000
+        "ferry.to_tensorflow(x)",
+        'np.ones((count // 1000, 1000), "float32").T',
+        100_000_000,
+        400_000_000,
     ),
-    _Footprint('ferry.to_tensorflow(x, dtype="float8_e4m3fn")', 'np.ones(count, "float32")', 100_000_000, 100_000_000),
+    _Footprint(
+        "ferry.to_jax(x)", 'np.ones((count // 1000, 1000), "float32").T', 100_000_000, 400_000_000
+    ),
+    _Footprint('ferry.to_jax(x, dtype="float32")', "np.ones(count)", 50_000_000, 200_000_000),
+    _Footprint(
+        'ferry.to_torch(x, dtype="int32")', 'np.ones(count, "int64")', 50_000_000, 200_000_000
+    ),
+    _Footprint(
+        'ferry.to_torch(x, dtype="bfloat16")', "torch.ones(count)", 100_000_000, 200_000_000
+    ),
+    _Footprint(
+        "ferry.to_torch(x)",
+        "list(np.ones((count // 1000, 1000), 'float32'))",
+        100_000_000,
+        400_000_000,
+    ),
+    _Footprint("ferry.to_jax(x[::-1])", 'np.ones(count, "float32")', 100_000_000, 400_000_000),
+    _Footprint(
+        "ferry.to_numpy(x, copy=True)",
+        'np.ones((count // 1000, 1000), "float32").T',
+        100_000_000,
+        400_000_000,
+    ),
+    _Footprint("ferry.to_tensorflow(x)", 'np.ones(count, ">f4")', 100_000_000, 400_000_000),
+    _Footprint(
+        'ferry.to_jax(x, dtype="float32")', 'np.ones(count, "float16")', 100_000_000, 400_000_000
+    ),
+    _Footprint(
+        'ferry.to_tensorflow(x, dtype="int32")',
+        'np.ones(count, "float32")',
+        100_000_000,
+        400_000_000,
+    ),
+    _Footprint(
+        'ferry.to_jax(x, dtype="bfloat16")',
+        'np.ones((count // 1000, 1000), "float32").T',
+        100_000_000,
+        200_000_000,
+    ),
+    _Footprint(
+        'ferry.to_tensorflow(x, dtype="float8_e4m3fn")',
+        'np.ones(count, "float32")',
+        100_000_000,
+        100_000_000,
+    ),
     # A view of each would be ten times the result; a look at each takes some bytes.
     _Footprint(
-        "ferry.to_torch(x)", 'list(np.ones((count, 4), "float32"))', 200_000, 3_200_000, Target(extra=12 * 2**20)
+        "ferry.to_torch(x)",
+        'list(np.ones((count, 4), "float32"))',
+        200_000,
+        3_200_000,
+        Target(extra=12 * 2**20),
     ),
     _Footprint("ferry.to_numpy(x)", _FLOATS, 10_000_000, 80_000_000),
     _Footprint("ferry.to_torch(x)", _FLOATS, 10_000_000, 40_000_000),
     _Footprint("ferry.to_tensorflow(x)", _FLOATS, 10_000_000, 40_000_000),
     _Footprint("ferry.to_jax(x)", _FLOATS, 10_000_000, 40_000_000),
-    # Pointers to the same numbers; to new ones, of 32 bytes each in their places, where the dtype is another.
+    # Pointers to the same numbers; to new ones, of 32 bytes each in their places, where the dtype
+    # is another.
     _Footprint("ferry.to_list(x)", _FLOATS, 5_000_000, 40_000_000),
-    _Footprint("ferry.to_list(x)", "[list(range(count // 2)), [0.5] * (count // 2)]", 5_000_000, 120_000_000),
+    _Footprint(
+        "ferry.to_list(x)",
+        "[list(range(count // 2)), [0.5] * (count // 2)]",
+        5_000_000,
+        120_000_000,
+    ),
     _Footprint('ferry.to_list(x, dtype="float32")', _FLOATS, 5_000_000, 200_000_000),
     # What is given counts as source: the result is there before it is written.
-    _Footprint("ferry.to_numpy(x[0], out=x[1])", f'({_FLOATS}, np.ones(count, "float32"))', 10_000_000, 0),
+    _Footprint(
+        "ferry.to_numpy(x[0], out=x[1])", f'({_FLOATS}, np.ones(count, "float32"))', 10_000_000, 0
+    ),
     _Footprint("ferry.to_torch(x[0], out=x[1])", f"({_FLOATS}, torch.ones(count))", 10_000_000, 0),
 )
 
@@ -124,9 +176,14 @@ def _measure(case: _Footprint) -> Measured | Unmeasured:
     code = case.convert + case.source
     needed = {line for word, line in _IMPORTS.items() if word in code}
     script = _SCRIPT.format(
-        imports="\n".join(sorted(needed)), source=case.source, convert=case.convert, count=case.count
+        imports="\n".join(sorted(needed)),
+        source=case.source,
+        convert=case.convert,
+        count=case.count,
     )
-    ran = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)  # noqa: S603
+    ran = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True
+    )
     if ran.returncode:
         return Unmeasured(case.name, case.target, ran.stderr.strip().rpartition("\n")[2], "B")
     peak, source = map(int, ran.stdout.split())
@@ -166,13 +223,21 @@ class _Kept:
     target = Target(total=4 * 2**20)
 
     def rows(self) -> Iterator[Measured | Unmeasured]:
-        for keywords in ({}, {"copy": True}, {"casting": "unsafe"}, {"casting": "unsafe", "copy": True}):
+        for keywords in (
+            {},
+            {"copy": True},
+            {"casting": "unsafe"},
+            {"casting": "unsafe", "copy": True},
+        ):
             name = f"convert(x, target, {', '.join(f'{key}={value!r}' for key, value in keywords.items()) or '…'})"
             if sys.platform != "linux":
                 yield Unmeasured(name, self.target, "reads /proc, which only Linux has", "B")
                 continue
             ran = subprocess.run(  # noqa: S603
-                [sys.executable, "-c", _KEPT.format(keywords=keywords)], check=False, capture_output=True, text=True
+                [sys.executable, "-c", _KEPT.format(keywords=keywords)],
+                check=False,
+                capture_output=True,
+                text=True,
             )
             if ran.returncode:
                 yield Unmeasured(name, self.target, ran.stderr.strip().rpartition("\n")[2], "B")

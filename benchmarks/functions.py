@@ -47,14 +47,18 @@ def _world(length: int) -> dict[str, Any]:
     def by_hand() -> Any:
         x = jax.dlpack.from_dlpack(leaf.detach())
         torch.from_dlpack(loss(x))
-        return torch.from_dlpack(gradient(jax.dlpack.from_dlpack(leaf.detach()), jax.dlpack.from_dlpack(one)))
+        return torch.from_dlpack(
+            gradient(jax.dlpack.from_dlpack(leaf.detach()), jax.dlpack.from_dlpack(one))
+        )
 
     lower = ferry.wrap(of_torch, inner="torch")
     x = jnp.full(length, 0.5)
     return {
         "x": x,
         "jitted": jax.jit(lower),
-        "by_pure_callback": jax.jit(lambda x: jax.pure_callback(host, jax.ShapeDtypeStruct(x.shape, x.dtype), x)),
+        "by_pure_callback": jax.jit(
+            lambda x: jax.pure_callback(host, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+        ),
         "backward": backward,
         "by_hand": by_hand,
     }
@@ -68,7 +72,11 @@ def _cases(callback: float, hand: float) -> tuple[Case, ...]:
 
 
 SECTIONS = (
-    Section("Functions of 8 elements: PyTorch's in jax.jit, JAX's in autograd", partial(_world, 8), _cases(0.25, 1.8)),
+    Section(
+        "Functions of 8 elements: PyTorch's in jax.jit, JAX's in autograd",
+        partial(_world, 8),
+        _cases(0.25, 1.8),
+    ),
     Section(
         "Functions of 1 MB: PyTorch's in jax.jit, JAX's in autograd",
         partial(_world, 1 << 18),

@@ -23,7 +23,11 @@ def accelerator() -> str:
     """The kind of device that PyTorch has here."""
     import torch
 
-    return str(torch.accelerator.current_accelerator().type) if torch.accelerator.is_available() else ""
+    return (
+        str(torch.accelerator.current_accelerator().type)
+        if torch.accelerator.is_available()
+        else ""
+    )
 
 
 def no_gpu() -> str | None:
@@ -70,7 +74,11 @@ def _with_locked() -> dict[str, Any]:
 
     names = _world(QUARTER)
     locked = torch.empty(QUARTER, pin_memory=True)
-    return {**names, "locked": locked.fill_(1.0), "there": torch.empty(QUARTER, device=names["gpu"])}
+    return {
+        **names,
+        "locked": locked.fill_(1.0),
+        "there": torch.empty(QUARTER, device=names["gpu"]),
+    }
 
 
 def _with_jax() -> dict[str, Any]:
@@ -96,9 +104,19 @@ _SMALL = (
 _DOWN = (
     Case("ferry.to_numpy(c)", "c.detach().cpu().numpy()", AS_FAST),
     Case("ferry.to_numpy(c)", "(locked.copy_(c, non_blocking=True), sync())", Target()),
-    Case("ferry.to_numpy(c, pinned=True)", "(locked.copy_(c, non_blocking=True), sync())", FOUR_FIFTHS),
-    Case('ferry.start(c, "numpy").result()', "(locked.copy_(c, non_blocking=True), sync())", FOUR_FIFTHS),
-    Case("ferry.to_numpy(h)", "h.cpu().view(torch.int16).numpy().view(ml_dtypes.bfloat16)", AS_FAST),
+    Case(
+        "ferry.to_numpy(c, pinned=True)",
+        "(locked.copy_(c, non_blocking=True), sync())",
+        FOUR_FIFTHS,
+    ),
+    Case(
+        'ferry.start(c, "numpy").result()',
+        "(locked.copy_(c, non_blocking=True), sync())",
+        FOUR_FIFTHS,
+    ),
+    Case(
+        "ferry.to_numpy(h)", "h.cpu().view(torch.int16).numpy().view(ml_dtypes.bfloat16)", AS_FAST
+    ),
     Case(
         'ferry.to_numpy(c, dtype="bfloat16")',
         "c.bfloat16().cpu().view(torch.int16).numpy().view(ml_dtypes.bfloat16)",
@@ -107,8 +125,14 @@ _DOWN = (
 )
 
 _UP = (
-    Case("(ferry.to_torch(a, device=gpu), sync())", "(torch.from_numpy(a).to(gpu), sync())", AS_FAST),
-    Case("(ferry.to_torch(a, device=gpu), sync())", "(there.copy_(locked, non_blocking=True), sync())", Target()),
+    Case(
+        "(ferry.to_torch(a, device=gpu), sync())", "(torch.from_numpy(a).to(gpu), sync())", AS_FAST
+    ),
+    Case(
+        "(ferry.to_torch(a, device=gpu), sync())",
+        "(there.copy_(locked, non_blocking=True), sync())",
+        Target(),
+    ),
     Case(
         "(ferry.to_torch(locked, device=gpu, non_blocking=True), sync())",
         "(there.copy_(locked, non_blocking=True), sync())",
@@ -136,5 +160,7 @@ SECTIONS = (
     Section("GPU: 256 MB to the host", _with_locked, _DOWN, LARGE, absent=no_gpu),
     Section("GPU: 256 MB from the host", _with_locked, _UP, LARGE, absent=no_gpu),
     Section("GPU: 256 MB to and from JAX on the device", _with_jax, _TO_JAX, SMALL, absent=_no_jax),
-    Section("GPU: 256 MB to and from CuPy on the device", _with_cupy, _TO_CUPY, SMALL, absent=_no_cupy),
+    Section(
+        "GPU: 256 MB to and from CuPy on the device", _with_cupy, _TO_CUPY, SMALL, absent=_no_cupy
+    ),
 )

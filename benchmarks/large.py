@@ -42,7 +42,9 @@ def _wide() -> dict[str, Any]:
 
 
 def _sharing(*calls: str) -> tuple[Case, ...]:
-    return tuple(Case(call.format(size="400MB"), call.format(size="4KB"), SAME_TIME) for call in calls)
+    return tuple(
+        Case(call.format(size="400MB"), call.format(size="4KB"), SAME_TIME) for call in calls
+    )
 
 
 def _copying(*calls: str) -> tuple[Case, ...]:
@@ -84,7 +86,9 @@ _CAST = (
     Case('ferry.to_torch(f, dtype="float16")', 'f.astype("float16")', NINE_TENTHS),
     Case('ferry.to_jax(d, dtype="float32")', 'd.astype("float32")', NINE_TENTHS),
     Case('ferry.to_numpy(i, dtype="int32", casting="unsafe")', 'i.astype("int32")', NINE_TENTHS),
-    Case('ferry.to_torch(i, dtype="int32")', 'i.astype("int32", casting="same_value")', NINE_TENTHS),
+    Case(
+        'ferry.to_torch(i, dtype="int32")', 'i.astype("int32", casting="same_value")', NINE_TENTHS
+    ),
 )
 
 SECTIONS = (

@@ -27,7 +27,9 @@ _WHY = f"takes half an hour and 36 GB of disk: {_ALL}=1"
 class _Peaks:
     def __init__(self, gib: int) -> None:
         self.gib = gib
-        self.title = f"Files of {gib} GiB among .pt, .safetensors and .npz: the most a conversion takes"
+        self.title = (
+            f"Files of {gib} GiB among .pt, .safetensors and .npz: the most a conversion takes"
+        )
 
     def rows(self) -> Iterator[Measured | Unmeasured]:
         why = why_not() or (_WHY if self.gib > 1 and not os.environ.get(_ALL) else None)
@@ -72,7 +74,9 @@ os.unlink("spare")
 
 def _peak(folder: Path, source: str, target: str, keywords: str) -> int:
     (folder / "out").unlink(missing_ok=True)
-    line = Line(f'ferry.convert_files("model.{source}", "out", to="{_FORMATS[target]}"{keywords})', FERRY)
+    line = Line(
+        f'ferry.convert_files("model.{source}", "out", to="{_FORMATS[target]}"{keywords})', FERRY
+    )
     return line.run(folder).resident
 
 

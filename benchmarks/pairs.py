@@ -21,7 +21,13 @@ Hands = dict[str, tuple[str | None, ...]]
 
 PLAIN: Hands = {
     "a": ("np.asarray(a)", "torch.from_numpy(a)", "tf.constant(a)", "jnp.asarray(a)", "a.tolist()"),
-    "t": ("t.numpy()", "torch.as_tensor(t)", "tf.constant(t.numpy())", "jnp.asarray(t.numpy())", "t.tolist()"),
+    "t": (
+        "t.numpy()",
+        "torch.as_tensor(t)",
+        "tf.constant(t.numpy())",
+        "jnp.asarray(t.numpy())",
+        "t.tolist()",
+    ),
     "x": (
         "x.numpy()",
         "torch.from_numpy(x.numpy())",
@@ -59,7 +65,13 @@ _NARROW: Hands = {
         "jnp.asarray(a)",
         "a.astype(np.float32).tolist()",
     ),
-    "t": (_BITS, "torch.as_tensor(t)", f"tf.constant({_BITS})", f"jnp.asarray({_BITS})", "t.tolist()"),
+    "t": (
+        _BITS,
+        "torch.as_tensor(t)",
+        f"tf.constant({_BITS})",
+        f"jnp.asarray({_BITS})",
+        "t.tolist()",
+    ),
     "x": (
         "x.numpy()",
         "torch.from_numpy(x.numpy().view(np.int16)).view(torch.bfloat16)",
@@ -78,7 +90,13 @@ _NARROW: Hands = {
 
 COPIES: Hands = {
     "a": ("a.copy()", "torch.from_numpy(a.copy())", "tf.constant(a)", "jnp.array(a)", "a.tolist()"),
-    "t": ("t.numpy().copy()", "t.clone()", "tf.constant(t.numpy())", "jnp.array(t.numpy())", "t.tolist()"),
+    "t": (
+        "t.numpy().copy()",
+        "t.clone()",
+        "tf.constant(t.numpy())",
+        "jnp.array(t.numpy())",
+        "t.tolist()",
+    ),
     "x": (
         "x.numpy().copy()",
         "torch.from_numpy(x.numpy().copy())",
@@ -118,7 +136,13 @@ _SHARES: Hands = {
         "jnp.from_dlpack(x, copy=False)",
         None,
     ),
-    "j": ("np.asarray(j)", "torch.from_dlpack(j)", "tf_dlpack.from_dlpack(j.__dlpack__())", "jnp.asarray(j)", None),
+    "j": (
+        "np.asarray(j)",
+        "torch.from_dlpack(j)",
+        "tf_dlpack.from_dlpack(j.__dlpack__())",
+        "jnp.asarray(j)",
+        None,
+    ),
 }
 
 CASTS: Hands = {
@@ -221,7 +245,11 @@ def world() -> dict[str, Any]:
     """The same 16 numbers in every framework, and what can be written into."""
     names = float32()
     np, torch, tf = names["np"], names["torch"], names["tf"]
-    written = {"array": np.empty(16, np.float32), "tensor": torch.empty(16), "variable": tf.Variable(tf.zeros(16))}
+    written = {
+        "array": np.empty(16, np.float32),
+        "tensor": torch.empty(16),
+        "variable": tf.Variable(tf.zeros(16)),
+    }
     return {**names, **written}
 
 

@@ -85,7 +85,11 @@ def versions() -> str:
 def _version(name: str) -> str:
     # TensorFlow has several distributions, and tensorferry may not be installed.
     try:
-        return str(import_module(name).__version__) if name in ("tensorflow", "tensorferry") else version(name)
+        return (
+            str(import_module(name).__version__)
+            if name in ("tensorflow", "tensorferry")
+            else version(name)
+        )
     except ImportError:
         return "not installed"
 

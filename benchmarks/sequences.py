@@ -62,8 +62,17 @@ def _read(limits: dict[str, float], *names: str) -> tuple[Case, ...]:
 
 def _in_one_pass(target: str) -> tuple[Case, ...]:
     return tuple(
-        Case(f'ferry.to_{target}({name}, dtype="{dtype}")', f"ferry.to_{target}({name})", Target(ratio=1.3))
-        for name, dtype in (("floats", "float32"), ("floats", "bfloat16"), ("floats", "float16"), ("ints", "int32"))
+        Case(
+            f'ferry.to_{target}({name}, dtype="{dtype}")',
+            f"ferry.to_{target}({name})",
+            Target(ratio=1.3),
+        )
+        for name, dtype in (
+            ("floats", "float32"),
+            ("floats", "bfloat16"),
+            ("floats", "float16"),
+            ("ints", "int32"),
+        )
     )
 
 
@@ -88,11 +97,28 @@ _LISTS = (
 
 SECTIONS = (
     Section("Three Python numbers", _few, _FEW),
-    Section("1,000,000 Python floats, flat and 1000 x 1000", _world, _read(_TARGETS, "floats", "rows"), READING),
-    Section("1,000,000 Python ints, likewise", _world, _read(_TARGETS, "ints", "int_rows"), READING),
+    Section(
+        "1,000,000 Python floats, flat and 1000 x 1000",
+        _world,
+        _read(_TARGETS, "floats", "rows"),
+        READING,
+    ),
+    Section(
+        "1,000,000 Python ints, likewise", _world, _read(_TARGETS, "ints", "int_rows"), READING
+    ),
     Section("1,000,000 ints, floats and bools", _world, _read(_TARGETS, "mixed"), READING),
-    Section("1,000,000 objects in another order", _world, _read(_SHUFFLED, "shuffled", "shuffled_ints"), READING),
-    Section("1,000,000 numbers as another dtype", _world, (*_in_one_pass("torch"), *_in_one_pass("numpy")), READING),
+    Section(
+        "1,000,000 objects in another order",
+        _world,
+        _read(_SHUFFLED, "shuffled", "shuffled_ints"),
+        READING,
+    ),
+    Section(
+        "1,000,000 numbers as another dtype",
+        _world,
+        (*_in_one_pass("torch"), *_in_one_pass("numpy")),
+        READING,
+    ),
     Section("1000 arrays of 1000 float32", _world, _ARRAYS, READING),
     Section("1,000,000 numbers to lists", _world, _LISTS, READING),
 )

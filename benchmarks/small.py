@@ -94,7 +94,13 @@ _LANES = (
     Case("ferry.to_jax(a)", "jnp.asarray(a)", Target(ratio=1.2)),
 )
 
-_NARROW_LANES = (Case("ferry.to_numpy(t)", "t.view(torch.int16).numpy().view(ml_dtypes.bfloat16)", Target(ratio=1.2)),)
+_NARROW_LANES = (
+    Case(
+        "ferry.to_numpy(t)",
+        "t.view(torch.int16).numpy().view(ml_dtypes.bfloat16)",
+        Target(ratio=1.2),
+    ),
+)
 
 SECTIONS = (
     Section("Small: 16 float32, as called", float32, _LANES),

@@ -34,11 +34,21 @@ class _Import:
 
     def rows(self) -> Iterator[Measured]:
         with tempfile.TemporaryDirectory() as folder:
-            # As for an installed package, the bytecode is there: the first, uncounted, run writes it.
-            environment = {**os.environ, "PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
+            # As for an installed package, the bytecode is there: the first, uncounted, run writes
+            # it.
+            environment = {
+                **os.environ,
+                "PYTHONPYCACHEPREFIX": folder,
+                "PYTHONDONTWRITEBYTECODE": "",
+            }
             times = [_once(environment) for _ in range(ROUNDS + 1)][1:]
         ours, theirs = (statistics.median(side) for side in zip(*times, strict=True))
-        yield Measured("import tensorferry, after import numpy / import numpy", ours, theirs, Target(total=15e-3))
+        yield Measured(
+            "import tensorferry, after import numpy / import numpy",
+            ours,
+            theirs,
+            Target(total=15e-3),
+        )
 
 
 _FIRST = """
@@ -80,20 +90,35 @@ class _FirstCall:
 
     def rows(self) -> Iterator[Measured]:
         with tempfile.TemporaryDirectory() as folder:
-            environment = {**os.environ, "PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
+            environment = {
+                **os.environ,
+                "PYTHONPYCACHEPREFIX": folder,
+                "PYTHONDONTWRITEBYTECODE": "",
+            }
             _ran(_FILE, environment, folder)
             for call, limit in _CALLS.items():
                 pair = _FIRST.format(call=call), _NINE
-                # One after the other, so that both meet the same machine. The first, uncounted, writes the bytecode.
-                times = [[float(_ran(each, environment, folder)) for each in pair] for _ in range(ROUNDS + 1)][1:]
+                # One after the other, so that both meet the same machine. The first, uncounted,
+                # writes the bytecode.
+                times = [
+                    [float(_ran(each, environment, folder)) for each in pair]
+                    for _ in range(ROUNDS + 1)
+                ][1:]
                 ours, theirs = map(list, zip(*times, strict=True))
-                yield Measured.of(f"first {call} / import of nine modules", (ours, theirs), Target(ratio=limit))
+                yield Measured.of(
+                    f"first {call} / import of nine modules", (ours, theirs), Target(ratio=limit)
+                )
 
 
 def _ran(script: str, environment: dict[str, str], folder: str) -> str:
     """What a script prints, in a new interpreter."""
     ran = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True, env=environment, cwd=folder
+        [sys.executable, "-c", script],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=folder,
     )
     return ran.stdout
 

@@ -27,7 +27,10 @@ def _columns(rows: int, count: int, dtype: str) -> dict[str, Any]:
     import numpy as np
 
     names = _modules()
-    values = {f"c{index}": np.random.default_rng(index).random(rows, "f8").astype(dtype) for index in range(count)}
+    values = {
+        f"c{index}": np.random.default_rng(index).random(rows, "f8").astype(dtype)
+        for index in range(count)
+    }
     apart = [names["pd"].DataFrame({name: column}) for name, column in values.items()]
     return {
         **names,
@@ -56,7 +59,10 @@ def nulls() -> dict[str, Any]:
 
     names = _modules()
     random = np.random.default_rng(0)
-    return {**names, "x": names["pa"].array(random.random(10_000_000), mask=random.random(10_000_000) < 0.01)}
+    return {
+        **names,
+        "x": names["pa"].array(random.random(10_000_000), mask=random.random(10_000_000) < 0.01),
+    }
 
 
 def dataset() -> dict[str, Any]:
@@ -97,7 +103,11 @@ _WIDE = (
     Case("ferry.to_torch(b)", "torch.from_numpy(b.to_numpy())", Target(ratio=1)),
     Case("ferry.to_torch(p)", "torch.from_numpy(p.to_numpy())", Target(ratio=1)),
     Case("ferry.to_torch(a)", "torch.from_numpy(a.to_pandas().to_numpy())", Target(ratio=1)),
-    Case('ferry.convert_tree(p, "torch")', "{x.name: torch.from_numpy(x.to_numpy()) for x in p}", Target()),
+    Case(
+        'ferry.convert_tree(p, "torch")',
+        "{x.name: torch.from_numpy(x.to_numpy()) for x in p}",
+        Target(),
+    ),
 )
 _LARGE = (
     Case("ferry.to_torch(d, copy=False)", "torch.from_numpy(d.to_numpy())", Target(extra=0.001)),
@@ -108,12 +118,24 @@ _LARGE = (
     Case("ferry.to_torch(b)", "d.to_numpy().T.copy()", Target()),
     Case("ferry.to_torch(a)", "d.to_numpy().T.copy()", Target()),
 )
-_NULLS = (Case("ferry.to_torch(x, nulls=0)", "torch.from_numpy(pc.fill_null(x, 0).to_numpy())", Target(ratio=1.2)),)
+_NULLS = (
+    Case(
+        "ferry.to_torch(x, nulls=0)",
+        "torch.from_numpy(pc.fill_null(x, 0).to_numpy())",
+        Target(ratio=1.2),
+    ),
+)
 """Into memory of Arrow's pool, as in the other line."""
 _DATASET = (
     Case('ferry.convert_tree(in_arrow[:256], "torch")', "in_torch[:256]", Target(ratio=0.06)),
-    Case('ferry.convert_tree(in_arrow[:256], "torch", copy=False)', "in_torch[:256]", Target(ratio=0.06)),
-    Case('ferry.convert_tree(in_arrow[:256], "jax", dtype="fit")', "in_jax[:256]", Target(ratio=0.06)),
+    Case(
+        'ferry.convert_tree(in_arrow[:256], "torch", copy=False)',
+        "in_torch[:256]",
+        Target(ratio=0.06),
+    ),
+    Case(
+        'ferry.convert_tree(in_arrow[:256], "jax", dtype="fit")', "in_jax[:256]", Target(ratio=0.06)
+    ),
 )
 
 SECTIONS = (

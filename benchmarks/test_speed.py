@@ -19,7 +19,11 @@ from .registered import SECTIONS
 from .timing import paths_open
 
 TIMED = [section for section in SECTIONS if isinstance(section, Section)]
-PAIRS = [pytest.param(section, case, id=f"{section.title}: {case.name}") for section in TIMED for case in section.cases]
+PAIRS = [
+    pytest.param(section, case, id=f"{section.title}: {case.name}")
+    for section in TIMED
+    for case in section.cases
+]
 
 
 @lru_cache(maxsize=1)
@@ -59,4 +63,8 @@ def _same(ours, theirs):
         return ours.keys() == theirs.keys() and all(_same(ours[key], theirs[key]) for key in theirs)
     if isinstance(theirs, list) and isinstance(theirs[0], dict):
         return len(ours) == len(theirs) and all(map(_same, ours, theirs))
-    return ours == theirs if isinstance(theirs, str) else np.array_equal(to_numpy(ours), to_numpy(theirs))
+    return (
+        ours == theirs
+        if isinstance(theirs, str)
+        else np.array_equal(to_numpy(ours), to_numpy(theirs))
+    )

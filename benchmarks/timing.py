@@ -31,12 +31,14 @@ def paths_open(on: bool) -> Iterator[None]:
         fast_paths.open_all(before)
 
 
-def race(ours: str, theirs: str, names: dict[str, Any], pace: Pace) -> tuple[list[float], list[float]]:
+def race(
+    ours: str, theirs: str, names: dict[str, Any], pace: Pace
+) -> tuple[list[float], list[float]]:
     """Seconds that each of two expressions takes, round by round.
 
     Both are run as `timeit` runs them: compiled, in a loop, with the collector off (`Timer.timeit`
-    switches it off). A result is dropped before the next is made, so what is allocated is fresh, and
-    giving it back is part of the time, on both sides.
+    switches it off). A result is dropped before the next is made, so what is allocated is fresh,
+    and giving it back is part of the time, on both sides.
 
     Args:
         ours: The one expression.

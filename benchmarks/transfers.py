@@ -49,9 +49,18 @@ class _Simulated:
 
         # Sleeps that are long beside what a shared machine's clock is uneven by.
         with simulated.installed(delay=lambda nbytes: COPY if nbytes else 0.0) as device:
-            for name, seconds in (("as long", COPY), ("twice as long", 2 * COPY), ("half as long", COPY / 2)):
+            for name, seconds in (
+                ("as long", COPY),
+                ("twice as long", 2 * COPY),
+                ("half as long", COPY / 2),
+            ):
                 step, alone = self._measure(device, seconds)
-                yield Measured(f"step / max(copy, compute), computation {name} as the copy", step, alone, TARGET)
+                yield Measured(
+                    f"step / max(copy, compute), computation {name} as the copy",
+                    step,
+                    alone,
+                    TARGET,
+                )
 
     def _measure(self, device: Any, seconds: float) -> tuple[float, float]:
         array = np.zeros(1 << 16, np.float32)
@@ -66,7 +75,10 @@ class _Simulated:
             with ferry.prefetch([array] * STEPS, "simulated", device="sim:0") as batches:
                 return _loop(batches, compute, device.synchronize)
 
-        alone = [_median(lambda do=do: _loop(range(STEPS), do, device.synchronize)) for do in (copy, compute)]
+        alone = [
+            _median(lambda do=do: _loop(range(STEPS), do, device.synchronize))
+            for do in (copy, compute)
+        ]
         return _median(together), max(alone)
 
 
@@ -127,7 +139,9 @@ def _batches() -> dict[str, Any]:
         **names,
         "arrays": [{name: np.ones(16, np.float32) for name in leaves} for _ in range(100)],
         "tensors": [{name: torch.ones(16) for name in leaves} for _ in range(100)],
-        "tracked": [{name: torch.ones(16, requires_grad=True) for name in leaves} for _ in range(100)],
+        "tracked": [
+            {name: torch.ones(16, requires_grad=True) for name in leaves} for _ in range(100)
+        ],
     }
 
 
@@ -151,4 +165,8 @@ _HOST = (
     ),
 )
 
-SECTIONS = (Section("Prefetch on the host, 100 batches of 3 leaves", _batches, _HOST), _Simulated(), _Gpu())
+SECTIONS = (
+    Section("Prefetch on the host, 100 batches of 3 leaves", _batches, _HOST),
+    _Simulated(),
+    _Gpu(),
+)

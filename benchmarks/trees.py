@@ -47,7 +47,9 @@ def _world() -> dict[str, Any]:
         "array": np.ones(16, np.float32),
         "tensor": torch.ones(16),
         "samples": samples,
-        "tensors": [{key: torch.from_numpy(value) for key, value in sample.items()} for sample in samples],
+        "tensors": [
+            {key: torch.from_numpy(value) for key, value in sample.items()} for sample in samples
+        ],
         "numbers": [{"label": number, "weight": number / 2} for number in range(256)],
         "small": [torch.ones(4) for _ in range(64)],
         "learnt": [torch.ones(4, requires_grad=True) for _ in range(64)],
@@ -64,7 +66,10 @@ def _world() -> dict[str, Any]:
 def _many() -> dict[str, Any]:
     import torch
 
-    return {**modules(), "many": {f"layers.{number}.weight": torch.ones(16) for number in range(300_000)}}
+    return {
+        **modules(),
+        "many": {f"layers.{number}.weight": torch.ones(16) for number in range(300_000)},
+    }
 
 
 def _images() -> dict[str, Any]:
@@ -107,22 +112,50 @@ _TREES = (
         Target(ratio=0.8),
     ),
     Case('ferry.convert_tree(arrays, "torch")', "tree_map(torch.from_numpy, arrays)", Target()),
-    Case('ferry.convert_tree(jaxes, "numpy")', "jax.tree.map(np.asarray, jaxes)", Target(ratio=1.1)),
-    Case('ferry.convert_tree(tree, "torch", device="cpu")', "tree_map(torch.Tensor.cpu, tree)", A_THIRD_MORE),
-    Case('ferry.convert_tree(params, "torch", device="cpu")', "tree_map(torch.Tensor.cpu, params)", A_THIRD_MORE),
-    Case('ferry.convert_tree(tree, "numpy", copy=True)', "tree_map(lambda t: t.numpy().copy(), tree)", HALF_MORE),
+    Case(
+        'ferry.convert_tree(jaxes, "numpy")', "jax.tree.map(np.asarray, jaxes)", Target(ratio=1.1)
+    ),
+    Case(
+        'ferry.convert_tree(tree, "torch", device="cpu")',
+        "tree_map(torch.Tensor.cpu, tree)",
+        A_THIRD_MORE,
+    ),
+    Case(
+        'ferry.convert_tree(params, "torch", device="cpu")',
+        "tree_map(torch.Tensor.cpu, params)",
+        A_THIRD_MORE,
+    ),
+    Case(
+        'ferry.convert_tree(tree, "numpy", copy=True)',
+        "tree_map(lambda t: t.numpy().copy(), tree)",
+        HALF_MORE,
+    ),
     Case('ferry.convert_tree(tree, "torch", copy=True)', "tree_map(torch.clone, tree)", HALF_MORE),
     Case('ferry.convert_tree(arrays, "numpy", copy=True)', "tree_map(np.copy, arrays)", HALF_MORE),
-    Case('ferry.convert_tree(tree, "numpy", dtype="float16")', "tree_map(lambda t: t.half().numpy(), tree)", HALF_MORE),
-    Case('ferry.convert_tree(tree, "torch", dtype="float16")', "tree_map(torch.Tensor.half, tree)", HALF_MORE),
+    Case(
+        'ferry.convert_tree(tree, "numpy", dtype="float16")',
+        "tree_map(lambda t: t.half().numpy(), tree)",
+        HALF_MORE,
+    ),
+    Case(
+        'ferry.convert_tree(tree, "torch", dtype="float16")',
+        "tree_map(torch.Tensor.half, tree)",
+        HALF_MORE,
+    ),
     Case("ferry.convert_tree(tree, like=array)", "tree_map(torch.Tensor.numpy, tree)", HALF_MORE),
-    Case("ferry.convert_tree(arrays, like=tensor)", "tree_map(torch.from_numpy, arrays)", HALF_MORE),
+    Case(
+        "ferry.convert_tree(arrays, like=tensor)", "tree_map(torch.from_numpy, arrays)", HALF_MORE
+    ),
     Case(
         'ferry.convert_tree(tree, "numpy", out=arrays)',
         "tree_map(lambda t, out: np.copyto(out, t.numpy()) or out, tree, arrays)",
         INTO,
     ),
-    Case('ferry.convert_tree(tree, "torch", out=others)', "tree_map(torch.Tensor.copy_, others, tree)", INTO),
+    Case(
+        'ferry.convert_tree(tree, "torch", out=others)',
+        "tree_map(torch.Tensor.copy_, others, tree)",
+        INTO,
+    ),
     Case("ferry.snapshot(tree)", "tree_map(torch.clone, tree)", A_THIRD_MORE),
     Case("ferry.snapshot(params)", "tree_map(lambda p: p.detach().clone(), params)", A_THIRD_MORE),
     Case("ferry.snapshot(arrays)", "tree_map(np.copy, arrays)", A_THIRD_MORE),
@@ -132,13 +165,21 @@ _MANY = (
     Case('ferry.explain_tree(many, "numpy")', _LOOK, Target(total=2.0)),
     Case("ferry.describe_tree(many)", _LOOK, Target(total=1.0)),
     Case("ferry.snapshot(many)", "{name: t.clone() for name, t in many.items()}", HALF_MORE),
-    Case('ferry.convert_tree(many, "torch", copy=True)', "{name: t.clone() for name, t in many.items()}", HALF_MORE),
+    Case(
+        'ferry.convert_tree(many, "torch", copy=True)',
+        "{name: t.clone() for name, t in many.items()}",
+        HALF_MORE,
+    ),
     Case(
         'ferry.convert_tree(many, "numpy", copy=True)',
         "{name: t.numpy().copy() for name, t in many.items()}",
         HALF_MORE,
     ),
-    Case('ferry.convert_tree(many, "numpy")', "{name: t.numpy() for name, t in many.items()}", Target()),
+    Case(
+        'ferry.convert_tree(many, "numpy")',
+        "{name: t.numpy() for name, t in many.items()}",
+        Target(),
+    ),
 )
 
 _BATCHES = (
@@ -153,8 +194,16 @@ _FEW = (
     Case('ferry.collate(learnt, "torch")', "torch.stack(learnt)", Target(ratio=1.8)),
     Case('ferry.collate(weights, "torch")', "torch.stack(weights)", Target(ratio=1.8)),
     Case('ferry.collate(dicts, "torch")', "default_collate(dicts)", Target(ratio=0.8)),
-    Case('ferry.collate(ragged, "torch", pad=0)', "pad_sequence(ragged, batch_first=True)", Target(ratio=1.5)),
-    Case('ferry.collate(rows, "torch")["x"]', 'np.array([row["x"] for row in rows])', Target(ratio=1.9)),
+    Case(
+        'ferry.collate(ragged, "torch", pad=0)',
+        "pad_sequence(ragged, batch_first=True)",
+        Target(ratio=1.5),
+    ),
+    Case(
+        'ferry.collate(rows, "torch")["x"]',
+        'np.array([row["x"] for row in rows])',
+        Target(ratio=1.9),
+    ),
 )
 
 _IMAGES = (

@@ -70,13 +70,16 @@ class _Shapes:
         usual = ((MOST + 1) // 2,) * 2
         names["like"] = names["np"].zeros(usual, "float32")
         for source, lines in _LINES.items():
-            # As many objects on both sides: the first touch of a tensor costs its framework something.
+            # As many objects on both sides: the first touch of a tensor costs its framework
+            # something.
             unseen = [_filled(names, source, tuple(shape)) for shape in shapes]
             seen = [_filled(names, source, usual) for _ in shapes]
             for line in lines:
                 yield self._race(line.format(source), source, names, (unseen, seen))
 
-    def _race(self, line: str, source: str, names: dict[str, Any], sides: tuple[list[Any], list[Any]]) -> Measured:
+    def _race(
+        self, line: str, source: str, names: dict[str, Any], sides: tuple[list[Any], list[Any]]
+    ) -> Measured:
         unseen, seen = self._times(line, source, names, sides)
         name, own = line.replace("ferry.", ""), _OWN.get(line)
         if own is not None:
@@ -127,7 +130,10 @@ class _Kinds:
         calls = {"": {**PLAIN, **TRACKED}, ", copy=True": COPIES, ', dtype="float16"': CASTS}
         for keywords, hands in calls.items():
             for case in cases(hands, FIRST, f"ferry.to_{{to}}({{source}}{keywords})"):
-                sides = Timer(case.ours, "forget()", globals=names), Timer(case.theirs, globals=names)
+                sides = (
+                    Timer(case.ours, "forget()", globals=names),
+                    Timer(case.theirs, globals=names),
+                )
                 for side in sides:
                     side.timeit(1)
                 times = [side.timeit(1) for _ in range(FIRSTS) for side in sides]

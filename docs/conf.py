@@ -66,7 +66,9 @@ html_sidebars = {
         "sidebar/scroll-end.html",
     ]
 }
-html_context = {"languages": [("en", "English"), ("ko", "한국어"), ("ja", "日本語"), ("zh_CN", "简体中文")]}
+html_context = {
+    "languages": [("en", "English"), ("ko", "한국어"), ("ja", "日本語"), ("zh_CN", "简体中文")]
+}
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
 

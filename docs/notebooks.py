@@ -1,7 +1,7 @@
 """The notebooks in ``examples``: the tour of cases from the cases themselves, and what a run of one gives.
 
-What a run shows is kept as words: a plan's picture is drawn where the notebook is opened and run, and would be some
-hundred thousand characters in the repository, in which no change can be read.
+What a run shows is kept as words: a plan's picture is drawn where the notebook is opened and run,
+and would be some hundred thousand characters in the repository, in which no change can be read.
 """
 
 from __future__ import annotations
@@ -153,7 +153,11 @@ class Writer(Stage):
 
 
 def _cell(kind: str, text: str) -> nbformat.NotebookNode:
-    return nbformat.v4.new_markdown_cell(text) if kind == "markdown" else nbformat.v4.new_code_cell(text)
+    return (
+        nbformat.v4.new_markdown_cell(text)
+        if kind == "markdown"
+        else nbformat.v4.new_code_cell(text)
+    )
 
 
 def _explained(code: str) -> str | None:

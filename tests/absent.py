@@ -1,7 +1,7 @@
 """Skips what needs a library that is not installed here, and says which: `conftest.py` makes pytest ask this module.
 
-Where every library of the tests is installed nothing is skipped by it. A name that is not in `OPTIONAL`, which may be
-misspelled, fails as ever.
+Where every library of the tests is installed nothing is skipped by it. A name that is not in
+`OPTIONAL`, which may be misspelled, fails as ever.
 """
 
 from __future__ import annotations
@@ -15,11 +15,49 @@ import pytest
 
 OPTIONAL = frozenset(
     {
-        *("accelerate", "array_api_strict", "attrs", "babel", "datasets", "docutils", "duckdb", "equinox"),
+        *(
+            "accelerate",
+            "array_api_strict",
+            "attrs",
+            "babel",
+            "datasets",
+            "docutils",
+            "duckdb",
+            "equinox",
+        ),
         *("flax", "gguf"),
-        *("google_crc32c", "gymnasium", "h5py", "jax", "joblib", "jsonschema", "msgpack", "nanoarrow"),
-        *("nbclient", "nbformat", "numcodecs", "onnx", "optax", "orbax", "pandas", "PIL", "polars", "pyarrow"),
-        *("pygments", "rich", "safetensors", "scipy", "sklearn", "sphinx", "tensordict", "tensorflow"),
+        *(
+            "google_crc32c",
+            "gymnasium",
+            "h5py",
+            "jax",
+            "joblib",
+            "jsonschema",
+            "msgpack",
+            "nanoarrow",
+        ),
+        *(
+            "nbclient",
+            "nbformat",
+            "numcodecs",
+            "onnx",
+            "optax",
+            "orbax",
+            "pandas",
+            "PIL",
+            "polars",
+            "pyarrow",
+        ),
+        *(
+            "pygments",
+            "rich",
+            "safetensors",
+            "scipy",
+            "sklearn",
+            "sphinx",
+            "tensordict",
+            "tensorflow",
+        ),
         *("tensorstore", "torch", "transformers", "typer", "xarray", "yaml", "zarr"),
     }
 )

@@ -8,7 +8,8 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 os.environ.setdefault("GLOG_minloglevel", "3")
-# Else a thread of PyTorch's that has nothing to do spins, which takes the processor from the other tests.
+# Else a thread of PyTorch's that has nothing to do spins, which takes the processor from the other
+# tests.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Frameworks share one GPU: none may take all of its memory when it starts.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -36,11 +37,16 @@ settings.load_profile("unhurried")
 def pytest_configure(config):
     # Registered, it is asked about the doctests of src too, which this file is not.
     config.pluginmanager.register(absent)
-    config.addinivalue_line("markers", "fast_paths: runs with the fast paths open instead of checking every plan")
-    config.addinivalue_line("markers", "unwatched: hints are not pasted, which would be in the way of what it counts")
+    config.addinivalue_line(
+        "markers", "fast_paths: runs with the fast paths open instead of checking every plan"
+    )
+    config.addinivalue_line(
+        "markers", "unwatched: hints are not pasted, which would be in the way of what it counts"
+    )
     # With `-n` this process hands out the tests, and needs no framework for that.
     if getattr(config.option, "dist", "no") == "no":
-        # A PyTorch built for CUDA brings Triton, which ends the process if TensorFlow is there before it.
+        # A PyTorch built for CUDA brings Triton, which ends the process if TensorFlow is there
+        # before it.
         with contextlib.suppress(ImportError):
             importlib.import_module("torch._dynamo")
 
@@ -70,7 +76,9 @@ def _wide_jax():
     jax.config.update("jax_enable_x64", before)
 
 
-_PASTED = tuple(f"tests/{folder}/" for folder in ("api", "cases", "conformance", "hazards", "sequences"))
+_PASTED = tuple(
+    f"tests/{folder}/" for folder in ("api", "cases", "conformance", "hazards", "sequences")
+)
 """Tests whose hints are pasted by `make test` too; `make hints` pastes those of all."""
 
 
@@ -86,7 +94,9 @@ def _watch():
 def _hints_work(request):
     """The hint of each error that a public function raises in a test is pasted, and has to work."""
     everywhere = "FERRY_HINTS" in os.environ
-    if request.node.get_closest_marker("unwatched") or not (everywhere or request.node.nodeid.startswith(_PASTED)):
+    if request.node.get_closest_marker("unwatched") or not (
+        everywhere or request.node.nodeid.startswith(_PASTED)
+    ):
         yield
         return
     watch = _watch()

@@ -1,15 +1,17 @@
 """A simulated asynchronous accelerator, to test on any machine what is true of a GPU's streams.
 
-Its framework is made up: a `simulated.Tensor` lies on the host or on ``sim:0`` or ``sim:1``, whose memory is
-reached only through the backend's verbs. What a GPU does in silence to those who do not wait, it does as well:
+Its framework is made up: a `simulated.Tensor` lies on the host or on ``sim:0`` or ``sim:1``, whose
+memory is reached only through the backend's verbs. What a GPU does in silence to those who do not
+wait, it does as well:
 
-- a stream is a thread that runs what is queued, each copy after a random delay; memory is full of `POISON` before
-  that, so a reader that does not wait for the event reads garbage;
-- a queued copy reads page-locked memory when it runs, not when it is queued: writing such memory too early changes
-  what arrives, and giving back what `pinned_memory` gave too early makes it `POISON` (what `pin` made waits for its
-  readers, as it does with the allocators that are simulated here);
-- memory of a device is given away as soon as its tensor is gone, by the stream that allocated it: other streams that
-  still work on it read `POISON`, unless they were recorded with `uses`.
+- a stream is a thread that runs what is queued, each copy after a random delay; memory is full of
+  `POISON` before that, so a reader that does not wait for the event reads garbage;
+- a queued copy reads page-locked memory when it runs, not when it is queued: writing such memory
+  too early changes what arrives, and giving back what `pinned_memory` gave too early makes it
+  `POISON` (what `pin` made waits for its readers, as it does with the allocators that are simulated
+  here);
+- memory of a device is given away as soon as its tensor is gone, by the stream that allocated it:
+  other streams that still work on it read `POISON`, unless they were recorded with `uses`.
 
     with simulated.installed(delay=(0.0, 0.002)) as device:
         x = ferry.convert(np.ones(3), "simulated", device="sim:0", non_blocking=True)
@@ -99,7 +101,9 @@ class Block:
 
     def within(self, array):
         """The same place, shape and dtype as `array`, held by the block instead of by its user."""
-        return np.ndarray(array.shape, array.dtype, self.array, memory.address(array) - self.first, array.strides)
+        return np.ndarray(
+            array.shape, array.dtype, self.array, memory.address(array) - self.first, array.strides
+        )
 
 
 class Copied(NamedTuple):
@@ -132,7 +136,10 @@ class Stream:
         self.device = device
         self.work = queue.SimpleQueue()
         self.thread = threading.Thread(
-            target=_work_off, args=(self.work, backend.failures), name=f"simulated {device} {name}", daemon=True
+            target=_work_off,
+            args=(self.work, backend.failures),
+            name=f"simulated {device} {name}",
+            daemon=True,
         )
         self.thread.start()
         self.end = weakref.finalize(self, self.work.put, None)
@@ -186,10 +193,11 @@ class SimulatedBackend(Backend):
     """`simulated.Tensor`.
 
     Args:
-        delay: The least and the greatest number of seconds before a queued copy begins, or a function that
-            gives them for a number of bytes.
+        delay: The least and the greatest number of seconds before a queued copy begins, or a
+            function that gives them for a number of bytes.
         lockable: How many bytes can be page-locked at once; ``None``: any number.
-        events_lie: Whether events say that they are reached when they are not: what waits for them must break.
+        events_lie: Whether events say that they are reached when they are not: what waits for them
+            must break.
         seed: For the delays.
     """
 
@@ -199,7 +207,12 @@ class SimulatedBackend(Backend):
     capabilities = Capabilities(
         dtypes=Dtypes(
             held=_ALL,
-            numbers={"bool": ("bool",), "int": ("int64",), "float": ("float32",), "complex": ("complex64",)},
+            numbers={
+                "bool": ("bool",),
+                "int": ("int64",),
+                "float": ("float32",),
+                "complex": ("complex64",),
+            },
             unexported=_ALL,  # nobody else has such a device
         ),
         memory=Memory(writable=True, strides="compact", alignment=0, out=True),
@@ -289,7 +302,14 @@ class SimulatedBackend(Backend):
         at = memory.address(x._storage.cells) % 64 if on_host else 0
         locked = on_host and self._block_of(x._storage.cells) is not None
         return TensorInfo(
-            self.name, x.shape, x.dtype, x.device, misalignment=at, writable=True, mutable=True, pinned=locked
+            self.name,
+            x.shape,
+            x.dtype,
+            x.device,
+            misalignment=at,
+            writable=True,
+            mutable=True,
+            pinned=locked,
         )
 
     def pointer(self, x):
@@ -336,7 +356,9 @@ class SimulatedBackend(Backend):
         token = Storage(None)
         # Not at exit: what another thread still writes to would be somebody else's memory by then.
         weakref.finalize(token, self._unlock, block).atexit = False
-        return memory.over_address(block.first, (nbytes,), (1,), block.array.dtype, read_only=False, owner=token)
+        return memory.over_address(
+            block.first, (nbytes,), (1,), block.array.dtype, read_only=False, owner=token
+        )
 
     def _unlock(self, block):
         block.array.fill(POISON)
@@ -372,7 +394,9 @@ class SimulatedBackend(Backend):
         if check:
             there = self.move(x, HOST)
             return self.move(self.adopt(casts.cast(there._storage.cells, dtype, check)), x.device)
-        return self._on_device(x, dtype, lambda out, values: np.copyto(out, casts.cast(values, dtype, "")))
+        return self._on_device(
+            x, dtype, lambda out, values: np.copyto(out, casts.cast(values, dtype, ""))
+        )
 
     def _on_device(self, x, dtype, write):
         result = self._new(x.shape, dtype, x.device)
@@ -382,7 +406,9 @@ class SimulatedBackend(Backend):
 
     def pin(self, x, required=False):
         cells = x._storage.cells
-        block = pinned.block(cells.nbytes, lambda: self._lock(cells.nbytes, waits=True), required=required)
+        block = pinned.block(
+            cells.nbytes, lambda: self._lock(cells.nbytes, waits=True), required=required
+        )
         if block is None:
             return x
         held = block.view(cells.dtype).reshape(cells.shape)
@@ -392,7 +418,9 @@ class SimulatedBackend(Backend):
     def land(self, x, required=False):
         """In page-locked memory on the host, or other; complete."""
         source = self._cells(x)
-        block = pinned.block(source.nbytes, lambda: self._lock(source.nbytes, waits=True), required=required)
+        block = pinned.block(
+            source.nbytes, lambda: self._lock(source.nbytes, waits=True), required=required
+        )
         if block is None:
             return self.move(x, HOST)
         held = block.view(source.dtype).reshape(source.shape)
@@ -410,8 +438,8 @@ class SimulatedBackend(Backend):
         if x.device == HOST:
             block = self._block_of(source)
             locked = block is not None
-            # The driver has read pageable memory when the call returns. Page-locked memory is read when the
-            # copy runs.
+            # The driver has read pageable memory when the call returns. Page-locked memory is read
+            # when the copy runs.
             if block is None:
                 source = source.copy()
             elif not block.waits:
@@ -432,7 +460,9 @@ class SimulatedBackend(Backend):
     def pack(self, tensors, alignment, lock=False):
         """The bytes of many, one after the other, each at a multiple of 64."""
         device = tensors[0].device
-        ends = np.cumsum([-(-self._cells(x).nbytes // ALIGNMENT) * ALIGNMENT for x in tensors]).tolist()
+        ends = np.cumsum(
+            [-(-self._cells(x).nbytes // ALIGNMENT) * ALIGNMENT for x in tensors]
+        ).tolist()
         parcel = self._new((ends[-1],), "uint8", device)
         parcel = self.pin(parcel) if lock else parcel
         cells, sources = self._cells(parcel), [self._cells(x) for x in tensors]
@@ -555,8 +585,8 @@ def installed(**settings):
         backend.synchronize()
         assert not backend.failures, backend.failures
     finally:
-        # At the end of the interpreter nobody takes a device apart. From Python 3.13 on its threads, which are daemons,
-        # never run again by then, and nobody could wait for them.
+        # At the end of the interpreter nobody takes a device apart. From Python 3.13 on its
+        # threads, which are daemons, never run again by then, and nobody could wait for them.
         if not sys.is_finalizing():
             _uninstall(backend, known)
 

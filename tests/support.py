@@ -41,7 +41,9 @@ def of_torch(*names):
     why = f"torch {torch.__version__} has no"
     lacking = [name for name in names if not hasattr(torch, name)]
     return [
-        pytest.param(name, marks=pytest.mark.skip(reason=f"{why} {name}")) if name in lacking else name
+        pytest.param(name, marks=pytest.mark.skip(reason=f"{why} {name}"))
+        if name in lacking
+        else name
         for name in names
     ]
 
@@ -141,7 +143,15 @@ def bits(x):
         import torch
 
         return (
-            x.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+            x.detach()
+            .cpu()
+            .resolve_conj()
+            .resolve_neg()
+            .contiguous()
+            .reshape(-1)
+            .view(torch.uint8)
+            .numpy()
+            .tobytes()
         )
     return np.asarray(x).tobytes()
 
@@ -154,8 +164,9 @@ def dtype_name(x):
 def peak_of(call):
     """The bytes that Python and NumPy held at most, beyond what they held before, while a call ran; and its result.
 
-    They are counted, not measured: no allocator's habits, no page and no other process is in it. What a library keeps
-    with an allocator of its own is not in it either: the memory of whole processes is measured in `benchmarks`.
+    They are counted, not measured: no allocator's habits, no page and no other process is in it.
+    What a library keeps with an allocator of its own is not in it either: the memory of whole
+    processes is measured in `benchmarks`.
     """
     gc.collect()
     tracemalloc.start()
@@ -192,7 +203,9 @@ def python(code, *arguments, timeout=240, **environment):
 def survives(code, *arguments, **environment):
     """Run code in a fresh interpreter, which must reach its end; what it printed."""
     done = python(code, *arguments, **environment)
-    assert done.returncode == 0, f"ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    assert done.returncode == 0, (
+        f"ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    )
     return done.stdout
 
 
@@ -278,7 +291,10 @@ def forked(modules, code, *arguments, apart=True, **environment):
 
 
 def lives(code, *arguments, **environment):
-    """Run code in a process of its own in which every framework is imported; it must reach its end. What it printed."""
+    """Run code in a process of its own in which every framework is imported; it must reach its end.
+
+    What it printed.
+    """
     status, words, _ = forked(FRAMEWORKS, code, *arguments, apart=False, **environment)
     assert status == 0, f"ended with {status}\n{words[-4000:]}"
     return words
@@ -288,11 +304,15 @@ class _WithoutSuggestions(doctest.OutputChecker):
     """Compares errors without what Python adds by itself, in more cases from release to release."""
 
     def check_output(self, want, got, optionflags):
-        return super().check_output(want, re.sub(r"\. Did you mean: [^\n]*\?$", "", got), optionflags)
+        return super().check_output(
+            want, re.sub(r"\. Did you mean: [^\n]*\?$", "", got), optionflags
+        )
 
 
 def run_examples(path):
     """Run the examples of a page; gives `doctest.TestResults`, and prints what went wrong."""
-    examples = doctest.DocTestParser().get_doctest(path.read_text(encoding="utf-8"), {}, path.name, str(path), 0)
+    examples = doctest.DocTestParser().get_doctest(
+        path.read_text(encoding="utf-8"), {}, path.name, str(path), 0
+    )
     runner = doctest.DocTestRunner(_WithoutSuggestions(), optionflags=doctest.NORMALIZE_WHITESPACE)
     return runner.run(examples)

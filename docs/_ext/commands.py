@@ -25,7 +25,9 @@ def _rows(parameters: list[Any]) -> Iterator[str]:
             written = f"`{each.metavar}`" + (" …" if each.nargs == -1 else "")
         else:
             value = f" {each.metavar or each.name.upper()}" if not each.is_flag else ""
-            written = ", ".join(f"`{option}{value}`" for option in [*each.opts, *each.secondary_opts])
+            written = ", ".join(
+                f"`{option}{value}`" for option in [*each.opts, *each.secondary_opts]
+            )
         # What a flag does when it is left out goes without saying.
         silent = each.default is None or each.default is False or callable(each.default)
         default = "required" if each.required else "" if silent else f"`{each.default}`"
@@ -52,7 +54,12 @@ class Commands(Generated):
                     panels.setdefault(each.rich_help_panel or "", []).append(each)
             for panel, parameters in panels.items():
                 lines += [f"**{panel}**", ""] if panel else []
-                lines += ["| argument or option | meaning | default |", "|---|---|---|", *_rows(parameters), ""]
+                lines += [
+                    "| argument or option | meaning | default |",
+                    "|---|---|---|",
+                    *_rows(parameters),
+                    "",
+                ]
         return lines
 
 
@@ -63,7 +70,12 @@ class ExitCodes(Generated):
         """A row for each."""
         said = str(app.info.epilog).removeprefix("Exit codes: ").rstrip(".")
         pairs = [each.partition(", ") for each in said.split("; ")]
-        return ["| code | meaning |", "|---|---|", *(f"| {code} | {_cell(what)} |" for code, _, what in pairs), ""]
+        return [
+            "| code | meaning |",
+            "|---|---|",
+            *(f"| {code} | {_cell(what)} |" for code, _, what in pairs),
+            "",
+        ]
 
 
 DIRECTIVES = {"commands": Commands, "exit-codes": ExitCodes}

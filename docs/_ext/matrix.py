@@ -29,7 +29,10 @@ def _sources() -> Iterator[tuple[str, ferry.TensorInfo]]:
         yield f"`{name}`", info
         declared = registry.backend_named(name).capabilities
         if declared.memory.read_only:
-            yield f"`{name}`, read-only", ferry.TensorInfo(name, SHAPE, writable=False, mutable=False)
+            yield (
+                f"`{name}`, read-only",
+                ferry.TensorInfo(name, SHAPE, writable=False, mutable=False),
+            )
         if declared.gradients.graph:
             yield f"`{name}`, requires grad", ferry.TensorInfo(name, SHAPE, requires_grad=True)
 
@@ -70,7 +73,9 @@ class Pairs(Generated):
             outcomes = [_outcome(info, target) for target in targets]
             lines.append(f"| {label} | {' | '.join(_marked(outcome) for outcome, _ in outcomes)} |")
             for target, (outcome, why) in zip(targets, outcomes, strict=True):
-                alike = why.replace(f" {target} ", " target's ").replace("a target's", "the target's")
+                alike = why.replace(f" {target} ", " target's ").replace(
+                    "a target's", "the target's"
+                )
                 reasons.setdefault((outcome, alike), {}).setdefault(label, []).append(target)
         lines += ["", "| memory | reason, as the plan says it | pairs |", "|---|---|---|"]
         for (outcome, why), pairs in sorted(reasons.items()):
@@ -91,7 +96,9 @@ class DtypesOfPairs(Generated):
             rows: dict[tuple[str, ...], list[str]] = {}
             for dtype in (each for each in DTYPES if each in held):
                 info = ferry.TensorInfo(name, SHAPE, dtype)
-                rows.setdefault(tuple(_outcome(info, target)[0] for target in targets), []).append(f"`{dtype}`")
+                rows.setdefault(tuple(_outcome(info, target)[0] for target in targets), []).append(
+                    f"`{dtype}`"
+                )
             lines += [f"### From {name}", "", *_head("dtype", targets)]
             for outcomes, dtypes in rows.items():
                 lines.append(f"| {', '.join(dtypes)} | {' | '.join(map(_marked, outcomes))} |")
@@ -108,18 +115,29 @@ class Formats(Generated):
             "| `--to` | format | suffixes | install | values | metadata | writes |",
             "|---|---|---|---|---|---|---|",
         ]
-        listed: list[Any] = sorted(formats().values(), key=lambda each: (bool(each.module), each.rank, each.name))
+        listed: list[Any] = sorted(
+            formats().values(), key=lambda each: (bool(each.module), each.rank, each.name)
+        )
         for each in listed:
-            suffixes = " ".join(f"`{suffix}`" for suffix in each.suffixes) + (" (folders)" if each.is_folder else "")
-            marks = ("yes" if held else "" for held in (each.holds_tree, each.holds_metadata, each.writes))
+            suffixes = " ".join(f"`{suffix}`" for suffix in each.suffixes) + (
+                " (folders)" if each.is_folder else ""
+            )
+            marks = (
+                "yes" if held else ""
+                for held in (each.holds_tree, each.holds_metadata, each.writes)
+            )
             install = f"`{each.module}`" if each.module else ""
-            lines.append(f"| `{each.name}` | {each.title} | {suffixes} | {install} | {' | '.join(marks)} |")
+            lines.append(
+                f"| `{each.name}` | {each.title} | {suffixes} | {install} | {' | '.join(marks)} |"
+            )
         lines += ["", "| format | dtypes that it does not hold |", "|---|---|"]
         for each in listed:
             lacking = [name for name in DTYPES if name not in each.dtypes]
             held = [name for name in DTYPES if name in each.dtypes]
             words = ", ".join(lacking) or "none"
-            lines.append(f"| {each.title} | {words if len(lacking) <= len(held) else 'all but ' + ', '.join(held)} |")
+            lines.append(
+                f"| {each.title} | {words if len(lacking) <= len(held) else 'all but ' + ', '.join(held)} |"
+            )
         return [*lines, ""]
 
 

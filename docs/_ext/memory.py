@@ -1,6 +1,7 @@
 """The directive ``{memory}``: a plan, made when the site is built, as a picture of its memory.
 
-Its body is Python code that ends in an expression whose value is a plan; ``ferry`` is there without an import::
+Its body is Python code that ends in an expression whose value is a plan; ``ferry`` is there without
+an import::
 
     ```{memory}
     :caption: A transposed view touches the same bytes
@@ -50,7 +51,9 @@ class Drawn(SphinxDirective):
         try:
             html = self.html(value_of(code))
         except Exception as error:  # noqa: BLE001 - whatever the page's code raises
-            _log.warning("{%s}: %s: %s", self.name, type(error).__name__, error, location=self.get_location())
+            _log.warning(
+                "{%s}: %s: %s", self.name, type(error).__name__, error, location=self.get_location()
+            )
             return []
         if "alt" in self.options:
             told = clean(self.options["alt"])
@@ -85,7 +88,9 @@ class Memory(Drawn):
         if not isinstance(value, Plan):
             raise TypeError(f"the last line must be a plan, not {type(value).__name__}")
         words = picture_words.words(self.config)
-        return page([both_widths(lambda width: picture(value, width=width, styled=False, words=words))])
+        return page(
+            [both_widths(lambda width: picture(value, width=width, styled=False, words=words))]
+        )
 
 
 def value_of(code: str) -> object:

@@ -32,14 +32,23 @@ def fetch(name: str, folder: Path) -> None:
         return
     npm = shutil.which("npm")
     if npm is None:
-        raise FileNotFoundError(f"npm is not installed, and {name} comes from it (Debian: apt-get install npm)")
+        raise FileNotFoundError(
+            f"npm is not installed, and {name} comes from it (Debian: apt-get install npm)"
+        )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as made:
-        subprocess.run([npm, "pack", "--silent", f"{name}@{version}"], cwd=made, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
+        subprocess.run(  # noqa: S603
+            [npm, "pack", "--silent", f"{name}@{version}"],
+            cwd=made,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         (archive,) = Path(made).glob("*.tgz")
         found = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
         if integrity != f"sha512-{found}":
-            raise ValueError(f"{name} {version} has another content than was pinned: sha512-{found}")
+            raise ValueError(
+                f"{name} {version} has another content than was pinned: sha512-{found}"
+            )
         with tarfile.open(archive) as files:
             files.extractall(made, filter="data")
         Path(made, "package", mark.name).touch()

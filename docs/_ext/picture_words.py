@@ -1,7 +1,7 @@
 """The words of pictures, and what the planner says in the playground, in the language of the site.
 
-Pictures are on many pages, and the planner's sentences on none that Sphinx reads: both have a catalog of their own,
-whose messages `docs/locale/update.py` takes from here.
+Pictures are on many pages, and the planner's sentences on none that Sphinx reads: both have a
+catalog of their own, whose messages `docs/locale/update.py` takes from here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
     from sphinx.config import Config
 
-__all__ = ["CATALOGS", "TIMELINE", "catalogs", "messages_of", "of_playground", "translated", "words"]
+__all__ = [
+    "CATALOGS",
+    "TIMELINE",
+    "catalogs",
+    "messages_of",
+    "of_playground",
+    "translated",
+    "words",
+]
 
 SITE = Path(__file__).parents[1]
 """The folder of the pages, in which that of the translations is."""
@@ -43,8 +51,15 @@ CATALOGS = {"pictures": tuple(dict.fromkeys((*WORDS, *TIMELINE.values()))), "pla
 
 def catalogs(config: Config) -> list[Path]:
     """The catalogs of the site's language that there are; English has none."""
-    folders = [SITE / folder / str(config.language) / "LC_MESSAGES" for folder in config.locale_dirs]
-    return [path for folder in folders for path in (folder / f"{name}.po" for name in CATALOGS) if path.is_file()]
+    folders = [
+        SITE / folder / str(config.language) / "LC_MESSAGES" for folder in config.locale_dirs
+    ]
+    return [
+        path
+        for folder in folders
+        for path in (folder / f"{name}.po" for name in CATALOGS)
+        if path.is_file()
+    ]
 
 
 def messages_of(config: Config) -> dict[str, str]:
@@ -54,7 +69,11 @@ def messages_of(config: Config) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in catalogs(config):
         with path.open("rb") as file:
-            found |= {each.id: each.string for each in read_po(file) if each.id and each.string and not each.fuzzy}
+            found |= {
+                each.id: each.string
+                for each in read_po(file)
+                if each.id and each.string and not each.fuzzy
+            }
     return found
 
 
@@ -70,5 +89,7 @@ def words(config: Config) -> Words:
 
 def of_playground(table: Mapping[str, str]) -> dict[str, str]:
     """What the playground needs of a table: the renderer's words by their names, the planner's sentences."""
-    pictures = {f"picture-{field}": table[text] for field, text in WORDS._asdict().items() if text in table}
+    pictures = {
+        f"picture-{field}": table[text] for field, text in WORDS._asdict().items() if text in table
+    }
     return {**pictures, **{each: table[each] for each in SENTENCES if each in table}}

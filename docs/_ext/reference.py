@@ -1,8 +1,9 @@
 """The generated parts of the reference: from signatures, docstrings, commands, and what backends and formats declare.
 
-A page says where each part stands, and in which order: ``{entries}`` with the names of functions and classes,
-``{keyword}`` and ``{error}`` with the name of one, ``{error-tree}``, ``{types}``, ``{commands}``, ``{exit-codes}``,
-``{formats}``, ``{pairs}`` and ``{dtypes-of-pairs}``. What is public and has no entry is an error.
+A page says where each part stands, and in which order: ``{entries}`` with the names of functions
+and classes, ``{keyword}`` and ``{error}`` with the name of one, ``{error-tree}``, ``{types}``,
+``{commands}``, ``{exit-codes}``, ``{formats}``, ``{pairs}`` and ``{dtypes-of-pairs}``. What is
+public and has no entry is an error.
 """
 
 from __future__ import annotations
@@ -45,7 +46,11 @@ _NAMES = {**_THEIRS, **{name: f"~tensorferry.typing.{name}" for name in _OURS}}
 
 def _annotation(written: object) -> str:
     """An annotation as it stands in the source, with types under the names that readers know."""
-    text = written if isinstance(written, str) else getattr(written, "__forward_arg__", None) or str(written)
+    text = (
+        written
+        if isinstance(written, str)
+        else getattr(written, "__forward_arg__", None) or str(written)
+    )
     return re.sub(r"\w+", lambda name: _NAMES.get(name[0], name[0]), text)
 
 
@@ -59,7 +64,9 @@ def _parameters(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
             continue
         for name, kind in inspect.get_annotations(getattr(tensorferry.typing, spread[1])).items():
             default = defaults[name].default if name in defaults else False
-            yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            yield inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
+            )
 
 
 def _signature(function: Callable[..., Any]) -> str:
@@ -79,7 +86,9 @@ def _signature(function: Callable[..., Any]) -> str:
     if parameters and parameters[-1].kind == inspect.Parameter.POSITIONAL_ONLY:
         words.append("/")
     result = inspect.signature(function).return_annotation
-    return f"({', '.join(words)})" + ("" if result is inspect.Signature.empty else f" -> {_annotation(result)}")
+    return f"({', '.join(words)})" + (
+        "" if result is inspect.Signature.empty else f" -> {_annotation(result)}"
+    )
 
 
 def _docstring(of: object, change: Callable[[str], str] = str) -> list[str]:
@@ -91,11 +100,15 @@ def _docstring(of: object, change: Callable[[str], str] = str) -> list[str]:
 def _section(text: str, name: str) -> dict[str, str]:
     """The entries of a section of a docstring, such as ``Args:``."""
     found = re.search(rf"^{name}:\n((?:[ ]{{4}}.*\n?|\n)+)", text, re.MULTILINE)
-    entries = re.findall(r"^    (\**\w+): ((?:.*\n?)(?:     .*\n?)*)", found[1] if found else "", re.MULTILINE)
+    entries = re.findall(
+        r"^    (\**\w+): ((?:.*\n?)(?:     .*\n?)*)", found[1] if found else "", re.MULTILINE
+    )
     return {name: " ".join(said.split()) for name, said in entries}
 
 
-def _described(kind: str, name: str, signature: str, body: list[str], options: tuple[str, ...] = ()) -> list[str]:
+def _described(
+    kind: str, name: str, signature: str, body: list[str], options: tuple[str, ...] = ()
+) -> list[str]:
     """A description of an object as reStructuredText."""
     return [
         f".. py:{kind}:: {name}{signature}",
@@ -122,7 +135,9 @@ def _members(cls: type) -> Iterator[str]:
                 yield from _described("property", name, "", _docstring(member), options)
             elif inspect.isfunction(member):
                 signature = re.sub(r"^\(self: [^,)]*(, )?(/(, )?)?", "(", _signature(member))
-                yield from _described("method", name, signature, _docstring(member), (":no-contents-entry:",))
+                yield from _described(
+                    "method", name, signature, _docstring(member), (":no-contents-entry:",)
+                )
 
 
 def _class(cls: type) -> list[str]:
@@ -201,7 +216,9 @@ def _first_lines(group: str) -> list[str]:
     lines = ["| name | what it is for |", "|---|---|"]
     for name, found in _of_group(group):
         first = (inspect.getdoc(found) or "").partition("\n\n")[0].replace("\n", " ")
-        lines.append(f"| {{py:obj}}`~tensorferry.{name.rpartition('.')[2]}` | {_as_markdown(first)} |")
+        lines.append(
+            f"| {{py:obj}}`~tensorferry.{name.rpartition('.')[2]}` | {_as_markdown(first)} |"
+        )
     return lines
 
 
@@ -234,7 +251,9 @@ class Entries(Generated):
 
 def _as_markdown(text: str) -> str:
     """The little reStructuredText of a docstring's line."""
-    return re.sub(r"``(.*?)``|`(.*?)`", lambda found: f"`{found[1] or found[2]}`", text).replace("|", r"\|")
+    return re.sub(r"``(.*?)``|`(.*?)`", lambda found: f"`{found[1] or found[2]}`", text).replace(
+        "|", r"\|"
+    )
 
 
 class Keyword(Generated):
@@ -274,7 +293,9 @@ class Error(Generated):
         ours, theirs = _bases(error)
         bases = [*([f":py:exc:`{ours}`"] if ours else []), *(f"``{name}``" for name in theirs)]
         body = [f"*Derived from* {', '.join(bases)}.", "", *_docstring(error, _without_example)]
-        return restructured(_described("exception", error.__name__, "", body, (":no-contents-entry:",)))
+        return restructured(
+            _described("exception", error.__name__, "", body, (":no-contents-entry:",))
+        )
 
 
 def errors() -> list[type[BaseException]]:
@@ -309,7 +330,9 @@ class ErrorTree(Generated):
                 ours, theirs = _bases(error)
                 if ours == parent:
                     builtins = f" ({', '.join(f'`{name}`' for name in theirs)})"
-                    lines.append(f"{'  ' * depth}- [`{error.__name__}`](#{error.__name__.lower()}){builtins}")
+                    lines.append(
+                        f"{'  ' * depth}- [`{error.__name__}`](#{error.__name__.lower()}){builtins}"
+                    )
                     draw(error.__name__, depth + 1)
 
         draw(None, 0)
@@ -332,9 +355,15 @@ class Types(Generated):
         lines = []
         for name in _aliases():
             value = str(getattr(tensorferry.typing, name))
-            value = re.sub(r"\b(?:typing|collections\.abc|types)\.", "", value.replace("typing.Union", "Union"))
+            value = re.sub(
+                r"\b(?:typing|collections\.abc|types)\.", "", value.replace("typing.Union", "Union")
+            )
             lines += _described(
-                "data", name, "", [f"``{value}``"], (":module: tensorferry.typing", ":no-contents-entry:")
+                "data",
+                name,
+                "",
+                [f"``{value}``"],
+                (":module: tensorferry.typing", ":no-contents-entry:"),
             )
         return restructured(lines)
 
@@ -342,14 +371,22 @@ class Types(Generated):
 def _aliases() -> list[str]:
     """The aliases of `tensorferry.typing` that signatures of public functions have in them."""
     text = " ".join(
-        _signature(getattr(tensorferry, name)) for name in PUBLIC if not isinstance(getattr(tensorferry, name), type)
+        _signature(getattr(tensorferry, name))
+        for name in PUBLIC
+        if not isinstance(getattr(tensorferry, name), type)
     )
     used = re.findall(r"tensorferry\.typing\.(\w+)", text)
     return sorted(set(used))
 
 
 def named(
-    _name: str, rawtext: str, text: str, _line: int, inliner: Any, _options: object = None, _content: object = None
+    _name: str,
+    rawtext: str,
+    text: str,
+    _line: int,
+    inliner: Any,
+    _options: object = None,
+    _content: object = None,
 ) -> tuple[list[nodes.Node], list[nodes.system_message]]:
     """What stands between single backticks in a docstring: a link where it is a public name, code all the same."""
     code = nodes.literal(rawtext, text)
@@ -357,12 +394,19 @@ def named(
         return [code], []
     environment = inliner.document.settings.env
     link = addnodes.pending_xref(
-        rawtext, code, refdomain="py", reftype="obj", reftarget=f"tensorferry.{text}", refdoc=environment.docname
+        rawtext,
+        code,
+        refdomain="py",
+        reftype="obj",
+        reftarget=f"tensorferry.{text}",
+        refdoc=environment.docname,
     )
     return [link], []
 
 
-def _linked(app: Sphinx, env: Any, node: addnodes.pending_xref, shown: nodes.Element) -> nodes.Node | None:
+def _linked(
+    app: Sphinx, env: Any, node: addnodes.pending_xref, shown: nodes.Element
+) -> nodes.Node | None:
     """What stands in signatures: our aliases, which are no classes; types of other libraries have no page here."""
     target = node.get("reftarget", "")
     if node.get("refdomain") != "py" or target in PUBLIC:

@@ -1,7 +1,8 @@
 """Links out of the site's folder to pages of the repository: the file itself is put beside the built pages.
 
-A page links to ``../README.md`` or ``../examples/x.py`` relatively, which works where the repository is looked at. MyST
-makes a download of the second by itself, and looks for a page of the site behind the first.
+A page links to ``../README.md`` or ``../examples/x.py`` relatively, which works where the
+repository is looked at. MyST makes a download of the second by itself, and looks for a page of the
+site behind the first.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class OutsidePages(SphinxTransform):
             if link.get("refdomain") == "doc" and not file.is_relative_to(root) and file.is_file():
                 target = f"/{os.path.relpath(file, root)}"
                 link.replace_self(
-                    addnodes.download_reference("", "", *link.children, refdoc=link["refdoc"], reftarget=target)
+                    addnodes.download_reference(
+                        "", "", *link.children, refdoc=link["refdoc"], reftarget=target
+                    )
                 )
 
 

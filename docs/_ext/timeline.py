@@ -1,9 +1,9 @@
 """The directive ``{timeline}``: what crosses the bus while a loop works, in the order in which `prefetch` does it.
 
-Its body is code as in ``{memory}``, whose plan says which ways a batch takes; ``:batches:`` is how many are drawn.
-The order is that of `tensorferry.transfers.worker`: the thread has leave for `depth` batches, and for one more with
-each that the loop takes; a batch goes through host memory, then over the bus, which transfers one at a time; the loop
-works on the batches in their order.
+Its body is code as in ``{memory}``, whose plan says which ways a batch takes; ``:batches:`` is how
+many are drawn. The order is that of `tensorferry.transfers.worker`: the thread has leave for
+`depth` batches, and for one more with each that the loop takes; a batch goes through host memory,
+then over the bus, which transfers one at a time; the loop works on the batches in their order.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ def ahead(ways: list[Path], batches: int, depth: int = DEPTH) -> list[Piece]:
     return found
 
 
-def timeline(plan: Plan, batches: int, width: Any = 64, table: Mapping[str, str] = MappingProxyType({})) -> str:
+def timeline(
+    plan: Plan, batches: int, width: Any = 64, table: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """Both orders, one below the other and in one scale, as an ``<svg>`` element; `table` translates.
 
     Raises:
@@ -123,7 +125,9 @@ def _lane(canvas: Canvas, pieces: list[Piece], unit: int) -> None:
     canvas.add(f"<path class='grid' d='M12 {top + 9:g}H{last}'/>")
     for piece in pieces:
         x, wide = 12 + piece.start * unit, (piece.stop - piece.start) * unit - 2
-        canvas.add(f"<rect class='{_COLOURS[piece.lane]}' x='{x}' y='{top:g}' width='{wide}' height='18' rx='3'/>")
+        canvas.add(
+            f"<rect class='{_COLOURS[piece.lane]}' x='{x}' y='{top:g}' width='{wide}' height='18' rx='3'/>"
+        )
         number = f"<text x='{x + wide / 2:g}' y='{top + 13:g}'>{piece.batch}</text>"
         canvas.add(f"<g class='number'>{number}</g>")
 

@@ -20,7 +20,13 @@ from picture_words import CATALOGS  # noqa: E402 - one of the site's own modules
 
 LANGUAGES = ("ko", "ja", "zh_CN")
 # The pages that are wholly translated. The others stay English, and have no catalog.
-PAGES = ("index.md", "tutorial/*.md", "explanation/memory.md", "reference/glossary.md", "playground/*.md")
+PAGES = (
+    "index.md",
+    "tutorial/*.md",
+    "explanation/memory.md",
+    "reference/glossary.md",
+    "playground/*.md",
+)
 
 # What the theme says, which Sphinx does not translate; written by hand.
 THEME = "sphinx"
@@ -56,7 +62,10 @@ def _options(block: re.Match[str]) -> str:
 
 
 def digest(page: str) -> str:
-    """Return a digest of a page's words. Code and lists of pages are not translated: they do not change it."""
+    """Return a digest of a page's words.
+
+    Code and lists of pages are not translated: they do not change it.
+    """
     if page in CATALOGS:
         return hashlib.sha256("\n".join(CATALOGS[page]).encode()).hexdigest()[:16]
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
@@ -66,7 +75,9 @@ def digest(page: str) -> str:
 
 def source_digest(path: Path) -> str:
     """Return the digest of the page that a catalog was made from."""
-    return re.findall(r'^"X-Source-Digest: (\w+)\\n"$', path.read_text(encoding="utf-8"), re.MULTILINE)[0]
+    return re.findall(
+        r'^"X-Source-Digest: (\w+)\\n"$', path.read_text(encoding="utf-8"), re.MULTILINE
+    )[0]
 
 
 def read(path: Path, language: str) -> Catalog:
@@ -77,17 +88,35 @@ def read(path: Path, language: str) -> Catalog:
         catalog = read_po(file, locale=language)
     # Babel writes what a message was before it changed, and reads it as a comment.
     for message in catalog:
-        before = " ".join(comment[2:] for comment in message.user_comments if comment.startswith("| "))
-        message.user_comments = [comment for comment in message.user_comments if not comment.startswith("| ")]
-        message.previous_id = [unescape(before.removeprefix("msgid "))] if before and message.fuzzy else []
+        before = " ".join(
+            comment[2:] for comment in message.user_comments if comment.startswith("| ")
+        )
+        message.user_comments = [
+            comment for comment in message.user_comments if not comment.startswith("| ")
+        ]
+        message.previous_id = (
+            [unescape(before.removeprefix("msgid "))] if before and message.fuzzy else []
+        )
     return catalog
 
 
 def text(catalog: Catalog, language: str, source: str) -> str:
     """Return a catalog as text: no dates, no line numbers, and no message broken into lines."""
     body = BytesIO()
-    write_po(body, catalog, width=0, no_location=True, omit_header=True, ignore_obsolete=True, include_previous=True)
-    header = (f"Language: {language}", "Content-Type: text/plain; charset=UTF-8", "Content-Transfer-Encoding: 8bit")
+    write_po(
+        body,
+        catalog,
+        width=0,
+        no_location=True,
+        omit_header=True,
+        ignore_obsolete=True,
+        include_previous=True,
+    )
+    header = (
+        f"Language: {language}",
+        "Content-Type: text/plain; charset=UTF-8",
+        "Content-Transfer-Encoding: 8bit",
+    )
     lines = "".join(f'"{line}\\n"\n' for line in (*header, f"X-Source-Digest: {source}"))
     return f'msgid ""\nmsgstr ""\n{lines}\n{body.getvalue().decode().strip()}\n'
 
@@ -105,7 +134,9 @@ def with_code(translation: str, source: str) -> str:
 def main() -> None:
     """Merge Sphinx's templates into the catalogs; a message that changed is marked as fuzzy."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("templates", type=Path, help="the folder that `sphinx-build -b gettext` wrote")
+    parser.add_argument(
+        "templates", type=Path, help="the folder that `sphinx-build -b gettext` wrote"
+    )
     templates = parser.parse_args().templates
     for language in LANGUAGES:
         kept = {catalog_path(language, THEME)}

@@ -8,7 +8,9 @@ from tensorferry.backends.verbs import PresentsReadOnly, Writes
 from tensorferry.core.capabilities import Capabilities, Dtypes, Memory
 from tensorferry.errors import UnsupportedTypeError
 
-DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128"
+DTYPES = (
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128"
+)
 SNIPPETS = {
     "export": "np.asarray({x})",
     "adopt": "xp.asarray({x}, copy=False)",
@@ -28,7 +30,12 @@ class StrictBackend(Backend, PresentsReadOnly, Writes):
     capabilities = Capabilities(
         dtypes=Dtypes(
             held=frozenset(DTYPES.split()),
-            numbers={"bool": ("bool",), "int": ("int64",), "float": ("float64",), "complex": ("complex128",)},
+            numbers={
+                "bool": ("bool",),
+                "int": ("int64",),
+                "float": ("float64",),
+                "complex": ("complex128",),
+            },
         ),
         memory=Memory(writable=True, read_only=True, out=True),
     )
@@ -48,7 +55,9 @@ class StrictBackend(Backend, PresentsReadOnly, Writes):
         """The metadata of an array: NumPy's backend describes the ndarray inside."""
         if x.device != self.host:
             hint = 'x.to_device(array_api_strict.Device("CPU_DEVICE"))'
-            raise UnsupportedTypeError(f"This array is on {x.device}, and its memory cannot be read there.", hint)
+            raise UnsupportedTypeError(
+                f"This array is on {x.device}, and its memory cannot be read there.", hint
+            )
         return self.numpy.describe(self.export(x))._replace(framework=self.name)
 
     def pointer(self, x):

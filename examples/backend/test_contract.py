@@ -23,11 +23,15 @@ class StrictWitness(testing.Witness):
         memory = np.zeros(len(image.block) + 64, np.uint8)
         memory = memory[-memory.__array_interface__["data"][0] % 64 :][: len(image.block)]
         memory[...] = np.frombuffer(image.block, np.uint8)
-        return xp.asarray(np.ndarray(image.shape, dtype, memory.data, image.offset, image.strides), copy=False)
+        return xp.asarray(
+            np.ndarray(image.shape, dtype, memory.data, image.offset, image.strides), copy=False
+        )
 
     def place(self, x):
         array = np.asarray(x)
-        return Place(array.__array_interface__["data"][0], array.shape, array.strides, array.itemsize)
+        return Place(
+            array.__array_interface__["data"][0], array.shape, array.strides, array.itemsize
+        )
 
     def state(self, x):
         return x.dtype, x.device, self.place(x), self.writable(x)

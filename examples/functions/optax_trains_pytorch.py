@@ -59,7 +59,9 @@ def by_pytorch(module):
     """Yield the same without JAX."""
     optimizer = torch.optim.SGD(module.parameters(), RATE)
     for images, labels in batches():
-        loss = torch.nn.functional.cross_entropy(module(torch.from_numpy(images)), torch.from_numpy(labels).long())
+        loss = torch.nn.functional.cross_entropy(
+            module(torch.from_numpy(images)), torch.from_numpy(labels).long()
+        )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -69,10 +71,14 @@ def by_pytorch(module):
 def main():
     """Train both ways and compare them after every step; gives the losses of both."""
     losses = []
-    for (one, params), (other, expected) in zip(by_optax(network()), by_pytorch(network()), strict=True):
+    for (one, params), (other, expected) in zip(
+        by_optax(network()), by_pytorch(network()), strict=True
+    ):
         np.testing.assert_allclose(one, other, rtol=1e-4)
         for name, parameter in expected.items():
-            np.testing.assert_allclose(params[name], ferry.to_numpy(parameter), rtol=1e-3, atol=1e-5)
+            np.testing.assert_allclose(
+                params[name], ferry.to_numpy(parameter), rtol=1e-3, atol=1e-5
+            )
         losses.append((one, other))
     one, other = ([f"{losses[step][side]:.4f}" for step in (0, -1)] for side in (0, 1))
     print(f"loss by optax {' -> '.join(one)}, by PyTorch {' -> '.join(other)}")  # noqa: T201

@@ -4,9 +4,9 @@
 >>> ferry.to_numpy([1.5, 2.5])
 array([1.5, 2.5])
 
-One call converts a tensor. Values are exact, and it is known before the call whether memory is shared. `to_numpy` lists
-the keywords, `explain` says what a conversion would do and why, `load`, `save` and `convert_files` are for files, and
-`errors` has every error that can be raised.
+One call converts a tensor. Values are exact, and it is known before the call whether memory is
+shared. `to_numpy` lists the keywords, `explain` says what a conversion would do and why, `load`,
+`save` and `convert_files` are for files, and `errors` has every error that can be raised.
 """
 
 from __future__ import annotations
@@ -170,21 +170,30 @@ def __getattr__(name: str) -> object:
         raise _no_such_name(name)
     from importlib import import_module
 
-    return globals().setdefault(name, _unwritten(getattr(import_module(f".{_LATER[name]}", __name__), name)))
+    return globals().setdefault(
+        name, _unwritten(getattr(import_module(f".{_LATER[name]}", __name__), name))
+    )
 
 
 def _no_such_name(name: str) -> AttributeError:
-    """The error for a name that is none of ours. If it is made of a framework's name, it says what is meant."""
+    """The error for a name that is none of ours.
+
+    If it is made of a framework's name, it says what is meant.
+    """
     refused = f"module {__name__!r} has no attribute {name!r}"
     start, _, framework = name.partition("_")
     if start == "from":
-        refused += ". A source needs no function of its own: to_torch(x) takes tensors of every framework"
+        refused += (
+            ". A source needs no function of its own: to_torch(x) takes tensors of every framework"
+        )
     if start != "to":
         return AttributeError(refused)
     from .core import names  # here, because only an error needs it
 
     try:
-        return AttributeError(f"{refused}. Did you mean 'to_{names.registry.canonical(framework)}'?")
+        return AttributeError(
+            f"{refused}. Did you mean 'to_{names.registry.canonical(framework)}'?"
+        )
     except UnknownFrameworkError:
         return AttributeError(refused)
 
@@ -194,7 +203,10 @@ def __dir__() -> list[str]:
 
 
 def _unwritten(public: Any) -> Any:
-    """A public function or class, which TensorFlow's AutoGraph does not rewrite. Otherwise it may warn."""
+    """A public function or class, which TensorFlow's AutoGraph does not rewrite.
+
+    Otherwise it may warn.
+    """
     if not isinstance(public, type):
         public.__dict__["autograph_info__"] = None
     return public

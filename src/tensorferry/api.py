@@ -56,15 +56,30 @@ __all__ = [
 
 @overload
 def to_numpy(
-    x: object, /, *, nulls: Literal["mask"], ragged: Literal["rows"], **keywords: Unpack[PlainNumpyKeywords]
+    x: object,
+    /,
+    *,
+    nulls: Literal["mask"],
+    ragged: Literal["rows"],
+    **keywords: Unpack[PlainNumpyKeywords],
 ) -> tuple[Rows[NumpyArray], Rows[NumpyArray]]: ...
 @overload
 def to_numpy(
-    x: object, /, *, nulls: Literal["mask"], ragged: None = ..., **keywords: Unpack[PlainNumpyKeywords]
+    x: object,
+    /,
+    *,
+    nulls: Literal["mask"],
+    ragged: None = ...,
+    **keywords: Unpack[PlainNumpyKeywords],
 ) -> tuple[NumpyArray, NumpyArray]: ...
 @overload
 def to_numpy(
-    x: object, /, *, nulls: Fill = ..., ragged: Literal["rows"], **keywords: Unpack[PlainNumpyKeywords]
+    x: object,
+    /,
+    *,
+    nulls: Fill = ...,
+    ragged: Literal["rows"],
+    **keywords: Unpack[PlainNumpyKeywords],
 ) -> Rows[NumpyArray]: ...
 @overload
 def to_numpy(
@@ -73,7 +88,9 @@ def to_numpy(
 @overload
 def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> Any: ...
 @converts_to("numpy", NumpyKeywords)
-def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray | list[NumpyArray] | tuple[Any, Any]:
+def to_numpy(
+    x: object, /, **keywords: Unpack[NumpyKeywords]
+) -> NumpyArray | list[NumpyArray] | tuple[Any, Any]:
     """Any tensor as a NumPy array, which shares the tensor's memory if that is safe.
 
     >>> import tensorferry as ferry
@@ -83,48 +100,54 @@ def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray | li
     >>> ferry.to_numpy(range(3), dtype="bfloat16")
     array([0, 1, 2], dtype=bfloat16)
 
-    If the tensor requires grad or never changes (JAX, TensorFlow), the array is a read-only view. With ``copy=True`` it
-    is writable and has its own memory. A scalar becomes an array of shape ``()``.
+    If the tensor requires grad or never changes (JAX, TensorFlow), the array is a read-only view.
+    With ``copy=True`` it is writable and has its own memory. A scalar becomes an array of shape
+    ``()``.
 
     Args:
         x: A tensor of any framework that has a backend; a Python number; nested lists or tuples of
             numbers or of tensors of equal shapes; ``range``, ``bytes``, ``bytearray``,
             ``array.array``, ``memoryview``; an object with ``__dlpack__``, a buffer,
             ``__array_interface__``, ``__array_struct__`` or ``__array__``.
-        copy: ``None`` shares memory where the sharing rule allows it, ``True`` never shares, ``False`` always
-            shares, or raises.
-        dtype: A dtype of any framework, or a name. ``None`` keeps the source's, bit for bit, or raises if the target
-            does not have it. ``"fit"`` keeps it if the target has it; if not, it takes the widest narrower dtype of
-            the same kind, or the narrowest wider one that holds every value. ``"default"`` takes the dtype that the
-            target gives Python numbers of that kind (PyTorch: float32 for floats).
+        copy: ``None`` shares memory where the sharing rule allows it, ``True`` never shares,
+            ``False`` always shares, or raises.
+        dtype: A dtype of any framework, or a name. ``None`` keeps the source's, bit for bit, or
+            raises if the target does not have it. ``"fit"`` keeps it if the target has it; if not,
+            it takes the widest narrower dtype of the same kind, or the narrowest wider one that
+            holds every value. ``"default"`` takes the dtype that the target gives Python numbers of
+            that kind (PyTorch: float32 for floats).
         casting: ``None`` rounds floats to a named dtype and keeps every other value or raises;
             ``"safe"``, ``"same_value"``, ``"same_kind"`` and ``"unsafe"`` as in NumPy.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or a framework's device; ``None`` stays on the
             source's device if the target can use it, and goes to the host if not.
-        grad: What happens to a tensor in an autograd graph: ``"detach"`` leaves the graph, ``"error"`` raises.
-        nulls: For columns of tables, and ``None`` in lists: a value that replaces nulls, of their dtype or of the one
-            in `dtype`; ``"nan"`` for floats; or ``"mask"``, which gives a pair: the values, with zeros for nulls, and a
-            mask that is true where there is a value. NaN by which pandas marks a missing value is a null here.
-        ragged: For lists, and columns of lists, of unequal lengths: ``"rows"`` gives a list with a tensor for each row.
+        grad: What happens to a tensor in an autograd graph: ``"detach"`` leaves the graph,
+            ``"error"`` raises.
+        nulls: For columns of tables, and ``None`` in lists: a value that replaces nulls, of their
+            dtype or of the one in `dtype`; ``"nan"`` for floats; or ``"mask"``, which gives a pair:
+            the values, with zeros for nulls, and a mask that is true where there is a value. NaN by
+            which pandas marks a missing value is a null here.
+        ragged: For lists, and columns of lists, of unequal lengths: ``"rows"`` gives a list with a
+            tensor for each row.
         pad: For the same: the number with which short rows are padded at their ends.
         out: An array of the source's shape, into which the values are written. It is the result.
-        non_blocking: Copy from a PyTorch device through page-locked memory, if there is any; the result is then in
-            that memory. It is complete when it is returned, with and without this keyword.
-        pinned: Put the result into page-locked memory, from which a device copies at the full speed of the bus.
-            (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
+        non_blocking: Copy from a PyTorch device through page-locked memory, if there is any; the
+            result is then in that memory. It is complete when it is returned, with and without this
+            keyword.
+        pinned: Put the result into page-locked memory, from which a device copies at the full speed
+            of the bus. (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
 
     Returns:
-        A plain ``np.ndarray``, never of dtype object. With ``nulls="mask"`` a pair of them. With ``ragged="rows"`` a
-        list, or one array if the rows have equal lengths.
+        A plain ``np.ndarray``, never of dtype object. With ``nulls="mask"`` a pair of them. With
+        ``ragged="rows"`` a list, or one array if the rows have equal lengths.
 
     Raises:
-        UnsupportedTypeError: `x` is not a tensor, or has no memory (traced, meta, deleted …); or `nulls`, `ragged` or
-            `pad` is given, and `x` is neither a column nor a list.
+        UnsupportedTypeError: `x` is not a tensor, or has no memory (traced, meta, deleted …); or
+            `nulls`, `ragged` or `pad` is given, and `x` is neither a column nor a list.
         CopyRequiredError: ``copy=False``, and memory cannot be shared.
         LossyCastError: A value would be lost, or the target does not have the dtype.
         GradientError: ``grad="error"``, and `x` requires grad.
-        DeviceError: The device does not exist, or the target cannot use it; or ``pinned=True``, and no framework of
-            the two can lock memory here.
+        DeviceError: The device does not exist, or the target cannot use it; or ``pinned=True``, and
+            no framework of the two can lock memory here.
         ShapeError: Rows have unequal lengths, or `out` has another shape.
         TypeError: A keyword has a value of the wrong type.
         ValueError: A keyword has a word that is not listed above: ``casting="safely"``.
@@ -136,15 +159,30 @@ def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> NumpyArray | li
 
 @overload
 def to_torch(
-    x: object, /, *, nulls: Literal["mask"], ragged: Literal["rows"], **keywords: Unpack[PlainTorchKeywords]
+    x: object,
+    /,
+    *,
+    nulls: Literal["mask"],
+    ragged: Literal["rows"],
+    **keywords: Unpack[PlainTorchKeywords],
 ) -> tuple[Rows[TorchTensor], Rows[TorchTensor]]: ...
 @overload
 def to_torch(
-    x: object, /, *, nulls: Literal["mask"], ragged: None = ..., **keywords: Unpack[PlainTorchKeywords]
+    x: object,
+    /,
+    *,
+    nulls: Literal["mask"],
+    ragged: None = ...,
+    **keywords: Unpack[PlainTorchKeywords],
 ) -> tuple[TorchTensor, TorchTensor]: ...
 @overload
 def to_torch(
-    x: object, /, *, nulls: Fill = ..., ragged: Literal["rows"], **keywords: Unpack[PlainTorchKeywords]
+    x: object,
+    /,
+    *,
+    nulls: Fill = ...,
+    ragged: Literal["rows"],
+    **keywords: Unpack[PlainTorchKeywords],
 ) -> Rows[TorchTensor]: ...
 @overload
 def to_torch(
@@ -153,7 +191,9 @@ def to_torch(
 @overload
 def to_torch(x: object, /, **keywords: Unpack[TorchKeywords]) -> Any: ...
 @converts_to("torch", TorchKeywords)
-def to_torch(x: object, /, **keywords: Unpack[TorchKeywords]) -> TorchTensor | list[TorchTensor] | tuple[Any, Any]:
+def to_torch(
+    x: object, /, **keywords: Unpack[TorchKeywords]
+) -> TorchTensor | list[TorchTensor] | tuple[Any, Any]:
     """Any tensor as a PyTorch tensor.
 
     >>> import numpy as np, tensorferry as ferry
@@ -163,15 +203,16 @@ def to_torch(x: object, /, **keywords: Unpack[TorchKeywords]) -> TorchTensor | l
     >>> array
     array([1., 1.], dtype=float32)
 
-    The tensor shares memory if that is safe. PyTorch has no read-only tensors, so a source that cannot be written is
-    copied; ``copy=False`` consents to share. A conversion from PyTorch to PyTorch stays in the autograd graph.
+    The tensor shares memory if that is safe. PyTorch has no read-only tensors, so a source that
+    cannot be written is copied; ``copy=False`` consents to share. A conversion from PyTorch to
+    PyTorch stays in the autograd graph.
 
     Args:
         x: As for `to_numpy`.
         dtype: As for `to_numpy`; ``"default"`` follows ``torch.get_default_dtype()``.
         out: A tensor of the source's shape to write into; it must not require grad.
-        non_blocking: Copy to a device through page-locked memory without waiting. You do not have to
-            synchronize. (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
+        non_blocking: Copy to a device through page-locked memory without waiting. You do not have
+            to synchronize. (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
             To the host: as for `to_numpy`.
         pinned: As for `to_numpy`; with ``device="cpu"``.
         **keywords: The others, as for `to_numpy`.
@@ -247,7 +288,9 @@ def to_tensorflow(
     **keywords: Unpack[PlainTensorflowKeywords],
 ) -> TensorflowTensor: ...
 @overload
-def to_tensorflow(x: object, /, *, variable: bool = ..., **keywords: Unpack[TensorflowKeywords]) -> Any: ...
+def to_tensorflow(
+    x: object, /, *, variable: bool = ..., **keywords: Unpack[TensorflowKeywords]
+) -> Any: ...
 @converts_to("tensorflow", TensorflowKeywords)
 def to_tensorflow(
     x: object, /, *, variable: bool = False, **keywords: Unpack[TensorflowKeywords]
@@ -258,8 +301,8 @@ def to_tensorflow(
     >>> ferry.to_tensorflow([1.5, 2.5]).dtype.name
     'float32'
 
-    TensorFlow tensors never change, so a source that can be written is copied. ``copy=False`` consents to share, which
-    needs compact memory at an address that is a multiple of 64.
+    TensorFlow tensors never change, so a source that can be written is copied. ``copy=False``
+    consents to share, which needs compact memory at an address that is a multiple of 64.
 
     Args:
         x: As for `to_numpy`.
@@ -278,15 +321,30 @@ def to_tensorflow(
 
 @overload
 def to_jax(
-    x: object, /, *, nulls: Literal["mask"], ragged: Literal["rows"], **keywords: Unpack[PlainWritingKeywords]
+    x: object,
+    /,
+    *,
+    nulls: Literal["mask"],
+    ragged: Literal["rows"],
+    **keywords: Unpack[PlainWritingKeywords],
 ) -> tuple[Rows[JaxArray], Rows[JaxArray]]: ...
 @overload
 def to_jax(
-    x: object, /, *, nulls: Literal["mask"], ragged: None = ..., **keywords: Unpack[PlainWritingKeywords]
+    x: object,
+    /,
+    *,
+    nulls: Literal["mask"],
+    ragged: None = ...,
+    **keywords: Unpack[PlainWritingKeywords],
 ) -> tuple[JaxArray, JaxArray]: ...
 @overload
 def to_jax(
-    x: object, /, *, nulls: Fill = ..., ragged: Literal["rows"], **keywords: Unpack[PlainWritingKeywords]
+    x: object,
+    /,
+    *,
+    nulls: Fill = ...,
+    ragged: Literal["rows"],
+    **keywords: Unpack[PlainWritingKeywords],
 ) -> Rows[JaxArray]: ...
 @overload
 def to_jax(
@@ -295,21 +353,25 @@ def to_jax(
 @overload
 def to_jax(x: object, /, **keywords: Unpack[WritingKeywords]) -> Any: ...
 @converts_to("jax", WritingKeywords)
-def to_jax(x: object, /, **keywords: Unpack[WritingKeywords]) -> JaxArray | list[JaxArray] | tuple[Any, Any]:
+def to_jax(
+    x: object, /, **keywords: Unpack[WritingKeywords]
+) -> JaxArray | list[JaxArray] | tuple[Any, Any]:
     """Any tensor as a JAX array.
 
     >>> import tensorferry as ferry
     >>> ferry.to_jax([1, 2]).dtype
     dtype('int32')
 
-    JAX arrays never change, so a source that can be written is copied. ``copy=False`` consents to share, which needs
-    compact memory at an address that is a multiple of 64. Without ``jax_enable_x64`` JAX has no 64-bit dtypes
-    (https://docs.jax.dev/en/latest/default_dtypes.html). A source that has one raises an error; with ``dtype="fit"``
-    it gets 32 bits.
+    JAX arrays never change, so a source that can be written is copied. ``copy=False`` consents to
+    share, which needs compact memory at an address that is a multiple of 64. Without
+    ``jax_enable_x64`` JAX has no 64-bit dtypes
+    (https://docs.jax.dev/en/latest/default_dtypes.html). A source that has one raises an error;
+    with ``dtype="fit"`` it gets 32 bits.
 
     Args:
         x: As for `to_numpy`; a tracer is returned unchanged.
-        device: As for `to_numpy`, or a ``jax.sharding.Sharding``, over whose devices the result is laid out.
+        device: As for `to_numpy`, or a ``jax.sharding.Sharding``, over whose devices the result is
+            laid out.
         out: Always an error: JAX arrays never change.
         **keywords: The others, as for `to_numpy`.
 
@@ -331,14 +393,14 @@ def to_cupy(x: object, /, **keywords: Unpack[WritingKeywords]) -> Any:
     >>> ferry.explain(on_gpu, "cupy").shares_memory  # `to_cupy(x)` does what the plan says
     True
 
-    A tensor of another framework on the same GPU shares its memory, if that is safe. CuPy has no read-only arrays, so a
-    source that cannot be written is copied, and so is one that requires grad; ``copy=False`` consents to share the
-    first, and is refused for the second.
+    A tensor of another framework on the same GPU shares its memory, if that is safe. CuPy has no
+    read-only arrays, so a source that cannot be written is copied, and so is one that requires
+    grad; ``copy=False`` consents to share the first, and is refused for the second.
 
     Args:
         x: As for `to_numpy`.
-        device: ``"cuda"``, ``"cuda:1"`` or a device of CuPy; ``None`` stays on the source's GPU, and goes from the host
-            to the current one.
+        device: ``"cuda"``, ``"cuda:1"`` or a device of CuPy; ``None`` stays on the source's GPU,
+            and goes from the host to the current one.
         out: A CuPy array of the source's shape to write into.
         **keywords: The others, as for `to_numpy`.
 
@@ -385,8 +447,8 @@ def to_arrow(x: object, /, **keywords: Unpack[Keywords]) -> Any:
     >>> ferry.to_arrow([1.5, 2.5]).type
     DataType(double)
 
-    Arrow arrays never change, so a source that can be written is copied; ``copy=False`` consents to share. They cannot
-    hold complex numbers or bfloat16, and have at least one axis.
+    Arrow arrays never change, so a source that can be written is copied; ``copy=False`` consents to
+    share. They cannot hold complex numbers or bfloat16, and have at least one axis.
 
     Args:
         x: As for `to_numpy`.
@@ -410,10 +472,11 @@ def to_pandas(x: object, /, **keywords: Unpack[PandasKeywords]) -> Any:
     >>> ferry.to_pandas([[1, 2], [3, 4]], index=["x", "y"], columns=["a", "b"]).loc["y", "a"]
     np.int64(3)
 
-    pandas expects that nobody else writes to its memory, so a source that can be written is copied; ``copy=False``
-    consents to share. A result that shares memory with JAX, TensorFlow, Arrow or polars is read-only. Without
-    ``index=``, rows are numbered from 0, so ``frame["p"] = to_pandas(p)`` can put values into other rows: pandas
-    compares labels. A series or a frame keeps its own index and names.
+    pandas expects that nobody else writes to its memory, so a source that can be written is copied;
+    ``copy=False`` consents to share. A result that shares memory with JAX, TensorFlow, Arrow or
+    polars is read-only. Without ``index=``, rows are numbered from 0, so ``frame["p"] =
+    to_pandas(p)`` can put values into other rows: pandas compares labels. A series or a frame keeps
+    its own index and names.
 
     Args:
         x: As for `to_numpy`.
@@ -442,8 +505,9 @@ def to_polars(x: object, /, **keywords: Unpack[PolarsKeywords]) -> Any:
     >>> ferry.to_polars([[1, 2], [3, 4]], columns=["a", "b"]).columns
     ['a', 'b']
 
-    Columns of polars never change, so a source that can be written is copied; ``copy=False`` consents to share. A
-    ``pl.DataFrame`` has a separate memory for each column, so it is always a copy. A series or a frame keeps its names.
+    Columns of polars never change, so a source that can be written is copied; ``copy=False``
+    consents to share. A ``pl.DataFrame`` has a separate memory for each column, so it is always a
+    copy. A series or a frame keeps its names.
 
     Args:
         x: As for `to_numpy`.
@@ -578,15 +642,33 @@ def convert(
 def convert(x: object, /, to: To, **keywords: Unpack[AnyKeywords]) -> Any: ...
 @overload
 def convert(
-    x: object, /, *, like: NumpyArray, nulls: Fill = ..., ragged: None = ..., **keywords: Unpack[PlainAnyKeywords]
+    x: object,
+    /,
+    *,
+    like: NumpyArray,
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainAnyKeywords],
 ) -> NumpyArray: ...
 @overload
 def convert(
-    x: object, /, *, like: TorchTensor, nulls: Fill = ..., ragged: None = ..., **keywords: Unpack[PlainAnyKeywords]
+    x: object,
+    /,
+    *,
+    like: TorchTensor,
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainAnyKeywords],
 ) -> TorchTensor: ...
 @overload
 def convert(
-    x: object, /, *, like: JaxArray, nulls: Fill = ..., ragged: None = ..., **keywords: Unpack[PlainAnyKeywords]
+    x: object,
+    /,
+    *,
+    like: JaxArray,
+    nulls: Fill = ...,
+    ragged: None = ...,
+    **keywords: Unpack[PlainAnyKeywords],
 ) -> JaxArray: ...
 @overload
 def convert(
@@ -603,7 +685,9 @@ def convert(
 @overload
 def convert(x: object, /, *, like: object, **keywords: Unpack[AnyKeywords]) -> Any: ...
 @converts(AnyKeywords)
-def convert(x: object, /, to: To | None = None, *, like: object = None, **keywords: Unpack[AnyKeywords]) -> Any:
+def convert(
+    x: object, /, to: To | None = None, *, like: object = None, **keywords: Unpack[AnyKeywords]
+) -> Any:
     """Any tensor as a tensor of the framework that you name, or like another tensor.
 
     >>> import numpy as np, tensorferry as ferry
@@ -616,15 +700,16 @@ def convert(x: object, /, to: To | None = None, *, like: object = None, **keywor
 
     Args:
         x: As for `to_numpy`.
-        to: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, ``"cupy"``, ``"python"`` or the name of
-            a registered backend; a short name (``"np"``, ``"pt"``, ``"tf"``, ``"jnp"`` …); a framework's
-            module (``jax.numpy``) or tensor class (``torch.Tensor``).
-        like: Instead of `to`: a tensor whose framework and device the result takes. It takes the dtype too if `x` is of
-            its kind (floats, signed and unsigned integers, complex numbers, bools) or is Python numbers, which have no
-            dtype; otherwise `x` keeps its own, so that a mask stays a mask, and an index an index. The result is a
-            plain tensor of that framework, even if `like` is a parameter, a variable or another subclass. With a
-            series or a frame, the result takes its index where the numbers of rows are equal, and its names where the
-            numbers of columns are. A series is one column.
+        to: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, ``"cupy"``, ``"python"`` or the
+            name of a registered backend; a short name (``"np"``, ``"pt"``, ``"tf"``, ``"jnp"`` …);
+            a framework's module (``jax.numpy``) or tensor class (``torch.Tensor``).
+        like: Instead of `to`: a tensor whose framework and device the result takes. It takes the
+            dtype too if `x` is of its kind (floats, signed and unsigned integers, complex numbers,
+            bools) or is Python numbers, which have no dtype; otherwise `x` keeps its own, so that a
+            mask stays a mask, and an index an index. The result is a plain tensor of that
+            framework, even if `like` is a parameter, a variable or another subclass. With a series
+            or a frame, the result takes its index where the numbers of rows are equal, and its
+            names where the numbers of columns are. A series is one column.
         dtype: As for `to_numpy`; it wins over the dtype of `like`.
         device: As for `to_numpy`; it wins over the device of `like`.
         out: As for `to_numpy`.
@@ -632,13 +717,16 @@ def convert(x: object, /, to: To | None = None, *, like: object = None, **keywor
         pinned: As for `to_numpy` and `to_torch`; other targets refuse it.
         variable: As for `to_tensorflow`; other targets refuse it.
         index: As for `to_pandas`; it wins over the index of `like`. Other targets refuse it.
-        columns: As for `to_pandas` and `to_polars`; they win over the names of `like`. Other targets refuse them.
-        **keywords: The others, as for `to_numpy`; and those that the backend of an outside package has.
+        columns: As for `to_pandas` and `to_polars`; they win over the names of `like`. Other
+            targets refuse them.
+        **keywords: The others, as for `to_numpy`; and those that the backend of an outside package
+            has.
 
     Raises:
         ConversionError: As for `to_numpy`.
         UnknownFrameworkError: `to` is not the name of a framework; the hint has the nearest name.
-        TypeError: Neither or both of `to` and `like`; or a keyword that does not exist, or not for this target.
+        TypeError: Neither or both of `to` and `like`; or a keyword that does not exist, or not for
+            this target.
 
     .. versionadded:: 0.1
     """

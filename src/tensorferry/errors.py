@@ -70,7 +70,9 @@ def shown(value: object) -> str:
 
     To write a tensor could wait for a device.
     """
-    short = (type(value) is str and len(value) <= 80) or (type(value) is int and value.bit_length() <= 64)
+    short = (type(value) is str and len(value) <= 80) or (
+        type(value) is int and value.bit_length() <= 64
+    )
     plain = short or isinstance(value, type) or type(value) in (float, complex, bool, type(None))
     return repr(value) if plain else f"an object of type {type(value).__qualname__}"
 
@@ -113,7 +115,9 @@ def an(noun: str, article: str = "a") -> str:
     ('an int', 'a uint8', 'an ndarray', 'An Array')
     """
     start = noun.lower()
-    vowel = start.startswith(("a", "e", "i", "o", "nd", "un", "up")) and not start.startswith(("one", "uni"))
+    vowel = start.startswith(("a", "e", "i", "o", "nd", "un", "up")) and not start.startswith(
+        ("one", "uni")
+    )
     return f"{article}{'n' if vowel else ''} {noun}"
 
 
@@ -128,7 +132,9 @@ def frames_of_ours() -> int:
 
 
 def nearest(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
-    """The known word that was most likely meant, or ``None``. It is at least so similar, from 0 to 1.
+    """The known word that was most likely meant, or ``None``.
+
+    It is at least so similar, from 0 to 1.
 
     >>> nearest("devcie", ["device", "dtype"]), nearest("Torch", ["torch"]), nearest("x", ["y"])
     ('device', 'torch', None)
@@ -158,7 +164,8 @@ class ConversionError(Exception):
     .. versionadded:: 0.1
     """
 
-    # Read by AutoGraph, which would raise another type in place of an error that crosses what it has rewritten.
+    # Read by AutoGraph, which would raise another type in place of an error that crosses what it
+    # has rewritten.
     ag_pass_through = True
     inside = ""
     """The path inside the leaf of a tree, if the error is about a part of the leaf."""
@@ -195,7 +202,10 @@ class LossyCastError(ConversionError, TypeError):
     """
 
     instead: tuple[str, str] | None = None
-    """The tensor's dtype, and the ``dtype=`` of the hint. In a tree, entries for other leaves are added."""
+    """The tensor's dtype, and the ``dtype=`` of the hint.
+
+    In a tree, entries for other leaves are added.
+    """
     is_of_value = False
     """Whether a single value does not fit. The hint is then for a tensor in memory."""
     read_as: str | None = None
@@ -231,7 +241,9 @@ class UnsupportedTypeError(ConversionError, TypeError):
 
 
 class UnknownFrameworkError(ConversionError, ValueError):
-    """The name is not that of a framework. If it is, but the framework is missing: `FrameworkNotInstalledError`.
+    """The name is not that of a framework.
+
+    If it is, but the framework is missing: `FrameworkNotInstalledError`.
 
     .. versionadded:: 0.1
     """
@@ -257,7 +269,8 @@ class FileFormatError(ConversionError, ValueError):
 class UnsafeFileError(ConversionError, pickle.UnpicklingError):
     """The file asks for code to be run, or would need far more memory or time than its size explains.
 
-    ``torch.load(weights_only=True)`` raises the same builtin: https://docs.pytorch.org/docs/stable/notes/serialization.html
+    ``torch.load(weights_only=True)`` raises the same builtin:
+    https://docs.pytorch.org/docs/stable/notes/serialization.html
 
     .. versionadded:: 0.1
     """
@@ -295,7 +308,9 @@ class VerificationError(ConversionError, RuntimeError):
 
 
 class ResumableError(ConversionError, RuntimeError):
-    """A conversion of files stopped in the middle. Finished parts are kept, and ``resume=True`` continues it.
+    """A conversion of files stopped in the middle.
+
+    Finished parts are kept, and ``resume=True`` continues it.
 
     .. versionadded:: 0.1
     """
@@ -315,10 +330,13 @@ else:
 
 
 class TreeError(ConversionError, _ExceptionGroup):
-    """Several leaves of a tree cannot be converted. Each error in `exceptions` ends in the path of its leaf.
+    """Several leaves of a tree cannot be converted.
 
-    From Python 3.11 on it is a group for ``except*``; before, an ordinary error with the same text and the same
-    `exceptions`. If only one leaf fails, its own error is raised, whose message ends in the path too.
+    Each error in `exceptions` ends in the path of its leaf.
+
+    From Python 3.11 on it is a group for ``except*``; before, an ordinary error with the same text
+    and the same `exceptions`. If only one leaf fails, its own error is raised, whose message ends
+    in the path too.
 
     Args:
         message: What cannot be done.

@@ -1,7 +1,7 @@
 """`Hint`: code to type instead, with the name of the function that the user called.
 
-The code that raises an error does not know whether the user called `to_torch`, `explain` or `convert_tree`. So its hint
-has gaps, and the function that the user called fills them in.
+The code that raises an error does not know whether the user called `to_torch`, `explain` or
+`convert_tree`. So its hint has gaps, and the function that the user called fills them in.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ def _not_known(_target: str, _dtype: str) -> bool:
 
 
 lacks: Callable[[str, str], bool] = _not_known
-"""Whether a target does not have a dtype. The registry of backends is on a higher floor, and puts its answer here."""
+"""Whether a target does not have a dtype.
+
+The registry of backends is on a higher floor, and puts its answer here.
+"""
 
 
 def _no_remedy(_target: str) -> str:
@@ -28,7 +31,10 @@ def _no_remedy(_target: str) -> str:
 
 
 remedy: Callable[[str], str] = _no_remedy
-"""What gives a target the dtypes that it lacks, if something does. The registry puts its answer here, too."""
+"""What gives a target the dtypes that it lacks, if something does.
+
+The registry puts its answer here, too.
+"""
 
 _ORDINARY = "numpy"
 """The target in a hint, as long as the call is not known."""
@@ -68,9 +74,13 @@ _NAMED = r'((?:=|: )")(int64|uint64|float64|complex128)"'
 """A dtype as the value of ``dtype=``, or of an entry of its mapping."""
 _COLLATES = frozenset({"collate", "explain_collate"})
 """Functions that take ``nulls=`` for columns, and neither ``ragged=`` nor ``pad=`` for the rows of a column."""
-_WITH_COLUMN_KEYWORDS = frozenset({"convert", "convert_tree", "explain", "explain_tree", *_COLLATES})
+_WITH_COLUMN_KEYWORDS = frozenset(
+    {"convert", "convert_tree", "explain", "explain_tree", *_COLLATES}
+)
 """Functions that take ``nulls=``. So do `to_numpy`, `to_torch` …"""
-_BEFORE_IT: dict[str, str] = dict.fromkeys(("describe_tree", "prefetch", "save", "snapshot", "start"), "convert_tree")
+_BEFORE_IT: dict[str, str] = dict.fromkeys(
+    ("describe_tree", "prefetch", "save", "snapshot", "start"), "convert_tree"
+)
 
 _WITH_FILES = frozenset({"load", "convert_files"})
 """Functions for files: a hint names only the keyword, because the call has the path of the user's file."""
@@ -89,15 +99,17 @@ class Hint(str):
     'explain(sorted(x), "torch"), or explain_tree(x, "torch")'
 
     Args:
-        template: The text. ``{one:…}`` becomes a call of the function with one tensor, ``{tree:…}`` a call with a tree,
-            ``{either:…}`` both of these, ``{load:…}``, ``{prefetch:…}``, ``{collate:…}``, ``{explain:…}`` and
-            ``{explain_tree:…}`` calls of these functions with the same target, and ``{again:x|…}`` the same call with
-            more keywords; so are ``{padded:x|…}`` and ``{rows:x|…}``, which are about the rows of a column. A third
-            part, as in ``{again:x|…|int64}`` and ``{tree:x||int64,bool}``, has the dtypes of `x`: it adds
-            ``dtype="fit"`` if the target lacks one. ``{widest}`` and ``{widest_complex}`` are dtypes that it has.
-            ``{row:"name"}`` is what comes after ``{collate:…}`` to get one leaf of it. ``{dtype:"float64"}`` is this
-            keyword, or a call with it if the function does not take it. ``{leaf}`` is the tensor: `x`, or in a tree its
-            place in `x`; a dtype in ``{again:x|…}`` is then named for this leaf alone.
+        template: The text. ``{one:…}`` becomes a call of the function with one tensor, ``{tree:…}``
+            a call with a tree, ``{either:…}`` both of these, ``{load:…}``, ``{prefetch:…}``,
+            ``{collate:…}``, ``{explain:…}`` and ``{explain_tree:…}`` calls of these functions with
+            the same target, and ``{again:x|…}`` the same call with more keywords; so are
+            ``{padded:x|…}`` and ``{rows:x|…}``, which are about the rows of a column. A third part,
+            as in ``{again:x|…|int64}`` and ``{tree:x||int64,bool}``, has the dtypes of `x`: it adds
+            ``dtype="fit"`` if the target lacks one. ``{widest}`` and ``{widest_complex}`` are
+            dtypes that it has. ``{row:"name"}`` is what comes after ``{collate:…}`` to get one leaf
+            of it. ``{dtype:"float64"}`` is this keyword, or a call with it if the function does not
+            take it. ``{leaf}`` is the tensor: `x`, or in a tree its place in `x`; a dtype in
+            ``{again:x|…}`` is then named for this leaf alone.
         function: The function that was called.
         target: The canonical name of the target.
     """
@@ -128,8 +140,15 @@ class Hint(str):
         widest = _widest_of(target) if "{widest" in template else {}
         filled: dict[str, Any] = {gap: _Gap(name, target) for gap, name in gaps.items()}
         if function in _WITH_FILES:
-            filled |= {gap: _Keywords(function, target) for gap in ("again", "itself", "padded", "rows")}
-        filled |= {"either": _Either(filled["one"], filled["tree"]), "row": _Row(explains), "leaf": "x", **widest}
+            filled |= {
+                gap: _Keywords(function, target) for gap in ("again", "itself", "padded", "rows")
+            }
+        filled |= {
+            "either": _Either(filled["one"], filled["tree"]),
+            "row": _Row(explains),
+            "leaf": "x",
+            **widest,
+        }
         filled["dtype"] = _Dtype(filled["again"] if function in _WITHOUT_DTYPE else None)
         text = template.format(**filled)
         if filled["again"].is_short or filled["itself"].is_short:
@@ -154,7 +173,11 @@ class Hint(str):
         if not name:
             template = re.sub(_AGAIN, r'{itself:x|dtype="\2"', template)
         else:
-            template = re.sub(_AGAIN, lambda found: f"{{{found[1]}:x|dtype={_escaped(dtype_of(found[2]))}", template)
+            template = re.sub(
+                _AGAIN,
+                lambda found: f"{{{found[1]}:x|dtype={_escaped(dtype_of(found[2]))}",
+                template,
+            )
         return Hint(template, *self._call)
 
     def for_member(self, place: str) -> Hint:
@@ -168,7 +191,10 @@ class Hint(str):
 
     def for_sample(self, place: str) -> Hint:
         """The hint, if the tensor is the list of one leaf of all samples, and `place` the place of the leaf in each."""
-        return Hint(re.sub(_ROW, lambda found: f"samples{found[1]}{_escaped(place)}", self._template), *self._call)
+        return Hint(
+            re.sub(_ROW, lambda found: f"samples{found[1]}{_escaped(place)}", self._template),
+            *self._call,
+        )
 
     def before(self, text: str) -> Hint:
         """The hint, followed by `text`."""
@@ -185,11 +211,17 @@ _AGAIN = r'\{(again|padded):x\|dtype="(\w+)"'
 
 
 _X = r"(?<![\w.\"'`])x(?![\w\"'=]|\)\[|\)\.drop_null\(\)\.field)"
-"""The name of the tensor, in code. In ``pa.table(x)["c"]`` it is the table around the column, and stays."""
+"""The name of the tensor, in code.
+
+In ``pa.table(x)["c"]`` it is the table around the column, and stays.
+"""
 _PART = rf"\{{\{{|\}}\}}|\{{(?P<gap>\w+):(?P<code>[^{{}}|]*)(?P<rest>[^{{}}]*)\}}|\{{\w+\}}|{_X}"
 """What a template has in it: brackets of the text, gaps, and `x` outside of them."""
 _OF_X = frozenset({"one", "either", "tree"})
-"""Gaps with a call of the function with code for `x`. At a place in a tree, only this code is another."""
+"""Gaps with a call of the function with code for `x`.
+
+At a place in a tree, only this code is another.
+"""
 _OTHER_CALLS = frozenset({"load", "prefetch", "explain"})
 """Gaps with a call of another function, for `x` alone. The result of `collate` takes its place."""
 
@@ -265,7 +297,11 @@ class _Gap:
         ordinary = self.function == "load" and self.target == _ORDINARY
         x, _, rest = x.partition("|")
         keywords = self._keywords(rest)
-        arguments = [x, *([] if no_target or ordinary else [f'"{self.target}"']), *([keywords] if keywords else [])]
+        arguments = [
+            x,
+            *([] if no_target or ordinary else [f'"{self.target}"']),
+            *([keywords] if keywords else []),
+        ]
         return f"{self.function}({', '.join(arguments)})"
 
     def _keywords(self, text: str) -> str:
@@ -280,7 +316,9 @@ class _Gap:
         dtype = found[2]
         if lacks(self.target, dtype):
             dtype = _NARROW.get(dtype, dtype)
-            self.is_short = self.is_short or (dtype not in _NARROW.values() and bool(remedy(self.target)))
+            self.is_short = self.is_short or (
+                dtype not in _NARROW.values() and bool(remedy(self.target))
+            )
         return f'{found[1]}{dtype}"'
 
 

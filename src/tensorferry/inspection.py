@@ -10,7 +10,12 @@ from .backends import registry
 from .core.info import TensorInfo
 from .core.names import EXCHANGE
 from .core.request import COLUMN_KEYWORDS, make_request, refuse_unknown
-from .errors import ConversionError, FrameworkNotInstalledError, UnsupportedTypeError, validate_flags
+from .errors import (
+    ConversionError,
+    FrameworkNotInstalledError,
+    UnsupportedTypeError,
+    validate_flags,
+)
 from .execution.calls import by_name
 from .execution.recipes import conversion_of
 from .execution.run import foresee, prepare_described
@@ -38,8 +43,9 @@ def describe(x: object, /) -> TensorInfo:
     >>> info.framework, info.shape, info.dtype, info.strides
     ('numpy', (3, 2), 'int16', (2, 6))
 
-    It copies nothing and waits for no device. In a list of tensors, each tensor is described. In a list of Python
-    numbers every element is read, because the shape and the dtype depend on all of them.
+    It copies nothing and waits for no device. In a list of tensors, each tensor is described. In a
+    list of Python numbers every element is read, because the shape and the dtype depend on all of
+    them.
 
     Args:
         x: As for `to_numpy`.
@@ -76,7 +82,9 @@ def explain(
     """The plan that the same call of `convert` would run; nothing is converted.
 
     >>> import tensorferry as ferry
-    >>> gpu = ferry.TensorInfo("torch", shape=(3, 4), dtype="bfloat16", device="cuda:0", requires_grad=True)
+    >>> gpu = ferry.TensorInfo(
+    ...     "torch", shape=(3, 4), dtype="bfloat16", device="cuda:0", requires_grad=True
+    ... )
     >>> plan = ferry.explain(gpu, "numpy")
     >>> plan.bytes_copied, plan.shares_memory, plan.keeps_dtype
     (24, False, True)
@@ -102,7 +110,10 @@ def explain(
 
     .. versionadded:: 0.1
     """
-    from .execution.labels import labels_like, take_labels  # here, as for all that `import tensorferry` does not need
+    from .execution.labels import (
+        labels_like,
+        take_labels,
+    )  # here, as for all that `import tensorferry` does not need
 
     name, theirs, device = name_like_device(to, like, device)
     target = registry.backend_named(name)
@@ -112,10 +123,17 @@ def explain(
     taken: Mapping[str, Any] = {}
     said = {"index": index, "columns": columns}
     try:
-        given_labels = take_labels(name, {each: value for each, value in said.items() if value is not None})
+        given_labels = take_labels(
+            name, {each: value for each, value in said.items() if value is not None}
+        )
         column_keywords = {key: value for key, value in options.items() if key in COLUMN_KEYWORDS}
         if column_keywords:
-            from .execution.column_keywords import Masked, Rows, apply_column_keywords, take_column_keywords
+            from .execution.column_keywords import (
+                Masked,
+                Rows,
+                apply_column_keywords,
+                take_column_keywords,
+            )
 
             options = {key: value for key, value in options.items() if key not in column_keywords}  # type: ignore[assignment]
             taken = take_column_keywords(column_keywords)
@@ -126,8 +144,12 @@ def explain(
                     'ragged="rows" gives a list of tensors, and this is the plan of one.',
                     Hint('{rows:x|ragged="rows"}, which has the plan of each'),
                 )
-        request = make_request(target, copy, dtype, casting, device, grad, tuple(options.items()), theirs)
-        conversion = conversion_of(target, request).labelled(given=given_labels, like=labels_like(name, like))
+        request = make_request(
+            target, copy, dtype, casting, device, grad, tuple(options.items()), theirs
+        )
+        conversion = conversion_of(target, request).labelled(
+            given=given_labels, like=labels_like(name, like)
+        )
         if isinstance(x, TensorInfo):
             return prepare_described(x, conversion, out).plan
         plan = foresee(x, conversion, out).plan
@@ -152,8 +174,8 @@ def shares_memory(a: object, b: object, /) -> bool:
     >>> ferry.shares_memory(array[::2], array), ferry.shares_memory(array[::2], array[1::2])
     (True, False)
 
-    It compares addresses and strides, and reads no values. Python numbers share nothing. A table has the memory of all
-    its columns.
+    It compares addresses and strides, and reads no values. Python numbers share nothing. A table
+    has the memory of all its columns.
 
     Args:
         a: A tensor.
@@ -190,11 +212,18 @@ def _memory_of(x: object) -> list[tuple[TensorInfo, Any]]:
     with leaving_streams():
         contents = contents_of(x, None)
     if contents is not None:
-        columns = [contents.found] if contents.table is None else [column for _, column in contents.columns]
+        columns = (
+            [contents.found]
+            if contents.table is None
+            else [column for _, column in contents.columns]
+        )
         flat = [column.elements if isinstance(column, Ragged) else column for column in columns]
         arrays = [array for column in flat if isinstance(column, Column) for array in column.memory]
         if arrays:
-            return [(over(source.name, array, mutable=False, kind=""), memory.address(array)) for array in arrays]
+            return [
+                (over(source.name, array, mutable=False, kind=""), memory.address(array))
+                for array in arrays
+            ]
     source, info, handle = source.preview(x)
     if info.abstract is not None:
         why, hint = source.capabilities.objects.abstract[info.abstract]
@@ -208,18 +237,26 @@ def is_tensor(x: object, /) -> bool:
     """Whether an object is a tensor: what `convert_tree` converts, and leaves no container around.
 
     >>> import numpy as np, tensorferry as ferry
-    >>> ferry.is_tensor(np.ones(2)), ferry.is_tensor([1.0, 1.0]), ferry.is_tensor(np.float32(1)), ferry.is_tensor(1.0)
+    >>> (
+    ...     ferry.is_tensor(np.ones(2)),
+    ...     ferry.is_tensor([1.0, 1.0]),
+    ...     ferry.is_tensor(np.float32(1)),
+    ...     ferry.is_tensor(1.0),
+    ... )
     (True, False, False, False)
 
-    True for arrays and tensors of every framework that `frameworks` lists, of subclasses too (parameters, variables);
-    for columns (a ``pd.Series``, a ``pa.Array``); and for objects of other libraries with ``__dlpack__``, a buffer or
-    one of the array protocols. It is also true for tensors that have no values to convert: while a function is traced
-    (``jax.jit``), on PyTorch's ``meta`` device, sparse, deleted.
+    True for arrays and tensors of every framework that `frameworks` lists, of subclasses too
+    (parameters, variables); for columns (a ``pd.Series``, a ``pa.Array``); and for objects of other
+    libraries with ``__dlpack__``, a buffer or one of the array protocols. It is also true for
+    tensors that have no values to convert: while a function is traced (``jax.jit``), on PyTorch's
+    ``meta`` device, sparse, deleted.
 
-    False for numbers, also NumPy's scalars; lists, ``bytes`` and everything else that is Python's own; tables and
-    structured arrays, which hold several columns; arrays and columns of text or dates; a `TensorInfo`; and classes.
+    False for numbers, also NumPy's scalars; lists, ``bytes`` and everything else that is Python's
+    own; tables and structured arrays, which hold several columns; arrays and columns of text or
+    dates; a `TensorInfo`; and classes.
 
-    It imports no framework, because an object of a framework that is not imported cannot exist. It raises nothing.
+    It imports no framework, because an object of a framework that is not imported cannot exist. It
+    raises nothing.
 
     Args:
         x: Any object.
@@ -247,7 +284,8 @@ class FrameworkStatus(NamedTuple):
         devices: The devices that it sees; empty unless it is imported.
         error: Why it cannot be used, or ``None``.
         install: The command that installs it.
-        package: The package that its backend came from, with its version; ``None`` for tensorferry's own.
+        package: The package that its backend came from, with its version; ``None`` for
+            tensorferry's own.
 
     .. versionadded:: 0.1
     """
@@ -269,11 +307,12 @@ def frameworks(*, load: bool = False) -> dict[str, FrameworkStatus]:
 
     At the prompt, in `print` and in a notebook, the dict is shown as a table.
 
-    Backends of other packages are included. If one is broken, its entry has the error and the name of the package.
+    Backends of other packages are included. If one is broken, its entry has the error and the name
+    of the package.
 
     Args:
-        load: Import the frameworks, which can take seconds. Without it, the devices of a framework are known only if
-            it is imported already, and so is whether it works.
+        load: Import the frameworks, which can take seconds. Without it, the devices of a framework
+            are known only if it is imported already, and so is whether it works.
 
     Returns:
         A dict with the status of each framework, by its name.
@@ -295,7 +334,9 @@ def frameworks(*, load: bool = False) -> dict[str, FrameworkStatus]:
             else:
                 name = plugin.name if own is None else f"{plugin.name} ({plugin.package})"
                 broken = outside.broken(*plugin[1:])
-                found[name] = FrameworkStatus(False, None, (), plugin.error, broken.hint or "", plugin.package)
+                found[name] = FrameworkStatus(
+                    False, None, (), plugin.error, broken.hint or "", plugin.package
+                )
     return FrameworkTable(found)
 
 
@@ -308,7 +349,9 @@ class FrameworkTable(dict[str, FrameworkStatus]):
         return [(name, status.version or "-", _remarks(status)) for name, status in self.items()]
 
     def _notes(self) -> list[str]:
-        unasked = any(status.installed and not status.devices and not status.error for status in self.values())
+        unasked = any(
+            status.installed and not status.devices and not status.error for status in self.values()
+        )
         return ["frameworks(load=True) imports them, and shows their devices."] if unasked else []
 
     def __repr__(self) -> str:
@@ -343,11 +386,15 @@ def _status(backend: Backend, *, load: bool) -> FrameworkStatus:
     try:
         if load or backend.is_imported():
             registry.load(backend)
-            return FrameworkStatus(True, backend.version(), backend.devices(), None, backend.install, package)
+            return FrameworkStatus(
+                True, backend.version(), backend.devices(), None, backend.install, package
+            )
         version = backend.installed_version()
     except FrameworkNotInstalledError as error:
         return FrameworkStatus(False, None, (), error.message, backend.install, package)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a broken framework is a finding, not a failure
-        return FrameworkStatus(False, None, (), f"{type(error).__name__}: {error}", backend.install, package)
+        return FrameworkStatus(
+            False, None, (), f"{type(error).__name__}: {error}", backend.install, package
+        )
     absent = None if version is not None else f"{backend.module} is not installed."
     return FrameworkStatus(version is not None, version, (), absent, backend.install, package)

@@ -59,7 +59,9 @@ TensorflowName: TypeAlias = Literal["tensorflow", "tf"]
 JaxName: TypeAlias = Literal["jax", "jnp", "jax.numpy"]
 PythonName: TypeAlias = Literal["python", "list"]
 TableName: TypeAlias = Literal["arrow", "pandas", "polars"]
-Target: TypeAlias = NumpyName | TorchName | TensorflowName | JaxName | PythonName | TableName | Literal["cupy"]
+Target: TypeAlias = (
+    NumpyName | TorchName | TensorflowName | JaxName | PythonName | TableName | Literal["cupy"]
+)
 """The names of the frameworks that have a backend here; a package can bring others."""
 To: TypeAlias = Target | str | ModuleType | type[Any]
 """How a target can be given: as a name, as a framework's module, or as its tensor class."""
@@ -136,7 +138,8 @@ class AnyKeywords(WritingKeywords, Options, PandasKeywords, total=False):
 
 
 if TYPE_CHECKING:
-    # For the overloads: the same keywords without `nulls` and `ragged`, which decide what the result is.
+    # For the overloads: the same keywords without `nulls` and `ragged`, which decide what the
+    # result is.
     Framework = TypeVar("Framework")
     Rows: TypeAlias = Framework | list[Framework]
     """With ``ragged="rows"``: a list of tensors; or one tensor, if the rows have equal lengths."""
@@ -181,5 +184,10 @@ if TYPE_CHECKING:
         """`AnyKeywords` without those two."""
 
 
-DEFAULTS: dict[str, Any] = {"grad": "detach", "non_blocking": False, "pinned": False, "variable": False}
+DEFAULTS: dict[str, Any] = {
+    "grad": "detach",
+    "non_blocking": False,
+    "pinned": False,
+    "variable": False,
+}
 """The defaults of keywords; that of all others is ``None``."""

@@ -46,7 +46,9 @@ def calls_in(text):
     """Each call in a text, as far as its brackets go."""
     at = 0
     while (
-        match := re.compile(r"(?<![\w.\"'`])\[?[A-Za-z_][\w.]*\(|(?<![\w.\"'`)\]])\[(?=[A-Za-z_])").search(text, at)
+        match := re.compile(
+            r"(?<![\w.\"'`])\[?[A-Za-z_][\w.]*\(|(?<![\w.\"'`)\]])\[(?=[A-Za-z_])"
+        ).search(text, at)
     ) is not None:
         at = end = match.end()
         closes = [text[i] for i in range(match.start(), match.end()) if text[i] in "(["]
@@ -59,13 +61,15 @@ def calls_in(text):
         if not closes:
             at = end
             while (
-                more := re.compile(r"(\.\w+)+(\((?:[^()]|\([^()]*\))*\))?|\[[^\[\]]*\]").match(text, at)
+                more := re.compile(r"(\.\w+)+(\((?:[^()]|\([^()]*\))*\))?|\[[^\[\]]*\]").match(
+                    text, at
+                )
             ) is not None:
                 at = more.end()
         yield text[match.start() : max(at, end)]
 
 
-# -- what is refused, and what to type instead ------------------------------------------------------
+# -- what is refused, and what to type instead -----------------------------------------------------
 
 
 def module():
@@ -124,7 +128,8 @@ MODULES = {
 
 @pytest.mark.parametrize("place", MODULES)
 @pytest.mark.parametrize(
-    "name", ["convert_tree", "explain_tree", "describe_tree", "snapshot", "start", "prefetch", "collate"]
+    "name",
+    ["convert_tree", "explain_tree", "describe_tree", "snapshot", "start", "prefetch", "collate"],
 )
 def test_no_tree_function_leaves_a_modules_tensors_out_in_silence(name, place):
     """It is refused with its path, and the hint calls the same function."""
@@ -155,7 +160,11 @@ def test_no_tree_function_leaves_a_modules_tensors_out_in_silence(name, place):
 def test_a_module_is_saved_as_its_state(place, tmp_path):
     """The hint is of `save`, and writes what it says."""
     x, path = module(), tmp_path / "model.npz"
-    hint = hint_of(lambda: ferry.save(list(MODULES[place](x)) if place == "in a deque" else MODULES[place](x), path))
+    hint = hint_of(
+        lambda: ferry.save(
+            list(MODULES[place](x)) if place == "in a deque" else MODULES[place](x), path
+        )
+    )
     inside = {"in a dict": 'x["model"]', "in a deque": "x[1]"}
     if place in inside:
         assert hint == f"{inside[place]}.state_dict() in its place"
@@ -181,7 +190,9 @@ def test_a_file_is_sent_to_load(tmp_path):
     np.savez(path, a=np.ones(2))
     assert hint_of(lambda: ferry.to_numpy(path)) == "load(x)"
     assert hint_of(lambda: ferry.convert(path, "torch")) == 'load(x, "torch")'
-    assert hint_of(lambda: ferry.to_torch(str(path))).startswith('load(x, "torch") if it is a path; ')
+    assert hint_of(lambda: ferry.to_torch(str(path))).startswith(
+        'load(x, "torch") if it is a path; '
+    )
     for x in (path, Path(path)):
         [loaded] = pasted(hint_of(lambda x=x: ferry.to_torch(x)), x)
         assert isinstance(loaded["a"], torch.Tensor)
@@ -193,7 +204,10 @@ def test_a_file_is_sent_to_load(tmp_path):
 
 def test_what_gives_batches_is_sent_to_prefetch():
     """A dataset of TensorFlow's, and a loader of PyTorch's."""
-    for x in (tf.data.Dataset.range(4).batch(2), torch.utils.data.DataLoader(torch.arange(4), batch_size=2)):
+    for x in (
+        tf.data.Dataset.range(4).batch(2),
+        torch.utils.data.DataLoader(torch.arange(4), batch_size=2),
+    ):
         hint = hint_of(lambda x=x: ferry.convert(x, to=np))
         assert hint == 'prefetch(x, "numpy")'
         [batches] = pasted(hint, x)
@@ -228,11 +242,15 @@ def test_the_function_that_was_called_is_called_again(x, expected):
         assert pasted(hint_of(lambda: ferry.to_numpy(x)), x)[0].tolist() == expected
 
 
-@pytest.mark.parametrize("kind", [np.ndarray, torch.Tensor, tf.Tensor, int, list, torch.nn.Linear, dict, Path])
+@pytest.mark.parametrize(
+    "kind", [np.ndarray, torch.Tensor, tf.Tensor, int, list, torch.nn.Linear, dict, Path]
+)
 def test_a_class_is_called_a_class(kind):
     """It has no values, whatever its objects have; a class in a tree is no tensor, and stays."""
     for function in (ferry.to_numpy, ferry.describe, lambda x: ferry.explain(x, "numpy")):
-        with pytest.raises(ferry.UnsupportedTypeError, match=f"{kind.__name__} is a class, not an object"):
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match=f"{kind.__name__} is a class, not an object"
+        ):
             function(kind)
     assert ferry.convert_tree({"of": kind}, "numpy") == {"of": kind}
 
@@ -240,7 +258,9 @@ def test_a_class_is_called_a_class(kind):
 def test_what_is_wrong_with_a_keyword_is_not_said_of_x():
     """Its name comes first."""
     for keyword in ("like", "out"):
-        with pytest.raises(ferry.UnsupportedTypeError, match=f"^{keyword}= has to be a tensor. A dict is") as caught:
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match=f"^{keyword}= has to be a tensor. A dict is"
+        ) as caught:
             ferry.convert([1.5], **{"like": np.ones(1), keyword: {"a": 1}})
         assert f"without {keyword}=" in caught.value.hint
 
@@ -255,7 +275,9 @@ def test_what_was_given_in_the_wrong_order():
     assert hint_of(lambda: ferry.convert([1.5], like="pt")) == 'to="torch", without like='
     with pytest.raises(TypeError, match=r"in save\(tree, path\) must be a string or a path"):
         ferry.save("model.safetensors", {})
-    with pytest.raises(TypeError, match=r"must be a string or a pathlib.Path, not an object of type dict"):
+    with pytest.raises(
+        TypeError, match=r"must be a string or a pathlib.Path, not an object of type dict"
+    ):
         ferry.load({})
     with pytest.raises(TypeError, match=r"shape=\(3,\), not 3"):
         ferry.TensorInfo("numpy", 3, "float32")
@@ -263,14 +285,19 @@ def test_what_was_given_in_the_wrong_order():
 
 def test_text_that_is_numbers_becomes_numbers():
     """As the hint has it; a list of the same text would be refused too."""
-    pd, pl = (pytest.importorskip(name, reason=f"{name} is not installed") for name in ("pandas", "polars"))
+    pd, pl = (
+        pytest.importorskip(name, reason=f"{name} is not installed")
+        for name in ("pandas", "polars")
+    )
     for x in (np.array(["1.5", "2"]), pd.Series(["1.5", "2"]), pl.Series(["1.5", "2"])):
         assert ferry.to_list(pasted(hint_of(lambda x=x: ferry.to_numpy(x)), x)[0]) == [1.5, 2.0]
     x = pl.Series([None, None])
-    assert np.isnan(ferry.to_numpy(pasted(hint_of(lambda: ferry.to_numpy(x)), x)[0], nulls="nan")).all()
+    assert np.isnan(
+        ferry.to_numpy(pasted(hint_of(lambda: ferry.to_numpy(x)), x)[0], nulls="nan")
+    ).all()
 
 
-# -- the text itself --------------------------------------------------------------------------------
+# -- the text itself -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -316,7 +343,11 @@ def test_one_hint_is_enough_for_nulls_of_a_dtype_that_the_target_lacks(library, 
         x = other.array([1, None, 3], getattr(other, name.lower())())
     else:
         x = other.Series([1, None, 3], dtype=name if library == "pandas" else getattr(other, name))
-    for call in (ferry.to_jax, lambda x: ferry.convert(x, "jax"), lambda x: ferry.convert_tree([x], "jax")):
+    for call in (
+        ferry.to_jax,
+        lambda x: ferry.convert(x, "jax"),
+        lambda x: ferry.convert_tree([x], "jax"),
+    ):
         values, masked = pasted(hint_of(lambda call=call: call(x)), x)
         assert np.asarray(values)[[0, 2]].tolist() == [1, 3]
         if call is ferry.to_jax:
@@ -326,7 +357,14 @@ def test_one_hint_is_enough_for_nulls_of_a_dtype_that_the_target_lacks(library, 
 
 
 @pytest.mark.parametrize(
-    "x", [[[1, [2]], [3, 4]], [[1], 2], [np.ones(1), np.ones((1, 1))], [[[1], [1, 2]], [[1]]], [[[1, [2]]], []]]
+    "x",
+    [
+        [[1, [2]], [3, 4]],
+        [[1], 2],
+        [np.ones(1), np.ones((1, 1))],
+        [[[1], [1, 2]], [[1]]],
+        [[[1, [2]]], []],
+    ],
 )
 def test_what_cannot_be_padded_is_not_sent_to_collate(x):
     """Rows inside of rows, arrays with more axes than others, and rows that are unequal in themselves."""
@@ -361,7 +399,11 @@ def parts_of(node):
         yield node.value
     elif isinstance(node, ast.Call) and ast.unparse(node.func) == "Hint":
         for template in parts_of(node.args[0]):
-            for function, target in (("to_numpy", "numpy"), ("convert", "torch"), ("explain_tree", "jax")):
+            for function, target in (
+                ("to_numpy", "numpy"),
+                ("convert", "torch"),
+                ("explain_tree", "jax"),
+            ):
                 yield str(Hint(template, function, target))
     elif not isinstance(node, ast.Call):
         for child in ast.iter_child_nodes(node):
@@ -460,16 +502,36 @@ def test_code_in_hints_can_be_typed():
 def can_be_typed(where, hint):
     """Check that who reads a hint of a module can paste the code in it."""
     assert "tensorferry[" not in hint
-    assert "import tensorferry as ferry" in hint or "ferry." not in hint, "public functions are named without a prefix"
+    assert "import tensorferry as ferry" in hint or "ferry." not in hint, (
+        "public functions are named without a prefix"
+    )
     for code in calls_in(hint):
         tree = ast.parse(code, mode="eval")
-        bound = {name.id for name in ast.walk(tree) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
+        bound = {
+            name.id
+            for name in ast.walk(tree)
+            if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+        }
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and node.id not in bound:
-                known = node.id in PUBLIC or hasattr(builtins, node.id) or node.id in VALUES | MODULES_OF_OTHERS
-                assert known or where in ("pytorch", "executors", "format", "bare"), f"{node.id} in {code}"
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in PUBLIC:
-                arguments = [None for each in node.args if not isinstance(each, ast.Constant) or each.value is not ...]
+                known = (
+                    node.id in PUBLIC
+                    or hasattr(builtins, node.id)
+                    or node.id in VALUES | MODULES_OF_OTHERS
+                )
+                assert known or where in ("pytorch", "executors", "format", "bare"), (
+                    f"{node.id} in {code}"
+                )
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in PUBLIC
+            ):
+                arguments = [
+                    None
+                    for each in node.args
+                    if not isinstance(each, ast.Constant) or each.value is not ...
+                ]
                 inspect.signature(PUBLIC[node.func.id]).bind(
                     *arguments, **{each.arg: None for each in node.keywords if each.arg}
                 )
@@ -491,7 +553,9 @@ def test_an_object_with_a_method_for_an_array_is_converted_by_it():
     hint = hint_of(lambda: ferry.to_torch(x))
     assert hint == "to_torch(x.numpy())"
     assert pasted(hint, x)[0].tolist() == [1, 1]
-    assert hint_of(lambda: ferry.convert_tree(x, "torch")).startswith('convert_tree(x.numpy(), "torch"); unknown=')
+    assert hint_of(lambda: ferry.convert_tree(x, "torch")).startswith(
+        'convert_tree(x.numpy(), "torch"); unknown='
+    )
     hint = hint_of(lambda: ferry.convert_tree({"a": [x]}, "torch"))
     assert hint.startswith('x["a"][0].numpy() in its place; ')
     assert hint_of(lambda: ferry.save({"a": x}, "never.npz")) == 'x["a"].numpy() in its place'

@@ -116,14 +116,19 @@ def test_everything_else_is_none(name):
 
 
 @pytest.mark.parametrize(
-    "name", [each for each in TENSORS if each not in ("masked", "meta", "sparse", "deleted", "jax key")]
+    "name",
+    [each for each in TENSORS if each not in ("masked", "meta", "sparse", "deleted", "jax key")],
 )
 def test_a_tensor_is_what_convert_tree_converts(name):
     """In a tree it becomes a tensor of the target, and nothing else does."""
-    assert isinstance(ferry.convert_tree({"x": TENSORS[name]()}, "torch", dtype="fit")["x"], torch.Tensor)
+    assert isinstance(
+        ferry.convert_tree({"x": TENSORS[name]()}, "torch", dtype="fit")["x"], torch.Tensor
+    )
 
 
-@pytest.mark.parametrize("name", ["number", "NumPy's scalar", "range", "bytes", "text array", "text column", "dtype"])
+@pytest.mark.parametrize(
+    "name", ["number", "NumPy's scalar", "range", "bytes", "text array", "text column", "dtype"]
+)
 def test_what_is_none_stays_in_a_tree(name):
     """The same object."""
     x = OTHERS[name]()

@@ -1,4 +1,7 @@
-"""A keyword takes its own values. Another word is a ValueError, another type a TypeError, with the keyword's name."""
+"""A keyword takes its own values.
+
+Another word is a ValueError, another type a TypeError, with the keyword's name.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,12 @@ ARRAY, TREE = np.ones(2, "float32"), {"a": np.ones(2, "float32")}
 SAMPLES = [{"ids": [5, 7]}, {"ids": [9]}]
 CALLS = {
     "collate": lambda _, **on: ferry.collate(SAMPLES, "numpy", pad=0, **on),
-    "convert": lambda _, **on: ferry.convert(ARRAY, "tensorflow" if "variable" in on else "torch", **on),
-    "convert_files": lambda folder, **on: ferry.convert_files(path_to(folder), folder / "out.npz", **on),
+    "convert": lambda _, **on: ferry.convert(
+        ARRAY, "tensorflow" if "variable" in on else "torch", **on
+    ),
+    "convert_files": lambda folder, **on: ferry.convert_files(
+        path_to(folder), folder / "out.npz", **on
+    ),
     "convert_tree": lambda _, **on: ferry.convert_tree(TREE, "numpy", **on),
     "explain": lambda _, **on: ferry.explain(ARRAY, "torch", **on),
     "explain_collate": lambda _, **on: ferry.explain_collate(SAMPLES, "numpy", pad=0, **on),
@@ -52,12 +59,18 @@ CALLS = {
 def flags_of(name):
     """The keywords of a function whose default is True or False, and ``copy=``."""
     parameters = inspect.signature(getattr(ferry, name)).parameters.values()
-    return [each.name for each in parameters if isinstance(each.default, bool) or each.name == "copy"]
+    return [
+        each.name for each in parameters if isinstance(each.default, bool) or each.name == "copy"
+    ]
 
 
-FUNCTIONS = [name for name in (*ferry.__all__, "open") if not isinstance(getattr(ferry, name), type)]
+FUNCTIONS = [
+    name for name in (*ferry.__all__, "open") if not isinstance(getattr(ferry, name), type)
+]
 FLAGS = [(name, flag) for name in FUNCTIONS for flag in flags_of(name)]
-OPTIONS = [(name, option) for name in ("convert", "explain") for option in ("pinned", "non_blocking")]
+OPTIONS = [
+    (name, option) for name in ("convert", "explain") for option in ("pinned", "non_blocking")
+]
 
 
 @pytest.mark.parametrize("value", ["no", 1, [], np.True_], ids=["str", "int", "list", "numpy"])
@@ -70,7 +83,18 @@ def test_what_is_neither_true_nor_false_is_refused(tmp_path, name, flag, value):
     assert {each.name for each in tmp_path.iterdir()} <= {"in.npz"}
 
 
-KEYWORDS = ("casting", "engine", "grad", "leaves", "nulls", "on_error", "overflow", "padding_side", "ragged", "unknown")
+KEYWORDS = (
+    "casting",
+    "engine",
+    "grad",
+    "leaves",
+    "nulls",
+    "on_error",
+    "overflow",
+    "padding_side",
+    "ragged",
+    "unknown",
+)
 """Their values are words, or something else that is no string."""
 WORDS = [
     (name, keyword)
@@ -90,7 +114,9 @@ def test_all_words_are_tried():
 def test_no_word_is_a_type_error_and_another_word_a_value_error(tmp_path, name, keyword, value):
     """As Python's own functions tell them apart."""
     call = CALLS.get(name) or (lambda _, **on: getattr(ferry, name)(ARRAY, **on))
-    with pytest.raises(ValueError if value == "perhaps" else TypeError, match=f"{keyword} must be .* or .*, not"):
+    with pytest.raises(
+        ValueError if value == "perhaps" else TypeError, match=f"{keyword} must be .* or .*, not"
+    ):
         call(tmp_path, **{keyword: value})
     assert {each.name for each in tmp_path.iterdir()} <= {"in.npz"}
 

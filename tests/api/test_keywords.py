@@ -86,7 +86,10 @@ def test_a_keyword_that_nothing_knows_is_refused_as_such(name, like):
     target = target if like else {"to": "numpy"}
     with pytest.raises(TypeError) as caught:
         FUNCTIONS[name](**target, devcie="cpu")
-    assert str(caught.value) == f"{name}() got an unexpected keyword argument 'devcie'. Did you mean 'device'?"
+    assert (
+        str(caught.value)
+        == f"{name}() got an unexpected keyword argument 'devcie'. Did you mean 'device'?"
+    )
     with pytest.raises(TypeError) as caught:
         FUNCTIONS[name](**target, nothing_of_the_kind=1)
     assert str(caught.value) == f"{name}() got an unexpected keyword argument 'nothing_of_the_kind'"
@@ -98,11 +101,19 @@ def test_a_conversion_refuses_it_too(name):
     for keywords in ({}, {"copy": True}):
         with pytest.raises(TypeError) as caught:
             CONVERSIONS[name]([1.5], devcie="cpu", **keywords)
-        assert str(caught.value) == f"{name}() got an unexpected keyword argument 'devcie'. Did you mean 'device'?"
+        assert (
+            str(caught.value)
+            == f"{name}() got an unexpected keyword argument 'devcie'. Did you mean 'device'?"
+        )
         assert caught.value.__suppress_context__
 
 
-WORDS = {"na_value": "nulls", "padding_value": "pad", "zero_copy_only": "copy", "allow_copy": "copy"}
+WORDS = {
+    "na_value": "nulls",
+    "padding_value": "pad",
+    "zero_copy_only": "copy",
+    "allow_copy": "copy",
+}
 
 
 @pytest.mark.parametrize("word", WORDS)
@@ -134,7 +145,11 @@ def test_what_is_no_keyword_but_another_call_is_said():
 
 def test_a_function_that_does_not_exist_names_the_one_that_does():
     """``to_tf`` and ``to_pytorch`` are made of names that frameworks have; ``from_numpy`` is a habit."""
-    for name, meant in {"to_tf": "to_tensorflow", "to_pytorch": "to_torch", "to_np": "to_numpy"}.items():
+    for name, meant in {
+        "to_tf": "to_tensorflow",
+        "to_pytorch": "to_torch",
+        "to_np": "to_numpy",
+    }.items():
         with pytest.raises(AttributeError, match=f"Did you mean '{meant}'"):
             getattr(ferry, name)
     with pytest.raises(AttributeError, match=r"to_torch\(x\) takes tensors of every framework"):
@@ -152,7 +167,10 @@ def test_the_word_of_a_framework_for_a_keyword_is_understood(name):
     arguments = ("numpy",) if name in ("convert", "start") else ()
     with pytest.raises(TypeError) as caught:
         getattr(ferry, name)([1.5], *arguments, pin_memory=True)
-    assert str(caught.value) == f"{name}() got an unexpected keyword argument 'pin_memory'. Did you mean 'pinned'?"
+    assert (
+        str(caught.value)
+        == f"{name}() got an unexpected keyword argument 'pin_memory'. Did you mean 'pinned'?"
+    )
 
 
 def test_it_is_refused_where_there_is_nothing_to_convert():
@@ -178,7 +196,10 @@ def test_an_option_of_another_target_says_whose_it_is():
         assert str(caught.value) == "jax has no option pinned=: numpy and torch have it"
     with pytest.raises(TypeError) as caught:
         ferry.to_jax([1.5], variable=True)
-    assert str(caught.value) == "to_jax() got an unexpected keyword argument 'variable': tensorflow has it"
+    assert (
+        str(caught.value)
+        == "to_jax() got an unexpected keyword argument 'variable': tensorflow has it"
+    )
 
 
 def test_an_error_of_a_value_is_not_taken_for_one_of_a_keyword():
@@ -206,13 +227,19 @@ BY_POSITION = [
     ("convert_tree(tree, 'torch', 'float32')", 'convert_tree(tree, "torch", dtype="float32")'),
     ("explain_tree(tree, 'torch', 'float32')", 'explain_tree(tree, "torch", dtype="float32")'),
     ("collate(samples, 'torch', 'int64')", 'collate(samples, "torch", dtype="int64")'),
-    ("explain_collate(samples, 'torch', 'int64')", 'explain_collate(samples, "torch", dtype="int64")'),
+    (
+        "explain_collate(samples, 'torch', 'int64')",
+        'explain_collate(samples, "torch", dtype="int64")',
+    ),
     ("explain(x, 'torch', 'cpu')", 'explain(x, "torch", device="cpu")'),
     ("explain(x, 'torch', 'cuda:1')", 'explain(x, "torch", device="cuda:1")'),
     ("start(x, 'torch', 'cpu')", 'start(x, "torch", device="cpu")'),
     ("prefetch(iterable, 'torch', 'cpu')", 'prefetch(iterable, "torch", device="cpu")'),
     ("load(path, 'torch', 'float16')", 'load(path, "torch", dtype="float16")'),
-    ("convert_files(sources, target, 'float16')", 'convert_files(sources, target, dtype="float16")'),
+    (
+        "convert_files(sources, target, 'float16')",
+        'convert_files(sources, target, dtype="float16")',
+    ),
 ]
 
 
@@ -222,7 +249,14 @@ def test_a_dtype_or_a_device_by_position_says_its_name(call, hint, tmp_path):
     sources = path = tmp_path / "x.npz"
     np.savez(path, a=np.ones(2, "float32"))
     x, samples = [2.0], [{"x": 1}]
-    here = {"x": x, "tree": {"x": np.ones(2)}, "samples": samples, "iterable": [np.ones(2)], "np": np, "torch": torch}
+    here = {
+        "x": x,
+        "tree": {"x": np.ones(2)},
+        "samples": samples,
+        "iterable": [np.ones(2)],
+        "np": np,
+        "torch": torch,
+    }
     here["jax"] = pytest.importorskip("jax")
     here |= {name: getattr(ferry, name) for name in ferry.__all__}
     here |= {"path": path, "sources": sources, "target": tmp_path / "y.npz"}
@@ -242,7 +276,9 @@ def test_a_dtype_or_a_device_by_position_says_its_name(call, hint, tmp_path):
 
 def test_a_dtype_with_two_meanings_by_position_shows_both():
     """Either works."""
-    with pytest.raises(TypeError, match=r'\(x, dtype="float32"\) or to_numpy\(x, dtype="float64"\)$'):
+    with pytest.raises(
+        TypeError, match=r'\(x, dtype="float32"\) or to_numpy\(x, dtype="float64"\)$'
+    ):
         ferry.to_numpy([1.5], "float")
 
 
@@ -255,7 +291,9 @@ def test_what_means_nothing_by_position_is_refused_too(beyond):
         lambda: ferry.convert([1.5], "numpy", beyond),
         lambda: ferry.collate([{"x": 1.5}], "numpy", beyond),
     ):
-        with pytest.raises(TypeError, match=r"by position, and all others by name, as in \w+\(.*copy=True\)$"):
+        with pytest.raises(
+            TypeError, match=r"by position, and all others by name, as in \w+\(.*copy=True\)$"
+        ):
             call()
 
 
@@ -300,7 +338,9 @@ def test_help_shows_each_keyword(function):
 
 
 @pytest.mark.parametrize(
-    "function", [each for each in DECLARED if each not in (ferry.convert, ferry.to_cupy)], ids=lambda f: f.__name__
+    "function",
+    [each for each in DECLARED if each not in (ferry.convert, ferry.to_cupy)],
+    ids=lambda f: f.__name__,
 )
 def test_a_keyword_that_is_left_out_has_the_default_that_is_shown(function):
     """All of them given, with their defaults, is the same conversion."""

@@ -51,8 +51,12 @@ NOT_THESE = {
 """What is no plain tensor: the keywords of columns do not change that."""
 COLUMNS = {
     "pandas": lambda rows: pd.Series(rows, dtype=object),
-    "polars": lambda rows: pl.Series(rows, dtype=pl.List(pl.Int64) if isinstance(rows[0], list) else pl.Int64),
-    "arrow": lambda rows: pa.array(rows, pa.list_(pa.int64()) if isinstance(rows[0], list) else pa.int64()),
+    "polars": lambda rows: pl.Series(
+        rows, dtype=pl.List(pl.Int64) if isinstance(rows[0], list) else pl.Int64
+    ),
+    "arrow": lambda rows: pa.array(
+        rows, pa.list_(pa.int64()) if isinstance(rows[0], list) else pa.int64()
+    ),
     "a list": list,
     "an array of objects": lambda rows: np.array([*rows, None], object)[:-1],
 }
@@ -64,13 +68,18 @@ TABLES = {
 CALLS = {
     "convert": ferry.convert,
     "explain": ferry.explain,
-    **{f"to_{name}": getattr(ferry, f"to_{name}") for name in ("numpy", "torch", "tensorflow", "jax", "list")},
+    **{
+        f"to_{name}": getattr(ferry, f"to_{name}")
+        for name in ("numpy", "torch", "tensorflow", "jax", "list")
+    },
 }
 KEYWORDS = {"nulls": 0, "ragged": "rows", "pad": 0}
 
 
 def called(call, x, target="torch", **keywords):
-    return CALLS[call](x, **keywords) if call.startswith("to_") else CALLS[call](x, target, **keywords)
+    return (
+        CALLS[call](x, **keywords) if call.startswith("to_") else CALLS[call](x, target, **keywords)
+    )
 
 
 @pytest.mark.parametrize("keyword", KEYWORDS)
@@ -99,7 +108,9 @@ def test_what_is_no_plain_tensor_has_no_mask_either(source, call):
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("kind", TABLES)
 def test_a_table_has_no_rows_of_one_column(kind, call, keyword):
-    with pytest.raises(ferry.UnsupportedTypeError, match=f"^{keyword}= is about the rows of one column") as caught:
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match=f"^{keyword}= is about the rows of one column"
+    ) as caught:
         called(call, TABLES[kind](), **{keyword: KEYWORDS[keyword]})
     assert keyword in caught.value.hint
     assert "tree(x" in caught.value.hint
@@ -113,7 +124,10 @@ def test_columns_and_lists_take_them(kind, target):
     assert ferry.to_list(ferry.convert(make([1, None, 3]), target, nulls=7, **fit)) == [1, 7, 3]
     values, mask = ferry.convert(make([1, None, 3]), target, nulls="mask", **fit)
     assert (ferry.to_list(values), ferry.to_list(mask)) == ([1, 0, 3], [True, False, True])
-    assert ferry.to_list(ferry.convert(make([[1, 2], [3]]), target, pad=7, **fit)) == [[1, 2], [3, 7]]
+    assert ferry.to_list(ferry.convert(make([[1, 2], [3]]), target, pad=7, **fit)) == [
+        [1, 2],
+        [3, 7],
+    ]
     rows = ferry.convert(make([[1, 2], [3]]), target, ragged="rows", **fit)
     assert [ferry.to_list(row) for row in rows] == [[1, 2], [3]]
 
@@ -134,7 +148,9 @@ def has_option(target, option):
 
 
 @pytest.mark.parametrize("source", TENSORS)
-@pytest.mark.parametrize(("target", "option"), [(t, o) for t in TARGETS for o in OPTIONS if not has_option(t, o)])
+@pytest.mark.parametrize(
+    ("target", "option"), [(t, o) for t in TARGETS for o in OPTIONS if not has_option(t, o)]
+)
 def test_a_target_refuses_an_option_that_it_does_not_have(source, target, option):
     """By its name, whatever the source is; in trees too."""
     x = TENSORS[source]()
@@ -150,7 +166,9 @@ def test_there_are_options_to_refuse():
     assert {"pinned", "variable", "non_blocking"} <= {*OPTIONS}
 
 
-@pytest.mark.parametrize("name", ["scipy", "SciPy", "xarray", "h5py", "pillow", "PIL", "pyarrow2", "numexpr", "scikit"])
+@pytest.mark.parametrize(
+    "name", ["scipy", "SciPy", "xarray", "h5py", "pillow", "PIL", "pyarrow2", "numexpr", "scikit"]
+)
 def test_a_library_that_is_no_target_is_not_taken_for_another(name):
     """`scipy` is not a misspelt `cupy`."""
     with pytest.raises(ferry.UnknownFrameworkError) as caught:
@@ -159,7 +177,8 @@ def test_a_library_that_is_no_target_is_not_taken_for_another(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"), [("tourch", "torch"), ("nunpy", "numpy"), ("tensorfow", "tensorflow"), ("pands", "pandas")]
+    ("name", "meant"),
+    [("tourch", "torch"), ("nunpy", "numpy"), ("tensorfow", "tensorflow"), ("pands", "pandas")],
 )
 def test_a_misspelt_target_is_still_understood(name, meant):
     with pytest.raises(ferry.UnknownFrameworkError) as caught:

@@ -19,7 +19,11 @@ from tensorferry.core.info import MANY
 def test_every_layout_of_out_takes_the_values(target, layout, dtype):
     """The values arrive in the memory that was given, cast to its dtype, and that very object comes back."""
     memory = ferry.convert(np.zeros((4, 8)), target, dtype=dtype)
-    out = {"compact": memory[:2, :3], "strided": memory[::2, 1:7:2], "transposed": memory[:3, :2].T}[layout]
+    out = {
+        "compact": memory[:2, :3],
+        "strided": memory[::2, 1:7:2],
+        "transposed": memory[:3, :2].T,
+    }[layout]
 
     result = ferry.convert([[1, 2, 3], [4, 5, 6]], target, out=out)
 
@@ -111,14 +115,34 @@ def test_out_is_untouched_when_a_value_does_not_fit(target):
 @pytest.mark.parametrize(
     ("target", "out", "error", "words"),
     [
-        ("tensorflow", lambda: tf.zeros(2), ferry.UnsupportedTypeError, "tensorflow tensors are immutable"),
-        ("jax", lambda: ferry.to_jax([0.0, 0.0]), ferry.UnsupportedTypeError, "jax tensors are immutable"),
+        (
+            "tensorflow",
+            lambda: tf.zeros(2),
+            ferry.UnsupportedTypeError,
+            "tensorflow tensors are immutable",
+        ),
+        (
+            "jax",
+            lambda: ferry.to_jax([0.0, 0.0]),
+            ferry.UnsupportedTypeError,
+            "jax tensors are immutable",
+        ),
         ("python", lambda: [0, 0], ferry.UnsupportedTypeError, "not memory to write to"),
         ("numpy", lambda: np.frombuffer(bytes(16)), ferry.UnsupportedTypeError, "read-only"),
         ("numpy", lambda: torch.zeros(2), ferry.UnsupportedTypeError, "out= is a torch tensor"),
-        ("numpy", lambda: np.zeros(3), ferry.ShapeError, r"out= has shape \(3,\), the source has \(2,\)"),
+        (
+            "numpy",
+            lambda: np.zeros(3),
+            ferry.ShapeError,
+            r"out= has shape \(3,\), the source has \(2,\)",
+        ),
         ("torch", lambda: torch.zeros(2, requires_grad=True), ferry.GradientError, "requires grad"),
-        ("torch", lambda: torch.zeros(1).expand(2), ferry.UnsupportedTypeError, "several of its elements lie in one"),
+        (
+            "torch",
+            lambda: torch.zeros(1).expand(2),
+            ferry.UnsupportedTypeError,
+            "several of its elements lie in one",
+        ),
     ],
 )
 def test_what_cannot_be_written_is_refused(target, out, error, words):

@@ -39,8 +39,14 @@ tf = pytest.importorskip("tensorflow")
             'TensorInfo("jax", (2,), "float32", device="cuda", shards=2)',
         ),
         (TensorInfo("cupy", (2,)), 'TensorInfo("cupy", (2,), "float32")'),
-        (TensorInfo("numpy", (3, 2), strides=(4, 12)), 'TensorInfo("numpy", (3, 2), "float32", strides=(4, 12))'),
-        (TensorInfo("numpy", (), writable=False), 'TensorInfo("numpy", (), "float32", writable=False)'),
+        (
+            TensorInfo("numpy", (3, 2), strides=(4, 12)),
+            'TensorInfo("numpy", (3, 2), "float32", strides=(4, 12))',
+        ),
+        (
+            TensorInfo("numpy", (), writable=False),
+            'TensorInfo("numpy", (), "float32", writable=False)',
+        ),
         (
             TensorInfo("numpy", (), writable=False, mutable=True),
             'TensorInfo("numpy", (), "float32", writable=False, mutable=True)',
@@ -53,7 +59,9 @@ def test_a_tensor_info_shows_what_is_not_ordinary(info, text):
     assert eval(text) == info  # noqa: S307 - that is what it is for
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)  # a busy machine is no finding
+@settings(
+    suppress_health_check=[HealthCheck.too_slow], deadline=None
+)  # a busy machine is no finding
 @given(
     framework=st.sampled_from(["numpy", "torch", "tensorflow", "jax", "cupy", "python", "polars"]),
     shape=st.lists(st.integers(0, 5), max_size=3),
@@ -62,7 +70,10 @@ def test_a_tensor_info_shows_what_is_not_ordinary(info, text):
     flags=st.fixed_dictionaries(
         {},
         optional={
-            **{name: st.booleans() for name in ("requires_grad", "conjugate", "negative", "swapped", "pinned")},
+            **{
+                name: st.booleans()
+                for name in ("requires_grad", "conjugate", "negative", "swapped", "pinned")
+            },
             **{name: st.sampled_from([None, True, False]) for name in ("writable", "mutable")},
             "misalignment": st.integers(0, 63),
             "weak_dtype": st.sampled_from([None, "int8", "float32"]),
@@ -112,8 +123,16 @@ def test_what_is_ordinary_is_filled_in():
 REFUSED = [
     (lambda: TensorInfo("tourch", (2,)), ferry.UnknownFrameworkError, 'framework="torch"'),
     (lambda: TensorInfo("nunpy"), ferry.UnknownFrameworkError, 'framework="numpy"'),
-    (lambda: TensorInfo("cuda"), ferry.UnknownFrameworkError, 'framework="tensorflow", device="cuda"'),
-    (lambda: TensorInfo("float16"), ferry.UnknownFrameworkError, 'framework="numpy", dtype="float16"'),
+    (
+        lambda: TensorInfo("cuda"),
+        ferry.UnknownFrameworkError,
+        'framework="tensorflow", device="cuda"',
+    ),
+    (
+        lambda: TensorInfo("float16"),
+        ferry.UnknownFrameworkError,
+        'framework="numpy", dtype="float16"',
+    ),
     (lambda: TensorInfo("torch", (2,), "flota32"), ferry.UnsupportedTypeError, 'dtype="float32"'),
     (lambda: TensorInfo("torch", (2,), device="cudaa:1"), ferry.DeviceError, 'device="cuda:1"'),
     (lambda: TensorInfo("jax", (2,), device="tpuu"), ferry.DeviceError, 'device="tpu"'),
@@ -184,7 +203,9 @@ def test_a_notebook_shows_the_frameworks_as_a_table():
     assert f"<td>{np.__version__}</td>" in html
     from tensorferry.inspection import FrameworkStatus, FrameworkTable
 
-    broken = FrameworkTable({"<b>": FrameworkStatus(False, None, (), "<i>", "pip install x", "y 1.0")})
+    broken = FrameworkTable(
+        {"<b>": FrameworkStatus(False, None, (), "<i>", "pip install x", "y 1.0")}
+    )
     assert "<b>" not in broken._repr_html_()
     assert "&lt;i&gt;: pip install x (y 1.0)" in broken._repr_html_()
 
@@ -203,7 +224,7 @@ def test_what_is_not_imported_says_how_to_ask_it():
     assert "frameworks(load=True)" not in str(ferry.frameworks(load=True))
 
 
-# -- plans and transfers ----------------------------------------------------------------------------
+# -- plans and transfers ---------------------------------------------------------------------------
 
 
 def test_a_plan_is_a_few_lines():
@@ -219,8 +240,13 @@ def test_a_plan_is_a_few_lines():
 
 def test_a_plan_of_a_large_tree_is_a_line():
     """The sums."""
-    plan = ferry.explain_tree({"a": [TensorInfo("torch", (1 << 20,)) for _ in range(500)], "b": "text"}, "numpy")
-    assert repr(plan) == "<TreePlan of 500 leaves, 1 kept as they are: 0 B copied, 1.95 GiB shared; print() shows them>"
+    plan = ferry.explain_tree(
+        {"a": [TensorInfo("torch", (1 << 20,)) for _ in range(500)], "b": "text"}, "numpy"
+    )
+    assert (
+        repr(plan)
+        == "<TreePlan of 500 leaves, 1 kept as they are: 0 B copied, 1.95 GiB shared; print() shows them>"
+    )
 
 
 def test_a_transfer_says_how_far_it_is():
@@ -251,10 +277,18 @@ def test_a_prefetch_says_how_far_it_is():
 
 def test_a_lazy_tree_shows_its_header(tmp_path, monkeypatch):
     """Names, dtypes and shapes, nested and long; no tensor is made."""
-    state = {"weight": np.ones((2, 3), "f2"), "epoch": 3, "inner": {"bias": np.ones(4)}, "names": ["a"], "last": "x"}
+    state = {
+        "weight": np.ones((2, 3), "f2"),
+        "epoch": 3,
+        "inner": {"bias": np.ones(4)},
+        "names": ["a"],
+        "last": "x",
+    }
     ferry.save({**state, "k" * 500: "v" * 500}, tmp_path / "a.npz")
     lazy = ferry.load(tmp_path / "a.npz", "torch", lazy=True)
-    monkeypatch.setattr("tensorferry.files.source.Source.tensor", lambda *_: pytest.fail("a tensor was made"))
+    monkeypatch.setattr(
+        "tensorferry.files.source.Source.tensor", lambda *_: pytest.fail("a tensor was made")
+    )
     shown = "'weight': float16[2, 3], 'epoch': 3, 'inner': {1}, 'names': list[1], …"
     assert repr(lazy) == f"<LazyTree of 6: {shown}>"
     assert repr(lazy["inner"]) == "<LazyTree of 1: 'bias': float64[4]>"
@@ -276,7 +310,9 @@ def test_no_repr_asks_a_framework_or_a_device():
         before = [repr(each) for each in shown]
         for name, method in inspect.getmembers(type(backend), inspect.isfunction):
             if not name.startswith("__"):
-                setattr(backend, name, lambda *_, name=name, **__: pytest.fail(f"{name} was called"))
+                setattr(
+                    backend, name, lambda *_, name=name, **__: pytest.fail(f"{name} was called")
+                )
                 assert callable(method)
         try:
             assert [repr(each) for each in shown] == before
@@ -286,7 +322,7 @@ def test_no_repr_asks_a_framework_or_a_device():
                     delattr(backend, name)
 
 
-# -- the package's own names ------------------------------------------------------------------------
+# -- the package's own names -----------------------------------------------------------------------
 
 
 def test_dir_shows_the_public_names():

@@ -22,20 +22,31 @@ for _library in ("pandas", "polars", "pyarrow"):
 
 PATH = ROOT / "tests" / "typing" / "checked_and_run.py"
 TREE = ast.parse(PATH.read_text(encoding="utf-8"))
-ASSERTS = [node.value for node in TREE.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
+ASSERTS = [
+    node.value
+    for node in TREE.body
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+]
 
 
 @cache
 def names():
     """The module's names: everything in it that is no assertion."""
     found = {}
-    rest = [node for node in TREE.body if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))]
+    rest = [
+        node
+        for node in TREE.body
+        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
+    ]
     exec(compile(ast.Module(rest, []), str(PATH), "exec"), found)  # noqa: S102 - our own file
     return found
 
 
 def is_of(value, told):
-    """Whether a value is of a type, in each of its parts. Nothing is taken for `Any`, which says nothing."""
+    """Whether a value is of a type, in each of its parts.
+
+    Nothing is taken for `Any`, which says nothing.
+    """
     if told is typing.Any:
         return True
     origin, parts = typing.get_origin(told), typing.get_args(told)
@@ -46,7 +57,9 @@ def is_of(value, told):
     if origin is list:
         return type(value) is list and all(is_of(each, parts[0]) for each in value)
     if origin is dict:
-        return isinstance(value, dict) and all(is_of(k, parts[0]) and is_of(v, parts[1]) for k, v in value.items())
+        return isinstance(value, dict) and all(
+            is_of(k, parts[0]) and is_of(v, parts[1]) for k, v in value.items()
+        )
     if origin is collections.abc.Callable:
         return callable(value)
     return isinstance(value, origin or told)
@@ -56,7 +69,10 @@ def is_of(value, told):
 def test_a_call_gives_what_checkers_are_told(told):
     """`make types` has mypy and pyright compare the same line with the declaration."""
     assert told.func.id == "assert_type"
-    call, kind = (eval(compile(ast.Expression(part), str(PATH), "eval"), names()) for part in told.args)  # noqa: S307
+    call, kind = (
+        eval(compile(ast.Expression(part), str(PATH), "eval"), names())  # noqa: S307
+        for part in told.args
+    )
     assert is_of(call, kind), f"{type(call)} is no {kind}"
 
 

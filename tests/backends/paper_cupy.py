@@ -1,7 +1,8 @@
 """A stand-in for CuPy in host memory: the names that the backend uses, with the meaning that CuPy documents.
 
-Its two devices are places in the process; what is queued is done at once. It shows that the backend's verbs fit
-together and that each runs on the right device; that CuPy means the same by them is for `tests/gpu`.
+Its two devices are places in the process; what is queued is done at once. It shows that the
+backend's verbs fit together and that each runs on the right device; that CuPy means the same by
+them is for `tests/gpu`.
 """
 
 from __future__ import annotations
@@ -152,7 +153,9 @@ class ndarray:  # noqa: N801 - CuPy's own name
         return ours(np.ascontiguousarray(self.array))
 
     def __setitem__(self, key, value):
-        assert value.dtype.type.__module__ == self.dtype.type.__module__ == "numpy", "CuPy is not to cast this"
+        assert value.dtype.type.__module__ == self.dtype.type.__module__ == "numpy", (
+            "CuPy is not to cast this"
+        )
         self.array[key] = value.array
 
     def __dlpack_device__(self):

@@ -30,7 +30,9 @@ def cupy():
 
 def random_bits(name, shape=(6, 10)):
     kind = numpy_dtype(name)
-    raw = np.random.default_rng(4).integers(0, 256, int(np.prod(shape)) * kind.itemsize, dtype=np.uint8)
+    raw = np.random.default_rng(4).integers(
+        0, 256, int(np.prod(shape)) * kind.itemsize, dtype=np.uint8
+    )
     return (raw % 2 if name == "bool" else raw).view(kind).reshape(shape)
 
 
@@ -48,7 +50,9 @@ def test_every_dtype_up_and_down(cupy, name):
     assert [step.verb for step in plan.steps] == ["fetch"]
 
 
-@pytest.mark.parametrize("keywords", [{}, {"copy": True}, {"dtype": "float16"}, {"device": "cuda:1"}])
+@pytest.mark.parametrize(
+    "keywords", [{}, {"copy": True}, {"dtype": "float16"}, {"device": "cuda:1"}]
+)
 def test_to_cupy_is_convert_to_cupy(cupy, keywords):
     """The same array, on the same device; what it takes as `out` is the result."""
     import cupy as module  # the stand-in
@@ -57,7 +61,9 @@ def test_to_cupy_is_convert_to_cupy(cupy, keywords):
     for source in (values, torch.from_numpy(values), values.tolist(), 2.5):
         found, other = ferry.to_cupy(source, **keywords), ferry.convert(source, "cupy", **keywords)
         assert type(found) is type(other) is module.ndarray
-        assert ferry.describe(found)._replace(misalignment=0) == ferry.describe(other)._replace(misalignment=0)
+        assert ferry.describe(found)._replace(misalignment=0) == ferry.describe(other)._replace(
+            misalignment=0
+        )
         assert np.array_equal(found.array, np.asarray(source).astype(found.dtype))
         assert found.device.id == (1 if "device" in keywords else 0)
     out = ferry.to_cupy(np.zeros((2, 3), "float32"))
@@ -195,9 +201,17 @@ def test_casts_that_flush_subnormals_are_the_hosts(cupy, monkeypatch, before, af
         plan = ferry.explain(x, target, dtype=after, casting="same_kind")
         assert ("cast", "cupy") not in [(step.verb, step.backend) for step in plan.steps]
     up = ferry.explain(TensorInfo("numpy", (4,), before), "cupy", dtype=after, casting="same_kind")
-    assert [(step.verb, step.backend) for step in up.steps] == [("cast", "numpy"), ("place", "cupy")]
-    into = ferry.explain(x, "cupy", out=TensorInfo("cupy", (4,), after, device="cuda:0"), casting="same_kind")
-    assert [(step.verb, step.backend) for step in into.steps] == [("fetch", "cupy"), ("write", "cupy")]
+    assert [(step.verb, step.backend) for step in up.steps] == [
+        ("cast", "numpy"),
+        ("place", "cupy"),
+    ]
+    into = ferry.explain(
+        x, "cupy", out=TensorInfo("cupy", (4,), after, device="cuda:0"), casting="same_kind"
+    )
+    assert [(step.verb, step.backend) for step in into.steps] == [
+        ("fetch", "cupy"),
+        ("write", "cupy"),
+    ]
 
     array = np.array([2.0**-140, -(2.0**-149), 2.0**-127, 1.0]).astype(before)
     y = ferry.convert(array, "cupy", device="cuda:1")
@@ -234,8 +248,14 @@ def test_what_is_written_on_a_device_has_its_dtype_before():
         for device in ("cuda:0", "cuda:1"):
             out = TensorInfo("cupy", (4,), after, device="cuda:0")
             x = TensorInfo("cupy", (4,), before, device=device)
-            verbs = [step.verb for step in ferry.explain(x, "cupy", out=out, casting="unsafe").steps]
-            assert before == after or "cast" in verbs or verbs == ["fetch", "write"], (before, after, verbs)
+            verbs = [
+                step.verb for step in ferry.explain(x, "cupy", out=out, casting="unsafe").steps
+            ]
+            assert before == after or "cast" in verbs or verbs == ["fetch", "write"], (
+                before,
+                after,
+                verbs,
+            )
 
 
 def test_what_is_sparse_is_refused(cupy):
@@ -248,7 +268,9 @@ def test_what_is_sparse_is_refused(cupy):
 
 def test_a_device_that_is_not_here(cupy):
     """Those that are, are listed."""
-    with pytest.raises(ferry.DeviceError, match="There is no cuda:7 here: cupy sees cuda:0, cuda:1"):
+    with pytest.raises(
+        ferry.DeviceError, match="There is no cuda:7 here: cupy sees cuda:0, cuda:1"
+    ):
         ferry.convert(np.ones(2), "cupy", device="cuda:7")
 
 
@@ -265,7 +287,9 @@ def test_plans_need_no_cupy():
     plan = ferry.explain(TensorInfo("cupy", (4,), device="cuda:0"), "torch")
     assert plan.shares_memory
     assert plan.code == "import torch\ny = torch.from_dlpack(x)"
-    assert ferry.explain(TensorInfo("numpy", (4,)), "cupy").code == "import cupy\ny = cupy.asarray(x)"
+    assert (
+        ferry.explain(TensorInfo("numpy", (4,)), "cupy").code == "import cupy\ny = cupy.asarray(x)"
+    )
     with pytest.raises(ferry.FrameworkNotInstalledError, match="cupy is not installed") as caught:
         ferry.convert(np.ones(2), "cupy")
     assert caught.value.hint == "pip install cupy-cuda12x"
@@ -279,8 +303,12 @@ def test_a_tree_crosses_packed_each_way(cupy, monkeypatch):
     calls = []
     for verb in ("place", "fetch"):
         kept = getattr(cupy, verb)
-        monkeypatch.setattr(cupy, verb, lambda *given, verb=verb, kept=kept: calls.append(verb) or kept(*given))
-    assert [batch.leaves for batch in ferry.explain_tree(tree, "cupy", device="cuda:1").batches] == [len(tree)]
+        monkeypatch.setattr(
+            cupy, verb, lambda *given, verb=verb, kept=kept: calls.append(verb) or kept(*given)
+        )
+    assert [
+        batch.leaves for batch in ferry.explain_tree(tree, "cupy", device="cuda:1").batches
+    ] == [len(tree)]
     there = ferry.convert_tree(tree, "cupy", device="cuda:1")
     assert {ferry.describe(x).device for x in there.values()} == {"cuda:1"}
     assert ferry.describe(there["transposed"]).strides == ferry.describe(tree["transposed"]).strides

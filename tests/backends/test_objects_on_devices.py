@@ -131,7 +131,9 @@ def test_the_structure_is_read_while_its_capsule_is_alive(monkeypatch):
             read.append(sys.getrefcount(array) > before)
             return 0
 
-    monkeypatch.setattr(dlpack, "_managed_by", lambda x: Watched.from_address(ctypes.addressof(managed_by(x))))
+    monkeypatch.setattr(
+        dlpack, "_managed_by", lambda x: Watched.from_address(ctypes.addressof(managed_by(x)))
+    )
     assert not dlpack.is_read_only(x)
     assert read == [True]
 
@@ -141,7 +143,9 @@ def test_without_a_framework_there_the_way_is_said(monkeypatch, target):
     """The hint is what to import."""
     monkeypatch.delitem(sys.modules, "cupy", raising=False)
     monkeypatch.setattr(registry.backend_named("torch"), "is_imported", lambda: False)
-    with pytest.raises(ferry.DeviceError, match="on a device, and no framework is imported") as caught:
+    with pytest.raises(
+        ferry.DeviceError, match="on a device, and no framework is imported"
+    ) as caught:
         ferry.convert(Dlpack(np.arange(3.0)), target)
     assert caught.value.hint == "import torch"
     # It gives a copy on the host too, which serves if nobody takes its memory.

@@ -19,16 +19,31 @@ torch = pytest.importorskip("torch")
 
 DTYPES = (
     *("bool", "int8", "uint16", "int32", "int64", "uint64"),
-    *("float16", "float32", "float64", "complex64", "complex128", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
+    *(
+        "float16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
+        "bfloat16",
+        "float8_e4m3fn",
+        "float8_e5m2",
+    ),
 )
 NARROW = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
-ON_HOST = {"torch": ("cuda:0", "cpu"), "jax": ('"gpu"', '"cpu"'), "tensorflow": ("device:GPU", "device:CPU")}
+ON_HOST = {
+    "torch": ("cuda:0", "cpu"),
+    "jax": ('"gpu"', '"cpu"'),
+    "tensorflow": ("device:GPU", "device:CPU"),
+}
 """What to replace in code for a GPU, by framework, so that it runs on the host."""
 
 
 def random_bits(name, shape=(16, 24)):
     kind = numpy_dtype(name)
-    raw = np.random.default_rng(3).integers(0, 256, int(np.prod(shape)) * kind.itemsize, dtype=np.uint8)
+    raw = np.random.default_rng(3).integers(
+        0, 256, int(np.prod(shape)) * kind.itemsize, dtype=np.uint8
+    )
     return (raw % 2 if name == "bool" else raw).view(kind).reshape(shape)
 
 
@@ -64,7 +79,10 @@ def test_casts_inside_a_framework(framework):
         if framework != "torch" and agrees(before, after):
             continue  # on the host, XLA and TensorFlow turn subnormal numbers into zero
         plan = ferry.explain(
-            TensorInfo(framework, (16, 24), before, "cuda:0"), framework, dtype=after, casting="unsafe"
+            TensorInfo(framework, (16, 24), before, "cuda:0"),
+            framework,
+            dtype=after,
+            casting="unsafe",
         )
         array = random_bits(before)
         with np.errstate(all="ignore"):
@@ -105,13 +123,31 @@ def test_checks_are_in_the_code():
     assert "# before this, each value is looked at" in code
 
 
-@pytest.mark.parametrize("before", ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"])
-@pytest.mark.parametrize("after", ["float8_e4m3fn", "float8_e5m2", "float16", "float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "before", ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
+)
+@pytest.mark.parametrize(
+    "after", ["float8_e4m3fn", "float8_e5m2", "float16", "float32", "bfloat16"]
+)
 def test_casts_in_a_graph(before, after):
     """PyTorch's own, with NumPy's values wherever that fits in a line; the others say so."""
     random = np.random.default_rng(5)
-    edges = [464.0, -464.0, 464 + 1e-9, 464.0001, 448.0, np.inf, -np.inf, np.nan, 2.0**-10, 65519.99, 65520.0]
-    array = np.concatenate([random.uniform(-600, 600, 20_000), random.standard_normal(20_000), edges])
+    edges = [
+        464.0,
+        -464.0,
+        464 + 1e-9,
+        464.0001,
+        448.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        2.0**-10,
+        65519.99,
+        65520.0,
+    ]
+    array = np.concatenate(
+        [random.uniform(-600, 600, 20_000), random.standard_normal(20_000), edges]
+    )
     if before in ("float16", "bfloat16"):
         array = np.arange(1 << 16, dtype=np.uint16).view(numpy_dtype(before))
     array = casts.cast(array, before)
@@ -158,26 +194,36 @@ def test_jax_leaves_out_the_imaginary_part_in_words():
 @pytest.mark.parametrize("name", NARROW)
 @pytest.mark.parametrize("other", ["torch", "jax", "tensorflow"])
 def test_narrow_floats_to_and_from_cupy(other, name):
-    """CuPy's DLPack does not know them: the code exchanges integers of the same width. On a stand-in for CuPy."""
+    """CuPy's DLPack does not know them: the code exchanges integers of the same width.
+
+    On a stand-in for CuPy.
+    """
     library = pytest.importorskip(other)
     if other == "tensorflow" and name.startswith("float8"):
         return  # which goes over the host
     if other == "tensorflow" and not hasattr(library.constant(1), "__dlpack__"):
-        pytest.skip(f"the code is for a later TensorFlow: tensors of {library.__version__} have no __dlpack__")
+        pytest.skip(
+            f"the code is for a later TensorFlow: tensors of {library.__version__} have no __dlpack__"
+        )
     array = random_bits(name)
     with paper_cupy.installed():
         here, there = (TensorInfo(each, array.shape, name, "cuda:0") for each in (other, "cupy"))
         out = ferry.explain(here, "cupy", copy=False)
         back = ferry.explain(there, other, copy=False if other == "torch" else None)
         y = run(out, ferry.convert(array, other), other)
-        assert (type(y).__module__, y.dtype, y.array.tobytes()) == ("cupy", array.dtype, array.tobytes())
+        assert (type(y).__module__, y.dtype, y.array.tobytes()) == (
+            "cupy",
+            array.dtype,
+            array.tobytes(),
+        )
         x = ferry.convert(array, "cupy")
         again = run(back, x, other)
         assert ferry.describe(again).dtype == name
         assert ferry.to_numpy(again).tobytes() == array.tobytes()
         if other == "torch":
             assert again.data_ptr() == x.data.ptr
-        # JAX makes a new array of what it views as another dtype, and the code says that the conversion does not.
+        # JAX makes a new array of what it views as another dtype, and the code says that the
+        # conversion does not.
         copied = "# tensorferry uses this memory; view copies it in JAX\n"
         assert [copied in plan.code for plan in (out, back)] == [other == "jax"] * 2
         assert ferry.explain(there._replace(dtype="float32"), other).code.count("#") == 0
@@ -209,7 +255,10 @@ def test_code_of_cupys_own(name):
             assert y is out
             assert not unlike(out.array, array)
         y = paper_cupy.ndarray(array.shape, array.dtype, x.data, turned.strides)
-        assert ferry.to_numpy(run(ferry.explain(turned, "jax"), y, "jax")).tobytes() == y.array.tobytes()
+        assert (
+            ferry.to_numpy(run(ferry.explain(turned, "jax"), y, "jax")).tobytes()
+            == y.array.tobytes()
+        )
 
 
 def test_one_element_with_a_negative_stride():
@@ -226,4 +275,8 @@ def test_minus_zero_is_the_integer_zero(before, after):
     """NumPy 2.4 refuses it with casting="same_value", from float16."""
     x = np.array([-0.0, 3.0], before)
     plan = ferry.explain(x, "numpy", dtype=after, casting="same_value")
-    assert run(plan, x).tolist() == ferry.to_list(ferry.to_numpy(x, dtype=after, casting="same_value")) == [0, 3]
+    assert (
+        run(plan, x).tolist()
+        == ferry.to_list(ferry.to_numpy(x, dtype=after, casting="same_value"))
+        == [0, 3]
+    )

@@ -63,7 +63,9 @@ def test_each_pair_has_the_bits_of_numpy(source, dtype, count):
     array = values(source, count)
     expected = array.astype(numpy_dtype(dtype))
     assert_same_bits(ferry.to_torch(of_numpy(array), dtype=dtype), expected, dtype)
-    tree = ferry.convert_tree([of_numpy(array), of_numpy(array[: count // 2])], "torch", dtype=dtype)
+    tree = ferry.convert_tree(
+        [of_numpy(array), of_numpy(array[: count // 2])], "torch", dtype=dtype
+    )
     assert_same_bits(tree[0], expected, dtype)
     assert_same_bits(tree[1], expected[: count // 2], dtype)
 
@@ -101,7 +103,16 @@ def test_the_plan_has_one_step(source, dtype):
         (lambda: torch.ones(3), "float16", {"casting": "same_value"}),
         (lambda: torch.ones(3).as_subclass(Marked), "float16", {}),
     ],
-    ids=["sign of NaN", "rounded twice", "saturated", "gaps", "transposed", "negative bit", "checked", "subclass"],
+    ids=[
+        "sign of NaN",
+        "rounded twice",
+        "saturated",
+        "gaps",
+        "transposed",
+        "negative bit",
+        "checked",
+        "subclass",
+    ],
 )
 def test_numpy_casts_all_others(make, dtype, keywords):
     plan = ferry.explain(make(), "torch", dtype=dtype, **keywords)

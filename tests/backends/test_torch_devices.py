@@ -54,11 +54,15 @@ def test_H105_what_a_kind_lacks_is_known_where_it_is_not():
 
 
 @alone
-@pytest.mark.parametrize(("device", "meant"), [("cdua", "cuda"), ("xpux:1", "xpu"), ("card", "cpu"), ("meta", "cpu")])
+@pytest.mark.parametrize(
+    ("device", "meant"), [("cdua", "cuda"), ("xpux:1", "xpu"), ("card", "cpu"), ("meta", "cpu")]
+)
 def test_a_kind_that_pytorch_does_not_know_is_refused(device, meant):
     """Its own words say which it knows; and what has no memory is no place for values."""
     kind = device.partition(":")[0]
-    with pytest.raises(ferry.DeviceError, match=f"torch has no kind of device {kind} for values") as caught:
+    with pytest.raises(
+        ferry.DeviceError, match=f"torch has no kind of device {kind} for values"
+    ) as caught:
         ferry.explain(ferry.TensorInfo("numpy", (2,)), "torch", device=device)
     assert caught.value.hint == f'device="{meant}"'
     with pytest.raises(ferry.DeviceError, match=f"There is no {device} here: torch sees cpu"):
@@ -69,7 +73,9 @@ def test_a_described_tensor_on_meta_has_no_memory():
     """As a tensor on it, which can only stay in PyTorch."""
     info = ferry.TensorInfo("torch", (2,), device="meta")
     for x in (info, torch.ones(2, device="meta")):
-        with pytest.raises(ferry.UnsupportedTypeError, match="a meta tensor has a shape and a dtype, but no memory"):
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match="a meta tensor has a shape and a dtype, but no memory"
+        ):
             ferry.explain(x, "jax")
         assert ferry.explain(x, "torch").steps == ()
 
@@ -85,9 +91,12 @@ def test_a_kind_that_is_here_is_asked_once(monkeypatch):
 
     odd = SimpleNamespace(
         device=lambda kind: None,
-        get_device_module=lambda kind: SimpleNamespace(is_available=lambda: True, device_count=lambda: 3),
+        get_device_module=lambda kind: SimpleNamespace(
+            is_available=lambda: True, device_count=lambda: 3
+        ),
         accelerator=SimpleNamespace(
-            current_accelerator=lambda check_available=False: SimpleNamespace(type="odd"), is_available=lambda: True
+            current_accelerator=lambda check_available=False: SimpleNamespace(type="odd"),
+            is_available=lambda: True,
         ),
         empty=empty,
         Stream=empty,
@@ -95,7 +104,9 @@ def test_a_kind_that_is_here_is_asked_once(monkeypatch):
     )
     accelerators = Accelerators(odd, {"float32": torch.float32, "float64": torch.float64})
     for _ in range(2):
-        assert accelerators.facts("odd") == DeviceFacts(3, False, True, frozenset({"float64", "complex128"}))
+        assert accelerators.facts("odd") == DeviceFacts(
+            3, False, True, frozenset({"float64", "complex128"})
+        )
     assert len(asked) == 5
     assert accelerators.current_stream("odd:0") is accelerators.side_stream("odd") is None
     assert not accelerators.facts("other").pins, "page-locked memory is the accelerator's"
@@ -129,7 +140,9 @@ def test_pinning_that_fails(monkeypatch):
 
     monkeypatch.setattr(torch, "empty_like", nothing)
     x = torch.ones(4)
-    with pytest.warns(RuntimeWarning, match=r"^16 B of host memory cannot be page-locked \(cannot lock\)") as told:
+    with pytest.warns(
+        RuntimeWarning, match=r"^16 B of host memory cannot be page-locked \(cannot lock\)"
+    ) as told:
         assert backend().pin(x) is x
     assert told[0].filename == __file__
     with warnings.catch_warnings():
@@ -184,8 +197,14 @@ def test_memory_that_elements_share_and_back(name):
     """Every dtype, expanded and as windows: bit for bit what `contiguous` gives."""
     raw = np.random.default_rng(3).integers(0, 2, 24 * 16, dtype=np.uint8)
     base = torch.from_numpy(raw).view(getattr(torch, name))[:24]
-    for x in (base[:6].expand(5, 6), base.as_strided((10, 5), (1, 2)), base.as_strided((3, 2, 4), (0, 1, 0), 4)):
-        length = 1 + sum((count - 1) * step for count, step in zip(x.shape, x.stride(), strict=True))
+    for x in (
+        base[:6].expand(5, 6),
+        base.as_strided((10, 5), (1, 2)),
+        base.as_strided((3, 2, 4), (0, 1, 0), 4),
+    ):
+        length = 1 + sum(
+            (count - 1) * step for count, step in zip(x.shape, x.stride(), strict=True)
+        )
         whole = backend().span(x, length)
         assert whole.data_ptr() == x.data_ptr()
         there = backend().spread(whole.clone(), tuple(x.shape), x.stride())
@@ -197,7 +216,12 @@ def test_memory_that_elements_share_and_back(name):
 def test_copies_of_what_overlaps_overlap_as_it_does():
     """Views of any dtype, in whatever order of the axes; nothing is shared with the sources."""
     base = torch.arange(200, dtype=torch.int16)
-    views = [base[5:90], base[60:120].reshape(6, 10).t(), base.view(torch.int32)[20:40], base[70:71].expand(3)]
+    views = [
+        base[5:90],
+        base[60:120].reshape(6, 10).t(),
+        base.view(torch.int32)[20:40],
+        base[70:71].expand(3),
+    ]
     copies = backend().copy_together(views)
     for view, copy in zip(views, copies, strict=True):
         assert (copy.dtype, copy.shape, copy.stride()) == (view.dtype, view.shape, view.stride())
@@ -219,4 +243,6 @@ def test_packed_and_back(name):
         assert bits(part) == bits(x)
         assert (part.shape, part.dtype) == (x.shape, x.dtype)
         assert (part.data_ptr() - packed.data_ptr()) % 64 == 0
-        assert part.stride() == (x.stride() if x.is_contiguous() or x is tensors[1] else part.stride())
+        assert part.stride() == (
+            x.stride() if x.is_contiguous() or x is tensors[1] else part.stride()
+        )

@@ -30,7 +30,8 @@ from tensorferry.host.numpy_dtypes import numpy_dtype
 
 BACKEND = registry.ready("torch")
 pytestmark = pytest.mark.skipif(
-    extension("backends.torch._tensors") is None or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"),
+    extension("backends.torch._tensors") is None
+    or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"),
     reason="no tensors are read in C: torch before 2.10, no extension, or TENSORFERRY_NO_EXTENSION is set",
 )
 # When complex32, nested tensors and others are made.
@@ -100,7 +101,9 @@ def odd_tensors():
     ]
 
 
-@pytest.fixture(params=[False, True], ids=["at first", "after a tensor that could not be described"])
+@pytest.fixture(
+    params=[False, True], ids=["at first", "after a tensor that could not be described"]
+)
 def reader(request):
     """A reader that has not yet failed to describe a tensor, and one that has."""
     made = reading.reader(BACKEND, IN_PYTHON, ARRAY_IN_PYTHON)
@@ -130,7 +133,10 @@ class TestOneTensor:
 
     def test_it_becomes_the_same_array(self, reader):
         for x in odd_tensors():
-            assert facts(outcome(reader.array, x)) == facts(outcome(ARRAY_IN_PYTHON, x)), (x.dtype, x.layout)
+            assert facts(outcome(reader.array, x)) == facts(outcome(ARRAY_IN_PYTHON, x)), (
+                x.dtype,
+                x.layout,
+            )
 
     def test_other_objects_have_no_signature(self, reader):
         class Own(torch.Tensor):
@@ -247,13 +253,21 @@ class TestManyTensors:
     def test_they_are_grouped_by_their_signatures(self, reader, modulo):
         tensors = self.many()
         expected = [IN_PYTHON(x) for x in tensors]
-        expected = [each if each[3] != "compact" else (*each[:4], each[4] % modulo, each[5]) for each in expected]
+        expected = [
+            each if each[3] != "compact" else (*each[:4], each[4] % modulo, each[5])
+            for each in expected
+        ]
         found = reader.grouped(tensors, modulo)
         assert found == {key: [*places] for key, places in places_by(expected).items()}
         assert len(found) > 16
 
     def test_one_without_a_signature(self, reader):
-        for odd in (torch.zeros(0), torch.empty(3, device="meta"), torch.zeros(3, dtype=torch.complex64), "x"):
+        for odd in (
+            torch.zeros(0),
+            torch.empty(3, device="meta"),
+            torch.zeros(3, dtype=torch.complex64),
+            "x",
+        ):
             assert reader.grouped([torch.zeros(3), odd, torch.zeros(3)], 64) is None
         assert reader.grouped([], 64) == {}
 
@@ -263,7 +277,10 @@ class TestManyTensors:
             if x.is_nested or other.is_nested:
                 assert reader.alike([x, other]) is None
             else:
-                assert reader.alike([x, other]) is are_alike(BACKEND, [x, other]), (x.dtype, other.dtype)
+                assert reader.alike([x, other]) is are_alike(BACKEND, [x, other]), (
+                    x.dtype,
+                    other.dtype,
+                )
 
     def test_a_list_that_another_thread_changes(self, reader):
         tensors, going = [torch.zeros(3) for _ in range(200)], True
@@ -378,7 +395,11 @@ def test_settings_are_read_each_time():
 
 def test_an_exception_of_a_function_is_raised():
     x = torch.zeros(3)
-    for name, call in (("modes", "signature"), ("is_negative", "signature"), ("signature", "signature")):
+    for name, call in (
+        ("modes", "signature"),
+        ("is_negative", "signature"),
+        ("signature", "signature"),
+    ):
         rows = ((2, 32, x.dtype, None, None, False, name != "signature", True),)
         made = made_with(**{name: fail, "rows": rows})
         with pytest.raises(LookupError, match="not today"):
@@ -406,7 +427,17 @@ def test_nothing_is_kept(reader):
     """References to tensors, dtypes, types and functions are given back, and no memory is kept."""
     tensors = [*odd_tensors(), torch.zeros(3, requires_grad=True)]
     plain = [torch.zeros(3) for _ in range(50)]
-    objects = [*tensors, *plain, *BACKEND.names, torch.Tensor, torch.nn.Parameter, None, True, False, np.ndarray]
+    objects = [
+        *tensors,
+        *plain,
+        *BACKEND.names,
+        torch.Tensor,
+        torch.nn.Parameter,
+        None,
+        True,
+        False,
+        np.ndarray,
+    ]
 
     def all_of_it():
         for x in tensors:
@@ -453,10 +484,15 @@ def test_a_reader_gives_back_its_arguments():
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.float32])
 def test_a_negative_bit_is_part_of_the_signature(dtype):
-    """PyTorch's own function gives integers one too. Such a tensor does not take the steps of a plain one."""
+    """PyTorch's own function gives integers one too.
+
+    Such a tensor does not take the steps of a plain one.
+    """
     plain = torch.arange(4).to(dtype)
     negative = torch._neg_view(plain)
-    assert BACKEND.reader.signature(negative) == IN_PYTHON(negative) != BACKEND.reader.signature(plain)
+    assert (
+        BACKEND.reader.signature(negative) == IN_PYTHON(negative) != BACKEND.reader.signature(plain)
+    )
     for x in (plain, negative, plain):
         assert ferry.to_numpy(x).tolist() == x.tolist()
         assert ferry.convert_tree([x, x.clone()], "numpy")[0].tolist() == x.tolist()

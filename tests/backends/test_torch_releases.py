@@ -1,4 +1,7 @@
-"""What older releases of PyTorch lack. `make floors` runs this on one of them; on later ones, it is taken away."""
+"""What older releases of PyTorch lack.
+
+`make floors` runs this on one of them; on later ones, it is taken away.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,11 @@ def older(monkeypatch):
     """The backend, as it is for a release of PyTorch without float8_e8m0fnu and without read-only capsules."""
     backend = registry.ready("torch")
     names = backend.dtypes.keys() - {"float8_e8m0fnu"}
-    monkeypatch.setattr(backend, "by_default", {key: each.holding(names) for key, each in backend.by_default.items()})
+    monkeypatch.setattr(
+        backend,
+        "by_default",
+        {key: each.holding(names) for key, each in backend.by_default.items()},
+    )
     monkeypatch.setattr(backend, "takes_read_only", False)
     monkeypatch.setattr(backend, "snippet", snippet_with_a_warning)
     recipes.forget()
@@ -48,18 +55,26 @@ def pip_takes(code):
 @pytest.mark.parametrize("convert", [ferry.to_torch, lambda x: ferry.explain(x, "torch")])
 def test_the_release_that_has_a_dtype_is_named(convert, older):
     """What fits here, or the command that installs a PyTorch which has the dtype."""
-    with pytest.raises(ferry.LossyCastError, match=r"torch has no float8_e8m0fnu before 2\.7\.") as caught:
+    with pytest.raises(
+        ferry.LossyCastError, match=r"torch has no float8_e8m0fnu before 2\.7\."
+    ) as caught:
         convert(SCALES)
     fitting, command = caught.value.hint.split(", or ")
     assert fitting == 'dtype="fit"'
     assert ferry.to_torch(SCALES, dtype="fit").tolist() == [1.0, 1.0]
     newest = pip_takes(command)
-    assert (newest.name, "2.7" in newest.specifier, "2.6" in newest.specifier) == ("torch", True, False)
+    assert (newest.name, "2.7" in newest.specifier, "2.6" in newest.specifier) == (
+        "torch",
+        True,
+        False,
+    )
 
 
 def test_a_description_of_such_a_tensor_says_the_same(older):
     """No tensor of this release can be described so."""
-    with pytest.raises(ferry.UnsupportedTypeError, match=r"torch has no float8_e8m0fnu before 2\.7\.") as caught:
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match=r"torch has no float8_e8m0fnu before 2\.7\."
+    ) as caught:
         ferry.explain(ferry.TensorInfo("torch", (2,), "float8_e8m0fnu"), "numpy")
     assert pip_takes(caught.value.hint).name == "torch"
 
@@ -142,12 +157,18 @@ assert set(traced) == {"add", "sub"}, traced
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_the_compiler_skips_a_function_and_what_it_calls(when):
-    """Not the function that calls it; whether the compiler has been imported or not. To keep it out calls nothing."""
+    """Not the function that calls it; whether the compiler has been imported or not.
+
+    To keep it out calls nothing.
+    """
     assert survives(SKIPPED, when).split("\n") == ["called [5.0]", "called [5.0, 5.0]", ""]
 
 
 def test_the_oldest_release_is_told_by_a_call_without_effect():
-    """PyTorch 2.6 looks at each call that begins. The call knows no names; the look at calls ends with it."""
+    """PyTorch 2.6 looks at each call that begins.
+
+    The call knows no names; the look at calls ends with it.
+    """
     looking, effects, held = ["before"], [], [1]
 
     def set_eval_frame(callback):

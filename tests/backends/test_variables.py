@@ -12,16 +12,26 @@ from tensorferry.testing.memory import image
 
 SOURCES = ("numpy", "torch", "tensorflow", "jax")
 # TensorFlow has no kernel that assigns these to a variable.
-UNASSIGNED = {"int2", "uint2", "float4_e2m1fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz"}
+UNASSIGNED = {
+    "int2",
+    "uint2",
+    "float4_e2m1fn",
+    "float8_e4m3fnuz",
+    "float8_e4m3b11fnuz",
+    "float8_e5m2fnuz",
+}
 
 
 def both_have(source, target):
     witnesses = testing.witness_for(source), testing.witness_for(target)
-    declared = [ferry.backends.registry.ready(name).capabilities.dtypes.held for name in (source, target)]
+    declared = [
+        ferry.backends.registry.ready(name).capabilities.dtypes.held for name in (source, target)
+    ]
     return [
         dtype
         for dtype in FORMATS
-        if all(dtype in each for each in declared) and all(witness.knows(dtype) for witness in witnesses)
+        if all(dtype in each for each in declared)
+        and all(witness.knows(dtype) for witness in witnesses)
     ]
 
 
@@ -82,6 +92,10 @@ def test_out_is_untouched_by_a_conversion_that_fails(target):
 @pytest.mark.parametrize("target", ["jax", "python"])
 def test_out_is_refused_where_nothing_can_be_written(target):
     """JAX arrays are immutable and lists have no memory: out= of those is refused."""
-    out = testing.witness_for("jax").build(bytes(8), "float32", (2,)) if target == "jax" else [0.0, 0.0]
+    out = (
+        testing.witness_for("jax").build(bytes(8), "float32", (2,))
+        if target == "jax"
+        else [0.0, 0.0]
+    )
     with pytest.raises(ferry.UnsupportedTypeError):
         ferry.convert(np.zeros(2, np.float32), target, out=out)

@@ -36,10 +36,16 @@ def test_C01_plain_torch_to_ndarray():
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (3, 4), (2, 0, 3), (1, 1, 1)])
-@pytest.mark.parametrize("name", ["bool", "uint8", "int64", "float16", "bfloat16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize(
+    "name", ["bool", "uint8", "int64", "float16", "bfloat16", "float32", "float64", "complex64"]
+)
 def test_C02_plain_torch_to_a_nested_list(name, shape):
     """Python scalars, equal to ``t.tolist()``; a 0-d tensor gives a scalar."""
-    t = (random(shape) * 4).to(getattr(torch, name)) if name != "uint8" else random(shape).abs().to(torch.uint8)
+    t = (
+        (random(shape) * 4).to(getattr(torch, name))
+        if name != "uint8"
+        else random(shape).abs().to(torch.uint8)
+    )
     listed = ferry.to_list(t)
     assert listed == t.tolist()
     leaf = listed
@@ -92,7 +98,9 @@ def test_C05_cuda_to_ndarray_is_planned():
     """One transfer over the bus, and the code that a person would have typed."""
     plan = ferry.explain(on_cuda(), "numpy")
     assert plan.code == "y = x.cpu().numpy()"
-    assert [(step.verb, step.path, step.bytes) for step in plan.steps if step.copies] == [("move", "bus", 48)]
+    assert [(step.verb, step.path, step.bytes) for step in plan.steps if step.copies] == [
+        ("move", "bus", 48)
+    ]
     assert plan.result.framework == "numpy"
     assert plan.result.device == "cpu"
     assert plan.result.writable
@@ -115,7 +123,9 @@ def test_C06_cuda_with_a_gradient_in_the_cheapest_order():
 def test_C07_cuda_to_a_list_is_planned(grad):
     """With or without a gradient: one transfer, then Python scalars."""
     plan = ferry.explain(on_cuda(requires_grad=grad), "python")
-    assert [step.verb for step in plan.steps][-2:] == ["export", "adopt"] or plan.steps[-1].verb == "adopt"
+    assert [step.verb for step in plan.steps][-2:] == ["export", "adopt"] or plan.steps[
+        -1
+    ].verb == "adopt"
     assert sum(step.bytes for step in plan.steps if step.path == "bus") == 48
     assert plan.result.framework == "python"
 
@@ -288,7 +298,16 @@ def test_C17_exact_by_default_and_the_default_on_request():
 
 @pytest.mark.parametrize(
     "asked",
-    ["float32", torch.float32, np.float32, tf.float32, jnp.float32, np.dtype("float32"), "torch.float32", "single"],
+    [
+        "float32",
+        torch.float32,
+        np.float32,
+        tf.float32,
+        jnp.float32,
+        np.dtype("float32"),
+        "torch.float32",
+        "single",
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("target", TARGETS)
@@ -362,7 +381,9 @@ def test_C21_pinned_and_non_blocking_is_planned():
     plan = ferry.explain(TensorInfo("numpy", (3, 4)), "torch", device="cuda", non_blocking=True)
     assert [step.verb for step in plan.steps] == ["adopt", "pin", "move"]
     assert plan.code.endswith('y = torch.from_numpy(x).pin_memory().to("cuda", non_blocking=True)')
-    pinned = ferry.explain(TensorInfo("torch", (3, 4), pinned=True), "torch", device="cuda", non_blocking=True)
+    pinned = ferry.explain(
+        TensorInfo("torch", (3, 4), pinned=True), "torch", device="cuda", non_blocking=True
+    )
     assert [step.verb for step in pinned.steps] == ["move"]
     back = ferry.explain(on_cuda(), "numpy")
     assert "non_blocking" not in back.code
@@ -390,7 +411,13 @@ def test_C22_one_call_for_the_complete_chain(name):
     x = CHAIN[name]()
     a = ferry.to_numpy(x)
     if isinstance(x, torch.Tensor):
-        expected = x.detach().cpu().resolve_conj().to(torch.complex128 if x.is_complex() else torch.float64).numpy()
+        expected = (
+            x.detach()
+            .cpu()
+            .resolve_conj()
+            .to(torch.complex128 if x.is_complex() else torch.float64)
+            .numpy()
+        )
     else:
         expected = np.asarray(x)
     assert type(a) is np.ndarray

@@ -71,7 +71,13 @@ def cli():
 def forked_cli():
     """The commands for words, where it is not the question how the process starts: a third of the time of `cli`."""
     # The last two are what Typer and NumPy's dtypes import when they are first used.
-    return _runner("tensorferry.cli.app", "tensorferry.cli.explain", "typer.rich_utils", "pydantic.main", "ml_dtypes")
+    return _runner(
+        "tensorferry.cli.app",
+        "tensorferry.cli.explain",
+        "typer.rich_utils",
+        "pydantic.main",
+        "ml_dtypes",
+    )
 
 
 @pytest.fixture(scope="session")

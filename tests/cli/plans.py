@@ -45,7 +45,10 @@ def everything():
             if not kept.capabilities.dtypes.held:
                 continue
             abilities = backend_named(target).capabilities
-            options = [{name: True} for name in sorted(abilities.options.names | abilities.options.finishers)]
+            options = [
+                {name: True}
+                for name in sorted(abilities.options.names | abilities.options.finishers)
+            ]
             for info in _tensors(source):
                 try:
                     refuse_place(info, backend_named(source))
@@ -58,7 +61,9 @@ def everything():
                     except ferry.ConversionError as error:
                         asked[error.hint] = error
                     else:
-                        codes.update(dict.fromkeys([plan.code, *(step.code for step in plan.steps)]))
+                        codes.update(
+                            dict.fromkeys([plan.code, *(step.code for step in plan.steps)])
+                        )
                         verbs |= {(step.backend, step.verb) for step in plan.steps}
     return list(codes), asked, described, verbs
 

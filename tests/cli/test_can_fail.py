@@ -28,7 +28,9 @@ def test_a_case_where_everything_holds(stage):
     assert stage.record.status == HELD
     kinds = [line.kind for line in stage.record.lines]
     assert kinds == ["today", "fails", "now", "memory", "refuses"]
-    assert stage.record.lines[1].words.startswith("AttributeError: 'numpy.ndarray' object has no attribute")
+    assert stage.record.lines[1].words.startswith(
+        "AttributeError: 'numpy.ndarray' object has no attribute"
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,9 @@ def test_one_failed_case_is_exit_code_1(monkeypatch, capsys, play, as_json):
 def test_memory_is_observed_not_believed():
     a = np.arange(4.0)
     assert observe(a, a[:]) == Observation(True, by_address=True, by_mutation=True, writable=True)
-    assert observe(a, a.copy()) == Observation(False, by_address=False, by_mutation=False, writable=True)
+    assert observe(a, a.copy()) == Observation(
+        False, by_address=False, by_mutation=False, writable=True
+    )
     assert np.array_equal(a, np.arange(4.0))
     assert not Observation(True, by_address=True, by_mutation=False, writable=True).agrees
 

@@ -20,7 +20,9 @@ from tensorferry.files.formats.hdf5 import FORMAT
 from tensorferry.files.formats.hdf5.reader import LARGEST_CHUNK
 from tensorferry.files.opening.registry import may_end_process
 
-SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs" / "reference" / "files-schema.json").read_text()))
+SCHEMA = jsonschema.Draft202012Validator(
+    json.loads((ROOT / "docs" / "reference" / "files-schema.json").read_text())
+)
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "500"}
 ENDED = "FileFormatError: {} is damaged: HDF5's library ended the process that read it (SIG"
 
@@ -68,7 +70,9 @@ def damaged(good, tmp_path):
     raw[raw.find(b"\x02d5", raw.find(b"FHDB"))] = 255
     path = tmp_path / "damaged.h5"
     path.write_bytes(raw)
-    reading = f"import h5py; file = h5py.File({str(path)!r}); [each[()] for each in file['g'].values()]"
+    reading = (
+        f"import h5py; file = h5py.File({str(path)!r}); [each[()] for each in file['g'].values()]"
+    )
     code, _, err = done("-c", reading, code=())
     if code >= 0:
         pytest.skip(f"the HDF5 of this h5py reads it or says what is wrong: {err[-200:]}")
@@ -80,7 +84,10 @@ def ending(tmp_path_factory):
     """What begins the command where HDF5's library ends each process that it is in, as some damage makes it do."""
     folder = tmp_path_factory.mktemp("ending")
     (folder / "h5py.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
-    return "-c", f"import sys; sys.path.insert(0, {str(folder)!r}); from tensorferry.cli import main; main()"
+    return (
+        "-c",
+        f"import sys; sys.path.insert(0, {str(folder)!r}); from tensorferry.cli import main; main()",
+    )
 
 
 def test_damage_that_ends_the_process_is_a_message(ending, good, tmp_path):
@@ -115,7 +122,9 @@ def test_it_can_be_read_in_process(damaged, good):
     """For who wants that, and knows what it means."""
     code, _, err = done("inspect", damaged, "--in-process")
     if code >= 0:
-        pytest.skip(f"HDF5 says what is wrong: which it does depends on what else lies in memory: {err[-200:]}")
+        pytest.skip(
+            f"HDF5 says what is wrong: which it does depends on what else lies in memory: {err[-200:]}"
+        )
     assert "FileFormatError" not in err
     assert done("inspect", good, "--in-process") == done("inspect", good)
 
@@ -146,7 +155,9 @@ def test_python_reads_it_where_it_is_called(damaged, good, tmp_path):
     (tmp_path / "reads.py").write_text(PYTHON)
     code, out, _ = done(good, damaged, tmp_path / "out.safetensors", code=(tmp_path / "reads.py",))
     if code >= 0:
-        pytest.skip(f"HDF5 says what is wrong: which it does depends on what else lies in memory: {out[-200:]}")
+        pytest.skip(
+            f"HDF5 says what is wrong: which it does depends on what else lies in memory: {out[-200:]}"
+        )
     assert out.splitlines() == ["Contents Report ended", "[1.0, 1.0, 1.0]"]
 
 
@@ -159,7 +170,18 @@ def test_a_good_file_is_read_as_ever(good, tmp_path):
         file["x"] = np.array([np.nan])
     assert done("check", "--values", nan, good)[0] == 1
     target = tmp_path / "out"
-    words = ["--to", "safetensors", "--shard", "30", "--include", "g/d1*", "--rename", "s,g/,,", "--part", "1/1"]
+    words = [
+        "--to",
+        "safetensors",
+        "--shard",
+        "30",
+        "--include",
+        "g/d1*",
+        "--rename",
+        "s,g/,,",
+        "--part",
+        "1/1",
+    ]
     code, _, err = done("convert", good, target, *words)
     assert (code, err) == (0, "")
     assert len(list(target.iterdir())) == 4
@@ -193,7 +215,9 @@ def test_a_signal_reaches_the_process(good, tmp_path, number):
         f"import sys\nhere = {str(module)!r}\nsys.path.remove(here)\ndel sys.modules['h5py']\nimport h5py\n"
         "sys.path.append(here)\nimport h5py_slow\nsys.modules['h5py'] = h5py\n"
     )
-    code = f"import sys; sys.path.insert(0, {str(module)!r}); from tensorferry.cli import main; main()"
+    code = (
+        f"import sys; sys.path.insert(0, {str(module)!r}); from tensorferry.cli import main; main()"
+    )
     process = command("convert", good, tmp_path / "out.npz", code=("-c", code))
     line = process.stdout.readline()
     assert line, process.stderr.read()
@@ -230,7 +254,9 @@ def test_only_folders_with_databases_are_read_so(tmp_path):
     assert may_end_process(tmp_path)
 
 
-@pytest.mark.parametrize("filters", [{"compression": "gzip"}, {"shuffle": True, "compression": "lzf"}])
+@pytest.mark.parametrize(
+    "filters", [{"compression": "gzip"}, {"shuffle": True, "compression": "lzf"}]
+)
 def test_a_compressed_chunk_that_is_too_large_is_not_read(tmp_path, filters):
     """It would be in memory twice: it is listed, and refused by name; one that is not compressed is read by parts."""
     count = LARGEST_CHUNK + 1
@@ -250,7 +276,10 @@ def test_a_compressed_chunk_that_is_too_large_is_not_read(tmp_path, filters):
 
 
 def test_a_database_that_takes_too_much_memory_is_refused(tmp_path, monkeypatch, capfd):
-    """A node of its keys: 512 MiB of zeros, which Zstandard makes small. Another checkpoint needs less than allowed."""
+    """A node of its keys: 512 MiB of zeros, which Zstandard makes small.
+
+    Another checkpoint needs less than allowed.
+    """
     tensorstore = pytest.importorskip("tensorstore", reason="tensorstore is not installed")
     if sys.platform != "linux":
         pytest.skip("only Linux limits the memory of a process so")
@@ -260,7 +289,9 @@ def test_a_database_that_takes_too_much_memory_is_refused(tmp_path, monkeypatch,
     (bomb / "manifest.ocdbt").unlink()
     place = {"driver": "file", "path": f"{bomb}/"}
     config = {"max_inline_value_bytes": 1 << 20, "max_decoded_node_bytes": 1 << 30}
-    database = tensorstore.KvStore.open({"driver": "ocdbt", "base": place, "config": config}).result()
+    database = tensorstore.KvStore.open(
+        {"driver": "ocdbt", "base": place, "config": config}
+    ).result()
     good = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{tmp_path}/good.orbax/"}}
     transaction = tensorstore.Transaction()
     for key in (b"a/.zarray", b"a/0"):
@@ -273,7 +304,9 @@ def test_a_database_that_takes_too_much_memory_is_refused(tmp_path, monkeypatch,
     monkeypatch.setattr(child, "_LEAST_MEMORY", 400 << 20)
     monkeypatch.setattr(child, "_PER_PROCESSOR", 1 << 22)
     arguments = {"paths": [tmp_path / "good.orbax"], "values": False, "allow": (), "as_json": True}
-    assert child.run("check", arguments["paths"], in_process=False, **arguments) == 0, capfd.readouterr().err
+    assert child.run("check", arguments["paths"], in_process=False, **arguments) == 0, (
+        capfd.readouterr().err
+    )
     capfd.readouterr()
     assert child.run("check", [bomb], in_process=False, **{**arguments, "paths": [bomb]}) == 2
     error = json.loads(capfd.readouterr().out)["files"][0]["error"]

@@ -12,14 +12,18 @@ for needed in ("typer", "rich"):
 
 WORLDS = ["python", "numpy", "torch", "tensorflow", "jax"]
 TABLES = [
-    name for name, module in {"arrow": "pyarrow", "pandas": "pandas", "polars": "polars"}.items() if find_spec(module)
+    name
+    for name, module in {"arrow": "pyarrow", "pandas": "pandas", "polars": "polars"}.items()
+    if find_spec(module)
 ]
 BROKEN = 'raise OSError("libtorch_cpu.so: cannot open shared object file")\n'
 
 
 @pytest.fixture(scope="module")
 def measured(forked_cli_with_frameworks, once):
-    code, stdout, stderr = once("doctor", lambda: told(forked_cli_with_frameworks("doctor", "--json")))
+    code, stdout, stderr = once(
+        "doctor", lambda: told(forked_cli_with_frameworks("doctor", "--json"))
+    )
     assert (code, stderr) == (0, "")
     return json.loads(stdout)
 
@@ -91,7 +95,11 @@ def test_copy_false_shares_by_address_and_by_mutation(measured, source, target):
 
 
 def test_what_cannot_be_shared_says_why(measured):
-    refused = {(row["layout"], row["target"]): row["reason"] for row in measured["layouts"] if not row["shares"]}
+    refused = {
+        (row["layout"], row["target"]): row["reason"]
+        for row in measured["layouts"]
+        if not row["shares"]
+    }
     assert "16" in refused["16 bytes past that", "jax"]
     assert "negative" in refused["reversed", "torch"]
     shared = {(row["layout"], row["target"]) for row in measured["layouts"] if row["shares"]}
@@ -108,7 +116,9 @@ def test_dtypes_arrive_bit_for_bit_or_are_refused(measured):
         row = measured["dtypes"][target]
         assert row["wrong"] == []
         assert all(row["refused"].values())
-    assert {"bfloat16", "float8_e4m3fn", "float64", "int64"} <= set(measured["dtypes"]["torch"]["exact"])
+    assert {"bfloat16", "float8_e4m3fn", "float64", "int64"} <= set(
+        measured["dtypes"]["torch"]["exact"]
+    )
     assert "float64" in measured["dtypes"]["jax"]["refused"]
 
 
@@ -147,7 +157,10 @@ def test_an_absent_framework_comes_with_the_line_that_installs_it(unwell):
 
 def test_without_frameworks_nothing_is_empty(cli, absent):
     """There is nobody to share an ndarray with: no table of rows without a word."""
-    done = cli("doctor", shadows=absent("torch", "tensorflow", "jax", "cupy", "pyarrow", "pandas", "polars"))
+    done = cli(
+        "doctor",
+        shadows=absent("torch", "tensorflow", "jax", "cupy", "pyarrow", "pandas", "polars"),
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert "Which ndarrays copy=False can share" not in done.stdout
     assert "What a conversion does" in done.stdout

@@ -50,13 +50,28 @@ def test_the_text_says_the_same_to_a_person(forked_cli):
 
 def test_code_is_never_broken_where_it_goes_to_a_file(forked_cli):
     """What stands by hand is the plan's code, line for line; with COLUMNS it is broken where Python allows it."""
-    words = ["--from", "numpy", "--to", "tensorflow", "--dtype", "float64", "--shape", "4,4", "--strides", "8,32"]
+    words = [
+        "--from",
+        "numpy",
+        "--to",
+        "tensorflow",
+        "--dtype",
+        "float64",
+        "--shape",
+        "4,4",
+        "--strides",
+        "8,32",
+    ]
     words += ["--to-dtype", "bfloat16"]
     code = json.loads(forked_cli("explain", *words, "--json").stdout)["code"]
     assert max(map(len, code.splitlines())) > 40
     done = forked_cli("explain", *words)
     assert textwrap.dedent(done.stdout.partition("by hand")[2].lstrip("\n")).strip() == code
-    narrow = forked_cli("explain", *words, env={"COLUMNS": "40"}).stdout.partition("by hand")[2].lstrip("\n")
+    narrow = (
+        forked_cli("explain", *words, env={"COLUMNS": "40"})
+        .stdout.partition("by hand")[2]
+        .lstrip("\n")
+    )
     assert ast.dump(ast.parse(textwrap.dedent(narrow))) == ast.dump(ast.parse(code))
 
 
@@ -78,7 +93,12 @@ def test_on_a_terminal_no_line_is_wider_and_no_token_broken(cli):
 def test_sizes_have_the_units_that_python_has(forked_cli):
     words = ["explain", "--from", "numpy", "--to", "torch", "--shape", "1024,1536", "--copy"]
     text = forked_cli(*words).stdout
-    assert ferry.explain(ferry.TensorInfo("numpy", (1024, 1536), "float32"), "torch", copy=True).bytes_copied == 6 << 20
+    assert (
+        ferry.explain(
+            ferry.TensorInfo("numpy", (1024, 1536), "float32"), "torch", copy=True
+        ).bytes_copied
+        == 6 << 20
+    )
     assert "[6 MiB through host memory]" in text
     assert ["copied", "6", "MiB"] in [line.split() for line in text.splitlines()]
 
@@ -133,14 +153,27 @@ def test_options_reach_the_plan(forked_cli, options, claims):
 
 def test_the_options_of_a_target_and_the_kind_of_memory(forked_cli):
     """What is asked for in Python by keyword, and what decides how a large transfer goes, can be asked here too."""
-    large = ["explain", "--from", "numpy", "--to", "torch", "--shape", "4096,4096", "--to-device", "cuda:0", "--json"]
+    large = [
+        "explain",
+        "--from",
+        "numpy",
+        "--to",
+        "torch",
+        "--shape",
+        "4096,4096",
+        "--to-device",
+        "cuda:0",
+        "--json",
+    ]
     steps = {}
     for marks in ((), ("--option", "non_blocking"), ("--memory-map",)):
         done = forked_cli(*large, *marks)
         assert (done.returncode, done.stderr) == (0, "")
         steps[marks] = tuple(step["why"] for step in json.loads(done.stdout)["steps"])
     assert len(set(steps.values())) == 3
-    variable = forked_cli("explain", "--from", "numpy", "--to", "tensorflow", "--option", "variable")
+    variable = forked_cli(
+        "explain", "--from", "numpy", "--to", "tensorflow", "--option", "variable"
+    )
     assert "tf.Variable" in variable.stdout
 
 
@@ -234,9 +267,19 @@ def test_H103_a_dtype_with_two_meanings_is_refused_with_both(forked_cli):
     """As in Python; with the name of a framework it has one."""
     done = forked_cli("explain", "--from", "numpy", "--to", "torch", "--to-dtype", "float")
     assert done.returncode == 2
-    assert "--to-dtype float32 or --to-dtype float64" in " ".join(done.stderr.replace("│", "").split())
+    assert "--to-dtype float32 or --to-dtype float64" in " ".join(
+        done.stderr.replace("│", "").split()
+    )
     done = forked_cli(
-        "explain", "--from", "numpy", "--dtype", "torch.float", "--to", "torch", "--to-dtype", "torch.int"
+        "explain",
+        "--from",
+        "numpy",
+        "--dtype",
+        "torch.float",
+        "--to",
+        "torch",
+        "--to-dtype",
+        "torch.int",
     )
     assert done.returncode == 0
     assert "numpy float32" in done.stdout

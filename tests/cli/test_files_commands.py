@@ -104,7 +104,9 @@ def files(tmp_path_factory, state):
     safetensors.torch.save_file(other, folder / "other.safetensors", {"note": "yes"})
     other["layers.1.weight"][0, 1] = float("nan")
     safetensors.torch.save_file(other, folder / "nan.safetensors")
-    safetensors.torch.save_file({HOSTILE: torch.ones(2)}, folder / "hostile.safetensors", {HOSTILE: HOSTILE})
+    safetensors.torch.save_file(
+        {HOSTILE: torch.ones(2)}, folder / "hostile.safetensors", {HOSTILE: HOSTILE}
+    )
     torch.save({"a": torch.zeros(2), "evil": Evil(folder / "marker")}, folder / "evil.pt")
     data = (folder / "model.safetensors").read_bytes()
     (folder / "cut.safetensors").write_bytes(data[:-4])
@@ -119,7 +121,9 @@ def test_the_schema_is_one():
     """files-schema.json is a JSON Schema of the draft that it names, and refuses what no command prints."""
     jsonschema.Draft202012Validator.check_schema(SCHEMA.schema)
     assert not SCHEMA.is_valid({"schema": "tensorferry.files/1", "command": "inspect"})
-    assert not SCHEMA.is_valid({"schema": "tensorferry.files/2", "command": "inspect", "files": [], "error": None})
+    assert not SCHEMA.is_valid(
+        {"schema": "tensorferry.files/2", "command": "inspect", "files": [], "error": None}
+    )
 
 
 def test_inspect_says_what_a_state_dict_holds(run, files):
@@ -179,13 +183,19 @@ def lines_of(done, word):
     start = next((place for place, line in enumerate(lines) if line.split()[:1] == [word]), None)
     if start is None:
         return []
-    more = next((n for n, line in enumerate(lines[start + 1 :]) if not line.startswith(" " * 8)), len(lines))
+    more = next(
+        (n for n, line in enumerate(lines[start + 1 :]) if not line.startswith(" " * 8)), len(lines)
+    )
     return [line[14:] for line in lines[start : start + 1 + more]]
 
 
 def test_inspect_says_where_the_parameters_are(run, tmp_path):
     """By the parts of the model that have most of them; ties count once; what has no parts has no such line."""
-    held = {f"model.layers.{n}.{part}.weight": torch.ones(4, 4) for n in range(3) for part in ("attn", "mlp.up")}
+    held = {
+        f"model.layers.{n}.{part}.weight": torch.ones(4, 4)
+        for n in range(3)
+        for part in ("attn", "mlp.up")
+    }
     held |= {"model.embed.weight": torch.ones(3, 4), "model.norm": torch.ones(4)}
     held["head.weight"] = held["model.embed.weight"]
     torch.save(held, tmp_path / "a.pt")
@@ -199,7 +209,12 @@ def test_inspect_says_where_the_parameters_are(run, tmp_path):
     }  # fmt: skip
     assert told["memory"] == 4 * 112
     assert "448 B in memory" in done.out
-    for plain in ({}, {"x": torch.ones(1)}, {"x": torch.ones(1), "y": torch.ones(2)}, {"a.x": torch.ones(1)}):
+    for plain in (
+        {},
+        {"x": torch.ones(1)},
+        {"x": torch.ones(1), "y": torch.ones(2)},
+        {"a.x": torch.ones(1)},
+    ):
         torch.save(plain, tmp_path / "b.pt")
         assert lines_of(run("inspect", tmp_path / "b.pt"), "modules") == []
 
@@ -225,7 +240,9 @@ def test_inspect_says_whether_shards_are_complete(run, tmp_path):
 def test_inspect_shows_what_is_there_of_shards(run, tmp_path):
     """What the others hold, which are missing and what is in them; exit code 2. convert refuses, naming them."""
     held = {f"layers.{n}": torch.ones(64) for n in range(3)} | {"step": 3}
-    tensorferry.save(held | {"again": held["layers.0"]}, tmp_path / "model", to="safetensors", shard=300)
+    tensorferry.save(
+        held | {"again": held["layers.0"]}, tmp_path / "model", to="safetensors", shard=300
+    )
     second = "model-00002-of-00003.safetensors"
     (tmp_path / "model" / second).unlink()
     done = run("inspect", tmp_path / "model", "--values")
@@ -265,7 +282,15 @@ def test_inspect_says_how_it_is_quantised(run, tmp_path):
         "awq": (awq, {"AWQ, 4 bits in groups of 64": 3}),
         "nf4": (nf4, {"bitsandbytes, 4 bits (nf4)": 3}),
         "int8": (int8, {"bitsandbytes, 8 bits": 3}),
-        "none": ({"qweight": ints(3), "a.qweight": whole((2, 2)), "a.scales": whole((2, 2)), "SCB": whole(1)}, {}),
+        "none": (
+            {
+                "qweight": ints(3),
+                "a.qweight": whole((2, 2)),
+                "a.scales": whole((2, 2)),
+                "SCB": whole(1),
+            },
+            {},
+        ),
         "empty": ({"a.qweight": ints((0, 2)), "a.scales": whole((0, 2)), "a.g_idx": ints(0)}, {}),
     }
     for name, (held, kinds) in wanted.items():
@@ -277,7 +302,9 @@ def test_inspect_says_how_it_is_quantised(run, tmp_path):
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # torch calls it deprecated
-        torch.save([torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.qint8)] * 2, tmp_path / "q.pt")
+        torch.save(
+            [torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.qint8)] * 2, tmp_path / "q.pt"
+        )
     (told,) = run("inspect", tmp_path / "q.pt", "--json").data["files"]
     assert told["quantised"] == {"qint8 per_tensor_affine": 2}
 
@@ -314,7 +341,11 @@ def test_values_are_summed_up_in_a_line(run, tmp_path):
         "model.layers.0.self_attn.w": np.linspace(-1, 1, 1001, dtype="f4"),
         "odd": np.array([np.nan, 1, np.inf, 0, 0]),
     }
-    held |= {"empty": np.zeros((0, 3)), "wide": np.array([2**63 - 1, -(2**63)]), "lost": np.full(3, np.nan, "f2")}
+    held |= {
+        "empty": np.zeros((0, 3)),
+        "wide": np.array([2**63 - 1, -(2**63)]),
+        "lost": np.full(3, np.nan, "f2"),
+    }
     tensorferry.save(held, tmp_path / "a.safetensors")
     done = run("inspect", tmp_path / "a.safetensors", "--values")
     head, *lines = done.out.partition("\n\n")[2].splitlines()
@@ -327,7 +358,10 @@ def test_values_are_summed_up_in_a_line(run, tmp_path):
         ["lost", "3", "NaN"],
     ]
     (told,) = run("inspect", tmp_path / "a.safetensors", "--values", "--json").data["files"]
-    assert (told["statistics"]["wide"]["largest"], told["statistics"]["wide"]["smallest"]) == (2**63 - 1, -(2**63))
+    assert (told["statistics"]["wide"]["largest"], told["statistics"]["wide"]["smallest"]) == (
+        2**63 - 1,
+        -(2**63),
+    )
     assert "statistics" not in run("inspect", tmp_path / "a.safetensors", "--json").data["files"][0]
 
 
@@ -337,15 +371,28 @@ def test_values_of_a_layer_fit_into_80_columns(run, tmp_path):
     name = "layers.{}.mlp.up.weight"
     held = {name.format(n): generator.standard_normal(1000, np.float32) / 1e4 for n in range(9, 11)}
     tensorferry.save(held, tmp_path / "a.safetensors")
-    listed = run("inspect", tmp_path / "a.safetensors", "--values").out.partition("\n\n")[2].splitlines()
+    listed = (
+        run("inspect", tmp_path / "a.safetensors", "--values").out.partition("\n\n")[2].splitlines()
+    )
     assert len(listed) == 3
     assert max(map(len, listed)) <= 80
 
 
 def test_diff_puts_what_differs_most_first_and_finds_new_names(run, tmp_path):
     """Renamed tensors are one line each, and no less a difference."""
-    a = {"small": np.zeros(3), "large": np.zeros(3), "nan": np.zeros(3), "shape": np.zeros(3), "old.w": np.arange(5.0)}
-    b = {"small": np.full(3, 0.1), "large": np.full(3, 9.0), "nan": np.full(3, np.nan), "shape": np.zeros(4)}
+    a = {
+        "small": np.zeros(3),
+        "large": np.zeros(3),
+        "nan": np.zeros(3),
+        "shape": np.zeros(3),
+        "old.w": np.arange(5.0),
+    }
+    b = {
+        "small": np.full(3, 0.1),
+        "large": np.full(3, 9.0),
+        "nan": np.full(3, np.nan),
+        "shape": np.zeros(4),
+    }
     tensorferry.save(a | {"gone": np.ones(7)}, tmp_path / "a.npz")
     tensorferry.save(b | {"new.w": np.arange(5.0), "come": np.ones(8)}, tmp_path / "b.npz")
     done = run("diff", tmp_path / "a.npz", tmp_path / "b.npz")
@@ -401,7 +448,12 @@ def test_an_allowed_class_is_a_container(run, tmp_path):
     path, target = tmp_path / "a.pt", tmp_path / "b.pt"
     torch.save({"x": torch.ones(2), "config": _Config()}, path)
 
-    for command in (["inspect", path], ["check", path, "--values"], ["diff", path, path], ["convert", path, target]):
+    for command in (
+        ["inspect", path],
+        ["check", path, "--values"],
+        ["diff", path, path],
+        ["convert", path, target],
+    ):
         assert run(*command).code == 3
         name = f"{_Config.__module__}._Config"
         done = run(*command, "--allow", name)
@@ -439,7 +491,10 @@ def test_objects_of_a_pickle_are_listed(run, tmp_path):
     """What is kept as text is told with what it was; a name with control characters is told without them."""
     path = tmp_path / "a.pt"
     torch.save({"x": torch.ones(2), "out": Path("/runs/1"), "kind": float}, path)
-    assert "objects     out: pathlib.PosixPath\n              kind: the type float\n" in run("inspect", path).out
+    assert (
+        "objects     out: pathlib.PosixPath\n              kind: the type float\n"
+        in run("inspect", path).out
+    )
     (told,) = run("inspect", path, "--json").data["files"]
     assert told["values"] == {"out": "/runs/1", "kind": "float"}
     assert told["objects"] == {"out": "pathlib.PosixPath", "kind": "the type float"}
@@ -454,7 +509,9 @@ def test_objects_of_a_pickle_are_listed(run, tmp_path):
     assert not any(each in done.out for each in ("\x1b[2J", "\u202e"))
 
 
-@pytest.mark.parametrize("name", ["a", "a.pt", "a.npy", "a.npz", "a.safetensors", "a.h5", "a.txt", "a.pkl"])
+@pytest.mark.parametrize(
+    "name", ["a", "a.pt", "a.npy", "a.npz", "a.safetensors", "a.h5", "a.txt", "a.pkl"]
+)
 @pytest.mark.parametrize("command", ["inspect", "check"])
 def test_an_empty_file_is_called_empty(run, tmp_path, command, name):
     (tmp_path / name).touch()
@@ -481,7 +538,9 @@ def test_an_allowed_class_is_one_in_every_shard(run, tmp_path):
         state = {f"x{number}": torch.ones(2), f"config{number}": _Config()}
         torch.save(state, tmp_path / f"pytorch_model-0000{number}-of-00002.bin")
     where = {f"x{number}": f"pytorch_model-0000{number}-of-00002.bin" for number in (1, 2)}
-    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {}, "weight_map": where}))
+    (tmp_path / "pytorch_model.bin.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": where})
+    )
 
     for command in ("inspect", "check"):
         done = run(command, tmp_path, "--allow", f"{_Config.__module__}._Config")
@@ -498,11 +557,15 @@ def test_a_hostile_folder_of_shards_is_refused(run, tmp_path, options, named, ki
     """Exit code 3 with its format, as for a file, whether it is the index that is hostile or a shard."""
     stem = "model.safetensors" if kind == "leads out" else "pytorch_model.bin"
     shard = "../x.safetensors" if kind == "leads out" else stem
-    (tmp_path / f"{stem}.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"a": shard}}))
+    (tmp_path / f"{stem}.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": {"a": shard}})
+    )
     if kind == "asks":
         torch.save({"a": torch.zeros(2), "evil": Evil(tmp_path / "marker")}, tmp_path / stem)
 
-    done = run("inspect", tmp_path if named == "folder" else tmp_path / f"{stem}.index.json", *options)
+    done = run(
+        "inspect", tmp_path if named == "folder" else tmp_path / f"{stem}.index.json", *options
+    )
 
     assert done.code == 3
     assert ("safetensors" if kind == "leads out" else "pytorch") in done.out
@@ -561,7 +624,10 @@ def test_check_tells_good_from_bad(run, files):
     text = run("check", files / "cut.safetensors")
     assert text.code == 1
     for each in bad["findings"]:
-        assert f"cut.safetensors:{each['offset']}: error: {each['tensor']}: {each['message']}" in text.out
+        assert (
+            f"cut.safetensors:{each['offset']}: error: {each['tensor']}: {each['message']}"
+            in text.out
+        )
     assert "failed" in text.out
 
 
@@ -575,7 +641,8 @@ def test_check_values(run, files):
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), [("nothing", 2), ("folder", 2), ("text.txt", 2), ("empty.safetensors", 2), ("evil.pt", 3)]
+    ("name", "code"),
+    [("nothing", 2), ("folder", 2), ("text.txt", 2), ("empty.safetensors", 2), ("evil.pt", 3)],
 )
 def test_check_of_what_is_no_model(run, files, name, code):
     """What cannot be checked is exit code 2, what is of a format and broken 1, what is unsafe 3."""
@@ -616,20 +683,28 @@ def test_diff_says_within_what_it_is_equal(run, files):
     assert run("diff", a, b, "--tol", "0.5", "--tensors-only").out.splitlines()[-1] == (
         "equal within atol=0.5, rtol=0: 5 tensors in common, accepted: 1"
     )
-    assert run("diff", a, a, "--tol", "0.5").out == "equal: 5 tensors in common, all equal, bit for bit\n"
+    assert (
+        run("diff", a, a, "--tol", "0.5").out
+        == "equal: 5 tensors in common, all equal, bit for bit\n"
+    )
     done = run("diff", a, b, "--tol", "0.5")
     assert (done.code, done.out.splitlines()[-1]) == (
         1,
         "different: 5 tensors in common, within atol=0.5, rtol=0: 1; metadata: 1",
     )
-    assert run("diff", a, b, "--tol", "0.4", "--tensors-only").out.endswith("in common, differing: 1\n")
+    assert run("diff", a, b, "--tol", "0.4", "--tensors-only").out.endswith(
+        "in common, differing: 1\n"
+    )
 
 
 def test_diff_of_two_dtypes_says_that_values_are_equal(run, tmp_path):
     for name, dtype in (("a", "float32"), ("b", "float64")):
         np.save(tmp_path / f"{name}.npy", np.ones(3, dtype))
     done = run("diff", tmp_path / "a.npy", tmp_path / "b.npy", "--any-dtype")
-    assert (done.code, done.out.splitlines()[-1]) == (0, "equal in value: 1 tensor in common, accepted: 1")
+    assert (done.code, done.out.splitlines()[-1]) == (
+        0,
+        "equal in value: 1 tensor in common, accepted: 1",
+    )
 
 
 def test_diff_of_infinities_is_json(run, tmp_path):
@@ -662,18 +737,32 @@ def test_a_part_is_converted_with_metadata(run, files, tmp_path):
     target = tmp_path / "a.safetensors"
     done = run("convert", files / "nested.pt", target, "--include", "model")
     assert (done.code, "Hint: --include 'model.*', for all that is in it" in done.err) == (2, True)
-    options = ["--include", "model.*", "--rename", r"s/^model\.//", "--metadata", "format=tf", "--metadata", "note=a=b"]
+    options = [
+        "--include",
+        "model.*",
+        "--rename",
+        r"s/^model\.//",
+        "--metadata",
+        "format=tf",
+        "--metadata",
+        "note=a=b",
+    ]
     assert run("convert", files / "nested.pt", target, *options).code == 0
     with safetensors.safe_open(target, "np") as file:
         # The rest are the names of tied tensors.
-        assert {key: file.metadata()[key] for key in ("format", "note")} == {"format": "tf", "note": "a=b"}
+        assert {key: file.metadata()[key] for key in ("format", "note")} == {
+            "format": "tf",
+            "note": "a=b",
+        }
         assert "tensorferry.tree" not in file.metadata()
     assert "metadata: 1" in run("diff", files / "model.pt", target).out
 
 
 def test_a_format_that_readers_refuse_is_told(run, tmp_path):
     """On stderr, as every warning."""
-    safetensors.torch.save_file({"w": torch.ones(2)}, tmp_path / "in.safetensors", {"format": "odd"})
+    safetensors.torch.save_file(
+        {"w": torch.ones(2)}, tmp_path / "in.safetensors", {"format": "odd"}
+    )
     done = run("convert", tmp_path / "in.safetensors", tmp_path / "out.safetensors")
     assert done.code == 0
     assert "careful: The metadata 'format' was 'odd'" in done.err
@@ -729,7 +818,9 @@ def test_an_output_that_does_not_verify_is_not_published(run, files, tmp_path, m
         (KeyboardInterrupt(), 130),
     ],
 )
-def test_each_error_of_a_conversion_has_its_exit_code(run, files, tmp_path, monkeypatch, error, code):
+def test_each_error_of_a_conversion_has_its_exit_code(
+    run, files, tmp_path, monkeypatch, error, code
+):
     """The table in docs/reference/files.md holds, with the message on stderr and in the JSON."""
 
     def fail(*_, **__):
@@ -819,7 +910,10 @@ def test_options_reach_the_conversion(run, monkeypatch, options, expected):
         ["convert", "a", "b", "--metadata", "k=1", "--metadata", "k=2"],
         ["convert", "a", "b", "--ties", "both"],
         ["convert", "a", "b", "--jobs", "0"],
-        *(["convert", "a", "b", "--part", part] for part in ("0/2", "3/2", "1", "x/y", "1/", "-1/2", "1/2/3")),
+        *(
+            ["convert", "a", "b", "--part", part]
+            for part in ("0/2", "3/2", "1", "x/y", "1/", "-1/2", "1/2/3")
+        ),
         ["convert", "a", "b", "--part", "1/" + "9" * 5000],
         ["convert", "a", "b.safetensors", "--shard", "20"],
         ["convert", "a", "b.pt", "--shard", "20", "--json"],
@@ -933,7 +1027,8 @@ def test_a_plain_inspect_is_read_as_typer_reads_it(run, monkeypatch, words, quic
         assert {**told, "allow": list(told["allow"])} == found
 
 
-# --- as processes of their own ---------------------------------------------------------------------
+# --- as processes of their own
+# ---------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -941,12 +1036,20 @@ def start():
     """Starts the command in a process of its own, from Bash if it is one string."""
 
     def do(*arguments, shell=None, **keywords):
-        environment = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "FORCE_COLOR"}}
+        environment = {
+            key: value for key, value in os.environ.items() if key not in {"COLUMNS", "FORCE_COLOR"}
+        }
         environment |= {"PYTHONPATH": SOURCE, "TERM": "xterm-256color", "NO_COLOR": ""}
         environment |= keywords.pop("env", {})
         command = [sys.executable, "-m", "tensorferry", *map(str, arguments)]
         if shell is not None:
-            command = ["bash", "-o", "pipefail", "-c", shell.format(f"{sys.executable} -m tensorferry")]
+            command = [
+                "bash",
+                "-o",
+                "pipefail",
+                "-c",
+                shell.format(f"{sys.executable} -m tensorferry"),
+            ]
         return subprocess.run(command, env=environment, timeout=120, check=False, **keywords)
 
     return do
@@ -967,7 +1070,9 @@ def test_streams_that_end_early(start, tmp_path, command, code):
     """A reader that leaves early is no error; a disk that is full is, in one line."""
     names = {f"n{number}.x{number * 7}": np.zeros(1, np.int8) for number in range(3000)}
     safetensors.numpy.save_file(names, tmp_path / "big.safetensors")
-    safetensors.numpy.save_file({f"{name}y": array for name, array in names.items()}, tmp_path / "other.safetensors")
+    safetensors.numpy.save_file(
+        {f"{name}y": array for name, array in names.items()}, tmp_path / "other.safetensors"
+    )
 
     done = start(shell=command, cwd=tmp_path, capture_output=True)
 
@@ -1012,7 +1117,9 @@ def test_a_terminal_of_any_width(start, files, columns):
 
 def test_progress_is_for_terminals(start, files, tmp_path):
     """A bar with rate and time is drawn on a terminal, and gone in the end; NO_COLOR keeps colours away."""
-    code, text = _on_a_terminal(start, 100, "convert", files / "model.pt", tmp_path / "a.npz", env={"NO_COLOR": "1"})
+    code, text = _on_a_terminal(
+        start, 100, "convert", files / "model.pt", tmp_path / "a.npz", env={"NO_COLOR": "1"}
+    )
 
     assert code == 0
     assert "converting" in text
@@ -1037,12 +1144,22 @@ def test_no_framework_is_imported(start, files, tmp_path):
         "print(sorted(loaded & {'torch', 'tensorflow', 'jax', 'safetensors', 'h5py', 'ssl'}))\n"
     )
     model, other = files / "nested.pt", tmp_path / "a.safetensors"
-    lines = [["inspect", model], ["convert", model, other], ["check", other, "--values"], ["diff", model, other]]
+    lines = [
+        ["inspect", model],
+        ["convert", model, other],
+        ["check", other, "--values"],
+        ["diff", model, other],
+    ]
     text = "\n".join("\t".join(map(str, line)) for line in lines)
     environment = {**os.environ, "PYTHONPATH": SOURCE}
 
     done = subprocess.run(
-        [sys.executable, "-c", code], input=text, env=environment, capture_output=True, encoding="utf-8", check=True
+        [sys.executable, "-c", code],
+        input=text,
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
     )
 
     assert done.stdout.splitlines()[-1] == "[]"
@@ -1067,7 +1184,11 @@ def test_inspect_of_many_tensors_is_small(tmp_path, count):
     entries = {}
     for number in range(count):
         name = f"model.layers.{number // 1000}.mlp.experts.{number % 1000 // 4}.{'abcd'[number % 4]}_proj.weight"
-        entries[name] = {"dtype": "BF16", "shape": [2, 4], "data_offsets": [16 * number, 16 * number + 16]}
+        entries[name] = {
+            "dtype": "BF16",
+            "shape": [2, 4],
+            "data_offsets": [16 * number, 16 * number + 16],
+        }
     header = json.dumps(entries, separators=(",", ":")).encode()
     with path.open("wb") as file:
         file.write(len(header).to_bytes(8, "little") + header)
@@ -1089,14 +1210,26 @@ def test_a_file_that_may_not_be_read(run, files, monkeypatch, command):
     """It is an error of the command, with JSON and the other files, not wrong usage."""
     monkeypatch.setattr(os, "access", lambda *_, **__: False)
     path = files / "model.safetensors"
-    others = {"check": [files / "model.pt"], "diff": [files / "model.pt"], "convert": [files / "new.npz", "--dry-run"]}
+    others = {
+        "check": [files / "model.pt"],
+        "diff": [files / "model.pt"],
+        "convert": [files / "new.npz", "--dry-run"],
+    }
     done = run(command, path, *others.get(command, []), "--json")
     assert done.data["command"] == command
 
 
 def test_a_part_says_that_the_others_are_not_done(run, files, tmp_path):
     """The folder does not exist before the last part; then nothing is announced."""
-    words = ["convert", files / "model.pt", tmp_path / "shards", "--to", "safetensors", "--shard", "100"]
+    words = [
+        "convert",
+        files / "model.pt",
+        tmp_path / "shards",
+        "--to",
+        "safetensors",
+        "--shard",
+        "100",
+    ]
     first, last = (run(*words, "--part", part).out for part in ("1/2", "2/2"))
     assert ", part 1 of 2, " in first
     assert first.endswith("the output appears when all parts are done\n")
@@ -1121,7 +1254,10 @@ def test_files_with_no_name_in_common(run, tmp_path):
         (["--to", "safetensor"], "Did you mean 'safetensors'?"),
         (["--to", "torchscript"], "Hint: --to safetensors, or another format"),
         (["--part", "3/2"], "'3/2' is not a part I/N such as 3/16, with I from 1 to N"),
-        (["--engine", "threds"], "'threds' is not one of threads, processes, dask, ray. Did you mean 'threads'?"),
+        (
+            ["--engine", "threds"],
+            "'threds' is not one of threads, processes, dask, ray. Did you mean 'threads'?",
+        ),
     ],
 )
 def test_a_wrong_word_names_the_right_ones(run, files, tmp_path, monkeypatch, words, text):

@@ -29,7 +29,11 @@ PYTHON_ONLY = {"copy", "lazy", "names", "metadata", "strict"}
 
 
 def _options(command):
-    return {option for param in COMMANDS[command].params for option in (*param.opts, *param.secondary_opts)}
+    return {
+        option
+        for param in COMMANDS[command].params
+        for option in (*param.opts, *param.secondary_opts)
+    }
 
 
 def _keywords(text):
@@ -72,11 +76,20 @@ class _Hints(ast.NodeVisitor):
         if isinstance(node, ast.Constant):
             return [node.value] if isinstance(node.value, str) else []
         if isinstance(node, ast.JoinedStr):
-            return ["".join(part.value if isinstance(part, ast.Constant) else "VALUE" for part in node.values)]
+            return [
+                "".join(
+                    part.value if isinstance(part, ast.Constant) else "VALUE"
+                    for part in node.values
+                )
+            ]
         if isinstance(node, ast.IfExp):
             return [*self._texts(node.body), *self._texts(node.orelse)]
         if isinstance(node, ast.BinOp):
-            return [one + other for one in self._texts(node.left) for other in self._texts(node.right) or ["VALUE"]]
+            return [
+                one + other
+                for one in self._texts(node.left)
+                for other in self._texts(node.right) or ["VALUE"]
+            ]
         if isinstance(node, ast.Name) and node.id in self.constants:
             return self._texts(self.constants[node.id])
         return []
@@ -106,7 +119,11 @@ def _hints_on_files():
 
 
 def test_each_kind_of_way_is_among_those_that_are_spelled():
-    kinds = {each for each in vars(file_hints).values() if isinstance(each, type) and hasattr(each, "for_save")}
+    kinds = {
+        each
+        for each in vars(file_hints).values()
+        if isinstance(each, type) and hasattr(each, "for_save")
+    }
     assert {type(way) for way in WAYS} == kinds - {file_hints.FileHint, file_hints.Way}
 
 
@@ -178,9 +195,16 @@ def test_hints_as_they_are_shown(forked_cli, tmp_path, options):
         (["explain", "--from", "numpy", "--to", "torch", "--device", "cuda"], "--device cpu"),
         (["explain", "--from", "numpy", "--to", "jax", "--to-device", "mps"], "--to-device cpu"),
     ):
-        paths = [str(tmp_path / word) if word.startswith(("two", "one", "folder")) else word for word in command]
+        paths = [
+            str(tmp_path / word) if word.startswith(("two", "one", "folder")) else word
+            for word in command
+        ]
         done = forked_cli(*paths, *options)
-        shown = json.loads(done.stdout)["error"]["hint"] if options else done.stderr.partition("Hint: ")[2].strip()
+        shown = (
+            json.loads(done.stdout)["error"]["hint"]
+            if options
+            else done.stderr.partition("Hint: ")[2].strip()
+        )
         assert shown == hint
 
 
@@ -192,7 +216,10 @@ def _ways(hint):
 
 def test_hints_work_when_they_are_typed(forked_cli, tmp_path):
     """Each way, after the same command; where it leads to another error, the way of that one comes too."""
-    np.savez(tmp_path / "two.npz", **{"a": np.ones(2), "b[0]": np.ones(2, "complex128"), "it's": np.ones(2)})
+    np.savez(
+        tmp_path / "two.npz",
+        **{"a": np.ones(2), "b[0]": np.ones(2, "complex128"), "it's": np.ones(2)},
+    )
     column = pa.array([[1, None], [2]])
     pq.write_table(pa.table({"x": column, "n [1]": pa.array([1, None])}), tmp_path / "a.parquet")
     save_file({"../a": np.ones(2), "b c": np.ones(2, "complex64")}, tmp_path / "in.safetensors")
@@ -225,7 +252,11 @@ def test_hints_work_when_they_are_typed(forked_cli, tmp_path):
             error = json.loads(done.stdout)["error"]
             hint = error["hint"]
             if hint is None:  # each column was left out, as the hints said
-                assert error["message"].startswith("Nothing is left by exclude"), (first, given, done.stdout)
+                assert error["message"].startswith("Nothing is left by exclude"), (
+                    first,
+                    given,
+                    done.stdout,
+                )
                 continue
             assert depth < 4, (first, given, hint)
             for way in _ways(hint):

@@ -42,7 +42,9 @@ def test_every_first_class_format_and_framework_is_gone_through(weights, capsys)
     assert ("safetensors", "npy") in pairs
     assert data["equal"]
     loaded = {(row["from"], row["to"]): row for row in data["loaded"]}
-    assert set(loaded) == {(one, to) for one in whole for to in ("numpy", "torch", "jax", "tensorflow")}
+    assert set(loaded) == {
+        (one, to) for one in whole for to in ("numpy", "torch", "jax", "tensorflow")
+    }
     for (_, to), row in loaded.items():
         assert row["tensors"] == (2 if to == "jax" else 3)
         assert list(row["refused"]) == (["b"] if to == "jax" else [])
@@ -99,7 +101,11 @@ def test_what_is_no_file_of_weights_is_an_error(tmp_path, capsys):
 def test_nothing_is_listed_twice(weights, capsys):
     """Each way from one format to another is gone once."""
     assert roundtrip.run(weights, as_json=False) == 0
-    lines = [line.split()[:2] for line in capsys.readouterr().out.splitlines() if line.split()[-1:] == ["equal"]]
+    lines = [
+        line.split()[:2]
+        for line in capsys.readouterr().out.splitlines()
+        if line.split()[-1:] == ["equal"]
+    ]
     assert len(lines) > 10
     assert len({tuple(line) for line in lines}) == len(lines)
     assert roundtrip.run(weights, as_json=True) == 0

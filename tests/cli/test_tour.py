@@ -61,12 +61,19 @@ def test_predictions_are_equal_in_every_world_and_good(tour):
 
 
 def test_the_frameworks_own_words(tour):
-    words = [line["words"] for case in tour["cases"] for line in case["lines"] if line["kind"] == "fails"]
-    assert any(word.startswith("RuntimeError: Can't call numpy() on Tensor that requires grad") for word in words)
+    words = [
+        line["words"] for case in tour["cases"] for line in case["lines"] if line["kind"] == "fails"
+    ]
+    assert any(
+        word.startswith("RuntimeError: Can't call numpy() on Tensor that requires grad")
+        for word in words
+    )
     assert any("BFloat16" in word or "bfloat16" in word for word in words)
     assert any("has no attribute 'detach'" in word for word in words)
     predictions = next(case for case in tour["cases"] if case["id"] == "C26")
-    assert any("detach" in line["words"] for line in predictions["lines"] if line["kind"] == "fails")
+    assert any(
+        "detach" in line["words"] for line in predictions["lines"] if line["kind"] == "fails"
+    )
 
 
 def test_chosen_cases_in_text(forked_cli_with_frameworks):
@@ -107,7 +114,9 @@ def test_without_scikit_learn_the_line_that_installs_it(cli, absent):
 
 
 def test_brief_is_a_line_for_each_case(forked_cli_with_frameworks):
-    done = forked_cli_with_frameworks("tour", "--brief", "C01", "C02", "C03", env={"COLUMNS": "100"})
+    done = forked_cli_with_frameworks(
+        "tour", "--brief", "C01", "C02", "C03", env={"COLUMNS": "100"}
+    )
     assert done.returncode == 0
     lines = [line for line in done.stdout.splitlines() if line.strip().startswith("C0")]
     assert [line.split()[0] for line in lines] == ["C01", "C02", "C03"]

@@ -16,7 +16,11 @@ import tensorferry as ferry
 from tensorferry.cli.usage import CONTRADICTIONS
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
-NEEDED = {"convert": ["a.npz", "b.npz"], "explain": ["--from", "numpy", "--to", "torch"], "tour": []}
+NEEDED = {
+    "convert": ["a.npz", "b.npz"],
+    "explain": ["--from", "numpy", "--to", "torch"],
+    "tour": [],
+}
 VALUES = {"--pad": ["0"], "--ragged": ["rows"]}
 SINGLE = [
     ("explain", "--to", "torch"),
@@ -65,7 +69,9 @@ def test_a_folder_of_shards_takes_the_format_of_its_source(forked_cli, tmp_path)
     held = {}
     for path in sorted((tmp_path / "shards").glob("*.pt")):
         held |= torch.load(path, weights_only=True)
-    assert {name: float(value[0]) for name, value in held.items()} == {f"w{n}": float(n) for n in range(4)}
+    assert {name: float(value[0]) for name, value in held.items()} == {
+        f"w{n}": float(n) for n in range(4)
+    }
 
 
 _BASH = r"""
@@ -88,7 +94,11 @@ def bash(tmp_path_factory):
     program = folder / "tensorferry"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m tensorferry "$@"\n')
     program.chmod(0o755)
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "PATH": f"{folder}:{os.environ['PATH']}"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(SOURCE),
+        "PATH": f"{folder}:{os.environ['PATH']}",
+    }
     script = folder / "completion.sh"
     asked = {**environment, "_TENSORFERRY_COMPLETE": "source_bash"}
     script.write_bytes(subprocess.run([program], env=asked, capture_output=True, check=True).stdout)
@@ -135,7 +145,9 @@ URLS = {
 @pytest.mark.parametrize("command", ["inspect", "check", "diff", "convert", "roundtrip"])
 def test_a_url_is_named_with_the_command_that_downloads_it(forked_cli, tmp_path, command, url):
     np.savez(tmp_path / "a.npz", x=np.ones(1))
-    rest = {"diff": [str(tmp_path / "a.npz")], "convert": [str(tmp_path / "b.npz")]}.get(command, [])
+    rest = {"diff": [str(tmp_path / "a.npz")], "convert": [str(tmp_path / "b.npz")]}.get(
+        command, []
+    )
     done = forked_cli(command, url, *rest)
     assert done.returncode == 2
     assert f"{url} is a URL" in done.stdout + done.stderr
@@ -146,13 +158,18 @@ def test_a_url_is_named_with_the_command_that_downloads_it(forked_cli, tmp_path,
 def test_a_url_as_a_target_is_refused_before_anything_is_written(tmp_path, monkeypatch, url):
     monkeypatch.chdir(tmp_path)
     np.savez("a.npz", x=np.ones(1))
-    for call in (lambda: ferry.save({"x": np.ones(1)}, url), lambda: ferry.convert_files("a.npz", url)):
+    for call in (
+        lambda: ferry.save({"x": np.ones(1)}, url),
+        lambda: ferry.convert_files("a.npz", url),
+    ):
         with pytest.raises(ferry.FileFormatError, match="is a URL"):
             call()
     assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
 
 
-@pytest.mark.parametrize("call", [ferry.load, ferry.open, lambda path: ferry.convert_files(path, "out.npz")])
+@pytest.mark.parametrize(
+    "call", [ferry.load, ferry.open, lambda path: ferry.convert_files(path, "out.npz")]
+)
 def test_the_hints_for_buffers_and_urls_work_pasted(tmp_path, monkeypatch, call):
     """NumPy wrote the file; what the hint makes of it is loaded."""
     monkeypatch.chdir(tmp_path)
@@ -184,7 +201,9 @@ def test_the_hint_for_a_url_downloads_it(tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     np.savez(tmp_path / "there" / "m.npz", x=np.arange(3))
     monkeypatch.chdir(tmp_path / "here")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "there"))) as server:
+    with ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "there"))
+    ) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with pytest.raises(ferry.FileFormatError) as refused:
             ferry.load(f"http://127.0.0.1:{server.server_port}/m.npz")

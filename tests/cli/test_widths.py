@@ -33,7 +33,11 @@ COMMANDS = {
     "missing": ["inspect", "nothing.safetensors"],
     "usage": ["convert", "a", "b", "--ties", "both"],
 }
-REPORTS = {"doctor": ["doctor"], "tour": ["tour", "C05", "C23", "C26", "C27"], "roundtrip": ["roundtrip", "lone.npz"]}
+REPORTS = {
+    "doctor": ["doctor"],
+    "tour": ["tour", "C05", "C23", "C26", "C27"],
+    "roundtrip": ["roundtrip", "lone.npz"],
+}
 
 
 @pytest.fixture
@@ -46,7 +50,9 @@ def folder():
     note = {"note": "words of a sentence " * 8, WIDE: "層" * 9}
     safetensors.numpy.save_file(held, tmp_path / "model.safetensors", note)
     other = {f"decoder.block.{n}.w": np.ones((n % 2 + 1, 2), np.int8) for n in range(30)}
-    safetensors.numpy.save_file(other | {names[0]: np.zeros(6, np.float32)}, tmp_path / "other.safetensors")
+    safetensors.numpy.save_file(
+        other | {names[0]: np.zeros(6, np.float32)}, tmp_path / "other.safetensors"
+    )
     (tmp_path / "cut.safetensors").write_bytes((tmp_path / "model.safetensors").read_bytes()[:-4])
     np.savez(tmp_path / "lone.npz", weight=np.ones((2, 3), np.float32))
     yield tmp_path
@@ -55,7 +61,9 @@ def folder():
 
 def words_in(folder, words):
     """The words of a command, with the paths of its files."""
-    return [str(folder / word) if word.endswith((".safetensors", ".npz")) else word for word in words]
+    return [
+        str(folder / word) if word.endswith((".safetensors", ".npz")) else word for word in words
+    ]
 
 
 def words_of(text):
@@ -88,7 +96,9 @@ def test_commands_fit_the_terminal(forked_cli, folder, command, columns):
 @pytest.mark.parametrize("command", REPORTS)
 def test_reports_fit_the_terminal(forked_cli_with_frameworks, folder, command, columns):
     """No line of a report is wider than the terminal, and no name of a framework or dtype is broken."""
-    done = forked_cli_with_frameworks(*words_in(folder, REPORTS[command]), env={"COLUMNS": str(columns)})
+    done = forked_cli_with_frameworks(
+        *words_in(folder, REPORTS[command]), env={"COLUMNS": str(columns)}
+    )
     assert done.returncode == 0
     assert max(map(cell_len, done.stdout.splitlines())) <= columns
     if command == "roundtrip":
@@ -112,7 +122,9 @@ def test_in_a_pipe_each_row_is_one_line(forked_cli, folder):
 
 
 @pytest.mark.parametrize("width", [1, 2, 7, 30])
-@pytest.mark.parametrize("text", ["", "a", "two words", WIDE, LONG, "層" * 9, "  x = 1\ny", "a/b-c_d.e"])
+@pytest.mark.parametrize(
+    "text", ["", "a", "two words", WIDE, LONG, "層" * 9, "  x = 1\ny", "a/b-c_d.e"]
+)
 def test_no_character_is_lost_when_text_is_broken(text, width):
     """Only spaces and line feeds may go."""
     lines = layout.wrapped(text, width)
@@ -139,14 +151,20 @@ def test_a_folder_of_unrelated_files_lists_each(forked_cli, tmp_path):
     for command in ("inspect", "check"):
         done = forked_cli(command, str(tmp_path))
         assert done.returncode == 0
-        assert [name in done.stdout for name in ("one.npy", "two.npz", "notes.md")] == [True, True, False]
+        assert [name in done.stdout for name in ("one.npy", "two.npz", "notes.md")] == [
+            True,
+            True,
+            False,
+        ]
         assert "notes.md" in done.stderr
 
 
 def test_models_in_a_folder_are_listed_and_other_folders_named(forked_cli, tmp_path):
     """A folder of shards is a model; it was said to be "not of a format that is known"."""
     np.save(tmp_path / "one.npy", np.ones(2))
-    ferry.save({"w": np.ones(30), "v": np.ones(30)}, tmp_path / "shards", to="safetensors", shard="300")
+    ferry.save(
+        {"w": np.ones(30), "v": np.ones(30)}, tmp_path / "shards", to="safetensors", shard="300"
+    )
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "a.txt").write_text("text")
     done = forked_cli("inspect", str(tmp_path))

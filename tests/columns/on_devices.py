@@ -1,4 +1,7 @@
-"""Columns and tables to a device and back: what a device gets is what the host gets. For tests with a device."""
+"""Columns and tables to a device and back: what a device gets is what the host gets.
+
+For tests with a device.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,9 @@ def columns():
         "uint8": pa.array(integers.astype("u1")),
         "bool": pa.array(integers % 2 == 0),
         "a slice": pa.array(integers)[2:6],
-        "chunks": pa.chunked_array([pa.array(integers), pa.array(integers[:0]), pa.array(integers[3:])]),
+        "chunks": pa.chunked_array(
+            [pa.array(integers), pa.array(integers[:0]), pa.array(integers[3:])]
+        ),
         "no rows": pa.array([], pa.float32()),
         "integers with nulls": pa.array([1, None, 2**53 + 1, None, 5]),
         "floats with nulls": pa.array([1.5, None, 5e-324]),
@@ -48,7 +53,9 @@ def columns():
         "unequal lists": pa.array([[1.5, 2], [], [3]]),
         "lists of one size": pa.array([[1, 2], [3, 4]], pa.list_(pa.int32(), 2)),
         "lists with nulls": pa.array([[1, None], [3, 4]], pa.list_(pa.int32(), 2)),
-        "tensors": pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.float32(), (2, 3)), tensors),
+        "tensors": pa.ExtensionArray.from_storage(
+            pa.fixed_shape_tensor(pa.float32(), (2, 3)), tensors
+        ),
         "categories": pa.array(["a", "b", "a"]).dictionary_encode(),
         "decimals": pa.array([Decimal("1.5"), Decimal("2.25")]),
         "dates": pa.array([dt.date(2020, 1, 1), None]),
@@ -70,7 +77,10 @@ def frames():
         import polars as pl
     except ImportError:
         return found
-    return found | {"integers of polars with nulls": pl.Series([1, None, 3]), "a frame of polars": pl.DataFrame(two)}
+    return found | {
+        "integers of polars with nulls": pl.Series([1, None, 3]),
+        "a frame of polars": pl.DataFrame(two),
+    }
 
 
 def outcome(call):
@@ -85,7 +95,9 @@ def outcome(call):
 def _seen(result):
     if isinstance(result, dict):
         found = {key: _seen(each) for key, each in result.items()}
-        return {key: bits for key, (bits, _) in found.items()}, set().union(*(there for _, there in found.values()))
+        return {key: bits for key, (bits, _) in found.items()}, set().union(
+            *(there for _, there in found.values())
+        )
     if isinstance(result, (list, tuple)):
         each = [_seen(one) for one in result]
         return [bits for bits, _ in each], set().union(*(there for _, there in each))
@@ -98,7 +110,11 @@ def _seen(result):
 def each_call(target, device, host):
     """For each source and keyword, a name, and the same call for a device and for the host."""
     alone = columns() | frames()
-    mixed = {name: alone[name] for name in alone if "null" not in name and name not in ("unequal lists", "dates")}
+    mixed = {
+        name: alone[name]
+        for name in alone
+        if "null" not in name and name not in ("unequal lists", "dates")
+    }
     for said in KEYWORDS:
         for name, x in alone.items():
             yield (

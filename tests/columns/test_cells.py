@@ -19,7 +19,14 @@ pytest.importorskip("jax")
 pytest.importorskip("tensorflow")
 
 ROWS = 11
-WIDE = {"int64": 2**53 + 1, "uint64": 2**64 - 1, "int8": -128, "float16": -0.0, "float64": 5e-324, "bool": True}
+WIDE = {
+    "int64": 2**53 + 1,
+    "uint64": 2**64 - 1,
+    "int8": -128,
+    "float16": -0.0,
+    "float64": 5e-324,
+    "bool": True,
+}
 NAMES = [
     "bool",
     "int8",
@@ -57,10 +64,14 @@ def column(pa_type, values, chunks, offset):
 
 
 def cells():
-    for name, nulls, chunks, offset, depth in product(NAMES, (False, True), CHUNKS, (0, 3), (0, 1, 2)):
+    for name, nulls, chunks, offset, depth in product(
+        NAMES, (False, True), CHUNKS, (0, 3), (0, 1, 2)
+    ):
         if chunks == "none" and (nulls or offset):
             continue
-        yield pytest.param(name, nulls, chunks, offset, depth, id=f"{name}-{nulls}-{chunks}-{offset}-{depth}")
+        yield pytest.param(
+            name, nulls, chunks, offset, depth, id=f"{name}-{nulls}-{chunks}-{offset}-{depth}"
+        )
 
 
 def same(found, expected):
@@ -71,9 +82,12 @@ def same(found, expected):
 @pytest.mark.parametrize(("name", "nulls", "chunks", "offset", "depth"), [*cells()])
 def test_a_cell(name, nulls, chunks, offset, depth):
     """The values for every target and `copy=`, or the refusal, with the first row; with `nulls=`, both."""
-    kind = {"float16": pa.float16, "float32": pa.float32, "float64": pa.float64, "bool": pa.bool_}.get(
-        name, getattr(pa, name, None)
-    )()
+    kind = {
+        "float16": pa.float16,
+        "float32": pa.float32,
+        "float64": pa.float64,
+        "bool": pa.bool_,
+    }.get(name, getattr(pa, name, None))()
     rows = 0 if chunks == "none" else ROWS
     values = [number(name, index) for index in range(rows)]
     gone = {2, 7} if nulls and rows else set()
@@ -87,21 +101,32 @@ def test_a_cell(name, nulls, chunks, offset, depth):
         width *= length
     x = column(kind, held, CHUNKS[chunks], offset)
     shareable = chunks in ("array", "one") and not gone and name != "bool"
-    for target in EVERYWHERE if (depth, chunks) in ((0, "array"), (0, "three"), (2, "three")) else ("torch", "python"):
+    for target in (
+        EVERYWHERE
+        if (depth, chunks) in ((0, "array"), (0, "three"), (2, "three"))
+        else ("torch", "python")
+    ):
         if target == "jax" and name in WIDER_THAN_JAX:
             continue
         if gone:
-            with pytest.raises(ferry.UnsupportedTypeError, match=r"nulls \(2, the first at row 2\)"):
+            with pytest.raises(
+                ferry.UnsupportedTypeError, match=r"nulls \(2, the first at row 2\)"
+            ):
                 ferry.convert(x, target)
             assert same(ferry.to_list(ferry.convert(x, target, nulls=number(name, 1))), filled)
-            with pytest.raises(ferry.CopyRequiredError, match="no memory" if target == "python" else "nulls at row 2"):
+            with pytest.raises(
+                ferry.CopyRequiredError,
+                match="no memory" if target == "python" else "nulls at row 2",
+            ):
                 ferry.convert(x, target, nulls=number(name, 1), copy=False)
             continue
         for copy in (None, True):
             assert same(ferry.to_list(ferry.convert(x, target, copy=copy)), values)
         if (not shareable or target == "python") and rows:
             why = "bit-packed" if name == "bool" else "3 chunks"
-            with pytest.raises(ferry.CopyRequiredError, match="no memory" if target == "python" else why):
+            with pytest.raises(
+                ferry.CopyRequiredError, match="no memory" if target == "python" else why
+            ):
                 ferry.convert(x, target, copy=False)
     found = ferry.to_numpy(x, nulls=number(name, 1))
     assert found.dtype == name

@@ -42,17 +42,24 @@ VALUES = {
     "text": (["b", "a"], pa.string()),
 }
 ARROW = {
-    name: pa.array(np.array(each, "float16") if name == "half" else each, kind) for name, (each, kind) in VALUES.items()
+    name: pa.array(np.array(each, "float16") if name == "half" else each, kind)
+    for name, (each, kind) in VALUES.items()
 }
 COLUMNS = {
     **ARROW,
-    **{f"{name} in chunks": pa.chunked_array([each.slice(0, 1), each.slice(1)]) for name, each in ARROW.items()},
+    **{
+        f"{name} in chunks": pa.chunked_array([each.slice(0, 1), each.slice(1)])
+        for name, each in ARROW.items()
+    },
     **{
         f"{name} in a dictionary": ARROW[name].dictionary_encode()
         for name in ("int", "float", "date", "price", "whole", "missing", "text")
     },
     **{f"polars {name}": pl.Series(ARROW[name]) for name in ARROW},
-    **{f"pandas {name}": pd.Series(each, dtype=pd.ArrowDtype(each.type)) for name, each in ARROW.items()},
+    **{
+        f"pandas {name}": pd.Series(each, dtype=pd.ArrowDtype(each.type))
+        for name, each in ARROW.items()
+    },
     **{
         f"pandas object {name}": pd.Series(VALUES[name][0], dtype=object)
         for name in ("int", "float", "bool", "lists", "ragged", "missing", "holes")
@@ -90,11 +97,22 @@ KEYWORDS = [
     {"pad": -1},
     {"pad": float("nan")},
 ]
-TOGETHER = [{"copy": True}, {"dtype": "int64"}, {"dtype": "float32"}, {"nulls": 0}, {"nulls": "mask"}, {"pad": -1}]
+TOGETHER = [
+    {"copy": True},
+    {"dtype": "int64"},
+    {"dtype": "float32"},
+    {"nulls": 0},
+    {"nulls": "mask"},
+    {"pad": -1},
+]
 CASES = [
     {},
     *KEYWORDS,
-    *({**one, **other} for one, other in itertools.combinations(TOGETHER, 2) if one.keys().isdisjoint(other)),
+    *(
+        {**one, **other}
+        for one, other in itertools.combinations(TOGETHER, 2)
+        if one.keys().isdisjoint(other)
+    ),
     {"dtype": "int32", "casting": "unsafe"},
     {"dtype": "float32", "casting": "same_kind", "nulls": 0},
     {"dtype": "float64", "nulls": "mask", "pad": 0},
@@ -121,9 +139,14 @@ def test_the_code_of_a_plan_gives_the_same_bits(name, target):
     """Where a conversion is refused, so is its plan, unless that depends on values."""
     x, compared = COLUMNS[name], 0
     for keywords in CASES:
-        plan, expected = _tried(ferry.explain, x, target, keywords), _tried(ferry.convert, x, target, keywords)
+        plan, expected = (
+            _tried(ferry.explain, x, target, keywords),
+            _tried(ferry.convert, x, target, keywords),
+        )
         if isinstance(expected, ferry.ConversionError):
-            assert type(plan) is type(expected) or not isinstance(plan, ferry.ConversionError), keywords
+            assert type(plan) is type(expected) or not isinstance(plan, ferry.ConversionError), (
+                keywords
+            )
             continue
         names = {"x": x}
         try:
@@ -164,7 +187,11 @@ def test_the_plan_of_rows_says_what_is_copied(x, copied, rows):
     plan = ferry.explain_tree({"x": x}, "numpy", ragged="rows")
     assert (plan.bytes_copied, len(plan.leaves)) == (copied, 2)
     found = ferry.convert_tree({"x": x}, "numpy", ragged="rows")["x"]
-    assert [each.tolist() for each in found] == [each.tolist() for each in ferry.to_numpy(x, ragged="rows")] == rows
+    assert (
+        [each.tolist() for each in found]
+        == [each.tolist() for each in ferry.to_numpy(x, ragged="rows")]
+        == rows
+    )
     assert [each.flags.writeable for each in found] == [bool(copied)] * 2
     assert [leaf.plan.result.writable for leaf in plan.leaves] == [bool(copied)] * 2
     for target in ("torch", "jax", "tensorflow"):
@@ -190,7 +217,11 @@ def test_the_plan_of_padded_rows_says_that_they_are_copied():
     x = pa.array([[1, 2], [3]])
     for target in ("numpy", "torch"):
         plan = ferry.explain(x, target, pad=0)
-        assert (plan.bytes_copied, plan.shares_memory, plan.reason) == (32, False, "rows are padded")
+        assert (plan.bytes_copied, plan.shares_memory, plan.reason) == (
+            32,
+            False,
+            "rows are padded",
+        )
         assert plan.result.writable
         with pytest.raises(ferry.CopyRequiredError, match="rows are padded"):
             ferry.convert(x, target, pad=0, copy=False)

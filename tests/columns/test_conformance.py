@@ -15,7 +15,8 @@ def groups(paths):
     return [
         group
         for group in testing.groups(paths=paths)
-        if {group.source, group.target} & set(COLUMNS) and {group.source, group.target} <= {*COLUMNS, *OTHERS}
+        if {group.source, group.target} & set(COLUMNS)
+        and {group.source, group.target} <= {*COLUMNS, *OTHERS}
     ]
 
 
@@ -47,4 +48,6 @@ def test_what_a_backend_declares_its_library_has(name):
         witness = testing.witness_for(name)
     except LookupError as error:
         pytest.skip(str(error))
-    assert not [each for each in registry.ready(name).capabilities.dtypes.held if not witness.knows(each)]
+    assert not [
+        each for each in registry.ready(name).capabilities.dtypes.held if not witness.knows(each)
+    ]

@@ -41,7 +41,9 @@ def test_chunks_with_dictionaries_of_their_own(seed):
     for _ in range(chosen.randint(2, 4)):
         known = chosen.sample([*dict.fromkeys(words), None], chosen.randint(1, 5))
         indices = [chosen.choice([*range(len(known)), None]) for _ in range(chosen.randint(0, 6))]
-        whole = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), pa.array(known, pa.string()))
+        whole = pa.DictionaryArray.from_arrays(
+            pa.array(indices, pa.int8()), pa.array(known, pa.string())
+        )
         chunks.append(whole[chosen.randint(0, 1) :])
     chunked = pa.chunked_array(chunks, chunks[0].type)
     texts = chunked.to_pylist()
@@ -56,8 +58,12 @@ def test_chunks_with_dictionaries_of_their_own(seed):
 
 
 def test_the_codes_are_those_of_the_dictionaries_made_one():
-    chunked = pa.chunked_array([pa.array(["b", "a"]).dictionary_encode(), pa.array(["c", "b"]).dictionary_encode()])
-    unified = [code for chunk in chunked.unify_dictionaries().chunks for code in chunk.indices.to_pylist()]
+    chunked = pa.chunked_array(
+        [pa.array(["b", "a"]).dictionary_encode(), pa.array(["c", "b"]).dictionary_encode()]
+    )
+    unified = [
+        code for chunk in chunked.unify_dictionaries().chunks for code in chunk.indices.to_pylist()
+    ]
     assert ferry.to_list(chunked, dtype="int64") == unified
     assert "several dictionaries" in ferry.explain(chunked, "numpy", dtype="int64").reason
     with pytest.raises(ferry.CopyRequiredError, match="several dictionaries"):
@@ -123,7 +129,9 @@ def test_columns_without_rows_get_the_dtype_too(name):
         assert value == {"float32": pa.float32(), "int64": pa.int64()}[dtype]
         assert len(found) == 0
         assert ferry.to_numpy(source, dtype=dtype).dtype == dtype
-    tree = ferry.convert_tree(pa.table({"x": x, "n": pa.array([], pa.int64())}), "arrow", dtype={"x": dtype})
+    tree = ferry.convert_tree(
+        pa.table({"x": x, "n": pa.array([], pa.int64())}), "arrow", dtype={"x": dtype}
+    )
     assert getattr(tree["x"].type, "value_type", tree["x"].type) == value
 
 
@@ -139,10 +147,19 @@ def test_codes_that_mean_something_else_do_not_stack():
     for make in (arrow, pandas):
         for keywords in ({}, {"nulls": 0}):
             for call in (ferry.collate, ferry.explain_collate):
-                with pytest.raises(ferry.UnsupportedTypeError, match=r"samples\[0\] and samples\[1\] differ"):
-                    call([{"c": make("a", "b")}, {"c": make("a", "c")}], "numpy", dtype={"c": "int64"}, **keywords)
+                with pytest.raises(
+                    ferry.UnsupportedTypeError, match=r"samples\[0\] and samples\[1\] differ"
+                ):
+                    call(
+                        [{"c": make("a", "b")}, {"c": make("a", "c")}],
+                        "numpy",
+                        dtype={"c": "int64"},
+                        **keywords,
+                    )
             alike = [{"c": make("a", "b", "a")}, {"c": make("a", "b", "b")}]
-            assert ferry.collate(alike, "numpy", dtype={"c": "int64"}, **keywords)["c"].tolist() == [
+            assert ferry.collate(alike, "numpy", dtype={"c": "int64"}, **keywords)[
+                "c"
+            ].tolist() == [
                 [0, 1, 0],
                 [0, 1, 1],
             ]

@@ -21,7 +21,9 @@ DTYPES = ["bool", "uint8", "int32", "int64", "float16", "float32", "float64"]
 def ray():
     """The module of Ray's extension types; nothing of Ray is started."""
     pytest.importorskip("ray", reason="ray is not installed")
-    return pytest.importorskip("ray.data._internal.tensor_extensions.arrow", reason="Ray has moved its types")
+    return pytest.importorskip(
+        "ray.data._internal.tensor_extensions.arrow", reason="Ray has moved its types"
+    )
 
 
 def tensors(dtype, shape=(4, 2, 3)):
@@ -53,7 +55,10 @@ def test_rays_tensors_are_what_ray_makes_of_them(ray, version, dtype):
     table = pa.table({"image": chunks, "label": [1, 2, 3, 4]})
     tree = ferry.convert_tree({"t": table}, "torch")["t"]
     assert np.array_equal(tree["image"].numpy(), array)
-    assert ferry.explain_tree({"t": table}, "torch").plans['$["t"]["image"]'].result.shape == array.shape
+    assert (
+        ferry.explain_tree({"t": table}, "torch").plans['$["t"]["image"]'].result.shape
+        == array.shape
+    )
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own, of its own settings
@@ -70,12 +75,19 @@ def test_what_ray_itself_makes_of_an_array(ray):
 def test_rays_tensors_of_unequal_shapes_are_refused_by_name(ray):
     """In a tree too: they do not stay among what has no numbers."""
     x = ray.ArrowVariableShapedTensorArray.from_numpy([np.ones((1, 2)), np.ones((2, 2))])
-    for call in (lambda: ferry.to_numpy(x), lambda: ferry.convert_tree({"t": pa.table({"x": x})}, "numpy")):
-        with pytest.raises(ferry.UnsupportedTypeError, match=r"has type ray.data.arrow_variable_shaped_tensor"):
+    for call in (
+        lambda: ferry.to_numpy(x),
+        lambda: ferry.convert_tree({"t": pa.table({"x": x})}, "numpy"),
+    ):
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match=r"has type ray.data.arrow_variable_shaped_tensor"
+        ):
             call()
 
 
-@pytest.mark.parametrize("metadata", [b"", b"7", b"[7]", b"[-1, 2]", b"\x80\x04", b'{"shape": [2]}'])
+@pytest.mark.parametrize(
+    "metadata", [b"", b"7", b"[7]", b"[-1, 2]", b"\x80\x04", b'{"shape": [2]}']
+)
 def test_metadata_that_do_not_fit_make_no_tensor(metadata):
     """They may be pickled, which nobody runs here."""
 
@@ -128,7 +140,9 @@ def test_numbers_of_an_unknown_type_do_not_stay_in_silence(name):
     x = unknown(NUMBERS[name])
     for tree in ({"t": pa.table({"x": x, "y": pa.array([1] * len(x))})}, {"t": {"x": x}}):
         for call in (ferry.convert_tree, ferry.explain_tree):
-            with pytest.raises(ferry.UnsupportedTypeError, match=r'has type not.known.* - at \$\["t"\]\["x"\]'):
+            with pytest.raises(
+                ferry.UnsupportedTypeError, match=r'has type not.known.* - at \$\["t"\]\["x"\]'
+            ):
                 call(tree, "numpy")
     series = pd.Series(x, dtype=pd.ArrowDtype(x.type))
     with pytest.raises(ferry.UnsupportedTypeError, match=r"has type not.known"):

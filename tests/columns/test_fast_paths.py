@@ -20,16 +20,54 @@ VALUES = np.arange(64, dtype="float32")
 def columns():
     """Plain ones, and each way of not being so."""
     array = pa.array(VALUES)
-    yield from (array, array[3:], pa.chunked_array([array]), pa.chunked_array([array, array]), array[:0])
-    yield from (pa.array([True, False]), pa.array([1, None]), pa.array([["a"]]), pa.array([1]).dictionary_encode())
+    yield from (
+        array,
+        array[3:],
+        pa.chunked_array([array]),
+        pa.chunked_array([array, array]),
+        array[:0],
+    )
+    yield from (
+        pa.array([True, False]),
+        pa.array([1, None]),
+        pa.array([["a"]]),
+        pa.array([1]).dictionary_encode(),
+    )
     series = pl.Series(VALUES)
-    yield from (series, series[3:], series[::2], series[:0], pl.Series([1, None]), pl.Series([True]), pl.Series(["a"]))
+    yield from (
+        series,
+        series[3:],
+        series[::2],
+        series[:0],
+        pl.Series([1, None]),
+        pl.Series([True]),
+        pl.Series(["a"]),
+    )
     yield pl.concat([series, series], rechunk=False)
     whole = pd.Series(VALUES)
-    yield from (whole, whole[3:], whole[::2], whole[::-1], whole[:0], pd.Index(VALUES), pd.RangeIndex(3))
-    yield from (pd.Series([1, None], dtype="Int64"), pd.Series([1], dtype="Int64"), pd.Series(["a"]))
-    yield from (pd.Series([1, 2], dtype=object), pd.Series(VALUES.astype(">f4")), pd.DataFrame({"a": VALUES})["a"])
-    yield from (pd.Series(pd.to_datetime(["2020-01-01"])), pd.Series([1.0]).astype("float32[pyarrow]"))
+    yield from (
+        whole,
+        whole[3:],
+        whole[::2],
+        whole[::-1],
+        whole[:0],
+        pd.Index(VALUES),
+        pd.RangeIndex(3),
+    )
+    yield from (
+        pd.Series([1, None], dtype="Int64"),
+        pd.Series([1], dtype="Int64"),
+        pd.Series(["a"]),
+    )
+    yield from (
+        pd.Series([1, 2], dtype=object),
+        pd.Series(VALUES.astype(">f4")),
+        pd.DataFrame({"a": VALUES})["a"],
+    )
+    yield from (
+        pd.Series(pd.to_datetime(["2020-01-01"])),
+        pd.Series([1.0]).astype("float32[pyarrow]"),
+    )
     yield from map(pl.DataFrame, contents_of_tables())
     yield from map(pa.table, contents_of_tables())
     yield from map(pd.DataFrame, contents_of_tables())
@@ -43,8 +81,18 @@ def contents_of_tables():
         {"a": [1, 2], "b": [3, 2**53 + 1]},
         {"a": [True], "b": [False]},
     )
-    yield from ({"a": [1.5], "b": [np.nan]}, {"a": [1.5], "b": [None]}, {"a": [1], "b": [None]}, {"a": [1], "b": [1.5]})
-    yield from ({"a": VALUES[:0], "b": VALUES[:0]}, {"a": ["x"], "b": ["y"]}, {"a": [1], "b": ["y"]}, {})
+    yield from (
+        {"a": [1.5], "b": [np.nan]},
+        {"a": [1.5], "b": [None]},
+        {"a": [1], "b": [None]},
+        {"a": [1], "b": [1.5]},
+    )
+    yield from (
+        {"a": VALUES[:0], "b": VALUES[:0]},
+        {"a": ["x"], "b": ["y"]},
+        {"a": [1], "b": ["y"]},
+        {},
+    )
 
 
 def outcome(x, target, said):
@@ -55,11 +103,18 @@ def outcome(x, target, said):
         return type(error), error.message
     if target == "python":
         return repr(found)
-    return repr(ferry.to_list(found)), str(found.dtype), ferry.describe(found).writable, ferry.shares_memory(found, x)
+    return (
+        repr(ferry.to_list(found)),
+        str(found.dtype),
+        ferry.describe(found).writable,
+        ferry.shares_memory(found, x),
+    )
 
 
 @pytest.mark.parametrize("target", ["numpy", "torch", "jax", "python"])
-@pytest.mark.parametrize("said", [{}, {"copy": False}, {"copy": True}, {"dtype": "float16"}], ids=str)
+@pytest.mark.parametrize(
+    "said", [{}, {"copy": False}, {"copy": True}, {"dtype": "float16"}], ids=str
+)
 def test_a_fast_path_gives_what_the_road_gives(target, said):
     """Each column twice, after all others: what is kept of one is not taken for another."""
     all_of_them = [*columns()]
@@ -74,7 +129,12 @@ def test_a_fast_path_gives_what_the_road_gives(target, said):
 
 def test_a_tree_of_plain_columns_is_what_each_gives_alone():
     """Of one library, of several, into memory that is given."""
-    tree = {"a": pa.array(VALUES), "p": pl.Series(VALUES), "d": pd.Series(VALUES), "t": pa.array(["x"])}
+    tree = {
+        "a": pa.array(VALUES),
+        "p": pl.Series(VALUES),
+        "d": pd.Series(VALUES),
+        "t": pa.array(["x"]),
+    }
     with verifying(False):
         for target in ("numpy", "torch", "jax"):
             found = ferry.convert_tree(tree, target)
@@ -112,8 +172,16 @@ def test_a_table_of_plain_columns_is_one_tensor():
     names = ["a", "b", "c"]
     apart = pd.concat([pd.DataFrame({name: rows[:, at]}) for at, name in enumerate(names)], axis=1)
     whole = pd.DataFrame(rows, columns=names)
-    chunked = pa.concat_tables([pa.table(dict(zip(names, part.T, strict=True))) for part in (rows[:1], rows[1:])])
-    for x in (whole, apart, pl.DataFrame(rows, schema=names), pa.table(dict(zip(names, rows.T, strict=True))), chunked):
+    chunked = pa.concat_tables(
+        [pa.table(dict(zip(names, part.T, strict=True))) for part in (rows[:1], rows[1:])]
+    )
+    for x in (
+        whole,
+        apart,
+        pl.DataFrame(rows, schema=names),
+        pa.table(dict(zip(names, rows.T, strict=True))),
+        chunked,
+    ):
         for target in ("numpy", "torch", "tensorflow", "python"):
             assert ferry.to_list(ferry.convert(x, target)) == rows.tolist()
         made = ferry.to_torch(x)

@@ -24,7 +24,9 @@ def tables(rows):
     columns = dict(zip(NAMES, rows.T, strict=True))
     half = len(rows) // 2
     apart = pd.concat([pd.DataFrame({name: column}) for name, column in columns.items()], axis=1)
-    pair = pd.concat([pd.DataFrame(rows[:, 1:], columns=["b", "c"]), pd.DataFrame({"a": rows[:, 0]})], axis=1)
+    pair = pd.concat(
+        [pd.DataFrame(rows[:, 1:], columns=["b", "c"]), pd.DataFrame({"a": rows[:, 0]})], axis=1
+    )
     whole = pa.table(columns)
     return {
         "pandas": pd.DataFrame(rows, columns=NAMES),
@@ -41,7 +43,9 @@ def tables(rows):
     }
 
 
-@pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow", "jax", "arrow", "polars", "python"])
+@pytest.mark.parametrize(
+    "target", ["numpy", "torch", "tensorflow", "jax", "arrow", "polars", "python"]
+)
 @pytest.mark.parametrize("count", [1, 2, 40_000])
 def test_a_table_is_gathered_in_whatever_way_it_lies(target, count):
     """With rows together or columns, in few rows or in so many that they are written in parts."""
@@ -74,7 +78,12 @@ def test_nulls_are_filled_by_the_library_and_by_us_alike(dtype):
     values = [1, None, 3, None, 5]
     array = pa.array(values, getattr(pa, dtype)())
     empty = array[:0]
-    for x in (array, array[1:4], pa.chunked_array([empty, array, empty]), pa.chunked_array([array[:2], array[2:]])):
+    for x in (
+        array,
+        array[1:4],
+        pa.chunked_array([empty, array, empty]),
+        pa.chunked_array([array[:2], array[2:]]),
+    ):
         expected = [7 if each is None else each for each in x.to_pylist()]
         found = ferry.to_torch(x, nulls=7)
         assert found.tolist() == expected
@@ -82,7 +91,9 @@ def test_nulls_are_filled_by_the_library_and_by_us_alike(dtype):
         assert x.to_pylist() == [None if at is None else at for at in x.to_pylist()]
         assert array.to_pylist() == values
         assert ferry.to_list(x, nulls=7) == expected
-        assert ferry.to_numpy(x, nulls="mask")[0].tolist() == [0 if each == 7 else each for each in expected]
+        assert ferry.to_numpy(x, nulls="mask")[0].tolist() == [
+            0 if each == 7 else each for each in expected
+        ]
 
 
 @pytest.mark.parametrize("name", tables(np.zeros((2, 3))))

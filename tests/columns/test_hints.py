@@ -16,7 +16,12 @@ pd = pytest.importorskip("pandas", reason="pandas is not in this environment")
 pl = pytest.importorskip("polars", reason="polars is not in this environment")
 torch = pytest.importorskip("torch")
 
-NAMES = {name: getattr(ferry, name) for name in ferry.__all__} | {"np": np, "pd": pd, "pa": pa, "pl": pl}
+NAMES = {name: getattr(ferry, name) for name in ferry.__all__} | {
+    "np": np,
+    "pd": pd,
+    "pa": pa,
+    "pl": pl,
+}
 
 
 def hint_of(do, *arguments, **keywords):
@@ -41,7 +46,10 @@ def test_nulls_of_booleans_beside_numbers_name_what_is_right_for_both(nulls):
     seen = set()
     code = f"nulls={nulls}"
     for _ in range(3):
-        hint = hint_of(lambda given: eval(f'f(x, "numpy", {given})', {"f": ferry.convert_tree, "x": table}), code)  # noqa: S307
+        hint = hint_of(
+            lambda given: eval(f'f(x, "numpy", {given})', {"f": ferry.convert_tree, "x": table}),  # noqa: S307
+            code,
+        )
         assert hint not in seen
         seen.add(hint)
         if hint == 'nulls="mask"':
@@ -115,14 +123,29 @@ def test_hints_about_rows_of_unequal_lengths_work(x, padded, keywords):
     named = {"dtype": {"a": keywords["dtype"]}} if keywords else {}
     for do, given, leaf in (
         (lambda given: ferry.to_torch(given, **keywords), x, lambda found: found),
-        (lambda given: ferry.convert_tree(given, "torch", **named), {"a": x}, lambda found: found["a"]),
+        (
+            lambda given: ferry.convert_tree(given, "torch", **named),
+            {"a": x},
+            lambda found: found["a"],
+        ),
     ):
         *rows, filled = (leaf(run(code, given)) for code in ways(hint_of(do, given)))
-        assert [[None if each != each else each for each in row] for row in filled.tolist()] == padded  # noqa: PLR0124
+        assert [
+            [None if each != each else each for each in row]  # noqa: PLR0124
+            for row in filled.tolist()
+        ] == padded
         assert [list(map(len, each)) for each in rows] == ([] if keywords else [list(map(len, x))])
     if keywords:
-        (code,) = ways(hint_of(ferry.convert_tree, {"a": x}, "torch", **named, ragged="rows", nulls=0))
-        found = ferry.convert_tree({"a": x}, "torch", **eval(f"dict({code})"), ragged="rows", nulls=0)["a"]  # noqa: S307
+        (code,) = ways(
+            hint_of(ferry.convert_tree, {"a": x}, "torch", **named, ragged="rows", nulls=0)
+        )
+        found = ferry.convert_tree(
+            {"a": x},
+            "torch",
+            **eval(f"dict({code})"),  # noqa: S307
+            ragged="rows",
+            nulls=0,
+        )["a"]
         assert [str(each.dtype) for each in found] == [f"torch.{keywords['dtype']}"] * len(x)
 
 
@@ -130,8 +153,19 @@ def test_hints_about_types_that_are_not_known_give_their_storage():
     """In one piece or in several, in a table, and in the words of each library."""
     of_arrow = pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}", "[]"]))
     both = pa.chunked_array([of_arrow, of_arrow])
-    of_pandas, of_polars = pd.Series(pd.arrays.ArrowExtensionArray(of_arrow)), pl.from_arrow(pa.table({"c": of_arrow}))
-    for x in (of_arrow, both, pa.table({"c": both}), of_pandas, of_pandas.to_frame("c"), of_polars, of_polars["c"]):
+    of_pandas, of_polars = (
+        pd.Series(pd.arrays.ArrowExtensionArray(of_arrow)),
+        pl.from_arrow(pa.table({"c": of_arrow})),
+    )
+    for x in (
+        of_arrow,
+        both,
+        pa.table({"c": both}),
+        of_pandas,
+        of_pandas.to_frame("c"),
+        of_polars,
+        of_polars["c"],
+    ):
         found = run(hint_of(ferry.to_numpy, x), x)
         found = found if not hasattr(found, "columns") else found["c"]
         assert list(found.to_pylist() if hasattr(found, "to_pylist") else found)[:2] == ["{}", "[]"]
@@ -142,7 +176,11 @@ def test_hints_about_types_that_are_not_known_give_their_storage():
 def test_hints_about_files_and_fields_are_in_the_words_of_each_library():
     """Also where the fields are in lists, or in a dictionary, which are no table."""
     files = pa.array([{"bytes": b"GIF", "path": None}])
-    for x in (files, pl.from_arrow(files), pd.Series(files.to_pylist(), dtype=pd.ArrowDtype(files.type))):
+    for x in (
+        files,
+        pl.from_arrow(files),
+        pd.Series(files.to_pylist(), dtype=pd.ArrowDtype(files.type)),
+    ):
         code = hint_of(ferry.to_numpy, x).removesuffix(", which decodes images")
         code = code.replace("PIL.Image.open(io.BytesIO", "(bytes")
         assert run(code.replace('(bytes(each["bytes"]))', 'each["bytes"]'), x) == [b"GIF"]
@@ -180,17 +218,25 @@ def test_hints_about_rows_name_what_jax_has():
     assert padded.tolist() == [[1, 0], [2, 3]]
 
 
-@pytest.mark.parametrize("do", [ferry.convert_tree, lambda x, *rest, **keys: ferry.collate([x], *rest, **keys)])
+@pytest.mark.parametrize(
+    "do", [ferry.convert_tree, lambda x, *rest, **keys: ferry.collate([x], *rest, **keys)]
+)
 def test_a_dtype_for_text_is_refused_with_the_reason(do):
     """It is a leaf, with this name: only that it is no tensor."""
     table = pd.DataFrame({"t": ["a"], "x": [1], "d": pd.to_datetime(["2020"])})
-    with pytest.raises(ferry.UnsupportedTypeError, match="'t', which is no tensor: it holds text") as caught:
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match="'t', which is no tensor: it holds text"
+    ) as caught:
         do(table, "numpy", dtype={"t": "int64"})
     assert caught.value.hint == "without dtype="
-    with pytest.raises(ferry.UnsupportedTypeError, match="'t', which is no tensor: it holds text") as caught:
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match="'t', which is no tensor: it holds text"
+    ) as caught:
         do(table, "numpy", dtype={"t": "int64", "x": "int8", "float": "float32"})
     assert caught.value.hint == 'dtype={"x": "int8", "float": "float32"}'
-    with pytest.raises(ferry.UnsupportedTypeError, match="'d', which is no tensor: it holds dates") as caught:
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match="'d', which is no tensor: it holds dates"
+    ) as caught:
         do(table, "numpy", dtype={"d": "float32"})
     assert caught.value.hint == 'dtype={"d": "int64"}'
     with pytest.raises(ferry.UnsupportedTypeError, match="'y', which no tensor has"):
@@ -205,27 +251,40 @@ def test_a_hint_for_jax_without_64_bits_says_what_comes_first():
     with jax.enable_x64(False):
         code, setting = ways(hint_of(ferry.to_jax, x))
         assert setting == 'jax.config.update("jax_enable_x64", True) first'
-        assert run(*ways(hint_of(ferry.to_jax, pa.array([decimal.Decimal("1.5")]))), pa.array([1.5])).tolist() == [1.5]
+        assert run(
+            *ways(hint_of(ferry.to_jax, pa.array([decimal.Decimal("1.5")]))), pa.array([1.5])
+        ).tolist() == [1.5]
     with jax.enable_x64(True):
-        assert run(code, x).tolist() == [(dt.date(2020, 1, 1) - dt.date(1970, 1, 1)).days * 86400 * 10**6]
+        assert run(code, x).tolist() == [
+            (dt.date(2020, 1, 1) - dt.date(1970, 1, 1)).days * 86400 * 10**6
+        ]
 
 
 def test_samples_that_differ_are_named_by_the_classes_of_their_library():
     samples = [{"a": pa.array([1.5, None])}, {"a": pa.nulls(2)}]
-    with pytest.raises(ferry.UnsupportedTypeError, match="Sample 0 has a DoubleArray there, sample 1 a NullArray"):
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match="Sample 0 has a DoubleArray there, sample 1 a NullArray"
+    ):
         ferry.collate(samples, "numpy", nulls="nan")
 
 
 @pytest.mark.parametrize(
-    "make", [lambda kept: pd.DataFrame({"a b": kept}), lambda kept: {"deep": {"a b": pd.Series(kept)}}]
+    "make",
+    [lambda kept: pd.DataFrame({"a b": kept}), lambda kept: {"deep": {"a b": pd.Series(kept)}}],
 )
 def test_a_hint_about_a_column_in_a_tree_has_its_place(make):
     """`x` is the tree there, which has no method of the column."""
     kept = [{"k": 1}, {"k": 2}]
     tree = make(kept)
-    for do, x in ((ferry.convert_tree, tree), (ferry.to_numpy, pd.Series(kept)), (ferry.to_numpy, make(kept))):
+    for do, x in (
+        (ferry.convert_tree, tree),
+        (ferry.to_numpy, pd.Series(kept)),
+        (ferry.to_numpy, make(kept)),
+    ):
         if do is ferry.convert_tree or not isinstance(x, dict):
-            code = hint_of(do, x, *(["numpy"] if do is ferry.convert_tree else [])).partition(", which")[0]
+            code = hint_of(do, x, *(["numpy"] if do is ferry.convert_tree else [])).partition(
+                ", which"
+            )[0]
             found = run(code.removesuffix(" in its place"), x)
             assert ferry.to_list([each["k"] for each in found]) == [1, 2]
 
@@ -236,7 +295,11 @@ MIXED = pd.Series([np.ones(2), np.ones(2, int)])
 @pytest.mark.parametrize(
     ("do", "x", "values"),
     [
-        (ferry.snapshot, {"h": pd.Series([torch.ones(2, dtype=torch.bfloat16)] * 2)}, [[1.0, 1.0]] * 2),
+        (
+            ferry.snapshot,
+            {"h": pd.Series([torch.ones(2, dtype=torch.bfloat16)] * 2)},
+            [[1.0, 1.0]] * 2,
+        ),
         (ferry.snapshot, {"h": MIXED}, [[1.0, 1.0]] * 2),
         (ferry.describe_tree, {"h": MIXED}, [[1.0, 1.0]] * 2),
         (ferry.describe, MIXED, [[1.0, 1.0]] * 2),

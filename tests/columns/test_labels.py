@@ -22,7 +22,9 @@ def _every_plan_is_verified():
 
 def frame():
     """A frame of which rows have been left out, so that its labels are not their places."""
-    whole = pd.DataFrame({"a": [1.0, 2, 3, 4], "n": [5, 6, 7, 8], "text": [*"wxyz"]}, index=[10, 20, 30, 40])
+    whole = pd.DataFrame(
+        {"a": [1.0, 2, 3, 4], "n": [5, 6, 7, 8], "text": [*"wxyz"]}, index=[10, 20, 30, 40]
+    )
     return whole[whole["a"] > 1].rename_axis("id")
 
 
@@ -47,7 +49,9 @@ def test_an_index_is_that_of_pandas_own_constructor(kind, shape):
     values = np.arange(np.prod(shape), dtype="float64").reshape(shape)
     make = pd.Series if len(shape) == 1 else pd.DataFrame
     expected = make(values, index=INDEXES[kind]())
-    assert_equal = pd.testing.assert_series_equal if len(shape) == 1 else pd.testing.assert_frame_equal
+    assert_equal = (
+        pd.testing.assert_series_equal if len(shape) == 1 else pd.testing.assert_frame_equal
+    )
     assert_equal(ferry.to_pandas(torch.from_numpy(values), index=INDEXES[kind]()), expected)
     assert_equal(ferry.convert(values, "pandas", index=INDEXES[kind]()), expected)
 
@@ -67,7 +71,9 @@ def test_columns_are_named():
     values = np.arange(6.0).reshape(3, 2)
     for columns in (["u", "v"], [0.5, 1], [("a", 1), ("a", 2)], pd.Index(["u", "v"], name="part")):
         expected = pd.DataFrame(values, index=[*"xyz"], columns=columns)
-        pd.testing.assert_frame_equal(ferry.to_pandas(values, index=[*"xyz"], columns=columns), expected)
+        pd.testing.assert_frame_equal(
+            ferry.to_pandas(values, index=[*"xyz"], columns=columns), expected
+        )
     expected = pl.DataFrame({"u": [0.0, 2, 4], "v": [1.0, 3, 5]})
     assert ferry.to_polars(values, columns=["u", "v"]).equals(expected)
     assert ferry.convert(values, "polars", columns=("u", "v")).equals(expected)
@@ -90,22 +96,33 @@ def test_a_prediction_lands_in_its_rows():
     whole["p"] = ferry.to_pandas(torch.tensor([0.25, 0.5, 0.75]))
     assert whole["p"].tolist() != [np.nan, 0.25, 0.5, 0.75]
     for _, x in predictions():
-        for series in (ferry.convert(x, like=kept["a"]), ferry.to_pandas(x, index=kept.index, dtype="float64")):
+        for series in (
+            ferry.convert(x, like=kept["a"]),
+            ferry.to_pandas(x, index=kept.index, dtype="float64"),
+        ):
             whole["p"] = series
             np.testing.assert_array_equal(whole["p"].to_numpy(), [np.nan, 0.25, 0.5, 0.75])
         assert ferry.convert(x, like=kept["a"]).name == "a"
 
 
 def test_like_gives_the_index_and_names_where_they_fit():
-    """A series is one column, in a frame of one column too. A frame of text and numbers has labels, but no dtype."""
+    """A series is one column, in a frame of one column too.
+
+    A frame of text and numbers has labels, but no dtype.
+    """
     like = frame()
     found = ferry.convert(np.arange(9, dtype="int8").reshape(3, 3), like=like)
-    expected = pd.DataFrame(np.arange(9, dtype="int8").reshape(3, 3), index=like.index, columns=like.columns)
+    expected = pd.DataFrame(
+        np.arange(9, dtype="int8").reshape(3, 3), index=like.index, columns=like.columns
+    )
     pd.testing.assert_frame_equal(found, expected)
     two = ferry.convert(np.ones((3, 2)), like=like)
     assert (two.index.equals(like.index), two.columns.tolist()) == (True, [0, 1])
     other_rows = ferry.convert(np.ones((5, 3)), like=like)
-    assert (other_rows.index.tolist(), other_rows.columns.tolist()) == ([0, 1, 2, 3, 4], ["a", "n", "text"])
+    assert (other_rows.index.tolist(), other_rows.columns.tolist()) == (
+        [0, 1, 2, 3, 4],
+        ["a", "n", "text"],
+    )
     as_frame = ferry.convert(np.ones((3, 1)), like=like["a"])
     assert (as_frame.index.equals(like.index), as_frame.columns.tolist()) == (True, ["a"])
     as_series = ferry.convert(np.ones(3), like=like[["a"]])
@@ -199,8 +216,12 @@ def test_a_source_and_a_like_are_not_changed():
 def test_a_series_or_frame_that_is_made_anew_keeps_its_labels():
     """For another dtype, as a copy, without nulls, and in a tree."""
     x = frame()
-    pd.testing.assert_series_equal(ferry.to_pandas(x["a"], dtype="float32"), x["a"].astype("float32"))
-    pd.testing.assert_frame_equal(ferry.to_pandas(x[["a", "n"]], dtype="float32"), x[["a", "n"]].astype("float32"))
+    pd.testing.assert_series_equal(
+        ferry.to_pandas(x["a"], dtype="float32"), x["a"].astype("float32")
+    )
+    pd.testing.assert_frame_equal(
+        ferry.to_pandas(x[["a", "n"]], dtype="float32"), x[["a", "n"]].astype("float32")
+    )
     for copied in (ferry.to_pandas(x["a"], copy=True), ferry.snapshot([x["a"]])[0]):
         pd.testing.assert_series_equal(copied, x["a"])
         assert not np.shares_memory(copied.to_numpy(), x["a"].to_numpy())
@@ -230,8 +251,13 @@ def test_trees_take_the_labels_of_like():
     tree = ferry.convert_tree({"p": torch.ones(3), "other": torch.ones(4)}, like=like["a"])
     assert tree["p"].index.equals(like.index)
     assert tree["other"].index.tolist() == [0, 1, 2, 3]
-    tree = ferry.convert_tree({"a": torch.ones(3), "n": torch.zeros(3, dtype=torch.int64)}, like=like)
-    assert [(each.name, each.index.equals(like.index)) for each in tree.values()] == [("a", True), ("n", True)]
+    tree = ferry.convert_tree(
+        {"a": torch.ones(3), "n": torch.zeros(3, dtype=torch.int64)}, like=like
+    )
+    assert [(each.name, each.index.equals(like.index)) for each in tree.values()] == [
+        ("a", True),
+        ("n", True),
+    ]
     plan = ferry.explain_tree({"p": torch.ones(3)}, like=like["a"])
     assert plan.leaves[0].plan.steps[-1].verb == "label"
     assert ferry.start({"p": torch.ones(3)}, like=like["a"]).result()["p"].index.equals(like.index)
@@ -240,7 +266,9 @@ def test_trees_take_the_labels_of_like():
     with pytest.raises(TypeError, match=r"index must be True or False here.*like= all"):
         ferry.convert_tree([torch.ones(3)], "pandas", index=like.index)
     for call in (ferry.convert_tree, ferry.start, ferry.explain_tree):
-        with pytest.raises(TypeError, match=r"columns= is for one tensor: to_pandas\(leaf, columns=…\)"):
+        with pytest.raises(
+            TypeError, match=r"columns= is for one tensor: to_pandas\(leaf, columns=…\)"
+        ):
             call([torch.ones(3, 2)], "pandas", columns=["a", "b"])
 
 
@@ -255,7 +283,9 @@ def test_masks_and_rows():
     with pytest.raises(ferry.UnsupportedTypeError, match="index= labels one result"):
         ferry.to_pandas([[1], [2, 3]], ragged="rows", index=[1, 2])
     padded = ferry.to_pandas([[1], [2, 3]], pad=0, index=[5, 6], columns=["u", "v"])
-    pd.testing.assert_frame_equal(padded, pd.DataFrame([[1, 0], [2, 3]], index=[5, 6], columns=["u", "v"]))
+    pd.testing.assert_frame_equal(
+        padded, pd.DataFrame([[1, 0], [2, 3]], index=[5, 6], columns=["u", "v"])
+    )
 
 
 MATRIX = np.arange(6.0).reshape(3, 2)
@@ -322,7 +352,9 @@ def test_a_target_without_labels_refuses_them_by_name():
         for call in (ferry.convert, ferry.explain):
             with pytest.raises(TypeError, match=f"^{target} has no option {keyword}=: {who}$"):
                 call(MATRIX, target, **{keyword: [1, 2, 3]})
-    with pytest.raises(TypeError, match=r"to_polars\(\) got an unexpected keyword argument 'index': pandas has it"):
+    with pytest.raises(
+        TypeError, match=r"to_polars\(\) got an unexpected keyword argument 'index': pandas has it"
+    ):
         ferry.to_polars(MATRIX, index=[1, 2, 3])
     with pytest.raises(TypeError, match=r"'indx'\. Did you mean 'index'"):
         ferry.to_pandas(MATRIX, indx=[1, 2, 3])

@@ -19,7 +19,9 @@ torch = pytest.importorskip("torch")
 ROWS = [[1, None], [3]]
 
 
-@pytest.mark.parametrize("make", [pa.array, pl.Series, lambda rows: pa.chunked_array([rows[:1], rows[1:]])])
+@pytest.mark.parametrize(
+    "make", [pa.array, pl.Series, lambda rows: pa.chunked_array([rows[:1], rows[1:]])]
+)
 def test_rows_of_unequal_lengths_have_masks_too(make):
     """Filled up, of what is there; each for itself, of its own length."""
     x = make(ROWS)
@@ -39,7 +41,9 @@ def test_rows_of_unequal_lengths_have_masks_too(make):
 
 
 @pytest.mark.parametrize(
-    "x", [np.arange(3.0), torch.arange(3), [1, 2, 3], range(3), pd.Series([1, 2, 3], dtype=object)], ids=type
+    "x",
+    [np.arange(3.0), torch.arange(3), [1, 2, 3], range(3), pd.Series([1, 2, 3], dtype=object)],
+    ids=type,
 )
 def test_what_has_no_nulls_gives_a_pair_as_well(x):
     """So that a caller who takes two things apart never takes two rows for them."""
@@ -60,11 +64,15 @@ def test_numbers_among_python_objects_have_a_mask_in_a_tree():
     assert list(found) == ["f", "a", "s"]
 
 
-@pytest.mark.parametrize("table", [pd.DataFrame(), pl.DataFrame(), pa.table({}), pd.DataFrame(index=[1, 2])])
+@pytest.mark.parametrize(
+    "table", [pd.DataFrame(), pl.DataFrame(), pa.table({}), pd.DataFrame(index=[1, 2])]
+)
 def test_a_table_without_columns_is_refused_whatever_is_said(table):
     """It has no dtype; in a tree it is an empty dict."""
     for said in ({}, {"nulls": "mask"}, {"nulls": 0}):
-        with pytest.raises(ferry.UnsupportedTypeError, match="has no columns, so no dtype") as caught:
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match="has no columns, so no dtype"
+        ) as caught:
             ferry.to_torch(table, **said)
         assert caught.value.hint == 'convert_tree(x, "torch"), which has no tensors'
         assert ferry.convert_tree(table, "torch", **said) == {}
@@ -73,10 +81,17 @@ def test_a_table_without_columns_is_refused_whatever_is_said(table):
 def test_a_mask_does_not_replace_a_column_of_its_name():
     """The hint is the same call with a value for nulls."""
     x = pa.table({"a": pa.array([1, None]), "a_mask": [5, 6]})
-    with pytest.raises(ferry.UnsupportedTypeError, match="mask of 'a' would be named 'a_mask'") as caught:
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match="mask of 'a' would be named 'a_mask'"
+    ) as caught:
         ferry.convert_tree(x, "numpy", nulls="mask")
-    found = eval(caught.value.hint.partition(", which")[0], {"x": x, "convert_tree": ferry.convert_tree})  # noqa: S307 - that is what the hint is for
-    assert {name: values.tolist() for name, values in found.items()} == {"a": [1, 0], "a_mask": [5, 6]}
+    found = eval(  # noqa: S307
+        caught.value.hint.partition(", which")[0], {"x": x, "convert_tree": ferry.convert_tree}
+    )
+    assert {name: values.tolist() for name, values in found.items()} == {
+        "a": [1, 0],
+        "a_mask": [5, 6],
+    }
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])
@@ -84,8 +99,14 @@ def test_dates_and_categories_are_counts_in_a_tree_by_their_names(library):
     """With what stands for nulls; the same dtype for all leaves leaves them as they are."""
     columns = {"a": [1, 2], "d": [dt.date(1970, 1, 2), None], "c": ["x", "y"]}
     table = pa.table(columns).set_column(2, "c", pa.array(["x", "y"]).dictionary_encode())
-    x = {"pandas": table.to_pandas(types_mapper=pd.ArrowDtype), "polars": pl.from_arrow(table), "arrow": table}[library]
-    found = ferry.convert_tree({"t": x}, "numpy", dtype={"t.d": "int32", "t.c": "int8", "float": "float32"}, nulls=-1)
+    x = {
+        "pandas": table.to_pandas(types_mapper=pd.ArrowDtype),
+        "polars": pl.from_arrow(table),
+        "arrow": table,
+    }[library]
+    found = ferry.convert_tree(
+        {"t": x}, "numpy", dtype={"t.d": "int32", "t.c": "int8", "float": "float32"}, nulls=-1
+    )
     assert found["t"]["d"].tolist() == [1, -1]
     assert found["t"]["d"].dtype == "int32"
     assert found["t"]["c"].tolist() == [0, 1]
@@ -95,7 +116,9 @@ def test_dates_and_categories_are_counts_in_a_tree_by_their_names(library):
         ferry.convert_tree(x, "numpy", dtype={"d": "int64"})
     assert 'dtype={"d": "int64"}, nulls=0' in caught.value.hint
     assert ferry.convert_tree(x, "numpy", dtype={"c": "int64"})["c"].tolist() == [0, 1]
-    assert "the numbers count codes" in str(ferry.explain_tree(x, "numpy", dtype={"c": "int64"}).leaves[-1].plan)
+    assert "the numbers count codes" in str(
+        ferry.explain_tree(x, "numpy", dtype={"c": "int64"}).leaves[-1].plan
+    )
     kept = ferry.convert_tree(x, "numpy", dtype="int64")
     assert kept["d"] is not None
     assert not isinstance(kept["d"], np.ndarray)
@@ -105,7 +128,9 @@ def test_dates_and_categories_are_counts_in_a_tree_by_their_names(library):
 
 def test_the_index_of_a_frame_has_a_dtype_by_its_name():
     """As its other columns."""
-    frame = pd.DataFrame({"a": [1]}, index=pd.Index(pd.to_datetime(["1970-01-02"]).astype("M8[s]"), name="day"))
+    frame = pd.DataFrame(
+        {"a": [1]}, index=pd.Index(pd.to_datetime(["1970-01-02"]).astype("M8[s]"), name="day")
+    )
     found = ferry.convert_tree(frame, "numpy", index=True, dtype={"day": "int64"})
     assert {name: each.tolist() for name, each in found.items()} == {"day": [86400], "a": [1]}
 
@@ -130,14 +155,23 @@ DATE, AMOUNT = dt.date(1970, 1, 2), decimal.Decimal("1.5")
         (pa.array([[DATE, None]]), [[1, 0]]),
         (pa.array(["a", None]).dictionary_encode(), [0, -1]),
         (pa.table({"d": pa.array([1, None], pa.date32())}), [[1], [0]]),
-        (pa.table({"d": pa.array([1, 2], pa.date32()), "e": pa.array([1, None])}), [[1, 1], [2, 0]]),
+        (
+            pa.table({"d": pa.array([1, 2], pa.date32()), "e": pa.array([1, None])}),
+            [[1, 1], [2, 0]],
+        ),
         (pl.Series([DATE, None]), [1, 0]),
         (pl.Series(["a", None], dtype=pl.Categorical), [0, -1]),
         (pl.DataFrame({"a": [AMOUNT, AMOUNT], "b": [None, AMOUNT]}), [[1.5, math.nan], [1.5, 1.5]]),
         (pd.Series(pd.to_datetime(["1970-01-02", None]).astype("M8[s]")), [86400, 0]),
         (pd.Series(["a", None], dtype="category"), [0, -1]),
-        (pd.Series(pd.to_datetime(["1970-01-02", None]).astype("M8[s]"), dtype="category"), [86400, 0]),
-        (pd.DataFrame({"d": pd.Series(["a", None], dtype="category"), "e": [1, 2]}), [[0, 1], [-1, 2]]),
+        (
+            pd.Series(pd.to_datetime(["1970-01-02", None]).astype("M8[s]"), dtype="category"),
+            [86400, 0],
+        ),
+        (
+            pd.DataFrame({"d": pd.Series(["a", None], dtype="category"), "e": [1, 2]}),
+            [[0, 1], [-1, 2]],
+        ),
     ],
 )
 def test_the_first_hint_for_dates_and_the_like_also_replaces_their_nulls(x, values):
@@ -151,7 +185,12 @@ def test_the_first_hint_for_dates_and_the_like_also_replaces_their_nulls(x, valu
 
 
 def test_without_nulls_the_hint_for_dates_does_not_replace_any():
-    for x in (pa.array([DATE]), pl.Series([DATE]), pd.Series(["a"], dtype="category"), pa.table({"d": [DATE]})):
+    for x in (
+        pa.array([DATE]),
+        pl.Series([DATE]),
+        pd.Series(["a"], dtype="category"),
+        pa.table({"d": [DATE]}),
+    ):
         with pytest.raises(ferry.UnsupportedTypeError) as caught:
             ferry.to_numpy(x)
         assert "nulls" not in caught.value.hint
@@ -179,10 +218,15 @@ def test_the_mask_of_python_objects_has_the_shape_of_their_values():
 
 
 @pytest.mark.parametrize("pad", [1, -100, {"a": 1}, {"*": -100}, {"a": 7, "a_mask": 1}], ids=str)
-@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "arrow"])
+@pytest.mark.parametrize(
+    "make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "arrow"]
+)
 def test_where_a_column_is_padded_its_mask_is_false(make, pad):
     """There is no value, whatever number stands there; and one name in `pad` is for both."""
-    samples = [make({"a": pa.array(each) if make is pa.table else each}) for each in ([1.5, None, 2.5], [3.5])]
+    samples = [
+        make({"a": pa.array(each) if make is pa.table else each})
+        for each in ([1.5, None, 2.5], [3.5])
+    ]
     if make is pd.DataFrame:
         samples = [each.astype("Float64") for each in samples]
     for side, mask in (("right", [True, False, False]), ("left", [False, False, True])):
@@ -194,7 +238,9 @@ def test_where_a_column_is_padded_its_mask_is_false(make, pad):
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), [(0, "0"), (("a", "b"), "('a', 'b')"), (None, "None")], ids=["number", "tuple", "none"]
+    ("first", "second"),
+    [(0, "0"), (("a", "b"), "('a', 'b')"), (None, "None")],
+    ids=["number", "tuple", "none"],
 )
 def test_two_masks_of_one_name_are_refused(first, second):
     """One of them would be lost: names of other types than text may be written like text."""
@@ -204,12 +250,18 @@ def test_two_masks_of_one_name_are_refused(first, second):
     for tree in (table, {first: masked[0], second: masked[1]}):
         with pytest.raises(ferry.UnsupportedTypeError, match="there is such a mask already"):
             ferry.convert_tree(tree, "numpy", nulls="mask")
-        assert [ferry.to_list(each) for each in ferry.convert_tree(tree, "numpy", nulls=0).values()] == [[1, 0], [0, 2]]
+        assert [
+            ferry.to_list(each) for each in ferry.convert_tree(tree, "numpy", nulls=0).values()
+        ] == [[1, 0], [0, 2]]
 
 
 @pytest.mark.parametrize(
     "names",
-    [[math.nan, math.nan], [float("nan"), np.float32("nan")], [("a", float("nan")), ("a", float("nan"))]],
+    [
+        [math.nan, math.nan],
+        [float("nan"), np.float32("nan")],
+        [("a", float("nan")), ("a", float("nan"))],
+    ],
     ids=["one", "several", "tuples"],
 )
 def test_two_columns_named_nan_have_one_name(names):

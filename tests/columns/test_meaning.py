@@ -43,7 +43,9 @@ def test_dates_are_counts_where_that_is_said(source):
     with pytest.raises(ferry.UnsupportedTypeError, match="at row 1"):
         ferry.to_torch(x, dtype="int64")
     assert ferry.to_list(x, dtype="int64", nulls=-1) == [1, -1]
-    assert ferry.explain(x, "numpy", dtype="int64", nulls=-1).warnings == ("the numbers count days since 1970",)
+    assert ferry.explain(x, "numpy", dtype="int64", nulls=-1).warnings == (
+        "the numbers count days since 1970",
+    )
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
@@ -71,7 +73,9 @@ def test_categories_are_their_numbers_or_their_codes():
     assert ferry.to_list(in_values, nulls=2) == [1.5, 2, 1.5]
     text = pa.array(["b", "a", "b", None]).dictionary_encode()
     assert ferry.to_list(text, dtype="int32", nulls=-1) == [0, 1, 0, -1]
-    assert ferry.to_list(pd.Series(["b", "a", None]).astype("category"), dtype="int8", nulls=-1) == [1, 0, -1]
+    assert ferry.to_list(
+        pd.Series(["b", "a", None]).astype("category"), dtype="int8", nulls=-1
+    ) == [1, 0, -1]
     assert ferry.to_list(pl.Series(["b", "a"], dtype=pl.Enum(["a", "b"])), dtype="int64") == [1, 0]
     for numbers in ("Int64", "int64[pyarrow]", "int64"):
         of_numbers = pd.Series(pd.Categorical(pd.array([7, 5, 7], dtype=numbers)))
@@ -90,10 +94,15 @@ def test_tensors_in_a_column():
     array = np.arange(24, dtype="float32").reshape(2, 3, 4)
     assert ferry.to_list(pa.FixedShapeTensorArray.from_numpy_ndarray(array)) == array.tolist()
     kind = pa.fixed_shape_tensor(pa.float32(), (3, 4), permutation=[1, 0])
-    turned = pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), 12))
+    turned = pa.ExtensionArray.from_storage(
+        kind, pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), 12)
+    )
     assert ferry.to_list(turned) == array.transpose(0, 2, 1).tolist()
     assert ferry.shares_memory(ferry.to_numpy(turned, copy=False), turned.storage.values)
-    assert ferry.to_list(pa.chunked_array([turned, turned])) == [*array.transpose(0, 2, 1).tolist()] * 2
+    assert (
+        ferry.to_list(pa.chunked_array([turned, turned]))
+        == [*array.transpose(0, 2, 1).tolist()] * 2
+    )
 
 
 class Ragged:
@@ -101,11 +110,19 @@ class Ragged:
 
     def __init__(self, data, shapes):
         storage = pa.StructArray.from_arrays(
-            [pa.array(data, pa.list_(pa.int32())), pa.array(shapes, pa.list_(pa.int32(), len(shapes[0])))],
+            [
+                pa.array(data, pa.list_(pa.int32())),
+                pa.array(shapes, pa.list_(pa.int32(), len(shapes[0]))),
+            ],
             ["data", "shape"],
         )
-        metadata = {b"ARROW:extension:name": b"arrow.variable_shape_tensor", b"ARROW:extension:metadata": b"{}"}
-        self.batch = pa.record_batch([storage], pa.schema([pa.field("x", storage.type, metadata=metadata)]))
+        metadata = {
+            b"ARROW:extension:name": b"arrow.variable_shape_tensor",
+            b"ARROW:extension:metadata": b"{}",
+        }
+        self.batch = pa.record_batch(
+            [storage], pa.schema([pa.field("x", storage.type, metadata=metadata)])
+        )
 
     def __arrow_c_stream__(self, requested_schema=None):
         return self.batch.__arrow_c_stream__(requested_schema)
@@ -114,12 +131,19 @@ class Ragged:
 def test_tensors_of_unequal_shapes():
     """Each for itself, or padded; those that are equal are one."""
     x = Ragged([[1, 2, 3, 4], [5, 6]], [[2, 2], [1, 2]])
-    with pytest.raises(ferry.UnsupportedTypeError, match=r"unequal lengths: row 0 has \[2 2\].*row 1 has \[1 2\]"):
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match=r"unequal lengths: row 0 has \[2 2\].*row 1 has \[1 2\]"
+    ):
         ferry.convert_tree(x, "numpy")
     rows = ferry.convert_tree(x, "numpy", ragged="rows")["x"]
     assert [each.tolist() for each in rows] == [[[1, 2], [3, 4]], [[5, 6]]]
-    assert ferry.convert_tree(x, "torch", pad=0)["x"].tolist() == [[[1, 2], [3, 4]], [[5, 6], [0, 0]]]
-    assert ferry.convert_tree(Ragged([[1, 2], [3, 4]], [[2, 1], [2, 1]]), "numpy")["x"].tolist() == [
+    assert ferry.convert_tree(x, "torch", pad=0)["x"].tolist() == [
+        [[1, 2], [3, 4]],
+        [[5, 6], [0, 0]],
+    ]
+    assert ferry.convert_tree(Ragged([[1, 2], [3, 4]], [[2, 1], [2, 1]]), "numpy")[
+        "x"
+    ].tolist() == [
         [[1], [2]],
         [[3], [4]],
     ]
@@ -136,7 +160,9 @@ def test_lists_of_tensors_of_any_shape():
         pa.ListArray.from_arrays([0, 1, 2], x.batch["x"]),
     ):
         kind = pa.list_(field, 2) if isinstance(lists, pa.FixedSizeListArray) else pa.list_(field)
-        with pytest.raises(ferry.UnsupportedTypeError, match="lists of tensors that may have any shape"):
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match="lists of tensors that may have any shape"
+        ):
             ferry.to_numpy(lists.cast(kind))
     with pytest.raises(ferry.UnsupportedTypeError, match="null in the shape of a tensor, at row 1"):
         ferry.convert_tree(Ragged([[1, 2], []], [[2, 1], [None, 1]]), "numpy")
@@ -145,7 +171,9 @@ def test_lists_of_tensors_of_any_shape():
 def test_lists_of_tensors_whose_axes_are_permuted():
     """Padded, as rows, and without elements, they have the axes in the order that is said."""
     kind = pa.fixed_shape_tensor(pa.int32(), (2, 3), permutation=[1, 0])
-    tensors = pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(pa.array(range(18), "int32"), 6))
+    tensors = pa.ExtensionArray.from_storage(
+        kind, pa.FixedSizeListArray.from_arrays(pa.array(range(18), "int32"), 6)
+    )
     each = np.arange(18).reshape(3, 2, 3).transpose(0, 2, 1).tolist()
     x = pa.ListArray.from_arrays([0, 1, 3], tensors)
     assert ferry.to_list(x, pad=-1) == [[each[0], [[-1, -1]] * 3], each[1:]]
@@ -164,15 +192,28 @@ def test_a_row_that_is_null_has_no_list():
             return self.array.__arrow_c_array__()
 
     for rows in ([[1], [2, 3], [4, 5, 6]], [[1], [2], [3]]):
-        fields = pa.StructArray.from_arrays([pa.array(rows)], ["x"], mask=pa.array([False, True, False]))
-        for keywords in ({}, {"nulls": 0}, {"nulls": 0, "pad": 0}, {"nulls": "mask", "ragged": "rows"}):
-            with pytest.raises(ferry.UnsupportedTypeError, match="null in the place of a list, at row 1"):
+        fields = pa.StructArray.from_arrays(
+            [pa.array(rows)], ["x"], mask=pa.array([False, True, False])
+        )
+        for keywords in (
+            {},
+            {"nulls": 0},
+            {"nulls": 0, "pad": 0},
+            {"nulls": "mask", "ragged": "rows"},
+        ):
+            with pytest.raises(
+                ferry.UnsupportedTypeError, match="null in the place of a list, at row 1"
+            ):
                 ferry.convert_tree(Fields(fields), "numpy", **keywords)
 
 
 def test_lists_of_unequal_lengths():
     """Refused by row; rows, or padded, where that is said."""
-    for x in (pa.array([[1, 2], [3]]), pa.chunked_array([[[1, 2]], [[3]]]), pl.Series([[1, 2], [3]])):
+    for x in (
+        pa.array([[1, 2], [3]]),
+        pa.chunked_array([[[1, 2]], [[3]]]),
+        pl.Series([[1, 2], [3]]),
+    ):
         with pytest.raises(ferry.UnsupportedTypeError, match="row 0 has 2 elements, row 1 has 1"):
             ferry.to_torch(x)
         assert [each.tolist() for each in ferry.to_torch(x, ragged="rows")] == [[1, 2], [3]]
@@ -180,7 +221,10 @@ def test_lists_of_unequal_lengths():
         assert ferry.convert_tree({"x": x}, "numpy", pad=0)["x"].tolist() == [[1, 2], [3, 0]]
     with pytest.raises(ferry.LossyCastError, match=r"pad=0.5 is no value of int64"):
         ferry.to_torch(pa.array([[1, 2], [3]]), pad=0.5)
-    for x, keywords in ((pa.array([[1, 2], [3]]), {"pad": 1j}), (pa.array([1.0, None]), {"nulls": 1j})):
+    for x, keywords in (
+        (pa.array([[1, 2], [3]]), {"pad": 1j}),
+        (pa.array([1.0, None]), {"nulls": 1j}),
+    ):
         with pytest.raises(ferry.LossyCastError, match=r"1j is no value of"):
             ferry.to_torch(x, **keywords)
     with pytest.raises(ferry.UnsupportedTypeError, match="null in the place of a list, at row 2"):
@@ -188,7 +232,10 @@ def test_lists_of_unequal_lengths():
     inside = pa.array([[1, None], [3]])
     with pytest.raises(ferry.UnsupportedTypeError):
         ferry.to_torch(inside, ragged="rows")
-    assert [each.tolist() for each in ferry.to_torch(inside, ragged="rows", nulls=9)] == [[1, 9], [3]]
+    assert [each.tolist() for each in ferry.to_torch(inside, ragged="rows", nulls=9)] == [
+        [1, 9],
+        [3],
+    ]
 
 
 def test_what_is_no_number_stays_as_it_is_in_a_tree():
@@ -208,7 +255,9 @@ def test_what_is_no_number_stays_as_it_is_in_a_tree():
     assert found["n"].tolist() == [1, 2]
     for name in "tdcsb":
         assert found[name].equals(table[name])
-    frame = pd.DataFrame({"n": [1, 2], "t": ["a", "b"], "d": pd.to_datetime(DAYS), "c": pd.Categorical(["a", "b"])})
+    frame = pd.DataFrame(
+        {"n": [1, 2], "t": ["a", "b"], "d": pd.to_datetime(DAYS), "c": pd.Categorical(["a", "b"])}
+    )
     for x in (pl.from_arrow(table.drop_columns(["s"])), frame):
         found = ferry.convert_tree(x, "torch")
         assert found["n"].tolist() == [1, 2]
@@ -243,7 +292,9 @@ def test_masks_stand_beside_their_columns():
     assert found[0]["a_mask"].tolist() == [True, False]
     assert found[1]["s"].tolist() == [1.5, 0]
     assert found[1]["s_mask"].tolist() == [True, False]
-    with pytest.raises(ferry.UnsupportedTypeError, match="'a_mask', and there is such a column already"):
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match="'a_mask', and there is such a column already"
+    ):
         ferry.convert_tree({"a": pa.array([1]), "a_mask": 1}, "numpy", nulls="mask")
 
 
@@ -251,11 +302,16 @@ def test_names_that_are_there_twice_are_refused():
     """As a dict one would be lost; as one tensor both are there."""
     twice = pa.table([[1], [2]], names=["a", "a"])
     for x in (twice, pd.DataFrame([[1, 2]], columns=["a", "a"])):
-        with pytest.raises(ferry.UnsupportedTypeError, match="two columns of the name 'a'") as caught:
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match="two columns of the name 'a'"
+        ) as caught:
             ferry.convert_tree(x, "numpy")
         assert ferry.to_list(x) == [[1, 2]]
         renamed = eval(caught.value.hint, {"x": x})  # noqa: S307 - that is what the hint is for
-        assert [each.tolist() for each in ferry.convert_tree(renamed, "numpy").values()] == [[1], [2]]
+        assert [each.tolist() for each in ferry.convert_tree(renamed, "numpy").values()] == [
+            [1],
+            [2],
+        ]
 
 
 def test_a_frame_whose_only_column_has_no_name_is_a_dict_too():
@@ -270,9 +326,14 @@ def test_a_frame_whose_only_column_has_no_name_is_a_dict_too():
 
 def test_an_index_with_the_name_of_a_column_is_refused():
     """The frame has only one column of that name, and its hint renames this column."""
-    unnamed, named = pd.DataFrame({"index": [1]}, index=[7]), pd.DataFrame({"k": [1]}, index=pd.Index([7], name="k"))
+    unnamed, named = (
+        pd.DataFrame({"index": [1]}, index=[7]),
+        pd.DataFrame({"k": [1]}, index=pd.Index([7], name="k")),
+    )
     for x in (unnamed, named):
-        with pytest.raises(ferry.UnsupportedTypeError, match="an index and a column of the name '") as caught:
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match="an index and a column of the name '"
+        ) as caught:
             ferry.convert_tree(x, "numpy", index=True)
         renamed = eval(caught.value.hint, {"x": x})  # noqa: S307 - that is what the hint is for
         found = ferry.convert_tree(renamed, "numpy", index=True)
@@ -284,7 +345,10 @@ def test_columns_of_128_bits_without_rows_are_refused_as_those_with_rows(dtype):
     """polars raises another error for them."""
     for rows in ([], [None]):
         x = pl.Series("x", rows, dtype=dtype)
-        for call in (lambda x=x: ferry.to_torch(x), lambda x=x: ferry.convert_tree(x.to_frame(), "numpy", nulls=0)):
+        for call in (
+            lambda x=x: ferry.to_torch(x),
+            lambda x=x: ferry.convert_tree(x.to_frame(), "numpy", nulls=0),
+        ):
             with pytest.raises(ferry.UnsupportedTypeError, match=r"no dtype holds|no numbers"):
                 call()
 
@@ -308,7 +372,9 @@ def test_frames_without_rows_or_columns():
 def test_a_value_for_nulls_is_one_of_the_dtype(value):
     """Or is refused, in words of the keyword."""
     x = pa.array([1, None])
-    with pytest.raises((ferry.LossyCastError, TypeError, ValueError, ferry.UnsupportedTypeError), match="null"):
+    with pytest.raises(
+        (ferry.LossyCastError, TypeError, ValueError, ferry.UnsupportedTypeError), match="null"
+    ):
         ferry.to_numpy(x, nulls=value)
     with pytest.raises(ValueError, match="ragged must be"):
         ferry.to_numpy(x, ragged="pad")
@@ -318,7 +384,10 @@ def test_a_value_for_nulls_is_one_of_the_dtype(value):
         ferry.to_numpy(pa.array([1, None], pa.uint64()), nulls=-1)
     with pytest.raises(ferry.LossyCastError):
         ferry.to_numpy(pa.array([1, None], pa.float16()), nulls=1e30)
-    assert ferry.to_list(pa.array([1, None], pa.float16()), nulls=float("-inf")) == [1, float("-inf")]
+    assert ferry.to_list(pa.array([1, None], pa.float16()), nulls=float("-inf")) == [
+        1,
+        float("-inf"),
+    ]
     assert ferry.to_numpy(pa.array([1, None], pa.float32()), nulls=0.1)[1] == np.float32(0.1)
     assert ferry.to_numpy([1.5], nulls=0).tolist() == [1.5]
 
@@ -350,7 +419,9 @@ def test_batches_of_tables_are_collated():
     assert ferry.collate(batches, "torch", nulls=0)["a"].tolist() == [[1, 0], [3, 4]]
     found = ferry.collate(batches, "torch", nulls="mask")
     assert found["a_mask"].tolist() == [[True, False], [True, True]]
-    assert ferry.explain_collate(batches, "torch", nulls="mask").leaves[1].plan.result.dtype == "bool"
+    assert (
+        ferry.explain_collate(batches, "torch", nulls="mask").leaves[1].plan.result.dtype == "bool"
+    )
     short = [batches[1], pa.record_batch({"a": [5]})]
     found = ferry.collate(short, "numpy", pad=0, mask=True, lengths=True)
     assert {name: each.tolist() for name, each in found.items()} == {

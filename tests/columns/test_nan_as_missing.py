@@ -49,7 +49,11 @@ def test_nulls_are_what_pandas_calls_missing(name, target):
 def test_without_nulls_and_with_nan_it_stays_nan():
     """As before: NaN is a number that a tensor can hold."""
     x = pd.Series([1.5, np.nan])
-    for made in (ferry.to_numpy(x), ferry.to_numpy(x, nulls="nan"), ferry.to_numpy(x, nulls=float("nan"))):
+    for made in (
+        ferry.to_numpy(x),
+        ferry.to_numpy(x, nulls="nan"),
+        ferry.to_numpy(x, nulls=float("nan")),
+    ):
         assert np.array_equal(made, [1.5, np.nan], equal_nan=True)
     assert ferry.shares_memory(ferry.to_numpy(x), x)
     full = pd.Series([1.5, 2.5])
@@ -133,7 +137,9 @@ def test_nulls_are_for_masked_arrays_too(name):
 def test_the_hint_for_missing_categories_does_not_give_them_the_first(make):
     """Zero is a code. -1 is none, as in `cat.codes`."""
     texts = pd.Series(["b", None, "a"], dtype="category")
-    x = {pd.Series: texts, pl.Series: pl.Series(["b", None, "a"], dtype=pl.Enum(["a", "b"]))}.get(make)
+    x = {pd.Series: texts, pl.Series: pl.Series(["b", None, "a"], dtype=pl.Enum(["a", "b"]))}.get(
+        make
+    )
     x = pa.DictionaryArray.from_arrays(pa.array([1, None, 0]), ["a", "b"]) if x is None else x
     for keywords in ({}, {"dtype": "int64"}):
         with pytest.raises(ferry.UnsupportedTypeError) as caught:
@@ -145,8 +151,16 @@ def test_the_hint_for_missing_categories_does_not_give_them_the_first(make):
 def test_what_is_still_to_be_computed_or_read_says_by_what():
     """Groups and windows of rows."""
     series = pd.Series([1.0, 2.0], index=pd.date_range("2024", periods=2))
-    for x in (series.rolling(1), series.groupby([0, 1]), series.resample("D"), series.ewm(1), series.expanding()):
-        with pytest.raises(ferry.UnsupportedTypeError, match="of which nothing was computed") as caught:
+    for x in (
+        series.rolling(1),
+        series.groupby([0, 1]),
+        series.resample("D"),
+        series.ewm(1),
+        series.expanding(),
+    ):
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match="of which nothing was computed"
+        ) as caught:
             ferry.to_numpy(x)
         assert len(ferry.to_numpy(eval(caught.value.hint, {"x": x}))) == 2  # noqa: S307 - the code of the hint
 
@@ -159,7 +173,12 @@ def test_rows_in_files_say_how_they_are_read(tmp_path):
     path = tmp_path / "rows.parquet"
     pyarrow.parquet.write_table(pa.table({"a": [1, 2]}), path)
     dataset = pyarrow.dataset.dataset(path)
-    for x in (dataset, dataset.scanner(), pyarrow.parquet.ParquetFile(path), pyarrow.parquet.ParquetDataset(path)):
+    for x in (
+        dataset,
+        dataset.scanner(),
+        pyarrow.parquet.ParquetFile(path),
+        pyarrow.parquet.ParquetDataset(path),
+    ):
         with pytest.raises(ferry.UnsupportedTypeError, match="still to be read") as caught:
             ferry.to_numpy(x)
         assert ferry.to_numpy(eval(caught.value.hint, {"x": x})).tolist() == [[1], [2]]  # noqa: S307 - of the hint

@@ -15,7 +15,9 @@ COLUMNS = {
     "pandas": lambda values: pd.Series(values, dtype="Int64"),
     "polars": lambda values: pl.Series("x", values, dtype=pl.Int64),
     "arrow": lambda values: pa.array(values, pa.int64()),
-    "chunks": lambda values: pa.chunked_array([pa.array(values[:1], pa.int64()), pa.array(values[1:], pa.int64())]),
+    "chunks": lambda values: pa.chunked_array(
+        [pa.array(values[:1], pa.int64()), pa.array(values[1:], pa.int64())]
+    ),
 }
 EXACT = 2**24
 
@@ -39,9 +41,13 @@ def test_integers_become_floats_with_nan(library, dtype):
 def test_an_integer_that_is_no_float_is_refused_as_without_nulls(library):
     """By the casting rule: compared by default, refused by "safe", taken as it comes by "unsafe"."""
     column = COLUMNS[library]([EXACT + 1, None, -EXACT])
-    with pytest.raises(ferry.LossyCastError, match=r"int64 to float32: the value at \[0\] does not fit"):
+    with pytest.raises(
+        ferry.LossyCastError, match=r"int64 to float32: the value at \[0\] does not fit"
+    ):
         ferry.to_numpy(column, dtype="float32", nulls="nan")
-    with pytest.raises(ferry.LossyCastError, match='casting="safe" does not permit int64 to float32'):
+    with pytest.raises(
+        ferry.LossyCastError, match='casting="safe" does not permit int64 to float32'
+    ):
         ferry.to_numpy(column, dtype="float32", nulls="nan", casting="safe")
     rounded = ferry.to_numpy(column, dtype="float32", nulls="nan", casting="unsafe")
     assert np.array_equal(rounded, np.float32([EXACT, np.nan, -EXACT]), equal_nan=True)
@@ -80,11 +86,15 @@ def test_tables_and_lists_take_it_too():
     found = ferry.to_numpy(frame, nulls="nan", dtype="float32")
     assert np.array_equal(found, np.float32([[1, 1.5], [np.nan, 2.5]]), equal_nan=True)
     lists = pa.array([[1, None], [3]])
-    assert np.array_equal(ferry.to_numpy(lists, nulls="nan", dtype="float32", pad=0), [[1, np.nan], [3, 0]], True)
+    assert np.array_equal(
+        ferry.to_numpy(lists, nulls="nan", dtype="float32", pad=0), [[1, np.nan], [3, 0]], True
+    )
     rows = ferry.to_numpy(lists, nulls="nan", dtype="float32", ragged="rows")
     assert np.isnan(rows[0][1])
     fixed = pa.array([[1, None], [3, 4]], pa.list_(pa.int64(), 2))
-    assert np.array_equal(ferry.to_numpy(fixed, nulls="nan", dtype="float32"), [[1, np.nan], [3, 4]], True)
+    assert np.array_equal(
+        ferry.to_numpy(fixed, nulls="nan", dtype="float32"), [[1, np.nan], [3, 4]], True
+    )
     flags = pd.Series([True, None], dtype="boolean")
     assert ferry.to_numpy(flags, nulls=-1, dtype="int8").tolist() == [1, -1]
 
@@ -108,13 +118,20 @@ def test_a_float_that_replaces_nulls_is_rounded():
     assert ferry.to_list(column, nulls=2**53) == [1.0, 2.0**53]
     assert ferry.to_list(column, nulls=0.1, dtype="float32") == [1.0, float(np.float32(0.1))]
     assert ferry.to_list(pa.array([True, None]), nulls=False, dtype="int64") == [1, 0]
-    assert ferry.to_list(column, nulls=1e300, dtype="float32", casting="unsafe") == [1.0, float("inf")]
+    assert ferry.to_list(column, nulls=1e300, dtype="float32", casting="unsafe") == [
+        1.0,
+        float("inf"),
+    ]
 
 
-@pytest.mark.parametrize("rows", [[np.ones((2, 2)), None], [None, np.ones((1, 2, 2))]], ids=["last", "first"])
+@pytest.mark.parametrize(
+    "rows", [[np.ones((2, 2)), None], [None, np.ones((1, 2, 2))]], ids=["last", "first"]
+)
 @pytest.mark.parametrize("keywords", [{}, {"nulls": 0}])
 def test_a_null_beside_a_matrix_is_named(rows, keywords):
     pd = pytest.importorskip("pandas")
     row = next(place for place, each in enumerate(rows) if each is None)
-    with pytest.raises(ferry.UnsupportedTypeError, match=f"has a null in the place of an array, at row {row}"):
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match=f"has a null in the place of an array, at row {row}"
+    ):
         ferry.to_numpy(pd.Series(rows), **keywords)

@@ -25,8 +25,14 @@ KINDS = {
     "milliseconds of days": (pa.date64(), [DAY, None, OTHER]),
     "seconds": (pa.timestamp("s"), [MOMENT.replace(microsecond=0), None]),
     "microseconds": (pa.timestamp("us"), [MOMENT, None, MOMENT]),
-    "of a zone": (pa.timestamp("us", "Europe/Berlin"), [MOMENT.replace(tzinfo=dt.timezone.utc), None]),
-    "of an offset": (pa.timestamp("ms", "-05:30"), [dt.datetime(2024, 7, 1, tzinfo=dt.timezone.utc), None]),
+    "of a zone": (
+        pa.timestamp("us", "Europe/Berlin"),
+        [MOMENT.replace(tzinfo=dt.timezone.utc), None],
+    ),
+    "of an offset": (
+        pa.timestamp("ms", "-05:30"),
+        [dt.datetime(2024, 7, 1, tzinfo=dt.timezone.utc), None],
+    ),
     "times": (pa.time32("ms"), [dt.time(23, 59, 59, 999000), None]),
     "short times": (pa.time64("us"), [dt.time(0, 0, 0, 1), None]),
     "durations": (pa.duration("us"), [dt.timedelta(-1, 2, 3), None]),
@@ -93,14 +99,19 @@ def expected(kind, values):
 def test_a_kept_column_gives_its_values(name):
     kind, values = KINDS[name]
     whole = pa.array(values * 5, kind)
-    rows = pa.table({"x": pa.chunked_array([whole, whole[:0], whole[3:7]]), "n": range(len(values) * 5 + 4)})
+    rows = pa.table(
+        {"x": pa.chunked_array([whole, whole[:0], whole[3:7]]), "n": range(len(values) * 5 + 4)}
+    )
     kept = ferry.convert_tree(ByStream(rows), "numpy", leaves=lambda x: False)["x"]
     assert isinstance(kept, ArrowColumn)
     found, wanted = kept.tolist(), expected(kind, values) * 5
     wanted += wanted[3:7]
     assert found == wanted
     assert list(map(type, found)) == list(map(type, wanted))
-    zones = [[each.utcoffset() for each in side if isinstance(each, dt.datetime)] for side in (found, wanted)]
+    zones = [
+        [each.utcoffset() for each in side if isinstance(each, dt.datetime)]
+        for side in (found, wanted)
+    ]
     assert zones[0] == zones[1], "which the comparison leaves out"
 
 
@@ -112,14 +123,20 @@ def test_what_python_cannot_say_stays_numpys():
         (pa.time64("ns"), 1),
         (pa.timestamp("s"), 2**40),
     ):
-        x = pa.array([count, None], pa.int64()).cast(kind) if kind != pa.time64("ns") else pa.array([1, None], kind)
+        x = (
+            pa.array([count, None], pa.int64()).cast(kind)
+            if kind != pa.time64("ns")
+            else pa.array([1, None], kind)
+        )
         found = ferry.convert_tree(ByStream(pa.table({"x": x})), "numpy")["x"].tolist()
         assert int(found[0].view("int64")) == count, kind
         assert found[1] is None
 
 
 def test_nulls_of_rows_are_nulls():
-    rows = pa.StructArray.from_arrays([pa.array(["a", "b", "c"])], ["x"], mask=pa.array([False, True, False]))
+    rows = pa.StructArray.from_arrays(
+        [pa.array(["a", "b", "c"])], ["x"], mask=pa.array([False, True, False])
+    )
     assert ferry.convert_tree(ByArray(rows), "numpy")["x"].tolist() == ["a", None, "c"]
 
 
@@ -136,13 +153,18 @@ def test_memory_that_has_no_such_values_is_refused_by_row():
     """But not where it is null."""
     index = pa.DictionaryArray.from_arrays(pa.array([0, 5], pa.int8()), pa.array(["a"]), safe=False)
     bytes_of = [None, pa.py_buffer(np.array([0, 1, 2], "i4")), pa.py_buffer(b"a\xff")]
-    for x, why in ((index, "an index past its dictionary"), (pa.Array.from_buffers(pa.string(), 2, bytes_of), "UTF-8")):
+    for x, why in (
+        (index, "an index past its dictionary"),
+        (pa.Array.from_buffers(pa.string(), 2, bytes_of), "UTF-8"),
+    ):
         kept = ferry.convert_tree(ByStream(pa.table({"x": x, "n": [1, 2]})), "numpy")["x"]
         with pytest.raises(ferry.UnsupportedTypeError, match=f"{why}.*row 1"):
             kept.tolist()
     bytes_of[0] = pa.py_buffer(b"\x01")
     nulled = pa.Array.from_buffers(pa.string(), 2, bytes_of)
-    assert ferry.convert_tree(ByStream(pa.table({"x": nulled, "n": [1, 2]})), "numpy")["x"].tolist() == ["a", None]
+    assert ferry.convert_tree(ByStream(pa.table({"x": nulled, "n": [1, 2]})), "numpy")[
+        "x"
+    ].tolist() == ["a", None]
 
 
 def test_zones():
@@ -151,7 +173,9 @@ def test_zones():
         ferry.convert_tree(ByStream(pa.table({"x": unknown, "n": [1]})), "numpy")["x"].tolist()
     last = np.datetime64("9999-12-31T23:59:59", "us")
     x = pa.array([int(last.view("int64"))], pa.timestamp("us", "+05:00"))
-    assert ferry.convert_tree(ByStream(pa.table({"x": x, "n": [1]})), "numpy")["x"].tolist() == [last]
+    assert ferry.convert_tree(ByStream(pa.table({"x": x, "n": [1]})), "numpy")["x"].tolist() == [
+        last
+    ]
 
 
 @pytest.mark.parametrize("zone", ["Europe", "a" * 300, "+99:00", "../Europe", "+5"])
@@ -188,7 +212,9 @@ def test_a_view_past_its_buffers_is_named_by_row():
 def test_unions_are_refused():
     x = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
     kept = ferry.convert_tree(ByStream(pa.table({"x": x, "n": [1]})), "numpy")["x"]
-    with pytest.raises(ferry.UnsupportedTypeError, match=r"Python has no objects for Arrow's format"):
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match=r"Python has no objects for Arrow's format"
+    ):
         kept.tolist()
 
 
@@ -203,7 +229,7 @@ def test_nothing_is_read_for_no_rows():
     assert objects_in(Type("u", "", {}, (), None), []) == []
 
 
-# -- pandas' columns of objects ----------------------------------------------------------------------
+# -- pandas' columns of objects --------------------------------------------------------------------
 
 VALUES = {
     "dates": [DAY, OTHER],
@@ -234,7 +260,14 @@ def test_pandas_objects_without_numbers_stay(name):
 
 @pytest.mark.parametrize(
     "values",
-    [["a", np.nan], [np.nan, "a", None], [DAY, float("nan")], [["a"], None], [["a"], ["b", "c"], None], []],
+    [
+        ["a", np.nan],
+        [np.nan, "a", None],
+        [DAY, float("nan")],
+        [["a"], None],
+        [["a"], ["b", "c"], None],
+        [],
+    ],
     ids=["text", "all marks", "dates", "lists", "ragged lists", "no rows"],
 )
 def test_pandas_marks_for_what_is_missing_change_nothing(values):
@@ -286,13 +319,17 @@ def test_numpys_arrays_of_them_stay_too(name):
 
 
 @pytest.mark.parametrize(
-    "x", [[DAY], [MOMENT, 1], np.array([dt.timedelta(2)], dtype=object)], ids=["date", "moment", "duration"]
+    "x",
+    [[DAY], [MOMENT, 1], np.array([dt.timedelta(2)], dtype=object)],
+    ids=["date", "moment", "duration"],
 )
 def test_the_hint_for_a_date_counts_it(x):
     with pytest.raises(ferry.UnsupportedTypeError) as caught:
         ferry.to_numpy(x)
     code = caught.value.hint.partition(", which")[0]
-    assert eval(code, {"np": np, "x": x}) == np.asarray(x[0], "M8" if isinstance(x[0], dt.date) else "m8").view("int64")  # noqa: S307 - it is what the user types
+    assert eval(code, {"np": np, "x": x}) == np.asarray(  # noqa: S307
+        x[0], "M8" if isinstance(x[0], dt.date) else "m8"
+    ).view("int64")
 
 
 @pytest.mark.parametrize(
@@ -303,7 +340,11 @@ def test_the_hint_for_a_date_counts_it(x):
         (ferry.convert_tree, "x", {"a{b}": np.array([1, {3, 2}], object)}),
         (ferry.explain_tree, "x", [{"k": np.array([[1, 2], [{3, 2}, 4]], object)}]),
         (ferry.collate, "samples", [{"k": [np.array([1, {3, 2}], object)]}] * 2),
-        (ferry.explain_collate, "samples", [np.array([0, 1], object), np.array([1, {3, 2}], object)]),
+        (
+            ferry.explain_collate,
+            "samples",
+            [np.array([0, 1], object), np.array([1, {3, 2}], object)],
+        ),
     ],
     ids=["list", "list of arrays", "tree", "plan of a tree", "samples", "plan of samples"],
 )
@@ -314,7 +355,7 @@ def test_the_hint_for_a_set_finds_it(call, name, x):
     assert eval(caught.value.hint, {name: x}) == [2, 3]  # noqa: S307 - it is what the user types
 
 
-# -- arrays of Python numbers in trees -----------------------------------------------------------------
+# -- arrays of Python numbers in trees -------------------------------------------------------------
 
 
 def batch_of_objects():
@@ -337,9 +378,14 @@ def batch_of_objects():
     ids=["convert_tree", "start", "prefetch"],
 )
 def test_nulls_are_replaced_in_arrays_of_numbers_in_trees(call):
-    """The hint said so, and pasted it gave the same error again. Text and lists stay as they are."""
+    """The hint said so, and pasted it gave the same error again.
+
+    Text and lists stay as they are.
+    """
     x = batch_of_objects()
-    with pytest.raises(ferry.UnsupportedTypeError, match=r"None at x\[1\]\[1\] is not a number") as caught:
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match=r"None at x\[1\]\[1\] is not a number"
+    ) as caught:
         call(x)
     assert "nulls=0" in caught.value.hint
     filled = call(x, nulls=0)
@@ -347,7 +393,10 @@ def test_nulls_are_replaced_in_arrays_of_numbers_in_trees(call):
     assert filled["words"] is x["words"]
     assert filled["list"] == [1, None]
     masked = call(x, nulls="mask")
-    assert (masked["x"].tolist(), masked["x_mask"].tolist()) == ([[1, 2], [3, 0]], [[True, True], [True, False]])
+    assert (masked["x"].tolist(), masked["x_mask"].tolist()) == (
+        [[1, 2], [3, 0]],
+        [[True, True], [True, False]],
+    )
     assert x["x"].tolist() == [[1, 2], [3, None]]
 
 
@@ -365,7 +414,10 @@ def test_nan_for_nulls_among_integers_in_a_tree_needs_a_dtype():
 def test_rows_of_python_numbers_in_a_tree_are_padded_or_kept():
     rows = np.empty(2, object)
     rows[:] = [[1, None], [2]]
-    assert ferry.convert_tree({"x": rows}, "numpy", nulls=0, pad=7)["x"].tolist() == [[1, 0], [2, 7]]
+    assert ferry.convert_tree({"x": rows}, "numpy", nulls=0, pad=7)["x"].tolist() == [
+        [1, 0],
+        [2, 7],
+    ]
     kept = ferry.convert_tree({"x": rows}, "numpy", nulls=0, ragged="rows")["x"]
     assert [(type(row), row.tolist()) for row in kept] == [(np.ndarray, [1, 0]), (np.ndarray, [2])]
     batch = ferry.collate([{"x": np.array([1, None], object)}] * 2, "numpy", nulls=-1)

@@ -69,13 +69,19 @@ def test_what_arrow_takes_is_a_tensor():
         found = ferry.convert_tree(table, "torch")
         assert found["image"].tolist() == found["also"].tolist() == IMAGES.tolist()
         assert found["label"].tolist() == [5, 7]
-    assert ferry.explain_tree({"a": column, "b": column}, "torch").plans['$["b"]'].result.shape == (2, 3, 4)
+    assert ferry.explain_tree({"a": column, "b": column}, "torch").plans['$["b"]'].result.shape == (
+        2,
+        3,
+        4,
+    )
 
 
 def test_what_arrow_does_not_take_stays_as_it_is():
     """Alone it is refused with the name of its dtype."""
     column = pd.Series(Wordless(IMAGES))
-    with pytest.raises(ferry.UnsupportedTypeError, match="has dtype images, which cannot be converted"):
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match="has dtype images, which cannot be converted"
+    ):
         ferry.to_numpy(column)
     found = ferry.convert_tree(pd.DataFrame({"image": column, "label": [5, 7]}), "torch")
     assert isinstance(found["image"], pd.Series)
@@ -85,7 +91,11 @@ def test_what_arrow_does_not_take_stays_as_it_is():
 def test_objects_of_which_there_are_none_stay():
     """With keywords as without them; if their dtype is named, they are that."""
     x = pd.DataFrame({"o": np.empty(0, object), "n": np.empty(0, "int64")})
-    for keywords, names in (({}, "on"), ({"nulls": 0}, "on"), ({"nulls": "mask"}, ["o", "n", "n_mask"])):
+    for keywords, names in (
+        ({}, "on"),
+        ({"nulls": 0}, "on"),
+        ({"nulls": "mask"}, ["o", "n", "n_mask"]),
+    ):
         found = ferry.convert_tree(x, "numpy", **keywords)
         assert [*found] == [*names]
         assert isinstance(found["o"], pd.Series)
@@ -99,4 +109,7 @@ def test_categories_of_which_there_are_none_stay():
     assert [*found] == ["c", "n", "n_mask"]
     assert isinstance(found["c"], pd.Series)
     assert ferry.to_numpy(x["c"], dtype="int64").dtype == "int64"
-    assert ferry.to_numpy(pd.Categorical([], categories=pd.Index([], dtype="float32"))).dtype == "float32"
+    assert (
+        ferry.to_numpy(pd.Categorical([], categories=pd.Index([], dtype="float32"))).dtype
+        == "float32"
+    )

@@ -43,37 +43,75 @@ def plain():
     yield pa.table({"r": ROWS, "l": LISTS, "text": ["x"] * 6})
     yield pa.table({"d": DEEP, "f": pa.FixedSizeListArray.from_arrays(LISTS, 2), "i": [1, 2, 3]})
     yield pa.table({"r": ROWS, "l": LISTS})[2:5]
-    yield pa.table({"l": LISTS[1:4], "f": pa.FixedSizeListArray.from_arrays(LISTS[2:], 2)[:2].take([0, 1, 0])})
+    yield pa.table(
+        {"l": LISTS[1:4], "f": pa.FixedSizeListArray.from_arrays(LISTS[2:], 2)[:2].take([0, 1, 0])}
+    )
     yield pa.record_batch({"a": VALUES[:3], "d": DEEP})
     yield pa.record_batch({"d": DEEP[1:], "a": VALUES[1:3]})
     yield pa.record_batch({"a": VALUES[:3], "d": DEEP})[1:]
-    yield pa.table({"i": np.arange(3, dtype="uint64"), "when": pa.array([1, 2, 3], pa.timestamp("s"))})
-    yield pa.table({"a": pa.array([None, 1.0, 2.0])}).slice(1).cast(pa.schema({"a": pa.float32()})).combine_chunks()
+    yield pa.table(
+        {"i": np.arange(3, dtype="uint64"), "when": pa.array([1, 2, 3], pa.timestamp("s"))}
+    )
+    yield (
+        pa.table({"a": pa.array([None, 1.0, 2.0])})
+        .slice(1)
+        .cast(pa.schema({"a": pa.float32()}))
+        .combine_chunks()
+    )
     yield pl.DataFrame({"a": VALUES, "b": np.arange(24), "text": ["x"] * 24})
     yield pl.DataFrame({"a": VALUES, "r": VALUES.reshape(-1, 1)})[3:9]
     yield pl.DataFrame({f"c{index}": VALUES + index for index in range(20)})
     yield pl.DataFrame({"one": 1.0, "a": VALUES})
-    yield pd.DataFrame({"a": VALUES, "b": VALUES + 1, "i": np.arange(24), "text": ["x"] * 24, "c": VALUES + 2})
-    yield pd.concat([pd.DataFrame({name: VALUES + index}) for index, name in enumerate("abc")], axis=1)
+    yield pd.DataFrame(
+        {"a": VALUES, "b": VALUES + 1, "i": np.arange(24), "text": ["x"] * 24, "c": VALUES + 2}
+    )
+    yield pd.concat(
+        [pd.DataFrame({name: VALUES + index}) for index, name in enumerate("abc")], axis=1
+    )
     yield pd.DataFrame({"a": VALUES, 3: np.arange(24) > 4}, index=np.arange(24) * 2)[2:9]
-    yield pl.DataFrame({"h": np.arange(5, dtype="float16"), "when": pl.Series([1] * 5).cast(pl.Datetime)})
+    yield pl.DataFrame(
+        {"h": np.arange(5, dtype="float16"), "when": pl.Series([1] * 5).cast(pl.Datetime)}
+    )
 
 
 def others():
     """Tables of which a column is not: each has something that has to be described, or refused."""
     one, other = pa.table({"l": LISTS}), pa.table({"l": LISTS[3:]})
     yield from (pa.concat_tables([one, other]), one[:0], pa.table({}), pa.table({"text": ["a"]}))
-    yield from (pa.table({"a": [1.0, None]}), pa.table({"l": [[1.0, None]]}), pa.table({"l": [[1.0], None]}))
-    yield from (pa.table({"l": [[1, 2], [3]]}), pa.table({"l": [[[1], [2]], [[3, 4], [5]]]}), pa.table({"b": [True]}))
+    yield from (
+        pa.table({"a": [1.0, None]}),
+        pa.table({"l": [[1.0, None]]}),
+        pa.table({"l": [[1.0], None]}),
+    )
+    yield from (
+        pa.table({"l": [[1, 2], [3]]}),
+        pa.table({"l": [[[1], [2]], [[3, 4], [5]]]}),
+        pa.table({"b": [True]}),
+    )
     yield from (pa.table({"l": [[], []]}), pa.table({"c": pa.array([1, 1]).dictionary_encode()}))
-    yield from (pa.table([[1], [2]], names=["a", "a"]), pa.table({"l": [["a"]]}), pa.table({"s": [{"a": 1}]}))
+    yield from (
+        pa.table([[1], [2]], names=["a", "a"]),
+        pa.table({"l": [["a"]]}),
+        pa.table({"s": [{"a": 1}]}),
+    )
     yield pa.table({"t": pa.FixedShapeTensorArray.from_numpy_ndarray(np.ones((2, 3)))})
     for offsets in ((0, 4, 8), (-2, 0, 2), (4, 2, 0), (0, 2, 3), (3, 1, -1), (2**30, 2**30 + 2)):
         yield unchecked(*offsets)
-    yield from (pl.DataFrame({"a": [1.0, None]}), pl.DataFrame({"b": [True]}), pl.DataFrame({"l": [[1, 2], [3]]}))
-    yield from (pl.DataFrame({"a": []}), pl.DataFrame(), pl.concat([pl.DataFrame({"a": VALUES})] * 2, rechunk=False))
+    yield from (
+        pl.DataFrame({"a": [1.0, None]}),
+        pl.DataFrame({"b": [True]}),
+        pl.DataFrame({"l": [[1, 2], [3]]}),
+    )
+    yield from (
+        pl.DataFrame({"a": []}),
+        pl.DataFrame(),
+        pl.concat([pl.DataFrame({"a": VALUES})] * 2, rechunk=False),
+    )
     yield pl.DataFrame({"text": ["a"], "null": [None]})
-    yield from (pd.DataFrame({"a": [1, None]}, dtype="Int64"), pd.DataFrame([[1, 2]], columns=["a", "a"]))
+    yield from (
+        pd.DataFrame({"a": [1, None]}, dtype="Int64"),
+        pd.DataFrame([[1, 2]], columns=["a", "a"]),
+    )
     yield from (pd.DataFrame({"a": []}), pd.DataFrame(), pd.DataFrame({"t": ["a"]}))
     yield pd.DataFrame({"a": VALUES.astype(">f4")})
 
@@ -97,12 +135,19 @@ def targets(to, **said):
 def seen(tree):
     """Each column: its values, dtype, whether it can be written, and with which others it shares memory."""
     return {
-        name: (ferry.to_list(x), str(x.dtype), ferry.describe(x).writable, [ferry.shares_memory(x, y) for y in tensors])
+        name: (
+            ferry.to_list(x),
+            str(x.dtype),
+            ferry.describe(x).writable,
+            [ferry.shares_memory(x, y) for y in tensors],
+        )
         if isinstance(x, (np.ndarray, torch.Tensor, jax.Array))
         else x
         if type(x) is list
         else (type(x), x.to_pylist() if hasattr(x, "to_pylist") else x.to_list())
-        for tensors in [[y for y in tree.values() if isinstance(y, (np.ndarray, torch.Tensor, jax.Array))]]
+        for tensors in [
+            [y for y in tree.values() if isinstance(y, (np.ndarray, torch.Tensor, jax.Array))]
+        ]
         for name, x in tree.items()
     }
 
@@ -114,11 +159,20 @@ def outcome(x, to, said):
     except (ferry.ConversionError, ferry.TreeError) as error:
         return type(error), str(error)
     views = ferry.convert_tree(x, "numpy", copy=None)
-    tensors = [name for name in found if isinstance(found[name], (np.ndarray, torch.Tensor, jax.Array))]
+    tensors = [
+        name for name in found if isinstance(found[name], (np.ndarray, torch.Tensor, jax.Array))
+    ]
     return seen(found), [ferry.shares_memory(found[name], views[name]) for name in tensors]
 
 
-SAID = [{}, {"copy": False}, {"copy": True}, {"dtype": "fit"}, {"dtype": {"float": "float16"}}, {"dtype": "int32"}]
+SAID = [
+    {},
+    {"copy": False},
+    {"copy": True},
+    {"dtype": "fit"},
+    {"dtype": {"float": "float16"}},
+    {"dtype": "int32"},
+]
 
 
 @pytest.mark.parametrize("to", ["numpy", "torch", "jax", "python"])
@@ -173,7 +227,10 @@ def test_what_is_kept_of_schemas_is_bounded():
         ferry.convert_tree(pa.table({f"column {number}": VALUES}), "numpy")
     assert 0 < len(BACKEND._schemas) <= 64
     for kind in ("int8", "float64", "uint16", "int8"):
-        assert ferry.convert_tree(pa.table({"x": np.arange(3, dtype=kind)}), "numpy")["x"].dtype == kind
+        assert (
+            ferry.convert_tree(pa.table({"x": np.arange(3, dtype=kind)}), "numpy")["x"].dtype
+            == kind
+        )
 
 
 def test_no_type_is_made_for_an_extension_type_of_lists():
@@ -183,7 +240,9 @@ def test_no_type_is_made_for_an_extension_type_of_lists():
     class Rows(pa.ExtensionType):
         def __init__(self):
             made.append(self)
-            super().__init__(pa.list_(pa.list_(pa.float32())), "datasets.features.features.Array2DExtensionType")
+            super().__init__(
+                pa.list_(pa.list_(pa.float32())), "datasets.features.features.Array2DExtensionType"
+            )
 
         def __arrow_ext_serialize__(self):
             return b""
@@ -202,14 +261,18 @@ def test_no_type_is_made_for_an_extension_type_of_lists():
     assert whole["image"].tolist() == VALUES.reshape(2, 3, 4).tolist()
 
 
-@pytest.mark.parametrize(("said", "shape"), [(b'[[3, 4], "float32"]', (3, 4)), (b'[[null, 4], "float32"]', (0, 4))])
+@pytest.mark.parametrize(
+    ("said", "shape"), [(b'[[3, 4], "float32"]', (3, 4)), (b'[[null, 4], "float32"]', (0, 4))]
+)
 def test_a_column_without_rows_has_the_lengths_that_datasets_says(said, shape):
     """As of Array2D, whose first length may be open; what it says otherwise is left alone."""
 
     class Rows(pa.ExtensionType):
         def __init__(self, said):
             self.said = said
-            super().__init__(pa.list_(pa.list_(pa.float32())), "datasets.features.features.Array2DExtensionType")
+            super().__init__(
+                pa.list_(pa.list_(pa.float32())), "datasets.features.features.Array2DExtensionType"
+            )
 
         def __arrow_ext_serialize__(self):
             return self.said
@@ -241,7 +304,9 @@ def test_an_extension_type_without_a_hash_is_refused_in_words():
     with pytest.raises(TypeError):
         hash(Mine())
     column = pa.ExtensionArray.from_storage(Mine(), pa.array(VALUES))
-    with pytest.raises(ferry.UnsupportedTypeError, match="has type mine, which is not known here") as caught:
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match="has type mine, which is not known here"
+    ) as caught:
         ferry.to_numpy(column)
     assert caught.value.hint == "x.cast(x.type.storage_type)"
     table = pa.table({"mine": column, "a": VALUES})

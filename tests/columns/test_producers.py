@@ -57,14 +57,29 @@ def _nothing(_):
 class Producer:
     """An array as a foreign library gives it, with nothing checked."""
 
-    def __init__(self, code, length, buffers, *, nulls=0, offset=0, children=(), dictionary=None, released=False):
+    def __init__(
+        self,
+        code,
+        length,
+        buffers,
+        *,
+        nulls=0,
+        offset=0,
+        children=(),
+        dictionary=None,
+        released=False,
+    ):
         self.kept = [buffers, children, dictionary]
         self.addresses = (ctypes.c_void_p * max(1, len(buffers)))(
             *[None if each is None else each.ctypes.data for each in buffers]
         )
         release = None if released else ctypes.cast(_nothing, ctypes.c_void_p)
-        kinds = (ctypes.c_void_p * max(1, len(children)))(*[ctypes.addressof(each.schema) for each in children])
-        arrays = (ctypes.c_void_p * max(1, len(children)))(*[ctypes.addressof(each.array) for each in children])
+        kinds = (ctypes.c_void_p * max(1, len(children)))(
+            *[ctypes.addressof(each.schema) for each in children]
+        )
+        arrays = (ctypes.c_void_p * max(1, len(children)))(
+            *[ctypes.addressof(each.array) for each in children]
+        )
         self.kept += [kinds, arrays]
         kind_of, array_of = (
             (None, None)
@@ -73,7 +88,14 @@ class Producer:
         )
         name = b"x"
         self.schema = Schema(
-            code, name, None, 2, len(children), ctypes.addressof(kinds), kind_of, ctypes.cast(_nothing, ctypes.c_void_p)
+            code,
+            name,
+            None,
+            2,
+            len(children),
+            ctypes.addressof(kinds),
+            kind_of,
+            ctypes.cast(_nothing, ctypes.c_void_p),
         )
         self.array = Array(
             length,
@@ -133,18 +155,24 @@ def test_a_validity_bitmap_with_an_offset():
     assert ferry.to_numpy(clear, copy=False).base is not None
 
 
-@pytest.mark.parametrize(("ends", "row"), [([0, 2, 1, 4], 1), ([-1, 1, 2, 3], 0), ([0, 2, 4, 21], 2)])
+@pytest.mark.parametrize(
+    ("ends", "row"), [([0, 2, 1, 4], 1), ([-1, 1, 2, 3], 0), ([0, 2, 4, 21], 2)]
+)
 def test_offsets_that_are_not_so_are_refused(ends, row):
     """Going back, before the first element, past the last; the message names the row."""
     x = Producer(b"+l", 3, [None, np.array(ends, "int32")], children=[integers(20)])
     for said in ({}, {"ragged": "rows"}, {"pad": 0}, {"nulls": 0}):
-        with pytest.raises(ferry.UnsupportedTypeError, match=rf"go back, or past their elements, at row {row}\."):
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match=rf"go back, or past their elements, at row {row}\."
+        ):
             ferry.to_numpy(x, **said)
 
 
 def test_offsets_that_are_sliced():
     """From the list's own offset."""
-    x = Producer(b"+l", 2, [None, np.array([0, 2, 4, 6, 20], "int32")], offset=1, children=[integers(20)])
+    x = Producer(
+        b"+l", 2, [None, np.array([0, 2, 4, 6, 20], "int32")], offset=1, children=[integers(20)]
+    )
     assert ferry.to_list(x) == [[2, 3], [4, 5]]
 
 
@@ -198,9 +226,13 @@ def test_a_table_names_the_column_that_is_broken():
     broken = pa.DictionaryArray.from_arrays(pa.array([0, 9]), pa.array([5, 6]), safe=False)
     table = pa.table({"good": [1, 2], "broken": broken})
     for x in (table, Foreign(table)):
-        with pytest.raises(ferry.UnsupportedTypeError, match=r"past its values, at row 1\. - in column 'broken'"):
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match=r"past its values, at row 1\. - in column 'broken'"
+        ):
             ferry.to_numpy(x)
-        with pytest.raises(ferry.UnsupportedTypeError, match=r"past its values, at row 1\. - at \$\[\"broken\"\]"):
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match=r"past its values, at row 1\. - at \$\[\"broken\"\]"
+        ):
             ferry.convert_tree(x, "numpy")
 
 
@@ -230,7 +262,9 @@ def test_an_array_with_other_children_than_its_type_is_refused():
 GOOD = integers(3).__arrow_c_array__()
 
 
-@pytest.mark.parametrize("given", [None, (), (*GOOD, 1), GOOD[0], (1, 2), GOOD[::-1], NotImplementedError("not now")])
+@pytest.mark.parametrize(
+    "given", [None, (), (*GOOD, 1), GOOD[0], (1, 2), GOOD[::-1], NotImplementedError("not now")]
+)
 def test_a_producer_that_gives_no_capsules_is_refused(given):
     class Odd:
         def __arrow_c_array__(self, requested_schema=None):
@@ -249,7 +283,9 @@ class Tensors(Producer):
     def __init__(self, name, said, *arguments, **keywords):
         super().__init__(*arguments, **keywords)
         pairs = [b"ARROW:extension:name", name, b"ARROW:extension:metadata", said]
-        self.metadata = struct.pack("=i", 2) + b"".join(struct.pack("=i", len(each)) + each for each in pairs)
+        self.metadata = struct.pack("=i", 2) + b"".join(
+            struct.pack("=i", len(each)) + each for each in pairs
+        )
         self.schema.metadata = self.metadata
 
 
@@ -257,8 +293,14 @@ class Tensors(Producer):
     "said",
     [
         *(b"", b"{", b"\xff", b"[]", b"null", b"3", b"{}"),
-        *(b'{"shape": %s}' % shape for shape in (b"null", b'"ab"', b"[-2, -2]", b"[2.5, 2]", b"[[2], [2]]", b"[3, 3]")),
-        *(b'{"shape": [2, 2], "permutation": %s}' % axes for axes in (b"[0, 0]", b"[0, 5]", b"[1]", b"[]", b'"ab"')),
+        *(
+            b'{"shape": %s}' % shape
+            for shape in (b"null", b'"ab"', b"[-2, -2]", b"[2.5, 2]", b"[[2], [2]]", b"[3, 3]")
+        ),
+        *(
+            b'{"shape": [2, 2], "permutation": %s}' % axes
+            for axes in (b"[0, 0]", b"[0, 5]", b"[1]", b"[]", b'"ab"')
+        ),
         b'{"shape": [2, 2], "permutation": [1.0, 0]}',
     ],
 )
@@ -310,7 +352,11 @@ def test_a_released_stream_is_refused():
     rows = eval("pa.table(x)", {"pa": pa, "x": Once(pa.table({"a": [1, 2]}).__arrow_c_stream__())})  # noqa: S307 - that is what the hint is for
     for _ in range(2):
         assert ferry.convert_tree(rows, "numpy")["a"].tolist() == [1, 2]
-    failing = Once(pa.RecordBatchReader.from_batches(pa.schema([("a", pa.int64())]), iter([1])).__arrow_c_stream__())
+    failing = Once(
+        pa.RecordBatchReader.from_batches(
+            pa.schema([("a", pa.int64())]), iter([1])
+        ).__arrow_c_stream__()
+    )
     for _ in range(2):
         with pytest.raises(ferry.UnsupportedTypeError, match="cannot be read"):
             ferry.convert_tree(failing, "numpy")
@@ -353,7 +399,9 @@ def test_a_stream_that_fails_says_why():
 
 def test_encodings_that_are_seldom():
     """Runs, booleans of a byte, views of lists, unions, unknown extensions."""
-    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 5, 6], pa.int32()), pa.array([1.5, None, 2.5]))
+    runs = pa.RunEndEncodedArray.from_arrays(
+        pa.array([2, 5, 6], pa.int32()), pa.array([1.5, None, 2.5])
+    )
     assert ferry.to_list(runs, nulls=0) == [1.5, 1.5, 0, 0, 0, 2.5]
     assert ferry.to_list(runs[1:4], nulls=0) == [1.5, 0, 0]
     with pytest.raises(ferry.UnsupportedTypeError, match="nulls"):
@@ -386,15 +434,24 @@ def test_booleans_of_a_byte_are_never_shared():
 def test_dictionaries_and_runs_inside_lists():
     """Decoded where they stand, with their nulls."""
     encoded = pa.array([5, None, 5, 6]).dictionary_encode()
-    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 4], pa.int16()), pa.array([5, None, 6]))
+    runs = pa.RunEndEncodedArray.from_arrays(
+        pa.array([1, 2, 4], pa.int16()), pa.array([5, None, 6])
+    )
     ends = pa.array([0, 2, 4], pa.int32())
     for inside in (encoded, runs):
         values = inside.to_pylist()
-        for x in (pa.ListArray.from_arrays(ends, inside), pa.FixedSizeListArray.from_arrays(inside, 2)):
-            assert ferry.to_list(x, nulls=0) == [[0 if each is None else each for each in row] for row in x.to_pylist()]
+        for x in (
+            pa.ListArray.from_arrays(ends, inside),
+            pa.FixedSizeListArray.from_arrays(inside, 2),
+        ):
+            assert ferry.to_list(x, nulls=0) == [
+                [0 if each is None else each for each in row] for row in x.to_pylist()
+            ]
             mask = ferry.to_numpy(x, nulls="mask")[1]
             assert mask.ravel().tolist() == [each is not None for each in values]
-            assert ferry.to_list(x[1:], nulls=0)[0] == [0 if each is None else each for each in values[2:]]
+            assert ferry.to_list(x[1:], nulls=0)[0] == [
+                0 if each is None else each for each in values[2:]
+            ]
 
 
 def test_nulls_of_rows_and_nulls_of_columns():
@@ -405,7 +462,9 @@ def test_nulls_of_rows_and_nulls_of_columns():
             runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int16()), pa.array([7, 8]))
             columns = [pa.array([1, None, 2]), pa.array([1, None, 2]).dictionary_encode(), runs]
             gone = pa.array([True, False, False])
-            return pa.StructArray.from_arrays(columns, ["p", "d", "r"], mask=gone).__arrow_c_array__()
+            return pa.StructArray.from_arrays(
+                columns, ["p", "d", "r"], mask=gone
+            ).__arrow_c_array__()
 
     found = ferry.convert_tree(Rows(), "numpy", nulls="mask")
     assert {name: each.tolist() for name, each in found.items()} == {
@@ -437,7 +496,9 @@ def test_lists_without_elements_that_are_null():
 def test_runs_that_are_not_so_are_refused(ends):
     """Going back, of no rows, ending before the array does."""
     values = Producer(b"i", 2, [None, VALUES])
-    x = Producer(b"+r", 3, [], children=[Producer(b"s", 2, [None, np.array(ends, "int16")]), values])
+    x = Producer(
+        b"+r", 3, [], children=[Producer(b"s", 2, [None, np.array(ends, "int16")]), values]
+    )
     for said in ({}, {"nulls": 0}):
         with pytest.raises(ferry.UnsupportedTypeError, match="go back, or end before"):
             ferry.to_numpy(x, **said)
@@ -467,7 +528,11 @@ def test_nanoarrow():
     assert ferry.to_torch(na.Array([1, 2, 3], na.int32())).tolist() == [1, 2, 3]
     with pytest.raises(ferry.UnsupportedTypeError, match="at row 2"):
         ferry.to_numpy(na.c_array([True, False, None], na.bool_()))
-    assert ferry.to_list(na.c_array([True, False, None], na.bool_()), nulls=True) == [True, False, True]
+    assert ferry.to_list(na.c_array([True, False, None], na.bool_()), nulls=True) == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_datasets():
@@ -483,9 +548,15 @@ def test_datasets():
     )
     pixels = np.arange(72, dtype="uint8").reshape(3, 2, 3, 4)
     made = datasets.Dataset.from_dict(
-        {"pixels": pixels, "label": [0, 1, 2], "text": ["a", "b", "c"], "image": [None] * 3}, features=features
+        {"pixels": pixels, "label": [0, 1, 2], "text": ["a", "b", "c"], "image": [None] * 3},
+        features=features,
     )
-    for x in (made, made.with_format("torch"), made.with_format("arrow"), made.with_format("arrow")[:]):
+    for x in (
+        made,
+        made.with_format("torch"),
+        made.with_format("arrow"),
+        made.with_format("arrow")[:],
+    ):
         found = ferry.convert_tree(x, "numpy")
         assert found["pixels"].tolist() == pixels.tolist()
         assert found["pixels"].dtype == "uint8"
@@ -525,8 +596,12 @@ def test_a_parquet_file_that_a_package_ships():
         else:
             assert found[name].to_pylist() == values[name]
     sizes = table.select(["x", "y", "z"])
-    assert ferry.to_torch(sizes).tolist() == [list(row) for row in zip(*(values[name] for name in "xyz"), strict=True)]
-    batches = [*ferry.prefetch(parquet.ParquetFile(path).iter_batches(4, columns=["price"]), "torch")]
+    assert ferry.to_torch(sizes).tolist() == [
+        list(row) for row in zip(*(values[name] for name in "xyz"), strict=True)
+    ]
+    batches = [
+        *ferry.prefetch(parquet.ParquetFile(path).iter_batches(4, columns=["price"]), "torch")
+    ]
     assert torch.cat([each["price"] for each in batches]).tolist() == values["price"]
 
 
@@ -596,10 +671,15 @@ def test_images_stay_and_the_hint_decodes_them():
         image.fromarray(each).save(file, "png")
         files.append({"bytes": file.getvalue(), "path": None})
     table = pa.table(
-        {"image": pa.array(files, pa.struct({"bytes": pa.binary(), "path": pa.string()})), "label": [0, 1]}
+        {
+            "image": pa.array(files, pa.struct({"bytes": pa.binary(), "path": pa.string()})),
+            "label": [0, 1],
+        }
     )
     assert isinstance(ferry.convert_tree(table, "torch")["image"], pa.ChunkedArray)
-    with pytest.raises(ferry.UnsupportedTypeError, match="Column 'image' of this Table holds files") as caught:
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match="Column 'image' of this Table holds files"
+    ) as caught:
         ferry.to_torch(table)
     without, decoded = caught.value.hint.split("; or ")
     assert ferry.to_torch(eval(without, {"x": table})).tolist() == [[0], [1]]  # noqa: S307 - that is what the hint is for

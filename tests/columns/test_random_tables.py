@@ -15,15 +15,20 @@ import tensorferry as ferry
 pa = pytest.importorskip("pyarrow")
 torch = pytest.importorskip("torch")
 
-INTEGERS = {f"{sign}int{bits}": (bits, sign == "") for sign in ("", "u") for bits in (8, 16, 32, 64)}
+INTEGERS = {
+    f"{sign}int{bits}": (bits, sign == "") for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
 FLOATS = {"float16": 16, "float32": 32, "float64": 64}
 FILLS = {"bool": True, **dict.fromkeys(INTEGERS, 3), **dict.fromkeys(FLOATS, -2.5)}
 
 
 def type_of(name):
-    return {"bool": pa.bool_(), "float16": pa.float16(), "float32": pa.float32(), "float64": pa.float64()}.get(
-        name
-    ) or getattr(pa, name)()
+    return {
+        "bool": pa.bool_(),
+        "float16": pa.float16(),
+        "float32": pa.float32(),
+        "float64": pa.float64(),
+    }.get(name) or getattr(pa, name)()
 
 
 def numbers(name):
@@ -33,7 +38,11 @@ def numbers(name):
     if name in FLOATS:
         return st.floats(width=FLOATS[name])
     bits, signed = INTEGERS[name]
-    return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else st.integers(0, 2**bits - 1)
+    return (
+        st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        if signed
+        else st.integers(0, 2**bits - 1)
+    )
 
 
 @st.composite
@@ -47,7 +56,11 @@ def columns(draw, rows=None, depth=None):
         width = draw(st.integers(1, 3))
         fixed = draw(st.booleans())
         lengths = (width, width) if fixed or draw(st.booleans()) else (0, 3)
-        kind = pa.list_(kind, width) if fixed else draw(st.sampled_from([pa.list_, pa.large_list]))(kind)
+        kind = (
+            pa.list_(kind, width)
+            if fixed
+            else draw(st.sampled_from([pa.list_, pa.large_list]))(kind)
+        )
         each = st.lists(each, min_size=lengths[0], max_size=lengths[1])
         if draw(st.integers(0, 3)) == 0:
             each = st.one_of(each, st.none())
@@ -91,7 +104,9 @@ def depth_of(kind):
 
 
 def fixed_all_down(kind):
-    return not pa.types.is_nested(kind) or (pa.types.is_fixed_size_list(kind) and fixed_all_down(kind.value_type))
+    return not pa.types.is_nested(kind) or (
+        pa.types.is_fixed_size_list(kind) and fixed_all_down(kind.value_type)
+    )
 
 
 def same(found, expected):
@@ -99,7 +114,11 @@ def same(found, expected):
         return len(found) == len(expected) and all(map(same, found, expected))
     if isinstance(expected, float) and math.isnan(expected):
         return math.isnan(found)
-    return found == expected and math.copysign(1, found) == math.copysign(1, expected) and type(found) is type(expected)
+    return (
+        found == expected
+        and math.copysign(1, found) == math.copysign(1, expected)
+        and type(found) is type(expected)
+    )
 
 
 def filled(value, fill, shape):
@@ -120,7 +139,9 @@ def judge(name, column):
         found, message = None, caught.message
     if found is None:
         assert nulls or inner is None, message
-        assert not nulls or inner is None or not fixed_all_down(kind) or f"row {nulls[0]})" in message
+        assert (
+            not nulls or inner is None or not fixed_all_down(kind) or f"row {nulls[0]})" in message
+        )
     else:
         assert not nulls
         assert inner is not None
@@ -139,7 +160,9 @@ def judge(name, column):
     assert same(zeros.tolist(), expected)
     assert mask.shape == zeros.shape == (len(values), *shape)
     marks = [filled(value, None, shape) for value in values]
-    assert np.array_equal(mask, ~np.array([_nones(each) for each in marks], bool).reshape(mask.shape))
+    assert np.array_equal(
+        mask, ~np.array([_nones(each) for each in marks], bool).reshape(mask.shape)
+    )
 
 
 def _nones(value):
@@ -165,7 +188,9 @@ def test_ten_thousand_random_columns_are_what_python_says(drawn):
 def tables(draw):
     rows = draw(st.integers(0, 6))
     made = [draw(columns(rows=rows, depth=0)) for _ in range(draw(st.integers(1, 4)))]
-    return pa.table({f"c{index}": column for index, (_, column) in enumerate(made)}), [name for name, _ in made]
+    return pa.table({f"c{index}": column for index, (_, column) in enumerate(made)}), [
+        name for name, _ in made
+    ]
 
 
 def judge_table(drawn):

@@ -42,16 +42,24 @@ def test_a_column_is_read_as_it_is_asked_in_a_tree_as_alone(x, dtype, values):
     for tree in ({"c": x, "n": np.ones(1)}, {"c": x}):
         asked = {"c": dtype}
         _same(ferry.convert_tree(tree, "numpy", dtype=asked)["c"], values, dtype)
-        (plan,) = [each.plan for each in ferry.explain_tree(tree, "numpy", dtype=asked).leaves if "c" in each.path]
+        (plan,) = [
+            each.plan
+            for each in ferry.explain_tree(tree, "numpy", dtype=asked).leaves
+            if "c" in each.path
+        ]
         assert (plan.result.dtype, plan.result.shape) == (dtype, np.shape(values))
         _same(ferry.start(tree, "numpy", dtype=asked).result()["c"], values, dtype)
 
 
 @pytest.mark.parametrize(("x", "dtype", "values"), COLUMNS[:-1])
 @pytest.mark.parametrize("nulls", [None, 0])
-def test_columns_of_record_batches_are_read_as_they_are_asked_when_they_are_stacked(x, dtype, values, nulls):
+def test_columns_of_record_batches_are_read_as_they_are_asked_when_they_are_stacked(
+    x, dtype, values, nulls
+):
     """With or without ``nulls=``, which has nothing to do with it."""
-    arrow = x if isinstance(x, pa.Array) else pa.array(x) if isinstance(x, pd.Series) else x.to_arrow()
+    arrow = (
+        x if isinstance(x, pa.Array) else pa.array(x) if isinstance(x, pd.Series) else x.to_arrow()
+    )
     batch = pa.record_batch({"n": [1.0] * len(arrow), "c": arrow})
     for samples in ([batch] * 2, [{"n": np.ones(1), "c": x}] * 2):
         keywords = {} if nulls is None else {"nulls": nulls}

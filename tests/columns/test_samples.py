@@ -30,7 +30,10 @@ def test_a_table_is_not_a_list_of_samples(table):
 
 def test_tables_are_samples_and_batches(table):
     stacked = ferry.collate([table, table], "numpy")
-    assert {name: array.tolist() for name, array in stacked.items()} == {"a": [[1, 2]] * 2, "b": [[3, 4]] * 2}
+    assert {name: array.tolist() for name, array in stacked.items()} == {
+        "a": [[1, 2]] * 2,
+        "b": [[3, 4]] * 2,
+    }
     batches = list(ferry.prefetch([table, table], "numpy"))
     assert [{name: array.tolist() for name, array in batch.items()} for batch in batches] == [
         {"a": [1, 2], "b": [3, 4]}

@@ -44,7 +44,9 @@ READ = {
 }
 
 
-@pytest.mark.parametrize("make", [reader, lambda: Around(reader())], ids=["reader", "around a reader"])
+@pytest.mark.parametrize(
+    "make", [reader, lambda: Around(reader())], ids=["reader", "around a reader"]
+)
 @pytest.mark.parametrize("call", READ)
 def test_a_stream_is_read_once_and_nothing_is_lost(call, make):
     """Trees are walked several times, and a stream that is read again is empty."""
@@ -63,7 +65,9 @@ def failing():
     return pa.RecordBatchReader.from_batches(ROWS[0].schema, batches())
 
 
-@pytest.mark.parametrize("make", [failing, lambda: Around(failing())], ids=["reader", "around a reader"])
+@pytest.mark.parametrize(
+    "make", [failing, lambda: Around(failing())], ids=["reader", "around a reader"]
+)
 def test_a_stream_that_failed_fails_again(make):
     """What it gave before is lost. The rest, here no rows at all, would be taken for all of it."""
     x = make()
@@ -94,7 +98,11 @@ def test_a_wrapped_function_gets_the_columns_of_a_stream():
     """As it gets those of a table; it got objects of this package."""
     pytest.importorskip("torch")
     doubled = ferry.wrap(lambda columns: columns["a"] * 2, inner="torch")
-    assert doubled(Around(reader())).tolist() == doubled(pa.Table.from_batches(ROWS)).tolist() == [2, 4]
+    assert (
+        doubled(Around(reader())).tolist()
+        == doubled(pa.Table.from_batches(ROWS)).tolist()
+        == [2, 4]
+    )
 
 
 def test_a_stream_that_can_be_read_again_is_read_again():
@@ -126,7 +134,9 @@ LOOKS = {
 
 @pytest.mark.unwatched  # what nulls= needs is read, and that uses it up
 @pytest.mark.unwatched  # the hint is pasted here: it uses the stream up
-@pytest.mark.parametrize("make", [reader, lambda: Around(reader())], ids=["reader", "around a reader"])
+@pytest.mark.parametrize(
+    "make", [reader, lambda: Around(reader())], ids=["reader", "around a reader"]
+)
 @pytest.mark.parametrize("look", LOOKS)
 def test_to_explain_uses_no_stream_up(look, make):
     """It is refused, with a hint that works."""

@@ -13,13 +13,29 @@ pl = pytest.importorskip("polars", reason="polars is not in this environment")
 torch = pytest.importorskip("torch")
 
 MADE = {"arrow": ferry.to_arrow, "pandas": ferry.to_pandas, "polars": ferry.to_polars}
-NAMES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
+NAMES = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float32",
+    "float64",
+]
 
 
 def plain(x):
     """Values of a result, as its own library has them in Python."""
     if isinstance(x, pa.FixedShapeTensorArray):
-        return x.to_numpy_ndarray().tolist() if x.type.value_type != pa.bool_() else [each.tolist() for each in x]
+        return (
+            x.to_numpy_ndarray().tolist()
+            if x.type.value_type != pa.bool_()
+            else [each.tolist() for each in x]
+        )
     if isinstance(x, pa.Array):
         return x.to_pylist()
     if isinstance(x, pd.DataFrame):
@@ -52,7 +68,11 @@ def test_every_dtype_and_layout_arrives(target, dtype, layout):
         assert ferry.to_list(found) == x.tolist()
     else:
         assert plain(found) == x.tolist()
-    kinds = {"arrow": (pa.Array,) * 2, "pandas": (pd.Series, pd.DataFrame), "polars": (pl.Series, pl.DataFrame)}
+    kinds = {
+        "arrow": (pa.Array,) * 2,
+        "pandas": (pd.Series, pd.DataFrame),
+        "polars": (pl.Series, pl.DataFrame),
+    }
     assert isinstance(found, kinds[target][x.ndim - 1])
     back = ferry.to_numpy(found)
     assert back.dtype == dtype
@@ -87,7 +107,9 @@ def test_immutable_memory_is_shared(target):
 
 def test_what_is_there_already_comes_back():
     """With its name, its index and the names of its columns, whatever its memory is like."""
-    apart = pd.concat([pd.DataFrame({"a": [1.0]}, index=[4]), pd.DataFrame({"b": [2.0]}, index=[4])], axis=1)
+    apart = pd.concat(
+        [pd.DataFrame({"a": [1.0]}, index=[4]), pd.DataFrame({"b": [2.0]}, index=[4])], axis=1
+    )
     kept = [pl.Series("flags", [True]), pl.DataFrame({"a": [1], "b": [2]}), pl.Series("n", [1])]
     kept += [
         pl.DataFrame({"a": [True]}),
@@ -108,8 +130,14 @@ def test_what_is_there_already_comes_back():
 def test_a_frame_that_is_read_as_numbers_becomes_numbers():
     """Decimals, categories and Python objects are no numbers yet."""
     decimals = pd.ArrowDtype(pa.decimal128(38, 0))
-    for column in (pd.Categorical([3, 1]), np.array([3, 1], object), pd.array([3, 1], dtype=decimals)):
-        assert [str(each) for each in ferry.to_pandas(pd.DataFrame({"a": column})).dtypes] == ["int64"]
+    for column in (
+        pd.Categorical([3, 1]),
+        np.array([3, 1], object),
+        pd.array([3, 1], dtype=decimals),
+    ):
+        assert [str(each) for each in ferry.to_pandas(pd.DataFrame({"a": column})).dtypes] == [
+            "int64"
+        ]
     with pytest.raises(ferry.LossyCastError, match="the value at row 1 does not fit"):
         ferry.to_pandas(pd.DataFrame({"a": pd.array([1, 2**70], dtype=decimals)}))
     of_polars = pl.DataFrame({"a": pl.Series([3, 1], dtype=pl.Decimal(38, 0))})
@@ -170,7 +198,9 @@ def test_what_it_cannot_hold_is_refused(target):
             made([1j])
     with pytest.raises(ferry.DeviceError):
         made([1.0], device="cuda")
-    with pytest.raises(TypeError, match=f"{made.__name__}.. got an unexpected keyword argument 'out'"):
+    with pytest.raises(
+        TypeError, match=f"{made.__name__}.. got an unexpected keyword argument 'out'"
+    ):
         made([1.0], out=np.zeros(1))
     for x in ([1.0], np.ones(1)):
         for out in (1, made(np.ones(1)), np.ones(1)):
@@ -186,7 +216,11 @@ def test_it_is_a_target_like_any_other(target):
     module = {"arrow": pa, "pandas": pd, "polars": pl}[target]
     kind = {"arrow": pa.Array, "pandas": pd.Series, "polars": pl.Series}[target]
     y = ferry.convert(np.arange(2, dtype="int16"), target)
-    for found in (ferry.convert([1, 2], module), ferry.convert([1, 2], kind), ferry.convert([1, 2], like=y)):
+    for found in (
+        ferry.convert([1, 2], module),
+        ferry.convert([1, 2], kind),
+        ferry.convert([1, 2], like=y),
+    ):
         assert type(found) is type(y) or target == "arrow"
         assert plain(found) == [1, 2]
     assert ferry.describe(ferry.convert([1, 2], like=y)).dtype == "int16"
@@ -244,8 +278,12 @@ NULLS = {
 def test_a_column_with_nulls_has_a_dtype_to_follow(kind):
     """Its own values are not converted, so that nothing of them can be lost."""
     like = NULLS[kind]()
-    framework = {"pandas-objects": "pandas", "polars-rows": "polars", "frame": "polars"}.get(kind, kind)
-    dtype = {"pandas": "int16", "polars": "bool", "polars-rows": "float32", "arrow": "uint8"}.get(kind, "int64")
+    framework = {"pandas-objects": "pandas", "polars-rows": "polars", "frame": "polars"}.get(
+        kind, kind
+    )
+    dtype = {"pandas": "int16", "polars": "bool", "polars-rows": "float32", "arrow": "uint8"}.get(
+        kind, "int64"
+    )
     ones = np.ones(2, {"polars": "bool", "polars-rows": "float64"}.get(kind, "int32"))
     found = [ferry.convert(ones, like=like)]
     if kind != "frame":  # which is a container in a tree

@@ -16,7 +16,9 @@ __all__ = ["groups", "installed"]
 def installed(module, backend, witness):
     """The package is there, and its backend registered; both are gone again afterwards."""
     before = dict(registry.backends())
-    is_made_up = sys.modules.setdefault(module.__name__, module) is module and module.__spec__ is None
+    is_made_up = (
+        sys.modules.setdefault(module.__name__, module) is module and module.__spec__ is None
+    )
     registry.register(backend)
     testing.add_witness(witness)
     try:

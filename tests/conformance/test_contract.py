@@ -11,7 +11,9 @@ OWN = ("numpy", "torch", "tensorflow", "jax", "python")
 
 
 def own(paths):
-    return [group for group in testing.groups(paths=paths) if {group.source, group.target} <= set(OWN)]
+    return [
+        group for group in testing.groups(paths=paths) if {group.source, group.target} <= set(OWN)
+    ]
 
 
 @pytest.mark.parametrize("group", own(paths=False), ids=str)
@@ -50,5 +52,7 @@ def test_there_are_thousands_of_cells():
     for group in own(paths=False):
         source = testing.witness_for(group.source)
         if group.mode in ("", "32 bits"):
-            cells += 3 * sum(source.make(group.layout, dtype) is not None for dtype in ("float32", "uint8"))
+            cells += 3 * sum(
+                source.make(group.layout, dtype) is not None for dtype in ("float32", "uint8")
+            )
     assert cells > 1500  # with two dtypes of thirty

@@ -50,7 +50,12 @@ class TapeBackend(Backend):
     capabilities = Capabilities(
         dtypes=Dtypes(
             held=frozenset(ITEMSIZES),
-            numbers={"bool": ("uint8",), "int": ("uint8",), "float": ("float32",), "complex": ("float32",)},
+            numbers={
+                "bool": ("uint8",),
+                "int": ("uint8",),
+                "float": ("float32",),
+                "complex": ("float32",),
+            },
         ),
         memory=Memory(writable=False, strides="compact", alignment=0),
     )
@@ -63,10 +68,19 @@ class TapeBackend(Backend):
         return issubclass(kind, Tape)
 
     def describe(self, x):
-        return TensorInfo(self.name, x.shape, x.dtype, misalignment=self.pointer(x) or 0, writable=False, mutable=False)
+        return TensorInfo(
+            self.name,
+            x.shape,
+            x.dtype,
+            misalignment=self.pointer(x) or 0,
+            writable=False,
+            mutable=False,
+        )
 
     def pointer(self, x):
-        return np.frombuffer(x.memory, np.uint8).__array_interface__["data"][0] if x.memory else None
+        return (
+            np.frombuffer(x.memory, np.uint8).__array_interface__["data"][0] if x.memory else None
+        )
 
     def export(self, x):
         array = np.frombuffer(x.memory, x.dtype).reshape(x.shape)

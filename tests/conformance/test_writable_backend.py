@@ -1,7 +1,8 @@
 """A writable backend of an outside package, of host memory and without a graph, held to the whole contract.
 
-Its framework is made up: a `Slate` is memory at an address with any strides, that it keeps alive and that may be closed
-to writes. No ndarray is in it, so nothing of what NumPy promises holds by itself.
+Its framework is made up: a `Slate` is memory at an address with any strides, that it keeps alive
+and that may be closed to writes. No ndarray is in it, so nothing of what NumPy promises holds by
+itself.
 """
 
 from __future__ import annotations
@@ -55,7 +56,12 @@ class SlateBackend(Backend, verbs.PresentsReadOnly, verbs.Writes):
     capabilities = Capabilities(
         dtypes=Dtypes(
             held=frozenset(ITEMSIZES),
-            numbers={"bool": ("bool",), "int": ("int64",), "float": ("float32",), "complex": ("complex64",)},
+            numbers={
+                "bool": ("bool",),
+                "int": ("int64",),
+                "float": ("float32",),
+                "complex": ("complex64",),
+            },
         ),
         memory=Memory(writable=True, read_only=True, out=True),
     )
@@ -69,13 +75,26 @@ class SlateBackend(Backend, verbs.PresentsReadOnly, verbs.Writes):
 
     def describe(self, x):
         # Memory that is closed here may be open through another slate.
-        return TensorInfo(self.name, x.shape, x.dtype, None, x.strides, x.address, writable=x.writable, mutable=True)
+        return TensorInfo(
+            self.name,
+            x.shape,
+            x.dtype,
+            None,
+            x.strides,
+            x.address,
+            writable=x.writable,
+            mutable=True,
+        )
 
     def pointer(self, x):
         return x.address
 
     def export(self, x):
-        ends = [(length - 1) * step for length, step in zip(x.shape, x.strides, strict=True) if length > 1]
+        ends = [
+            (length - 1) * step
+            for length, step in zip(x.shape, x.strides, strict=True)
+            if length > 1
+        ]
         low = sum(end for end in ends if end < 0)
         size = sum(map(abs, ends)) + ITEMSIZES[x.dtype] if 0 not in x.shape else 0
         block = (ctypes.c_char * size).from_address(x.address + low)
@@ -85,7 +104,13 @@ class SlateBackend(Backend, verbs.PresentsReadOnly, verbs.Writes):
         return array
 
     def adopt(self, array):
-        return Slate(array, array.__array_interface__["data"][0], str(array.dtype), array.shape, array.strides)
+        return Slate(
+            array,
+            array.__array_interface__["data"][0],
+            str(array.dtype),
+            array.shape,
+            array.strides,
+        )
 
     def read_only(self, x):
         return Slate(x.owner, x.address, x.dtype, x.shape, x.strides, writable=False)
@@ -186,7 +211,11 @@ def never_mutable(self, x):
         ("read_only", same, testing.Group("numpy", "view read-only", "slates")),
         ("describe", never_mutable, testing.Group("slates", "closed", "jax")),
     ],
-    ids=["a silent copy", "a read-only view that can be written", "memory that is said to be nobody's to write"],
+    ids=[
+        "a silent copy",
+        "a read-only view that can be written",
+        "memory that is said to be nobody's to write",
+    ],
 )
 def test_the_suite_finds_what_breaks_the_contract(verb, lie, cells):
     """Each of three lies of such a backend is a finding: none of them passes because nobody looks."""

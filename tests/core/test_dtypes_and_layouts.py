@@ -32,7 +32,10 @@ def test_a_row_is_what_numpy_and_ml_dtypes_say(row):
     assert (row.name in ORDINARY) == (dtype.isbuiltin == 1)
     if row.kind in ("int", "uint"):
         limits = ml_dtypes.iinfo(dtype)
-        assert (limits.min, limits.max) == (-(2**row.precision) if row.kind == "int" else 0, 2**row.precision - 1)
+        assert (limits.min, limits.max) == (
+            -(2**row.precision) if row.kind == "int" else 0,
+            2**row.precision - 1,
+        )
         assert (row.lowest, row.highest, row.specials) == (0, row.precision, frozenset())
     elif row.kind == "bool":
         assert (row.precision, row.lowest, row.highest, row.specials) == (1, 0, 1, frozenset())
@@ -48,7 +51,10 @@ def test_a_row_is_what_numpy_and_ml_dtypes_say(row):
 
 def specials(dtype):
     """What a float can be besides the ordinary numbers, tried out."""
-    kept = {word: np.array(value, np.float32).astype(dtype).astype(np.float64) for word, value in TRIED.items()}
+    kept = {
+        word: np.array(value, np.float32).astype(dtype).astype(np.float64)
+        for word, value in TRIED.items()
+    }
     return {word for word, value in kept.items() if IS[word](value)}
 
 
@@ -64,7 +70,10 @@ IS = {
 
 def test_the_table_has_every_dtype_of_ml_dtypes():
     """A dtype that the library brings is in the table, or was left out on purpose."""
-    brought = {name for name in dir(ml_dtypes) if isinstance(getattr(ml_dtypes, name), type)} - {"finfo", "iinfo"}
+    brought = {name for name in dir(ml_dtypes) if isinstance(getattr(ml_dtypes, name), type)} - {
+        "finfo",
+        "iinfo",
+    }
     # What no framework has.
     assert brought - set(DTYPES) <= {"int1", "uint1", "bcomplex32", "complex32"}
 

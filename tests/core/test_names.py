@@ -26,7 +26,10 @@ MEANT = {
     "python": ["python", "list", list],
 }
 EACH = [(name, to) for name, names in MEANT.items() for to in names]
-IDS = [f"{name}-{to}" if isinstance(to, str) else f"{name}-{type(to).__name__}-{to.__name__}" for name, to in EACH]
+IDS = [
+    f"{name}-{to}" if isinstance(to, str) else f"{name}-{type(to).__name__}-{to.__name__}"
+    for name, to in EACH
+]
 
 
 @pytest.mark.parametrize(("name", "to"), EACH, ids=IDS)
@@ -63,7 +66,13 @@ def test_names_are_known_before_anything_else_is():
 
 @pytest.mark.parametrize(
     ("to", "meant"),
-    [("tourch", "torch"), ("Torch", "torch"), ("PyTorch", "torch"), ("numpi", "numpy"), ("tensorlow", "tensorflow")],
+    [
+        ("tourch", "torch"),
+        ("Torch", "torch"),
+        ("PyTorch", "torch"),
+        ("numpi", "numpy"),
+        ("tensorlow", "tensorflow"),
+    ],
 )
 def test_a_wrong_name_is_a_value_error_with_the_nearest_right_one(to, meant):
     """Everywhere; a framework that is only not installed is another error."""
@@ -104,7 +113,12 @@ def test_what_is_not_installed_is_not_a_wrong_name():
 
 def test_a_device_is_told_from_a_framework():
     """It has a keyword of its own."""
-    for name, device in (("cuda:1", "cuda:1"), ("gpu", "cuda"), ("GPU:1", "cuda:1"), ("cpu:0", "cpu")):
+    for name, device in (
+        ("cuda:1", "cuda:1"),
+        ("gpu", "cuda"),
+        ("GPU:1", "cuda:1"),
+        ("cpu:0", "cpu"),
+    ):
         with pytest.raises(ferry.UnknownFrameworkError, match=f"'{name}' is a device") as caught:
             ferry.convert([1.5], name)
         framework, _, rest = caught.value.hint.removeprefix('to="').partition('"')
@@ -114,7 +128,19 @@ def test_a_device_is_told_from_a_framework():
 
 @pytest.mark.parametrize(
     "to",
-    [torch.nn.Parameter, np.matrix, np.float32, tf.Variable, torch.float32, 3, object, float, np.ones(2, "f4"), [], {}],
+    [
+        torch.nn.Parameter,
+        np.matrix,
+        np.float32,
+        tf.Variable,
+        torch.float32,
+        3,
+        object,
+        float,
+        np.ones(2, "f4"),
+        [],
+        {},
+    ],
     ids=lambda to: getattr(to, "__name__", type(to).__name__),
 )
 def test_a_class_that_results_are_not_of_names_no_framework(to):
@@ -157,10 +183,13 @@ def test_an_alias_never_hides_a_name():
 
 
 @pytest.mark.parametrize(
-    ("name", "dtypes"), [("float32", ["float32"]), ("bf16", ["bfloat16"]), ("int", ["int32", "int64"])]
+    ("name", "dtypes"),
+    [("float32", ["float32"]), ("bf16", ["bfloat16"]), ("int", ["int32", "int64"])],
 )
 def test_a_dtype_is_told_from_a_framework(name, dtypes):
     """``convert(x, "float32")`` has the dtype where the target is to be."""
-    with pytest.raises(ferry.UnknownFrameworkError, match="is a dtype, and not the name of a framework") as caught:
+    with pytest.raises(
+        ferry.UnknownFrameworkError, match="is a dtype, and not the name of a framework"
+    ) as caught:
         ferry.convert([1.5], name)
     assert caught.value.hint == " or ".join(f'to="numpy", dtype="{dtype}"' for dtype in dtypes)

@@ -1,6 +1,7 @@
 """Build the simulated device into a folder that git ignores: ``python tests/device/build.py``, or ``make test-device``.
 
-It belongs to one version of PyTorch, of Python and of its source, and is built again where one of them is another.
+It belongs to one version of PyTorch, of Python and of its source, and is built again where one of
+them is another.
 """
 
 from __future__ import annotations
@@ -58,10 +59,30 @@ def _compile(torch: Path, to: Path) -> None:
             raise BuildError(f"{header} is missing")
     to.parent.mkdir(parents=True, exist_ok=True)
     apart = to.with_name(f"{os.getpid()}{to.name}")  # two builds at once do no harm
-    includes = [f"-I{torch / 'include'}", f"-I{torch / 'include' / 'torch' / 'csrc' / 'api' / 'include'}"]
-    links = [f"-L{torch / 'lib'}", f"-Wl,-rpath,{torch / 'lib'}", "-ltorch", "-ltorch_cpu", "-lc10", "-ltorch_python"]
+    includes = [
+        f"-I{torch / 'include'}",
+        f"-I{torch / 'include' / 'torch' / 'csrc' / 'api' / 'include'}",
+    ]
+    links = [
+        f"-L{torch / 'lib'}",
+        f"-Wl,-rpath,{torch / 'lib'}",
+        "-ltorch",
+        "-ltorch_cpu",
+        "-lc10",
+        "-ltorch_python",
+    ]
     told = "-DTORCH_API_INCLUDE_EXTENSION_H", "-DTORCH_EXTENSION_NAME=_device"
-    flags = ["-std=c++20", "-O1", "-fPIC", "-shared", "-s", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra"]
+    flags = [
+        "-std=c++20",
+        "-O1",
+        "-fPIC",
+        "-shared",
+        "-s",
+        "-fvisibility=hidden",
+        "-pthread",
+        "-Wall",
+        "-Wextra",
+    ]
     # What PyTorch's headers warn of is not ours.
     quiet = [each.replace("-I", "-isystem", 1) for each in (*includes, f"-I{python}")]
     done = subprocess.run(

@@ -16,7 +16,8 @@ collect_ignore = ["probes.py", "sim.py"]
 def _why_not():
     """Why these tests cannot run here, or ``None``."""
     if os.environ.get("FERRY_TEST_DEVICE") != "1":
-        # PyTorch keeps a device for the rest of the process, in which other tests are about a machine without any.
+        # PyTorch keeps a device for the rest of the process, in which other tests are about a
+        # machine without any.
         return "needs the simulated device in a process of its own: make test-device"
     try:
         built()

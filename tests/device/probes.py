@@ -1,8 +1,8 @@
 """What goes wrong with a device behind the host: each function looks for one thing, and raises what is wrong.
 
-They are tests (`test_under_delays.py`), and what the faults of `test_broken_on_purpose.py` are caught by. As a program:
-``python -m tests.device.probes NAME …``. Where all is right, none depends on time: a delay is how long what is wrong
-has to be early.
+They are tests (`test_under_delays.py`), and what the faults of `test_broken_on_purpose.py` are
+caught by. As a program: ``python -m tests.device.probes NAME …``. Where all is right, none depends
+on time: a delay is how long what is wrong has to be early.
 """
 
 from __future__ import annotations
@@ -253,7 +253,9 @@ def a_started_transfer_is_complete():
     up = ferry.start(np.full(SIZE, 4, np.float32), "torch", device="sim:1").result()
     up += 1
     assert is_all(up, 5)
-    tree = ferry.start({"x": computed(6), "y": np.full(SIZE, 7, np.float32)}, "torch", device="sim:1").result()
+    tree = ferry.start(
+        {"x": computed(6), "y": np.full(SIZE, 7, np.float32)}, "torch", device="sim:1"
+    ).result()
     assert is_all(tree["x"], 6)
     assert is_all(tree["y"], 7)
 
@@ -294,7 +296,10 @@ def a_started_transfer_keeps_its_source():
     for each in range(6):
         transfers += [
             (each, ferry.start(computed(each), "numpy")),
-            (each, ferry.start(torch.full((SIZE,), float(each)).pin_memory(), "torch", device="sim")),
+            (
+                each,
+                ferry.start(torch.full((SIZE,), float(each)).pin_memory(), "torch", device="sim"),
+            ),
             (each, ferry.start(np.full(SIZE, each, np.float32), "torch", device="sim:1")),
         ]
         torch.full((SIZE,), -1.0, device="sim"), torch.full((SIZE,), -1.0).pin_memory()
@@ -482,7 +487,9 @@ def a_loop_that_never_waits_holds_few_batches():
         del batch, batches
         peak = sim.memory(0).peak - before
         assert is_all(total, 24 * size)
-        assert peak < (depth + 2) * 4 * size + (1 << 19), f"depth {depth}: {peak / 4 / size:.1f} batches"
+        assert peak < (depth + 2) * 4 * size + (1 << 19), (
+            f"depth {depth}: {peak / 4 / size:.1f} batches"
+        )
         del total
 
 
@@ -495,7 +502,9 @@ def an_error_leaves_nothing():
     bad = {"a": computed(1), "b": computed(1.5), "c": np.full(SIZE, 2.5, np.float32)}
     for call in (
         lambda: ferry.convert_tree(bad, "numpy", dtype={"float": "int8"}),
-        lambda: ferry.convert_tree(bad, "torch", device="sim:1", dtype={"float": "int8"}, non_blocking=True),
+        lambda: ferry.convert_tree(
+            bad, "torch", device="sim:1", dtype={"float": "int8"}, non_blocking=True
+        ),
         lambda: ferry.start(bad, "torch", device="sim:1", dtype={"float": "int8"}).result(),
         lambda: list(ferry.prefetch([bad], "torch", device="sim:1", dtype={"float": "int8"})),
         lambda: ferry.collate([bad, bad], "torch", device="sim:1", dtype={"float": "int8"}),
@@ -503,7 +512,9 @@ def an_error_leaves_nothing():
         with pytest.raises(ferry.ConversionError):
             call()
         assert is_all(ferry.to_numpy(computed(3)), 3)
-        assert is_all(ferry.to_torch(np.full(SIZE, 4, np.float32), device="sim:1", non_blocking=True), 4)
+        assert is_all(
+            ferry.to_torch(np.full(SIZE, 4, np.float32), device="sim:1", non_blocking=True), 4
+        )
     out = np.zeros(SIZE, np.int8)
     with pytest.raises(ferry.LossyCastError):
         ferry.to_numpy(computed(1.5), out=out)
@@ -524,7 +535,9 @@ def without_page_locked_memory_all_goes_on():
         assert is_all(ferry.to_numpy(computed(4, size=size)), 4)
         assert is_all(ferry.start(computed(5, size=size), "numpy").result(), 5)
         assert is_all(ferry.start(np.full(size, 6, np.float32), "torch", device="sim").result(), 6)
-        kept = list(ferry.prefetch(reused(4, lambda: np.zeros(size, np.float32)), "torch", device="sim"))
+        kept = list(
+            ferry.prefetch(reused(4, lambda: np.zeros(size, np.float32)), "torch", device="sim")
+        )
         assert all(is_all(batch["x"], batch["n"]) for batch in kept)
         tree = [np.full(size + each, each, np.float32) for each in range(3)]
         found = ferry.convert_tree(tree, "torch", device="sim", non_blocking=True)

@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from tests.device.build import built
-from torch.utils.backend_registration import generate_methods_for_privateuse1_backend, rename_privateuse1_backend
+from torch.utils.backend_registration import (
+    generate_methods_for_privateuse1_backend,
+    rename_privateuse1_backend,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +105,9 @@ if LIKE == "cuda":
         def __new__(cls, device: Any = None, priority: int = 0, **known: Any) -> Self:
             if known:
                 return super().__new__(cls, priority=priority, **known)
-            return super().__new__(cls, device=torch.device("sim", _index(device)), priority=priority)
+            return super().__new__(
+                cls, device=torch.device("sim", _index(device)), priority=priority
+            )
 
         def record_event(self, event: Any = None) -> Event:
             event = Event() if event is None else event
@@ -115,7 +120,9 @@ if LIKE == "cuda":
     class Event(torch.Event):
         """As ``torch.cuda.Event``."""
 
-        def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Self:
+        def __new__(
+            cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+        ) -> Self:
             return super().__new__(cls, torch.device("sim"), enable_timing=enable_timing)
 
         def record(self, stream: Any = None) -> None:
@@ -123,7 +130,11 @@ if LIKE == "cuda":
 
     def current_stream(device: Any = None) -> Stream:
         found = torch.accelerator.current_stream(_index(device))
-        return Stream(stream_id=found.stream_id, device_index=found.device_index, device_type=found.device_type)
+        return Stream(
+            stream_id=found.stream_id,
+            device_index=found.device_index,
+            device_type=found.device_type,
+        )
 
     class stream:  # noqa: N801 - as in torch.cuda
         """The current stream, and its device, while it is entered."""
@@ -202,8 +213,8 @@ class Seen(NamedTuple):
     """Something that a device did.
 
     Args:
-        kind: ``"h2d"``, ``"d2h"``, ``"p2p"``: a copy over the bus; ``"kernel"``: work on the device;
-            ``"fallback"``: what the CPU did because the device cannot.
+        kind: ``"h2d"``, ``"d2h"``, ``"p2p"``: a copy over the bus; ``"kernel"``: work on the
+            device; ``"fallback"``: what the CPU did because the device cannot.
         bytes: How much was copied, or is the result.
         pinned: Whether the host's memory is page-locked.
         queued: Whether the host did not wait.

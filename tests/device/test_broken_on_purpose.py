@@ -231,7 +231,11 @@ def test_there_are_many_faults():
     """No fewer than were promised, and each changes what stands in the source once."""
     assert len(FAULTS) >= 12
     for fault in FAULTS:
-        text = SOURCE.joinpath("tensorferry", *fault.module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
+        text = (
+            SOURCE.joinpath("tensorferry", *fault.module.split("."))
+            .with_suffix(".py")
+            .read_text(encoding="utf-8")
+        )
         assert text.count(fault.old) == 1, f"{fault.name}: not in {fault.module}, or more than once"
 
 
@@ -242,7 +246,9 @@ def test_a_fault_is_found(sim, fault):
     if done.returncode == 0:  # what is wrong has been too early by less than this machine is late
         done = run(fault, slowness=10)
     assert done.returncode != 0, f"it has escaped: {fault.name}"
-    assert done.returncode == FOUND, f"ended with {done.returncode}\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
+    assert done.returncode == FOUND, (
+        f"ended with {done.returncode}\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
+    )
 
 
 def test_without_a_fault_nothing_is_found(sim):

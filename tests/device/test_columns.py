@@ -24,7 +24,9 @@ def test_batches_of_a_table_are_there_ahead_of_the_loop(sim):
     assert [[*batch] for batch in there] == [["x", "x_mask", "n", "n_mask", "t"]] * 3
     for batch, expected in zip(there, here, strict=True):
         assert {str(batch[name].device) for name in batch if name != "t"} == {"sim:1"}
-        assert [batch[name].tolist() for name in batch] == [expected[name].tolist() for name in batch]
+        assert [batch[name].tolist() for name in batch] == [
+            expected[name].tolist() for name in batch
+        ]
 
 
 def test_a_column_that_must_not_be_copied_is_refused(sim):

@@ -36,7 +36,9 @@ def apart(code, **environment):
     """Run code in a process of its own that has the device; what it printed."""
     code = f"import numpy as np, torch, tensorferry as ferry\nfrom tests.device import sim\n{code}"
     done = python(code, PYTHONPATH=f"{SOURCE}:{ROOT}", FERRY_TEST_DEVICE="1", **environment)
-    assert done.returncode == 0, f"ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    assert done.returncode == 0, (
+        f"ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    )
     return done.stdout
 
 
@@ -48,12 +50,17 @@ def test_a_device_that_nobody_has_named_is_one_like_the_others(sim):
     x = ferry.to_torch(np.ones(3, np.float32), device="sim:1")
     assert str(x.device) == ferry.describe(x).device == "sim:1"
     assert ferry.to_torch([1.0], device=torch.device("sim:1")).get_device() == 1
-    assert ferry.to_torch([1.0], device="sim").get_device() == torch.accelerator.current_device_index()
+    assert (
+        ferry.to_torch([1.0], device="sim").get_device() == torch.accelerator.current_device_index()
+    )
     assert ferry.convert([1, 2], like=x).device == x.device
     assert ferry.to_torch(x, device="sim") is x
     assert {"cpu", "sim:0", "sim:1"} <= set(ferry.frameworks()["torch"].devices)
     assert ferry.to_list(x) == [1.0, 1.0, 1.0]
-    assert ferry.convert_tree({"x": [1.0], "y": np.ones(2)}, "torch", device="sim:1")["y"].device == x.device
+    assert (
+        ferry.convert_tree({"x": [1.0], "y": np.ones(2)}, "torch", device="sim:1")["y"].device
+        == x.device
+    )
 
 
 def test_a_device_that_is_not_there_is_said(sim):
@@ -165,7 +172,9 @@ def test_pinned_sources_are_cast_into_pinned_memory_if_that_is_asked(sim, dtype)
         found = ferry.to_torch(x, dtype=dtype, **keywords)
         assert found.is_pinned() is ferry.explain(x, "torch", dtype=dtype, **keywords).result.pinned
         assert found.is_pinned() is bool(keywords)
-    assert ferry.to_torch(x.to(torch.complex64).pin_memory().conj(), dtype="complex128", pinned=True).is_pinned()
+    assert ferry.to_torch(
+        x.to(torch.complex64).pin_memory().conj(), dtype="complex128", pinned=True
+    ).is_pinned()
 
 
 @pytest.mark.parametrize("shape", ["whole", "transposed", "expanded", "conjugate"])
@@ -194,7 +203,11 @@ def test_the_code_pins_complex_numbers_in_a_graph(sim, shape, keywords):
     pasted, result = names["y"], ferry.to_torch(y, **keywords)
     assert pasted.tolist() == result.tolist()
     for found in (pasted, result):
-        assert (found.dtype, found.device, found.is_pinned()) == (result.dtype, result.device, "pinned" in keywords)
+        assert (found.dtype, found.device, found.is_pinned()) == (
+            result.dtype,
+            result.device,
+            "pinned" in keywords,
+        )
         (found.cpu() * (2 + 1j)).abs().sum().backward()
     assert torch.equal(leaves[0].grad, leaves[1].grad)
 
@@ -202,7 +215,11 @@ def test_the_code_pins_complex_numbers_in_a_graph(sim, shape, keywords):
 @pytest.mark.parametrize("keywords", [{"pinned": True}, {"device": "sim:1", "non_blocking": True}])
 def test_the_code_pins_elements_that_share_memory(sim, keywords):
     """Each gets memory of its own, as in the conversion."""
-    for x in (torch.arange(6).expand(7, 6), torch.arange(6).expand(7, 6).T, torch.arange(9).unfold(0, 6, 1)):
+    for x in (
+        torch.arange(6).expand(7, 6),
+        torch.arange(6).expand(7, 6).T,
+        torch.arange(9).unfold(0, 6, 1),
+    ):
         names = {"x": x}
         exec(ferry.explain(x, "torch", **keywords).code, names)  # noqa: S102 - that is what the code is for
         found = ferry.to_torch(x, **keywords)
@@ -211,7 +228,8 @@ def test_the_code_pins_elements_that_share_memory(sim, keywords):
 
 
 @pytest.mark.parametrize(
-    "keywords", [{"device": "cpu"}, {"device": "sim:1", "dtype": "float64"}, {"dtype": "float8_e5m2"}]
+    "keywords",
+    [{"device": "cpu"}, {"device": "sim:1", "dtype": "float64"}, {"dtype": "float8_e5m2"}],
 )
 def test_an_expanded_tensor_is_in_no_graph_where_none_is_recorded(sim, keywords):
     """The plan says so, and is right where all plans are checked."""
@@ -288,7 +306,9 @@ assert ferry.to_numpy(x, pinned=True).sum() == a.size
     ],
 )
 @pytest.mark.parametrize("grad", [False, True])
-def test_a_tensor_like_one_before_is_not_described_again(sim, monkeypatch, start, target, keywords, grad):
+def test_a_tensor_like_one_before_is_not_described_again(
+    sim, monkeypatch, start, target, keywords, grad
+):
     """Neither it nor its device is looked at as if nothing was known, and PyTorch raises no exception in vain."""
     if start == "numpy" and grad:
         pytest.skip("an array has no gradient")
@@ -473,12 +493,20 @@ def test_what_crosses_together_has_the_size_that_is_planned(sim, target, keyword
     pytest.importorskip(target)
     dtypes = (torch.int8, torch.float64, torch.bfloat16, torch.float32, torch.bool, torch.complex64)
     tree = [torch.ones(3 + index).to(dtype).to("sim:0") for index, dtype in enumerate(dtypes)]
-    tree += [torch.ones(1).to("sim:0").expand(40), torch.ones(10).to("sim:0")[::3], torch.ones(2, 3).to("sim:0").T]
+    tree += [
+        torch.ones(1).to("sim:0").expand(40),
+        torch.ones(10).to("sim:0")[::3],
+        torch.ones(2, 3).to("sim:0").T,
+    ]
     plan = ferry.explain_tree(tree, target, **keywords)
     with sim.tracing() as seen:
         ferry.convert_tree(tree, target, **keywords)
     alone = sum(
-        step.bytes for leaf in plan.leaves if leaf.batch is None for step in leaf.plan.steps if step.path == "bus"
+        step.bytes
+        for leaf in plan.leaves
+        if leaf.batch is None
+        for step in leaf.plan.steps
+        if step.path == "bus"
     )
     assert sum(batch.bytes for batch in plan.batches) + alone == seen.bus_bytes
 
@@ -497,8 +525,12 @@ def test_leaves_that_are_not_to_cross_together_cross_alone(sim, keywords):
 
 
 @pytest.mark.parametrize("public", [False, True])
-@pytest.mark.parametrize(("source", "target"), [("sim:0", "cpu"), ("sim:0", "sim:1"), ("cpu", "sim:1")])
-def test_leaves_with_an_odd_stride_or_lazy_bits_are_packed(sim, monkeypatch, source, target, public):
+@pytest.mark.parametrize(
+    ("source", "target"), [("sim:0", "cpu"), ("sim:0", "sim:1"), ("cpu", "sim:1")]
+)
+def test_leaves_with_an_odd_stride_or_lazy_bits_are_packed(
+    sim, monkeypatch, source, target, public
+):
     """A stride along an axis of length 1 means nothing, and a leaf may be the only one of its dtype."""
     from tensorferry.backends import registry
 
@@ -549,7 +581,9 @@ def test_leaves_of_any_size_and_dtype_are_taken_apart_again(sim, monkeypatch, pu
         ("torch", {}, {}),
     ],
 )
-def test_a_thousand_leaves_cross_once_for_each_device_and_direction(sim, target, keywords, expected):
+def test_a_thousand_leaves_cross_once_for_each_device_and_direction(
+    sim, target, keywords, expected
+):
     """As planned: as many transfers, and as many bytes, with those that align the leaves."""
     with sim.nothing_left():
         tree = thousand()
@@ -561,7 +595,10 @@ def test_a_thousand_leaves_cross_once_for_each_device_and_direction(sim, target,
         assert sum(batch.bytes for batch in plan.batches) == seen.bus_bytes
         for key, x in tree.items():
             whole = found[key] if target == "torch" else torch.from_numpy(found[key].view(np.uint8))
-            assert whole.cpu().contiguous().view(torch.uint8).tolist() == x.cpu().view(torch.uint8).tolist(), key
+            assert (
+                whole.cpu().contiguous().view(torch.uint8).tolist()
+                == x.cpu().view(torch.uint8).tolist()
+            ), key
         with sim.tracing() as seen:
             result = ferry.start(tree, target, **keywords).result()
         assert seen.counts() == expected
@@ -572,7 +609,12 @@ def test_a_thousand_leaves_cross_once_for_each_device_and_direction(sim, target,
 def test_a_snapshot_keeps_views_views(sim):
     """On a device as on the host: in memory of their own, with the values of then."""
     base = torch.arange(12.0, device="sim:1").reshape(3, 4)
-    state = {"whole": base, "row": base[1], "column": base[:, 2], "other": torch.ones(3, device="sim:0")}
+    state = {
+        "whole": base,
+        "row": base[1],
+        "column": base[:, 2],
+        "other": torch.ones(3, device="sim:0"),
+    }
     with sim.tracing() as seen:
         before = ferry.snapshot(state)
     assert crossed(seen) == []
@@ -589,7 +631,10 @@ def test_a_snapshot_keeps_views_views(sim):
 def test_a_batch_of_samples_from_several_devices(sim, device):
     """Where ``device`` says, each having crossed once."""
     places = ("sim:0", "sim:1", "cpu")
-    samples = [{"x": torch.full((8,), float(each), device=places[each % 3]), "n": each} for each in range(9)]
+    samples = [
+        {"x": torch.full((8,), float(each), device=places[each % 3]), "n": each}
+        for each in range(9)
+    ]
     batch = ferry.collate(samples, "torch", device=device)
     assert str(batch["x"].device) == device
     assert batch["x"][:, 0].tolist() == list(range(9))
@@ -634,7 +679,11 @@ def test_expanded_tensors_cross_at_the_size_of_their_memory(sim, target):
 def test_expanded_tensors_go_to_a_device_at_that_size_too(sim):
     """From PyTorch and from NumPy, and from one device to the other."""
     row = torch.arange(64.0)
-    for x in (row.expand(50, 64), np.broadcast_to(row.numpy(), (50, 64)), row.to("sim:0").expand(50, 64)):
+    for x in (
+        row.expand(50, 64),
+        np.broadcast_to(row.numpy(), (50, 64)),
+        row.to("sim:0").expand(50, 64),
+    ):
         plan = ferry.explain(x, "torch", device="sim:1")
         with sim.tracing() as seen:
             there = ferry.to_torch(x, device="sim:1")
@@ -661,7 +710,10 @@ def test_expanded_tensors_cross_at_that_size_in_a_graph(sim, start, end, dtype, 
     before = torch.arange(64.0, device=start)
     weights = torch.arange(50 * 64.0).reshape(50, 64)
     found = []
-    for convert in (ferry.to_torch, lambda x, device, dtype: x.to(device, dtype and getattr(torch, dtype))):
+    for convert in (
+        ferry.to_torch,
+        lambda x, device, dtype: x.to(device, dtype and getattr(torch, dtype)),
+    ):
         row = before.clone().requires_grad_()
         x = (row * 2).expand(50, 64)
         heard = []
@@ -669,7 +721,11 @@ def test_expanded_tensors_cross_at_that_size_in_a_graph(sim, start, end, dtype, 
         with sim.tracing() as seen:
             y = convert(x, device=end, dtype=dtype)
         if convert is ferry.to_torch:
-            assert crossed(seen) == bus(ferry.explain(x, "torch", device=end, dtype=dtype)) == crossings
+            assert (
+                crossed(seen)
+                == bus(ferry.explain(x, "torch", device=end, dtype=dtype))
+                == crossings
+            )
             assert y.requires_grad
             assert y.is_contiguous()
         values = y.detach().to("cpu", torch.float64)
@@ -681,7 +737,10 @@ def test_expanded_tensors_cross_at_that_size_in_a_graph(sim, start, end, dtype, 
 def test_windows_go_to_a_device_at_the_size_of_their_memory(sim):
     """An array's, which are read-only, as well as a tensor's."""
     line = np.arange(64, dtype=np.float32)
-    for x in (torch.from_numpy(line).unfold(0, 10, 1), np.lib.stride_tricks.sliding_window_view(line, 10)):
+    for x in (
+        torch.from_numpy(line).unfold(0, 10, 1),
+        np.lib.stride_tricks.sliding_window_view(line, 10),
+    ):
         plan = ferry.explain(x, "torch", device="sim", dtype="float64")
         with sim.tracing() as seen:
             there = ferry.to_torch(x, device="sim", dtype="float64")
@@ -767,7 +826,12 @@ raise SystemExit(status)
 @pytest.mark.parametrize("current", [0, 1])
 def test_any_device_is_the_current_one_whatever_the_others_are(sim, current):
     """A leaf of the host goes where `convert_tree` brings it, though other leaves stay on other devices."""
-    tree = {"a": values(1, "sim:0"), "b": values(2, "sim:1"), "h": np.ones(SIZE, np.float32), "c": values(3, "sim:0")}
+    tree = {
+        "a": values(1, "sim:0"),
+        "b": values(2, "sim:1"),
+        "h": np.ones(SIZE, np.float32),
+        "c": values(3, "sim:0"),
+    }
     before = torch.accelerator.current_device_index()
     torch.accelerator.set_device_index(current)
     try:
@@ -778,7 +842,9 @@ def test_any_device_is_the_current_one_whatever_the_others_are(sim, current):
         torch.accelerator.set_device_index(before)
     assert expected["h"].device.index == current
     for found in (started, fetched):
-        assert [leaf.device for leaf in found.values()] == [leaf.device for leaf in expected.values()]
+        assert [leaf.device for leaf in found.values()] == [
+            leaf.device for leaf in expected.values()
+        ]
 
 
 def test_a_forked_child_has_no_recipes_for_devices(sim):

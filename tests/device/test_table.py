@@ -14,7 +14,17 @@ import tensorferry as ferry
 torch = pytest.importorskip("torch")
 
 DTYPES = {
-    "wide": ("bool", "uint8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64"),
+    "wide": (
+        "bool",
+        "uint8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "float32",
+        "float64",
+        "complex64",
+    ),
     "narrow": ("bfloat16", "float8_e4m3fn", "float8_e5m2"),
 }
 EVERY = (*DTYPES["wide"], *DTYPES["narrow"])
@@ -65,11 +75,20 @@ ROUTES = [
 
 
 def _case(route, asked):
-    words = [route.source, route.target, route.device or "stays", *(f"{key}={value}" for key, value in asked.items())]
+    words = [
+        route.source,
+        route.target,
+        route.device or "stays",
+        *(f"{key}={value}" for key, value in asked.items()),
+    ]
     return pytest.param(route, asked, id="-".join(words))
 
 
-CASES = [_case(route, asked) for route in ROUTES for asked in (*route.keywords, *({"dtype": name} for name in CASTS))]
+CASES = [
+    _case(route, asked)
+    for route in ROUTES
+    for asked in (*route.keywords, *({"dtype": name} for name in CASTS))
+]
 
 
 def cells(route):
@@ -79,7 +98,12 @@ def cells(route):
             continue
         if "gra" in layout and not name.startswith(("float", "bfloat", "complex")):
             continue
-        if route.source in ("numpy", "jax", "tensorflow") and layout not in ("compact", "transposed", "0-d", "empty"):
+        if route.source in ("numpy", "jax", "tensorflow") and layout not in (
+            "compact",
+            "transposed",
+            "0-d",
+            "empty",
+        ):
             continue
         if route.source == "jax" and name in ("int64", "float64"):
             continue
@@ -130,7 +154,11 @@ def wrong(sim, route, asked, layout, name):
         try:
             plan = ferry.explain(x, route.target, **keywords)
         except ferry.ConversionError as error:
-            return None if type(error) is refused else f"explain raises {error!r}, on the CPU {refused}"
+            return (
+                None
+                if type(error) is refused
+                else f"explain raises {error!r}, on the CPU {refused}"
+            )
     if looked:
         return f"describe and explain are not only looking: {looked}"
     with sim.tracing() as seen:
@@ -161,14 +189,21 @@ def differs(result, expected, plan, asked):
     if isinstance(expected, (list, int, float, complex, bool)):
         return None if repr(result) == repr(expected) else f"{result} instead of {expected}"
     told = ferry.describe(result)
-    if plan.result.device not in (told.device, told.device.partition(":")[0]) or told.dtype != plan.result.dtype:
+    if (
+        plan.result.device not in (told.device, told.device.partition(":")[0])
+        or told.dtype != plan.result.dtype
+    ):
         return f"{told} instead of {plan.result}"
     if dtype_name(result) != dtype_name(expected) or tuple(result.shape) != tuple(expected.shape):
         return f"{result.dtype} {result.shape} instead of {expected.dtype} {expected.shape}"
     if content(result) != content(expected):
         return f"other bits: {result} instead of {expected}"
     if asked.get("pinned") and told.size:
-        memory = torch.from_numpy(np.ravel(result, "K").view(np.uint8)) if isinstance(result, np.ndarray) else result
+        memory = (
+            torch.from_numpy(np.ravel(result, "K").view(np.uint8))
+            if isinstance(result, np.ndarray)
+            else result
+        )
         return None if memory.is_pinned() else "not in page-locked memory"
     return None
 
@@ -182,7 +217,9 @@ def test_the_bus_carries_what_the_plan_says_and_the_bits_are_the_cpus(sim, route
         pytest.importorskip(route.source)
     found = {cell: wrong(sim, route, asked, *cell) for cell in cells(route)}
     failed = {cell: what for cell, what in found.items() if what is not None}
-    shown = "\n".join(f"{' '.join(cell)}: {what}" for cell, what in itertools.islice(failed.items(), 8))
+    shown = "\n".join(
+        f"{' '.join(cell)}: {what}" for cell, what in itertools.islice(failed.items(), 8)
+    )
     assert not failed, f"{len(failed)} of {len(found)} cells:\n{shown}"
 
 

@@ -14,7 +14,9 @@ def _names():
 
     tree = ast.parse(Path(__file__).with_name("probes.py").read_text())
     found = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    return [each.name for each in found if "probe" in [ast.unparse(by) for by in each.decorator_list]]
+    return [
+        each.name for each in found if "probe" in [ast.unparse(by) for by in each.decorator_list]
+    ]
 
 
 @pytest.mark.parametrize("name", _names())

@@ -1,6 +1,7 @@
 """A device's memory on its way to another framework: who is asked for what, on which stream, on which device.
 
-What needs no GPU of it is tried on the frameworks' host memory, which they exchange by the same protocol.
+What needs no GPU of it is tried on the frameworks' host memory, which they exchange by the same
+protocol.
 """
 
 from __future__ import annotations
@@ -104,7 +105,9 @@ def test_the_consumers_stream_reaches_the_producer():
 
 def test_unified_memory_is_exported_as_memory_of_the_gpu():
     """DLPack has a device of its own for it, which most consumers refuse."""
-    exported = DlpackExport(Producer(np.zeros(4, np.float32), ["cuda:0"]), "float32", nullcontext, unified=True)
+    exported = DlpackExport(
+        Producer(np.zeros(4, np.float32), ["cuda:0"]), "float32", nullcontext, unified=True
+    )
     assert exported.__dlpack_device__() == (2, 0)
     assert dlpack._managed_by(exported.__dlpack__()).tensor.device_type == 2
 

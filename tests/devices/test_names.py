@@ -75,13 +75,19 @@ def test_every_name_of_a_device(device, name):
 
 def test_the_frameworks_own_objects():
     """Those that are here, asked of the frameworks themselves."""
-    for device in (*jax.devices("cpu"), *tf.config.list_logical_devices("CPU"), tf.constant(1).device):
+    for device in (
+        *jax.devices("cpu"),
+        *tf.config.list_logical_devices("CPU"),
+        tf.constant(1).device,
+    ):
         assert device_name(device) == "cpu"
         assert ferry.to_torch(np.ones(2), device=device).device.type == "cpu"
     assert ferry.to_jax(np.ones(2, np.float32), device=torch.device("cpu")).platform() == "cpu"
 
 
-@pytest.mark.parametrize("text", ["", "cuda:", "cuda:x", "card 7", ":1", "<CUDA Device>", "cuda:1:2"])
+@pytest.mark.parametrize(
+    "text", ["", "cuda:", "cuda:x", "card 7", ":1", "<CUDA Device>", "cuda:1:2"]
+)
 def test_what_is_no_name(text):
     """The text is repeated, and the hint has names."""
     with pytest.raises(ferry.DeviceError, match="is not the name of a device") as caught:
@@ -94,14 +100,23 @@ def test_a_device_that_is_not_here(target):
     """The error lists those that are; a plan on paper needs none."""
     x = np.ones(2, np.float32)
     for convert in (ferry.convert, ferry.explain):
-        with pytest.raises(ferry.DeviceError, match=rf"There is no cuda:99 here: {target} sees cpu") as caught:
+        with pytest.raises(
+            ferry.DeviceError, match=rf"There is no cuda:99 here: {target} sees cpu"
+        ) as caught:
             convert(x, target, device="cuda:99")
         assert caught.value.hint == 'device="cpu"'
-    assert ferry.explain(TensorInfo("numpy", (2,)), target, device="cuda:99").result.device == "cuda:99"
+    assert (
+        ferry.explain(TensorInfo("numpy", (2,)), target, device="cuda:99").result.device
+        == "cuda:99"
+    )
 
 
-@pytest.mark.parametrize(("target", "device", "knows"), [("numpy", "cuda", "cpu"), ("jax", "mps", "cpu, cuda, tpu")])
+@pytest.mark.parametrize(
+    ("target", "device", "knows"), [("numpy", "cuda", "cpu"), ("jax", "mps", "cpu, cuda, tpu")]
+)
 def test_a_device_that_a_framework_does_not_know(target, device, knows):
     """The error lists the kinds that it does."""
-    with pytest.raises(ferry.DeviceError, match=f"{target} does not support {device}, only {knows}"):
+    with pytest.raises(
+        ferry.DeviceError, match=f"{target} does not support {device}, only {knows}"
+    ):
         ferry.convert(np.ones(2, np.float32), target, device=device)

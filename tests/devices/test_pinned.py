@@ -85,7 +85,10 @@ def test_a_thousand_results_under_load_are_those_of_a_synchronised_reference():
                 for round_ in range(250):
                     array = numbers(number * 1000 + round_)
                     y = device.compute(lambda values: values * 3, up(array, non_blocking=True))
-                    assert (ferry.to_numpy(y, non_blocking=True) == array * np.float32(3)).all(), (number, round_)
+                    assert (ferry.to_numpy(y, non_blocking=True) == array * np.float32(3)).all(), (
+                        number,
+                        round_,
+                    )
             except BaseException as error:  # noqa: BLE001 - told by the test's own thread
                 failed.append(error)
 
@@ -162,7 +165,9 @@ def test_pinned_where_nothing_can_be_locked_is_an_error():
     """What was asked for by name is not silently left out; how much it was is said."""
     with simulated.installed(lockable=0):
         x = up(numbers(0, 16))
-        with pytest.raises(ferry.DeviceError, match="64 B of host memory cannot be page-locked") as caught:
+        with pytest.raises(
+            ferry.DeviceError, match="64 B of host memory cannot be page-locked"
+        ) as caught:
             ferry.to_numpy(x, pinned=True)
         assert caught.value.hint == "without pinned="
 
@@ -189,7 +194,9 @@ def test_small_leaves_are_packed_into_page_locked_memory_once(non_blocking):
     with simulated.installed() as device:
         tree = {str(number): numbers(number, 10) for number in range(50)}
         there = ferry.convert_tree(tree, "simulated", device="sim:0", non_blocking=non_blocking)
-        assert [(each.pinned, each.non_blocking) for each in device.transfers] == [(non_blocking, non_blocking)]
+        assert [(each.pinned, each.non_blocking) for each in device.transfers] == [
+            (non_blocking, non_blocking)
+        ]
         assert device.pinnings == int(non_blocking)
         back = ferry.convert_tree(there, "numpy", non_blocking=non_blocking)
         assert all(back[key].tobytes() == array.tobytes() for key, array in tree.items())
@@ -213,7 +220,9 @@ def test_fewer_bytes_cross_the_bus(source, target):
         assert [each.nbytes for each in device.transfers] == [N * 2] * 2
 
 
-@pytest.mark.parametrize("layout", ["transposed", "strided", "reversed", "swapped", "0-d", "read-only"])
+@pytest.mark.parametrize(
+    "layout", ["transposed", "strided", "reversed", "swapped", "0-d", "read-only"]
+)
 @pytest.mark.parametrize("non_blocking", [False, True])
 def test_layouts_on_the_way_up(layout, non_blocking):
     """Memory that is not one run is packed first."""
@@ -238,6 +247,9 @@ def test_a_memory_map_is_never_read_by_the_device(tmp_path, mode):
     mapped = np.memmap(path, np.float32, mode)
     with simulated.installed(delay=(0.0, 0.0)):
         plan = ferry.explain(mapped, "simulated", device="sim:0")
-        assert [(step.verb, step.path) for step in plan.steps if step.copies] == [("copy", "host"), ("move", "bus")]
+        assert [(step.verb, step.path) for step in plan.steps if step.copies] == [
+            ("copy", "host"),
+            ("move", "bus"),
+        ]
         assert not plan.result.memory_map
         assert ferry.to_numpy(up(mapped)).tolist() == list(range(100))

@@ -30,7 +30,9 @@ def pointers(y):
 def on_four_devices(code):
     """Run code where the host has four devices for JAX, each conversion compared with its plan."""
     body = "".join(f"    {line}\n" for line in code.strip("\n").splitlines())
-    return lives(f"{SETUP}with verifying():\n{body}", XLA_FLAGS="--xla_force_host_platform_device_count=4")
+    return lives(
+        f"{SETUP}with verifying():\n{body}", XLA_FLAGS="--xla_force_host_platform_device_count=4"
+    )
 
 
 def test_every_source_is_laid_out_as_the_sharding_says():
@@ -171,7 +173,9 @@ def test_one_device_is_a_layout_too():
     import jax
     import numpy as np
 
-    sharding = jax.sharding.NamedSharding(jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",)), jax.P("x"))
+    sharding = jax.sharding.NamedSharding(
+        jax.sharding.Mesh(np.array(jax.devices()[:1]), ("x",)), jax.P("x")
+    )
     y = ferry.to_jax(np.ones(4, "f4"), device=sharding)
     assert y.sharding == sharding
     assert ferry.describe(y).shards == 1

@@ -20,18 +20,27 @@ ROWS = [
 
 def _verdicts(text):
     """The last cell of each row of figures: those that begin with code."""
-    return [line.split(" | ")[-1].removesuffix("|").strip() for line in text.splitlines() if line.startswith("| `")]
+    return [
+        line.split(" | ")[-1].removesuffix("|").strip()
+        for line in text.splitlines()
+        if line.startswith("| `")
+    ]
 
 
 def _listed(text):
     """The pages in the list of the page above, with their numbers."""
-    rows = re.findall(r"^\| \[(.+)\]\(benchmarks/(.+)\.md\) \| (\d+) \| (\d+) \| (\d+) \|$", text, re.MULTILINE)
+    rows = re.findall(
+        r"^\| \[(.+)\]\(benchmarks/(.+)\.md\) \| (\d+) \| (\d+) \| (\d+) \|$", text, re.MULTILINE
+    )
     return {name: (title, *map(int, numbers)) for title, name, *numbers in rows}
 
 
 def test_each_section_has_a_place_on_one_page():
     """Its heading is on the page of its group, in the order in which they are measured."""
-    found = {path.stem: re.findall(r"^## (.+)$", path.read_text("utf-8"), re.MULTILINE) for path in FOLDER.glob("*.md")}
+    found = {
+        path.stem: re.findall(r"^## (.+)$", path.read_text("utf-8"), re.MULTILINE)
+        for path in FOLDER.glob("*.md")
+    }
 
     assert found == {group.name: [section.title for section in group.sections] for group in GROUPS}
     assert len({section.title for section in SECTIONS}) == len(SECTIONS)
@@ -56,8 +65,12 @@ def written(tmp_path):
     page = tmp_path / "benchmarks.md"
     page.write_text(f"# Above\n\n{report.BEGIN}\nold\n{report.END}\n\nbelow\n", encoding="utf-8")
     (tmp_path / "benchmarks").mkdir()
-    (tmp_path / "benchmarks" / "gone.md").write_text("# Of a group that is no more\n", encoding="utf-8")
-    report.write_pages(GROUPS, {section.title: ROWS for section in SECTIONS}, report.summary(ROWS), page)
+    (tmp_path / "benchmarks" / "gone.md").write_text(
+        "# Of a group that is no more\n", encoding="utf-8"
+    )
+    report.write_pages(
+        GROUPS, {section.title: ROWS for section in SECTIONS}, report.summary(ROWS), page
+    )
     return page
 
 
@@ -84,11 +97,15 @@ def test_the_page_above_keeps_what_is_around_its_list(written):
     """And has the numbers of each page in the list."""
     text = written.read_text(encoding="utf-8")
 
-    assert text.startswith(f"# Above\n\n{report.BEGIN}\n1 of 2 measured targets are met, 1 are missed; 1 rows have no")
+    assert text.startswith(
+        f"# Above\n\n{report.BEGIN}\n1 of 2 measured targets are met, 1 are missed; 1 rows have no"
+    )
     assert text.endswith(f"{report.END}\n\nbelow\n")
     assert "old" not in text
     assert _listed(text) == {
-        group.name: (group.title, 4 * many, many, many) for group in GROUPS for many in [len(group.sections)]
+        group.name: (group.title, 4 * many, many, many)
+        for group in GROUPS
+        for many in [len(group.sections)]
     }
 
 

@@ -7,8 +7,19 @@ import pytest
 from tests.support import run_examples
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "locale")
-OTHERS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "tests/README.md", "docs/locale/README.md")
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for path in (ROOT / "docs").rglob("*.md")
+    if path.parent.name != "locale"
+)
+OTHERS = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "tests/README.md",
+    "docs/locale/README.md",
+)
 FENCED = re.compile(r"^(`{3,}|:{3,}).*?^\1\s*$", re.MULTILINE | re.DOTALL)
 
 
@@ -16,7 +27,9 @@ def _text(document):
     return (ROOT / document).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("document", ["README.md", *(page for page in PAGES if ">>> " in _text(page))])
+@pytest.mark.parametrize(
+    "document", ["README.md", *(page for page in PAGES if ">>> " in _text(page))]
+)
 def test_examples_run(document, capsys):
     """Every example in a page gives what it shows, error messages included."""
     result = run_examples(ROOT / document)
@@ -36,7 +49,9 @@ def _links(document):
 def _anchors(path):
     """The anchors that a hosting site and MyST make of a document's headings, and those of generated entries."""
     seen = {}
-    for heading in re.findall(r"^#+ (.+)", FENCED.sub("", path.read_text(encoding="utf-8")), re.MULTILINE):
+    for heading in re.findall(
+        r"^#+ (.+)", FENCED.sub("", path.read_text(encoding="utf-8")), re.MULTILINE
+    ):
         shown = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
         slug = re.sub(r"[^\w\- ]", "", shown.strip().lower()).replace(" ", "-")
         yield slug if slug not in seen else f"{slug}-{seen[slug]}"

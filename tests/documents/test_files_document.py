@@ -52,7 +52,12 @@ def _blocks(language):
 
 def test_the_commands_run(run):
     """Every command of the document, in its order, does what it says without an error."""
-    lines = [line for block in _blocks("sh") for line in block.splitlines() if line.startswith("tensorferry ")]
+    lines = [
+        line
+        for block in _blocks("sh")
+        for line in block.splitlines()
+        if line.startswith("tensorferry ")
+    ]
 
     assert len(lines) > 8
     assert [(line, code) for line in lines for code in [run(line)[0]] if code] == []
@@ -62,7 +67,9 @@ def test_what_is_shown_is_what_comes_out(run):
     """The output of each example is that of the command, but for the lengths of columns and of the file."""
     import safetensors.torch
 
-    good = {f"layers.{layer}.weight": torch.arange(8.0).reshape(2, 4).bfloat16() for layer in range(2)}
+    good = {
+        f"layers.{layer}.weight": torch.arange(8.0).reshape(2, 4).bfloat16() for layer in range(2)
+    }
     good |= {"embed.weight": torch.ones(5, 3), "layers.1.bias": torch.zeros(4)}
     safetensors.torch.save_file(good, "model.safetensors")
     other = {**good, "layers.1.weight": good["layers.1.weight"].clone()}
@@ -79,7 +86,9 @@ def test_what_is_shown_is_what_comes_out(run):
 
 
 def _plain(text):
-    return [re.sub(r":\d+: |\d+\.\d+ KiB", ":", " ".join(line.split())) for line in text.splitlines()]
+    return [
+        re.sub(r":\d+: |\d+\.\d+ KiB", ":", " ".join(line.split())) for line in text.splitlines()
+    ]
 
 
 def test_the_exit_codes_are_those_of_the_code():

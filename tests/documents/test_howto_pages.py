@@ -45,8 +45,17 @@ def _training():
 
 
 def _two():
-    before = {"embed": torch.arange(6.0).reshape(3, 2), "head": torch.zeros(2), "old": torch.ones(1)}
-    after = {"embed": before["embed"].clone(), "head": torch.zeros(2), "new": torch.ones(1), "epoch": 4}
+    before = {
+        "embed": torch.arange(6.0).reshape(3, 2),
+        "head": torch.zeros(2),
+        "old": torch.ones(1),
+    }
+    after = {
+        "embed": before["embed"].clone(),
+        "head": torch.zeros(2),
+        "new": torch.ones(1),
+        "epoch": 4,
+    }
     after["embed"][2, 1] += 0.25
     ferry.save(before, "before.safetensors")
     torch.save(after, "after.pt")
@@ -55,7 +64,9 @@ def _two():
 
 def _model():
     Path("model").mkdir()
-    safetensors.torch.save_file({"norm.weight": torch.ones(8).bfloat16()}, "model/model.safetensors")
+    safetensors.torch.save_file(
+        {"norm.weight": torch.ones(8).bfloat16()}, "model/model.safetensors"
+    )
 
 
 FILES = {
@@ -70,7 +81,11 @@ FILES = {
 
 def _commands(page):
     """Each command of a page, with what the page shows below it, if anything."""
-    found = re.findall(r"^```sh\n(.*?)^```\n(?:```text\n(.*?)^```)?", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    found = re.findall(
+        r"^```sh\n(.*?)^```\n(?:```text\n(.*?)^```)?",
+        page.read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
     for block, shown in found:
         lines = block.replace("\\\n", "").splitlines()
         assert len(lines) == 1 or not shown
@@ -94,10 +109,14 @@ def _run(line, capsys):
 
 def _plain(text):
     """Lines without the width of their columns, the size of a file, and the time that it took."""
-    return [re.sub(r"\d+(\.\d+)? (B|KiB|s)\b", "", " ".join(line.split())) for line in text.splitlines()]
+    return [
+        re.sub(r"\d+(\.\d+)? (B|KiB|s)\b", "", " ".join(line.split())) for line in text.splitlines()
+    ]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(_commands(page))], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(_commands(page))], ids=lambda page: page.stem
+)
 def test_commands_print_what_is_shown(page, tmp_path, monkeypatch, capsys):
     """Every command of a page runs, in its order, and prints what stands below it."""
     monkeypatch.chdir(tmp_path)
@@ -131,11 +150,15 @@ def test_every_page_is_among_the_questions():
     listed = dict(re.findall(r"^- \[(.+)\]\((.+)\.md\)", text, re.MULTILINE))
 
     assert sorted(contents) == sorted(listed.values()) == [page.stem for page in PAGES]
-    titles = {page.read_text("utf-8").partition("\n")[0].removeprefix("# "): page.stem for page in PAGES}
+    titles = {
+        page.read_text("utf-8").partition("\n")[0].removeprefix("# "): page.stem for page in PAGES
+    }
     assert listed == titles
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "add-a-framework"], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.stem != "add-a-framework"], ids=lambda page: page.stem
+)
 def test_the_answer_comes_first(page):
     """The first block of code begins within the first lines, and the page leads on to others."""
     lines = page.read_text("utf-8").splitlines()

@@ -9,7 +9,12 @@ import pytest
 from tests.support import run_examples
 
 ROOT = Path(__file__).parents[2]
-NAMES = {"README.md": "English", "README.ko.md": "한국어", "README.ja.md": "日本語", "README.zh.md": "简体中文"}
+NAMES = {
+    "README.md": "English",
+    "README.ko.md": "한국어",
+    "README.ja.md": "日本語",
+    "README.zh.md": "简体中文",
+}
 TRANSLATED = [name for name in NAMES if name != "README.md"]
 
 
@@ -32,14 +37,19 @@ def _outline(text):
 
 def _code(text):
     """The pieces of code in the sentences; a translation may have them in another order."""
-    return sorted(re.findall(r"`[^`\n]+`", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)))
+    return sorted(
+        re.findall(r"`[^`\n]+`", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL))
+    )
 
 
 def _sections(text):
     """A digest of each section's sentences, and its heading."""
     prose = re.sub(r"^```.*?^```$", "```", text.partition("\n")[2], flags=re.MULTILINE | re.DOTALL)
     for section in re.split(r"^(?=#+ )", prose, flags=re.MULTILINE)[1:]:
-        yield hashlib.sha256(" ".join(section.split()).encode()).hexdigest()[:6], section.partition("\n")[0]
+        yield (
+            hashlib.sha256(" ".join(section.split()).encode()).hexdigest()[:6],
+            section.partition("\n")[0],
+        )
 
 
 def _links(text):
@@ -51,7 +61,9 @@ def test_the_top_line_leads_to_the_other_languages(name):
     """The first line of each README links to those in the other languages, by their own names."""
     first = _text(name).partition("\n")[0]
 
-    assert first == " · ".join(f"[{language}]({other})" for other, language in NAMES.items() if other != name)
+    assert first == " · ".join(
+        f"[{language}]({other})" for other, language in NAMES.items() if other != name
+    )
 
 
 @pytest.mark.parametrize("name", TRANSLATED)
@@ -84,7 +96,9 @@ def test_the_translation_is_of_the_readme_as_it_is(name):
     current = dict(_sections(_text("README.md")))
     changed = [heading for digest, heading in current.items() if digest not in last]
 
-    assert changed == [], f"translate these, then end {name} with: <!-- of README.md: {' '.join(current)} -->"
+    assert changed == [], (
+        f"translate these, then end {name} with: <!-- of README.md: {' '.join(current)} -->"
+    )
 
 
 @pytest.mark.parametrize("name", TRANSLATED)

@@ -37,12 +37,18 @@ def read(query):
 
 def some_setting(rng):
     """A setting with most controls as usual."""
-    values = {name: rng.choice(choices) for name, choices in settings.CHOICES.items() if rng.random() < 0.25}
+    values = {
+        name: rng.choice(choices)
+        for name, choices in settings.CHOICES.items()
+        if rng.random() < 0.25
+    }
     shape = rng.choice(["3,4", "3,4", "7", "2,3,5", "", "0,3", "1000,1000", "3;4", "-1"])
-    return settings.Setting({**settings.DEFAULTS, "from": rng.choice([*settings.NAMES]), **values, "shape": shape})
+    return settings.Setting(
+        {**settings.DEFAULTS, "from": rng.choice([*settings.NAMES]), **values, "shape": shape}
+    )
 
 
-# -- the planner's answers --------------------------------------------------------------------------
+# -- the planner's answers -------------------------------------------------------------------------
 
 ALIKE = f"""
 import json, random, sys
@@ -110,10 +116,12 @@ def test_the_planner_needs_its_archive_and_the_standard_library(tmp_path):
     )
     command = [sys.executable, "-I", "-S", "-c", code]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
-    assert json.loads(done.stdout) == [answers.answer_json(query, json.dumps(WORDS)) for query in queries]
+    assert json.loads(done.stdout) == [
+        answers.answer_json(query, json.dumps(WORDS)) for query in queries
+    ]
 
 
-# -- settings ---------------------------------------------------------------------------------------
+# -- settings --------------------------------------------------------------------------------------
 
 
 def is_there(setting):
@@ -174,17 +182,29 @@ def test_what_had_to_be_put_aside_comes_back():
     listed = answers.answer(read(f"{before.query}&from=python"), WORDS, "from")
     assert (listed.values["dtype"], listed.values["layout"]) == ("float64", "plain")
     assert listed.wished == {"dtype": "bfloat16", "layout": "transposed"}
-    shown = answers.answer(settings.read({**listed.values, "from": "torch"}), WORDS, "from", listed.wished)
-    assert (shown.values["dtype"], shown.values["layout"], shown.wished) == ("bfloat16", "transposed", {})
-    chosen = answers.answer(settings.read({**listed.values, "dtype": "int64"}), WORDS, "dtype", listed.wished)
+    shown = answers.answer(
+        settings.read({**listed.values, "from": "torch"}), WORDS, "from", listed.wished
+    )
+    assert (shown.values["dtype"], shown.values["layout"], shown.wished) == (
+        "bfloat16",
+        "transposed",
+        {},
+    )
+    chosen = answers.answer(
+        settings.read({**listed.values, "dtype": "int64"}), WORDS, "dtype", listed.wished
+    )
     assert chosen.wished == {"layout": "transposed"}
-    shown = answers.answer(settings.read({**chosen.values, "from": "torch"}), WORDS, "from", chosen.wished)
+    shown = answers.answer(
+        settings.read({**chosen.values, "from": "torch"}), WORDS, "from", chosen.wished
+    )
     assert (shown.values["dtype"], shown.values["layout"]) == ("int64", "transposed")
     lost = answers.answer(read("from=numpy&to=jax&pinned=1"), WORDS, "to")
     assert (lost.values["pinned"], lost.wished) == ("", {"pinned": "1"})
     kept = answers.answer(settings.read({**lost.values, "shape": "5"}), WORDS, "shape", lost.wished)
     assert (kept.values["pinned"], kept.wished) == ("", {"pinned": "1"})
-    told = json.loads(answers.answer_json("from=numpy&to=torch", json.dumps(WORDS), "to", json.dumps(kept.wished)))
+    told = json.loads(
+        answers.answer_json("from=numpy&to=torch", json.dumps(WORDS), "to", json.dumps(kept.wished))
+    )
     assert (told["values"]["pinned"], told["wished"]) == ("1", {})
 
 
@@ -195,10 +215,12 @@ def test_an_address_that_makes_no_sense_is_as_usual():
     shown = answers.answer(read("shape=<b>"), WORDS)
     assert "<b>" not in re.sub(r"<b>[A-Z]", "", shown.html)
     assert escape("'<b>' is no shape") in shown.html
-    assert escape("'3 4' is no shape") in answers.answer(read("shape=3+4"), WORDS).html  # and not 34
+    assert (
+        escape("'3 4' is no shape") in answers.answer(read("shape=3+4"), WORDS).html
+    )  # and not 34
 
 
-# -- the 27 cases -----------------------------------------------------------------------------------
+# -- the 27 cases ----------------------------------------------------------------------------------
 
 
 def test_the_cases_are_those_of_the_tour():
@@ -216,7 +238,10 @@ def test_a_case_makes_the_call_that_the_tour_makes(name):
     """The same function with the same keywords; C27 is a table of all pairs."""
     play = TOUR[name].play
     told = inspect.getsource(play)
-    told += "".join(inspect.getsource(play.__globals__[each]) for each in set(re.findall(r"\b_from_gpu\b", told)))
+    told += "".join(
+        inspect.getsource(play.__globals__[each])
+        for each in set(re.findall(r"\b_from_gpu\b", told))
+    )
     setting = read(cases.CASES[name])
     function = re.match(r"y = ferry\.(\w+)\(", answers.call(setting))[1]
     assert f"ferry.{function}(" in told or f'ferry.explain(info, "{setting["to"]}"' in told
@@ -229,10 +254,17 @@ def test_a_case_makes_the_call_that_the_tour_makes(name):
         assert re.search(r"gpu|cuda|\.cpu\(\)", told)
 
 
-# -- what the code does -----------------------------------------------------------------------------
+# -- what the code does ----------------------------------------------------------------------------
 
 HERE = [name for name in settings.NAMES if name != "cupy"]
-KINDS = ("", "dtype=bfloat16", "dtype=int8&shape=5", "layout=transposed", "layout=second", "layout=broadcast")
+KINDS = (
+    "",
+    "dtype=bfloat16",
+    "dtype=int8&shape=5",
+    "layout=transposed",
+    "layout=second",
+    "layout=broadcast",
+)
 MORE = (
     "layout=reversed",
     "layout=off&shape=2,3,5",
@@ -246,7 +278,8 @@ def possible(kinds):
     """Those of the settings of each framework that is here of which there is such a tensor."""
     queries = [f"from={source}&{kind}" for source in HERE for kind in kinds]
     listed = [
-        query if "dtype" in query else query.replace("from=python", "from=python&dtype=float64") for query in queries
+        query if "dtype" in query else query.replace("from=python", "from=python&dtype=float64")
+        for query in queries
     ]
     return [query for query in listed if answers.refused(read(query), WORDS) is None]
 
@@ -264,7 +297,8 @@ def test_the_code_makes_the_tensor_and_the_call_does_what_is_shown(query):
     setting = read(query)
     names = made(setting)
     found, described = ferry.describe(names["x"]), settings.tensor(setting)
-    # The allocator decides at which address within a line memory starts, but for frameworks that align it.
+    # The allocator decides at which address within a line memory starts, but for frameworks that
+    # align it.
     any_place = {"misalignment": 0, **({} if found.size else {"strides": ()})}
     assert found._replace(**any_place) == described._replace(**any_place)
     for target in HERE:
@@ -280,7 +314,11 @@ def test_the_code_makes_the_tensor_and_the_call_does_what_is_shown(query):
             plan.result.shape,
             plan.result.writable,
         )
-        if found.misalignment == described.misalignment and setting["from"] != "python" and found.size:
+        if (
+            found.misalignment == described.misalignment
+            and setting["from"] != "python"
+            and found.size
+        ):
             assert ferry.shares_memory(names["x"], names["y"]) == plan.shares_memory, asked.query
 
 
@@ -305,7 +343,14 @@ def write(x):
     return True
 
 
-WRITTEN = ("", "copy=True", "layout=transposed", "layout=broadcast", "layout=reversed", "requires=1")
+WRITTEN = (
+    "",
+    "copy=True",
+    "layout=transposed",
+    "layout=broadcast",
+    "layout=reversed",
+    "requires=1",
+)
 
 
 @pytest.mark.parametrize("query", possible(WRITTEN))
@@ -314,7 +359,9 @@ def test_what_is_said_of_a_write_is_what_a_write_does(query):
     setting = read(query)
     for target in HERE:
         asked = settings.Setting({**setting, "to": target})
-        said = answers.said_of_writes(explain(settings.tensor(asked), target, **settings.keywords(asked)), WORDS)
+        said = answers.said_of_writes(
+            explain(settings.tensor(asked), target, **settings.keywords(asked)), WORDS
+        )
         for side, other, told in (("x", "y", said["source"]), ("y", "x", said["result"])):
             names = made(asked)
             exec(answers.call(asked), {"ferry": ferry}, names)  # noqa: S102
@@ -327,24 +374,52 @@ def test_what_is_said_of_a_write_is_what_a_write_does(query):
             assert ("use the same bytes: " in told) is False
             many = re.search(r"One write changes (\d+) elements", told)
             if side == "x" and allowed:
-                assert int(many[1] if many else 1) == np.count_nonzero(ferry.to_numpy(names["x"]) == 1), told
+                assert int(many[1] if many else 1) == np.count_nonzero(
+                    ferry.to_numpy(names["x"]) == 1
+                ), told
 
 
-# -- words ------------------------------------------------------------------------------------------
+# -- words -----------------------------------------------------------------------------------------
 
 
 def test_every_word_is_used_and_every_gap_is_filled():
     """A word that nothing says is not left for translators."""
-    code = "".join(path.read_text(encoding="utf-8") for path in FOLDER.glob("*.py") if path.name != "words.py")
+    code = "".join(
+        path.read_text(encoding="utf-8") for path in FOLDER.glob("*.py") if path.name != "words.py"
+    )
     code += (ROOT / "docs" / "_static" / "playground" / "playground.js").read_text(encoding="utf-8")
     controls = {*settings.CHOICES, *settings.LAYOUTS, *cases.CASES}
     derived = {f"{name}-none" for name in settings.CHOICES} | {"shape-help"}
-    derived |= {f"{side}-{end}" for side in "xy" for end in ("closed", "immutable", "shows", "stays")}
-    derived |= {"shared", "same", "copied", *(f"copied-{path}" for path in ("host", "bus", "device"))}
-    unused = [key for key in WORDS if key not in controls | derived and not re.search(rf"[\"'.]{key}\b", code)]
+    derived |= {
+        f"{side}-{end}" for side in "xy" for end in ("closed", "immutable", "shows", "stays")
+    }
+    derived |= {
+        "shared",
+        "same",
+        "copied",
+        *(f"copied-{path}" for path in ("host", "bus", "device")),
+    }
+    unused = [
+        key
+        for key in WORDS
+        if key not in controls | derived and not re.search(rf"[\"'.]{key}\b", code)
+    ]
     assert unused == []
-    gaps = {gap for text in WORDS.values() for _, gap, _, _ in string.Formatter().parse(text) if gap}
-    assert gaps == {"framework", "dtype", "shape", "size", "count", "reason", "number", "what", "why", *BETWEEN}
+    gaps = {
+        gap for text in WORDS.values() for _, gap, _, _ in string.Formatter().parse(text) if gap
+    }
+    assert gaps == {
+        "framework",
+        "dtype",
+        "shape",
+        "size",
+        "count",
+        "reason",
+        "number",
+        "what",
+        "why",
+        *BETWEEN,
+    }
 
 
 def sayings(query):
@@ -366,7 +441,9 @@ def test_what_the_planner_says_of_a_case_can_be_translated(name):
     """Every sentence is an instance of one that the catalogs have, and that instance is the sentence again."""
     told = sayings(cases.CASES[name])
     assert [text for text in told if sentences.found(text) is None] == []
-    assert all(sentences.said(text, {each: each for each in sentences.SENTENCES}) == text for text in told)
+    assert all(
+        sentences.said(text, {each: each for each in sentences.SENTENCES}) == text for text in told
+    )
 
 
 def test_no_sentence_is_taken_for_another():
@@ -381,8 +458,13 @@ def test_no_sentence_is_taken_for_another():
 def test_an_answer_in_another_language_keeps_the_sentences_that_can_be_searched():
     """Pictures and the planner's sentences are translated; the planner's own stand in the titles."""
     table = {**{text: f"<{text}>" for text in (*picture_words.WORDS, *sentences.SENTENCES)}}
-    shown = answers.answer(read(cases.CASES["C03"]), {**WORDS, **picture_words.of_playground(table)})
-    reason, inner = "read-only: a write would bypass autograd's version check", "<a write would bypass"
+    shown = answers.answer(
+        read(cases.CASES["C03"]), {**WORDS, **picture_words.of_playground(table)}
+    )
+    reason, inner = (
+        "read-only: a write would bypass autograd's version check",
+        "<a write would bypass",
+    )
     assert f"title='{escape(reason)}'>{escape('<read-only: ' + inner)}" in shown.html
     assert escape("<may write>") in shown.html
     assert ">may write<" not in shown.html
@@ -428,16 +510,36 @@ def test_without_npm_the_page_is_built_and_says_that_it_has_no_planner(tmp_path)
     catalog.write_text(PO, encoding="utf-8")
     (source / "conf.py").write_text(CONF.format(ext=str(ROOT / "docs" / "_ext")), encoding="utf-8")
     (source / "index.md").write_text("# A page\n\n```{playground}\n```\n", encoding="utf-8")
-    command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", "-D", "language=de", str(source), str(built)]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "-q",
+        "-b",
+        "html",
+        "-D",
+        "language=de",
+        str(source),
+        str(built),
+    ]
     environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": str(tmp_path)}
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, cwd=tmp_path, env=environment
+    )
     assert done.returncode == 0, done.stderr
     page = (built / "index.html").read_text(encoding="utf-8")
     kept = json.loads(re.search(r"id='playground-kept'>(.*?)</script>", page, re.DOTALL)[1])
 
     assert kept["size"] == ""
     assert not list(built.rglob("pyodide*"))
-    assert kept["words"] == {**kept["words"], **WORDS, "write-x": "Schreibe <x>", "from": "Rahmen", "to": "Rahmen"}
+    assert kept["words"] == {
+        **kept["words"],
+        **WORDS,
+        "write-x": "Schreibe <x>",
+        "from": "Rahmen",
+        "to": "Rahmen",
+    }
     assert f">{escape('Schreibe <x>')}</button>" in page
     assert "<legend>Rahmen</legend>" in page
     script = (built / "_static" / "playground" / "cases.js").read_text(encoding="utf-8")

@@ -16,7 +16,9 @@ update = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(update)
 
 CATALOGS = [(language, name) for language in update.LANGUAGES for name in update.names()]
-catalogs = pytest.mark.parametrize(("language", "page"), CATALOGS, ids=["-".join(each) for each in CATALOGS])
+catalogs = pytest.mark.parametrize(
+    ("language", "page"), CATALOGS, ids=["-".join(each) for each in CATALOGS]
+)
 
 
 def _rows(name):
@@ -27,7 +29,9 @@ def _rows(name):
 def _messages(language, page):
     """Each message with its translation, those that are marked as fuzzy without."""
     catalog = update.read(update.catalog_path(language, page), language)
-    return [(message.id, "" if message.fuzzy else message.string) for message in catalog if message.id]
+    return [
+        (message.id, "" if message.fuzzy else message.string) for message in catalog if message.id
+    ]
 
 
 def _translated(language, page):
@@ -78,7 +82,9 @@ def test_the_catalog_has_the_words_of_its_page(language, page):
 def test_the_catalogs_have_every_message_that_sphinx_finds(tmp_path):
     """The messages of each page, those of its pictures and of the playground too; else: make translations."""
     pytest.importorskip("sphinx", reason="Sphinx is not installed: make docs installs it")
-    subprocess.run([sys.executable, "-m", "sphinx", "-Q", "-b", "gettext", DOCS, tmp_path], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "sphinx", "-Q", "-b", "gettext", DOCS, tmp_path], check=True
+    )
     found = {page: update.read(tmp_path / f"{page}.pot", "en") for page in update.pages()}
     found |= {name: update.messages(name) for name in update.CATALOGS}
 
@@ -105,7 +111,11 @@ def test_the_catalog_is_as_it_is_written(language, page):
 @catalogs
 def test_code_links_and_roles_stay(language, page):
     """A translation has the code, the links and the roles of its message, and no others."""
-    changed = [(source, text) for source, text in _translated(language, page) if _marks(source) != _marks(text)]
+    changed = [
+        (source, text)
+        for source, text in _translated(language, page)
+        if _marks(source) != _marks(text)
+    ]
 
     assert changed == []
 
@@ -145,7 +155,9 @@ def test_code_is_copied_into_a_translated_document():
     source = "one\n\n```python\n>>> 2\n2\n\n```\n\ntwo\n\n```sh\nls\n```\n"
     translated = "eins\n\n```python\n>>> 1\n1\n\n```\n\nzwei\n\n```sh\ndir\n```\n"
 
-    assert update.with_code(translated, source) == source.replace("one", "eins").replace("two", "zwei")
+    assert update.with_code(translated, source) == source.replace("one", "eins").replace(
+        "two", "zwei"
+    )
     assert update.with_code(translated + "\n```sh\n```\n", source) == translated + "\n```sh\n```\n"
 
 
@@ -155,7 +167,12 @@ def test_the_table_of_terms_has_no_gaps():
 
     assert len(terms) > 100
     assert len(set(terms)) == len(terms)
-    assert [row["term"] for row in _rows("terms.csv") for language in update.LANGUAGES if not row[language]] == []
+    assert [
+        row["term"]
+        for row in _rows("terms.csv")
+        for language in update.LANGUAGES
+        if not row[language]
+    ] == []
 
 
 def test_every_exception_is_needed():

@@ -121,7 +121,9 @@ def test_a_null_is_refused(pd):
 def test_a_null_in_a_frame_is_refused_by_column(pd):
     """Expected: the column's name."""
     with pytest.raises(ferry.ConversionError, match="visits"):
-        ferry.to_numpy(pd.DataFrame({"id": [1, 2], "visits": pd.array([EXACT, None], dtype="Int64")}))
+        ferry.to_numpy(
+            pd.DataFrame({"id": [1, 2], "visits": pd.array([EXACT, None], dtype="Int64")})
+        )
 
 
 def test_integers_beside_floats_are_not_rounded(pd):
@@ -314,7 +316,9 @@ def test_what_scikit_learn_gives_is_a_tensor():
 
 @pytest.fixture
 def rows(datasets):
-    return datasets.Dataset.from_dict({"x": [[1.0, 2.0], [3.0, 4.0]], "y": [0, 1], "text": ["a", "b"]})
+    return datasets.Dataset.from_dict(
+        {"x": [[1.0, 2.0], [3.0, 4.0]], "y": [0, 1], "text": ["a", "b"]}
+    )
 
 
 def test_a_slice_in_numpy_format_keeps_its_text(rows):
@@ -336,13 +340,17 @@ def test_a_slice_in_torch_format_goes_to_jax(rows):
 def test_the_page_on_hugging_face_does_what_it_says(rows):
     """Expected: the lines that the page cannot run without the package give a batch, whole and in a loop."""
     page = Path(__file__).parents[2] / "docs" / "howto" / "hugging-face-batches.md"
-    (block,) = re.findall(r"^```python\n((?!>>> ).*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    (block,) = re.findall(
+        r"^```python\n((?!>>> ).*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
     first, *loop = block.splitlines()
 
     for lines in ([first], loop):
         names = {"dataset": rows, "ferry": ferry}
         exec("\n".join(lines), names)  # noqa: S102 - our own page
-        assert torch.equal(names["batch"]["x"], torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64))
+        assert torch.equal(
+            names["batch"]["x"], torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
+        )
         assert names["batch"]["y"].tolist() == [0, 1]
         assert names["batch"]["text"].to_pylist() == ["a", "b"]
 

@@ -67,7 +67,13 @@ torch.distributed.destroy_process_group()
 
 @pytest.fixture(
     scope="module",
-    params=[(1, "float32", 2), (2, "bfloat16", 2), (2, "float32", 4), (3, "float32", 3), (3, "bfloat16", 4)],
+    params=[
+        (1, "float32", 2),
+        (2, "bfloat16", 2),
+        (2, "float32", 4),
+        (3, "float32", 3),
+        (3, "bfloat16", 4),
+    ],
     ids=str,
 )
 def folder(request, tmp_path_factory):
@@ -78,7 +84,9 @@ def folder(request, tmp_path_factory):
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
     command += [str(found / "train.py"), str(found / "checkpoint"), str(stage), dtype]
     environment = {**os.environ, "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=600
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return found / "checkpoint"
 
@@ -117,7 +125,9 @@ def test_the_optimizers_state_is_that_of_the_engine(folder):
 
 def test_such_a_folder_is_checked_and_converted(folder, tmp_path):
     assert not list(check_path(folder))
-    ferry.convert_files(folder, tmp_path / "model.safetensors", tensors_only=True, include="module.*")
+    ferry.convert_files(
+        folder, tmp_path / "model.safetensors", tensors_only=True, include="module.*"
+    )
     written = dict(leaves(ferry.load(tmp_path / "model.safetensors", to="torch")))
     ours = dict(leaves(ferry.load(folder, to="torch")["module"]))
     assert {name.removeprefix("module."): tensor.tolist() for name, tensor in written.items()} == {

@@ -17,7 +17,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 def needed(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what a library says while it is imported is its own
-        return pytest.importorskip(name, reason=f"{name} is not installed; `make everyday` installs it")
+        return pytest.importorskip(
+            name, reason=f"{name} is not installed; `make everyday` installs it"
+        )
 
 
 @pytest.fixture
@@ -74,9 +76,13 @@ def test_collate_is_a_collate_fn(to):
 def test_a_collate_fn_in_workers(method):
     """Expected: it is pickled, and works in a process of its own."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Python and JAX warn of every fork of a process with threads
+        warnings.simplefilter(
+            "ignore"
+        )  # Python and JAX warn of every fork of a process with threads
         batch = first_batch(
-            collate_fn=functools.partial(ferry.collate, to="torch"), num_workers=1, multiprocessing_context=method
+            collate_fn=functools.partial(ferry.collate, to="torch"),
+            num_workers=1,
+            multiprocessing_context=method,
         )
     assert batch["y"].tolist() == [0, 1]
 
@@ -105,7 +111,9 @@ def test_a_missing_key_is_named():
 
 def test_a_loader_of_torch_feeds_jax(jax):
     """Expected: labels and features in JAX, with dtype="fit" no word about 64 bits."""
-    batches = list(ferry.prefetch(torch.utils.data.DataLoader(SAMPLES, batch_size=2), "jax", dtype="fit"))
+    batches = list(
+        ferry.prefetch(torch.utils.data.DataLoader(SAMPLES, batch_size=2), "jax", dtype="fit")
+    )
     assert len(batches) == 2
     assert isinstance(batches[0]["y"], jax.Array)
     assert batches[1]["x"].tolist() == [[2, 2], [3, 3]]
@@ -122,11 +130,15 @@ def test_a_tf_dataset_feeds_torch(tf):
 
 def test_a_state_dict_to_numpy_and_back():
     """Expected: all keys match, buffers too."""
-    source, target = (torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)) for _ in range(2))
+    source, target = (
+        torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2)) for _ in range(2)
+    )
     arrays = ferry.convert_tree(source.state_dict(), "numpy")
     assert all(isinstance(each, np.ndarray) for each in arrays.values())
     target.load_state_dict(ferry.convert_tree(arrays, "torch"))
-    assert all(torch.equal(source.state_dict()[name], each) for name, each in target.state_dict().items())
+    assert all(
+        torch.equal(source.state_dict()[name], each) for name, each in target.state_dict().items()
+    )
 
 
 def test_a_module_is_answered_with_its_state_dict():
@@ -200,8 +212,14 @@ def test_a_namespace_is_entered():
 def test_weights_of_keras_reach_torch(tf):
     """Expected: `get_weights()` and `weights` alike."""
     model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(3)])
-    assert [tuple(each.shape) for each in ferry.convert_tree(model.get_weights(), "torch")] == [(2, 3), (3,)]
-    assert [tuple(each.shape) for each in ferry.convert_tree(model.weights, "torch")] == [(2, 3), (3,)]
+    assert [tuple(each.shape) for each in ferry.convert_tree(model.get_weights(), "torch")] == [
+        (2, 3),
+        (3,),
+    ]
+    assert [tuple(each.shape) for each in ferry.convert_tree(model.weights, "torch")] == [
+        (2, 3),
+        (3,),
+    ]
 
 
 def test_a_checkpoint_of_torch_opens_without_running_it(tmp_path):
@@ -220,7 +238,12 @@ def test_a_checkpoint_of_torch_opens_without_running_it(tmp_path):
 
 @pytest.fixture
 def bert(transformers):
-    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    shape = {
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+    }
     return transformers.BertModel(transformers.BertConfig(vocab_size=20, **shape)).eval()
 
 
@@ -230,7 +253,11 @@ def tokenizer(transformers):
     words = tokenizers.models.WordLevel({"a": 0, "b": 1, "[UNK]": 2, "[PAD]": 3}, unk_token="[UNK]")  # noqa: S106 - no password
     built = tokenizers.Tokenizer(words)
     built.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=built, unk_token="[UNK]", pad_token="[PAD]")  # noqa: S106
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=built,
+        unk_token="[UNK]",  # noqa: S106
+        pad_token="[PAD]",  # noqa: S106
+    )
 
 
 def test_a_models_output_keeps_its_class(bert):
@@ -263,7 +290,10 @@ def test_ids_that_are_lists(tokenizer):
 
 def test_tokenized_samples_make_a_padded_batch(tokenizer):
     """Expected: what the tokenizer gives goes in as it is, and comes out padded to the longest."""
-    for samples in ([dict(tokenizer("a b")), dict(tokenizer("a"))], [tokenizer("a b"), tokenizer("a")]):
+    for samples in (
+        [dict(tokenizer("a b")), dict(tokenizer("a"))],
+        [tokenizer("a b"), tokenizer("a")],
+    ):
         batch = ferry.collate(samples, "torch", pad={"input_ids": 3, "*_mask": 0})
         assert batch["input_ids"].tolist() == [[0, 1], [0, 3]]
         assert batch["attention_mask"].tolist() == [[1, 1], [1, 0]]
@@ -299,7 +329,9 @@ def test_observations_that_are_dicts_make_a_batch(gymnasium):
     batch = ferry.collate([space.sample() for _ in range(3)], "torch")
     assert batch["position"].shape == (3, 2)
     assert batch["door"].dtype == torch.int64
-    assert isinstance(ferry.convert_tree(space.sample(), "torch", leaves="numbers")["door"], torch.Tensor)
+    assert isinstance(
+        ferry.convert_tree(space.sample(), "torch", leaves="numbers")["door"], torch.Tensor
+    )
 
 
 def test_many_worlds_at_once(gymnasium, jax):
@@ -343,7 +375,9 @@ def test_parameters_of_flax_and_back(jax):
     variables = model.init(jax.random.key(0), x)
     tensors = ferry.convert_tree(variables, "torch")
     assert tensors["params"]["kernel"].shape == (3, 2)
-    assert np.array_equal(model.apply(ferry.convert_tree(tensors, "jax"), x), model.apply(variables, x))
+    assert np.array_equal(
+        model.apply(ferry.convert_tree(tensors, "jax"), x), model.apply(variables, x)
+    )
     assert isinstance(ferry.convert_tree(core.freeze(variables), "torch"), core.FrozenDict)
 
 
@@ -353,7 +387,10 @@ def test_a_parameter_of_nnx_cannot_be_written_through_numpy(jax):
     linear = nnx.Linear(2, 2, rngs=nnx.Rngs(0))
     array = ferry.to_numpy(linear.kernel)
     assert not (array.flags.writeable and ferry.shares_memory(array, linear.kernel[...]))
-    assert ferry.convert_tree(nnx.to_pure_dict(nnx.state(linear)), "torch")["kernel"].shape == (2, 2)
+    assert ferry.convert_tree(nnx.to_pure_dict(nnx.state(linear)), "torch")["kernel"].shape == (
+        2,
+        2,
+    )
 
 
 def test_an_equinox_module_keeps_its_static_fields(eqx, jax):
@@ -389,7 +426,9 @@ def test_a_train_state_of_flax(optax, jax):
     linen, train = needed("flax.linen"), needed("flax.training.train_state")
     model = linen.Dense(2)
     variables = model.init(jax.random.key(0), jax.numpy.ones((1, 3)))
-    state = train.TrainState.create(apply_fn=model.apply, params=variables["params"], tx=optax.adam(1e-3))
+    state = train.TrainState.create(
+        apply_fn=model.apply, params=variables["params"], tx=optax.adam(1e-3)
+    )
     arrays = ferry.convert_tree(state, "numpy")
     assert isinstance(arrays.params["kernel"], np.ndarray)
     assert isinstance(arrays.opt_state[0].mu["kernel"], np.ndarray)

@@ -9,7 +9,9 @@ import pytest
 
 import tensorferry as ferry
 
-onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed; `make everyday` installs it")
+onnxruntime = pytest.importorskip(
+    "onnxruntime", reason="onnxruntime is not installed; `make everyday` installs it"
+)
 pytest.importorskip("torch")
 pytest.importorskip("tensorflow")
 pytest.importorskip("jax")

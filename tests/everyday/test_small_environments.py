@@ -94,7 +94,9 @@ assert not BLOCKED & set(sys.modules), BLOCKED & set(sys.modules)
 
 
 @pytest.mark.parametrize(
-    ("only", "code"), [("torch", ONLY_TORCH), ("jax", ONLY_JAX), ("", ONLY_NUMPY)], ids=["torch", "jax", "nothing"]
+    ("only", "code"),
+    [("torch", ONLY_TORCH), ("jax", ONLY_JAX), ("", ONLY_NUMPY)],
+    ids=["torch", "jax", "nothing"],
 )
 def test_a_tutorial_where_nothing_else_is_installed(only, code, tmp_path):
     """Expected: every first call works, and what is not there is named with the line that installs it."""

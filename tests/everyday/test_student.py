@@ -63,7 +63,9 @@ def test_losses_of_a_training_loop_become_numbers():
     assert ferry.to_list(losses) == [1.5, 0.5]
 
 
-@pytest.mark.parametrize("make", [np.array, torch.tensor, tf.constant], ids=["numpy", "torch", "tensorflow"])
+@pytest.mark.parametrize(
+    "make", [np.array, torch.tensor, tf.constant], ids=["numpy", "torch", "tensorflow"]
+)
 def test_a_row_that_is_a_tensor_and_one_that_is_a_list(make):
     """Expected: the order of the rows makes no difference."""
     assert ferry.to_numpy([make([1, 2]), [3, 4]]).tolist() == [[1, 2], [3, 4]]
@@ -241,7 +243,8 @@ def test_a_wrong_keyword_is_answered_with_the_right_one():
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype"), [("f4", "float32"), ("Float32", "float32"), ("long", "int64"), ("half", "float16")]
+    ("name", "dtype"),
+    [("f4", "float32"), ("Float32", "float32"), ("long", "int64"), ("half", "float16")],
 )
 def test_a_dtype_by_the_names_of_numpy_pandas_and_torch(name, dtype):
     """Expected: what the name means where it comes from, or an error with the right one."""
@@ -313,10 +316,23 @@ def test_a_class_is_called_a_class():
 def test_a_batch_keeps_what_is_no_tensor():
     """Expected: text, None, enums, dates and paths stay as they are."""
     day = dt.date(2024, 1, 1)
-    batch = {"x": np.ones(2), "names": ["a", "b"], "n": None, "c": Colour.RED, "d": decimal.Decimal(1), "day": day}
+    batch = {
+        "x": np.ones(2),
+        "names": ["a", "b"],
+        "n": None,
+        "c": Colour.RED,
+        "d": decimal.Decimal(1),
+        "day": day,
+    }
     result = ferry.convert_tree(batch, "torch")
     assert isinstance(result.pop("x"), torch.Tensor)
-    assert result == {"names": ["a", "b"], "n": None, "c": Colour.RED, "d": decimal.Decimal(1), "day": day}
+    assert result == {
+        "names": ["a", "b"],
+        "n": None,
+        "c": Colour.RED,
+        "d": decimal.Decimal(1),
+        "day": day,
+    }
 
 
 def test_named_tuples_and_ordered_dicts_stay_what_they_are():
@@ -335,8 +351,18 @@ def test_an_empty_batch_is_an_empty_batch():
 
 def test_metrics_for_json():
     """Expected: what `json.dumps` takes."""
-    metrics = {"loss": torch.tensor(1.5), "histogram": np.arange(2), "accuracy": jnp.float32(0.5), "epoch": 3}
-    assert ferry.convert_tree(metrics, "python") == {"loss": 1.5, "histogram": [0, 1], "accuracy": 0.5, "epoch": 3}
+    metrics = {
+        "loss": torch.tensor(1.5),
+        "histogram": np.arange(2),
+        "accuracy": jnp.float32(0.5),
+        "epoch": 3,
+    }
+    assert ferry.convert_tree(metrics, "python") == {
+        "loss": 1.5,
+        "histogram": [0, 1],
+        "accuracy": 0.5,
+        "epoch": 3,
+    }
 
 
 def test_half_precision_for_a_batch_leaves_the_labels():
@@ -349,7 +375,9 @@ def test_half_precision_for_a_batch_leaves_the_labels():
 def test_a_dtype_for_each_kind():
     """Expected: the mapping of the keyword table."""
     batch = {"image": np.ones(2), "y": np.arange(2), "m": np.ones(2, bool)}
-    result = ferry.convert_tree(batch, "torch", dtype={"image": "bfloat16", "int64": "int32", "bool": "uint8"})
+    result = ferry.convert_tree(
+        batch, "torch", dtype={"image": "bfloat16", "int64": "int32", "bool": "uint8"}
+    )
     assert [t.dtype for t in result.values()] == [torch.bfloat16, torch.int32, torch.uint8]
 
 

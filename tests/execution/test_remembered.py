@@ -21,7 +21,9 @@ def prepared(monkeypatch):
     found = []
     for module in (run, groups):
         prepare = module.prepare
-        monkeypatch.setattr(module, "prepare", lambda x, *rest, real=prepare: found.append(x) or real(x, *rest))
+        monkeypatch.setattr(
+            module, "prepare", lambda x, *rest, real=prepare: found.append(x) or real(x, *rest)
+        )
     recipes.forget()
     return found
 
@@ -92,7 +94,9 @@ def test_members_of_a_stack_are_checked_in_verifying_mode(monkeypatch):
     def lying(info, *rest):
         plan = honest(info, *rest)
         alone = info.kind == ""
-        return dataclasses.replace(plan, result=plan.result._replace(dtype="int8")) if alone else plan
+        return (
+            dataclasses.replace(plan, result=plan.result._replace(dtype="int8")) if alone else plan
+        )
 
     recipes.forget()
     monkeypatch.setattr(run, "plan_of", lying)

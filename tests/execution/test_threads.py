@@ -98,7 +98,9 @@ def ten_thousand(sources, targets, keywords):
 
     def worker(offset):
         for index in range(10_000 // THREADS):
-            ferry.convert(sources[(index + offset) % len(sources)], targets[index % len(targets)], **keywords)
+            ferry.convert(
+                sources[(index + offset) % len(sources)], targets[index % len(targets)], **keywords
+            )
 
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(worker, range(THREADS)))
@@ -175,7 +177,10 @@ def test_plans_are_not_kept_without_end():
 CHANGES = {
     "a list gets integers": (lambda: [1.0, 2.0], lambda x: x.__setitem__(slice(2), [1, 2])),
     "a tensor requires grad": (lambda: torch.tensor([1.0, 2.0]), lambda x: x.requires_grad_()),
-    "a leaf requires grad": (lambda: {"a": torch.tensor([1.0, 2.0])}, lambda x: x["a"].requires_grad_()),
+    "a leaf requires grad": (
+        lambda: {"a": torch.tensor([1.0, 2.0])},
+        lambda x: x["a"].requires_grad_(),
+    ),
 }
 """How to make something, and what another thread does to it while it is looked at for the first time."""
 

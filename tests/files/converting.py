@@ -44,7 +44,9 @@ def contents(arrays, tree=None, metadata=None):
 def write(path, arrays, **keywords):
     """A file of a format that its suffix names; made without the code under test, but for the format's own."""
     made = contents(arrays, **keywords)
-    form = format_named(next(name for name, suffix in SUFFIXES.items() if path.name.endswith(suffix)))
+    form = format_named(
+        next(name for name, suffix in SUFFIXES.items() if path.name.endswith(suffix))
+    )
     form.write(replace(made, metadata=form.metadata_of(made)), path, Pump())
     return path
 
@@ -73,7 +75,9 @@ def sample(dtypes=("float32", "bfloat16", "float8_e4m3fn", "int64", "bool", "flo
 def model(count=8, side=64):
     """Floats that every narrower dtype has room for."""
     rng = np.random.default_rng(0)
-    return {f"layers.{i}.weight": rng.standard_normal((side, side), np.float32) for i in range(count)}
+    return {
+        f"layers.{i}.weight": rng.standard_normal((side, side), np.float32) for i in range(count)
+    }
 
 
 def checkpoint(torch):

@@ -1,6 +1,7 @@
 """Hostile files, built byte by byte: pickles that would run code, zip archives that lie, and bombs of both kinds.
 
-Nothing here is dangerous to build. `code_pickles` would write a file, the canary, if ``pickle.loads`` read them.
+Nothing here is dangerous to build. `code_pickles` would write a file, the canary, if
+``pickle.loads`` read them.
 """
 
 from __future__ import annotations
@@ -76,7 +77,10 @@ def code_pickles(canary):
     calls = {
         "GLOBAL": (touch + path + b"\x85R", "evil.touch"),
         "STACK_GLOBAL": (short("evil") + short("touch") + b"\x93" + path + b"\x85R", "evil.touch"),
-        "STACK_GLOBAL dotted": (short("evil") + short("Evil.__new__") + b"\x93" + evil + path + b"\x86R", "evil.Evil"),
+        "STACK_GLOBAL dotted": (
+            short("evil") + short("Evil.__new__") + b"\x93" + evil + path + b"\x86R",
+            "evil.Evil",
+        ),
         "INST": (MARK + path + b"ievil\ntouch\n", "evil.touch"),
         "OBJ": (MARK + touch + path + b"o", "evil.touch"),
         "NEWOBJ": (evil + path + b"\x85\x81", "evil.Evil"),
@@ -92,16 +96,30 @@ def code_pickles(canary):
             + BUILD,
             "evil.Evil",
         ),
-        "copyreg.__newobj__": (named("copy_reg", "__newobj__") + several(evil, path) + b"R", "evil.Evil"),
+        "copyreg.__newobj__": (
+            named("copy_reg", "__newobj__") + several(evil, path) + b"R",
+            "evil.Evil",
+        ),
         "builtins.eval": (
-            named("__builtin__", "eval") + text(f"__import__('pathlib').Path({str(canary)!r}).touch()") + b"\x85R",
+            named("__builtin__", "eval")
+            + text(f"__import__('pathlib').Path({str(canary)!r}).touch()")
+            + b"\x85R",
             "builtins.eval",
         ),
         "builtins.map": (
-            named("__builtin__", "list") + named("__builtin__", "map") + touch + b"(" + path + b"l\x86R" + b"\x85R",
+            named("__builtin__", "list")
+            + named("__builtin__", "map")
+            + touch
+            + b"("
+            + path
+            + b"l\x86R"
+            + b"\x85R",
             "builtins.map",
         ),
-        "posix.system": (named("posix", "system") + text(f"touch '{canary}'") + b"\x85R", "posix.system"),
+        "posix.system": (
+            named("posix", "system") + text(f"touch '{canary}'") + b"\x85R",
+            "posix.system",
+        ),
         "functools.partial": (
             named("functools", "partial") + touch + path + b"\x86R" + b")R",
             "functools.partial",
@@ -111,14 +129,19 @@ def code_pickles(canary):
         "popped": (touch + path + b"\x85R0N", "evil.touch"),
         "hooks": (tensor(hooks=touch + path + b"\x85R"), "evil.touch"),
         "tensor of a class": (
-            named("torch._tensor", "_rebuild_from_type_v2") + several(touch, evil, path + b"\x85", b"N") + b"R",
+            named("torch._tensor", "_rebuild_from_type_v2")
+            + several(touch, evil, path + b"\x85", b"N")
+            + b"R",
             "evil.touch",
         ),
         "state of an OrderedDict": (
             named("collections", "OrderedDict") + b")R}" + text("x") + touch + path + b"\x85Rsb",
             "evil.touch",
         ),
-        "dtype of NumPy": (named("numpy", "dtype") + touch + path + b"\x85R" + b"\x85R", "evil.touch"),
+        "dtype of NumPy": (
+            named("numpy", "dtype") + touch + path + b"\x85R" + b"\x85R",
+            "evil.touch",
+        ),
     }
     found = {}
     for route, (body, name) in calls.items():
@@ -134,7 +157,9 @@ def persistent_pickles(canary):
     """Pickles whose persistent ids are no storages, or ask for code while they are made."""
     path = text(str(canary))
     call = named("evil", "touch") + path + b"\x85R"
-    storage = several(text("storage"), named("torch", "FloatStorage"), text("0"), text("cpu"), number(6))
+    storage = several(
+        text("storage"), named("torch", "FloatStorage"), text("0"), text("cpu"), number(6)
+    )
     return {
         "PERSID": (PROTO2 + b"P" + str(canary).encode() + b"\n" + STOP, "persistent id"),
         "BINPERSID of text": (PROTO2 + path + PERSID + STOP, "persistent id"),
@@ -144,7 +169,10 @@ def persistent_pickles(canary):
             "evil.touch",
         ),
         "class of a storage": (
-            PROTO2 + several(text("storage"), named("evil", "Evil"), text("0"), text("cpu"), number(6)) + PERSID + STOP,
+            PROTO2
+            + several(text("storage"), named("evil", "Evil"), text("0"), text("cpu"), number(6))
+            + PERSID
+            + STOP,
             "evil.Evil",
         ),
         "BINPERSID of a BINPERSID": (PROTO2 + storage + PERSID + PERSID + STOP, "persistent id"),
@@ -152,12 +180,27 @@ def persistent_pickles(canary):
 
 
 def tensor(
-    storage=None, offset=0, size=(2, 3), stride=(3, 1), grad=b"\x89", hooks=None, kind="Float", key="0", numel=6
+    storage=None,
+    offset=0,
+    size=(2, 3),
+    stride=(3, 1),
+    grad=b"\x89",
+    hooks=None,
+    kind="Float",
+    key="0",
+    numel=6,
 ):
     """The opcodes of a tensor of ``torch.save``; all of its numbers may lie."""
     if storage is None:
         storage = (
-            several(text("storage"), named("torch", f"{kind}Storage"), text(key), text("cpu"), number(numel)) + PERSID
+            several(
+                text("storage"),
+                named("torch", f"{kind}Storage"),
+                text(key),
+                text("cpu"),
+                number(numel),
+            )
+            + PERSID
         )
     sizes = several(*(number(each) for each in size))
     strides = several(*(number(each) for each in stride))
@@ -168,7 +211,9 @@ def tensor(
 
 def state_dict(**tensors):
     """A pickle of a dict of tensors, from their opcodes."""
-    return PROTO2 + b"}(" + b"".join(text(name) + body for name, body in tensors.items()) + b"u" + STOP
+    return (
+        PROTO2 + b"}(" + b"".join(text(name) + body for name, body in tensors.items()) + b"u" + STOP
+    )
 
 
 def bombs():
@@ -229,7 +274,9 @@ def impossible_tensors():
         "storage of no member": tensor(key="1"),
         "storage of a path": tensor(key="../../data.pkl"),
         "negative storage": tensor(numel=-6),
-        "size of a float": tensor(size=()).replace(b"(t(t", b"(G" + struct.pack(">d", 2.0) + b"t(K\x01t"),
+        "size of a float": tensor(size=()).replace(
+            b"(t(t", b"(G" + struct.pack(">d", 2.0) + b"t(K\x01t"
+        ),
         "two storages of one name": several(tensor(), tensor(kind="Int")),
     }
 
@@ -239,7 +286,8 @@ class Lies:
 
     Args:
         local: Fields that only its local header has otherwise, by name.
-        fields: Fields that the directory has otherwise (and the local header too, but for ``offset``).
+        fields: Fields that the directory has otherwise (and the local header too, but for
+            ``offset``).
     """
 
     def __init__(self, local=None, **fields):
@@ -247,7 +295,16 @@ class Lies:
         self.fields = fields
 
 
-def zip_bytes(members, *, extra=b"", count=None, directory_offset=None, directory_size=None, comment=b"", cut=None):
+def zip_bytes(
+    members,
+    *,
+    extra=b"",
+    count=None,
+    directory_offset=None,
+    directory_size=None,
+    comment=b"",
+    cut=None,
+):
     """A zip archive of stored members.
 
     Args:
@@ -314,7 +371,10 @@ def zip_bytes(members, *, extra=b"", count=None, directory_offset=None, director
     begin = len(out) if directory_offset is None else directory_offset
     size = len(directory) if directory_size is None else directory_size
     out += directory
-    out += struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, count, count, size, begin, len(comment)) + comment
+    out += (
+        struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, count, count, size, begin, len(comment))
+        + comment
+    )
     return bytes(out[:cut])
 
 

@@ -1,6 +1,7 @@
 """Hostile pickles that try what is read of objects: names that stand alone, rows of the table, and their arguments.
 
-Each is built byte by byte, and says what becomes of it: the error and a part of its message, or the tree.
+Each is built byte by byte, and says what becomes of it: the error and a part of its message, or the
+tree.
 """
 
 from __future__ import annotations
@@ -82,18 +83,34 @@ def placeholders(canary):
     return {
         "called through the memo": (stored + again + path + b"\x85R", UNSAFE, names_touch),
         "made through the memo": (class_again + path + b"\x85\x81", UNSAFE, names_evil),
-        "made with keywords": (class_again + b")}" + text("path") + path + b"s\x92", UNSAFE, names_evil),
+        "made with keywords": (
+            class_again + b")}" + text("path") + path + b"s\x92",
+            UNSAFE,
+            names_evil,
+        ),
         "made by OBJ": (b"(" + class_again + path + b"o", UNSAFE, names_evil),
         "made by INST": (b"(" + path + b"ievil\nEvil\n", UNSAFE, names_evil),
         "given a state": (EVIL + path + BUILD, UNSAFE, names_evil),
-        "given a state through the memo": (class_again + path + BUILD + b"0h\x02", UNSAFE, names_evil),
+        "given a state through the memo": (
+            class_again + path + BUILD + b"0h\x02",
+            UNSAFE,
+            names_evil,
+        ),
         "given keys": (TOUCH + b"(" + text("a") + b"Nu", UNSAFE, names_touch),
         "given elements": (TOUCH + b"(NNe", UNSAFE, names_touch),
         "given elements of a set": (TOUCH + b"(N\x90", UNSAFE, names_touch),
         "a key": (b"}" + TOUCH + b"Ns", UNSAFE, rf"dict with a key.*{names_touch}"),
         "a part of a key": (b"}" + TOUCH + b"\x85Ns", UNSAFE, "dict with a key"),
-        "an element of a set": (b"\x8f(" + TOUCH + b"\x90", UNSAFE, rf"set with an element.*{names_touch}"),
-        "an element of a frozenset": (b"(" + TOUCH + b"\x91", UNSAFE, rf"set with an element.*{names_touch}"),
+        "an element of a set": (
+            b"\x8f(" + TOUCH + b"\x90",
+            UNSAFE,
+            rf"set with an element.*{names_touch}",
+        ),
+        "an element of a frozenset": (
+            b"(" + TOUCH + b"\x91",
+            UNSAFE,
+            rf"set with an element.*{names_touch}",
+        ),
         "an element of a list for a set": (
             called("__builtin__", "set", b"](" + TOUCH + b"e"),
             WRONG,
@@ -113,7 +130,15 @@ def placeholders(canary):
         "a persistent id": (TOUCH + PERSID, UNSAFE, "persistent id that is no storage"),
         "the class of a storage": (storage, UNSAFE, names_evil),
         "a storage": (
-            called("torch._utils", "_rebuild_tensor_v2", TOUCH, number(0), *size, b"\x89", ordered + b")R"),
+            called(
+                "torch._utils",
+                "_rebuild_tensor_v2",
+                TOUCH,
+                number(0),
+                *size,
+                b"\x89",
+                ordered + b")R",
+            ),
             UNSAFE,
             names_touch,
         ),
@@ -124,7 +149,9 @@ def placeholders(canary):
             names_touch,
         ),
         "the class of a tensor": (
-            from_type + several(named("torch._utils", "_rebuild_tensor_v2"), EVIL, b")", path) + REDUCE,
+            from_type
+            + several(named("torch._utils", "_rebuild_tensor_v2"), EVIL, b")", path)
+            + REDUCE,
             UNSAFE,
             names_evil,
         ),
@@ -133,7 +160,11 @@ def placeholders(canary):
             UNSAFE,
             names_evil,
         ),
-        "a parameter": (called("torch._utils", "_rebuild_parameter", EVIL, b"\x88", b")"), UNSAFE, names_evil),
+        "a parameter": (
+            called("torch._utils", "_rebuild_parameter", EVIL, b"\x88", b")"),
+            UNSAFE,
+            names_evil,
+        ),
         "a dtype": (called("numpy", "dtype", EVIL), UNSAFE, names_evil),
         "the class of an array": (
             numpy_array + several(EVIL, several(number(0)), text("b")) + REDUCE,
@@ -141,7 +172,9 @@ def placeholders(canary):
             names_evil,
         ),
         "an object of protocol 0": (
-            called("copy_reg", "_reconstructor", EVIL, named("__builtin__", "object"), b"N") + path + BUILD,
+            called("copy_reg", "_reconstructor", EVIL, named("__builtin__", "object"), b"N")
+            + path
+            + BUILD,
             UNSAFE,
             names_evil,
         ),
@@ -155,7 +188,11 @@ def placeholders(canary):
             UNSAFE,
             names_evil,
         ),
-        "an attribute of a dict": (ordered + b")R}" + text("items") + TOUCH + b"sb", UNSAFE, "replaces"),
+        "an attribute of a dict": (
+            ordered + b")R}" + text("items") + TOUCH + b"sb",
+            UNSAFE,
+            "replaces",
+        ),
         "an attribute that is called": (
             ordered + b")R}" + text("x") + TOUCH + path + b"\x85Rsb",
             UNSAFE,
@@ -168,7 +205,11 @@ def placeholders(canary):
             UNSAFE,
             r"builtins\.getattr",
         ),
-        "a name of ten million characters": (stacked("evil", "x" * 10_000_000), UNSAFE, "10,000,004 characters"),
+        "a name of ten million characters": (
+            stacked("evil", "x" * 10_000_000),
+            UNSAFE,
+            "10,000,004 characters",
+        ),
         "a name of ten million bytes in a line": (
             b"cevil\n" + b"x" * 10_000_000 + b"\n",
             WRONG,
@@ -190,16 +231,46 @@ def rows(canary):
     state = several(number(1), b")", b"N", b"\x89", b"N")
     kept = b"}" + text("weak_type") + b"\x89s"
     uuid = named("uuid", "UUID") + b")\x81"
-    many = text("part") + b"q\x00" + b"0" + named("pathlib", "PosixPath") + b"(" + b"h\x00" * 1_000_000 + b"tR"
-    long = text("x" * 20_000) + b"q\x00" + b"0" + named("pathlib", "PosixPath") + b"(" + b"h\x00" * 9 + b"tR"
-    pair = named("typing", "Dict") + b"q\x20" + b"0" + getitem + b"q\x21" + b"0" + named("__builtin__", "int")
+    many = (
+        text("part")
+        + b"q\x00"
+        + b"0"
+        + named("pathlib", "PosixPath")
+        + b"("
+        + b"h\x00" * 1_000_000
+        + b"tR"
+    )
+    long = (
+        text("x" * 20_000)
+        + b"q\x00"
+        + b"0"
+        + named("pathlib", "PosixPath")
+        + b"("
+        + b"h\x00" * 9
+        + b"tR"
+    )
+    pair = (
+        named("typing", "Dict")
+        + b"q\x20"
+        + b"0"
+        + getitem
+        + b"q\x21"
+        + b"0"
+        + named("__builtin__", "int")
+    )
     union = named("_functools", "reduce")
     or_ = named("_operator", "or_")
     namespace = named("argparse", "Namespace") + b")\x81"
     moment = bytes([0x07, 0xE4, 13, 40, 25, 61, 61, 0, 0, 0])
-    deltas = [called("datetime", "timedelta", number(days), number(0), number(0)) for days in (2, 1 << 40)]
+    deltas = [
+        called("datetime", "timedelta", number(days), number(0), number(0)) for days in (2, 1 << 40)
+    ]
     return {
-        "range without a step": (called("__builtin__", "range", number(1), number(2), number(0)), WRONG, "step is 0"),
+        "range without a step": (
+            called("__builtin__", "range", number(1), number(2), number(0)),
+            WRONG,
+            "step is 0",
+        ),
         "range of texts": (called("__builtin__", "range", text("a")), UNSAFE, r"builtins\.range"),
         "Decimal of no number": (called("decimal", "Decimal", text("1.2.3")), WRONG, "no number"),
         "Decimal of a million digits": (
@@ -208,32 +279,76 @@ def rows(canary):
             "1,000,000 digits",
         ),
         "Decimal of a tuple": (called("decimal", "Decimal", b")"), UNSAFE, r"decimal\.Decimal"),
-        "Fraction of nothing": (called("fractions", "Fraction", number(1), number(0)), WRONG, "Fraction"),
-        "Fraction of text of nothing": (called("fractions", "Fraction", text("1/0")), WRONG, "Fraction"),
+        "Fraction of nothing": (
+            called("fractions", "Fraction", number(1), number(0)),
+            WRONG,
+            "Fraction",
+        ),
+        "Fraction of text of nothing": (
+            called("fractions", "Fraction", text("1/0")),
+            WRONG,
+            "Fraction",
+        ),
         "Fraction of a million digits": (
             called("fractions", "Fraction", text("1" * 1_000_000)),
             WRONG,
             "Fraction",
         ),
         "timedelta that overflows": (deltas[1], WRONG, "damaged"),
-        "timedelta of texts": (called("datetime", "timedelta", text("a")), UNSAFE, r"datetime\.timedelta"),
+        "timedelta of texts": (
+            called("datetime", "timedelta", text("a")),
+            UNSAFE,
+            r"datetime\.timedelta",
+        ),
         "datetime of no date": (called("datetime", "datetime", raw(moment)), WRONG, "damaged"),
-        "datetime of nine bytes": (called("datetime", "datetime", raw(moment[:9])), UNSAFE, r"datetime\.datetime"),
+        "datetime of nine bytes": (
+            called("datetime", "datetime", raw(moment[:9])),
+            UNSAFE,
+            r"datetime\.datetime",
+        ),
         "datetime in a zone of a class": (
             called("datetime", "datetime", raw(moment), EVIL + b")R"),
             UNSAFE,
             r"evil\.Evil",
         ),
-        "date of the year 0": (called("datetime", "date", raw(bytes([0, 0, 1, 1]))), WRONG, "damaged"),
-        "time of 99 hours": (called("datetime", "time", raw(bytes([99, 0, 0, 0, 0, 0]))), WRONG, "damaged"),
+        "date of the year 0": (
+            called("datetime", "date", raw(bytes([0, 0, 1, 1]))),
+            WRONG,
+            "damaged",
+        ),
+        "time of 99 hours": (
+            called("datetime", "time", raw(bytes([99, 0, 0, 0, 0, 0]))),
+            WRONG,
+            "damaged",
+        ),
         "zone of two days": (called("datetime", "timezone", deltas[0]), WRONG, "damaged"),
-        "zone of a number": (called("datetime", "timezone", number(3)), UNSAFE, r"datetime\.timezone"),
+        "zone of a number": (
+            called("datetime", "timezone", number(3)),
+            UNSAFE,
+            r"datetime\.timezone",
+        ),
         "path of a million parts": (many, UNSAFE, r"pathlib\.PosixPath"),
         "path of 180,000 characters": (long, UNSAFE, "path of more than"),
-        "path of numbers": (called("pathlib", "PosixPath", number(1)), UNSAFE, r"pathlib\.PosixPath"),
-        "path as a key": (b"}" + called("pathlib", "PosixPath", text("a")) + b"Ns", UNSAFE, r"pathlib\.PosixPath"),
-        "UUID that is negative": (uuid + b"}" + text("int") + number(-1) + b"sb", WRONG, "128 bits"),
-        "UUID of 129 bits": (uuid + b"}" + text("int") + number(1 << 128) + b"sb", WRONG, "128 bits"),
+        "path of numbers": (
+            called("pathlib", "PosixPath", number(1)),
+            UNSAFE,
+            r"pathlib\.PosixPath",
+        ),
+        "path as a key": (
+            b"}" + called("pathlib", "PosixPath", text("a")) + b"Ns",
+            UNSAFE,
+            r"pathlib\.PosixPath",
+        ),
+        "UUID that is negative": (
+            uuid + b"}" + text("int") + number(-1) + b"sb",
+            WRONG,
+            "128 bits",
+        ),
+        "UUID of 129 bits": (
+            uuid + b"}" + text("int") + number(1 << 128) + b"sb",
+            WRONG,
+            "128 bits",
+        ),
         "UUID with more": (uuid + b"}" + text("x") + number(1) + b"sb", WRONG, "128 bits"),
         "UUID without a state": (uuid, WRONG, r"uuid\.UUID without a state"),
         "UUID with two states": (
@@ -243,24 +358,50 @@ def rows(canary):
         ),
         "UUID of arguments": (called("uuid", "UUID", text("0" * 32)), UNSAFE, r"uuid\.UUID"),
         "slices in slices": (
-            called("__builtin__", "slice", called("__builtin__", "slice", b"N", b"N", b"N"), b"N", b"N"),
+            called(
+                "__builtin__", "slice", called("__builtin__", "slice", b"N", b"N", b"N"), b"N", b"N"
+            ),
             UNSAFE,
             r"builtins\.slice",
         ),
-        "Namespace of arguments": (called("argparse", "Namespace", path), UNSAFE, r"argparse\.Namespace"),
-        "Namespace in itself": (namespace + b"q\x00}" + text("self") + b"h\x00sb", UNSAFE, "64 levels"),
+        "Namespace of arguments": (
+            called("argparse", "Namespace", path),
+            UNSAFE,
+            r"argparse\.Namespace",
+        ),
+        "Namespace in itself": (
+            namespace + b"q\x00}" + text("self") + b"h\x00sb",
+            UNSAFE,
+            "64 levels",
+        ),
         "Namespace with two states": (namespace + b"}b}b", WRONG, "twice"),
         "Namespace with a list as key": (namespace + b"(" + b"]Nu", UNSAFE, "no plain value"),
-        "object in itself": (EVIL + b")\x81q\x00}" + text("self") + b"h\x00sb", UNSAFE, r"evil\.Evil"),
-        "Counter of a list": (called("collections", "Counter", b"]"), UNSAFE, r"collections\.Counter"),
-        "deque of a text": (called("collections", "deque", text("a")), UNSAFE, r"collections\.deque"),
+        "object in itself": (
+            EVIL + b")\x81q\x00}" + text("self") + b"h\x00sb",
+            UNSAFE,
+            r"evil\.Evil",
+        ),
+        "Counter of a list": (
+            called("collections", "Counter", b"]"),
+            UNSAFE,
+            r"collections\.Counter",
+        ),
+        "deque of a text": (
+            called("collections", "deque", text("a")),
+            UNSAFE,
+            r"collections\.deque",
+        ),
         "type that is made": (
             called("__builtin__", "type", text("X"), b")", b"}"),
             UNSAFE,
             r"builtins\.type",
         ),
         "type of a class": (called("__builtin__", "type", EVIL), UNSAFE, r"builtins\.type"),
-        "int of a text": (called("__builtin__", "int", text("1" * 100_000)), UNSAFE, r"builtins\.int"),
+        "int of a text": (
+            called("__builtin__", "int", text("1" * 100_000)),
+            UNSAFE,
+            r"builtins\.int",
+        ),
         "JAX with another function": (
             jax + several(TOUCH, path + b"\x85", state, kept) + REDUCE,
             UNSAFE,
@@ -272,7 +413,9 @@ def rows(canary):
             r"jax\._src\.array\._reconstruct_array",
         ),
         "JAX without a state": (
-            jax + several(named("numpy._core.multiarray", "_reconstruct"), b")", b")", kept) + REDUCE,
+            jax
+            + several(named("numpy._core.multiarray", "_reconstruct"), b")", b")", kept)
+            + REDUCE,
             UNSAFE,
             r"jax\._src",
         ),
@@ -281,15 +424,29 @@ def rows(canary):
             + several(
                 named("numpy._core.multiarray", "_reconstruct"),
                 several(NDARRAY, several(number(0)), text("b")),
-                several(number(1), several(number(9)), called("numpy", "dtype", text("f4")), b"\x89", raw(b"abcd")),
+                several(
+                    number(1),
+                    several(number(9)),
+                    called("numpy", "dtype", text("f4")),
+                    b"\x89",
+                    raw(b"abcd"),
+                ),
                 kept,
             )
             + REDUCE,
             WRONG,
             "do not fit",
         ),
-        "item of a dict": (getitem + several(b"}", text("a")) + REDUCE, UNSAFE, r"_operator\.getitem"),
-        "item of a class": (getitem + several(EVIL, text("a")) + REDUCE, UNSAFE, r"_operator\.getitem"),
+        "item of a dict": (
+            getitem + several(b"}", text("a")) + REDUCE,
+            UNSAFE,
+            r"_operator\.getitem",
+        ),
+        "item of a class": (
+            getitem + several(EVIL, text("a")) + REDUCE,
+            UNSAFE,
+            r"_operator\.getitem",
+        ),
         "type of a type, doubled": (
             pair + doubled(b"", lambda last: b"h\x21h\x20" + last + last + b"\x86\x86R", 30),
             UNSAFE,
@@ -310,14 +467,20 @@ def rows(canary):
             UNSAFE,
             r"_functools\.reduce",
         ),
-        "operator that is called": (or_ + several(number(1), number(2)) + REDUCE, UNSAFE, r"_operator\.or_"),
+        "operator that is called": (
+            or_ + several(number(1), number(2)) + REDUCE,
+            UNSAFE,
+            r"_operator\.or_",
+        ),
     }
 
 
 def bombs():
     """A large value that a few bytes copy again and again."""
     items = b"](" + b"N" * 1_000_000 + b"eq\x00"
-    numbers = b"](" + b"".join(struct.pack("<BI", 0x4A, place) for place in range(500_000)) + b"eq\x00"
+    numbers = (
+        b"](" + b"".join(struct.pack("<BI", 0x4A, place) for place in range(500_000)) + b"eq\x00"
+    )
     pairs = b"](" + b")\x86".replace(b")", b"NN") * 300_000 + b"eq\x00"
     words = text("x" * 50_000_000) + b"q\x00"
     parts = text("x" * 90_000) + b"q\x00"
@@ -339,7 +502,9 @@ def bombs():
 def cases(canary):
     """All, by what they try."""
     found = {**placeholders(canary), **rows(canary)}
-    return {name: Case(PROTO4 + body + STOP, error, what) for name, (body, error, what) in found.items()}
+    return {
+        name: Case(PROTO4 + body + STOP, error, what) for name, (body, error, what) in found.items()
+    }
 
 
 __all__ = ["Case", "bombs", "cases", "placeholders", "rows", "short", "stacked"]

@@ -311,7 +311,9 @@ def _with_empty(found, own):
         assert found is None
         return {}
     below = {str(key): child for key, child in inside}
-    return as_it_was(found, [(key, _with_empty(child, below[str(key)])) for key, child in children(found)])
+    return as_it_was(
+        found, [(key, _with_empty(child, below[str(key)])) for key, child in children(found)]
+    )
 
 
 def _leaves(tree):

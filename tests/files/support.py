@@ -26,8 +26,9 @@ NARROW = {
 def awkward(dtype):
     """An array of a dtype, by canonical name, with every pattern of bits that a copy could spoil.
 
-    All patterns of the dtypes of up to two bytes: both zeros, subnormals, infinities, quiet and signalling NaNs with
-    payloads. For the wider ones the patterns at both ends, around the sign and among the NaNs, and some in between.
+    All patterns of the dtypes of up to two bytes: both zeros, subnormals, infinities, quiet and
+    signalling NaNs with payloads. For the wider ones the patterns at both ends, around the sign and
+    among the NaNs, and some in between.
     """
     row = find(dtype)
     if dtype == "bool":
@@ -47,8 +48,25 @@ def awkward(dtype):
     sign = 1 << (8 * size - 1)
     fraction = {4: 23, 8: 52}[size]
     infinity = (sign - 1) >> fraction << fraction
-    chosen = [0, 1, 2, top, top - 1, sign, sign + 1, sign - 1, infinity, infinity + 1, infinity | sign | 5]
-    chosen += [infinity | (1 << (fraction - 1)) | 0x2A, (1 << fraction) - 1, 1 << fraction, 0x0102030405060708 & top]
+    chosen = [
+        0,
+        1,
+        2,
+        top,
+        top - 1,
+        sign,
+        sign + 1,
+        sign - 1,
+        infinity,
+        infinity + 1,
+        infinity | sign | 5,
+    ]
+    chosen += [
+        infinity | (1 << (fraction - 1)) | 0x2A,
+        (1 << fraction) - 1,
+        1 << fraction,
+        0x0102030405060708 & top,
+    ]
     drawn = np.random.default_rng(7).integers(0, top, 512 + len(chosen) % 2, whole, endpoint=True)
     patterns = np.concatenate([np.array(chosen, whole), drawn])
     return patterns[: len(patterns) // 2 * 2].view(numpy_dtype(row.name))

@@ -25,7 +25,12 @@ from tensorferry.files.base.stored import Decoded, Extent
 from tensorferry.files.formats import arrow, parquet
 from tensorferry.files.opening.registry import format_for, format_of
 
-NATIVE = [*(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float16", "float32", "float64"]
+NATIVE = [
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    "float16",
+    "float32",
+    "float64",
+]
 
 
 @pytest.fixture(params=["arrow", "parquet"])
@@ -43,7 +48,10 @@ def theirs(path, table, **options):
     if path.suffix == ".parquet":
         pq.write_table(table, path, **options)
         return
-    make, rows = pa.ipc.new_stream if path.suffix == ".arrows" else pa.ipc.new_file, options.pop("max_chunksize", None)
+    make, rows = (
+        pa.ipc.new_stream if path.suffix == ".arrows" else pa.ipc.new_file,
+        options.pop("max_chunksize", None),
+    )
     with pa.OSFile(str(path), "wb") as sink, make(sink, table.schema, **options) as writer:
         writer.write_table(table, max_chunksize=rows)
 
@@ -77,7 +85,9 @@ def test_tables_are_read_but_not_written(tmp_path, name):
 
 def test_plain_tables_are_read(form, path):
     """Numeric columns are tensors, lists of fixed size and fixed-shape tensors have more axes; the rest is listed."""
-    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(24, dtype="f4").reshape(4, 2, 3))
+    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(
+        np.arange(24, dtype="f4").reshape(4, 2, 3)
+    )
     twice = pa.list_(pa.list_(pa.int16(), 2), 1)
     table = pa.table(
         {
@@ -99,7 +109,8 @@ def test_plain_tables_are_read(form, path):
     if path.suffix == ".parquet":
         table = table.drop_columns(["deep"])
     if path.suffix == ".parquet":
-        # Its library ends the process over damaged statistics, so that nulls are seen only when they are read.
+        # Its library ends the process over damaged statistics, so that nulls are seen only when
+        # they are read.
         table = table.drop_columns(["gaps"])
     theirs(path, table)
     found = form.read(path)
@@ -129,9 +140,14 @@ def test_batches_and_groups_are_joined(form, path):
         theirs(path, table, row_group_size=70)
     else:
         options = pa.ipc.IpcWriteOptions(compression="zstd")
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema, options=options) as writer:
+        with (
+            pa.OSFile(str(path), "wb") as sink,
+            pa.ipc.new_file(sink, schema, options=options) as writer,
+        ):
             writer.write_table(table, max_chunksize=70)
-    assert same_bits(arrays(form.read(path)), {name: table[name].to_numpy() for name in table.column_names})
+    assert same_bits(
+        arrays(form.read(path)), {name: table[name].to_numpy() for name in table.column_names}
+    )
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
@@ -141,7 +157,9 @@ def test_streams_are_read(tmp_path, compression, rows):
     table = pa.table(
         {
             "x": awkward("float32")[:500],
-            "tensors": pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(3000, dtype="f4").reshape(500, 2, 3)),
+            "tensors": pa.FixedShapeTensorArray.from_numpy_ndarray(
+                np.arange(3000, dtype="f4").reshape(500, 2, 3)
+            ),
             "flags": pa.array([True, False] * 250),
             "text": ["a"] * 500,
             "words": pa.array(["a", "b"] * 250).dictionary_encode(),
@@ -226,7 +244,9 @@ def test_an_arrow_file_is_mapped(tmp_path):
 
 def test_nulls_that_are_not_announced_are_an_error(form, path):
     """Where only the values show that there are nulls, reading them is an error and gives no number."""
-    table = pa.table({"x": pa.array([1, None] * 100), "[y]": pa.array([1, None] * 100), "z": [0.5] * 200})
+    table = pa.table(
+        {"x": pa.array([1, None] * 100), "[y]": pa.array([1, None] * 100), "z": [0.5] * 200}
+    )
     if form.name == "parquet":
         theirs(path, table, write_statistics=False)
     else:
@@ -237,10 +257,18 @@ def test_nulls_that_are_not_announced_are_an_error(form, path):
         ) as caught:
             ferry.load(path, exclude=left_out)
         both = {"x": '"[[]y]", "x"', "[y]": '"x", "[[]y]"'}[name]
-        ways = ["nulls=0, which replaces them", 'nulls="mask"', f"exclude=[{both}], which leaves it out"]
+        ways = [
+            "nulls=0, which replaces them",
+            'nulls="mask"',
+            f"exclude=[{both}], which leaves it out",
+        ]
         assert caught.value.hint == "; or ".join(ways)
     found = ferry.load(path, nulls=0)
-    assert {name: each[:2].tolist() for name, each in found.items()} == {"x": [1, 0], "[y]": [1, 0], "z": [0.5, 0.5]}
+    assert {name: each[:2].tolist() for name, each in found.items()} == {
+        "x": [1, 0],
+        "[y]": [1, 0],
+        "z": [0.5, 0.5],
+    }
 
 
 def test_nothing_at_all(form, path):
@@ -255,7 +283,9 @@ def test_a_bomb_is_refused(tmp_path):
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         theirs(tmp_path / name, pa.table({"x": np.zeros(1 << 16)}), options=options)
         raw = (tmp_path / name).read_bytes()
-        (tmp_path / name).write_bytes(raw.replace((1 << 19).to_bytes(8, "little"), (1 << 42).to_bytes(8, "little")))
+        (tmp_path / name).write_bytes(
+            raw.replace((1 << 19).to_bytes(8, "little"), (1 << 42).to_bytes(8, "little"))
+        )
     zeros, huge = pa.table({"x": pa.array(np.zeros(1 << 25, "i4"))}), {"row_group_size": 1 << 25}
     try:
         theirs(tmp_path / "a.parquet", zeros, max_rows_per_page=1 << 25, **huge)

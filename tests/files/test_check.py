@@ -26,7 +26,11 @@ from tensorferry.host.numpy_dtypes import numpy_dtype
 def _extent(tmp_path, array, dtype=None, offset=16):
     path = tmp_path / "raw"
     path.write_bytes(bytes(offset) + array.tobytes())
-    return Contents("raw", (str(path),), {"x": Extent(dtype or str(array.dtype), array.shape, str(path), offset)})
+    return Contents(
+        "raw",
+        (str(path),),
+        {"x": Extent(dtype or str(array.dtype), array.shape, str(path), offset)},
+    )
 
 
 def _values(array):
@@ -34,14 +38,18 @@ def _values(array):
     return list(check_values(Contents("raw", ("f",), {"x": InMemory(array, dtype, "x")})))
 
 
-@pytest.mark.parametrize("dtype", sorted(name for name, row in DTYPES.items() if row.kind in ("float", "complex")))
+@pytest.mark.parametrize(
+    "dtype", sorted(name for name, row in DTYPES.items() if row.kind in ("float", "complex"))
+)
 def test_nan_and_infinity_are_counted_in_every_dtype(dtype):
     """The counts are those of each element by itself, whatever bits a NaN has."""
     array = awkward(dtype)
     with np.errstate(invalid="ignore"):  # signalling NaNs
         wide = array.astype(np.complex128 if find(dtype).kind == "complex" else np.float64)
 
-    found = {each.message.split()[4].strip(","): each.message for each in _values(array) if each.error}
+    found = {
+        each.message.split()[4].strip(","): each.message for each in _values(array) if each.error
+    }
 
     for word, test in (("NaN", np.isnan), ("infinite", np.isinf)):
         count = int(test(wide).sum())
@@ -112,7 +120,11 @@ def test_blocks_do_not_matter(sizes, data):
     if count:
         first = int(np.argmax(np.isnan(array)))
         are = "is" if count == 1 else "are"
-        assert found == [FileFinding("f", None, "x", f"{count} of {total} {are} NaN, the first at [{first}]", True)]
+        assert found == [
+            FileFinding(
+                "f", None, "x", f"{count} of {total} {are} NaN, the first at [{first}]", True
+            )
+        ]
 
 
 def test_tied_tensors_are_looked_at_once():
@@ -146,10 +158,14 @@ class Broken(Format):
             raise self.error
 
         whole = Decoded("float32", (2,), lambda: iter([np.zeros(2, np.float32)]), "b")
-        return Contents("broken", (str(path),), {"a": Decoded("float32", (4,), damaged, "a"), "b": whole})
+        return Contents(
+            "broken", (str(path),), {"a": Decoded("float32", (4,), damaged, "a"), "b": whole}
+        )
 
 
-@pytest.mark.parametrize("error", [FileFormatError("bad"), RuntimeError("bad"), OSError("bad"), KeyError("bad")])
+@pytest.mark.parametrize(
+    "error", [FileFormatError("bad"), RuntimeError("bad"), OSError("bad"), KeyError("bad")]
+)
 def test_reading_tells_which_tensor_is_damaged(tmp_path, error):
     """Whatever a library raises over damaged data becomes a finding about that tensor, and the others are read."""
     found = list(Broken(error).check(tmp_path / "data"))
@@ -162,14 +178,20 @@ def test_reading_does_not_hide_what_is_unsafe(tmp_path):
     """A refusal for safety is no finding, but raised."""
     with pytest.raises(UnsafeFileError):
         list(Broken(UnsafeFileError("no")).check(tmp_path / "header"))
-    assert [each.message for each in Broken(FileFormatError("bad")).check(tmp_path / "header")] == ["bad"]
+    assert [each.message for each in Broken(FileFormatError("bad")).check(tmp_path / "header")] == [
+        "bad"
+    ]
 
 
 @pytest.fixture
 def model(tmp_path):
     """A safetensors file as the official library writes it."""
     path = tmp_path / "model.safetensors"
-    arrays = {"a": np.ones((2, 3), np.float32), "b": np.arange(4, dtype=np.int64), "c": np.ones(8, np.float16)}
+    arrays = {
+        "a": np.ones((2, 3), np.float32),
+        "b": np.arange(4, dtype=np.int64),
+        "c": np.ones(8, np.float16),
+    }
     safetensors.numpy.save_file(arrays, path)
     return path
 
@@ -195,7 +217,11 @@ def test_a_file_that_is_cut_off_names_each_tensor_and_byte(model):
 
     found = list(check_path(model))
 
-    lost = {name: start + each["data_offsets"][0] for name, each in header.items() if each["data_offsets"][1] > cut}
+    lost = {
+        name: start + each["data_offsets"][0]
+        for name, each in header.items()
+        if each["data_offsets"][1] > cut
+    }
     assert {each.tensor: each.offset for each in found if each.tensor} == lost
     assert all(each.error for each in found)
     assert list(check_path(model, values=True)) == found
@@ -237,7 +263,9 @@ def test_shards_that_fit_their_index(shards):
     assert list(check_path(folder, values=True)) == list(check_path(index, values=True)) == []
 
 
-@pytest.mark.parametrize("wrong", ["missing shard", "moved", "not listed", "not there", "no json", "cut"])
+@pytest.mark.parametrize(
+    "wrong", ["missing shard", "moved", "not listed", "not there", "no json", "cut"]
+)
 def test_shards_that_do_not_fit_their_index(shards, wrong):
     """A shard that is missing or damaged, and tensors that are elsewhere, unlisted or not there, are errors."""
     folder, index, plain = shards

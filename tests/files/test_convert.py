@@ -30,7 +30,13 @@ from tests.files.converting import (
 )
 
 import tensorferry as ferry
-from tensorferry.errors import ConversionError, FormatLimitError, LossyCastError, OutputExistsError, UnsafeFileError
+from tensorferry.errors import (
+    ConversionError,
+    FormatLimitError,
+    LossyCastError,
+    OutputExistsError,
+    UnsafeFileError,
+)
 from tensorferry.files.conversion import jobs
 from tensorferry.files.conversion.convert import Report, convert_files, write_contents
 from tensorferry.files.opening.registry import format_named, formats
@@ -56,7 +62,9 @@ def test_every_pair_of_formats_keeps_every_bit(tmp_path, source, target):
     assert start.read_bytes() == before
     assert names(tmp_path) == sorted({start.name, there.name, back.name})
     assert report.tensors == len(wanted)
-    assert report.bytes_read == report.bytes_written == sum(array.nbytes for array in wanted.values())
+    assert (
+        report.bytes_read == report.bytes_written == sum(array.nbytes for array in wanted.values())
+    )
 
 
 @pytest.mark.parametrize("other", MANY)
@@ -68,10 +76,18 @@ def test_one_tensor_without_a_name(tmp_path, other, dtype):
     middle = tmp_path / f"out{SUFFIXES[other]}"
     convert_files(start, middle, verify=True)
     (found,) = arrays_of(middle).values()
-    assert (found.dtype, found.shape, found.tobytes()) == (array.dtype, array.shape, array.tobytes())
+    assert (found.dtype, found.shape, found.tobytes()) == (
+        array.dtype,
+        array.shape,
+        array.tobytes(),
+    )
     convert_files(middle, tmp_path / "back.npy", verify=True, tensors_only=True)
     (found,) = arrays_of(tmp_path / "back.npy").values()
-    assert (found.dtype, found.shape, found.tobytes()) == (array.dtype, array.shape, array.tobytes())
+    assert (found.dtype, found.shape, found.tobytes()) == (
+        array.dtype,
+        array.shape,
+        array.tobytes(),
+    )
     many = write(tmp_path / f"many{SUFFIXES[other]}", {"a": array, "b": array.copy()})
     with pytest.raises(FormatLimitError, match="a, b"):
         convert_files(many, tmp_path / "many.npy")
@@ -118,9 +134,15 @@ def test_a_dry_run_tells_the_same_and_does_nothing(tmp_path):
 def test_progress_adds_up_to_what_the_dry_run_says(tmp_path):
     """In this process, shard by shard, and when some shards were finished before."""
     start = write(tmp_path / "in.npz", model())
-    total = convert_files(start, tmp_path / "x.safetensors", dtype="float16", dry_run=True).bytes_written
+    total = convert_files(
+        start, tmp_path / "x.safetensors", dtype="float16", dry_run=True
+    ).bytes_written
     for number, keywords in enumerate(
-        ({}, {"to": "safetensors", "shard": "40KB"}, {"to": "safetensors", "shard": "40KB", "jobs": 3})
+        (
+            {},
+            {"to": "safetensors", "shard": "40KB"},
+            {"to": "safetensors", "shard": "40KB", "jobs": 3},
+        )
     ):
         moved = []
         target = tmp_path / (f"out{number}" if "shard" in keywords else "out.safetensors")
@@ -146,7 +168,9 @@ def test_tied_weights_are_stored_once_and_recorded(tmp_path):
         assert found.ties == {"z.head": "a.embed"}
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".zarr", ".gguf", ".msgpack", ".orbax", ".safetensors", ".pt", ".h5"])
+@pytest.mark.parametrize(
+    "suffix", [".npz", ".zarr", ".gguf", ".msgpack", ".orbax", ".safetensors", ".pt", ".h5"]
+)
 def test_tied_weights_are_written_as_the_format_says(tmp_path, suffix):
     """Twice where it has no convention, and the report counts and names them, before and after; cast too."""
     array = np.random.default_rng(0).standard_normal((100, 100), np.float32)
@@ -206,7 +230,9 @@ def test_ties_survive_shards_and_casts(tmp_path):
     array = np.random.default_rng(0).standard_normal((50, 50), np.float32)
     wanted = {"a": array, "b": np.ones((50, 50), np.float32), "c": array}
     start = write(tmp_path / "in.pt", wanted)
-    report = convert_files(start, tmp_path / "out", to="safetensors", shard="6KB", dtype="bfloat16", verify=True)
+    report = convert_files(
+        start, tmp_path / "out", to="safetensors", shard="6KB", dtype="bfloat16", verify=True
+    )
     found = open_path(tmp_path / "out")
     assert found.ties == {"c": "a"}
     assert {stored.dtype for stored in found.tensors.values()} == {"bfloat16"}
@@ -221,13 +247,22 @@ def test_overlapping_views_are_written_in_full_with_a_warning(tmp_path):
     """Views of one storage that are not the same: each has its own values, and the report names them."""
     torch = pytest.importorskip("torch")
     base = torch.arange(24, dtype=torch.float32)
-    state = {"whole": base, "part": base[4:10], "square": base.reshape(4, 6).T, "apart": torch.ones(2), "tie": base}
+    state = {
+        "whole": base,
+        "part": base[4:10],
+        "square": base.reshape(4, 6).T,
+        "apart": torch.ones(2),
+        "tie": base,
+    }
     torch.save(state, tmp_path / "in.pt")
     report = convert_files(tmp_path / "in.pt", tmp_path / "out.safetensors", verify=True)
     (warning,) = report.warnings
     named = set(re.findall(r"\w+", warning.partition(":")[2]))
     assert named == {"whole", "part", "square", "and"}
-    same(arrays_of(tmp_path / "out.safetensors"), {name: tensor.numpy() for name, tensor in state.items()})
+    same(
+        arrays_of(tmp_path / "out.safetensors"),
+        {name: tensor.numpy() for name, tensor in state.items()},
+    )
 
 
 def test_views_that_only_interleave_are_no_overlap(tmp_path):
@@ -273,10 +308,17 @@ def test_tensors_only_leaves_the_rest_out_and_says_so(tmp_path):
     """No tree, no metadata; the report has a warning."""
     torch = pytest.importorskip("torch")
     torch.save(checkpoint(torch), tmp_path / "in.pt")
-    report = convert_files(tmp_path / "in.pt", tmp_path / "out.safetensors", tensors_only=True, verify=True)
+    report = convert_files(
+        tmp_path / "in.pt", tmp_path / "out.safetensors", tensors_only=True, verify=True
+    )
     found = open_path(tmp_path / "out.safetensors")
     assert (found.tree, found.metadata) == (None, {"format": "pt"})
-    assert list(found.tensors) == ["model.weight", "model.bias", "optimizer.state.0.step", "optimizer.state.0.exp_avg"]
+    assert list(found.tensors) == [
+        "model.weight",
+        "model.bias",
+        "optimizer.state.0.step",
+        "optimizer.state.0.exp_avg",
+    ]
     assert any("left out" in warning for warning in report.warnings)
 
 
@@ -315,12 +357,20 @@ def test_selection_reaches_the_file(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "to"),
-    [("w", "npz"), ("v1.5", "safetensors"), ("w.pkl", "pytorch"), ("w.ckpt", "tensorflow"), ("w.weights.h5", "hdf5")],
+    [
+        ("w", "npz"),
+        ("v1.5", "safetensors"),
+        ("w.pkl", "pytorch"),
+        ("w.ckpt", "tensorflow"),
+        ("w.weights.h5", "hdf5"),
+    ],
 )
 def test_a_name_that_says_no_other_format_is_taken(name, to, tmp_path):
     """No known suffix; or one that files of the format have too, though without a word it means another."""
     if format_named(to).module:
-        pytest.importorskip(format_named(to).module, reason="writes the format, and is not installed")
+        pytest.importorskip(
+            format_named(to).module, reason="writes the format, and is not installed"
+        )
     np.savez(tmp_path / "in.npz", w=np.arange(2.0))
     assert convert_files(tmp_path / "in.npz", tmp_path / name, to=to).format == to
     assert ferry.load(tmp_path / name)["w"].tolist() == [0, 1]
@@ -331,19 +381,30 @@ def test_a_number_that_does_not_fit_stops_it(tmp_path):
     arrays = model(2, 8)
     arrays["layers.1.weight"][3, 4] = -7e4
     start = write(tmp_path / "in.safetensors", arrays)
-    with pytest.raises(LossyCastError, match=r"layers\.1\.weight: float32 to float16: the value at \[3, 4\]"):
+    with pytest.raises(
+        LossyCastError, match=r"layers\.1\.weight: float32 to float16: the value at \[3, 4\]"
+    ):
         convert_files(start, tmp_path / "out.safetensors", dtype="float16")
     assert names(tmp_path) == ["in.safetensors"]
     for overflow, wanted in (("saturate", -65504.0), ("nan", np.nan)):
         convert_files(
-            start, tmp_path / "out.safetensors", dtype="float16", overflow=overflow, overwrite=True, verify=True
+            start,
+            tmp_path / "out.safetensors",
+            dtype="float16",
+            overflow=overflow,
+            overwrite=True,
+            verify=True,
         )
-        np.testing.assert_equal(arrays_of(tmp_path / "out.safetensors")["layers.1.weight"][3, 4], wanted)
+        np.testing.assert_equal(
+            arrays_of(tmp_path / "out.safetensors")["layers.1.weight"][3, 4], wanted
+        )
 
 
 def test_what_a_format_cannot_hold_is_refused_before_anything_is_written(tmp_path, monkeypatch):
     """The tensors are named; the writer is not called, and no folder is made."""
-    start = write(tmp_path / "in.npz", {"fits": bits("float32", (2,)), "odd": bits("complex128", (2,))})
+    start = write(
+        tmp_path / "in.npz", {"fits": bits("float32", (2,)), "odd": bits("complex128", (2,))}
+    )
     writer = type(format_named("safetensors"))
     monkeypatch.setattr(writer, "write", lambda *_: pytest.fail("it was written"))
     with pytest.raises(FormatLimitError, match=r"complex128.*odd"):
@@ -370,7 +431,9 @@ def test_an_output_without_what_cannot_be_carried_reads_back(tmp_path, to, keywo
     parameter.foo = 3
     for kind in (dict, OrderedDict):
         torch.save(kind(p=parameter, y=torch.ones(1)), tmp_path / "in.pt")
-        convert_files(tmp_path / "in.pt", tmp_path / f"out{to}", verify=True, overwrite=True, **keywords)
+        convert_files(
+            tmp_path / "in.pt", tmp_path / f"out{to}", verify=True, overwrite=True, **keywords
+        )
         assert list(arrays_of(tmp_path / f"out{to}")) == ["y"]
 
 
@@ -432,7 +495,11 @@ def test_no_framework_is_imported(tmp_path):
     """)
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.strip() == "[]"
 

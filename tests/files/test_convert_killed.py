@@ -40,7 +40,10 @@ SCENARIOS = {
     "one file": ("out.npz", {}),
     "one file, verified": ("out.safetensors", {"verify": True}),
     "shards": ("out", {"to": "safetensors", "shard": "10MB"}),
-    "shards by processes": ("out", {"to": "safetensors", "shard": "10MB", "jobs": 2, "engine": "processes"}),
+    "shards by processes": (
+        "out",
+        {"to": "safetensors", "shard": "10MB", "jobs": 2, "engine": "processes"},
+    ),
 }
 
 
@@ -58,7 +61,9 @@ def big(folder, mebibytes):
     rng = np.random.default_rng(0)
     side = 512
     tensors = {
-        f"layers.{i}.weight": InMemory(rng.standard_normal((2 * side, side), np.float32), "float32", i)
+        f"layers.{i}.weight": InMemory(
+            rng.standard_normal((2 * side, side), np.float32), "float32", i
+        )
         for i in range(mebibytes // 2)
     }
     write_contents(Contents("memory", (), tensors), folder / "in.safetensors")
@@ -97,7 +102,13 @@ def kill_at_random_moments(folder, scenario, times, mebibytes):
     # Two outputs that differ, so that each run replaces the one by the other.
     wanted = {}
     for dtype in ("bfloat16", "float16"):
-        convert_files(source, target, dtype=dtype, overwrite=True, **{**keywords, "jobs": 1, "engine": "threads"})
+        convert_files(
+            source,
+            target,
+            dtype=dtype,
+            overwrite=True,
+            **{**keywords, "jobs": 1, "engine": "threads"},
+        )
         wanted[dtype] = digest(target)
     child = start(folder, source, target, {**keywords, "dtype": "float16", "overwrite": True})
     began = time.monotonic()
@@ -117,10 +128,13 @@ def kill_at_random_moments(folder, scenario, times, mebibytes):
         if not killed:
             longest *= 0.9  # it was quicker than the one that was timed
         found = digest(target)
-        assert found in (wanted[now], wanted[goal]), f"neither the old nor the new output, attempt {attempt}"
+        assert found in (wanted[now], wanted[goal]), (
+            f"neither the old nor the new output, attempt {attempt}"
+        )
         assert len(open_path(target).tensors) == mebibytes // 2
         if attempt % 2:
-            # Every other time the next run goes on; else it begins the other one over the leftovers.
+            # Every other time the next run goes on; else it begins the other one over the
+            # leftovers.
             wait_for_workers(child.pid)
             convert_files(source, target, **{**everything, "jobs": 1, "engine": "threads"})
             assert digest(target) == wanted[goal]

@@ -45,7 +45,11 @@ def sparse(path, nbytes, tensors=4):
     entries, offset = {}, 0
     for number in range(tensors):
         shape = [each // 4 // 4096, 4096]
-        entries[f"layers.{number}.weight"] = {"dtype": "F32", "shape": shape, "data_offsets": [offset, offset + each]}
+        entries[f"layers.{number}.weight"] = {
+            "dtype": "F32",
+            "shape": shape,
+            "data_offsets": [offset, offset + each],
+        }
         offset += each
     header = json.dumps(entries).encode()
     header += b" " * (-len(header) % 8)
@@ -76,7 +80,9 @@ def measure(folder, steps):
 def demand_room(folder, nbytes):
     free = shutil.disk_usage(folder).free
     if free < nbytes + (2 << 30):
-        pytest.skip(f"needs {nbytes >> 30} GiB of disk and 2 GiB to spare; {free >> 30} GiB are free")
+        pytest.skip(
+            f"needs {nbytes >> 30} GiB of disk and 2 GiB to spare; {free >> 30} GiB are free"
+        )
 
 
 def check(told, wanted):
@@ -103,7 +109,11 @@ def test_large_tensors(folder, mebibytes):
         [
             [str(source), str(folder / "a.pt"), {}],
             [str(folder / "a.pt"), str(folder / "b.safetensors"), {"dtype": "bfloat16"}],
-            [str(source), str(folder / "c.npz"), {"dtype": "float8_e4m3fn", "overflow": "saturate"}],
+            [
+                str(source),
+                str(folder / "c.npz"),
+                {"dtype": "float8_e4m3fn", "overflow": "saturate"},
+            ],
         ],
     )
     check(told, [nbytes, nbytes // 2, nbytes // 4])
@@ -117,7 +127,9 @@ def test_strided_tensors(folder, rows):
     state = {"transposed": base.reshape(rows, 8192).T, "every_other": base[::2]}
     torch.save(state, folder / "in.pt")
     del base, state
-    told = measure(folder, [[str(folder / "in.pt"), str(folder / "out.safetensors"), {"verify": True}]])
+    told = measure(
+        folder, [[str(folder / "in.pt"), str(folder / "out.safetensors"), {"verify": True}]]
+    )
     check(told, [rows * 8192 * 6])
 
 
@@ -131,6 +143,10 @@ def test_more_gibibytes(folder, gibibytes):
     check(measure(folder, steps), [gibibytes << 30])
     (folder / "a.pt").unlink()
     steps = [
-        [str(source), str(folder / "shards"), {"to": "safetensors", "shard": "1GiB", "jobs": 2, "dtype": "float16"}]
+        [
+            str(source),
+            str(folder / "shards"),
+            {"to": "safetensors", "shard": "1GiB", "jobs": 2, "dtype": "float16"},
+        ]
     ]
     check(measure(folder, steps), [gibibytes << 29])

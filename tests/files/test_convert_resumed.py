@@ -52,13 +52,17 @@ class Failing:
 KEYWORDS = {"to": "safetensors", "shard": "20KB"}
 
 
-@pytest.mark.parametrize("error", [OSError(errno.EIO, "I/O error"), KeyboardInterrupt(), MemoryError()])
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EIO, "I/O error"), KeyboardInterrupt(), MemoryError()]
+)
 def test_finished_shards_are_kept_and_resumed(tmp_path, monkeypatch, error):
     """Ctrl-C passes through, other stops become `ResumableError`; the next run writes only the rest."""
     start = write(tmp_path / "in.safetensors", model())
     with monkeypatch.context() as patch:
         Failing(patch, error, 3)
-        with pytest.raises(KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else ResumableError) as raised:
+        with pytest.raises(
+            KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else ResumableError
+        ) as raised:
             convert_files(start, tmp_path / "out", **KEYWORDS)
         if isinstance(error, Exception):
             assert raised.value.__cause__ is error
@@ -68,7 +72,9 @@ def test_finished_shards_are_kept_and_resumed(tmp_path, monkeypatch, error):
     counting = Failing(monkeypatch, None, -1)
     report = convert_files(start, tmp_path / "out", resume=True, **KEYWORDS)
     assert len(counting.written) == 5
-    assert [Path(each).name for each in report.skipped] == [f"model-0000{n}-of-00008.safetensors" for n in (1, 2, 3)]
+    assert [Path(each).name for each in report.skipped] == [
+        f"model-0000{n}-of-00008.safetensors" for n in (1, 2, 3)
+    ]
     assert len(report.written) == 6
     same(arrays_of(tmp_path / "out"), model())
     assert names(tmp_path) == ["in.safetensors", "out"]
@@ -111,7 +117,9 @@ def test_finished_shards_of_another_conversion_are_not_used(tmp_path, monkeypatc
     report = convert_files(start, tmp_path / "out", resume=True, **keywords)
     assert report.skipped == ()
     same(arrays_of(tmp_path / "out"), wanted)
-    assert open_path(tmp_path / "out").metadata.get("note") == ("new" if what == "metadata" else None)
+    assert open_path(tmp_path / "out").metadata.get("note") == (
+        "new" if what == "metadata" else None
+    )
 
 
 def test_an_error_of_the_input_leaves_nothing(tmp_path):
@@ -135,7 +143,9 @@ def test_resuming_what_is_not_there_just_runs(tmp_path):
     same(arrays_of(tmp_path / "out"), model())
 
 
-@pytest.mark.parametrize("options", [{"resume": True}, {"part": (1, 2)}, {"resume": True, "part": (1, 2)}, {}])
+@pytest.mark.parametrize(
+    "options", [{"resume": True}, {"part": (1, 2)}, {"resume": True, "part": (1, 2)}, {}]
+)
 @pytest.mark.parametrize("keywords", [KEYWORDS, {"to": "npz"}])
 def test_a_dry_run_refuses_what_the_run_does(tmp_path, options, keywords):
     """An output that exists already is refused by both; with overwrite by neither."""
@@ -178,7 +188,10 @@ def test_an_old_folder_that_was_exchanged_is_not_taken_for_finished_shards(tmp_p
     assert len(names(tmp_path / ".out.partial" / "out")) == 5
     report = convert_files(start, tmp_path / "out", resume=True, **keywords)
     assert report.skipped == ()
-    same(arrays_of(tmp_path / "out"), {name: array.astype(np.float16) for name, array in model().items()})
+    same(
+        arrays_of(tmp_path / "out"),
+        {name: array.astype(np.float16) for name, array in model().items()},
+    )
     assert names(tmp_path) == ["in.safetensors", "out"]
 
 

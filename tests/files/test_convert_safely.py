@@ -33,7 +33,8 @@ def test_an_existing_target_is_refused_before_anything_is_read(tmp_path, monkeyp
     (tmp_path / "out.npz").write_bytes(b"old")
     with monkeypatch.context() as patch:
         patch.setattr(
-            "tensorferry.files.conversion.convert.open_all", lambda *_, **__: pytest.fail("the source was read")
+            "tensorferry.files.conversion.convert.open_all",
+            lambda *_, **__: pytest.fail("the source was read"),
         )
         with pytest.raises(OutputExistsError, match="overwrite=True"):
             convert_files(start, tmp_path / "out.npz")
@@ -83,7 +84,9 @@ def test_a_folder_of_shards_is_replaced_whole(tmp_path):
 def test_a_folder_of_a_format_keeps_what_is_not_the_formats(tmp_path, to):
     """An earlier output is replaced whole; if the folder holds anything else, that is named, and all of it stays."""
     form = format_named(to)
-    pytest.importorskip(form.module or "tensorferry", reason=f"{to} needs {form.module}, which is not installed")
+    pytest.importorskip(
+        form.module or "tensorferry", reason=f"{to} needs {form.module}, which is not installed"
+    )
     start, target = write(tmp_path / "in.safetensors", model(2, 4)), tmp_path / "train.d"
     convert_files(start, target, to=to)
     convert_files(start, target, to=to, overwrite=True, exclude=["layers.0.*"])
@@ -146,10 +149,14 @@ def small_disk(tmp_path):
     place = tmp_path / "disk"
     place.mkdir()
     made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)],
+        capture_output=True,
+        check=False,
     )
     if made.returncode:
-        pytest.skip(f"needs a small file system, and cannot mount one: {made.stderr.decode().strip()}")
+        pytest.skip(
+            f"needs a small file system, and cannot mount one: {made.stderr.decode().strip()}"
+        )
     yield place
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
@@ -247,7 +254,10 @@ def test_what_is_lost_beside_the_tensors_is_noticed(tmp_path, monkeypatch):
     for how, message in (
         (lambda found: found.tree.update(epoch=8), "not tensors"),
         (rename, r"without model\.bias"),
-        (lambda found: found.tensors.update({"model.weight": found.tensors.pop("model.weight")}), "order"),
+        (
+            lambda found: found.tensors.update({"model.weight": found.tensors.pop("model.weight")}),
+            "order",
+        ),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(reader, "read", change(how))
@@ -273,7 +283,9 @@ def test_a_bit_flipped_in_a_source_with_checksums_is_caught(tmp_path, source, ke
 
 @pytest.mark.parametrize("layer", [0, 2])
 @pytest.mark.parametrize("behind", [0, 1 << 40])
-def test_a_bit_flipped_in_what_is_checked_beside_the_copying_is_caught(tmp_path, monkeypatch, layer, behind):
+def test_a_bit_flipped_in_what_is_checked_beside_the_copying_is_caught(
+    tmp_path, monkeypatch, layer, behind
+):
     """Large regions are checked by other threads, while the next is copied or after the last; nothing is published."""
     monkeypatch.setattr("tensorferry.files.base.pump._BEHIND", behind)
     large = model(3, 1100)
@@ -290,7 +302,9 @@ def test_a_bit_flipped_in_what_is_checked_beside_the_copying_is_caught(tmp_path,
 
 def test_checksums_computed_beside_the_copying_are_right(tmp_path):
     """Of large tensors, whatever part of a block is left over: the standard library compares them."""
-    arrays = {f"x{left}": bits("uint8", ((5 << 20) + left,), left) for left in (0, 1, (1 << 20) - 1)}
+    arrays = {
+        f"x{left}": bits("uint8", ((5 << 20) + left,), left) for left in (0, 1, (1 << 20) - 1)
+    }
     start = write(tmp_path / "in.safetensors", arrays)
     convert_files(start, tmp_path / "out.npz")
     with zipfile.ZipFile(tmp_path / "out.npz") as archive:
@@ -300,7 +314,9 @@ def test_checksums_computed_beside_the_copying_are_right(tmp_path):
 
 @pytest.mark.parametrize("replaced", [True, False])
 @pytest.mark.parametrize("sharded", [True, False])
-def test_a_source_that_changes_while_it_is_read_is_noticed(tmp_path, monkeypatch, sharded, replaced):
+def test_a_source_that_changes_while_it_is_read_is_noticed(
+    tmp_path, monkeypatch, sharded, replaced
+):
     """Even if the bytes that were read are the same, or a folder takes its place; nothing is published."""
     start = write(tmp_path / "in.safetensors", model())
     writer = type(format_named("safetensors"))
@@ -315,7 +331,9 @@ def test_a_source_that_changes_while_it_is_read_is_noticed(tmp_path, monkeypatch
 
     monkeypatch.setattr(writer, "write", meddling)
     target, keywords = (
-        (tmp_path / "out", {"to": "safetensors", "shard": "40KB"}) if sharded else (tmp_path / "o.safetensors", {})
+        (tmp_path / "out", {"to": "safetensors", "shard": "40KB"})
+        if sharded
+        else (tmp_path / "o.safetensors", {})
     )
     with pytest.raises(FileFormatError, match="changed since"):
         convert_files(start, target, **keywords)

@@ -44,13 +44,18 @@ def test_shards_by_size_and_back_into_one(tmp_path, target):
 def test_as_many_shards_as_the_source_has(tmp_path):
     """Without a size, a folder of shards becomes a folder of as many, the same tensors in each."""
     wanted = model()
-    convert_files(write(tmp_path / "in.safetensors", wanted), tmp_path / "a", to="safetensors", shard="40KB")
+    convert_files(
+        write(tmp_path / "in.safetensors", wanted), tmp_path / "a", to="safetensors", shard="40KB"
+    )
     convert_files(tmp_path / "a", tmp_path / "b", to="pytorch", verify=True)
     assert len(list((tmp_path / "b").glob("*.bin"))) + len(list((tmp_path / "b").glob("*.pt"))) == 4
     same(arrays_of(tmp_path / "b"), wanted)
     first = json.loads(next((tmp_path / "a").glob("*.index.json")).read_text())["weight_map"]
     second = json.loads(next((tmp_path / "b").glob("*.index.json")).read_text())["weight_map"]
-    groups = [{tuple(n for n in found if found[n] == file) for file in found.values()} for found in (first, second)]
+    groups = [
+        {tuple(n for n in found if found[n] == file) for file in found.values()}
+        for found in (first, second)
+    ]
     assert groups[0] == groups[1]
 
 
@@ -65,7 +70,9 @@ def test_a_tree_survives_shards(tmp_path):
     found = torch.load(tmp_path / "back.pt", weights_only=True)
     assert list(found) == list(state)
     assert found["optimizer"]["param_groups"] == state["optimizer"]["param_groups"]
-    assert torch.equal(found["optimizer"]["state"][0]["exp_avg"], state["optimizer"]["state"][0]["exp_avg"])
+    assert torch.equal(
+        found["optimizer"]["state"][0]["exp_avg"], state["optimizer"]["state"][0]["exp_avg"]
+    )
 
 
 def test_several_sources_make_one_model(tmp_path):
@@ -88,8 +95,13 @@ def test_state_dicts_in_several_files_make_one(tmp_path):
     """What torch saved in parts, without an index: one state dict again."""
     torch = pytest.importorskip("torch")
     for number in range(2):
-        torch.save(OrderedDict({f"layer{number}": torch.full((2,), number)}), tmp_path / f"part{number}.bin")
-    convert_files([tmp_path / "part0.bin", tmp_path / "part1.bin"], tmp_path / "out.pt", verify=True)
+        torch.save(
+            OrderedDict({f"layer{number}": torch.full((2,), number)}),
+            tmp_path / f"part{number}.bin",
+        )
+    convert_files(
+        [tmp_path / "part0.bin", tmp_path / "part1.bin"], tmp_path / "out.pt", verify=True
+    )
     found = torch.load(tmp_path / "out.pt", weights_only=True)
     assert list(found) == ["layer0", "layer1"]
     assert found["layer1"].tolist() == [1, 1]
@@ -122,7 +134,8 @@ def test_sources_that_do_not_go_together_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("shard", "nbytes"), [("5GB", 5 * 10**9), ("2GiB", 2 << 30), ("500mb", 500 * 10**6), (1234, 1234), ("1.5KiB", 1536)]
+    ("shard", "nbytes"),
+    [("5GB", 5 * 10**9), ("2GiB", 2 << 30), ("500mb", 500 * 10**6), (1234, 1234), ("1.5KiB", 1536)],
 )
 def test_sizes(shard, nbytes):
     """Powers of ten, of two, and plain numbers."""
@@ -133,7 +146,15 @@ def test_sizes(shard, nbytes):
 
 @pytest.mark.parametrize(
     "shard",
-    ["5 apples", "", "-1", 0, "GB", "1e9", *(pytest.param(each, id="long") for each in ("9" * 400 + "GB", 10**5000))],
+    [
+        "5 apples",
+        "",
+        "-1",
+        0,
+        "GB",
+        "1e9",
+        *(pytest.param(each, id="long") for each in ("9" * 400 + "GB", 10**5000)),
+    ],
 )
 def test_what_is_no_size_is_refused(tmp_path, shard):
     """Before anything is written."""

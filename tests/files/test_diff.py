@@ -66,10 +66,15 @@ def test_the_largest_distance_is_that_of_exact_arithmetic(one, other, data):
 
     def drawn(dtype):
         patterns = awkward(dtype)
-        return patterns[data.draw(st.lists(st.integers(0, patterns.size - 1), min_size=4, max_size=4))]
+        return patterns[
+            data.draw(st.lists(st.integers(0, patterns.size - 1), min_size=4, max_size=4))
+        ]
 
     a, b = drawn(one), drawn(other)
-    numbers = [[int(x) if name in WHOLE else float(x) for x in array] for name, array in ((one, a), (other, b))]
+    numbers = [
+        [int(x) if name in WHOLE else float(x) for x in array]
+        for name, array in ((one, a), (other, b))
+    ]
     distances = [_distance(x, y) for x, y in zip(*numbers, strict=True)]
     known = [each for each in distances if each is not None]
 
@@ -156,12 +161,23 @@ def test_a_nan_does_not_hide_the_largest_distance():
     """Where NaN and a small distance are in one tensor, both are told."""
     found = _only(_of([np.nan, 1.0, 2.0]), _of([0.0, 1.0, 2.5]), tolerance=1)
 
-    assert (found.nans, found.largest, found.position, found.elements, found.accepted) == (1, 0.5, (2,), 2, False)
+    assert (found.nans, found.largest, found.position, found.elements, found.accepted) == (
+        1,
+        0.5,
+        (2,),
+        2,
+        False,
+    )
 
 
-@pytest.mark.parametrize(("tolerance", "equal"), [(None, False), (0.2, False), (0.25, True), (1, True)])
+@pytest.mark.parametrize(
+    ("tolerance", "equal"), [(None, False), (0.2, False), (0.25, True), (1, True)]
+)
 def test_tolerance_covers_what_it_says(tolerance, equal):
-    """|a - b| <= tolerance is equal, the edge included; without one every bit counts. It is told all the same."""
+    """|a - b| <= tolerance is equal, the edge included; without one every bit counts.
+
+    It is told all the same.
+    """
     found = diff(_of([1.0, 2.0]), _of([1.0, 2.25]), tolerance=tolerance)
 
     assert found.equal is equal
@@ -171,7 +187,12 @@ def test_tolerance_covers_what_it_says(tolerance, equal):
 
 @pytest.mark.parametrize(
     ("options", "equal"),
-    [({}, False), ({"tolerance": 1}, False), ({"any_dtype": True}, False), ({"any_dtype": True, "tolerance": 1}, True)],
+    [
+        ({}, False),
+        ({"tolerance": 1}, False),
+        ({"any_dtype": True}, False),
+        ({"any_dtype": True, "tolerance": 1}, True),
+    ],
 )
 def test_two_dtypes_differ_unless_any_will_do(options, equal):
     """Another dtype is a difference that no tolerance covers by itself; the values are compared all the same."""
@@ -190,7 +211,9 @@ def test_names_and_shapes():
     found = diff(a, b, tolerance=math.inf)
 
     assert (found.only_a, found.only_b, found.tensors) == (("a",), ("d",), 2)
-    assert [(each.name, each.shapes, each.largest) for each in found.differing] == [("c", ((2, 3), (3, 2)), None)]
+    assert [(each.name, each.shapes, each.largest) for each in found.differing] == [
+        ("c", ((2, 3), (3, 2)), None)
+    ]
     assert not found.equal
     assert not diff(contents({}), b).equal
     assert diff(a, contents({"c": np.zeros((2, 3)), "b": np.zeros(2), "a": np.zeros(2)})).equal
@@ -207,7 +230,11 @@ def test_what_stands_beside_the_tensors_counts_unless_it_is_left_out():
 
     found = diff(a, b)
 
-    assert found.values == (Change("epoch", "1", "2"), Change("flag", "True", "1"), Change("gone", "None", None))
+    assert found.values == (
+        Change("epoch", "1", "2"),
+        Change("flag", "True", "1"),
+        Change("gone", "None", None),
+    )
     assert found.metadata == (Change("format", "'pt'", None),)
     assert found.uncompared == {"words": "strings"}
     assert not found.equal
@@ -215,15 +242,22 @@ def test_what_stands_beside_the_tensors_counts_unless_it_is_left_out():
     b.others["sparse"] = "it is sparse"
     assert diff(a, b, tensors_only=True).uncompared == {"sparse": "it is sparse"}
     for tree in (tree_b, tree_a):
-        assert diff(contents({"x": array}, tree=tree), contents({"x": array}, tree=tree_a)).equal is (tree is tree_a)
-    assert diff(contents({"x": array}, tree={"x": Ref("x", "parameter")}), contents({"x": array})).equal
+        assert diff(
+            contents({"x": array}, tree=tree), contents({"x": array}, tree=tree_a)
+        ).equal is (tree is tree_a)
+    assert diff(
+        contents({"x": array}, tree={"x": Ref("x", "parameter")}), contents({"x": array})
+    ).equal
 
 
 def test_sets_are_compared_by_what_they_hold():
     """Not by how Python writes them, which depends on what they were before."""
     ups, downs = set(range(0, 16, 8)), set(range(8, -8, -8))
     assert repr(ups) != repr(downs)
-    a, b = (contents({"x": np.zeros(2)}, tree={"x": Ref("x"), "s": s, "t": [frozenset(s)]}) for s in (ups, downs))
+    a, b = (
+        contents({"x": np.zeros(2)}, tree={"x": Ref("x"), "s": s, "t": [frozenset(s)]})
+        for s in (ups, downs)
+    )
     assert diff(a, b).equal
     other = contents({"x": np.zeros(2)}, tree={"x": Ref("x"), "s": {0, 16}, "t": [frozenset(ups)]})
     assert [change.place for change in diff(a, other).values] == ["s"]
@@ -253,13 +287,21 @@ def test_blocks_of_any_sizes_are_compared_element_by_element(one, other, data):
     assert bool(found) is bool(changed)
     if changed:
         last = max(changed)
-        assert (found[0].elements, found[0].largest, found[0].position) == (len(changed), last + 1, (last,))
+        assert (found[0].elements, found[0].largest, found[0].position) == (
+            len(changed),
+            last + 1,
+            (last,),
+        )
 
 
 def test_layouts_in_files_do_not_matter(tmp_path):
     """Packed, big-endian and transposed values of one tensor are equal, across the borders of blocks too."""
     array = np.arange(1000 * 700, dtype=np.float32).reshape(1000, 700)
-    files = {"packed": array, "swapped": array.astype(">f4"), "transposed": np.ascontiguousarray(array.T)}
+    files = {
+        "packed": array,
+        "swapped": array.astype(">f4"),
+        "transposed": np.ascontiguousarray(array.T),
+    }
     for name, values in files.items():
         (tmp_path / name).write_bytes(values.tobytes())
     held = [
@@ -280,7 +322,9 @@ def test_tied_tensors_are_compared_once_and_told_under_each_name():
     a, b = np.zeros(3), np.ones(3)
     told = []
 
-    found = diff(contents({"x": a, "y": a, "z": a}), contents({"x": b, "y": b, "z": a}), progress=told.append)
+    found = diff(
+        contents({"x": a, "y": a, "z": a}), contents({"x": b, "y": b, "z": a}), progress=told.append
+    )
 
     assert [each.name for each in found.differing] == ["x", "y"]
     assert sum(told) == 2 * (a.nbytes + b.nbytes)
@@ -291,7 +335,10 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     size = 1 << 24
     for name, fill in (("a", 1.0), ("b", 2.0)):
         np.full(size, fill, np.float32).tofile(tmp_path / name)
-    a, b = (Contents("x", (), {"x": Extent("float32", (size,), str(tmp_path / name), 0)}) for name in "ab")
+    a, b = (
+        Contents("x", (), {"x": Extent("float32", (size,), str(tmp_path / name), 0)})
+        for name in "ab"
+    )
     tracemalloc.start()
     try:
         found = diff(a, b, tolerance=1)
@@ -299,7 +346,11 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     finally:
         tracemalloc.stop()
 
-    assert (found.differing[0].elements, found.differing[0].largest, found.equal) == (size, 1.0, True)
+    assert (found.differing[0].elements, found.differing[0].largest, found.equal) == (
+        size,
+        1.0,
+        True,
+    )
     assert peak < 16 << 20
 
 
@@ -321,13 +372,30 @@ def test_renamed_tensors_are_found_by_their_bits():
     """Each once, of the same dtype and shape; of several that are alike the one whose name ends alike."""
     same, nan = np.arange(6, dtype="f4"), np.array([np.nan, -0.0])
     zeros = {"x.bias": np.zeros(3), "x.beta": np.zeros(3), "x.more": np.zeros(3)}
-    a = contents({"kept": same, "a.w": same + 1, "a.n": nan, "a.turned": same.reshape(2, 3), "a.other": same} | zeros)
+    a = contents(
+        {"kept": same, "a.w": same + 1, "a.n": nan, "a.turned": same.reshape(2, 3), "a.other": same}
+        | zeros
+    )
     zeros = {"y.beta": np.zeros(3), "y.bias": np.zeros(3)}
-    b = {"kept": same, "b.n": nan.copy(), "b.w": same + 1, "b.turned": same.reshape(3, 2), "b.wide": same.astype("f8")}
+    b = {
+        "kept": same,
+        "b.n": nan.copy(),
+        "b.w": same + 1,
+        "b.turned": same.reshape(3, 2),
+        "b.wide": same.astype("f8"),
+    }
     b = contents(b | zeros)
     found = diff(a, b)
-    assert found.renamed == (("a.w", "b.w"), ("a.n", "b.n"), ("x.bias", "y.bias"), ("x.beta", "y.beta"))
-    assert (found.only_a, found.only_b) == (("a.turned", "a.other", "x.more"), ("b.turned", "b.wide"))
+    assert found.renamed == (
+        ("a.w", "b.w"),
+        ("a.n", "b.n"),
+        ("x.bias", "y.bias"),
+        ("x.beta", "y.beta"),
+    )
+    assert (found.only_a, found.only_b) == (
+        ("a.turned", "a.other", "x.more"),
+        ("b.turned", "b.wide"),
+    )
     assert not found.equal
     signed = diff(contents({"a": np.array([0.0])}), contents({"b": np.array([-0.0])}))
     assert (signed.renamed, signed.only_a) == ((), ("a",))

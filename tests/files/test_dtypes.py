@@ -45,7 +45,10 @@ def found(path):
 @pytest.mark.parametrize("asked", ASKED)
 def test_files_go_by_the_rule_of_trees(asked, file, tmp_path):
     """load, convert_files and convert_tree give each tensor the same dtype."""
-    expected = {name: dtype_of_leaf(rule_of(asked), array.dtype.name, name) for name, array in ARRAYS.items()}
+    expected = {
+        name: dtype_of_leaf(rule_of(asked), array.dtype.name, name)
+        for name, array in ARRAYS.items()
+    }
     expected = {name: dtype or ARRAYS[name].dtype.name for name, dtype in expected.items()}
     loaded = ferry.load(file, dtype=asked)
     assert {name: ferry.describe(loaded[name]).dtype for name in ARRAYS} == expected
@@ -123,12 +126,19 @@ def of_every_value(name):
 @pytest.mark.parametrize("name", ["float8_e4m3", "float8_e3m4", "float8_e4m3b11fnuz", "int4"])
 def test_the_hint_for_a_dtype_that_the_format_lacks_keeps_every_value(name, tmp_path):
     """A float of eight bits became one of four, which has sixteen values, though a wider one was there."""
-    safetensors_torch = pytest.importorskip("safetensors.torch", reason="reads the file, and is not installed")
+    safetensors_torch = pytest.importorskip(
+        "safetensors.torch", reason="reads the file, and is not installed"
+    )
     x = {"w": of_every_value(name)}
     with pytest.raises(FormatLimitError) as caught:
         ferry.save(x, tmp_path / "w.safetensors")
     code = caught.value.hint.partition("; or ")[0]
-    names = {"save": ferry.save, "convert_tree": ferry.convert_tree, "path": tmp_path / "w.safetensors", "x": x}
+    names = {
+        "save": ferry.save,
+        "convert_tree": ferry.convert_tree,
+        "path": tmp_path / "w.safetensors",
+        "x": x,
+    }
     eval(code, names)  # noqa: S307 - it is the code of the hint
     read = safetensors_torch.load_file(tmp_path / "w.safetensors")["w"]
     np.testing.assert_array_equal(read.double().numpy(), x["w"].astype("float64"))
@@ -159,8 +169,12 @@ def test_an_interrupted_conversion_goes_on_with_the_same_mapping_only(tmp_path, 
     inner = work.Work._conversion
     monkeypatch.setattr(work.Work, "_conversion", lambda self: seen.append(inner(self)) or seen[-1])
     ferry.save({"a": np.ones(300), "b": np.ones(300)}, tmp_path / "in.npz")
-    for number, asked in enumerate(["float32", {"float": "float32"}, {np.float64: "float32"}, {"a": None}]):
-        ferry.convert_files(tmp_path / "in.npz", tmp_path / str(number), to="safetensors", shard="3KB", dtype=asked)
+    for number, asked in enumerate(
+        ["float32", {"float": "float32"}, {np.float64: "float32"}, {"a": None}]
+    ):
+        ferry.convert_files(
+            tmp_path / "in.npz", tmp_path / str(number), to="safetensors", shard="3KB", dtype=asked
+        )
     said = [each["selection"]["dtype"] for each in seen]
     assert len(said) >= 4
     assert len({str(each) for each in said}) == 3
@@ -177,11 +191,16 @@ def test_jax_loads_what_fits(tmp_path):
     """Without 64-bit types each tensor is narrowed, and integers are compared."""
     pytest.importorskip("jax")
     ferry.save(
-        {"x": np.ones(2), "n": np.arange(2), "big": np.array([2**40]), "h": np.ones(2, "float16")}, tmp_path / "a.npz"
+        {"x": np.ones(2), "n": np.arange(2), "big": np.array([2**40]), "h": np.ones(2, "float16")},
+        tmp_path / "a.npz",
     )
     lazy = ferry.load(tmp_path / "a.npz", "jax", dtype="fit", lazy=True)
     for loaded in (lazy, ferry.load(tmp_path / "a.npz", "jax", dtype="fit", exclude="big")):
-        assert [loaded[name].dtype.name for name in ("x", "n", "h")] == ["float32", "int32", "float16"]
+        assert [loaded[name].dtype.name for name in ("x", "n", "h")] == [
+            "float32",
+            "int32",
+            "float16",
+        ]
     with pytest.raises(LossyCastError, match="'big'"):
         lazy["big"]
     with pytest.raises(LossyCastError, match="'big'"):

@@ -27,7 +27,10 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def source(tmp_path):
     """Eight tensors of 16 KiB."""
-    ferry.save({f"t{number}": np.full((64, 64), number, "float32") for number in range(8)}, tmp_path / "in.safetensors")
+    ferry.save(
+        {f"t{number}": np.full((64, 64), number, "float32") for number in range(8)},
+        tmp_path / "in.safetensors",
+    )
     return tmp_path / "in.safetensors"
 
 
@@ -42,7 +45,9 @@ LISTENING = (
 
 def command(*words, **keywords):
     for needed in ("typer", "rich"):
-        pytest.importorskip(needed, reason=f"the command line needs {needed}, which is not installed")
+        pytest.importorskip(
+            needed, reason=f"the command line needs {needed}, which is not installed"
+        )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     return subprocess.Popen(
         [sys.executable, "-c", LISTENING, sys.executable, *map(str, words)],
@@ -65,7 +70,9 @@ def test_a_worker_that_is_killed_leaves_what_can_be_resumed(source, tmp_path, mo
     keywords = {"to": "safetensors", "shard": "20KB"}
     with monkeypatch.context() as patched, ProcessPoolExecutor(1, get_context("spawn")) as pool:
         patched.setattr("tensorferry.files.conversion.work.run_job", _killed)
-        with pytest.raises(ferry.ResumableError, match=r"0 of 8 shards finished .*worker process ended") as stopped:
+        with pytest.raises(
+            ferry.ResumableError, match=r"0 of 8 shards finished .*worker process ended"
+        ) as stopped:
             convert_files(source, out, executor=pool, **keywords)
     assert "resume=True" in stopped.value.hint
     with monkeypatch.context() as patched:
@@ -77,8 +84,12 @@ def test_a_worker_that_is_killed_leaves_what_can_be_resumed(source, tmp_path, mo
     assert ferry.load(out)["t7"].sum() == 7 * 64 * 64
 
 
-@pytest.mark.parametrize(("engine", "start"), [("dask", "distributed.LocalCluster"), ("ray", "ray.init")])
-def test_an_engine_that_cannot_start_leaves_what_can_be_resumed(source, tmp_path, monkeypatch, engine, start):
+@pytest.mark.parametrize(
+    ("engine", "start"), [("dask", "distributed.LocalCluster"), ("ray", "ray.init")]
+)
+def test_an_engine_that_cannot_start_leaves_what_can_be_resumed(
+    source, tmp_path, monkeypatch, engine, start
+):
     """Whatever its package raises then."""
     pytest.importorskip(start.partition(".")[0])
 
@@ -87,7 +98,9 @@ def test_an_engine_that_cannot_start_leaves_what_can_be_resumed(source, tmp_path
 
     with monkeypatch.context() as patched:
         patched.setattr(start, failing)
-        with pytest.raises(ferry.ResumableError, match=r"before its work was done: Worker failed to start\."):
+        with pytest.raises(
+            ferry.ResumableError, match=r"before its work was done: Worker failed to start\."
+        ):
             convert_files(source, tmp_path / "out", to="safetensors", shard="20KB", engine=engine)
     convert_files(source, tmp_path / "out", to="safetensors", shard="20KB", resume=True)
 
@@ -95,7 +108,14 @@ def test_an_engine_that_cannot_start_leaves_what_can_be_resumed(source, tmp_path
 def test_an_error_of_a_job_is_not_taken_for_a_lost_worker(source, tmp_path):
     """It comes as it is."""
     with pytest.raises(ferry.ConversionError, match="does not fit"):
-        convert_files(source, tmp_path / "out", to="safetensors", shard="20KB", engine="processes", dtype="t*=bool")
+        convert_files(
+            source,
+            tmp_path / "out",
+            to="safetensors",
+            shard="20KB",
+            engine="processes",
+            dtype="t*=bool",
+        )
     assert not (tmp_path / "out").exists()
 
 
@@ -134,7 +154,9 @@ main()
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT], ids=lambda each: each.name
+)
 def test_a_signal_that_ends_it_cleans_up(source, tmp_path, number):
     """As Ctrl-C: nothing of ours is left; the exit code says which signal it was."""
     (tmp_path / "script.py").write_text(SLOW)

@@ -31,7 +31,8 @@ def source(tmp_path):
 
     rng = np.random.default_rng(0)
     tensors = {
-        f"layers.{i}.weight": InMemory(rng.standard_normal((64, 64), np.float32), "float32", i) for i in range(8)
+        f"layers.{i}.weight": InMemory(rng.standard_normal((64, 64), np.float32), "float32", i)
+        for i in range(8)
     }
     write_contents(Contents("memory", (), tensors), tmp_path / "in.safetensors")
     return tmp_path / "in.safetensors"
@@ -54,7 +55,13 @@ def files(folder):
 
 def convert(source, **keywords):
     report = convert_files(
-        source, source.parent / "out", to="safetensors", shard="10KB", dtype="bfloat16", verify=True, **keywords
+        source,
+        source.parent / "out",
+        to="safetensors",
+        shard="10KB",
+        dtype="bfloat16",
+        verify=True,
+        **keywords,
     )
     assert len(report.written) == 9
     assert report.bytes_written == 8 * 64 * 64 * 2
@@ -79,7 +86,12 @@ def check(source, **keywords):
     assert sum(moved) == 2 * 8 * 64 * 64 * 2
     with pytest.raises(LossyCastError, match=r"layers\.5\.weight.*\[1, 2\]"):
         convert_files(
-            spoiled(source), source.parent / "no", to="safetensors", shard="10KB", dtype="float16", **keywords
+            spoiled(source),
+            source.parent / "no",
+            to="safetensors",
+            shard="10KB",
+            dtype="float16",
+            **keywords,
         )
     left = sorted(each.name for each in source.parent.iterdir())
     assert left == ["expected", "in.safetensors", "out", "spoiled.npz"]
@@ -135,7 +147,9 @@ def test_dask(source, importable, tmp_path):
     distributed = pytest.importorskip("distributed", reason="needs dask")
     check(source, engine="dask", jobs=2)
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as cluster,
         distributed.Client(cluster) as client,
     ):
         for name in ("out", "expected"):
@@ -168,7 +182,9 @@ def test_a_missing_engine_says_what_to_install(source, monkeypatch, engine, modu
 
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(FrameworkNotInstalledError, match=f"pip install {module}"):
-        convert_files(source, source.parent / "out", to="safetensors", shard="20KB", engine=engine, jobs=2)
+        convert_files(
+            source, source.parent / "out", to="safetensors", shard="20KB", engine=engine, jobs=2
+        )
     assert sorted(each.name for each in source.parent.iterdir()) == ["in.safetensors"]
 
 
@@ -184,8 +200,12 @@ def test_a_worker_that_dies_leaves_what_is_finished(source, importable, monkeypa
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         executor = Dying(pool, flag, after=3)
         with pytest.raises(ResumableError, match="3 of 8"):
-            convert_files(source, source.parent / "out", to="safetensors", shard="20KB", executor=executor)
-    report = convert_files(source, source.parent / "out", to="safetensors", shard="20KB", resume=True)
+            convert_files(
+                source, source.parent / "out", to="safetensors", shard="20KB", executor=executor
+            )
+    report = convert_files(
+        source, source.parent / "out", to="safetensors", shard="20KB", resume=True
+    )
     assert len(report.skipped) == 3
 
 
@@ -272,7 +292,9 @@ def test_workers_do_not_outlive_a_killed_parent(tmp_path, importable):
     script.write_text(code)
     # What tracks its semaphores says on stderr that it left some.
     quiet = subprocess.DEVNULL
-    parent = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=quiet, text=True)
+    parent = subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=quiet, text=True
+    )
     workers = [int(number) for number in parent.stdout.readline().split()]
     assert workers
     assert os.getpid() not in workers

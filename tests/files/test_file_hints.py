@@ -29,10 +29,17 @@ def ways(call):
 def test_what_is_left_out_stays_left_out(tmp_path):
     """Of a format that lacks a dtype, of a file whose columns have nulls."""
     source, out = tmp_path / "in.safetensors", tmp_path / "out.gguf"
-    save_file({"c": np.ones(2, "complex64"), "d": np.ones(2), "e[0]": np.ones(2, "complex64")}, source)
-    assert ways(lambda: ferry.convert_files(source, out, exclude="c")) == ['exclude=["c", "e[[]0]"]']
+    save_file(
+        {"c": np.ones(2, "complex64"), "d": np.ones(2), "e[0]": np.ones(2, "complex64")}, source
+    )
+    assert ways(lambda: ferry.convert_files(source, out, exclude="c")) == [
+        'exclude=["c", "e[[]0]"]'
+    ]
     pq.write_table(pa.table({"a": [1, None], "b": [None, 1], "c": [1, 2]}), tmp_path / "a.parquet")
-    for call in (ferry.load, lambda path, **keywords: ferry.convert_files(path, tmp_path / "b.npz", **keywords)):
+    for call in (
+        ferry.load,
+        lambda path, **keywords: ferry.convert_files(path, tmp_path / "b.npz", **keywords),
+    ):
         code = ways(lambda: call(tmp_path / "a.parquet", exclude=["a"]))[-1]  # noqa: B023
         assert code == 'exclude=["a", "b"]'
 
@@ -43,9 +50,15 @@ def test_names_are_those_of_the_source(tmp_path):
     save_file({"a": np.ones(2), "b": np.zeros(2)}, source)
     renames, excludes = ways(lambda: ferry.convert_files(source, out, rename="s|^a|../a|"))
     assert excludes == 'exclude=["a"], without rename='
-    assert ways(lambda: ferry.convert_files(source, out, rename=["s|^a|../a|", "s|^b|c|"]))[1] == 'exclude=["a"]'
+    assert (
+        ways(lambda: ferry.convert_files(source, out, rename=["s|^a|../a|", "s|^b|c|"]))[1]
+        == 'exclude=["a"]'
+    )
     ferry.convert_files(source, out, **eval(f"dict({renames})"))  # noqa: S307
-    assert {name: array.tolist() for name, array in np.load(out).items()} == {"_/a": [1, 1], "b": [0, 0]}
+    assert {name: array.tolist() for name, array in np.load(out).items()} == {
+        "_/a": [1, 1],
+        "b": [0, 0],
+    }
 
 
 def test_metadata_that_can_be_written_stay(tmp_path):
@@ -64,7 +77,10 @@ def test_places_are_those_in_memory(tmp_path):
     """A named tuple has fields, which a file has as a dict."""
     tree = {"points": [Point({"a/b": np.ones(2, "complex128")}, np.zeros(2))]}
     (code,) = ways(lambda: ferry.save(tree, tmp_path / "a.gguf"))
-    assert code == "{key: value for key, value in x['points'][0].x.items() if key != 'a/b'} in its place"
+    assert (
+        code
+        == "{key: value for key, value in x['points'][0].x.items() if key != 'a/b'} in its place"
+    )
     assert eval(code.removesuffix(" in its place"), {"x": tree}) == {}  # noqa: S307
     (code,) = ways(lambda: ferry.save({"p": Point(np.ones(2), np.zeros(2))}, tmp_path / "a.npy"))
     assert code == "save(x['p'].x, path)"
@@ -76,7 +92,9 @@ def test_keys_of_a_dict_become_others(tmp_path):
     code = ways(lambda: ferry.save(tree, tmp_path / "a.safetensors"))[0]
     made = eval(code.removesuffix(" in its place"), {"x": tree})  # noqa: S307
     ferry.save(made, tmp_path / "a.safetensors")
-    assert {key: array.tolist() for key, array in load_file(tmp_path / "a.safetensors").items()} == {
+    assert {
+        key: array.tolist() for key, array in load_file(tmp_path / "a.safetensors").items()
+    } == {
         "metadata": [1],
         "metadata_2": [0],
     }
@@ -86,7 +104,9 @@ def test_a_pattern_that_fits_nothing_is_replaced_among_the_others(tmp_path):
     """By the nearest name; or it is left out."""
     source = tmp_path / "in.safetensors"
     save_file({"encoder": np.ones(2), "head": np.ones(2)}, source)
-    assert ways(lambda: ferry.load(source, names=["head", "encodr"])) == ["names=['head', 'encoder']"]
+    assert ways(lambda: ferry.load(source, names=["head", "encodr"])) == [
+        "names=['head', 'encoder']"
+    ]
     assert ways(lambda: ferry.load(source, exclude=["head", "zzz"])) == ["exclude=['head']"]
     assert ways(lambda: ferry.load(source, exclude="zzz")) == ["without exclude="]
 
@@ -98,7 +118,10 @@ def test_a_column_with_one_keyword_is_not_told_the_other(tmp_path):
         'ragged="rows", nulls=0',
         'exclude=["x"]',
     ]
-    assert ways(lambda: ferry.load(tmp_path / "a.parquet", pad=7)) == ["pad=0, nulls=0", 'exclude=["x"]']
+    assert ways(lambda: ferry.load(tmp_path / "a.parquet", pad=7)) == [
+        "pad=0, nulls=0",
+        'exclude=["x"]',
+    ]
 
 
 def test_what_cannot_be_cast_is_left_as_it_is(tmp_path):
@@ -107,4 +130,7 @@ def test_what_cannot_be_cast_is_left_as_it_is(tmp_path):
     (code,) = ways(lambda: ferry.load(tmp_path / "a.safetensors", dtype="int32"))
     assert code == 'dtype={"big": None, "int": "int32", "uint": "int32"}'
     found = ferry.load(tmp_path / "a.safetensors", dtype=eval(code.removeprefix("dtype=")))  # noqa: S307
-    assert {name: str(array.dtype) for name, array in found.items()} == {"big": "int64", "small": "int32"}
+    assert {name: str(array.dtype) for name, array in found.items()} == {
+        "big": "int64",
+        "small": "int32",
+    }

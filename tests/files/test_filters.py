@@ -23,7 +23,11 @@ from tensorferry.files.conversion.select import select
 from tensorferry.files.opening.registry import formats
 
 X = np.arange(3, dtype=np.float32)
-WRITTEN = sorted(name for name, each in formats().items() if each.writes and not each.holds_one and name != "keras")
+WRITTEN = sorted(
+    name
+    for name, each in formats().items()
+    if each.writes and not each.holds_one and name != "keras"
+)
 
 
 def held(tree, **keywords):
@@ -67,9 +71,15 @@ MODEL = {"model": OrderedDict(w=Ref(""), b=Ref(""))}
         ({"include": ["dtype"]}, {"dtype": Special("dtype", "float16")}),
         ({"include": ["history"]}, {"history": []}),
         ({"include": ["*.lr"]}, {"optimizer": {"param_groups": [{"lr": 0.1}]}}),
-        ({"include": ["optimizer.state.0.*"]}, {"optimizer": {"state": {0: {"step": Ref(""), "exp_avg": Ref("")}}}}),
+        (
+            {"include": ["optimizer.state.0.*"]},
+            {"optimizer": {"state": {0: {"step": Ref(""), "exp_avg": Ref("")}}}},
+        ),
         ({"include": ["optimizer.state.1"]}, {"optimizer": {"state": {1: {}}}}),
-        ({"include": ["*"], "exclude": ["optimizer.*", "best", "dtype", "history"]}, {**MODEL, "epoch": 7}),
+        (
+            {"include": ["*"], "exclude": ["optimizer.*", "best", "dtype", "history"]},
+            {**MODEL, "epoch": 7},
+        ),
         ({"exclude": ["model.*", "optimizer.*", "history", "best", "dtype"]}, {"epoch": 7}),
         ({"include": ["model.w"]}, {"model": OrderedDict(w=Ref(""))}),
     ],
@@ -87,7 +97,10 @@ def test_types_keys_and_attributes_of_containers_stay():
     state = OrderedDict(w=Ref(""), b=Ref(""))
     state._metadata = {"": {"version": 1}}
     counts = defaultdict(int, {1: 5, 2: 6})
-    found = left({"model": state, "counts": counts, (0, "a"): 1, None: 2}, exclude=["model.b", "counts.2", "None"])
+    found = left(
+        {"model": state, "counts": counts, (0, "a"): 1, None: 2},
+        exclude=["model.b", "counts.2", "None"],
+    )
     assert found == {"model": OrderedDict(w=Ref("")), "counts": {1: 5}, (0, "a"): 1}
     assert [type(each) for each in found.values()] == [OrderedDict, defaultdict, int]
     assert found["model"]._metadata == {"": {"version": 1}}
@@ -114,7 +127,10 @@ def test_names_are_those_that_inspect_shows(tmp_path):
 )
 @pytest.mark.parametrize("option", ["include", "exclude", "names"])
 def test_a_part_of_a_list_is_refused_with_a_hint_that_works(tree, message, option):
-    """The places of others would change. The whole list goes, or is taken; so the hint can be pasted."""
+    """The places of others would change.
+
+    The whole list goes, or is taken; so the hint can be pasted.
+    """
     tree = {"other": Ref(""), **tree} if isinstance(tree, dict) else tree
     below = "l." if isinstance(tree, dict) else ""
     taken = ["other"] if isinstance(tree, dict) else []
@@ -125,12 +141,16 @@ def test_a_part_of_a_list_is_refused_with_a_hint_that_works(tree, message, optio
     with pytest.raises(ferry.FormatLimitError, match=message) as refused:
         select(before, **chosen)
     if option == "exclude" and isinstance(tree, list):
-        assert refused.value.hint == "without exclude="  # to leave out all of it would leave nothing
+        assert (
+            refused.value.hint == "without exclude="
+        )  # to leave out all of it would leave nothing
         return
     code = refused.value.hint[: refused.value.hint.index("]") + 1]
     assert code.startswith(f"{option}=")
     keywords = eval(f"dict({code})")  # noqa: S307
-    after = select(before, **{"include" if key == "names" else key: value for key, value in keywords.items()})
+    after = select(
+        before, **{"include" if key == "names" else key: value for key, value in keywords.items()}
+    )
     assert (after.tree == before.tree) is (option != "exclude")
     assert ("tensors_only=True" in refused.value.hint) is (option != "names")
 
@@ -147,9 +167,16 @@ def test_the_name_of_a_container_is_no_name(tmp_path):
     for option, call in (
         ("names", lambda **keywords: ferry.load(tmp_path / "in.safetensors", **keywords)),
         ("exclude", lambda **keywords: ferry.load(tmp_path / "in.safetensors", **keywords)),
-        ("include", lambda **keywords: ferry.convert_files(tmp_path / "in.safetensors", tmp_path / "o.pt", **keywords)),
+        (
+            "include",
+            lambda **keywords: ferry.convert_files(
+                tmp_path / "in.safetensors", tmp_path / "o.pt", **keywords
+            ),
+        ),
     ):
-        with pytest.raises(ferry.FormatLimitError, match=f"^{option}: no name fits 'model'") as refused:
+        with pytest.raises(
+            ferry.FormatLimitError, match=f"^{option}: no name fits 'model'"
+        ) as refused:
             call(**{option: "model"})
         code, _, why = refused.value.hint.partition(", ")
         assert why == "for all that is in it"
@@ -161,7 +188,9 @@ def test_a_value_is_not_what_is_in_a_container(tmp_path):
     """A pattern for what is in a value has the value's own name as its hint, and it works as it stands."""
     ferry.save({"w": X, "epoch": 1}, tmp_path / "in.safetensors")
     for option in ("names", "exclude"):
-        with pytest.raises(ferry.FormatLimitError, match=rf"^{option}: no name fits 'epoch\.\*'") as refused:
+        with pytest.raises(
+            ferry.FormatLimitError, match=rf"^{option}: no name fits 'epoch\.\*'"
+        ) as refused:
             ferry.load(tmp_path / "in.safetensors", **{option: "epoch.*"})
         code, _, _ = refused.value.hint.partition(", ")
         found = ferry.load(tmp_path / "in.safetensors", **eval(f"dict({code})"))  # noqa: S307
@@ -171,12 +200,16 @@ def test_a_value_is_not_what_is_in_a_container(tmp_path):
 @pytest.mark.parametrize("suffix", [".safetensors", ".npz", ".pt"])
 def test_load_gives_only_what_was_asked_for(tmp_path, suffix):
     """`names` and `exclude`, of tensors and values, and again after it was pickled."""
-    ferry.save({"model": {"w": X}, "optimizer": {"lr": 0.1, "m": X}, "epoch": 1}, tmp_path / f"a{suffix}")
+    ferry.save(
+        {"model": {"w": X}, "optimizer": {"lr": 0.1, "m": X}, "epoch": 1}, tmp_path / f"a{suffix}"
+    )
     found = ferry.load(tmp_path / f"a{suffix}", names="model.*")
     assert (list(found), list(found["model"])) == (["model"], ["w"])
     assert found["model"]["w"].tolist() == X.tolist()
     assert list(pickle.loads(pickle.dumps(found))) == ["model"]  # noqa: S301 - our own
-    assert list(ferry.load(tmp_path / f"a{suffix}", exclude=["epoch", "*.lr"])["optimizer"]) == ["m"]
+    assert list(ferry.load(tmp_path / f"a{suffix}", exclude=["epoch", "*.lr"])["optimizer"]) == [
+        "m"
+    ]
     assert list(ferry.load(tmp_path / f"a{suffix}", exclude=["optimizer.*"])) == ["model", "epoch"]
     assert dict(ferry.load(tmp_path / f"a{suffix}", names="epoch")) == {"epoch": 1}
 
@@ -184,21 +217,27 @@ def test_load_gives_only_what_was_asked_for(tmp_path, suffix):
 @pytest.mark.parametrize("to", WRITTEN)
 def test_a_filtered_file_has_no_skeleton(tmp_path, to):
     """Of a checkpoint of a trainer, in every format: what was taken and nothing else, and it reads back the same."""
-    torch = pytest.importorskip("torch", reason="writes a checkpoint of torch, which is not installed")
+    torch = pytest.importorskip(
+        "torch", reason="writes a checkpoint of torch, which is not installed"
+    )
     form = formats()[to]
     if form.module:
         pytest.importorskip(form.module, reason=f"{to} needs {form.module}, which is not installed")
     state = checkpoint(torch)
     torch.save(state, tmp_path / "in.pt")
     target = tmp_path / f"out{form.suffixes[0]}"
-    report = ferry.convert_files(tmp_path / "in.pt", target, include="model.*", dtype="float32", verify=True)
+    report = ferry.convert_files(
+        tmp_path / "in.pt", target, include="model.*", dtype="float32", verify=True
+    )
     assert report.tensors == 2
     found = ferry.load(target)
     flat = {"model.weight", "model.bias"}
     assert set(found) in ({"model"}, flat)
     inner = found["model"] if "model" in found else {name[6:]: found[name] for name in flat}
     assert np.array_equal(inner["weight"], state["model"]["weight"].numpy())
-    ferry.convert_files(tmp_path / "in.pt", tmp_path / "bare.pt", include="model.*", rename=r"s/^model\.//")
+    ferry.convert_files(
+        tmp_path / "in.pt", tmp_path / "bare.pt", include="model.*", rename=r"s/^model\.//"
+    )
     bare = torch.load(tmp_path / "bare.pt", weights_only=True)
     assert list(bare) == ["weight", "bias"]
 
@@ -212,14 +251,27 @@ def test_torch_loads_what_was_filtered_strictly(tmp_path):
     optimizer = torch.optim.Adam(module.parameters())
     module(torch.ones(3)).sum().backward()
     optimizer.step()
-    state = {"model": module.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3, "args": {"lr": 0.1}}
+    state = {
+        "model": module.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "epoch": 3,
+        "args": {"lr": 0.1},
+    }
     torch.save(state, tmp_path / "in.pt")
     for name in ("out.pt", "out.safetensors"):
-        ferry.convert_files(tmp_path / "in.pt", tmp_path / name, include="model.*", rename=r"s/^model\.//", verify=True)
+        ferry.convert_files(
+            tmp_path / "in.pt",
+            tmp_path / name,
+            include="model.*",
+            rename=r"s/^model\.//",
+            verify=True,
+        )
     other.load_state_dict(torch.load(tmp_path / "out.pt", weights_only=True), strict=True)
     assert torch.equal(other.weight, module.weight)
     other.load_state_dict(load_file(tmp_path / "out.safetensors"), strict=True)
-    ferry.convert_files(tmp_path / "in.pt", tmp_path / "optimizer.pt", include="optimizer.*", verify=True)
+    ferry.convert_files(
+        tmp_path / "in.pt", tmp_path / "optimizer.pt", include="optimizer.*", verify=True
+    )
     found = torch.load(tmp_path / "optimizer.pt", weights_only=True)
     assert list(found) == ["optimizer"]
     optimizer.load_state_dict(found["optimizer"])
@@ -250,7 +302,9 @@ def test_metadata_of_what_is_left_out_go_too():
 
 def test_groups_that_are_left_out_leave_no_attributes(tmp_path):
     """What h5py finds in the file that is written: the group that was taken, with its own attributes."""
-    h5py = pytest.importorskip("h5py", reason="writes and reads HDF5 with h5py, which is not installed")
+    h5py = pytest.importorskip(
+        "h5py", reason="writes and reads HDF5 with h5py, which is not installed"
+    )
     with h5py.File(tmp_path / "in.h5", "w") as file:
         file.attrs["title"] = "t"
         for group in ("g", "h"):
@@ -260,7 +314,11 @@ def test_groups_that_are_left_out_leave_no_attributes(tmp_path):
     ferry.convert_files(tmp_path / "in.h5", tmp_path / "out.h5", include="g/*", verify=True)
     with h5py.File(tmp_path / "out.h5") as file:
         assert list(file) == ["g"]
-        assert (file["g"].attrs["kind"], file["g/w"].attrs["unit"], file.attrs["title"]) == ("g", "m", "t")
+        assert (file["g"].attrs["kind"], file["g/w"].attrs["unit"], file.attrs["title"]) == (
+            "g",
+            "m",
+            "t",
+        )
 
 
 def test_values_alone_and_tensors_only():
@@ -286,13 +344,20 @@ TREES = st.recursive(
 
 def flat(tree, path=()):
     """Each leaf with its keys, in order; the empty containers among them."""
-    if isinstance(tree, (dict, tuple)) and not isinstance(tree, (Ref, Special)) and (tree or not path):
+    if (
+        isinstance(tree, (dict, tuple))
+        and not isinstance(tree, (Ref, Special))
+        and (tree or not path)
+    ):
         pairs = tree.items() if isinstance(tree, dict) else enumerate(tree)
         return [leaf for key, child in pairs for leaf in flat(child, (*path, key))]
     return [(path, tree)]
 
 
-@given(TREES, st.lists(st.sampled_from(["*", "a*", "*.b", "*1*", "a.b", "?", "b.*"]), min_size=1, max_size=2))
+@given(
+    TREES,
+    st.lists(st.sampled_from(["*", "a*", "*.b", "*1*", "a.b", "?", "b.*"]), min_size=1, max_size=2),
+)
 def test_what_stays_is_what_fits(tree, globs):
     """By the rule itself: of all leaves those whose name fits, in their order, nothing else, in the same places."""
     before = held(tree)
@@ -316,11 +381,15 @@ def test_what_stays_is_what_fits(tree, globs):
     except ferry.FormatLimitError as error:
         refused = str(error)
     if refused:
-        assert re.match("Nothing is left by|exclude: no name fits|.*cannot be left out of the tuple", refused)
+        assert re.match(
+            "Nothing is left by|exclude: no name fits|.*cannot be left out of the tuple", refused
+        )
         return
     assert fits
     kept = (
-        relabel(after.tree, lambda _: Ref("")) if after.tree is not None else {name: Ref("") for name in after.tensors}
+        relabel(after.tree, lambda _: Ref(""))
+        if after.tree is not None
+        else {name: Ref("") for name in after.tensors}
     )
     assert flat(kept) == wanted
 
@@ -329,7 +398,11 @@ def test_many_values_are_filtered_in_one_pass():
     """Twice as many values take twice as many lines of code, not four times."""
 
     def lines(count):
-        tree = {"w": Ref(""), "ids": list(range(count)), "groups": [{"lr": [0.1], "n": n} for n in range(count)]}
+        tree = {
+            "w": Ref(""),
+            "ids": list(range(count)),
+            "groups": [{"lr": [0.1], "n": n} for n in range(count)],
+        }
         before = held({**tree, **{f"t{n}": Ref("") for n in range(count)}})
         seen = [0]
 

@@ -95,14 +95,21 @@ def test_a_state_of_flax_keeps_its_nesting(tmp_path):
     }
     (tmp_path / "state.msgpack").write_bytes(serialization.msgpack_serialize(state))
     found = FORMAT.read(tmp_path / "state.msgpack")
-    expected = {"params.dense.kernel": kernel, "params.dense.bias": bias, "step": np.array(7, "i4"), "list.0": bias * 2}
+    expected = {
+        "params.dense.kernel": kernel,
+        "params.dense.bias": bias,
+        "step": np.array(7, "i4"),
+        "list.0": bias * 2,
+    }
     assert same_bits(dict(sorted(arrays(found).items())), dict(sorted(expected.items())))
     assert found.tree["values"] == state["values"]
     assert found.tree["params"]["dense"]["kernel"] == Ref("params.dense.kernel")
     assert found.tree["step"] == Ref("step", "scalar")
 
     again = written(tmp_path / "again.msgpack", found)
-    held = serialization.msgpack_restore((tmp_path / "state.msgpack").read_bytes())  # which are sorted there
+    held = serialization.msgpack_restore(
+        (tmp_path / "state.msgpack").read_bytes()
+    )  # which are sorted there
     assert (tmp_path / "again.msgpack").read_bytes() == serialization.to_bytes(held)
     assert same_bits(arrays(again), arrays(found))
     restored = serialization.from_bytes(state, (tmp_path / "again.msgpack").read_bytes())
@@ -131,8 +138,22 @@ TREES = {
     "other keys": {None: WEIGHT, 1.5: WEIGHT + 1, (1, 2): WEIGHT + 2, b"k": 1},
     "ties": {"a": WEIGHT, "b": {"c": WEIGHT}},
     "empty containers": {"d": {}, "l": [], "t": (), "n": Empty(), "w": WEIGHT},
-    "values": {"none": None, "i": -3, "u": 2**64 - 1, "f": float("inf"), "c": 1 + 2j, "b": b"x", "s": "ü", "on": True},
-    "scalars": {"f": np.float32(1.5), "i": np.int64(7), "b": np.bool_(True), "bf": ml_dtypes.bfloat16(1.5)},
+    "values": {
+        "none": None,
+        "i": -3,
+        "u": 2**64 - 1,
+        "f": float("inf"),
+        "c": 1 + 2j,
+        "b": b"x",
+        "s": "ü",
+        "on": True,
+    },
+    "scalars": {
+        "f": np.float32(1.5),
+        "i": np.int64(7),
+        "b": np.bool_(True),
+        "bf": ml_dtypes.bfloat16(1.5),
+    },
     "bfloat16": {"w": WEIGHT.astype(ml_dtypes.bfloat16), "zero": np.zeros((), ml_dtypes.bfloat16)},
     "a list alone": [WEIGHT, (WEIGHT + 1,)],
     "a named tuple alone": Moments(WEIGHT, 1),
@@ -179,7 +200,9 @@ def test_flax_restores_a_state_of_training(tmp_path):
         assert same_bits(np.asarray(one), np.asarray(other))
     assert "opt_state.1.0.mu.dense.kernel" in ferry.open(tmp_path / "state.msgpack").tensors
     (line,) = report.warnings
-    assert line.endswith("lists and tuples became dicts of their positions (opt_state, opt_state.1).")
+    assert line.endswith(
+        "lists and tuples became dicts of their positions (opt_state, opt_state.1)."
+    )
 
 
 def test_what_flax_has_no_place_for_is_listed(tmp_path):
@@ -188,7 +211,13 @@ def test_what_flax_has_no_place_for_is_listed(tmp_path):
 
     state = OrderedDict(w=torch.nn.Parameter(torch.ones(3)))
     state._metadata = {"": {"version": 1}}
-    tree = {"model": state, 3: (1, 2), "many": [[n] for n in range(9)], "d": defaultdict(list), "n": np.float32(2)}
+    tree = {
+        "model": state,
+        3: (1, 2),
+        "many": [[n] for n in range(9)],
+        "d": defaultdict(list),
+        "n": np.float32(2),
+    }
     torch.save(tree, tmp_path / "a.pt")
     reports = [
         ferry.save(tree, tmp_path / "saved.msgpack"),
@@ -197,12 +226,16 @@ def test_what_flax_has_no_place_for_is_listed(tmp_path):
     ]
     for report in reports:
         told = " ".join(report.warnings)
-        assert "lists and tuples became dicts of their positions (3, many, many.0 and 8 more)" in told
+        assert (
+            "lists and tuples became dicts of their positions (3, many, many.0 and 8 more)" in told
+        )
         assert "keys became text (3)" in told
         assert "defaultdicts became dicts (d)" in told
         assert "attributes of OrderedDicts were left out (model)" in told
     assert reports[1].warnings == reports[2].warnings
-    assert "parameters, storages and arrays became tensors (model.w)" in " ".join(reports[2].warnings)
+    assert "parameters, storages and arrays became tensors (model.w)" in " ".join(
+        reports[2].warnings
+    )
     assert "requires_grad was left out (model.w)" in " ".join(reports[2].warnings)
     restored = serialization.msgpack_restore((tmp_path / "made.msgpack").read_bytes())
     assert set(restored) == {"model", "3", "many", "d", "n"}
@@ -215,7 +248,10 @@ def test_what_flax_has_no_place_for_is_listed(tmp_path):
     [
         ({"deep": [2**64]}, r"deep\.0 \(an integer of 65 bits\)"),
         ({"low": -(2**63) - 1}, "low"),
-        ({"kind": np.datetime64("2020-01-01"), "text": np.str_("x")}, r"kind \(a datetime64\), text \(a str_\)"),
+        (
+            {"kind": np.datetime64("2020-01-01"), "text": np.str_("x")},
+            r"kind \(a datetime64\), text \(a str_\)",
+        ),
         ({"bad": "\udc80"}, "bad"),
         ({"x": {"__msgpack_chunked_array__": WEIGHT}}, r"x\.__msgpack_chunked_array__"),
         ({"x": {"\udc80": 1}}, r"x\..udc80"),
@@ -261,7 +297,11 @@ def test_a_lone_array_is_one_tensor(tmp_path):
 def test_what_is_no_tensor_is_listed(tmp_path):
     """Arrays of strings and extensions of others are named with the reason."""
     raw = msgpack.packb(
-        {"a": packed([1], "str32", b"abcd"), "b": msgpack.ExtType(9, b"x"), "c": packed([1], "int8", b"1")}
+        {
+            "a": packed([1], "str32", b"abcd"),
+            "b": msgpack.ExtType(9, b"x"),
+            "c": packed([1], "int8", b"1"),
+        }
     )
     found = read(tmp_path / "odd.msgpack", raw)
     assert list(found.tensors) == ["c"]
@@ -280,7 +320,9 @@ HOSTILE = {
     "no shape": msgpack.packb({"a": packed(None, "int8", b"1")}),
     "many axes": msgpack.packb({"a": packed([1] * 100, "int8", b"1")}),
     "no dtype": msgpack.packb({"a": packed([1], 7, b"1")}),
-    "bytes after the array": msgpack.packb({"a": msgpack.ExtType(1, msgpack.packb([[1], "int8", b"1"]) + b"x")}),
+    "bytes after the array": msgpack.packb(
+        {"a": msgpack.ExtType(1, msgpack.packb([[1], "int8", b"1"]) + b"x")}
+    ),
     "bytes after the value": msgpack.packb({"a": 1}) + b"x",
     "twice the same key": b"\x82\xa1a\x01\xa1a\x02",
     "a map of 2**32": b"\xdf\xff\xff\xff\xff\x01",
@@ -290,9 +332,17 @@ HOSTILE = {
     "an array for a key": b"\x81\x90\x01",
     "half a complex number": msgpack.packb({"a": msgpack.ExtType(2, msgpack.packb([1.0]))}),
     "chunks that do not fit": msgpack.packb(
-        {"a": {"__msgpack_chunked_array__": True, "shape": {"0": 5}, "chunks": {"0": packed([1], "int8", b"1")}}}
+        {
+            "a": {
+                "__msgpack_chunked_array__": True,
+                "shape": {"0": 5},
+                "chunks": {"0": packed([1], "int8", b"1")},
+            }
+        }
     ),
-    "chunks that are none": msgpack.packb({"a": {"__msgpack_chunked_array__": True, "shape": {}, "chunks": {}}}),
+    "chunks that are none": msgpack.packb(
+        {"a": {"__msgpack_chunked_array__": True, "shape": {}, "chunks": {}}}
+    ),
 }
 
 
@@ -356,6 +406,9 @@ assert FORMAT.read(path).tensors["x"].array().sum() == 3
 print(sorted({"flax", "jax", "msgpack"} & set(sys.modules)))
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "x.msgpack")], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, str(tmp_path / "x.msgpack")],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.strip() == "[]"

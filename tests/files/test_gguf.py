@@ -15,7 +15,12 @@ import numpy as np
 import pytest
 
 import tensorferry as ferry
-from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
+from tensorferry.errors import (
+    FileFormatError,
+    FormatLimitError,
+    FrameworkNotInstalledError,
+    UnsafeFileError,
+)
 from tensorferry.files.base.blocks import blocks_of
 from tensorferry.files.base.contents import Contents, Ref
 from tensorferry.files.base.pump import Pump
@@ -24,7 +29,9 @@ from tensorferry.files.formats.gguf import FORMAT
 from tensorferry.files.opening.registry import format_for, format_of
 
 gguf = pytest.importorskip("gguf", reason="the gguf library is not installed")
-_spec = importlib.util.spec_from_file_location("files_support", Path(__file__).with_name("support.py"))
+_spec = importlib.util.spec_from_file_location(
+    "files_support", Path(__file__).with_name("support.py")
+)
 support = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(support)
 
@@ -37,7 +44,11 @@ def written(path, contents):
 
 def sample():
     """Every dtype in every shape that the format holds; it has no bfloat16 without axes."""
-    return {name: array for name, array in support.sample(FORMAT.dtypes).items() if name != "bfloat16.scalar"}
+    return {
+        name: array
+        for name, array in support.sample(FORMAT.dtypes).items()
+        if name != "bfloat16.scalar"
+    }
 
 
 def library_writes(path, arrays, fill=lambda writer: None, **options):
@@ -135,7 +146,10 @@ def test_keys_of_every_type_survive_a_journey(tmp_path):
     found = FORMAT.read(source)
     assert found.metadata["one.UINT8"] == '{"gguf.uint8":255}'
     assert found.metadata["one.STRING"] == "plain"
-    assert found.metadata["nested"] == '{"gguf.array.array":[{"gguf.array.int32":[1,2]},{"gguf.array.int32":[3]}]}'
+    assert (
+        found.metadata["nested"]
+        == '{"gguf.array.array":[{"gguf.array.int32":[1,2]},{"gguf.array.int32":[3]}]}'
+    )
     again = written(tmp_path / "b.gguf", found)
     assert fields(again) == fields(source)
     assert FORMAT.read(again).metadata == found.metadata
@@ -165,7 +179,10 @@ def test_big_endian_files_are_read(tmp_path):
     """A file that was written for a big-endian machine has the same values."""
     wanted = {k: v for k, v in support.sample({"float32", "int16"}).items() if k.endswith("matrix")}
     path = library_writes(
-        tmp_path / "a.gguf", wanted, lambda writer: writer.add_uint32("n", 7), endianess=gguf.GGUFEndian.BIG
+        tmp_path / "a.gguf",
+        wanted,
+        lambda writer: writer.add_uint32("n", 7),
+        endianess=gguf.GGUFEndian.BIG,
     )
     found = FORMAT.read(path)
     assert support.same_bits(support.arrays(found), wanted)
@@ -226,11 +243,15 @@ def test_blocks_stay_blocks_whatever_else_is_left_out(tmp_path):
     assert seen(tmp_path / "b.gguf") == whole
     ferry.convert_files(source, tmp_path / "shards", to="safetensors", shard=1000)
     ferry.convert_files(tmp_path / "shards", tmp_path / "c.gguf", include=["blk.Q4*"], dtype="fit")
-    assert seen(tmp_path / "c.gguf") == {name: each for name, each in whole.items() if name.startswith("blk.Q4")}
+    assert seen(tmp_path / "c.gguf") == {
+        name: each for name, each in whole.items() if name.startswith("blk.Q4")
+    }
     ferry.convert_files(source, tmp_path / "one.gguf", include=["blk.Q8_0"])
     ferry.convert_files(source, tmp_path / "two.npz", include=["f", "blk.Q6_K"])
     ferry.convert_files([tmp_path / "one.gguf", tmp_path / "two.npz"], tmp_path / "both.gguf")
-    assert seen(tmp_path / "both.gguf") == {name: whole[name] for name in ("blk.Q8_0", "f", "blk.Q6_K")}
+    assert seen(tmp_path / "both.gguf") == {
+        name: whole[name] for name in ("blk.Q8_0", "f", "blk.Q6_K")
+    }
 
 
 @pytest.mark.parametrize("through", [None, "a.safetensors", "a.pt"])
@@ -244,7 +265,9 @@ def test_blocks_are_dequantised_as_the_library_does(tmp_path, through):
     with np.errstate(all="ignore"):
         for each in gguf.GGUFReader(source).tensors:
             try:
-                wanted[each.name] = gguf.dequantize(each.data, each.tensor_type).reshape(each.shape[::-1])
+                wanted[each.name] = gguf.dequantize(each.data, each.tensor_type).reshape(
+                    each.shape[::-1]
+                )
             except NotImplementedError:
                 undone.append(each.name)
     assert undone
@@ -254,7 +277,9 @@ def test_blocks_are_dequantised_as_the_library_does(tmp_path, through):
     found = ferry.load(path, dequantize=True, names=list(wanted))
     assert support.same_bits({name: found[name] for name in wanted}, wanted)
     some = ["blk.Q[2-6]_?", "blk.Q8_0", "f"]
-    ferry.convert_files(path, tmp_path / "b.npz", dequantize=True, dtype="float64", verify=True, include=some)
+    ferry.convert_files(
+        path, tmp_path / "b.npz", dequantize=True, dtype="float64", verify=True, include=some
+    )
     held = ferry.open(tmp_path / "b.npz")
     assert not blocks_of(held)
     assert held.tensors["blk.Q8_0"].array().tobytes() == wanted["blk.Q8_0"].astype("f8").tobytes()
@@ -301,7 +326,9 @@ def test_notes_on_blocks_that_do_not_fit_count_for_nothing(tmp_path, text):
 def test_notes_on_blocks_out_of_all_proportion_are_not_read(tmp_path):
     """Lists of lists as JSON would take twenty times their length in memory."""
     text = '{"a":[' + ",".join(["[]"] * 1_000_000) + "]}"
-    ferry.save({"a": np.zeros(34, "u1")}, tmp_path / "a.safetensors", metadata={"tensorferry.blocks": text})
+    ferry.save(
+        {"a": np.zeros(34, "u1")}, tmp_path / "a.safetensors", metadata={"tensorferry.blocks": text}
+    )
     contents = ferry.open(tmp_path / "a.safetensors")
     tracemalloc.start()
     assert not blocks_of(contents)
@@ -313,11 +340,15 @@ def test_notes_on_blocks_out_of_all_proportion_are_not_read(tmp_path):
     assert set(blocks_of(ferry.open(tmp_path / "b.safetensors"))) == set(held)
 
 
-@pytest.mark.parametrize("note", [["gguf.Q8_0", 16, 34], ["gguf.Q99", 32, 34], ["mine.Q8_0", 32, 34]])
+@pytest.mark.parametrize(
+    "note", [["gguf.Q8_0", 16, 34], ["gguf.Q99", 32, 34], ["mine.Q8_0", 32, 34]]
+)
 def test_blocks_of_no_known_type_are_refused(tmp_path, note):
     """By GGUF, and where they are to be dequantised."""
     text = json.dumps({"a": note})
-    ferry.save({"a": np.zeros((2, 68), "u1")}, tmp_path / "a.npz", metadata={"tensorferry.blocks": text})
+    ferry.save(
+        {"a": np.zeros((2, 68), "u1")}, tmp_path / "a.npz", metadata={"tensorferry.blocks": text}
+    )
     with pytest.raises(FormatLimitError, match="cannot hold uint8"):
         ferry.convert_files(tmp_path / "a.npz", tmp_path / "a.gguf")
     with pytest.raises(FormatLimitError, match="a is in blocks of"):
@@ -348,7 +379,9 @@ def test_the_library_finds_all_of_a_training(tmp_path):
         assert theirs[name].data.tobytes() == array.tobytes()
         assert tuple(theirs[name].shape.tolist()[::-1]) == array.shape
     ferry.save(tree, tmp_path / "b.gguf", ties="alias", verify=True)
-    assert {tensor.name for tensor in gguf.GGUFReader(tmp_path / "b.gguf").tensors} == set(named) - {"model.head"}
+    assert {tensor.name for tensor in gguf.GGUFReader(tmp_path / "b.gguf").tensors} == set(
+        named
+    ) - {"model.head"}
     assert ferry.open(tmp_path / "b.gguf").ties == {"model.head": "model.embed"}
 
 
@@ -411,15 +444,27 @@ HOSTILE = {
     "a count past the end": _file(tensors=2**63),
     "a key count past the end": _file(pairs=2**40),
     "a text past the end": _file(pairs=1, rest=struct.pack("<Q", 2**62) + bytes(32)),
-    "an array past the end": _file(pairs=1, rest=_text("k") + struct.pack("<IIQ", 9, 0, 2**50) + bytes(8)),
-    "an array of texts past the end": _file(pairs=1, rest=_text("k") + struct.pack("<IIQ", 9, 8, 2**22) + bytes(64)),
-    "arrays in arrays": _file(pairs=1, rest=_text("k") + struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 100),
+    "an array past the end": _file(
+        pairs=1, rest=_text("k") + struct.pack("<IIQ", 9, 0, 2**50) + bytes(8)
+    ),
+    "an array of texts past the end": _file(
+        pairs=1, rest=_text("k") + struct.pack("<IIQ", 9, 8, 2**22) + bytes(64)
+    ),
+    "arrays in arrays": _file(
+        pairs=1, rest=_text("k") + struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 100
+    ),
     "an unknown value": _file(pairs=1, rest=_text("k") + struct.pack("<I", 77) + bytes(32)),
     "a truth value of two": _file(pairs=1, rest=_text("k") + struct.pack("<IB", 7, 2) + bytes(32)),
     "the same key twice": _file(pairs=2, rest=(_text("k") + struct.pack("<IB", 0, 2)) * 2),
-    "an alignment of three": _file(pairs=1, rest=_text("general.alignment") + struct.pack("<II", 4, 3)),
-    "an alignment of zero": _file(pairs=1, rest=_text("general.alignment") + struct.pack("<II", 4, 0)),
-    "an alignment that is a text": _file(pairs=1, rest=_text("general.alignment") + struct.pack("<I", 8) + _text("8")),
+    "an alignment of three": _file(
+        pairs=1, rest=_text("general.alignment") + struct.pack("<II", 4, 3)
+    ),
+    "an alignment of zero": _file(
+        pairs=1, rest=_text("general.alignment") + struct.pack("<II", 4, 0)
+    ),
+    "an alignment that is a text": _file(
+        pairs=1, rest=_text("general.alignment") + struct.pack("<I", 8) + _text("8")
+    ),
     "data past the end": _file(tensors=1, rest=_info(offset=2**40) + bytes(64)),
     "data cut off": _file(tensors=1, rest=_info(lengths=(400,)) + bytes(64)),
     "blocks that are cut off": _file(tensors=1, rest=_info(lengths=(64,), code=8) + bytes(67)),
@@ -427,10 +472,14 @@ HOSTILE = {
     "blocks without axes": _file(tensors=1, rest=_info(lengths=(), code=8) + bytes(1000)),
     "quantised data past the end": _file(tensors=1, rest=_info(code=2, offset=2**40) + bytes(64)),
     "a crooked offset": _file(tensors=1, rest=_info(offset=4) + bytes(96)),
-    "overlapping data": _file(tensors=2, rest=_info(lengths=(16,)) + _info("b", (16,), 0, 32) + bytes(256)),
+    "overlapping data": _file(
+        tensors=2, rest=_info(lengths=(16,)) + _info("b", (16,), 0, 32) + bytes(256)
+    ),
     "the same name twice": _file(tensors=2, rest=_info() + _info(offset=32) + bytes(256)),
     "a shape that overflows": _file(tensors=1, rest=_info(lengths=(2**32, 2**32)) + bytes(64)),
-    "an empty shape that overflows": _file(tensors=1, rest=_info(lengths=(2**63, 2**63, 0)) + bytes(64)),
+    "an empty shape that overflows": _file(
+        tensors=1, rest=_info(lengths=(2**63, 2**63, 0)) + bytes(64)
+    ),
     "a thousand axes": _file(tensors=1, rest=_info(lengths=(1,) * 1000) + bytes(64)),
     "a name that is no text": _file(tensors=1, rest=struct.pack("<Q", 1) + b"\xff" + bytes(64)),
     "version 1": _file(version=1, rest=bytes(64)),
@@ -465,7 +514,9 @@ def test_a_huge_header_is_refused(tmp_path):
 def test_a_file_that_ends_anywhere_is_refused(tmp_path):
     """However much of its end is missing, the file is refused, or still has all its data."""
     wanted = {"a": np.arange(8, dtype=np.float32), "b": np.ones((2, 3), np.int16)}
-    data = written(tmp_path / "whole.gguf", support.contents(wanted, metadata={"k": "v"})).read_bytes()
+    data = written(
+        tmp_path / "whole.gguf", support.contents(wanted, metadata={"k": "v"})
+    ).read_bytes()
     end = FORMAT.read(tmp_path / "whole.gguf").tensors["b"].offset + 12
     path = tmp_path / "a.gguf"
     for length in range(len(data)):
@@ -480,7 +531,10 @@ def test_a_file_that_ends_anywhere_is_refused(tmp_path):
 def test_flipped_bytes_raise_nothing_but_named_errors(tmp_path):
     """A damaged header gives contents or a named error, never another exception."""
     wanted = {"a": np.arange(8, dtype=np.float32)}
-    data = written(tmp_path / "whole.gguf", support.contents(wanted, metadata={"k": '{"gguf.array.uint8":[1,2]}'}))
+    data = written(
+        tmp_path / "whole.gguf",
+        support.contents(wanted, metadata={"k": '{"gguf.array.uint8":[1,2]}'}),
+    )
     data = data.read_bytes()
     draw = random.Random(7)  # noqa: S311 - a drawn test, no secret
     refused = 0

@@ -63,7 +63,9 @@ def test_twice_as_many_tensors_are_twice_the_work(name, tmp_path):
     for count in (8, 64, 128, 256):
         folder = tmp_path / str(count)
         folder.mkdir()
-        ferry.save({f"w{n}": np.full((2, 2), n, "float32") for n in range(count)}, folder / "in.npz")
+        ferry.save(
+            {f"w{n}": np.full((2, 2), n, "float32") for n in range(count)}, folder / "in.npz"
+        )
         written.append(calls(folder / "in.npz", folder / name))
         read.append(calls(folder / name, folder / "out.npz"))
     for _, least, less, most in (written, read):  # the first one imports
@@ -94,7 +96,9 @@ def onnx_file(held, path):
     onnx.save_model(onnx.helper.make_model(graph), path)
 
 
-@pytest.mark.parametrize(("make", "suffix"), [(arrow_file, "arrow"), (parquet_file, "parquet"), (onnx_file, "onnx")])
+@pytest.mark.parametrize(
+    ("make", "suffix"), [(arrow_file, "arrow"), (parquet_file, "parquet"), (onnx_file, "onnx")]
+)
 def test_twice_as_many_tensors_to_read_are_twice_the_work(make, suffix, tmp_path):
     """The same of formats that are only read."""
     read = []

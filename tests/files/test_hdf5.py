@@ -12,7 +12,12 @@ import pytest
 from tests.files.support import arrays, awkward, contents, same_bits, sample
 
 from tensorferry.core.dtypes import DTYPES
-from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
+from tensorferry.errors import (
+    FileFormatError,
+    FormatLimitError,
+    FrameworkNotInstalledError,
+    UnsafeFileError,
+)
 from tensorferry.files.base.contents import Contents, Ref
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Decoded, Extent, InMemory
@@ -73,7 +78,11 @@ def test_what_h5py_writes_is_read(tmp_path, layout, order):
     with h5py.File(tmp_path / "theirs.h5", "w") as file:
         for name, array in held.items():
             made = file.create_dataset(name, array.shape, array.dtype.newbyteorder(order), **layout)
-            made.id.write(h5py.h5s.ALL, h5py.h5s.ALL, np.ascontiguousarray(array.astype(made.dtype.newbyteorder("="))))
+            made.id.write(
+                h5py.h5s.ALL,
+                h5py.h5s.ALL,
+                np.ascontiguousarray(array.astype(made.dtype.newbyteorder("="))),
+            )
     found = FORMAT.read(tmp_path / "theirs.h5")
     assert same_bits(arrays(found), dict(sorted(held.items())))
     kinds = {type(stored) for stored in found.tensors.values()}
@@ -90,7 +99,9 @@ def test_bools_compact_scalars_and_unwritten_values(tmp_path):
         file.create_dataset("sparse", (10,), "i8", chunks=(4,), fillvalue=-1)[2] = 5
         layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         layout.set_layout(h5py.h5d.COMPACT)
-        compact = h5py.h5d.create(file.id, b"compact", h5py.h5t.IEEE_F32LE, h5py.h5s.create_simple((3,)), layout)
+        compact = h5py.h5d.create(
+            file.id, b"compact", h5py.h5t.IEEE_F32LE, h5py.h5s.create_simple((3,)), layout
+        )
         h5py.Dataset(compact)[:] = [1, 2, 3]
     found = arrays(FORMAT.read(tmp_path / "theirs.h5"))
     assert same_bits(found["bool"], np.array([True, False]))
@@ -137,16 +148,35 @@ def test_opaque_bytes_are_never_guessed(tmp_path):
 
 def test_values_lie_aligned_in_the_file(tmp_path):
     """What is written can be mapped: in one piece, from a multiple of 64 bytes on."""
-    found = written(tmp_path / "model.h5", contents({str(size): np.arange(size) for size in (100, 1001, 5000)}))
+    found = written(
+        tmp_path / "model.h5", contents({str(size): np.arange(size) for size in (100, 1001, 5000)})
+    )
     assert {stored.offset % 64 for stored in found.tensors.values()} == {0}
 
 
 def test_any_name_keeps_its_order(tmp_path):
     """Names that are no paths, or lie above one another, come back as they were, in their order."""
-    names = ["b.weight", "a/b", "a", "z/y/x", "a/c", "", "/", ".", "x//y", "../up", "\0", "\udc80", "q/", "z/y"]
+    names = [
+        "b.weight",
+        "a/b",
+        "a",
+        "z/y/x",
+        "a/c",
+        "",
+        "/",
+        ".",
+        "x//y",
+        "../up",
+        "\0",
+        "\udc80",
+        "q/",
+        "z/y",
+    ]
     names += ["tensorferry.2", "Ω", "a@b"]
     held = {name: np.array([number], "i2") for number, name in enumerate(names)}
-    found = written(tmp_path / "names.h5", contents(held, metadata={"a/b@unit": "m", "a@b": "root"}))
+    found = written(
+        tmp_path / "names.h5", contents(held, metadata={"a/b@unit": "m", "a@b": "root"})
+    )
     assert same_bits(arrays(found), held)
     assert found.metadata == {"a/b@unit": "m", "a@b": "root"}
     with h5py.File(tmp_path / "names.h5") as file:
@@ -157,7 +187,9 @@ def test_any_name_keeps_its_order(tmp_path):
 def test_ties_are_hard_links(tmp_path):
     """Tied tensors are stored once, and h5py sees one dataset under both names."""
     shared = np.arange(100_000.0)
-    found = written(tmp_path / "tied.h5", contents({"head": shared, "a": np.ones(2), "body/embedding": shared}))
+    found = written(
+        tmp_path / "tied.h5", contents({"head": shared, "a": np.ones(2), "body/embedding": shared})
+    )
     assert found.ties == {"body/embedding": "head"}
     assert list(found.tensors) == ["head", "a", "body/embedding"]
     assert (tmp_path / "tied.h5").stat().st_size < 1.1 * shared.nbytes
@@ -184,9 +216,17 @@ def test_tree_and_metadata_come_back(tmp_path):
     """Nested values, metadata of any length and of any characters come back."""
     tree = {"model": {"w": Ref("model.w"), "tied": Ref("model.tied")}, "steps": (1, None, 2.5)}
     shared = np.ones(3, "f4")
-    metadata = {"long": "x" * 200_000, "nul": "\0", "": "empty", "half": "\udc80", "model.tied": "model.w", "@": "at"}
+    metadata = {
+        "long": "x" * 200_000,
+        "nul": "\0",
+        "": "empty",
+        "half": "\udc80",
+        "model.tied": "model.w",
+        "@": "at",
+    }
     found = written(
-        tmp_path / "tree.h5", contents({"model.w": shared, "model.tied": shared}, metadata=metadata, tree=tree)
+        tmp_path / "tree.h5",
+        contents({"model.w": shared, "model.tied": shared}, metadata=metadata, tree=tree),
     )
     assert found.tree == tree
     assert found.metadata == metadata
@@ -234,7 +274,11 @@ def test_other_files_are_never_read(tmp_path):
     found = FORMAT.read(tmp_path / "hostile.h5")
     assert list(found.tensors) == ["fine"]
     assert set(found.others) == {"linked", "outside", "virtual", "through"}
-    assert found.refuses == ("another file (linked)", "another file (outside)", "another file (virtual)")
+    assert found.refuses == (
+        "another file (linked)",
+        "another file (outside)",
+        "another file (virtual)",
+    )
 
 
 @pytest.mark.parametrize(
@@ -284,7 +328,8 @@ def test_groups_nested_too_deep_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "names", ["no JSON", "{}", '[["a"]]', '[["a", "y"]]', '[["a", "x"], ["a", "x"]]', '[["z", "x"]]']
+    "names",
+    ["no JSON", "{}", '[["a"]]', '[["a", "y"]]', '[["a", "x"], ["a", "x"]]', '[["z", "x"]]'],
 )
 def test_names_that_do_not_fit_are_refused(tmp_path, names):
     """The attribute that keeps names is checked against the datasets."""
@@ -300,16 +345,23 @@ def test_too_many_axes_are_refused(tmp_path):
     held = Contents("memory", (), {"deep": InMemory(np.ones((1,) * 33), "float64", 0)})
     with pytest.raises(FormatLimitError, match="deep"):
         FORMAT.refuse(held)
-    assert written(tmp_path / "x.h5", contents({"x": np.ones((1,) * 32)})).tensors["x"].shape == (1,) * 32
+    assert (
+        written(tmp_path / "x.h5", contents({"x": np.ones((1,) * 32)})).tensors["x"].shape
+        == (1,) * 32
+    )
 
 
 def test_large_compressed_datasets_are_read_by_slabs(tmp_path):
     """A compressed dataset of four times the largest slab takes little more than one to read."""
     rows = SLAB_BYTES // 4096
     with h5py.File(tmp_path / "big.h5", "w") as file:
-        made = file.create_dataset("x", (4 * rows, 1024), "f4", chunks=(64, 1024), compression="lzf")
+        made = file.create_dataset(
+            "x", (4 * rows, 1024), "f4", chunks=(64, 1024), compression="lzf"
+        )
         for start in range(0, 4 * rows, rows):
-            made[start : start + rows] = np.repeat(np.arange(start, start + rows, dtype="f4"), 1024).reshape(rows, 1024)
+            made[start : start + rows] = np.repeat(
+                np.arange(start, start + rows, dtype="f4"), 1024
+            ).reshape(rows, 1024)
     stored = FORMAT.read(tmp_path / "big.h5").tensors["x"]
     tracemalloc.start()
     seen = 0

@@ -32,7 +32,12 @@ def raw(header, data=b"", length=None):
 
 def entry(begin, end, shape=None, dtype="U8", **more):
     """What a header says of a tensor."""
-    return {"dtype": dtype, "shape": [end - begin] if shape is None else shape, "data_offsets": [begin, end], **more}
+    return {
+        "dtype": dtype,
+        "shape": [end - begin] if shape is None else shape,
+        "data_offsets": [begin, end],
+        **more,
+    }
 
 
 def text(name, begin, end):
@@ -43,7 +48,10 @@ def text(name, begin, end):
 SAFETENSORS_FILES = {
     "empty": (b"", "shorter than the 8 bytes"),
     "short": (b"\1\0\0", "shorter than the 8 bytes"),
-    "length past the end": (raw({"a": entry(0, 1)}, b"\0", length=1000), "past the end of the file"),
+    "length past the end": (
+        raw({"a": entry(0, 1)}, b"\0", length=1000),
+        "past the end of the file",
+    ),
     "length of 2**64 - 1": (raw({}, length=(1 << 64) - 1), "100000000 are allowed"),
     "length of 2**63": (raw({}, length=1 << 63), "100000000 are allowed"),
     "length over the limit": (raw({}, length=100_000_001), "100000000 are allowed"),
@@ -51,16 +59,25 @@ SAFETENSORS_FILES = {
     "a list": (raw(b"[]"), "does not begin with"),
     "no JSON": (raw(b"{{{{"), "not what it should be"),
     "cut off": (raw(b'{"a":{"dtype":"U8","shape":[1],"data_off'), "not what it should be"),
-    "comma at the end": (raw(b"{" + text("a", 0, 1).encode() + b",}", b"\0"), "not what it should be"),
+    "comma at the end": (
+        raw(b"{" + text("a", 0, 1).encode() + b",}", b"\0"),
+        "not what it should be",
+    ),
     "more behind it": (raw(b"{" + text("a", 0, 1).encode() + b"}x", b"\0"), "goes on after"),
     "zeros behind it": (raw(b"{" + text("a", 0, 1).encode() + b"}\0\0", b"\0"), "goes on after"),
     "two objects": (raw(b"{}{}"), "goes on after"),
-    "not UTF-8": (raw(b'{"\xff":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"\0"), "a string is malformed"),
+    "not UTF-8": (
+        raw(b'{"\xff":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"\0"),
+        "a string is malformed",
+    ),
     "half a character": (
         raw(b'{"\\ud800":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"\0"),
         "a string is malformed",
     ),
-    "names that are equal": (raw(f"{{{text('a', 0, 1)},{text('a', 1, 2)}}}".encode(), b"\0\0"), "stands there twice"),
+    "names that are equal": (
+        raw(f"{{{text('a', 0, 1)},{text('a', 1, 2)}}}".encode(), b"\0\0"),
+        "stands there twice",
+    ),
     "names that are equal at last": (
         raw(f"{{{text('a', 0, 1)},{text(chr(92) + 'u0061', 1, 2)}}}".encode(), b"\0\0"),
         "stands there twice",
@@ -73,29 +90,53 @@ SAFETENSORS_FILES = {
         raw(b'{"a":{"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}}', b"\0"),
         "dtype, shape and data_offsets are due",
     ),
-    "values of two fields": (raw(b'{"a":["U8",[1]]}', b"\0"), "dtype, shape and data_offsets are due"),
-    "a field that does not end": (raw(b'{"a":{"x":"' + b"y" * (1 << 21), b"\0"), "of at most 64 KiB is due"),
-    "a field of brackets": (raw(b'{"a":{"x":' + b"[" * (1 << 21), b"\0"), "of at most 64 KiB is due"),
-    "a field too few": (raw({"a": {"dtype": "U8", "shape": [1]}}, b"\0"), "dtype, shape and data_offsets are due"),
+    "values of two fields": (
+        raw(b'{"a":["U8",[1]]}', b"\0"),
+        "dtype, shape and data_offsets are due",
+    ),
+    "a field that does not end": (
+        raw(b'{"a":{"x":"' + b"y" * (1 << 21), b"\0"),
+        "of at most 64 KiB is due",
+    ),
+    "a field of brackets": (
+        raw(b'{"a":{"x":' + b"[" * (1 << 21), b"\0"),
+        "of at most 64 KiB is due",
+    ),
+    "a field too few": (
+        raw({"a": {"dtype": "U8", "shape": [1]}}, b"\0"),
+        "dtype, shape and data_offsets are due",
+    ),
     "no object": (raw({"a": 3}), "an object or array of at most 64 KiB is due"),
     "an unknown dtype": (raw({"a": entry(0, 1, dtype="C128")}, b"\0"), "dtype C128 is not one of"),
     "a dtype that is no name": (raw({"a": entry(0, 1, dtype=3)}, b"\0"), "not a name and lengths"),
     "a negative length": (raw({"a": entry(0, 1, shape=[-1])}, b"\0"), "not a name and lengths"),
-    "two negative lengths": (raw({"a": entry(0, 1, shape=[-1, -1])}, b"\0"), "not a name and lengths"),
+    "two negative lengths": (
+        raw({"a": entry(0, 1, shape=[-1, -1])}, b"\0"),
+        "not a name and lengths",
+    ),
     "a fraction": (raw({"a": entry(0, 1, shape=[1.0])}, b"\0"), "not a name and lengths"),
     "a truth value": (raw({"a": entry(0, 1, shape=[True])}, b"\0"), "not a name and lengths"),
     "a length with a zero before it": (
         raw(b'{"a":{"dtype":"U8","shape":[01],"data_offsets":[0,1]}}', b"\0"),
         "its entry cannot be read",
     ),
-    "no numbers": (raw(b'{"a":{"dtype":"U8","shape":[1,,1],"data_offsets":[0,1]}}', b"\0"), "its entry cannot be read"),
-    "NaN": (raw(b'{"a":{"dtype":"U8","shape":[NaN],"data_offsets":[0,1]}}', b"\0"), "NaN is no JSON"),
+    "no numbers": (
+        raw(b'{"a":{"dtype":"U8","shape":[1,,1],"data_offsets":[0,1]}}', b"\0"),
+        "its entry cannot be read",
+    ),
+    "NaN": (
+        raw(b'{"a":{"dtype":"U8","shape":[NaN],"data_offsets":[0,1]}}', b"\0"),
+        "NaN is no JSON",
+    ),
     "a length of 2**64": (raw({"a": entry(0, 0, shape=[1 << 64])}), "not a name and lengths"),
     "a length of 5000 digits": (
         raw(b'{"a":{"dtype":"U8","shape":[' + b"9" * 5000 + b'],"data_offsets":[0,1]}}', b"\0"),
         "its entry cannot be read",
     ),
-    "lengths that overflow": (raw({"a": entry(0, 0, shape=[1 << 32, 1 << 32])}), "too large for any machine"),
+    "lengths that overflow": (
+        raw({"a": entry(0, 0, shape=[1 << 32, 1 << 32])}),
+        "too large for any machine",
+    ),
     "lengths that overflow to 1": (
         raw({"a": entry(0, 1, shape=[(1 << 32) + 1, (1 << 32) - 1])}, b"\0"),
         "too large for any machine",
@@ -104,10 +145,22 @@ SAFETENSORS_FILES = {
         raw({"a": entry(0, 0, shape=[0, 1 << 40, 1 << 40])}),
         "too large for any machine",
     ),
-    "bytes that overflow": (raw({"a": entry(0, 0, shape=[1 << 61], dtype="F64")}), "too large for any machine"),
-    "too few bytes": (raw({"a": entry(0, 4, shape=[2], dtype="F32")}, bytes(4)), "takes 8 bytes, its offsets 0 and 4"),
-    "offsets the wrong way round": (raw({"a": entry(4, 0, shape=[4])}, bytes(4)), "its offsets 4 and 0"),
-    "negative offsets": (raw({"a": entry(-1, 0, shape=[1])}, bytes(4)), "not a beginning and an end"),
+    "bytes that overflow": (
+        raw({"a": entry(0, 0, shape=[1 << 61], dtype="F64")}),
+        "too large for any machine",
+    ),
+    "too few bytes": (
+        raw({"a": entry(0, 4, shape=[2], dtype="F32")}, bytes(4)),
+        "takes 8 bytes, its offsets 0 and 4",
+    ),
+    "offsets the wrong way round": (
+        raw({"a": entry(4, 0, shape=[4])}, bytes(4)),
+        "its offsets 4 and 0",
+    ),
+    "negative offsets": (
+        raw({"a": entry(-1, 0, shape=[1])}, bytes(4)),
+        "not a beginning and an end",
+    ),
     "three offsets": (
         raw({"a": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1, 2]}}, b"\0"),
         "not a beginning and an end",
@@ -117,14 +170,26 @@ SAFETENSORS_FILES = {
         "not a beginning and an end",
     ),
     "offsets past the end": (raw({"a": entry(0, 100)}, bytes(10)), "past the end of the file"),
-    "an overlap": (raw({"a": entry(0, 6), "b": entry(4, 10)}, bytes(10)), "overlaps what lies before it, 'a'"),
-    "the same bytes twice": (raw({"a": entry(0, 4), "b": entry(0, 4)}, bytes(4)), "overlaps what lies before it"),
+    "an overlap": (
+        raw({"a": entry(0, 6), "b": entry(4, 10)}, bytes(10)),
+        "overlaps what lies before it, 'a'",
+    ),
+    "the same bytes twice": (
+        raw({"a": entry(0, 4), "b": entry(0, 4)}, bytes(4)),
+        "overlaps what lies before it",
+    ),
     "nothing within something": (
         raw({"a": entry(0, 4), "b": entry(2, 2, shape=[0])}, bytes(4)),
         "overlaps what lies before it",
     ),
-    "a hole": (raw({"a": entry(0, 4), "b": entry(6, 10)}, bytes(10)), "2 bytes before it belong to no tensor"),
-    "a hole at the start": (raw({"a": entry(2, 4)}, bytes(4)), "2 bytes before it belong to no tensor"),
+    "a hole": (
+        raw({"a": entry(0, 4), "b": entry(6, 10)}, bytes(10)),
+        "2 bytes before it belong to no tensor",
+    ),
+    "a hole at the start": (
+        raw({"a": entry(2, 4)}, bytes(4)),
+        "2 bytes before it belong to no tensor",
+    ),
     "bytes at the end": (raw({"a": entry(0, 4)}, bytes(7)), "its last 3 bytes belong to no tensor"),
     "bytes without tensors": (raw({}, bytes(7)), "its last 7 bytes belong to no tensor"),
     "half a byte": (raw({"a": entry(0, 2, shape=[3], dtype="F4")}, bytes(2)), "takes 1.5 bytes"),
@@ -138,7 +203,10 @@ SAFETENSORS_FILES = {
         "nests too deep|cannot be read|its entry has",
     ),
     "nested objects": (raw(b'{"a":' * 50_000 + b"1" + b"}" * 50_000), "not what it should be"),
-    "an entry of another field": (raw({"__metadata__": {"a": "b"}, "x": {"y": [[[[1]]]]}}), "are due"),
+    "an entry of another field": (
+        raw({"__metadata__": {"a": "b"}, "x": {"y": [[[[1]]]]}}),
+        "are due",
+    ),
 }
 
 
@@ -152,7 +220,10 @@ def test_a_hostile_safetensors_file_is_refused(tmp_path, name):
         SAFETENSORS.read(path)
     findings = list(SAFETENSORS.check(path))
     assert findings
-    assert all(finding.error and finding.offset is not None and finding.path == str(path) for finding in findings)
+    assert all(
+        finding.error and finding.offset is not None and finding.path == str(path)
+        for finding in findings
+    )
     assert path.read_bytes() == whole
 
 
@@ -246,7 +317,9 @@ def test_a_large_hostile_header_takes_little_memory(tmp_path, name, megabytes):
 
 def npy(descr="'<f4'", fortran="False", shape="(2,)", data=bytes(8), version=b"\1\0", end="\n"):
     """A .npy file with any header."""
-    text = f"{{'descr': {descr}, 'fortran_order': {fortran}, 'shape': {shape}, }}{end}".encode("latin1")
+    text = f"{{'descr': {descr}, 'fortran_order': {fortran}, 'shape': {shape}, }}{end}".encode(
+        "latin1"
+    )
     length = struct.pack("<H" if version[:1] == b"\1" else "<I", len(text))
     return b"\x93NUMPY" + version + length + text + data
 
@@ -272,7 +345,10 @@ NPY_FILES = {
     "two negative lengths": (npy(shape="(-2, -1)"), "negative"),
     "lengths that overflow": (npy(shape="(4294967296, 4294967296)"), "no 64-bit number"),
     "lengths that overflow to 2": (npy(shape="(9223372036854775809, 2)"), "no 64-bit number"),
-    "lengths that overflow beside 0": (npy(shape="(0, 1099511627776, 1099511627776)"), "no 64-bit number"),
+    "lengths that overflow beside 0": (
+        npy(shape="(0, 1099511627776, 1099511627776)"),
+        "no 64-bit number",
+    ),
     "65 axes": (npy(shape="(" + "1, " * 65 + ")"), "65 axes"),
     "past the end": (npy(shape="(3,)"), "ends at byte"),
     "terabytes": (npy(shape="(1000000000000,)"), "ends at byte"),
@@ -280,7 +356,10 @@ NPY_FILES = {
     "nested brackets": (npy(shape="(" * 3000 + ")" * 3000), "cannot be read"),
     "nested minus signs": (npy(shape="-" * 9000 + "1"), "cannot be read"),
     "strings behind that are none": (npy(data=bytes(8) + b'\ntensorferry {"a":'), "cannot be read"),
-    "strings behind that are lists": (npy(data=bytes(8) + b"\ntensorferry " + b"[" * 99999), "cannot be read"),
+    "strings behind that are lists": (
+        npy(data=bytes(8) + b"\ntensorferry " + b"[" * 99999),
+        "cannot be read",
+    ),
     "a string twice": (npy(data=bytes(8) + b'\ntensorferry {"a":"b","a":"c"}'), "twice"),
     "a dtype of another size": (
         npy("'<V2'", data=bytes(4) + b'\ntensorferry {"tensorferry.dtype":"int8"}'),
@@ -350,7 +429,9 @@ def test_a_name_that_leads_out_of_the_archive_is_refused(tmp_path):
 def test_a_member_that_inflates_to_more_than_it_says_is_refused(tmp_path):
     """A bomb whose directory lies about its size is refused when it is read, in bounded memory; check finds it."""
     path = tmp_path / "a.npz"
-    whole = bytearray(packed([("a.npy", npy(shape="(1000000,)", data=bytes(4_000_000)))], zipfile.ZIP_DEFLATED))
+    whole = bytearray(
+        packed([("a.npy", npy(shape="(1000000,)", data=bytes(4_000_000)))], zipfile.ZIP_DEFLATED)
+    )
     size = struct.pack("<I", len(npy(shape="(1000000,)", data=bytes(4_000_000))))
     lie = struct.pack("<I", len(npy()))
     assert whole.count(size) == 2
@@ -428,7 +509,9 @@ def _good(folder):
 def test_no_damage_is_worse_than_a_named_error(tmp_path_factory, data):
     """Whatever bytes of a good file are changed, dropped or added, reading it works or raises a named error."""
     folder = tmp_path_factory.mktemp("damaged")
-    form, path = data.draw(st.sampled_from(sorted(_good(folder).items(), key=lambda each: each[0].name)))
+    form, path = data.draw(
+        st.sampled_from(sorted(_good(folder).items(), key=lambda each: each[0].name))
+    )
     whole = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, max(len(whole) - 1, 0)))

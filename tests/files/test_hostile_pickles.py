@@ -79,7 +79,9 @@ class _TrustingUnpickler(pickle.Unpickler):
 def test_the_hostile_pickles_are_hostile(route, evil):
     """Each of them does leave the canary where Python's own unpickler reads it."""
     if route in ("hooks", "tensor of a class"):
-        pytest.importorskip("torch", reason="Python's unpickler imports torch before it comes to the code")
+        pytest.importorskip(
+            "torch", reason="Python's unpickler imports torch before it comes to the code"
+        )
     data, _ = hostile.code_pickles(evil)[route]
     unpickler = _TrustingUnpickler(io.BytesIO(data))
     with contextlib.suppress(TypeError, ValueError, AttributeError, pickle.UnpicklingError):
@@ -100,7 +102,11 @@ def test_persistent_ids_are_storages_or_refused(route, evil, tmp_path):
 @pytest.mark.parametrize("name", ["posix.system", "builtins.eval", "evil.Evil"])
 def test_allowing_a_name_never_imports_or_calls_it(name, evil, tmp_path):
     """`allow` makes a container of what a class was given, whatever that class is."""
-    route = {"posix.system": "posix.system", "builtins.eval": "builtins.eval", "evil.Evil": "BUILD"}[name]
+    route = {
+        "posix.system": "posix.system",
+        "builtins.eval": "builtins.eval",
+        "evil.Evil": "BUILD",
+    }[name]
     data, _ = hostile.code_pickles(evil)[route]
     contents = FORMAT.read(write(tmp_path, hostile.torch_zip(data)), allow=frozenset({name}))
     assert isinstance(contents.tree, dict)
@@ -153,11 +159,22 @@ def test_a_huge_memo_index_takes_no_memory(tmp_path):
 @pytest.mark.parametrize(
     ("body", "name"),
     [
-        (hostile.named("collections", "defaultdict") + hostile.named("posix", "system") + b"\x85R", "posix.system"),
+        (
+            hostile.named("collections", "defaultdict")
+            + hostile.named("posix", "system")
+            + b"\x85R",
+            "posix.system",
+        ),
         (hostile.named("torch", "FloatStorage") + b")R", "a call of torch.FloatStorage"),
         (hostile.named("torch", "Size") + b"}b", r"the state of torch\.Size to be set"),
-        (hostile.named("collections", "OrderedDict") + b")R}" + hostile.text("items") + b"Nsb", "replaces"),
-        (hostile.named("numpy", "dtype") + hostile.text("f4") + b"\x85RNa", "items to be put into a dtype"),
+        (
+            hostile.named("collections", "OrderedDict") + b")R}" + hostile.text("items") + b"Nsb",
+            "replaces",
+        ),
+        (
+            hostile.named("numpy", "dtype") + hostile.text("f4") + b"\x85RNa",
+            "items to be put into a dtype",
+        ),
         (b"\x98", "READONLY_BUFFER"),
     ],
 )
@@ -194,13 +211,17 @@ def test_impossible_tensors_are_refused(what, tmp_path):
 
 def test_the_tensor_that_the_impossible_ones_are_made_from_is_possible(tmp_path):
     """Without a lie it is read, so that each refusal above is for its lie."""
-    contents = FORMAT.read(write(tmp_path, hostile.torch_zip(hostile.state_dict(a=hostile.tensor()))))
+    contents = FORMAT.read(
+        write(tmp_path, hostile.torch_zip(hostile.state_dict(a=hostile.tensor())))
+    )
     assert contents.tensors["a"].array().tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_damage_at_each_byte_of_a_pickle_is_an_error_of_ours_or_still_plain(tmp_path):
     """A pickle with any one byte changed raises a named error or gives plain values; nothing else gets out."""
-    good = hostile.state_dict(a=hostile.tensor(), b=hostile.tensor(size=(), stride=()), c=hostile.several(b"N", b"]"))
+    good = hostile.state_dict(
+        a=hostile.tensor(), b=hostile.tensor(size=(), stride=()), c=hostile.several(b"N", b"]")
+    )
     outcomes = set()
     for place in range(len(good)):
         for byte in (0, 0xFF, 0x80, *b".(]tRQbhj0123456789", good[place] ^ 1):
@@ -234,7 +255,13 @@ def outcome(data):
     except (FileFormatError, UnsafeFileError) as error:
         return type(error)
     leaves = {
-        name: (leaf.view[1:], leaf.storage.key, leaf.storage.dtype, leaf.storage.size, leaf.storage.kind)
+        name: (
+            leaf.view[1:],
+            leaf.storage.key,
+            leaf.storage.dtype,
+            leaf.storage.size,
+            leaf.storage.kind,
+        )
         if isinstance(leaf, TensorOf)
         else type(leaf)
         for name, leaf in found.leaves.items()
@@ -276,15 +303,24 @@ def test_what_is_read_quickly_is_what_the_steps_make(tmp_path, monkeypatch):
 
 
 def test_tensors_of_a_list_are_read_quickly(tmp_path, monkeypatch):
-    """They have no names. Only the first ones, with small memo indices, and the first of each shape take all steps."""
+    """They have no names.
+
+    Only the first ones, with small memo indices, and the first of each shape take all steps.
+    """
     torch = pytest.importorskip("torch", reason="needs torch to write such a file")
-    torch.save([torch.full((1 + place % 3,), float(place)) for place in range(2_000)], tmp_path / "list.pt")
+    torch.save(
+        [torch.full((1 + place % 3,), float(place)) for place in range(2_000)], tmp_path / "list.pt"
+    )
     calls, call = [], machine.Machine.call
     handlers = list(machine._HANDLERS)
     handlers[ord("R")] = lambda running: (calls.append(1), call(running))
     monkeypatch.setattr(machine, "_HANDLERS", handlers)
     found = FORMAT.read(tmp_path / "list.pt")
-    assert [found.tensors[f"{place}"].array().tolist() for place in (0, 4, 1_999)] == [[0.0], [4.0] * 2, [1999.0] * 2]
+    assert [found.tensors[f"{place}"].array().tolist() for place in (0, 4, 1_999)] == [
+        [0.0],
+        [4.0] * 2,
+        [1999.0] * 2,
+    ]
     assert len(calls) < 100
 
 
@@ -295,10 +331,15 @@ def test_names_and_tensors_that_come_again(tmp_path):
     average = {name: tensor + 1 for name, tensor in model.items()}
     tied = [tensor[1:] for tensor in model.values()]
     path = tmp_path / "state.pt"
-    torch.save({"model": model, "average": average, "again": list(model.values()), "tied": tied}, path)
+    torch.save(
+        {"model": model, "average": average, "again": list(model.values()), "tied": tied}, path
+    )
     found = FORMAT.read(path)
     for place in range(100):
-        of = {key: found.tensors[f"{key}.{place}"] for key in ("again", "tied", "model.layer", "average.layer")}
+        of = {
+            key: found.tensors[f"{key}.{place}"]
+            for key in ("again", "tied", "model.layer", "average.layer")
+        }
         assert of["model.layer"].array().tolist() == of["again"].array().tolist() == [place] * 3
         assert of["average.layer"].array().tolist() == [place + 1] * 3
         assert of["tied"].array().tolist() == [place] * 2
@@ -310,7 +351,9 @@ def test_names_and_tensors_that_come_again(tmp_path):
 def test_numbers_that_are_spelled_oddly_are_other_storages(tmp_path):
     """``07`` is not ``7``, and a storage that two tensors share is described once."""
     names = ("6", "7", "07", "8", "7")
-    pieces = [hostile.text(f"t{place}") + hostile.tensor(key=key) for place, key in enumerate(names)]
+    pieces = [
+        hostile.text(f"t{place}") + hostile.tensor(key=key) for place, key in enumerate(names)
+    ]
     data = hostile.PROTO2 + b"}(" + b"".join(pieces) + b"u."
     assert [leaf.storage.key for leaf in read(data).leaves.values()] == list(names)
 
@@ -325,12 +368,19 @@ def test_overwritten_memo_entries_are_what_was_put_last(tmp_path):
         data = archive.read("state/data.pkl")
     assert data.endswith(b"u.")
     plain = read(data)
-    indices = [int.from_bytes(data[at + 1 : at + 5], "little") for at in range(len(data)) if data[at : at + 1] == b"r"]
+    indices = [
+        int.from_bytes(data[at + 1 : at + 5], "little")
+        for at in range(len(data))
+        if data[at : at + 1] == b"r"
+    ]
     last = max(index for index in indices if index < 4_000)
     names = list(plain.leaves)
-    # The tensor and the sizes of the last one, fetched again: the first was kept, the second left out.
+    # The tensor and the sizes of the last one, fetched again: the first was kept, the second left
+    # out.
     for back, what in ((0, "tensor"), (4, "tuple")):
-        again = data[:-2] + hostile.text("again") + b"j" + (last - back).to_bytes(4, "little") + b"u."
+        again = (
+            data[:-2] + hostile.text("again") + b"j" + (last - back).to_bytes(4, "little") + b"u."
+        )
         found = read(again)
         if what == "tensor":
             assert found.leaves["again"] is found.leaves[names[-1]]
@@ -338,8 +388,16 @@ def test_overwritten_memo_entries_are_what_was_put_last(tmp_path):
             assert type(found.tree["again"]) is tuple
     # Another class is put where that of the storages was: tensors after it are of the other dtype.
     place = data.index(hostile.text("layer.150"))
-    index = data.index(hostile.named("torch", "FloatStorage")) + len(hostile.named("torch", "FloatStorage"))
+    index = data.index(hostile.named("torch", "FloatStorage")) + len(
+        hostile.named("torch", "FloatStorage")
+    )
     assert data[index : index + 1] == b"q"
-    other = data[:place] + hostile.named("torch", "IntStorage") + data[index : index + 2] + b"0" + data[place:]
+    other = (
+        data[:place]
+        + hostile.named("torch", "IntStorage")
+        + data[index : index + 2]
+        + b"0"
+        + data[place:]
+    )
     dtypes = [leaf.view.dtype for leaf in read(other).leaves.values()]
     assert dtypes == ["float32"] * 150 + ["int32"] * 50

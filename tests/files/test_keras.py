@@ -47,7 +47,9 @@ def archive(path, values, method=zipfile.ZIP_STORED, **more):
     weights(values, held)
     with zipfile.ZipFile(path, "w", method) as file:
         file.writestr("metadata.json", '{"keras_version": "3"}')
-        file.writestr("config.json", json.dumps({"class_name": "Lambda", "config": {"function": "os.system"}}))
+        file.writestr(
+            "config.json", json.dumps({"class_name": "Lambda", "config": {"function": "os.system"}})
+        )
         file.writestr("model.weights.h5", held.getvalue())
         for name, raw in more.items():
             file.writestr(name, raw)
@@ -102,7 +104,9 @@ def test_weights_that_lie_elsewhere_are_refused_by_name(tmp_path):
     (tmp_path / "secret").write_bytes(b"password")
     held = io.BytesIO()
     with h5py.File(held, "w") as file:
-        file.create_dataset("layers/dense/vars/0", (8,), "u1", external=[(str(tmp_path / "secret"), 0, 8)])
+        file.create_dataset(
+            "layers/dense/vars/0", (8,), "u1", external=[(str(tmp_path / "secret"), 0, 8)]
+        )
         file["layers/dense/vars/1"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "/")
     with zipfile.ZipFile(tmp_path / "model.keras", "w") as file:
         file.writestr("config.json", "{}")
@@ -115,7 +119,10 @@ def test_weights_that_lie_elsewhere_are_refused_by_name(tmp_path):
 def test_an_archive_with_two_weights_is_unsafe(tmp_path):
     """Two members of one name are refused: readers differ in which they take."""
     archive(tmp_path / "model.keras", VALUES)
-    with zipfile.ZipFile(tmp_path / "model.keras", "a") as file, pytest.warns(UserWarning, match="Duplicate"):
+    with (
+        zipfile.ZipFile(tmp_path / "model.keras", "a") as file,
+        pytest.warns(UserWarning, match="Duplicate"),
+    ):
         file.writestr("model.weights.h5", b"")
     with pytest.raises(UnsafeFileError):
         FORMAT.read(tmp_path / "model.keras")
@@ -134,7 +141,9 @@ def test_the_order_of_keras_2_is_kept(tmp_path):
         file.attrs["model_config"] = '{"class_name": "Sequential"}'
     assert format_of(tmp_path / "old.h5") is FORMAT
     found = FORMAT.read(tmp_path / "old.h5")
-    order = [f"model_weights/{layer}/w/{weight}:0" for layer in "za" for weight in ("kernel", "bias")]
+    order = [
+        f"model_weights/{layer}/w/{weight}:0" for layer in "za" for weight in ("kernel", "bias")
+    ]
     assert list(found.tensors) == order
     assert found.metadata["model_config"] == '{"class_name": "Sequential"}'
 
@@ -161,7 +170,10 @@ def test_every_dtype_round_trips(tmp_path):
 def test_ties_and_names_of_layers_come_back(tmp_path):
     """Tied variables are one dataset; the attributes that name layers go back to their groups."""
     shared = np.ones(9)
-    held = contents({"layers/a/vars/0": shared, "layers/b/vars/0": shared}, metadata={"layers/a/vars@name": "embed"})
+    held = contents(
+        {"layers/a/vars/0": shared, "layers/b/vars/0": shared},
+        metadata={"layers/a/vars@name": "embed"},
+    )
     found = written(tmp_path / "tied.weights.h5", held)
     assert found.ties == {"layers/b/vars/0": "layers/a/vars/0"}
     assert found.metadata == {"layers/a/vars@name": "embed"}
@@ -171,7 +183,14 @@ def test_ties_and_names_of_layers_come_back(tmp_path):
 
 def test_what_keras_could_not_load_is_refused():
     """Names that are no variables of Keras, trees, and dtypes that it has not, are refused by name."""
-    for name in ("dense.weight", "model_weights/dense/kernel:0", "vars//0", "vars/.", "a..kernel", "./kernel"):
+    for name in (
+        "dense.weight",
+        "model_weights/dense/kernel:0",
+        "vars//0",
+        "vars/.",
+        "a..kernel",
+        "./kernel",
+    ):
         with pytest.raises(FormatLimitError) as caught:
             FORMAT.refuse(contents({name: np.ones(2)}))
         assert name in str(caught.value)
@@ -188,7 +207,11 @@ def test_what_keras_could_not_load_is_refused():
         FORMAT.refuse(contents({"a/vars/0": np.ones(2), "a/vars/0/vars/1": np.ones(2)}))
     with pytest.raises(FormatLimitError, match="float8_e4m3fn"):
         FORMAT.refuse(contents({"vars/0": np.ones(2, ml_dtypes.float8_e4m3fn)}))
-    for one, other in (("a.kernel", "a/kernel"), ("kernel", "vars/0"), ("layers.kernel", "layers/vars/0")):
+    for one, other in (
+        ("a.kernel", "a/kernel"),
+        ("kernel", "vars/0"),
+        ("layers.kernel", "layers/vars/0"),
+    ):
         with pytest.raises(FormatLimitError, match="no place for both"):
             FORMAT.refuse(contents({one: np.ones(2), other: np.ones(2)}))
 
@@ -197,7 +220,10 @@ def test_a_plain_tree_goes_where_keras_looks(tmp_path):
     """Variables named as layers name them are numbered as layers make them; names, order and values come back."""
     names = ["bias", "kernel", "moving_variance", "gamma", "beta", "moving_mean"]
     held = {f"dense.{name}": np.full(2, place, "f4") for place, name in enumerate(names[:2])}
-    held |= {f"batch_normalization.{name}": np.full(2, place, "f4") for place, name in enumerate(names[2:])}
+    held |= {
+        f"batch_normalization.{name}": np.full(2, place, "f4")
+        for place, name in enumerate(names[2:])
+    }
     tree = {"dense": {}, "batch_normalization": {}, "step": 7}
     for name in held:
         layer, _, last = name.partition(".")
@@ -209,7 +235,9 @@ def test_a_plain_tree_goes_where_keras_looks(tmp_path):
         found = {place: file[f"layers/{place}"][0] for place in ("dense/vars/0", "dense/vars/1")}
         assert found == {"dense/vars/0": 1, "dense/vars/1": 0}
         assert [file[f"layers/batch_normalization/vars/{n}"][0] for n in range(4)] == [1, 2, 3, 0]
-    written(tmp_path / "b.weights.h5", contents({"kernel": np.ones(2), "a/layers/vars/0": np.ones(1)}))
+    written(
+        tmp_path / "b.weights.h5", contents({"kernel": np.ones(2), "a/layers/vars/0": np.ones(1)})
+    )
     with h5py.File(tmp_path / "b.weights.h5") as file:
         assert file["vars/0"].shape == (2,)
 
@@ -283,6 +311,10 @@ def test_keras_itself(tmp_path):
     pytest.importorskip("keras", reason="Keras is not installed")
     environment = os.environ | {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(
-        [sys.executable, "-c", _KERAS, str(tmp_path)], capture_output=True, text=True, env=environment, check=False
+        [sys.executable, "-c", _KERAS, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
     )
     assert done.stdout.strip() == "equal", done.stderr

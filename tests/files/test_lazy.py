@@ -63,7 +63,10 @@ def test_what_copies_a_lazy_tree_gets_all_values(name, checkpoint):
     """In plain containers, with memory of their own; of a part, only the part."""
     path, tree = checkpoint
     lazy = ferry.load(path, "torch", lazy=True)
-    for got, expected in ((COPIERS[name](lazy), tree), (COPIERS[name](lazy["model"]), tree["model"])):
+    for got, expected in (
+        (COPIERS[name](lazy), tree),
+        (COPIERS[name](lazy["model"]), tree["model"]),
+    ):
         assert isinstance(got, dict)
         assert list(got) == list(expected)
         part = got.get("model", got)
@@ -162,12 +165,16 @@ def test_a_reference_notices_that_its_file_has_changed(tmp_path):
     ferry.save({"w": np.ones(4)}, path, overwrite=True)
     with pytest.raises(ferry.FileFormatError, match="has changed") as refused:
         again(raw).open()
-    assert eval(refused.value.hint.removesuffix(" again"), {"load": ferry.load}).open()["w"].sum() == 4  # noqa: S307
+    assert (
+        eval(refused.value.hint.removesuffix(" again"), {"load": ferry.load}).open()["w"].sum() == 4  # noqa: S307
+    )
 
 
 def test_what_is_closed_reads_no_more_and_keeps_what_it_gave(tmp_path):
     """with and close end further reads, inside too; tensors that are held live on."""
-    ferry.save({"a": np.arange(1000.0), "in": {"b": np.ones(2)}, "n": 1}, tmp_path / "a.safetensors")
+    ferry.save(
+        {"a": np.arange(1000.0), "in": {"b": np.ones(2)}, "n": 1}, tmp_path / "a.safetensors"
+    )
     with ferry.load(tmp_path / "a.safetensors", lazy=True) as lazy:
         held, inner = lazy["a"], lazy["in"]
     for use in (partial(lazy.__getitem__, "a"), partial(inner.__getitem__, "b"), lazy.read):
@@ -190,6 +197,8 @@ def test_copies_of_what_is_left_out_warn_as_read_does(tmp_path):
     lazy = ferry.load(tmp_path / "x.npz", lazy=True, strict=False)
     assert list(lazy.skipped) == ["names"]
     for use in (lazy.read, partial(copy.copy, lazy), partial(pickle.dumps, lazy)):
-        with pytest.warns(UserWarning, match=r"x\.npz also holds what is left out here: names \(") as told:
+        with pytest.warns(
+            UserWarning, match=r"x\.npz also holds what is left out here: names \("
+        ) as told:
             use()
         assert len(told) == 1

@@ -29,7 +29,18 @@ from tensorferry.files.reports.summary import values_of
 
 _name = attrgetter("name")
 SUFFIXES = (".safetensors", ".pt", ".npz")
-DTYPES = ("bool", "int8", "uint8", "int64", "float16", "float32", "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+DTYPES = (
+    "bool",
+    "int8",
+    "uint8",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
+)
 
 
 def bits(x):
@@ -94,7 +105,9 @@ def is_mapped(place, path):
 def test_writable_tensors_lie_over_a_map_that_no_write_leaves(suffix, target, tmp_path):
     """Not copied, and written in this process alone: neither the file nor another load sees it."""
     path = tmp_path / f"a{suffix}"
-    ferry.save(np.arange(4000.0) if suffix == ".npy" else {"a": np.arange(4000.0), "b": np.ones(3)}, path)
+    ferry.save(
+        np.arange(4000.0) if suffix == ".npy" else {"a": np.arange(4000.0), "b": np.ones(3)}, path
+    )
     before = path.read_bytes()
 
     def loaded():
@@ -146,7 +159,9 @@ def test_a_file_larger_than_memory_is_mapped(tmp_path):
     """Private maps set nothing aside: a sparse file of a tebibyte, of which one page is written."""
     path = tmp_path / "a.npy"
     with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 38,)})
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 38,)}
+        )
         file.truncate(file.tell() + (1 << 40))
     made = ferry.load(path, "torch", lazy=True)["tensor"]
     made[-1] = 3
@@ -190,7 +205,10 @@ def test_a_nested_checkpoint_comes_back_as_it_was(tmp_path):
 
     tree = {
         "model": OrderedDict(weight=torch.ones(2, 3), bias=jnp.zeros(3)),
-        "optimizer": {"state": {0: {"step": 5, "exp_avg": np.ones(4, "float16")}}, "betas": (0.9, 0.999)},
+        "optimizer": {
+            "state": {0: {"step": 5, "exp_avg": np.ones(4, "float16")}},
+            "betas": (0.9, 0.999),
+        },
         "history": [1.5, float("inf"), -0.0, None, True, "text", [np.arange(2)]],
     }
     for suffix in SUFFIXES:
@@ -225,7 +243,9 @@ def test_a_module_loads_its_state(lazy, tmp_path):
         ferry.save(one.state_dict(), tmp_path / f"m{suffix}")
         loaded = ferry.load(tmp_path / f"m{suffix}", "torch", lazy=lazy)
         other.load_state_dict(loaded)
-        for (name, a), (_, b) in zip(one.state_dict().items(), other.state_dict().items(), strict=True):
+        for (name, a), (_, b) in zip(
+            one.state_dict().items(), other.state_dict().items(), strict=True
+        ):
             assert torch.equal(a, b), name
         plain = loaded.read() if lazy else loaded
         assert plain._metadata == one.state_dict()._metadata
@@ -238,7 +258,9 @@ def test_a_lone_tensor_is_loaded_as_itself(tmp_path):
         assert bits(ferry.load(tmp_path / f"one{suffix}")) == bits(np.arange(3)), suffix
 
 
-@pytest.mark.parametrize("form", [form for form in each_format() if form.writes and not form.holds_one], ids=_name)
+@pytest.mark.parametrize(
+    "form", [form for form in each_format() if form.writes and not form.holds_one], ids=_name
+)
 def test_none_alone_is_loaded_as_itself(form, tmp_path):
     """In every format with a place for values, also after a conversion; an empty dict is something else."""
     pytest.importorskip(form.module or "tensorferry", reason=f"{form.module} is not installed")
@@ -307,13 +329,17 @@ class Box:
         self.held = np.ones(2)
 
 
-@pytest.mark.parametrize("held", [Color.RED, Box(), Path("runs"), np.float32, math.sqrt, uuid.UUID(int=1)], ids=type)
+@pytest.mark.parametrize(
+    "held", [Color.RED, Box(), Path("runs"), np.float32, math.sqrt, uuid.UUID(int=1)], ids=type
+)
 def test_what_the_hint_puts_in_the_place_of_an_object_is_saved(held, tmp_path):
     """The attributes of an enumeration are no plain values; a path in a tree is one, and no file to load."""
     x = {"a": [held]}
     with pytest.raises(ferry.UnsupportedTypeError, match=r' - at \$\["a"\]\[0\]') as caught:
         ferry.save(x, tmp_path / "a.pt")
-    codes = [re.split(" in its place|, which", code)[0] for code in caught.value.hint.split("; or ")]
+    codes = [
+        re.split(" in its place|, which", code)[0] for code in caught.value.hint.split("; or ")
+    ]
     saved = [eval(code, {"x": x}) for code in codes if code != 'x["a"][0]()']  # noqa: S307
     ferry.save(saved, tmp_path / "a.pt")
     assert ferry.load(tmp_path / "a.pt") is not None
@@ -392,7 +418,9 @@ def test_a_hint_of_save_has_no_keywords_that_it_lacks(tree, suffix, keywords, tm
     """Those of `convert_files` would be an error."""
     with pytest.raises(ferry.ConversionError) as caught:
         ferry.save(tree, tmp_path / f"a{suffix}", **keywords)
-    assert set(re.findall(r"(\w+)=", caught.value.hint)) <= set(inspect.signature(ferry.save).parameters)
+    assert set(re.findall(r"(\w+)=", caught.value.hint)) <= set(
+        inspect.signature(ferry.save).parameters
+    )
 
 
 def test_a_number_that_is_more_than_a_number_is_refused_with_its_place(tmp_path):
@@ -405,13 +433,17 @@ def test_a_number_that_is_more_than_a_number_is_refused_with_its_place(tmp_path)
     assert eval(caught.value.hint.removesuffix(" in its place"), {"x": x}) == 1  # noqa: S307
 
 
-@pytest.mark.parametrize("metadata", [{"epoch": 3}, {3: "epoch"}, {"none": None}, {b"a": "b"}, "text", ["ab"]])
+@pytest.mark.parametrize(
+    "metadata", [{"epoch": 3}, {3: "epoch"}, {"none": None}, {b"a": "b"}, "text", ["ab"]]
+)
 def test_metadata_that_is_no_mapping_of_strings_is_refused(metadata, tmp_path):
     """Before anything is written, with what makes strings of it."""
     for suffix in (".safetensors", ".pt", ".npz", ".gguf"):
         with pytest.raises(ferry.UnsupportedTypeError, match="strings") as caught:
             ferry.save({"w": np.ones(2, "float32")}, tmp_path / f"a{suffix}", metadata=metadata)
-        assert (caught.value.hint is not None and "str(value)" in caught.value.hint) is isinstance(metadata, dict)
+        assert (caught.value.hint is not None and "str(value)" in caught.value.hint) is isinstance(
+            metadata, dict
+        )
     assert not list(tmp_path.iterdir())
 
 
@@ -464,7 +496,9 @@ def test_a_named_tuple_with_attributes_of_its_own_is_refused(tmp_path):
     assert ferry.load(tmp_path / "plain.npz")["m"]["value"].tolist() == [1, 1]
     made.unit = "m"
     x = {"m": made}
-    with pytest.raises(ferry.UnsupportedTypeError, match="has attributes beside its fields") as caught:
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match="has attributes beside its fields"
+    ) as caught:
         ferry.save(x, tmp_path / "a.npz")
     assert not (tmp_path / "a.npz").exists()
     code = caught.value.hint.partition(" in its place")[0]
@@ -486,7 +520,12 @@ def test_a_named_tuple_is_a_dict_of_its_fields(tmp_path):
     class Empty(NamedTuple):
         """No state, as of an optimizer."""
 
-    tree = {"top": torch.eye(2).max(dim=0), "pair": [Pair(np.ones(2), Pair(1, 2))], "none": Empty(), "odd": Odd((1, 2))}
+    tree = {
+        "top": torch.eye(2).max(dim=0),
+        "pair": [Pair(np.ones(2), Pair(1, 2))],
+        "none": Empty(),
+        "odd": Odd((1, 2)),
+    }
     ferry.save(tree, tmp_path / "a.safetensors")
     names = {"top.values", "top.indices", "pair.0.one"}
     assert set(ferry.open(tmp_path / "a.safetensors").tensors) == names
@@ -526,7 +565,9 @@ def test_a_defaultdict_of_code_is_refused(tmp_path):
 
 def test_tensors_are_loaded_as_values_of_python(tmp_path):
     """Lists and numbers; those of a lazy tree have no weak references, and are made each time."""
-    ferry.save({"a": np.arange(3.0), "n": np.array(2.5), "t": [np.arange(2)]}, tmp_path / "a.safetensors")
+    ferry.save(
+        {"a": np.arange(3.0), "n": np.array(2.5), "t": [np.arange(2)]}, tmp_path / "a.safetensors"
+    )
     for lazy in (False, True):
         loaded = ferry.load(tmp_path / "a.safetensors", to="python", lazy=lazy)
         assert (loaded["a"], loaded["n"], loaded["t"]) == ([0.0, 1.0, 2.0], 2.5, [[0, 1]])
@@ -585,7 +626,9 @@ def test_tied_weights_are_stored_once(tmp_path):
     weight = torch.randn(4096)
     for suffix in SUFFIXES:
         path = tmp_path / f"tied{suffix}"
-        ferry.save({"a": weight, "b": weight.detach(), "view": weight.view(64, 64)}, path, ties="alias")
+        ferry.save(
+            {"a": weight, "b": weight.detach(), "view": weight.view(64, 64)}, path, ties="alias"
+        )
         contents = ferry.open(path)
         assert contents.ties == {"b": "a"}
         assert path.stat().st_size < 3 * weight.nbytes
@@ -607,7 +650,11 @@ def test_saving_leaves_the_input_as_it_is_and_may_replace_its_own_source(tmp_pat
 
 def test_open_tells_names_dtypes_and_shapes_without_a_framework(tmp_path):
     """open and load to NumPy import no framework."""
-    ferry.save({"a": awkward("bfloat16", 6).reshape(2, 3)}, tmp_path / "a.safetensors", metadata={"license": "mit"})
+    ferry.save(
+        {"a": awkward("bfloat16", 6).reshape(2, 3)},
+        tmp_path / "a.safetensors",
+        metadata={"license": "mit"},
+    )
     ferry.save({"a": awkward("bfloat16", 6)}, tmp_path / "a.pt")
     code = f"""
 import sys, tensorferry as ferry
@@ -650,7 +697,10 @@ def test_a_map_of_a_file_that_is_gone_still_reads(tmp_path):
 
 def test_contents_are_short_to_look_at(tmp_path):
     """In a session, a file of many tensors is one line, and so is a tensor."""
-    ferry.save({f"t{index}": np.zeros((2, 3), "float16") for index in range(2000)}, tmp_path / "many.safetensors")
+    ferry.save(
+        {f"t{index}": np.zeros((2, 3), "float16") for index in range(2000)},
+        tmp_path / "many.safetensors",
+    )
     contents = ferry.open(tmp_path / "many.safetensors")
     assert repr(contents) == "<Contents of safetensors: 2,000 tensors>"
     assert "float16[2, 3]" in repr(contents.tensors["t0"])
@@ -666,11 +716,15 @@ def test_large_tensors_that_cannot_lie_over_the_map_are_read_whole(target, tmp_p
     safetensors.numpy.save_file(state, tmp_path / "a.safetensors", {"shift": "x"})
     loaded = ferry.load(tmp_path / "a.safetensors", target, lazy=True)["a"]
     if target == "torch":
-        assert not ferry.shares_memory(loaded, ferry.load(tmp_path / "a.safetensors", lazy=True)["a"])
+        assert not ferry.shares_memory(
+            loaded, ferry.load(tmp_path / "a.safetensors", lazy=True)["a"]
+        )
     assert bits(loaded) == bits(state["a"])
 
 
-@pytest.mark.parametrize(("to", "device"), [("torch", "cuda:99"), ("torch", "cdua"), ("numpy", "cuda"), ("jax", "x")])
+@pytest.mark.parametrize(
+    ("to", "device"), [("torch", "cuda:99"), ("torch", "cdua"), ("numpy", "cuda"), ("jax", "x")]
+)
 def test_a_device_that_there_is_not_is_refused_before_a_tensor_is_read(to, device, tmp_path):
     """By `load` itself, with the same words as `convert`."""
     path = tmp_path / "a.safetensors"

@@ -36,7 +36,12 @@ def odd(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # torch calls it experimental
         held = torch.zeros(2, dtype=torch.complex32)
-        value = {"q": held, "w": torch.ones(2), "deep": {"s": unmade(), "n": 3}, "l": [torch.zeros(1)]}
+        value = {
+            "q": held,
+            "w": torch.ones(2),
+            "deep": {"s": unmade(), "n": 3},
+            "l": [torch.zeros(1)],
+        }
     torch.save(value, tmp_path / "odd.pt")
     return tmp_path / "odd.pt"
 
@@ -68,7 +73,9 @@ def test_tensors_only_keeps_a_parameter_and_lists_its_attribute(tmp_path):
     torch.save({"p": parameter(tag="mine"), "b": torch.zeros(1), "step": 3}, tmp_path / "in.pt")
     with pytest.raises(ferry.FormatLimitError, match="p@tag"):
         ferry.convert_files(tmp_path / "in.pt", tmp_path / "out.safetensors")
-    report = ferry.convert_files(tmp_path / "in.pt", tmp_path / "out.safetensors", tensors_only=True)
+    report = ferry.convert_files(
+        tmp_path / "in.pt", tmp_path / "out.safetensors", tensors_only=True
+    )
     assert list(ferry.open(tmp_path / "out.safetensors").tensors) == ["p", "b"]
     assert ferry.load(tmp_path / "out.safetensors")["p"].tolist() == [0.0, 1.0]
     assert any("step" in warning and "p@tag" in warning for warning in report.warnings)
@@ -80,7 +87,9 @@ def test_an_attribute_that_may_hold_tensors_is_never_dropped(tmp_path):
         torch.save({"p": parameter(grad_copy=value)}, tmp_path / "in.pt")
         with pytest.raises(ferry.FormatLimitError, match="p@grad_copy"):
             ferry.convert_files(tmp_path / "in.pt", tmp_path / "out.safetensors", tensors_only=True)
-        ferry.convert_files(tmp_path / "in.pt", tmp_path / "out.npz", exclude=["p@*"], overwrite=True)
+        ferry.convert_files(
+            tmp_path / "in.pt", tmp_path / "out.npz", exclude=["p@*"], overwrite=True
+        )
         assert list(ferry.open(tmp_path / "out.npz").tensors) == ["p"]
 
 
@@ -206,7 +215,8 @@ def test_names_that_name_nothing_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "changes"), [("int8", False), ({"int64": "int8"}, False), ("float16", True), ("float32", True)]
+    ("dtype", "changes"),
+    [("int8", False), ({"int64": "int8"}, False), ("float16", True), ("float32", True)],
 )
 def test_a_dtype_for_no_tensor_is_told(tmp_path, dtype, changes):
     """A dtype is for the tensors of its kind; where there are none, the report says that nothing changed."""

@@ -74,7 +74,11 @@ def test_every_dtype_survives_in_npy(tmp_path, dtype):
         assert found.tree is None
         for mode in (None, "r") if array.size else (None,):
             theirs = np.load(tmp_path / f"{number}.named.npy", mmap_mode=mode)
-            assert (theirs.shape, theirs.itemsize, theirs.tobytes()) == (array.shape, array.itemsize, array.tobytes())
+            assert (theirs.shape, theirs.itemsize, theirs.tobytes()) == (
+                array.shape,
+                array.itemsize,
+                array.tobytes(),
+            )
             assert theirs.dtype == array.dtype or theirs.dtype.kind == "V"
 
 
@@ -96,7 +100,9 @@ def test_npy_of_numpy_is_read(tmp_path, dtype, order, fortran):
     if dtype in NUMPYS_OWN and order != "=":
         array = array.astype(array.dtype.newbyteorder(order))
     array = np.asfortranarray(array) if fortran else array
-    native = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("=")) if order == ">" else array
+    native = (
+        np.ascontiguousarray(array).astype(array.dtype.newbyteorder("=")) if order == ">" else array
+    )
     (tmp_path / "a.npy").write_bytes(saved(array))
     found = NPY.read(tmp_path / "a.npy").tensors["tensor"]
     assert found.dtype == dtype == of_numpy(native.dtype)
@@ -123,7 +129,9 @@ def test_headers_of_other_writers_are_read(tmp_path):
     ]
     for number, text in enumerate(texts):
         path = tmp_path / f"{number}.npy"
-        path.write_bytes(b"\x93NUMPY\1\0" + len(text).to_bytes(2, "little") + text.encode() + bytes(range(12)))
+        path.write_bytes(
+            b"\x93NUMPY\1\0" + len(text).to_bytes(2, "little") + text.encode() + bytes(range(12))
+        )
         with warnings.catch_warnings():
             # NumPy warns of the headers of Python 2.
             warnings.simplefilter("ignore", UserWarning)
@@ -193,7 +201,12 @@ def objects():
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_dicts_of_arrays_in_npz_are_trees(save, tmp_path):
     """Under the names of their members, among other arrays; values as `numpy.load` gives them."""
-    save(tmp_path / "a.npz", one=objects(), x=np.arange(4.0), two=np.array({"a": np.ones((2, 3))}, object))
+    save(
+        tmp_path / "a.npz",
+        one=objects(),
+        x=np.arange(4.0),
+        two=np.array({"a": np.ones((2, 3))}, object),
+    )
     found = NPZ.read(tmp_path / "a.npz")
     loaded = np.load(tmp_path / "a.npz", allow_pickle=True)
     one, two = loaded["one"][()], loaded["two"][()]
@@ -205,7 +218,9 @@ def test_dicts_of_arrays_in_npz_are_trees(save, tmp_path):
     assert in_plain_values(found).tree["one"]["inner"][1] == {"step": 3, "path": "a/b"}
     assert list(NPZ.check(tmp_path / "a.npz")) == []
     report = ferry.convert_files(tmp_path / "a.npz", tmp_path / "a.safetensors", verify=True)
-    assert ["one.inner.1.path (pathlib.PurePosixPath)" in each for each in report.warnings] == [True]
+    assert ["one.inner.1.path (pathlib.PurePosixPath)" in each for each in report.warnings] == [
+        True
+    ]
 
 
 def test_a_dict_of_arrays_in_npy_is_a_tree(tmp_path):
@@ -261,7 +276,11 @@ def test_arrays_behind_the_first_are_not_dropped_in_silence(tmp_path):
 def test_names_metadata_and_trees_survive_in_npy(tmp_path):
     """A name, strings and what the tensor was nested in stand behind the array, where NumPy does not look."""
     array = awkward("bfloat16")
-    held = contents({"model.w": array}, metadata={"é": "\n"}, tree=OrderedDict(model={"w": Ref("model.w")}, epoch=3))
+    held = contents(
+        {"model.w": array},
+        metadata={"é": "\n"},
+        tree=OrderedDict(model={"w": Ref("model.w")}, epoch=3),
+    )
     found = written(NPY, tmp_path / "a.npy", held)
     assert same_bits(arrays(found), {"model.w": array})
     assert (found.tree, type(found.tree), found.metadata) == (held.tree, OrderedDict, {"é": "\n"})
@@ -317,7 +336,10 @@ def test_npz_of_numpy_is_read(tmp_path, save):
     # And it is written again, packed, whatever the layout was.
     again = written(NPZ, tmp_path / "b.npz", found)
     for name, array in held.items():
-        assert again.tensors[name].array().tobytes() == array.astype(array.dtype.newbyteorder("="), "C").tobytes()
+        assert (
+            again.tensors[name].array().tobytes()
+            == array.astype(array.dtype.newbyteorder("="), "C").tobytes()
+        )
 
 
 def test_an_npz_of_ours_that_was_packed_anew_still_names_its_dtypes(tmp_path):

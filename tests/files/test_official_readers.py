@@ -110,7 +110,9 @@ def test_the_page_has_the_versions_that_are_tried():
     pins = (ROOT / "constraints.txt").read_text(encoding="utf-8")
     for tool in TOOLS:
         ((version,),) = [re.findall(rf"\| {tool} ([\w.]+) \|", page)]
-        assert re.search(rf"^{tool}=={re.escape(version)}($|; python_version >=)", pins, re.MULTILINE), tool
+        assert re.search(
+            rf"^{tool}=={re.escape(version)}($|; python_version >=)", pins, re.MULTILINE
+        ), tool
 
 
 # Keras asks TensorFlow for arrays in a way that NumPy 2 warns of.

@@ -19,7 +19,9 @@ from tensorferry.files.formats.onnx import FORMAT
 from tensorferry.files.opening.registry import format_for, format_of
 
 onnx = pytest.importorskip("onnx", reason="the onnx library is not installed")
-_spec = importlib.util.spec_from_file_location("files_support", Path(__file__).with_name("support.py"))
+_spec = importlib.util.spec_from_file_location(
+    "files_support", Path(__file__).with_name("support.py")
+)
 support = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(support)
 
@@ -46,7 +48,9 @@ def proto(name, array):
 def test_reads_every_dtype_that_the_library_writes(tmp_path):
     """What numpy_helper.from_array made is read with its names, shapes and bits."""
     wanted = sample()
-    onnx.save_model(model(*(proto(name, array) for name, array in wanted.items())), tmp_path / "a.onnx")
+    onnx.save_model(
+        model(*(proto(name, array) for name, array in wanted.items())), tmp_path / "a.onnx"
+    )
     assert support.same_bits(support.arrays(FORMAT.read(tmp_path / "a.onnx")), wanted)
 
 
@@ -165,7 +169,9 @@ def test_external_data_cannot_leave_the_folder(tmp_path, location):
     (folder / "link").symlink_to(tmp_path / "secret")
     (folder / "sub" / "link").symlink_to(tmp_path)
     os.mkfifo(folder / "fifo")
-    path = external(folder / "a.onnx", location=location + ("/secret" if location == "sub/link" else ""))
+    path = external(
+        folder / "a.onnx", location=location + ("/secret" if location == "sub/link" else "")
+    )
     with pytest.raises(UnsafeFileError, match="weights"):
         FORMAT.read(path)
 
@@ -194,7 +200,9 @@ def test_external_data_may_lie_in_a_folder_below(tmp_path):
     (tmp_path / "sub").mkdir()
     values = np.array([1.5, -2.5], np.float32)
     (tmp_path / "sub" / "..data").write_bytes(bytes(4) + values.tobytes())
-    found = FORMAT.read(external(tmp_path / "a.onnx", location="sub/..data", offset="4", length="8"))
+    found = FORMAT.read(
+        external(tmp_path / "a.onnx", location="sub/..data", offset="4", length="8")
+    )
     assert support.same_bits(found.tensors["weights"].array(), values)
 
 
@@ -202,10 +210,14 @@ def test_initializers_of_graphs_inside_nodes_are_read(tmp_path):
     """The branches of an If have initializers of their own: they are named after the node and the attribute."""
     inner = onnx.helper.make_graph([], "branch", [], [], [proto("w", np.ones(2, np.float32))])
     other = onnx.helper.make_graph([], "branch", [], [], [proto("w", np.zeros(3, np.float32))])
-    named = onnx.helper.make_node("If", ["c"], [], name="choose", then_branch=inner, else_branch=other)
+    named = onnx.helper.make_node(
+        "If", ["c"], [], name="choose", then_branch=inner, else_branch=other
+    )
     bare = onnx.helper.make_node("If", ["c"], [], then_branch=inner, else_branch=other)
     path = tmp_path / "a.onnx"
-    path.write_bytes(model(proto("w", np.full(4, 2, np.float32)), nodes=[named, bare]).SerializeToString())
+    path.write_bytes(
+        model(proto("w", np.full(4, 2, np.float32)), nodes=[named, bare]).SerializeToString()
+    )
     found = support.arrays(FORMAT.read(path))
     assert {name: array.shape for name, array in found.items()} == {
         "w": (4,),
@@ -218,8 +230,13 @@ def test_initializers_of_graphs_inside_nodes_are_read(tmp_path):
 
 def test_what_is_no_dense_number_is_listed(tmp_path):
     """Strings and sparse tensors stand among what cannot be converted."""
-    whole = model(onnx.helper.make_tensor("text", onnx.TensorProto.STRING, [2], [b"a", b"b"]), proto("w", np.ones(2)))
-    sparse = onnx.helper.make_sparse_tensor(proto("s", np.ones(1, np.float32)), proto("", np.array([3])), [9])
+    whole = model(
+        onnx.helper.make_tensor("text", onnx.TensorProto.STRING, [2], [b"a", b"b"]),
+        proto("w", np.ones(2)),
+    )
+    sparse = onnx.helper.make_sparse_tensor(
+        proto("s", np.ones(1, np.float32)), proto("", np.array([3])), [9]
+    )
     whole.graph.sparse_initializer.append(sparse)
     (tmp_path / "a.onnx").write_bytes(whole.SerializeToString())
     found = FORMAT.read(tmp_path / "a.onnx")
@@ -230,14 +247,20 @@ def test_what_is_no_dense_number_is_listed(tmp_path):
 def test_tensors_of_training_and_of_functions(tmp_path):
     """The graphs of a training step, and those in the nodes of functions, have names of their own; none is lost."""
     inner = onnx.helper.make_graph([], "inner", [], [], [proto("d", np.full(2, 4.0))])
-    node = onnx.helper.make_node("If", ["c"], ["y"], name="choice", then_branch=inner, else_branch=inner)
-    function = onnx.helper.make_function("own", "step", ["c"], ["y"], [node], [onnx.helper.make_opsetid("", 18)])
+    node = onnx.helper.make_node(
+        "If", ["c"], ["y"], name="choice", then_branch=inner, else_branch=inner
+    )
+    function = onnx.helper.make_function(
+        "own", "step", ["c"], ["y"], [node], [onnx.helper.make_opsetid("", 18)]
+    )
     made = model(proto("a", np.full(2, 1.0)), functions=[function])
     part = made.training_info.add()
     for graph, name, value in ((part.initialization, "b", 2.0), (part.algorithm, "c", 3.0)):
         graph.CopyFrom(onnx.helper.make_graph([], name, [], [], [proto(name, np.full(2, value))]))
     (tmp_path / "a.onnx").write_bytes(made.SerializeToString())
-    assert {name: stored.array()[0] for name, stored in FORMAT.read(tmp_path / "a.onnx").tensors.items()} == {
+    assert {
+        name: stored.array()[0] for name, stored in FORMAT.read(tmp_path / "a.onnx").tensors.items()
+    } == {
         "a": 1.0,
         "training.initialization.b": 2.0,
         "training.algorithm.c": 3.0,
@@ -275,10 +298,16 @@ HOSTILE = {
     "bytes in the wrong field": _model(_graph(_tensor(_TWO, bytes_field(10, bytes(16))))),
     "a negative axis": _model(_graph(_tensor(number_field(1, -2), _RAW))),
     "axes that overflow": _model(_graph(_tensor(*[number_field(1, 2**40)] * 4, _RAW))),
-    "axes that overflow in nothing": _model(_graph(_tensor(*[number_field(1, 2**62)] * 4, number_field(1, 0)))),
-    "a thousand axes": _model(_graph(_tensor(*[number_field(1, 1)] * 1000, bytes_field(9, bytes(4))))),
+    "axes that overflow in nothing": _model(
+        _graph(_tensor(*[number_field(1, 2**62)] * 4, number_field(1, 0)))
+    ),
+    "a thousand axes": _model(
+        _graph(_tensor(*[number_field(1, 1)] * 1000, bytes_field(9, bytes(4))))
+    ),
     "a length past the end": _model(varint(7 << 3 | 2) + varint(2**40)),
-    "a length past the message": _model(bytes_field(7, varint(5 << 3 | 2) + varint(100)), bytes_field(2, "x" * 200)),
+    "a length past the message": _model(
+        bytes_field(7, varint(5 << 3 | 2) + varint(100)), bytes_field(2, "x" * 200)
+    ),
     "a number that does not end": _model(b"\xff" * 40),
     "a group": _model(b"\x3b"),
     "field zero": _model(b"\x00\x00"),
@@ -304,8 +333,15 @@ def test_hostile_files_are_refused_in_little_memory(tmp_path, data):
 
 def test_numbers_that_are_too_few_or_do_not_end_are_an_error(tmp_path):
     """Numbers of variable length are counted when they are read; the shape has to fit."""
-    for count, raw in ((2, b"\x01\x81\x01\x01"), (4, b"\x01\x81\x01\x01"), (2, b"\xff" * 12), (3, b"\x01\x01\x81")):
-        (tmp_path / "a.onnx").write_bytes(_model(_graph(_tensor(number_field(1, count), bytes_field(5, raw), code=6))))
+    for count, raw in (
+        (2, b"\x01\x81\x01\x01"),
+        (4, b"\x01\x81\x01\x01"),
+        (2, b"\xff" * 12),
+        (3, b"\x01\x01\x81"),
+    ):
+        (tmp_path / "a.onnx").write_bytes(
+            _model(_graph(_tensor(number_field(1, count), bytes_field(5, raw), code=6)))
+        )
         with pytest.raises(FileFormatError, match=r"a\.onnx"):
             FORMAT.read(tmp_path / "a.onnx").tensors["a"].array()
 
@@ -322,7 +358,9 @@ def test_a_file_that_ends_anywhere_is_refused(tmp_path):
     """However much of its end is missing, a model is refused."""
     wanted = {"a": np.arange(8, dtype=np.float32), "b": np.ones((2, 3), np.int16)}
     made = model(*(proto(name, array) for name, array in wanted.items()))
-    del made.opset_import[:]  # so that the graph comes last: what is cut off behind it holds no tensor
+    del made.opset_import[
+        :
+    ]  # so that the graph comes last: what is cut off behind it holds no tensor
     data = made.SerializeToString()
     for length in range(1, len(data)):
         (tmp_path / "a.onnx").write_bytes(data[:length])
@@ -333,7 +371,9 @@ def test_a_file_that_ends_anywhere_is_refused(tmp_path):
 def test_flipped_bytes_raise_nothing_but_named_errors(tmp_path):
     """A damaged model gives contents or a named error, never another exception."""
     tensor = onnx.helper.make_tensor("i", onnx.TensorProto.INT4, [5], [1, 2, 3, 4, 5])
-    data = model(proto("a", np.arange(8, dtype=np.float32)), tensor, doc_string="x").SerializeToString()
+    data = model(
+        proto("a", np.arange(8, dtype=np.float32)), tensor, doc_string="x"
+    ).SerializeToString()
     draw = random.Random(7)  # noqa: S311 - a drawn test, no secret
     refused = 0
     for _ in range(500):
@@ -352,7 +392,9 @@ def test_takes_no_memory_of_the_tensors_size(tmp_path):
     """Reading 64 MiB takes a few blocks of memory, packed elements too."""
     path = tmp_path / "a.onnx"
     wide = proto("wide", np.zeros(16 << 20, np.float32))
-    onnx.save_model(model(wide, proto("narrow", np.zeros(64 << 20, support.numpy_dtype("int4")))), path)
+    onnx.save_model(
+        model(wide, proto("narrow", np.zeros(64 << 20, support.numpy_dtype("int4")))), path
+    )
     tracemalloc.start()
     try:
         found = FORMAT.read(path)

@@ -20,7 +20,12 @@ import pytest
 
 import tensorferry as ferry
 from tensorferry.core.dtypes import DTYPES
-from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
+from tensorferry.errors import (
+    FileFormatError,
+    FormatLimitError,
+    FrameworkNotInstalledError,
+    UnsafeFileError,
+)
 from tensorferry.files.base.contents import Contents, Ref, Special
 from tensorferry.files.base.nesting import written as written_out
 from tensorferry.files.base.pump import Pump
@@ -31,7 +36,9 @@ from tensorferry.files.opening.shards import open_path
 from tensorferry.host.numpy_dtypes import of_numpy
 
 tensorstore = pytest.importorskip("tensorstore", reason="tensorstore is not installed")
-_spec = importlib.util.spec_from_file_location("files_support", Path(__file__).with_name("support.py"))
+_spec = importlib.util.spec_from_file_location(
+    "files_support", Path(__file__).with_name("support.py")
+)
 support = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(support)
 
@@ -64,7 +71,8 @@ def filled_sample():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"use_ocdbt": False}, {"use_zarr3": True}, {"use_ocdbt": False, "use_zarr3": True}]
+    "options",
+    [{}, {"use_ocdbt": False}, {"use_zarr3": True}, {"use_ocdbt": False, "use_zarr3": True}],
 )
 def test_reads_every_dtype_that_orbax_writes(ocp, tmp_path, options):
     """What PyTreeCheckpointer saved is read with its names, shapes and bits, in each of its layouts."""
@@ -74,7 +82,9 @@ def test_reads_every_dtype_that_orbax_writes(ocp, tmp_path, options):
     found = FORMAT.read(tmp_path / "a")
     assert found.tree is None
     assert set(found.tensors) == set(wanted)
-    assert all(support.same_bits(array, wanted[name]) for name, array in support.arrays(found).items())
+    assert all(
+        support.same_bits(array, wanted[name]) for name, array in support.arrays(found).items()
+    )
 
 
 def test_orbax_reads_every_dtype_that_is_written(ocp, tmp_path):
@@ -109,9 +119,20 @@ def test_a_dtype_that_the_installed_library_lacks_is_refused(monkeypatch):
 def test_keeps_every_bit_the_order_and_the_metadata(tmp_path):
     """Names, order, shapes, bits and strings come back, whatever the names are."""
     wanted = dict(sorted(support.sample(KNOWN).items(), key=lambda item: item[0][::-1]))
-    wanted |= {name: np.array([n]) for n, name in enumerate(["a/b", "a", "a/0", "../x", "ü n%20ï", "a.b", "//", "'q'"])}
-    strings = {"b": "plain", "a": '{"orbax.json":1}', "c": '{"orbax.json":"x"}', "d": '{"orbax.json":', "": "\n"}
-    found = FORMAT.read(written(tmp_path / "sp ace%20#ü", support.contents(wanted, metadata=strings)))
+    wanted |= {
+        name: np.array([n])
+        for n, name in enumerate(["a/b", "a", "a/0", "../x", "ü n%20ï", "a.b", "//", "'q'"])
+    }
+    strings = {
+        "b": "plain",
+        "a": '{"orbax.json":1}',
+        "c": '{"orbax.json":"x"}',
+        "d": '{"orbax.json":',
+        "": "\n",
+    }
+    found = FORMAT.read(
+        written(tmp_path / "sp ace%20#ü", support.contents(wanted, metadata=strings))
+    )
     assert support.same_bits(support.arrays(found), wanted)
     assert found.metadata == strings
     assert sorted(each.name for each in tmp_path.iterdir()) == ["sp ace%20#ü"]
@@ -122,7 +143,11 @@ def test_trees_of_orbax_come_back(ocp, tmp_path):
     import jax.numpy as jnp
 
     tree = {
-        "b": {"c": [np.ones(3, ml_dtypes.bfloat16), jnp.arange(4, dtype=jnp.int8)], "step": 7, "name": "ünï"},
+        "b": {
+            "c": [np.ones(3, ml_dtypes.bfloat16), jnp.arange(4, dtype=jnp.int8)],
+            "step": 7,
+            "name": "ünï",
+        },
         "a": np.zeros((2, 3), np.float32),
         "rest": {
             "none": None,
@@ -141,7 +166,14 @@ def test_trees_of_orbax_come_back(ocp, tmp_path):
     assert found.tree == {
         "a": Ref("a"),
         "b": {"c": [Ref("b.c.0"), Ref("b.c.1")], "step": 7, "name": "ünï"},
-        "rest": {"none": None, "dict": {}, "list": [], "lr": 0.1, "on": True, "many": [Ref(name) for name in many]},
+        "rest": {
+            "none": None,
+            "dict": {},
+            "list": [],
+            "lr": 0.1,
+            "on": True,
+            "many": [Ref(name) for name in many],
+        },
     }
     assert [found.tensors[name].array().item() for name in many] == list(range(12))
     assert support.same_bits(found.tensors["b.c.0"].array(), np.ones(3, ml_dtypes.bfloat16))
@@ -164,7 +196,13 @@ def test_a_tree_that_orbax_can_hold_is_written_as_it_is(ocp, tmp_path):
         found = saver.restore(path)
     assert support.same_bits(np.asarray(found["m"]["w"]), array)
     assert support.same_bits(np.asarray(found["m"]["v"][0]), array + 1)
-    assert (found["m"]["v"][1], found["step"], found["lr"], found["on"], found["s"]) == (1, 2**62, 0.1, True, "ü")
+    assert (found["m"]["v"][1], found["step"], found["lr"], found["on"], found["s"]) == (
+        1,
+        2**62,
+        0.1,
+        True,
+        "ü",
+    )
     assert (found["n"], found["e"]) == (None, {})
     again = FORMAT.read(path)
     assert again.tree == tree
@@ -185,7 +223,12 @@ TREES = {
     "a list": {"l": [WEIGHT, 2.5, None, [True]], "many": [np.full(1, n) for n in range(12)]},
     "a named tuple": {"m": Moments(WEIGHT, Moments(1, WEIGHT + 1))},
     "integer keys": {0: WEIGHT, 10: {2: WEIGHT + 1}, -1: 3},
-    "other keys": {"k": {(1, 2): WEIGHT}, "f": {1.5: WEIGHT}, "n": {None: WEIGHT}, "b": {True: WEIGHT}},
+    "other keys": {
+        "k": {(1, 2): WEIGHT},
+        "f": {1.5: WEIGHT},
+        "n": {None: WEIGHT},
+        "b": {True: WEIGHT},
+    },
     "odd keys": {"": WEIGHT, "a.b": WEIGHT + 1, "a/b": WEIGHT + 2, "a": {"c": WEIGHT + 3}},
     "ties": {"a": WEIGHT, "b": {"c": WEIGHT}},
     "empty containers": {"d": {}, "l": [], "t": (), "w": WEIGHT, "deep": [{}, [()]]},
@@ -214,7 +257,9 @@ def structure_of(path):
 
 def arrays_of(path):
     """The arrays in the database of a checkpoint, by the names under which Orbax looks for them."""
-    database = tensorstore.KvStore.open({"driver": "ocdbt", "base": {"driver": "file", "path": f"{path}/"}}).result()
+    database = tensorstore.KvStore.open(
+        {"driver": "ocdbt", "base": {"driver": "file", "path": f"{path}/"}}
+    ).result()
     keys = [key.decode() for key in database.list().result()]
     return {key.removesuffix(".zarray") for key in keys if key.endswith(".zarray")}
 
@@ -229,7 +274,9 @@ def test_the_structure_is_the_one_that_orbax_writes(ocp, tmp_path, tree):
         assert arrays_of(tmp_path / "ours.orbax") == arrays_of(tmp_path / "theirs")
         ours, theirs = saver.restore(tmp_path / "ours.orbax"), saver.restore(tmp_path / "theirs")
         assert repr(ours) == repr(theirs)
-        ours, theirs = (saver.restore(tmp_path / name, item=tree) for name in ("ours.orbax", "theirs"))
+        ours, theirs = (
+            saver.restore(tmp_path / name, item=tree) for name in ("ours.orbax", "theirs")
+        )
         assert repr(ours) == repr(theirs)
 
 
@@ -252,7 +299,10 @@ def trained():
 
     optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
     shared = jnp.ones((2, 3))
-    params = {"dense": {"kernel": shared, "bias": jnp.arange(3.0, dtype=jnp.bfloat16)}, "head": shared}
+    params = {
+        "dense": {"kernel": shared, "bias": jnp.arange(3.0, dtype=jnp.bfloat16)},
+        "head": shared,
+    }
     template = TrainState.create(apply_fn=None, params=params, tx=optimizer)
     return template.apply_gradients(grads=jax.tree.map(jnp.ones_like, params)), template
 
@@ -265,7 +315,9 @@ def test_orbax_restores_a_state_of_training(ocp, tmp_path):
     held = {"step": state.step, "params": state.params, "opt_state": state.opt_state}
     held["params"]["head"] = held["params"]["dense"]["kernel"]
     report = ferry.save(held, tmp_path / "a.orbax", verify=True)
-    assert [line.endswith("params.head is params.dense.kernel.") for line in report.warnings] == [True]
+    assert [line.endswith("params.head is params.dense.kernel.") for line in report.warnings] == [
+        True
+    ]
     with ocp.PyTreeCheckpointer() as saver:
         ways = [saver.restore(tmp_path / "a.orbax", item=template)]
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as saver:
@@ -334,7 +386,10 @@ def test_what_orbax_cannot_hold_is_listed(ocp, tmp_path):
 @pytest.mark.parametrize(
     ("tree", "why"),
     [
-        ({"a.b": WEIGHT, "a": {"b": WEIGHT + 1}}, r"'a\.b': those at \['a\.b'\] and \['a'\]\['b'\]"),
+        (
+            {"a.b": WEIGHT, "a": {"b": WEIGHT + 1}},
+            r"'a\.b': those at \['a\.b'\] and \['a'\]\['b'\]",
+        ),
         ({"a.b": "x", "a": {"b": "y"}}, "two values under one name"),
         ({"x": {1: WEIGHT, "1": WEIGHT}}, "x: the keys 1 and '1' of a dict are both '1'"),
         ({"x": {"\0": 1}}, r"x\.\\x00"),
@@ -383,7 +438,9 @@ def test_a_tree_that_does_not_fit_is_refused(tmp_path, change):
 def test_a_tensor_of_two_names_is_written_twice(ocp, tmp_path):
     """As Orbax does, which has no way to say that they are one."""
     array = np.random.default_rng(7).standard_normal(1 << 10)
-    report = ferry.save({"a": array, "b": np.ones(2), "c": array}, tmp_path / "a.orbax", verify=True)
+    report = ferry.save(
+        {"a": array, "b": np.ones(2), "c": array}, tmp_path / "a.orbax", verify=True
+    )
     assert report.bytes_written == 2 * array.nbytes + 16
     with ocp.PyTreeCheckpointer() as saver:
         restored = saver.restore(tmp_path / "a.orbax")
@@ -395,9 +452,17 @@ def test_a_tensor_of_two_names_is_written_twice(ocp, tmp_path):
 
 def test_custom_metadata_of_every_kind_survives_a_journey(ocp, tmp_path):
     """Strings of the custom metadata are metadata; other JSON is kept with a mark, and written back as it was."""
-    custom = {"s": "text", "n": 3, "none": None, "deep": {"a": [1, 2.5, None]}, "looks": '{"orbax.json":3}'}
+    custom = {
+        "s": "text",
+        "n": 3,
+        "none": None,
+        "deep": {"a": [1, 2.5, None]},
+        "looks": '{"orbax.json":3}',
+    }
     with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as saver:
-        saver.save(tmp_path / "a", args=ocp.args.PyTreeSave({"x": np.ones(2)}, custom_metadata=custom))
+        saver.save(
+            tmp_path / "a", args=ocp.args.PyTreeSave({"x": np.ones(2)}, custom_metadata=custom)
+        )
     found = FORMAT.read(tmp_path / "a")
     assert found.metadata["s"] == "text"
     assert found.metadata["n"] == '{"orbax.json":3}'
@@ -409,7 +474,10 @@ def test_custom_metadata_of_every_kind_survives_a_journey(ocp, tmp_path):
 def test_a_step_of_a_manager_is_read(ocp, tmp_path):
     """The folder of a step is read as the tree in it; other items are listed; the folder of all steps is refused."""
     with ocp.CheckpointManager(tmp_path / "run") as manager:
-        args = {"state": ocp.args.PyTreeSave({"w": np.ones(3)}), "notes": ocp.args.JsonSave({"a": 1})}
+        args = {
+            "state": ocp.args.PyTreeSave({"w": np.ones(3)}),
+            "notes": ocp.args.JsonSave({"a": 1}),
+        }
         manager.save(1, args=ocp.args.Composite(**args))
         manager.wait_until_finished()
     found = open_path(tmp_path / "run" / "1")
@@ -438,14 +506,18 @@ def test_arrays_of_many_chunks_are_read(ocp, tmp_path, chunk):
     with ocp.PyTreeCheckpointer() as saver:
         saver.save(tmp_path / "a", {"x": wanted}, save_args=save)
     found = FORMAT.read(tmp_path / "a").tensors["x"]
-    assert support.same_bits(np.concatenate([block.copy() for block in found.blocks()]).reshape(wanted.shape), wanted)
+    assert support.same_bits(
+        np.concatenate([block.copy() for block in found.blocks()]).reshape(wanted.shape), wanted
+    )
     assert support.same_bits(found.array(), wanted)
 
 
 def test_arrays_of_many_boxes_are_written(ocp, tmp_path):
     """An array larger than a box is written in chunks, each of them a run of its rows, which Orbax restores."""
     wanted = np.random.default_rng(7).integers(0, 255, (5, 10_000_003), np.uint8)
-    path = written(tmp_path / "a", support.contents({"small": np.ones(2), "x": wanted, "after": np.zeros(3)}))
+    path = written(
+        tmp_path / "a", support.contents({"small": np.ones(2), "x": wanted, "after": np.zeros(3)})
+    )
     assert support.same_bits(FORMAT.read(path).tensors["x"].array(), wanted)
     with ocp.PyTreeCheckpointer() as saver:
         found = saver.restore(path)
@@ -508,7 +580,11 @@ def test_needs_neither_jax_nor_the_tensors_size_in_memory(tmp_path):
         for _ in range(64):
             file.write(block)
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(tmp_path)], capture_output=True, text=True, check=True, env={**os.environ}
+        [sys.executable, "-c", CHILD, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ},
     )
     complete, largest, heap = done.stdout.split()
     assert complete == "True"
@@ -527,12 +603,16 @@ def _entry(note):
 
 
 def _key(*keys):
-    return lambda note: _entry(note).update(key_metadata=[{"key": key, "key_type": form} for key, form in keys])
+    return lambda note: _entry(note).update(
+        key_metadata=[{"key": key, "key_type": form} for key, form in keys]
+    )
 
 
 def _and(value, *keys):
     parts = {"key_metadata": [{"key": key, "key_type": form} for key, form in keys]}
-    return lambda note: note["tree_metadata"].update(more={**parts, "value_metadata": {"value_type": value}})
+    return lambda note: note["tree_metadata"].update(
+        more={**parts, "value_metadata": {"value_type": value}}
+    )
 
 
 HOSTILE = {
@@ -576,7 +656,9 @@ def test_arrays_cannot_be_asked_for_outside_the_folder(ocp, tmp_path, name):
         FORMAT.read(tmp_path / "a")
 
 
-@pytest.mark.parametrize("text", [b"", b"[1]", b"{", b"\xff", b'{"tree_metadata": ' + b"[" * 100_000])
+@pytest.mark.parametrize(
+    "text", [b"", b"[1]", b"{", b"\xff", b'{"tree_metadata": ' + b"[" * 100_000]
+)
 def test_metadata_that_is_no_json_is_refused(tmp_path, text):
     """A broken _METADATA is refused by name."""
     path = written(tmp_path / "a", support.contents({"x": np.ones(2)}))
@@ -600,7 +682,11 @@ def test_damaged_databases_raise_nothing_but_named_errors(tmp_path):
     refused = 0
     for round_ in range(120):
         shutil.copytree(path, tmp_path / "a")
-        files = sorted(each for each in (tmp_path / "a").rglob("*") if each.is_file() and "METADATA" not in each.name)
+        files = sorted(
+            each
+            for each in (tmp_path / "a").rglob("*")
+            if each.is_file() and "METADATA" not in each.name
+        )
         victim = draw.choice(files)
         data = bytearray(victim.read_bytes())
         if round_ % 2:
@@ -639,10 +725,14 @@ def test_shapes_out_of_all_proportion_are_refused(tmp_path):
     place = {"driver": "ocdbt", "base": {"driver": "file", "path": f"{path}/"}}
     database = tensorstore.KvStore.open(place).result()
     note = json.loads(database.read("x/.zarray").result().value)
-    database.write("x/.zarray", json.dumps({**note, "shape": [2**50], "chunks": [2**50]}).encode()).result()
+    database.write(
+        "x/.zarray", json.dumps({**note, "shape": [2**50], "chunks": [2**50]}).encode()
+    ).result()
     with pytest.raises(UnsafeFileError, match="chunks of"):
         FORMAT.read(path)
-    database.write("x/.zarray", json.dumps({**note, "shape": [2**62] * 3, "chunks": [1] * 3}).encode()).result()
+    database.write(
+        "x/.zarray", json.dumps({**note, "shape": [2**62] * 3, "chunks": [1] * 3}).encode()
+    ).result()
     with pytest.raises(FileFormatError, match="'x'"):
         FORMAT.read(path)
 
@@ -695,5 +785,7 @@ def test_the_tree_of_keys_is_read_once(tmp_path):
 
 def files_read():
     """How many bytes tensorstore has read from files."""
-    found = tensorstore.experimental_collect_matching_metrics("/tensorstore/kvstore/file/bytes_read")
+    found = tensorstore.experimental_collect_matching_metrics(
+        "/tensorstore/kvstore/file/bytes_read"
+    )
     return sum(each["value"] for metric in found for each in metric["values"])

@@ -14,29 +14,53 @@ tensorstore = pytest.importorskip("tensorstore", reason="tensorstore is not inst
 
 HELD = 1 << 24
 BLOSC = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
-BLOSC_3 = {"name": "blosc", "configuration": {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4}}
-SHARDED = {"name": "sharding_indexed", "configuration": {"chunk_shape": [2, 2], "codecs": [{"name": "bytes"}, BLOSC_3]}}
+BLOSC_3 = {
+    "name": "blosc",
+    "configuration": {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 4},
+}
+SHARDED = {
+    "name": "sharding_indexed",
+    "configuration": {"chunk_shape": [2, 2], "codecs": [{"name": "bytes"}, BLOSC_3]},
+}
 VALUES = np.arange(70, dtype="<f4").reshape(10, 7)
 
 
-def checkpoint(folder, driver, *, database=False, kind="np.ndarray", values=VALUES, zeros=False, **metadata):
+def checkpoint(
+    folder, driver, *, database=False, kind="np.ndarray", values=VALUES, zeros=False, **metadata
+):
     """A checkpoint with one array, and what tensorstore keeps it in."""
     folder.mkdir()
     value = {"value_type": kind, "skip_deserialize": False}
     entry = {"key_metadata": [{"key": "a", "key_type": 2}], "value_metadata": value}
-    note = {"tree_metadata": {"('a',)": entry}, "use_ocdbt": database, "use_zarr3": driver == "zarr3"}
+    note = {
+        "tree_metadata": {"('a',)": entry},
+        "use_ocdbt": database,
+        "use_zarr3": driver == "zarr3",
+    }
     (folder / "_METADATA").write_text(json.dumps(note))
     place = {"driver": "file", "path": f"{folder}/"}
-    place = {"driver": "ocdbt", "base": place, "path": "a/"} if database else {**place, "path": f"{folder}/a/"}
+    place = (
+        {"driver": "ocdbt", "base": place, "path": "a/"}
+        if database
+        else {**place, "path": f"{folder}/a/"}
+    )
     described = {"shape": values.shape, **metadata}
-    spec = {"driver": driver, "kvstore": place, "metadata": described, "store_data_equal_to_fill_value": zeros}
+    spec = {
+        "driver": driver,
+        "kvstore": place,
+        "metadata": described,
+        "store_data_equal_to_fill_value": zeros,
+    }
     store = tensorstore.open(spec, create=True).result()
     store.write(values).result()
     return store.kvstore
 
 
 def grid(*chunk):
-    return {"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk}}, "data_type": "float32"}
+    return {
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk}},
+        "data_type": "float32",
+    }
 
 
 def layouts():
@@ -81,7 +105,9 @@ def test_a_chunk_of_blosc_is_not_expanded_beyond_its_size(layout, tmp_path):
 @pytest.mark.parametrize("driver", ["zarr", "zarr3"])
 def test_a_file_longer_than_its_chunk_is_not_read(driver, tmp_path):
     """Tensorstore would read all of it into memory, though it takes no more than the chunk."""
-    settings = {"dtype": "<f4", "chunks": [10, 7], "compressor": None} if driver == "zarr" else grid(10, 7)
+    settings = (
+        {"dtype": "<f4", "chunks": [10, 7], "compressor": None} if driver == "zarr" else grid(10, 7)
+    )
     checkpoint(tmp_path / "a", driver, **settings)
     stored = FORMAT.read(tmp_path / "a").tensors["a"]
     assert np.array_equal(stored.load(), VALUES)
@@ -95,7 +121,10 @@ def test_a_file_longer_than_its_chunk_is_not_read(driver, tmp_path):
 
 def test_blosc_in_shards_is_refused(tmp_path):
     """Where a piece of a shard begins is not looked up; Orbax compresses shards by Zstandard, which is bounded."""
-    plain = {"name": "sharding_indexed", "configuration": {"chunk_shape": [2, 2], "codecs": [{"name": "bytes"}]}}
+    plain = {
+        "name": "sharding_indexed",
+        "configuration": {"chunk_shape": [2, 2], "codecs": [{"name": "bytes"}]},
+    }
     values = np.arange(64, dtype="<f4").reshape(8, 8)
     checkpoint(tmp_path / "a", "zarr3", values=values, **grid(4, 4), codecs=[plain])
     assert np.array_equal(FORMAT.read(tmp_path / "a").tensors["a"].load(), values)
@@ -126,7 +155,9 @@ def test_values_that_are_nowhere_are_not_made(length, chunk, database, tmp_path)
     described = json.loads(store.read(".zarray").result().value)
     described |= {"shape": [length], "chunks": [chunk]}
     store.write(".zarray", json.dumps(described).encode()).result()
-    with pytest.raises(UnsafeFileError, match=r"'a' is out of all proportion: .* bytes are declared in"):
+    with pytest.raises(
+        UnsafeFileError, match=r"'a' is out of all proportion: .* bytes are declared in"
+    ):
         FORMAT.read(tmp_path / "a")
 
 

@@ -16,7 +16,9 @@ from tensorferry.files.opening.registry import format_named, formats
 from tensorferry.files.opening.split import pieces
 from tensorferry.files.reports.diff import Change, diff
 
-safetensors = pytest.importorskip("safetensors", reason="compares with the official library, which is not installed")
+safetensors = pytest.importorskip(
+    "safetensors", reason="compares with the official library, which is not installed"
+)
 from safetensors.numpy import save_file  # noqa: E402
 
 READ = ("pt", "tf", "flax", "mlx")
@@ -52,7 +54,10 @@ def test_what_is_saved_has_it_whatever_made_the_tensors(tmp_path, frame):
     """Readers take it for names that are meant as usual."""
     pytest.importorskip(frame, reason=f"saves tensors of {frame}, which is not installed")
     ferry.save(
-        {"w": ferry.convert(X, frame), "epoch": 3}, tmp_path / "a.safetensors", metadata={"note": "n"}, verify=True
+        {"w": ferry.convert(X, frame), "epoch": 3},
+        tmp_path / "a.safetensors",
+        metadata={"note": "n"},
+        verify=True,
     )
     metadata = told(tmp_path / "a.safetensors")
     assert metadata.pop("format") == "pt"
@@ -72,13 +77,19 @@ def test_what_is_converted_has_it_whatever_the_source_was(tmp_path, source):
 
 def test_each_shard_has_it_and_the_index_is_as_theirs(tmp_path):
     """transformers reads the metadata of each shard; the index has what huggingface_hub writes, and no more."""
-    torch = pytest.importorskip("torch", reason="writes shards of torch's tensors, which is not installed")
-    hub = pytest.importorskip("huggingface_hub", reason="compares with huggingface_hub, which is not installed")
+    torch = pytest.importorskip(
+        "torch", reason="writes shards of torch's tensors, which is not installed"
+    )
+    hub = pytest.importorskip(
+        "huggingface_hub", reason="compares with huggingface_hub, which is not installed"
+    )
     tensors = {f"layer{number}": torch.full((100,), float(number)) for number in range(6)}
     torch.save(tensors, tmp_path / "in.bin")
     (tmp_path / "theirs").mkdir()
     hub.save_torch_state_dict(tensors, tmp_path / "theirs", max_shard_size=1000)
-    ferry.convert_files(tmp_path / "in.bin", tmp_path / "converted", to="safetensors", shard=1000, verify=True)
+    ferry.convert_files(
+        tmp_path / "in.bin", tmp_path / "converted", to="safetensors", shard=1000, verify=True
+    )
     ferry.save(tensors, tmp_path / "saved", to="safetensors", shard=1000, verify=True)
     ferry.convert_files(tmp_path / "converted", tmp_path / "again", to="safetensors", verify=True)
     index = json.loads((tmp_path / "theirs" / "model.safetensors.index.json").read_text())
@@ -97,7 +108,9 @@ def test_a_value_that_readers_take_is_kept(tmp_path, value, keywords):
     target = tmp_path / ("out" if "shard" in keywords else "out.safetensors")
     ferry.convert_files(source, target, to="safetensors", verify=True, **keywords)
     for path in sorted(target.glob("*.safetensors")) or [target]:
-        assert told(path) == ({"format": value} if "tensors_only" in keywords else {"format": value, "note": "n"})
+        assert told(path) == (
+            {"format": value} if "tensors_only" in keywords else {"format": value, "note": "n"}
+        )
 
 
 @pytest.mark.parametrize("to", [name for name in WRITTEN if name != "safetensors"])
@@ -130,7 +143,12 @@ def test_diff_tells_two_values_and_what_the_user_stored(tmp_path):
     theirs(none)
     ferry.save({"w": X}, tmp_path / "user.npz", metadata={"format": "mine"})
     a, b, c, d = map(ferry.open, (one, two, none, tmp_path / "user.npz"))
-    assert [each.metadata for each in (a, b, c, d)] == [{"format": "pt"}, {"format": "tf"}, {}, {"format": "mine"}]
+    assert [each.metadata for each in (a, b, c, d)] == [
+        {"format": "pt"},
+        {"format": "tf"},
+        {},
+        {"format": "mine"},
+    ]
     assert diff(a, b).metadata == (Change("format", "'pt'", "'tf'"),)
     assert diff(a, c).equal
     assert diff(c, b).equal
@@ -146,9 +164,13 @@ def test_metadata_that_are_given_go_first(tmp_path):
         report = ferry.convert_files(source, tmp_path / name, metadata=given, verify=True)
         assert ferry.open(tmp_path / name).metadata == {**given, "kept": "k"}
         assert report.warnings == ()
-    ferry.convert_files(source, tmp_path / "alone.safetensors", metadata={"note": "new"}, tensors_only=True)
+    ferry.convert_files(
+        source, tmp_path / "alone.safetensors", metadata={"note": "new"}, tensors_only=True
+    )
     assert told(tmp_path / "alone.safetensors") == {"format": "tf", "note": "new"}
-    ferry.convert_files(source, tmp_path / "shards", to="safetensors", shard=100, metadata={"format": "mlx"})
+    ferry.convert_files(
+        source, tmp_path / "shards", to="safetensors", shard=100, metadata={"format": "mlx"}
+    )
     assert [told(path)["format"] for path in (tmp_path / "shards").glob("*.safetensors")] == ["mlx"]
     ferry.save({"w": X}, tmp_path / "saved.safetensors", metadata={"format": "odd"}, verify=True)
     assert told(tmp_path / "saved.safetensors") == {"format": "odd"}
@@ -161,7 +183,9 @@ def test_metadata_that_are_no_unicode_are_told_apart_from_names(tmp_path, suffix
     target = tmp_path / f"b{suffix}"
     for write in (
         lambda **keywords: ferry.save({NAME: X}, target, overwrite=True, **keywords),
-        lambda **keywords: ferry.convert_files(tmp_path / "a.npz", target, overwrite=True, **keywords),
+        lambda **keywords: ferry.convert_files(
+            tmp_path / "a.npz", target, overwrite=True, **keywords
+        ),
     ):
         with pytest.raises(ferry.FormatLimitError, match="holds metadata in UTF-8") as refused:
             write(metadata={"note": "\ud800"})
@@ -202,7 +226,9 @@ def test_a_value_that_readers_refuse_is_told_and_does_not_stay(tmp_path, value, 
     (warning,) = report.warnings
     assert repr(value) in warning
     assert "'pt'" in warning
-    kept = ferry.convert_files(source, tmp_path / "kept.safetensors", metadata={"format": value}, verify=True)
+    kept = ferry.convert_files(
+        source, tmp_path / "kept.safetensors", metadata={"format": value}, verify=True
+    )
     assert told(tmp_path / "kept.safetensors") == {"format": value}
     assert kept.warnings == ()
     report = ferry.convert_files(source, tmp_path / "out.pt", verify=True)
@@ -253,7 +279,13 @@ def test_a_format_without_metadata_does_not_refuse_it():
             raise NotImplementedError
 
     for value in READ:
-        held = Contents("safetensors", (), {"w": InMemory(X, "float32", 0)}, {"format": value}, own={"format": "pt"})
+        held = Contents(
+            "safetensors",
+            (),
+            {"w": InMemory(X, "float32", 0)},
+            {"format": value},
+            own={"format": "pt"},
+        )
         (piece,) = pieces(held, None, Bare())
         Bare().refuse(piece)
     held = Contents("npz", (), {"w": InMemory(X, "float32", 0)}, {"format": "pt"})
@@ -264,7 +296,9 @@ def test_a_format_without_metadata_does_not_refuse_it():
 
 def test_tensors_that_are_named_so_are_told_from_it(tmp_path):
     """A tied tensor named format, and a tensor named as its value: neither takes the other's place."""
-    for number, tensors in enumerate(({"w": X, "format": X}, {"pt": X, "format": X}, {"pt": X, "other": X + 1})):
+    for number, tensors in enumerate(
+        ({"w": X, "format": X}, {"pt": X, "format": X}, {"pt": X, "other": X + 1})
+    ):
         path = tmp_path / f"{number}.safetensors"
         ferry.save(tensors, path, verify=True)
         assert told(path)["format"] == "pt"
@@ -284,7 +318,9 @@ def test_safetensors_module_declares_it():
 def tied():
     """A small model of transformers with tied weights."""
     pytest.importorskip("torch", reason="a model of torch is loaded, which is not installed")
-    transformers = pytest.importorskip("transformers", reason="its models are loaded, which is not installed")
+    transformers = pytest.importorskip(
+        "transformers", reason="its models are loaded, which is not installed"
+    )
     shape = {"n_embd": 8, "n_layer": 2, "n_head": 2, "vocab_size": 11, "n_positions": 16}
     return transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape)).eval()
 
@@ -309,7 +345,9 @@ def test_transformers_loads_the_folder(tmp_path, tied, how):
         ferry.convert_files(tmp_path / "pytorch_model.bin", folder / "model.safetensors")
     tied.config.save_pretrained(folder)
     assert all(told(path)["format"] in READ for path in folder.glob("*.safetensors"))
-    loaded, info = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    loaded, info = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, output_loading_info=True
+    )
     assert not any(info[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     found = loaded.state_dict()
     assert list(found) == list(state)

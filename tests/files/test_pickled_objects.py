@@ -31,7 +31,12 @@ from tests.files import hostile, hostile_objects
 from tests.files.test_hostile_pickles import limited, write
 
 import tensorferry as ferry
-from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError, UnsupportedTypeError
+from tensorferry.errors import (
+    FileFormatError,
+    FormatLimitError,
+    UnsafeFileError,
+    UnsupportedTypeError,
+)
 from tensorferry.files.base.objects import Placeholder, objects_in
 from tensorferry.files.formats.pickle import FORMAT as PICKLE
 from tensorferry.files.formats.pytorch import FORMAT
@@ -39,7 +44,9 @@ from tensorferry.files.pickles.reader import root_of
 from tensorferry.files.pickles.table import VALUES
 from tensorferry.files.pickles.torch import Names
 
-torch = pytest.importorskip("torch", reason="the files are compared with what torch itself writes and reads")
+torch = pytest.importorskip(
+    "torch", reason="the files are compared with what torch itself writes and reads"
+)
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
 CASES = sorted(hostile_objects.cases("x"))
@@ -74,7 +81,11 @@ def globals_in(path):
     """What a pickle in a file of torch.save names, as Python's own tool says."""
     with zipfile.ZipFile(path) as archive:
         (name,) = [each for each in archive.namelist() if each.endswith("/data.pkl")]
-        return {arg.replace(" ", ".") for op, arg, _ in pickletools.genops(archive.read(name)) if op.name == "GLOBAL"}
+        return {
+            arg.replace(" ", ".")
+            for op, arg, _ in pickletools.genops(archive.read(name))
+            if op.name == "GLOBAL"
+        }
 
 
 @pytest.fixture
@@ -113,7 +124,13 @@ TEXTS = {
     ),
     repr: (
         *(slice(None), slice(1, None, -2), range(5), range(3, -(10**30), -7), ..., NotImplemented),
-        *(typing.Any, typing.List, typing.Union, typing.Optional[int], typing.Union[int, str, None]),
+        *(
+            typing.Any,
+            typing.List,
+            typing.Union,
+            typing.Optional[int],
+            typing.Union[int, str, None],
+        ),
         *(typing.List[typing.Dict[str, typing.Tuple[int, ...]]], typing.Literal["a", 1, None]),
         *(typing.Callable[[int, str], float], typing.Callable[..., int]),
         *(typing.Callable[[], None], typing.Tuple[()], typing.Type[Config]),
@@ -125,7 +142,21 @@ TEXTS = {
         *(MOMENT, MOMENT.replace(tzinfo=dt.timezone(HOUR)), MOMENT.replace(year=1, day=1)),
     ),
     lambda value: value.__name__: (
-        *(bool, bytearray, bytes, complex, dict, float, frozenset, int, list, object, range, set, slice),
+        *(
+            bool,
+            bytearray,
+            bytes,
+            complex,
+            dict,
+            float,
+            frozenset,
+            int,
+            list,
+            object,
+            range,
+            set,
+            slice,
+        ),
         *(str, tuple, type, type(None), type(...), type(NotImplemented), np.float32, np.int8),
         *(ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.bool_),
     ),
@@ -133,7 +164,12 @@ TEXTS = {
         *(np.floating, np.generic, np.ndarray, np.dtype, dt.datetime, decimal.Decimal),
         *(collections.OrderedDict, argparse.Namespace, np.str_, ml_dtypes.int1),
     ),
-    lambda value: value.name: (np.dtype("float32"), np.dtype(ml_dtypes.bfloat16), np.dtype("m8[ns]"), np.dtype(bool)),
+    lambda value: value.name: (
+        np.dtype("float32"),
+        np.dtype(ml_dtypes.bfloat16),
+        np.dtype("m8[ns]"),
+        np.dtype(bool),
+    ),
     lambda value: value.str: (np.dtype(">f4"), np.dtype("<U7")),
 }
 
@@ -172,7 +208,9 @@ def test_each_row_of_the_table_is_what_python_pickles(tmp_path):
         assert ferry.open(path).tree.text == VALUES[name]
         tried.append(name)
     assert len(tried) > 120
-    assert {"numpy.float32", "ml_dtypes.bfloat16", "typing.Any", "builtins.float", "uuid.UUID"} <= {*tried}
+    assert {"numpy.float32", "ml_dtypes.bfloat16", "typing.Any", "builtins.float", "uuid.UUID"} <= {
+        *tried
+    }
 
 
 def test_values_of_jax_are_read(tmp_path):
@@ -209,7 +247,9 @@ def test_forms_of_other_releases(tmp_path):
         hostile_objects.called("pathlib._local", "PosixPath", text("/a/b")): "/a/b",
         hostile_objects.called("pathlib._local", "PureWindowsPath", text("c:/x")): "c:\\x",
         hostile_objects.called("fractions", "Fraction", text("-6/4")): "-3/2",
-        hostile_objects.called("__builtin__", "xrange", number(1), number(10**30), number(1)): f"range(1, {10**30})",
+        hostile_objects.called(
+            "__builtin__", "xrange", number(1), number(10**30), number(1)
+        ): f"range(1, {10**30})",
         hostile_objects.called("decimal", "Decimal", text("1E+999999999")): "1E+999999999",
         hostile.named("__builtin__", "unicode"): "str",
     }
@@ -285,7 +325,9 @@ def test_all_names_are_in_one_hint_that_works_pasted(tmp_path):
     assert repr(loaded["activation"]) == "<torch.nn.functional.relu, which is only named>"
 
 
-@pytest.mark.parametrize("name", ["builtins.float", "builtins.len", "torch.nn.functional.relu", "os.system"])
+@pytest.mark.parametrize(
+    "name", ["builtins.float", "builtins.len", "torch.nn.functional.relu", "os.system"]
+)
 def test_allowing_what_is_only_named_changes_nothing(name, tmp_path):
     """Nothing is refused, with it or without it."""
     module, _, last = name.rpartition(".")
@@ -304,26 +346,38 @@ def test_parts_that_are_not_wanted_refuse_nothing(tmp_path):
     ferry.convert_files(path, out, include="state_dict.*", verify=True)
     with safetensors.safe_open(out, "np") as file:
         assert sorted(file.keys()) == ["state_dict.b", "state_dict.w"]
-    for wanted in ({"names": ["state_dict.*", "hyper*"]}, {"exclude": "callbacks.*"}, {"names": "*"}):
+    for wanted in (
+        {"names": ["state_dict.*", "hyper*"]},
+        {"exclude": "callbacks.*"},
+        {"names": "*"},
+    ):
         with pytest.raises(UnsafeFileError, match=r"Settings.* \(at hyper") as refused:
             ferry.load(path, **wanted)
         ferry.load(path, **wanted, allow=pasted(refused.value))
     # An object may hold tensors, which tensors_only never leaves out.
     with pytest.raises(UnsafeFileError, match="Settings") as refused:
         ferry.convert_files(path, out, tensors_only=True, overwrite=True)
-    report = ferry.convert_files(path, out, tensors_only=True, overwrite=True, allow=pasted(refused.value))
+    report = ferry.convert_files(
+        path, out, tensors_only=True, overwrite=True, allow=pasted(refused.value)
+    )
     assert report.tensors == 3
     torch.save({"w": torch.ones(2), "c": Config(x=[1, {"y": "z"}])}, tmp_path / "b.pt")
     report = ferry.convert_files(tmp_path / "b.pt", out, tensors_only=True, overwrite=True)
     assert (report.tensors, "c" in report.warnings[0]) == (1, True)
-    ferry.convert_files(path, tmp_path / "shards", include="state_dict.*", to="safetensors", shard="1KB", jobs=2)
+    ferry.convert_files(
+        path, tmp_path / "shards", include="state_dict.*", to="safetensors", shard="1KB", jobs=2
+    )
 
 
 @pytest.mark.parametrize("kind", ["zip", "old", "pickle"])
 def test_a_refused_object_is_reached_through_the_memo(kind, tmp_path):
     """One object in two parts: either of them asks for it; a part without it does not."""
     one = Config(x=1)
-    tree = {"a": {"one": one}, "b": {"again": one, "inside": [{"c": (one,)}]}, "w": {"x": torch.ones(2)}}
+    tree = {
+        "a": {"one": one},
+        "b": {"again": one, "inside": [{"c": (one,)}]},
+        "w": {"x": torch.ones(2)},
+    }
     path = tmp_path / "a.pt"
     if kind == "pickle":
         path.write_bytes(pickle.dumps(tree))
@@ -355,7 +409,9 @@ def test_objects_of_tensors_and_of_attributes_are_refused_with_them(tmp_path):
 
 def test_a_placeholder_is_inert(tmp_path):
     """It is equal to itself alone, cannot be called, and is written nowhere as what it names."""
-    torch.save({"f": torch.nn.functional.relu, "g": [len, len], "w": torch.ones(1)}, tmp_path / "a.pt")
+    torch.save(
+        {"f": torch.nn.functional.relu, "g": [len, len], "w": torch.ones(1)}, tmp_path / "a.pt"
+    )
     found, again = (ferry.load(tmp_path / "a.pt") for _ in range(2))
     mark = found["f"]
     assert type(mark) is Placeholder
@@ -371,24 +427,46 @@ def test_a_placeholder_is_inert(tmp_path):
     assert ferry.load(tmp_path / "b.pt")["f"] == mark.name
 
 
-@pytest.mark.parametrize("between", [(), ("b.safetensors",), ("b.npz", "c.h5"), ("b.pt", "c.msgpack")])
+@pytest.mark.parametrize(
+    "between", [(), ("b.safetensors",), ("b.npz", "c.h5"), ("b.pt", "c.msgpack")]
+)
 def test_names_are_texts_after_each_conversion(between, tmp_path):
     """Through any formats and back to .pt: no name comes back as a global, as torch and pickletools see it."""
-    names = [("posix", "system"), ("builtins", "eval"), ("evil", "a\nposix\nsystem\n)R."), ("x" * 300, "y" * 300)]
+    names = [
+        ("posix", "system"),
+        ("builtins", "eval"),
+        ("evil", "a\nposix\nsystem\n)R."),
+        ("x" * 300, "y" * 300),
+    ]
     body = b"}(" + hostile.text("w") + hostile.tensor()
     for place, (module, name) in enumerate(names):
         body += hostile.text(f"n{place}") + hostile_objects.stacked(module, name)
-    body += hostile.text("p") + hostile_objects.called("pathlib", "PosixPath", hostile.text("posix\nsystem")) + b"u"
+    body += (
+        hostile.text("p")
+        + hostile_objects.called("pathlib", "PosixPath", hostile.text("posix\nsystem"))
+        + b"u"
+    )
     path = write(tmp_path, hostile.torch_zip(hostile.PROTO4 + body + hostile.STOP))
     for step in (*between, "last.pt"):
         report = ferry.convert_files(path, tmp_path / step, verify=True)
         if path.name == "hostile.pt":
-            assert "n0 (only named: posix.system), n1 (only named: builtins.eval)" in report.warnings[0]
+            assert (
+                "n0 (only named: posix.system), n1 (only named: builtins.eval)"
+                in report.warnings[0]
+            )
             assert "\n" not in report.warnings[0]
         path = tmp_path / step
-    assert globals_in(path) <= {"torch._utils._rebuild_tensor_v2", "torch.FloatStorage", "collections.OrderedDict"}
+    assert globals_in(path) <= {
+        "torch._utils._rebuild_tensor_v2",
+        "torch.FloatStorage",
+        "collections.OrderedDict",
+    }
     loaded = torch.load(path, weights_only=True)
-    assert (loaded["n0"], loaded["n1"], loaded["p"]) == ("posix.system", "builtins.eval", "posix\nsystem")
+    assert (loaded["n0"], loaded["n1"], loaded["p"]) == (
+        "posix.system",
+        "builtins.eval",
+        "posix\nsystem",
+    )
     assert loaded["n2"] == r"evil.a\nposix\nsystem\n)R."
     assert loaded["n3"] == "x" * 200 + "…"
 
@@ -412,7 +490,11 @@ def test_texts_of_other_files_name_nothing_in_a_pickle(kind, value, tmp_path):
     safetensors.numpy.save_file(
         {"w": np.ones(2, "float32")},
         tmp_path / "a.safetensors",
-        {"tensorferry.tree": json.dumps({"w": {"@": "ref"}, "d": {"@": "special", "kind": kind, "value": value}})},
+        {
+            "tensorferry.tree": json.dumps(
+                {"w": {"@": "ref"}, "d": {"@": "special", "kind": kind, "value": value}}
+            )
+        },
     )
     with pytest.raises(FormatLimitError, match="d is a"):
         ferry.convert_files(tmp_path / "a.safetensors", tmp_path / "a.pt")
@@ -479,7 +561,9 @@ def test_bombs_of_objects_are_bombs():
 def test_damage_of_objects_is_an_error_of_ours_or_still_plain(tmp_path):
     """With any one byte changed, named errors alone."""
     values = [value for values in TEXTS.values() for value in values][:40]
-    good = pickle.dumps({"values": values, "n": argparse.Namespace(a=1), "c": Config(x=1), "f": len}, 4)
+    good = pickle.dumps(
+        {"values": values, "n": argparse.Namespace(a=1), "c": Config(x=1), "f": len}, 4
+    )
     path = tmp_path / "a.pkl"
     outcomes = collections.Counter()
     for place in range(0, len(good), 2):

@@ -49,19 +49,36 @@ def state():
     """A checkpoint with every dtype, in the layouts and relations that tensors have."""
     whole = torch.arange(60, dtype=torch.float32).reshape(3, 4, 5)
     found = OrderedDict((name, torch.arange(40).to(getattr(torch, name))) for name in HELD)
-    found |= {"whole": whole, "tied": whole, "part": whole[1:, ::2], "turned": whole.permute(2, 0, 1)}
-    found |= {"conj": torch.randn(9, dtype=torch.complex64).conj(), "one": torch.tensor(3.5), "none": torch.ones(0, 3)}
+    found |= {
+        "whole": whole,
+        "tied": whole,
+        "part": whole[1:, ::2],
+        "turned": whole.permute(2, 0, 1),
+    }
+    found |= {
+        "conj": torch.randn(9, dtype=torch.complex64).conj(),
+        "one": torch.tensor(3.5),
+        "none": torch.ones(0, 3),
+    }
     return {"model": found, "steps": [1, (2.5, None)], "grad": torch.nn.Parameter(torch.ones(2, 2))}
 
 
 def agrees(found, expected):
     """Whether a tree as it was loaded has the values of another, bit by bit."""
     if isinstance(expected, torch.Tensor):
-        mine, own = found.detach().resolve_conj().contiguous(), expected.detach().resolve_conj().contiguous()
-        raw = [each.reshape(-1).view(torch.uint8).tolist() if each.numel() else [] for each in (mine, own)]
+        mine, own = (
+            found.detach().resolve_conj().contiguous(),
+            expected.detach().resolve_conj().contiguous(),
+        )
+        raw = [
+            each.reshape(-1).view(torch.uint8).tolist() if each.numel() else []
+            for each in (mine, own)
+        ]
         return mine.dtype == own.dtype and mine.shape == own.shape and raw[0] == raw[1]
     if isinstance(expected, dict):
-        return list(found) == list(expected) and all(agrees(found[key], expected[key]) for key in expected)
+        return list(found) == list(expected) and all(
+            agrees(found[key], expected[key]) for key in expected
+        )
     if isinstance(expected, (list, tuple)):
         return len(found) == len(expected) and all(map(agrees, found, expected))
     return type(found) is type(expected) and found == expected
@@ -83,7 +100,9 @@ def test_what_old_pytorch_wrote_is_read(tmp_path):
     assert agrees(torch.load(tmp_path / "new.pt", weights_only=True), tree)
     # Torch itself does not read back the dtypes that it has since then.
     recent = ("float8", "uint16", "uint32", "uint64")
-    tree["model"] = OrderedDict((name, each) for name, each in tree["model"].items() if not name.startswith(recent))
+    tree["model"] = OrderedDict(
+        (name, each) for name, each in tree["model"].items() if not name.startswith(recent)
+    )
     assert agrees(ferry.load(legacy(path, tree), "torch"), torch.load(path, weights_only=True))
     ferry.load(path, "torch")["model"]["whole"].fill_(7)
     assert ferry.load(path, "torch")["model"]["whole"].sum() == tree["model"]["whole"].sum()
@@ -166,7 +185,20 @@ def test_what_pickle_dumps_is_read(protocol, tmp_path):
         "bf16": np.arange(200).astype(ml_dtypes.bfloat16),
         "scalar": np.float32(3.5),
         "none": np.ones((0, 2)),
-        "values": [True, False, 2**70, -5, 1e300, "é\n\\", "", b"x" * 500, bytearray(b"y" * 500), None, (1,), {3: {4}}],
+        "values": [
+            True,
+            False,
+            2**70,
+            -5,
+            1e300,
+            "é\n\\",
+            "",
+            b"x" * 500,
+            bytearray(b"y" * 500),
+            None,
+            (1,),
+            {3: {4}},
+        ],
     }
     path = tmp_path / "a.pkl"
     path.write_bytes(pickle.dumps(tree, protocol))
@@ -176,7 +208,10 @@ def test_what_pickle_dumps_is_read(protocol, tmp_path):
     assert agrees(loaded["torch"], tree["torch"])
     assert agrees(loaded["values"], tree["values"])
     for name in ("c", "fortran", "big", "small", "bf16", "scalar", "none"):
-        assert same_bits(found.tensors[name].load(), np.asarray(tree[name]).astype(tree[name].dtype.newbyteorder("=")))
+        assert same_bits(
+            found.tensors[name].load(),
+            np.asarray(tree[name]).astype(tree[name].dtype.newbyteorder("=")),
+        )
     if protocol >= 3:
         # What is large stays where it is.
         assert isinstance(found.tensors["c"], Extent)
@@ -189,7 +224,11 @@ def test_what_pickle_dumps_is_read(protocol, tmp_path):
 def test_arrays_that_were_pickled_are_tensors_for_torch(source, tmp_path):
     """`torch.load` takes no arrays of NumPy by itself, so a file of PyTorch has tensors in their place."""
     rng = np.random.default_rng(5)
-    tree = {"c": rng.random((20, 30)), "fortran": np.asfortranarray(rng.random((20, 30))), "l": [np.arange(3)]}
+    tree = {
+        "c": rng.random((20, 30)),
+        "fortran": np.asfortranarray(rng.random((20, 30))),
+        "l": [np.arange(3)],
+    }
     path = tmp_path / source
     if path.suffix == ".joblib":
         joblib.dump(tree, path)
@@ -279,10 +318,22 @@ def test_nothing_is_run(route, tmp_path, monkeypatch):
     begin = b"".join(pickle.dumps(each, 2) for each in (torch.serialization.MAGIC_NUMBER, 1001, {}))
     old = begin + data + pickle.dumps([], 2)
     inner = (
-        hostile.PROTO2 + hostile.named("torch.storage", "_load_from_bytes") + b"B" + struct.pack("<I", len(old)) + old
+        hostile.PROTO2
+        + hostile.named("torch.storage", "_load_from_bytes")
+        + b"B"
+        + struct.pack("<I", len(old))
+        + old
     )
-    joblibs = hostile.PROTO2 + hostile.named("joblib.numpy_pickle", "NumpyArrayWrapper") + b")\x81}("
-    joblibs += hostile.text("shape") + b")" + hostile.text("order") + hostile.text("C") + hostile.text("dtype")
+    joblibs = (
+        hostile.PROTO2 + hostile.named("joblib.numpy_pickle", "NumpyArrayWrapper") + b")\x81}("
+    )
+    joblibs += (
+        hostile.text("shape")
+        + b")"
+        + hostile.text("order")
+        + hostile.text("C")
+        + hostile.text("dtype")
+    )
     joblibs += hostile.named("numpy", "dtype") + hostile.text("O8") + b"\x85R" + b"ub" + data + b"."
     for number, raw in enumerate((data, old, inner + b"\x85R.", joblibs)):
         path = tmp_path / f"{number}.pt"
@@ -300,7 +351,9 @@ def test_damage_is_an_error_of_ours_or_is_still_plain(tmp_path):
     path = tmp_path / "a.pkl"
     goods = {
         "pickle": pickle.dumps({"a": torch.arange(50), "n": np.arange(50.0), "v": [1, "x"]}),
-        "legacy": legacy(tmp_path / "a.pt", {"a": torch.arange(50), "b": torch.ones(2)}).read_bytes(),
+        "legacy": legacy(
+            tmp_path / "a.pt", {"a": torch.arange(50), "b": torch.ones(2)}
+        ).read_bytes(),
         "text": pickle.dumps({"a": np.arange(20), "v": [1, "x", True, 2.5]}, 0),
     }
     with io.BytesIO() as out:
@@ -310,7 +363,8 @@ def test_damage_is_an_error_of_ours_or_is_still_plain(tmp_path):
         outcomes = set()
         for place in range(0, len(good), 7):
             changes = [
-                good[:place] + bytes([byte]) + good[place + 1 :] for byte in (0, 0xFF, good[place] ^ 1, ord("."))
+                good[:place] + bytes([byte]) + good[place + 1 :]
+                for byte in (0, 0xFF, good[place] ^ 1, ord("."))
             ]
             for data in changes:
                 path.write_bytes(data)
@@ -361,7 +415,15 @@ def test_old_files_that_contradict_themselves(before, after, what, tmp_path):
 def test_bombs_in_files_are_refused_within_seconds(tmp_path):
     """As those in archives are; and text without end, which no array's bytes are."""
     path = tmp_path / "a.pkl"
-    for name in ("lists that share", "length of bytes", "length of a bytearray", "frame", "no end", "marks", "sets"):
+    for name in (
+        "lists that share",
+        "length of bytes",
+        "length of a bytearray",
+        "frame",
+        "no end",
+        "marks",
+        "sets",
+    ):
         path.write_bytes(hostile.bombs()[name])
         with pytest.raises((FileFormatError, UnsafeFileError)):
             PICKLE.read(path)
@@ -377,18 +439,40 @@ def test_bombs_in_files_are_refused_within_seconds(tmp_path):
 
 def joblib_array(shape, dtype):
     """The opcodes of what stands for an array of joblib's, up to the array."""
-    body = hostile.named("joblib.numpy_pickle", "NumpyArrayWrapper") + b")\x81}(" + hostile.text("shape")
+    body = (
+        hostile.named("joblib.numpy_pickle", "NumpyArrayWrapper")
+        + b")\x81}("
+        + hostile.text("shape")
+    )
     body += hostile.several(*map(hostile.number, shape)) + hostile.text("order") + hostile.text("C")
-    return body + hostile.text("dtype") + hostile.named("numpy", "dtype") + hostile.text(dtype) + b"\x85Rub"
+    return (
+        body
+        + hostile.text("dtype")
+        + hostile.named("numpy", "dtype")
+        + hostile.text(dtype)
+        + b"\x85Rub"
+    )
 
 
 @pytest.mark.parametrize(
     ("data", "error", "what"),
     [
         (hostile.PROTO2 + joblib_array((1 << 40,), "f8") + b".", FileFormatError, "is cut off"),
-        (hostile.PROTO2 + joblib_array((1 << 62, 1 << 62), "f8") + b".", FileFormatError, "is cut off"),
-        (hostile.PROTO2 + joblib_array((1,) * 70, "f8") + bytes(8) + b".", FileFormatError, "do not fit"),
-        ((hostile.PROTO2 + joblib_array((), "O8")) * 3000 + b"N.", UnsafeFileError, "nests objects"),
+        (
+            hostile.PROTO2 + joblib_array((1 << 62, 1 << 62), "f8") + b".",
+            FileFormatError,
+            "is cut off",
+        ),
+        (
+            hostile.PROTO2 + joblib_array((1,) * 70, "f8") + bytes(8) + b".",
+            FileFormatError,
+            "do not fit",
+        ),
+        (
+            (hostile.PROTO2 + joblib_array((), "O8")) * 3000 + b"N.",
+            UnsafeFileError,
+            "nests objects",
+        ),
     ],
 )
 def test_arrays_of_joblib_that_lie(data, error, what, tmp_path):
@@ -409,14 +493,23 @@ def test_an_empty_array_with_impossible_lengths_is_told_of(tmp_path):
 def test_an_allowed_class_in_a_pickle_is_a_dict(tmp_path):
     """`allow` works as for other files; a whole module of old PyTorch is told of by its class."""
     path = tmp_path / "a.pkl"
-    path.write_bytes(hostile.PROTO2 + hostile.named("evil", "Config") + b")\x81}" + hostile.text("x") + b"K\x05sb.")
+    path.write_bytes(
+        hostile.PROTO2
+        + hostile.named("evil", "Config")
+        + b")\x81}"
+        + hostile.text("x")
+        + b"K\x05sb."
+    )
     with pytest.raises(UnsafeFileError, match=r"evil\.Config"):
         ferry.open(path)
     assert ferry.open(path, allow=["evil.Config"]).tree == {"x": 5}
     old = legacy(tmp_path / "module.pt", torch.nn.Linear(2, 2))
     with pytest.raises(UnsafeFileError, match=r"torch\.nn\.modules\.linear\.Linear"):
         ferry.open(old)
-    assert next(iter(ferry.open(old, allow=["torch.nn.modules.linear.Linear"]).tensors)) == "_parameters.weight"
+    assert (
+        next(iter(ferry.open(old, allow=["torch.nn.modules.linear.Linear"]).tensors))
+        == "_parameters.weight"
+    )
 
 
 @pytest.mark.parametrize("kind", ["gzip", "bzip2", "xz", "zstd", "lz4", "zlib", "LZMA"])
@@ -425,9 +518,15 @@ def test_files_inside_of_others_are_named_with_the_command(kind, tmp_path):
     path = tmp_path / "a b.pt"
     torch.save({"a": torch.arange(3)}, path)
     raw = path.read_bytes()
-    packs = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress, "zlib": zlib.compress}
+    packs = {
+        "gzip": gzip.compress,
+        "bzip2": bz2.compress,
+        "xz": lzma.compress,
+        "zlib": zlib.compress,
+    }
     packs["LZMA"] = lambda data: lzma.compress(data, lzma.FORMAT_ALONE)
-    # The standard library writes neither. Without their command only the first bytes are there, which are looked at.
+    # The standard library writes neither. Without their command only the first bytes are there,
+    # which are looked at.
     magic = {"zstd": b"\x28\xb5\x2f\xfd", "lz4": b"\x04\x22\x4d\x18"}
     if kind in packs:
         path.write_bytes(packs[kind](raw))
@@ -458,7 +557,9 @@ def test_compressed_joblib_is_named_with_what_reads_it(tmp_path):
     """By zlib, as is usual; in Python, for there is no command that everybody has."""
     path = tmp_path / "a.joblib"
     joblib.dump({"a": np.arange(300)}, path, compress=3)
-    with pytest.raises(FileFormatError, match="zlib, as joblib does, and has a pickle inside") as refused:
+    with pytest.raises(
+        FileFormatError, match="zlib, as joblib does, and has a pickle inside"
+    ) as refused:
         ferry.open(path)
     survives(refused.value.hint.removeprefix("in Python: "))
     assert ferry.load(tmp_path / "a.unpacked.joblib")["a"].tolist() == list(range(300))
@@ -471,14 +572,20 @@ def test_the_oldest_files_of_pytorch_are_refused_with_what_reads_them(tmp_path):
     storages += struct.pack("<q", 6) + np.arange(6, dtype="<f4").tobytes() + pickle.dumps([], 2)
     tensors = pickle.dumps(1, 2) + pickle.dumps((9, "5", torch.FloatTensor), 2)
     tensors += struct.pack("<iiqqqqq", 2, 0, 2, 3, 3, 1, 0)
-    members |= {"storages": storages, "tensors": tensors, "pickle": b"\x80\x02}X\x01\x00\x00\x00aX\x01\x00\x00\x009Qs."}
+    members |= {
+        "storages": storages,
+        "tensors": tensors,
+        "pickle": b"\x80\x02}X\x01\x00\x00\x00aX\x01\x00\x00\x009Qs.",
+    }
     path = tmp_path / "a.pt"
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
         for name, data in members.items():
             info = tarfile.TarInfo(name)
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
-    with pytest.raises(FileFormatError, match=r"is a tar archive, as torch\.save wrote them before 0\.2") as refused:
+    with pytest.raises(
+        FileFormatError, match=r"is a tar archive, as torch\.save wrote them before 0\.2"
+    ) as refused:
         ferry.open(path)
     # Python 3.12 and 3.13 warn of how PyTorch opens the archive.
     quiet = "import warnings; warnings.filterwarnings('ignore', 'Python 3.14 will', DeprecationWarning)\n"
@@ -486,7 +593,9 @@ def test_the_oldest_files_of_pytorch_are_refused_with_what_reads_them(tmp_path):
     assert ferry.load(path)["a"].tolist() == [[0, 1, 2], [3, 4, 5]]
     with tarfile.open(path, "w") as tar:
         tar.addfile(tarfile.TarInfo("model/config.json"))
-    with pytest.raises(FileFormatError, match=r"is a tar archive, which begins with 'model/config\.json'"):
+    with pytest.raises(
+        FileFormatError, match=r"is a tar archive, which begins with 'model/config\.json'"
+    ):
         ferry.open(path)
 
 

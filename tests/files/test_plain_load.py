@@ -47,7 +47,7 @@ def checkpoint(tmp_path):
     return path, model, optimizer
 
 
-# -- what people do with a checkpoint ---------------------------------------------------------------
+# -- what people do with a checkpoint --------------------------------------------------------------
 
 
 def test_a_loaded_checkpoint_can_be_saved_over_its_own_file(checkpoint):
@@ -96,7 +96,9 @@ def test_pytrees_of_jax_and_torch_enter_it(checkpoint):
     import jax
 
     path, model, _ = checkpoint
-    doubled = jax.tree.map(lambda x: x * 2, ferry.load(path, "jax", names="model.*", exclude="optimizer.*")["model"])
+    doubled = jax.tree.map(
+        lambda x: x * 2, ferry.load(path, "jax", names="model.*", exclude="optimizer.*")["model"]
+    )
     expected = model.state_dict()["0.weight"].numpy() * 2
     assert np.asarray(doubled["0.weight"]).tobytes() == expected.tobytes()
     assert len(torch.utils._pytree.tree_leaves(ferry.load(path, "torch")["model"])) == 4
@@ -117,7 +119,7 @@ def test_a_loaded_tree_is_copied_and_pickled_with_its_weights(suffix, tmp_path):
         assert found["n"] == 3
 
 
-# -- memory -----------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -143,7 +145,10 @@ def test_every_size_is_read_by_one_thread_and_by_several(threads, swapped, tmp_p
 def test_frameworks_take_over_memory_that_is_aligned(dtype, to, tmp_path):
     """At a multiple of 64, although the file has it elsewhere; in NumPy and PyTorch it can be written."""
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
-    wanted = {name: (_RANDOM.integers(0, 2, size)).astype(kind) for name, size in {"a": 7, "b": 3 << 20}.items()}
+    wanted = {
+        name: (_RANDOM.integers(0, 2, size)).astype(kind)
+        for name, size in {"a": 7, "b": 3 << 20}.items()
+    }
     save_file(wanted, tmp_path / "a.safetensors", {"shift": "x"})
     loaded = ferry.load(tmp_path / "a.safetensors", to)
     for name, array in wanted.items():
@@ -167,7 +172,9 @@ def test_a_framework_takes_the_very_memory_that_was_read(to, tmp_path, monkeypat
             yield array
 
     monkeypatch.setattr("tensorferry.files.loading.read_ahead", watched)
-    save_file({"a": np.ones(5, "float32"), "b": np.ones(1 << 20, "float32")}, tmp_path / "a.safetensors")
+    save_file(
+        {"a": np.ones(5, "float32"), "b": np.ones(1 << 20, "float32")}, tmp_path / "a.safetensors"
+    )
     loaded = ferry.load(tmp_path / "a.safetensors", to)
     assert [address(each) for each in loaded.values()] == read
 
@@ -199,7 +206,9 @@ def test_tied_names_are_one_object(tmp_path):
 def test_views_of_one_storage_have_memory_of_their_own(tmp_path):
     """Strided and overlapping ones have their values, in row-major order."""
     whole = torch.arange(12.0).reshape(3, 4)
-    torch.save({"whole": whole, "t": whole.T, "row": whole[1], "odd": whole[:, ::2]}, tmp_path / "a.pt")
+    torch.save(
+        {"whole": whole, "t": whole.T, "row": whole[1], "odd": whole[:, ::2]}, tmp_path / "a.pt"
+    )
     loaded = ferry.load(tmp_path / "a.pt", "torch")
     for name, each in torch.load(tmp_path / "a.pt", weights_only=True).items():
         assert torch.equal(loaded[name], each)
@@ -215,7 +224,9 @@ def test_a_file_with_many_shards_is_read_with_few_open_files(tmp_path):
         name = f"model-{number + 1:05}-of-{MANY:05}.safetensors"
         save_file({f"w{number}": np.full(1000, number, "float32")}, tmp_path / name)
         index[f"w{number}"] = name
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+    (tmp_path / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": index})
+    )
     assert resource.getrlimit(resource.RLIMIT_NOFILE)
     code = """
 import os, resource, sys, tensorferry as ferry
@@ -259,7 +270,7 @@ def test_a_file_that_is_cut_off_meanwhile_is_an_error(threads, tmp_path, monkeyp
         ferry.load(path)
 
 
-# -- more than the memory that is free --------------------------------------------------------------
+# -- more than the memory that is free -------------------------------------------------------------
 
 
 @pytest.fixture
@@ -274,13 +285,17 @@ def free(monkeypatch):
 
 @pytest.mark.unwatched
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".npz"])
-def test_more_than_the_free_memory_is_refused_before_it_is_read(suffix, free, tmp_path, monkeypatch):
+def test_more_than_the_free_memory_is_refused_before_it_is_read(
+    suffix, free, tmp_path, monkeypatch
+):
     """With the sizes; the hint's two ways work."""
     path = tmp_path / f"a{suffix}"
     ferry.save({"large[0]": np.ones(4096), "small*": np.ones(8)}, path)
     free(4096 * 8 - 1)
     with monkeypatch.context() as patched:
-        patched.setattr("tensorferry.files.loading.read_ahead", lambda *_: pytest.fail("it was read"))
+        patched.setattr(
+            "tensorferry.files.loading.read_ahead", lambda *_: pytest.fail("it was read")
+        )
         with pytest.raises(
             ferry.NotEnoughMemoryError, match=r"takes 32\.1 KiB of memory .* 32 KiB are free"
         ) as refused:
@@ -288,7 +303,12 @@ def test_more_than_the_free_memory_is_refused_before_it_is_read(suffix, free, tm
     assert isinstance(refused.value, MemoryError)
     assert path.name in str(refused.value)
     lazy, _, part = refused.value.hint.partition("; or ")
-    assert eval(f"load(path, {lazy.partition(', which')[0]})", {"load": ferry.load, "path": path})["small*"].sum() == 8  # noqa: S307
+    assert (
+        eval(f"load(path, {lazy.partition(', which')[0]})", {"load": ferry.load, "path": path})[  # noqa: S307
+            "small*"
+        ].sum()
+        == 8
+    )
     found = eval(f"load(path, {part.partition(', for')[0]})", {"load": ferry.load, "path": path})  # noqa: S307
     assert list(found) == ["small*"]
     free(4096 * 8 + 64)
@@ -333,7 +353,9 @@ def test_a_header_that_claims_more_than_there_is_memory_is_refused(free, tmp_pat
     """A sparse file of a tebibyte, and a thousand tensors over one memory."""
     path = tmp_path / "a.npy"
     with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 38,)})
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 38,)}
+        )
         file.truncate(file.tell() + (1 << 40))
     free(1 << 34)
     with pytest.raises(ferry.NotEnoughMemoryError, match="1 TiB"):
@@ -389,15 +411,28 @@ def test_free_memory_is_what_the_system_and_each_limit_leave(tmp_path):
 
 def test_free_memory_knows_the_older_control_groups(tmp_path):
     """In a container, whose own folder is the root of what it sees."""
-    system(tmp_path, proc__meminfo=MEMINFO, proc__self__cgroup="4:cpu,cpuacct:/x\n3:memory:/docker/abc\n0::/\n")
+    system(
+        tmp_path,
+        proc__meminfo=MEMINFO,
+        proc__self__cgroup="4:cpu,cpuacct:/x\n3:memory:/docker/abc\n0::/\n",
+    )
     place = "sys__fs__cgroup__memory__memory_dot_"
-    system(tmp_path, **{f"{place}limit_in_bytes": "9223372036854771712\n", f"{place}usage_in_bytes": "500\n"})
+    system(
+        tmp_path,
+        **{f"{place}limit_in_bytes": "9223372036854771712\n", f"{place}usage_in_bytes": "500\n"},
+    )
     assert free_memory(tmp_path) == 1000 * 1024
-    system(tmp_path, **{f"{place}limit_in_bytes": "4000\n", f"{place}stat": "cache 9\ntotal_inactive_file 100\n"})
+    system(
+        tmp_path,
+        **{
+            f"{place}limit_in_bytes": "4000\n",
+            f"{place}stat": "cache 9\ntotal_inactive_file 100\n",
+        },
+    )
     assert free_memory(tmp_path) == 3600
 
 
-# -- nothing is left out in silence -----------------------------------------------------------------
+# -- nothing is left out in silence ----------------------------------------------------------------
 
 
 def mixed(path, names):
@@ -415,7 +450,10 @@ def test_all_that_cannot_be_loaded_is_named_at_once(tmp_path):
     mixed(path, ["notes[1].txt", "other.txt"])
     with pytest.raises(ferry.FormatLimitError) as refused:
         ferry.load(path)
-    for name in ("notes[1].txt (a member that is no array)", "other.txt (a member that is no array)"):
+    for name in (
+        "notes[1].txt (a member that is no array)",
+        "other.txt (a member that is no array)",
+    ):
         assert name in refused.value.message
     code = refused.value.hint.partition(", which")[0]
     assert code == f'exclude=["{glob.escape("notes[1].txt")}", "other.txt"]'
@@ -432,7 +470,9 @@ def test_the_hint_keeps_what_was_excluded_already(tmp_path):
     with pytest.raises(ferry.FormatLimitError, match=r"y\.txt") as refused:
         ferry.load(tmp_path / "a.npz", exclude="x.*")
     code = refused.value.hint.partition(", which")[0]
-    assert list(eval(f"load(path, {code})", {"load": ferry.load, "path": tmp_path / "a.npz"})) == ["w"]  # noqa: S307
+    assert list(eval(f"load(path, {code})", {"load": ferry.load, "path": tmp_path / "a.npz"})) == [  # noqa: S307
+        "w"
+    ]
 
 
 def test_a_message_names_some_of_many(tmp_path):
@@ -445,21 +485,32 @@ def test_a_message_names_some_of_many(tmp_path):
 
 
 @pytest.mark.unwatched
-def test_tensors_that_no_plan_converts_are_refused_together_before_any_is_read(tmp_path, monkeypatch):
+def test_tensors_that_no_plan_converts_are_refused_together_before_any_is_read(
+    tmp_path, monkeypatch
+):
     """Each with its name, and with one hint that is right for all."""
     save_file(
-        {f"i{n}": np.ones(2, "int64") for n in range(3)} | {"f": np.ones(2, "float32")}, tmp_path / "a.safetensors"
+        {f"i{n}": np.ones(2, "int64") for n in range(3)} | {"f": np.ones(2, "float32")},
+        tmp_path / "a.safetensors",
     )
     with monkeypatch.context() as patched:
-        patched.setattr("tensorferry.files.loading.read_ahead", lambda *_: pytest.fail("it was read"))
+        patched.setattr(
+            "tensorferry.files.loading.read_ahead", lambda *_: pytest.fail("it was read")
+        )
         with pytest.raises(ferry.TreeError, match="3 tensors") as refused:
             ferry.load(tmp_path / "a.safetensors", "jax")
     assert [type(error) for error in refused.value.exceptions] == [ferry.LossyCastError] * 3
-    assert [error.message.rpartition("at ")[2] for error in refused.value.exceptions] == ["'i0'", "'i1'", "'i2'"]
+    assert [error.message.rpartition("at ")[2] for error in refused.value.exceptions] == [
+        "'i0'",
+        "'i1'",
+        "'i2'",
+    ]
     hints = {error.hint for error in refused.value.exceptions}
     assert len(hints) == 1
     code = hints.pop().partition(", or")[0]
-    loaded = eval(f"load(path, 'jax', {code})", {"load": ferry.load, "path": tmp_path / "a.safetensors"})  # noqa: S307
+    loaded = eval(  # noqa: S307
+        f"load(path, 'jax', {code})", {"load": ferry.load, "path": tmp_path / "a.safetensors"}
+    )
     assert str(loaded["i0"].dtype) == "int32"
 
 
@@ -473,8 +524,12 @@ def test_no_copy_is_for_lazy_trees(tmp_path):
     lazy = eval(f"load(path, {code})", {"load": ferry.load, "path": tmp_path / "a.safetensors"})  # noqa: S307
     assert ferry.describe(lazy["w"]).memory_map
     for copied in (None, True):
-        assert not ferry.describe(ferry.load(tmp_path / "a.safetensors", copy=copied)["w"]).memory_map
-    assert not ferry.describe(ferry.load(tmp_path / "a.safetensors", lazy=True, copy=True)["w"]).memory_map
+        assert not ferry.describe(
+            ferry.load(tmp_path / "a.safetensors", copy=copied)["w"]
+        ).memory_map
+    assert not ferry.describe(
+        ferry.load(tmp_path / "a.safetensors", lazy=True, copy=True)["w"]
+    ).memory_map
 
 
 @pytest.mark.parametrize("lazy", [False, True])
@@ -485,7 +540,9 @@ def test_a_dtype_that_is_for_no_tensor_is_told(lazy, tmp_path):
     with pytest.warns(UserWarning, match="dtype changes nothing") as told:
         ferry.load(path, dtype="float16", lazy=lazy)
     report = ferry.convert_files(path, tmp_path / "b.safetensors", dtype="float16")
-    assert [str(each.message) for each in told] == [each for each in report.warnings if "dtype" in each]
+    assert [str(each.message) for each in told] == [
+        each for each in report.warnings if "dtype" in each
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ferry.load(path, dtype="int32", lazy=lazy)

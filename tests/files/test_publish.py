@@ -26,7 +26,10 @@ ROOT = Path(__file__).resolve().parents[2]
 def started(code):
     """A process that runs code, and its output as it comes."""
     return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True, cwd=ROOT / "src"
+        [sys.executable, "-c", textwrap.dedent(code)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT / "src",
     )
 
 
@@ -124,7 +127,10 @@ def test_a_second_writer_is_told(tmp_path):
     target = tmp_path / "out.bin"
     with publishing(target) as path:
         path.write_bytes(b"first")
-        with pytest.raises(OutputExistsError, match="being written by another process"), publishing(target):
+        with (
+            pytest.raises(OutputExistsError, match="being written by another process"),
+            publishing(target),
+        ):
             pytest.fail("the block was entered")
     assert target.read_bytes() == b"first"
 
@@ -155,7 +161,8 @@ def test_many_writers_at_once(tmp_path):
     command = [sys.executable, str(script), str(target)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     writers = [
-        subprocess.Popen([*command, letter], env=environment, stdout=subprocess.PIPE, text=True) for letter in "abc"
+        subprocess.Popen([*command, letter], env=environment, stdout=subprocess.PIPE, text=True)
+        for letter in "abc"
     ]
     won = [int(writer.communicate(timeout=600)[0]) for writer in writers]
     assert won == [20, 20, 20]
@@ -196,8 +203,13 @@ def test_many_wait_for_a_folder_that_others_remove(tmp_path):
     """)
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-c", code, str(tmp_path / "out.bin")]
-    running = [subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) for _ in range(6)]
-    assert [(each.communicate(timeout=600)[1], each.returncode) for each in running] == [("", 0)] * 6
+    running = [
+        subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        for _ in range(6)
+    ]
+    assert [(each.communicate(timeout=600)[1], each.returncode) for each in running] == [
+        ("", 0)
+    ] * 6
     assert names(tmp_path) == []
 
 
@@ -254,7 +266,9 @@ def test_every_file_of_a_folder_is_flushed(tmp_path, monkeypatch):
     seen = []
     real = os.fsync
     monkeypatch.setattr(
-        os, "fsync", lambda number: (seen.append(Path(f"/proc/self/fd/{number}").readlink()), real(number))[1]
+        os,
+        "fsync",
+        lambda number: (seen.append(Path(f"/proc/self/fd/{number}").readlink()), real(number))[1],
     )
     with publishing(target, is_folder=True) as path:
         (path / "inner").mkdir(parents=True)
@@ -433,7 +447,9 @@ def test_a_folder_that_goes_between_two_looks_is_named(tmp_path, monkeypatch):
     folder = tmp_path / "folder"
     folder.mkdir()
     real = os.access
-    monkeypatch.setattr("os.access", lambda *rest, **keywords: (folder.rmdir(), real(*rest, **keywords))[1])
+    monkeypatch.setattr(
+        "os.access", lambda *rest, **keywords: (folder.rmdir(), real(*rest, **keywords))[1]
+    )
     monkeypatch.setattr("os.supports_effective_ids", {os.access})
     with pytest.raises(FileNotFoundError, match="does not exist"):
         validate_target(folder / "out.bin")
@@ -448,7 +464,10 @@ def test_a_file_does_not_take_the_place_of_a_folder(tmp_path):
 
 def test_a_missing_folder_is_named(tmp_path):
     """The error says which folder is not there, and none is made."""
-    with pytest.raises(FileNotFoundError, match="does not exist") as raised, publishing(tmp_path / "no" / "out.bin"):
+    with (
+        pytest.raises(FileNotFoundError, match="does not exist") as raised,
+        publishing(tmp_path / "no" / "out.bin"),
+    ):
         pytest.fail("the block was entered")
     assert raised.value.filename == str(tmp_path / "no")
     (tmp_path / "file").write_bytes(b"")

@@ -54,8 +54,14 @@ def bits(tensor):
 
 
 def as_torch(array, dtype):
-    raw = torch.from_numpy(np.frombuffer(bytearray(array.tobytes()), np.uint8)) if array.size else torch.empty(0)
-    return (raw.view(getattr(torch, dtype)) if array.size else raw.to(getattr(torch, dtype))).reshape(array.shape)
+    raw = (
+        torch.from_numpy(np.frombuffer(bytearray(array.tobytes()), np.uint8))
+        if array.size
+        else torch.empty(0)
+    )
+    return (
+        raw.view(getattr(torch, dtype)) if array.size else raw.to(getattr(torch, dtype))
+    ).reshape(array.shape)
 
 
 @pytest.mark.parametrize("dtype", of_torch(*DTYPES))
@@ -126,7 +132,10 @@ def checkpoint():
     return {
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
-        "parameters": [torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2), requires_grad=False)],
+        "parameters": [
+            torch.nn.Parameter(torch.ones(2)),
+            torch.nn.Parameter(torch.ones(2), requires_grad=False),
+        ],
         "grad": torch.zeros(2, requires_grad=True),
         "epoch": 3,
         "step": 1 << 70,
@@ -171,7 +180,11 @@ def test_nested_checkpoints_go_there_and_back(tmp_path):
 @pytest.mark.parametrize("target", ["torch", "numpy"])
 def test_what_is_loaded_is_saved_again_as_it_was(tmp_path, target, suffix):
     """Dtypes, devices, layouts and sizes too: they are PyTorch's own in PyTorch, and are told as values elsewhere."""
-    others = {"dtype": torch.bfloat16, "size": torch.Size([2, 3]), "device": torch.device("cuda", 1)}
+    others = {
+        "dtype": torch.bfloat16,
+        "size": torch.Size([2, 3]),
+        "device": torch.device("cuda", 1),
+    }
     others |= {"layout": torch.strided, "listed": [(torch.Size([]), torch.int8)]}
     source, target_path = saved(tmp_path, {"w": torch.ones(2), **others}), tmp_path / f"b{suffix}"
     loaded = ferry.load(source, target, lazy=True)
@@ -180,11 +193,16 @@ def test_what_is_loaded_is_saved_again_as_it_was(tmp_path, target, suffix):
         assert {key: loaded[key] for key in others} == others
         assert type(loaded["size"]) is torch.Size
     else:
-        assert (read["dtype"], read["size"]) == (Special("dtype", "bfloat16"), Special("size", [2, 3]))
+        assert (read["dtype"], read["size"]) == (
+            Special("dtype", "bfloat16"),
+            Special("size", [2, 3]),
+        )
     for tree in (loaded, read):
         ferry.save(tree, target_path, overwrite=True)
         again = ferry.load(target_path, "torch")
-        assert {key: outline(again[key]) for key in others} == {key: outline(value) for key, value in others.items()}
+        assert {key: outline(again[key]) for key in others} == {
+            key: outline(value) for key, value in others.items()
+        }
 
 
 @pytest.mark.parametrize(
@@ -196,7 +214,9 @@ def test_values_that_pytorch_does_not_have_stay_told(tmp_path, special):
     assert ferry.load(tmp_path / "a.safetensors", "torch")["odd"] == special
 
 
-@pytest.mark.parametrize("make", [torch.Tensor.to_sparse, lambda x: x.to("meta")], ids=["sparse", "meta"])
+@pytest.mark.parametrize(
+    "make", [torch.Tensor.to_sparse, lambda x: x.to("meta")], ids=["sparse", "meta"]
+)
 def test_a_tensor_without_values_is_refused_with_its_place(tmp_path, make):
     """Before anything is written."""
     with pytest.raises(ferry.UnsupportedTypeError, match=r'no values.* - at \$\["a"\]\[0\]\["w"\]'):
@@ -218,7 +238,9 @@ def test_a_tensor_without_values_is_refused_with_its_place(tmp_path, make):
 )
 def test_a_key_with_which_a_file_would_not_be_read_is_refused(tmp_path, key, plain):
     """Nothing is written. `torch.load` with its safe settings would not read such a file either."""
-    with pytest.raises(ferry.FormatLimitError, match=r"^a has a key that is a.* not be read again") as caught:
+    with pytest.raises(
+        ferry.FormatLimitError, match=r"^a has a key that is a.* not be read again"
+    ) as caught:
         ferry.save(x := {"a": {key: torch.ones(2), "n": 1}}, tmp_path / "a.pt")
     assert not list(tmp_path.iterdir())
     x["a"] = eval(caught.value.hint.removesuffix(" in its place"), {"x": x})  # noqa: S307
@@ -237,7 +259,11 @@ def test_a_number_of_extended_precision_is_refused(tmp_path, kind):
     ) as caught:
         ferry.save(x, tmp_path / "a.pt")
     assert not list(tmp_path.iterdir())
-    ferry.save([eval(caught.value.hint.partition(" in its")[0], {"x": x})], tmp_path / "a.pt", verify=True)  # noqa: S307
+    ferry.save(
+        [eval(caught.value.hint.partition(" in its")[0], {"x": x})],  # noqa: S307
+        tmp_path / "a.pt",
+        verify=True,
+    )
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -255,7 +281,11 @@ def outline(value):
     if isinstance(value, torch.Tensor):
         return kind, value.dtype, tuple(value.shape), bits(value), value.requires_grad
     if isinstance(value, dict):
-        return kind, [(outline(key), outline(child)) for key, child in value.items()], outline_of(vars_of(value))
+        return (
+            kind,
+            [(outline(key), outline(child)) for key, child in value.items()],
+            outline_of(vars_of(value)),
+        )
     if kind in (list, tuple):
         return kind, [outline(child) for child in value]
     if kind is float:
@@ -293,15 +323,26 @@ def test_arrays_and_scalars_of_numpy_go_there_and_back(tmp_path):
             **dict.fromkeys(("scalar", "truth"), "scalar"),
         }
         for name, stored in found.tensors.items():
-            assert same_bits(stored.array(), np.asarray(value[name]).astype(value[name].dtype.newbyteorder("=")))
+            assert same_bits(
+                stored.array(), np.asarray(value[name]).astype(value[name].dtype.newbyteorder("="))
+            )
     path = written(tmp_path, found)
     again = torch.load(path, weights_only=False)
     for name, each in value.items():
         native = each.astype(each.dtype.newbyteorder("=")) if isinstance(each, np.ndarray) else each
         assert type(again[name]) is type(each)
         assert same_bits(again[name], native)
-    allowed = [np._core.multiarray._reconstruct, np._core.multiarray.scalar, np.ndarray, np.dtype, ml_dtypes.bfloat16]
-    allowed += [type(np.dtype(code)) for code in ("i4", "f8", "f2", "u8", "f4", "?", "M8[h]", "U5", ml_dtypes.bfloat16)]
+    allowed = [
+        np._core.multiarray._reconstruct,
+        np._core.multiarray.scalar,
+        np.ndarray,
+        np.dtype,
+        ml_dtypes.bfloat16,
+    ]
+    allowed += [
+        type(np.dtype(code))
+        for code in ("i4", "f8", "f2", "u8", "f4", "?", "M8[h]", "U5", ml_dtypes.bfloat16)
+    ]
     with torch.serialization.safe_globals(allowed):
         assert list(torch.load(path, weights_only=True)) == list(value)
 
@@ -309,7 +350,11 @@ def test_arrays_and_scalars_of_numpy_go_there_and_back(tmp_path):
 @pytest.mark.parametrize("verify", [False, True])
 def test_values_that_become_tensors_are_told(tmp_path, verify):
     """A pickle lists NumPy's scalars as tensors: so does the report, by name, and what is verified."""
-    value = {"x": np.float32(1.5), "inner": [np.bool_(True), {"w": torch.ones(2)}], "day": np.datetime64("2020-01-02")}
+    value = {
+        "x": np.float32(1.5),
+        "inner": [np.bool_(True), {"w": torch.ones(2)}],
+        "day": np.datetime64("2020-01-02"),
+    }
     ferry.save(value, tmp_path / "in.npz")
     assert list(ferry.open(tmp_path / "in.npz").tensors) == ["inner.1.w"]
     for name, write in {
@@ -320,14 +365,21 @@ def test_values_that_become_tensors_are_told(tmp_path, verify):
         ),
     }.items():
         report = write(tmp_path / name)
-        assert report.warnings == ("PyTorch has NumPy's scalars as tensors; these were values: x, inner.0.",)
+        assert report.warnings == (
+            "PyTorch has NumPy's scalars as tensors; these were values: x, inner.0.",
+        )
         found = ferry.open(tmp_path / name)
         assert (report.tensors, report.bytes_written) == (len(found.tensors), 4 + 1 + 8)
         assert list(found.tensors) == ["x", "inner.0", "inner.1.w"]
         assert found.tree["day"] == value["day"]
         again = torch.load(tmp_path / name, weights_only=False)
         assert (type(again["x"]), type(again["inner"][0])) == (np.float32, np.bool_)
-        assert ferry.convert_files(tmp_path / name, tmp_path / "again.pt", verify=True, overwrite=True).warnings == ()
+        assert (
+            ferry.convert_files(
+                tmp_path / name, tmp_path / "again.pt", verify=True, overwrite=True
+            ).warnings
+            == ()
+        )
 
 
 def test_tied_tensors_share_a_storage(tmp_path):
@@ -339,7 +391,10 @@ def test_tied_tensors_share_a_storage(tmp_path):
     state = torch.load(path, weights_only=True)
     assert state["a"].data_ptr() == state["b"].data_ptr() != state["c"].data_ptr()
     with zipfile.ZipFile(path) as archive:
-        assert len([name for name in archive.namelist() if "/data/" in name and "serial" not in name]) == 2
+        assert (
+            len([name for name in archive.namelist() if "/data/" in name and "serial" not in name])
+            == 2
+        )
     assert FORMAT.read(path).ties == {"b": "a"}
 
 
@@ -379,7 +434,9 @@ def test_views_are_read_where_they_lie(tmp_path):
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
 def test_conjugate_and_negative_views_have_their_values(dtype, tmp_path):
     """Tensors whose bits say that they are read conjugated or negated are resolved, zeros and NaNs with their signs."""
-    base = torch.view_as_complex(torch.tensor([[1.0, -2], [0, 0.0], [-0.0, float("nan")]], dtype=dtype.to_real()))
+    base = torch.view_as_complex(
+        torch.tensor([[1.0, -2], [0, 0.0], [-0.0, float("nan")]], dtype=dtype.to_real())
+    )
     for name, view in {"conj": base.conj(), "imag": base.conj().imag, "plain": base}.items():
         found = FORMAT.read(saved(tmp_path, {name: view}))
         assert found.tensors[name].array().tobytes() == bits(view)
@@ -392,7 +449,10 @@ def test_storages_stay_storages(tmp_path):
     source = saved(tmp_path, {"untyped": untyped})
     found = FORMAT.read(source)
     assert found.tree == {"untyped": Ref("untyped", "untyped_storage")}
-    again, first = (torch.load(path, weights_only=True)["untyped"] for path in (written(tmp_path, found), source))
+    again, first = (
+        torch.load(path, weights_only=True)["untyped"]
+        for path in (written(tmp_path, found), source)
+    )
     assert type(again) is type(first)
     assert bytes(again._untyped_storage) == bytes(first._untyped_storage) == b"\0\1\2\3"
 
@@ -408,7 +468,10 @@ def test_a_tensor_alone(tmp_path):
 def test_names_that_clash_get_numbers(tmp_path):
     """Keys that join to the same name do not hide each other."""
     found = FORMAT.read(saved(tmp_path, {"a": {"b": torch.zeros(1)}, "a.b": torch.ones(2)}))
-    assert {name: stored.shape for name, stored in found.tensors.items()} == {"a.b": (1,), "a.b#2": (2,)}
+    assert {name: stored.shape for name, stored in found.tensors.items()} == {
+        "a.b": (1,),
+        "a.b#2": (2,),
+    }
     assert found.tree == {"a": {"b": Ref("a.b")}, "a.b": Ref("a.b#2")}
 
 
@@ -420,7 +483,11 @@ def test_big_endian_files_are_swapped(tmp_path):
     path.write_bytes(
         hostile.zip_bytes(
             [
-                ("archive/data.pkl", hostile.state_dict(a=hostile.tensor(), t=hostile.tensor(stride=(1, 2))), lies),
+                (
+                    "archive/data.pkl",
+                    hostile.state_dict(a=hostile.tensor(), t=hostile.tensor(stride=(1, 2))),
+                    lies,
+                ),
                 ("archive/byteorder", b"big", lies),
                 ("archive/data/0", big, lies),
             ]
@@ -460,8 +527,13 @@ def quantised(kind=torch.qint8):
 
 def per_channel(axis, scales=torch.float64, zero_points=torch.int64):
     count = (3, 4)[axis]
-    scales, zero_points = torch.linspace(0.1, 0.4, count, dtype=scales), torch.arange(count).to(zero_points)
-    return torch.quantize_per_channel(torch.linspace(-1, 1, 12).reshape(3, 4), scales, zero_points, axis, torch.quint8)
+    scales, zero_points = (
+        torch.linspace(0.1, 0.4, count, dtype=scales),
+        torch.arange(count).to(zero_points),
+    )
+    return torch.quantize_per_channel(
+        torch.linspace(-1, 1, 12).reshape(3, 4), scales, zero_points, axis, torch.quint8
+    )
 
 
 def rebuilt(parts):
@@ -469,14 +541,20 @@ def rebuilt(parts):
     if "layout" in parts:
         layout, size, values = parts["layout"], parts["size"].tolist(), parts["values"]
         if layout == "sparse_coo":
-            return torch.sparse_coo_tensor(parts["indices"], values, size, is_coalesced=parts["is_coalesced"])
+            return torch.sparse_coo_tensor(
+                parts["indices"], values, size, is_coalesced=parts["is_coalesced"]
+            )
         rows = layout[-3:] in ("csr", "bsr")
         indices = ("crow_indices", "col_indices") if rows else ("ccol_indices", "row_indices")
         of = {"layout": getattr(torch, layout), "check_invariants": True}
-        return torch.sparse_compressed_tensor(*(parts[each] for each in indices), values, size, **of)
+        return torch.sparse_compressed_tensor(
+            *(parts[each] for each in indices), values, size, **of
+        )
     values, scale, zero_point = (parts[each] for each in ("values", "scale", "zero_point"))
     if "axis" in parts:
-        return torch._make_per_channel_quantized_tensor(values, scale, zero_point, int(parts["axis"]))
+        return torch._make_per_channel_quantized_tensor(
+            values, scale, zero_point, int(parts["axis"])
+        )
     return torch._make_per_tensor_quantized_tensor(values, float(scale), int(zero_point))
 
 
@@ -484,7 +562,9 @@ def rebuilt(parts):
 def in_parts():
     """Quantised and sparse tensors of every kind that torch saves."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # torch calls all of it deprecated, or a prototype
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # torch calls all of it deprecated, or a prototype
         square = torch.tensor([[0.0, 1.5], [-0.0, 2.0]])
         made = {kind: quantised(getattr(torch, kind)) for kind in ("qint8", "quint8", "qint32")}
         made |= {"turned": quantised().t(), "part": quantised()[1:, 1:3], "none": quantised()[:0]}
@@ -492,16 +572,24 @@ def in_parts():
         made["floats"] = per_channel(1, torch.float32, torch.float32)
         made["coo"] = square.to_sparse()
         made["twice"] = torch.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (3,))
-        made["hybrid"] = torch.sparse_coo_tensor([[0, 2]], torch.eye(2, dtype=torch.bfloat16), (3, 2))
+        made["hybrid"] = torch.sparse_coo_tensor(
+            [[0, 2]], torch.eye(2, dtype=torch.bfloat16), (3, 2)
+        )
         made |= {each: getattr(square, f"to_sparse_{each}")() for each in ("csr", "csc")}
-        made |= {each: getattr(torch.ones(4, 6), f"to_sparse_{each}")((2, 3)) for each in ("bsr", "bsc")}
+        made |= {
+            each: getattr(torch.ones(4, 6), f"to_sparse_{each}")((2, 3)) for each in ("bsr", "bsc")
+        }
         yield made
 
 
 def same_tensor(found, wanted):
     """Whether two tensors are the same, of the same layout or with the same scales."""
     if wanted.is_quantized:
-        return found.dtype == wanted.dtype and torch.equal(found, wanted) and found.qscheme() == wanted.qscheme()
+        return (
+            found.dtype == wanted.dtype
+            and torch.equal(found, wanted)
+            and found.qscheme() == wanted.qscheme()
+        )
     return (
         found.layout == wanted.layout
         and found.shape == wanted.shape
@@ -512,7 +600,9 @@ def same_tensor(found, wanted):
 @pytest.mark.parametrize("through", [None, "a.safetensors", "a.npz", "again.pt"])
 def test_quantised_and_sparse_tensors_are_parts(tmp_path, in_parts, through):
     """In a dict, a list and a module's state: torch makes the same tensor of them, after any format that has values."""
-    lasting = {name: each for name, each in in_parts.items() if name != "floats"}  # torch has no function for those
+    lasting = {
+        name: each for name, each in in_parts.items() if name != "floats"
+    }  # torch has no function for those
     path = saved(tmp_path, {"by name": in_parts, "in a list": [*lasting.values(), torch.ones(1)]})
     if through:
         ferry.convert_files(path, tmp_path / through, verify=True)
@@ -535,7 +625,10 @@ def packed():
         warnings.simplefilter("ignore", UserWarning)  # torch calls them deprecated
         scales, zero_points = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0.0, 1.0, 2.0])
         of = {kind: getattr(torch, kind) for kind in ("quint4x2", "quint2x4")}
-        rows = {4: torch.linspace(0, 1.5, 12).reshape(3, 4), 5: torch.linspace(0, 1.5, 15).reshape(3, 5)}
+        rows = {
+            4: torch.linspace(0, 1.5, 12).reshape(3, 4),
+            5: torch.linspace(0, 1.5, 15).reshape(3, 5),
+        }
         channels = {
             f"{kind} {count}": torch.quantize_per_channel(each, scales, zero_points, 0, dtype)
             for kind, dtype in of.items()
@@ -564,9 +657,12 @@ def test_several_numbers_in_a_byte_are_the_bytes_that_torch_has(tmp_path, packed
             continue
         assert torch.equal(scale, wanted.q_per_channel_scales())
         assert torch.equal(zero_point, wanted.q_per_channel_zero_points())
-        # The first number of a byte is in its low bits: what unpacks so is what torch computes with.
+        # The first number of a byte is in its low bits: what unpacks so is what torch computes
+        # with.
         bits = 4 if "4x2" in name else 2
-        each = torch.stack([values >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)], 1).flatten()
+        each = torch.stack(
+            [values >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)], 1
+        ).flatten()
         numbers = each[: wanted.numel()].reshape(wanted.shape).float()
         exact = (numbers - zero_point[:, None]) * scale[:, None]
         assert torch.allclose(exact, wanted.dequantize(), rtol=0, atol=1e-6), name
@@ -588,15 +684,22 @@ def ragged(layout):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # torch calls it a prototype
         parts = [torch.arange(6.0).reshape(2, 3), torch.arange(12.0, 24.0).reshape(4, 3)]
-        return torch.nested.nested_tensor(parts, layout=layout, requires_grad=layout is torch.jagged)
+        return torch.nested.nested_tensor(
+            parts, layout=layout, requires_grad=layout is torch.jagged
+        )
 
 
 @pytest.mark.parametrize("through", [None, "a.safetensors", "again.pt"])
 def test_nested_tensors_are_parts(tmp_path, through):
     """Of which torch makes the same tensors again."""
     plain, jagged = ragged(torch.strided), ragged(torch.jagged)
-    narrow = torch.nested.narrow(torch.ones(2, 5, 3), 1, torch.tensor([0, 1]), torch.tensor([3, 2]), torch.jagged)
-    path = saved(tmp_path, {"plain": plain, "turned": plain.transpose(1, 2), "jagged": jagged, "narrow": narrow})
+    narrow = torch.nested.narrow(
+        torch.ones(2, 5, 3), 1, torch.tensor([0, 1]), torch.tensor([3, 2]), torch.jagged
+    )
+    path = saved(
+        tmp_path,
+        {"plain": plain, "turned": plain.transpose(1, 2), "jagged": jagged, "narrow": narrow},
+    )
     if through:
         ferry.convert_files(path, tmp_path / through, verify=True)
         path = tmp_path / through
@@ -605,17 +708,24 @@ def test_nested_tensors_are_parts(tmp_path, through):
         parts = found[name]
         assert parts["layout"] == "nested"
         for size, stride, offset, each in zip(
-            *(parts[part].tolist() for part in ("sizes", "strides", "offsets")), wanted.unbind(), strict=True
+            *(parts[part].tolist() for part in ("sizes", "strides", "offsets")),
+            wanted.unbind(),
+            strict=True,
         ):
             assert torch.equal(parts["values"].as_strided(size, stride, offset), each)
     for name, wanted in (("jagged", jagged), ("narrow", narrow)):
         parts = found[name]
         again = torch.nested.nested_tensor_from_jagged(
-            parts["values"], parts["offsets"], parts.get("lengths"), jagged_dim=int(parts["jagged_dim"])
+            parts["values"],
+            parts["offsets"],
+            parts.get("lengths"),
+            jagged_dim=int(parts["jagged_dim"]),
         )
         assert parts["layout"] == "jagged"
         assert all(map(torch.equal, again.unbind(), wanted.unbind()))
-    assert FORMAT.read(saved(tmp_path, {"j": jagged})).tree["j"]["values"] == Ref("j.values", "tensor", True)
+    assert FORMAT.read(saved(tmp_path, {"j": jagged})).tree["j"]["values"] == Ref(
+        "j.values", "tensor", True
+    )
 
 
 def test_the_parts_of_a_lone_tensor_and_of_a_parameter(tmp_path):
@@ -648,7 +758,11 @@ def opcodes(value):
     if isinstance(value, list):
         return b"](" + b"".join(map(opcodes, value)) + b"e"
     plain = {bytes: bytes, int: hostile.number, str: hostile.text}
-    return hostile.several(*map(opcodes, value)) if isinstance(value, tuple) else plain[type(value)](value)
+    return (
+        hostile.several(*map(opcodes, value))
+        if isinstance(value, tuple)
+        else plain[type(value)](value)
+    )
 
 
 _KEY = ("storage", hostile.named("torch", "QInt8Storage"), "0", "cpu", 24)
@@ -706,7 +820,9 @@ class Config(argparse.Namespace):
 def test_hostile_parts_are_refused(tmp_path, case):
     """What torch could not have saved is an error that says so, in the file's words."""
     arguments = HOSTILE_PARTS[case]
-    function = {2: "_rebuild_sparse_tensor", 4: "_rebuild_nested_tensor"}.get(len(arguments), "_rebuild_qtensor")
+    function = {2: "_rebuild_sparse_tensor", 4: "_rebuild_nested_tensor"}.get(
+        len(arguments), "_rebuild_qtensor"
+    )
     body = hostile.named("torch._utils", function) + opcodes(arguments) + b"R"
     path = tmp_path / "a.pt"
     path.write_bytes(hostile.torch_zip(hostile.PROTO2 + body + hostile.STOP))
@@ -723,7 +839,9 @@ def test_allowed_classes_are_dicts_of_their_attributes(tmp_path):
     assert name in FORMAT.asks_for(path)
     found = FORMAT.read(path, allow=frozenset({name}))
     assert found.tree == {"args": {"lr": 0.1, "weight": Ref("args.weight")}, "w": Ref("w")}
-    assert same_bits(arrays(found), {"args.weight": np.ones(2, "float32"), "w": np.zeros(1, "float32")})
+    assert same_bits(
+        arrays(found), {"args.weight": np.ones(2, "float32"), "w": np.zeros(1, "float32")}
+    )
 
 
 def test_defaultdicts_of_builtin_types_are_kept(tmp_path):
@@ -746,7 +864,9 @@ def test_factories_are_kept_under_the_names_of_each_protocol(tmp_path):
 def test_a_lone_surrogate_is_read_and_written_as_pickle_does(tmp_path):
     """Such text, as names of files may be, stands in values and in names of tensors."""
     # More tensors of one kind than one, so that names are read in the quick way too.
-    value = {f"{number}\udcff": torch.full((2,), float(number)) for number in range(5)} | {"s": "x\udcff"}
+    value = {f"{number}\udcff": torch.full((2,), float(number)) for number in range(5)} | {
+        "s": "x\udcff"
+    }
     for protocol in (2, 4):
         found = FORMAT.read(saved(tmp_path, value, pickle_protocol=protocol))
         assert found.tree["s"] == "x\udcff"
@@ -792,7 +912,10 @@ def nested(levels):
 def test_writing_is_deterministic(tmp_path):
     """Equal contents make equal bytes, sets of strings too, whatever their hash."""
     given = contents({"a": np.arange(3)}, tree={"a": Ref("a"), "s": {"x", "y", "z", 1}})
-    assert written(tmp_path, given, "1.pt").read_bytes() == written(tmp_path, given, "2.pt").read_bytes()
+    assert (
+        written(tmp_path, given, "1.pt").read_bytes()
+        == written(tmp_path, given, "2.pt").read_bytes()
+    )
 
 
 def test_a_flipped_bit_is_found_by_check_and_by_copying(tmp_path):
@@ -850,13 +973,17 @@ def test_nothing_is_imported_for_it(tmp_path):
         env={"PYTHONPATH": str(ROOT / "src")},
     )
     assert done.stdout.strip() == "[]"
-    assert outline(torch.load(tmp_path / "copy.pt", weights_only=True)) == outline(torch.load(path, weights_only=True))
+    assert outline(torch.load(tmp_path / "copy.pt", weights_only=True)) == outline(
+        torch.load(path, weights_only=True)
+    )
 
 
 @pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_a_header_of_many_tensors_takes_little_memory(tmp_path, monkeypatch, count):
     """Tensors are read at once, not step by step, and kept in 300 bytes each: their names and all that is temporary."""
-    state = contents({f"model.layers.{place}.weight": np.zeros((1, 2), "float32") for place in range(count)})
+    state = contents(
+        {f"model.layers.{place}.weight": np.zeros((1, 2), "float32") for place in range(count)}
+    )
     path = written(tmp_path, state)
     steps, handlers = [], list(machine._HANDLERS)
     handlers[ord("(")] = lambda running: (steps.append(1), machine.Machine.mark(running))
@@ -872,14 +999,19 @@ def without_sums(tmp_path):
     """A checkpoint that was saved without checksums."""
     torch.serialization.set_crc32_options(False)
     try:
-        yield saved(tmp_path, {"w": torch.arange(1 << 20, dtype=torch.float32), "n": 3}, "unsummed.pt")
+        yield saved(
+            tmp_path, {"w": torch.arange(1 << 20, dtype=torch.float32), "n": 3}, "unsummed.pt"
+        )
     finally:
         torch.serialization.set_crc32_options(True)
 
 
 def test_a_file_without_checksums_is_read(without_sums, tmp_path):
     """None are compared where none are; check says so, in a note."""
-    assert ferry.load(without_sums)["w"].sum() == torch.arange(1 << 20, dtype=torch.float32).numpy().sum()
+    assert (
+        ferry.load(without_sums)["w"].sum()
+        == torch.arange(1 << 20, dtype=torch.float32).numpy().sum()
+    )
     for suffix in (".pt", ".safetensors", ".npz"):
         ferry.convert_files(without_sums, tmp_path / f"out{suffix}", verify=True)
         assert ferry.load(tmp_path / f"out{suffix}")["w"][-1] == (1 << 20) - 1
@@ -923,7 +1055,9 @@ def test_a_shape_that_no_array_has_is_told(tmp_path):
         hostile.tensor() + b"](K\1eb",
         hostile.tensor() + b"K\1a",
         b"K\1K\2s",
-        hostile.named("torch._tensor", "_rebuild_from_type_v2") + hostile.several(b"N", b"N", b"N", b"N") + b"R",
+        hostile.named("torch._tensor", "_rebuild_from_type_v2")
+        + hostile.several(b"N", b"N", b"N", b"N")
+        + b"R",
     ],
 )
 def test_damage_is_told_without_names_of_ours(tmp_path, body):
@@ -932,5 +1066,6 @@ def test_damage_is_told_without_names_of_ours(tmp_path, body):
     with pytest.raises((UnsafeFileError, FileFormatError)) as refused:
         FORMAT.read(tmp_path / "a.pt")
     assert not re.search(
-        r"\w+Of\b|\w+\(\)|_v2|Words|Names|object has no", refused.value.message.replace("_rebuild_tensor_v2", "")
+        r"\w+Of\b|\w+\(\)|_v2|Words|Names|object has no",
+        refused.value.message.replace("_rebuild_tensor_v2", ""),
     )

@@ -32,16 +32,25 @@ def every(dtype):
     """All patterns of bits of a floating dtype of up to two bytes; for wider ones those around its ends."""
     row = find(dtype)
     if row.itemsize <= 2:
-        bits = {"float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}.get(dtype, 8 * row.itemsize)
+        bits = {"float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6}.get(
+            dtype, 8 * row.itemsize
+        )
         return np.arange(1 << bits).astype(f"u{row.itemsize}").view(numpy_dtype(row.name))
     with np.errstate(all="ignore"):
         around = []
         for other in FLOATS:
             limits = ml_dtypes.finfo(numpy_dtype(other))
-            for value in (limits.max, limits.smallest_normal, limits.smallest_subnormal, limits.eps):
+            for value in (
+                limits.max,
+                limits.smallest_normal,
+                limits.smallest_subnormal,
+                limits.eps,
+            ):
                 exact_value = np.array(float(value)).astype(numpy_dtype(row.name))
                 scales = (0.25, 0.5, 0.99, 1.0, 1.03, 1.06, 1.1, 1.25, 1.5, 2.0, 4.0)
-                around.extend(exact_value * np.array(scale, numpy_dtype(row.name)) for scale in scales)
+                around.extend(
+                    exact_value * np.array(scale, numpy_dtype(row.name)) for scale in scales
+                )
         values = np.array([*around, 0, 1, np.inf, np.nan], numpy_dtype(row.name))
         return np.concatenate([values, -values])
 
@@ -75,7 +84,9 @@ def test_each_number_between_floating_dtypes(source, target):
         assert not lost.any()
 
     rng = np.random.default_rng(1)
-    chosen = np.unique(np.concatenate([np.flatnonzero(lost)[:40], rng.integers(0, len(values), 40)]))
+    chosen = np.unique(
+        np.concatenate([np.flatnonzero(lost)[:40], rng.integers(0, len(values), 40)])
+    )
     for index in chosen:
         one = Recast(stored(values[index : index + 1], source), target, "raise", "w")
         result = with_doubt(lambda one=one: one.array())
@@ -148,7 +159,9 @@ def test_large_tensors_go_block_by_block(monkeypatch, ahead, target):
     assert np.concatenate(found).tobytes() == cast(values, target).tobytes()
     if target != "float64":
         values[777, 5] = -3e38 if target != "bfloat16" else -3.4e38
-        with pytest.raises(LossyCastError, match=r"layer\.w: float32 to .*: the value at \[777, 5\]"):
+        with pytest.raises(
+            LossyCastError, match=r"layer\.w: float32 to .*: the value at \[777, 5\]"
+        ):
             list(Recast(stored(values), target, "raise", "layer.w").blocks())
 
 
@@ -242,7 +255,10 @@ def test_the_sources_checksum_is_compared(tmp_path):
         ):
             call = Pump().array if fits else Pump().blocks
             if fits:
-                assert call(Recast(inner, "float16")).tobytes() == inner.array().astype(np.float16).tobytes()
+                assert (
+                    call(Recast(inner, "float16")).tobytes()
+                    == inner.array().astype(np.float16).tobytes()
+                )
             else:
                 with pytest.raises(FileFormatError, match="corrupt"):
                     list(call(Recast(inner, "float16")))
@@ -278,11 +294,15 @@ def test_the_hint_of_a_number_that_does_not_fit_works(tmp_path, name, values, dt
         convert_files(start, target, dtype=dtype, overflow=overflow)
     modes = re.findall(r'overflow="(\w+)"', raised.value.hint)
     spared = re.search(r"dtype=({.*?})", raised.value.hint)[1]
-    found = load(convert_files(start, target, dtype=ast.literal_eval(spared), overflow=overflow).target)
+    found = load(
+        convert_files(start, target, dtype=ast.literal_eval(spared), overflow=overflow).target
+    )
     assert found[name].tobytes() == values.tobytes()
     assert found["other"].dtype != values.dtype
     for mode in modes:
-        found = load(convert_files(start, target, dtype=dtype, overflow=mode, overwrite=True).target)
+        found = load(
+            convert_files(start, target, dtype=dtype, overflow=mode, overwrite=True).target
+        )
         assert found[name].dtype != values.dtype
     assert bool(modes) == (abs(values[0]) > 1e30)
 
@@ -293,5 +313,7 @@ def test_the_hint_leaves_out_what_the_format_does_not_hold(tmp_path):
     save({"v": np.array([1e300j]), "w": np.ones(2)}, start)
     with pytest.raises(LossyCastError) as raised:
         convert_files(start, target, dtype="fit")
-    assert raised.value.hint.endswith('; or exclude="v", which leaves it out: the format does not hold complex128')
+    assert raised.value.hint.endswith(
+        '; or exclude="v", which leaves it out: the format does not hold complex128'
+    )
     assert convert_files(start, target, dtype="fit", exclude="v").tensors == 1

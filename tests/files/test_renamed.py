@@ -65,7 +65,11 @@ def test_what_is_broken_is_told_by_its_name(tmp_path, suffix):
 
 
 STANDING_FOR = {
-    "pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "Git LFS", "git lfs pull"),
+    "pointer": (
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+        "Git LFS",
+        "git lfs pull",
+    ),
     "page": (b"\n<!DOCTYPE html>\n<html></html>", "a web page in HTML", "get the file again"),
     "compressed": (gzip.compress(b"\x80\x02}."), "compressed, by gzip", "gunzip -c"),
 }
@@ -104,7 +108,9 @@ def test_a_name_of_something_else_is_refused_when_it_is_written(tmp_path, to, na
         lambda path: ferry.save({"a": np.ones(2)}, path, to=to),
         lambda path: ferry.convert_files(tmp_path / "in.npz", path, to=to, overwrite=True),
     ):
-        with pytest.raises(ferry.FormatLimitError, match=f"^{name} is the name of {kind}, so") as refused:
+        with pytest.raises(
+            ferry.FormatLimitError, match=f"^{name} is the name of {kind}, so"
+        ) as refused:
             write(tmp_path / name)
         assert not (tmp_path / name).exists()
         hinted = re.search(r", '(.*)'\)$", refused.value.hint)[1]
@@ -113,7 +119,9 @@ def test_a_name_of_something_else_is_refused_when_it_is_written(tmp_path, to, na
         assert ferry.load(hinted)["a"].tolist() == [1, 1]
 
 
-@pytest.mark.parametrize(("name", "to"), [("a.npz", "zarr"), ("a.safetensors", "orbax"), ("a.pt", "tensorflow")])
+@pytest.mark.parametrize(
+    ("name", "to"), [("a.npz", "zarr"), ("a.safetensors", "orbax"), ("a.pt", "tensorflow")]
+)
 def test_a_folder_does_not_have_the_name_of_a_file_either(tmp_path, name, to):
     module = format_named(to).module
     if module:

@@ -22,7 +22,9 @@ from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import InMemory
 from tensorferry.files.formats.safetensors import FORMAT, header
 
-safetensors = pytest.importorskip("safetensors", reason="compares with the official library, which is not installed")
+safetensors = pytest.importorskip(
+    "safetensors", reason="compares with the official library, which is not installed"
+)
 safetensors_numpy = pytest.importorskip("safetensors.numpy")
 
 OFFICIAL = {
@@ -99,7 +101,11 @@ def test_what_the_official_library_writes_is_read(tmp_path):
     for name, array in held.items():
         dtype = getattr(torch, name.split(".")[0])
         packed = torch.frombuffer(bytearray(array.tobytes() or b"\0"), dtype=torch.uint8)
-        tensors[name] = packed.view(dtype).reshape(array.shape) if array.size else torch.empty(array.shape, dtype=dtype)
+        tensors[name] = (
+            packed.view(dtype).reshape(array.shape)
+            if array.size
+            else torch.empty(array.shape, dtype=dtype)
+        )
     save_file(tensors, tmp_path / "a.safetensors", {"format": "pt", "é": '"\\'})
     found = FORMAT.read(tmp_path / "a.safetensors")
     assert found.metadata == {"format": "pt", "é": '"\\'}
@@ -117,7 +123,9 @@ def test_torch_reads_what_is_written_and_the_other_way_round(tmp_path):
         "e5m2": codes.clone().view(torch.float8_e5m2),
     }
     found = through_torch(tmp_path, tensors)
-    assert np.array_equal(found.tensors["bf16"].array().view(np.uint16), np.arange(65536, dtype=np.uint16))
+    assert np.array_equal(
+        found.tensors["bf16"].array().view(np.uint16), np.arange(65536, dtype=np.uint16)
+    )
 
 
 @pytest.mark.parametrize("name", of_torch("float8_e8m0fnu", "float4_e2m1fn_x2"))
@@ -126,7 +134,9 @@ def test_the_same_for_dtypes_of_later_releases(name, tmp_path):
     import torch
 
     codes = torch.arange(256, dtype=torch.uint8)
-    stored = through_torch(tmp_path, {"x": codes.reshape(16, 16).view(getattr(torch, name))}).tensors["x"]
+    stored = through_torch(
+        tmp_path, {"x": codes.reshape(16, 16).view(getattr(torch, name))}
+    ).tensors["x"]
     expected = codes.numpy().reshape(16, 16)
     if name == "float4_e2m1fn_x2":
         expected = np.stack([expected & 15, expected >> 4], axis=-1).reshape(16, 32)
@@ -161,7 +171,10 @@ def test_names_keep_their_order_and_bytes_are_aligned(tmp_path):
     assert {found.tensors[name].offset % 64 for name in "be"} == {0}
     assert found.tensors["f"].offset % 32 == 0
     assert found.tensors["c"].offset % 16 == 0
-    assert dict(safetensors.deserialize((tmp_path / "a.safetensors").read_bytes())).keys() == held.keys()
+    assert (
+        dict(safetensors.deserialize((tmp_path / "a.safetensors").read_bytes())).keys()
+        == held.keys()
+    )
 
 
 @given(
@@ -182,7 +195,10 @@ def test_each_tensor_is_aligned_to_its_elements(tmp_path_factory, kinds):
     assert len(safetensors.deserialize(path.read_bytes())) == len(held)
 
 
-@given(st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=5), st.lists(st.text(), unique=True))
+@given(
+    st.dictionaries(st.text(max_size=8), st.text(max_size=8), max_size=5),
+    st.lists(st.text(), unique=True),
+)
 @settings(max_examples=50, deadline=None)
 def test_any_name_and_string_survives(tmp_path_factory, metadata, names):
     """Names and strings of any characters come back as they were."""
@@ -205,7 +221,10 @@ def test_ties_are_stored_once_and_come_back(tmp_path):
     assert found.ties == {"c": "a", "d": "a"}
     assert found.metadata == {}
     assert (tmp_path / "a.safetensors").stat().st_size < 2 * shared.nbytes
-    assert [name for name, _ in sorted(safetensors.deserialize((tmp_path / "a.safetensors").read_bytes()))] == [
+    assert [
+        name
+        for name, _ in sorted(safetensors.deserialize((tmp_path / "a.safetensors").read_bytes()))
+    ] == [
         "a",
         "b",
         "e",
@@ -236,8 +255,12 @@ def test_ties_of_torch_save_model_are_understood(tmp_path):
 
 def test_a_tree_and_metadata_survive(tmp_path):
     """What is not a tensor, and how all of it nests, comes back, besides metadata."""
-    tree = OrderedDict(model=OrderedDict(w=Ref("model.w", "parameter", requires_grad=True)), epoch=3, lr=0.1)
-    held = contents({"model.w": np.ones((2, 2), ml_dtypes.bfloat16)}, metadata={"format": "pt"}, tree=tree)
+    tree = OrderedDict(
+        model=OrderedDict(w=Ref("model.w", "parameter", requires_grad=True)), epoch=3, lr=0.1
+    )
+    held = contents(
+        {"model.w": np.ones((2, 2), ml_dtypes.bfloat16)}, metadata={"format": "pt"}, tree=tree
+    )
     found = written(tmp_path / "a.safetensors", held)
     assert found.tree == tree
     assert type(found.tree) is OrderedDict
@@ -307,7 +330,9 @@ def test_unusual_but_valid_headers_are_read(tmp_path, header):
     assert official["shape"] == [2, 3]
 
 
-NAMES = st.sampled_from(["a", "b.c", "é", "]},", "]}", "__metadata__", *(f"layer.{number}" for number in range(9))])
+NAMES = st.sampled_from(
+    ["a", "b.c", "é", "]},", "]}", "__metadata__", *(f"layer.{number}" for number in range(9))]
+)
 KINDS = st.sampled_from(
     [
         ("F32", "2", 8),
@@ -332,7 +357,9 @@ def headers(draw):
         dtype, shape, nbytes = draw(KINDS) if not draw(st.integers(0, 3)) else ("F32", "2", 8)
         at += draw(st.sampled_from([0] * 20 + [1]))
         end = at + nbytes + draw(st.sampled_from([0] * 20 + [1]))
-        entries.append(f'"{name}":{{"dtype":"{dtype}","shape":[{shape}],"data_offsets":[{at},{end}]}}')
+        entries.append(
+            f'"{name}":{{"dtype":"{dtype}","shape":[{shape}],"data_offsets":[{at},{end}]}}'
+        )
         at = end
     if draw(st.booleans()):
         entries.insert(0, '"__metadata__":{"key":"value"}')
@@ -368,7 +395,9 @@ def test_entries_of_the_official_writer_are_read_together(tmp_path, monkeypatch)
     safetensors_numpy.save_file(values, path, metadata={"format": "np"})
     others = []
     read = header.Scan._other_entry
-    monkeypatch.setattr(header.Scan, "_other_entry", lambda *given: others.append(given[3]) or read(*given))
+    monkeypatch.setattr(
+        header.Scan, "_other_entry", lambda *given: others.append(given[3]) or read(*given)
+    )
     found = FORMAT.read(path)
     assert same_bits(dict(sorted(arrays(found).items())), dict(sorted(values.items())))
     assert found.metadata == {"format": "np"}
@@ -386,7 +415,10 @@ def test_fields_that_no_reader_knows_are_metadata(tmp_path, more, at):
     path.write_bytes(raw(f'{{"a":{{{",".join(fields)}}}}}'.encode(), bytes(range(6))))
     ((name, official),) = safetensors.deserialize(path.read_bytes())
     found = FORMAT.read(path)
-    assert found.tensors[name].array().tolist() == np.frombuffer(official["data"], "u1").reshape(2, 3).tolist()
+    assert (
+        found.tensors[name].array().tolist()
+        == np.frombuffer(official["data"], "u1").reshape(2, 3).tolist()
+    )
     text = found.metadata["a@quant.type"]
     assert text == json.loads(more) or json.loads(text) == json.loads(more)
     assert not list(FORMAT.check(path))
@@ -399,7 +431,9 @@ def test_metadata_of_such_a_name_stays_what_it_is(tmp_path):
     """Neither takes the place of the other."""
     entry = '"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1],"x":"field"}'
     path = tmp_path / "a.safetensors"
-    path.write_bytes(raw(f'{{{entry},"__metadata__":{{"a@x":"string","a@x#":"other"}}}}'.encode(), b"\0"))
+    path.write_bytes(
+        raw(f'{{{entry},"__metadata__":{{"a@x":"string","a@x#":"other"}}}}'.encode(), b"\0")
+    )
     assert FORMAT.read(path).metadata == {"a@x": "string", "a@x#": "other", "a@x##": "field"}
 
 
@@ -433,7 +467,9 @@ def test_a_large_tensor_in_another_layout_is_written_row_by_row(tmp_path):
     """An array that is not packed is stored packed."""
     array = np.arange(3_000_000, dtype=np.float64).reshape(1500, 2000).T
     held = Contents("memory", (), {"t": InMemory(array, "float64", 0)})
-    assert same_bits(written(tmp_path / "a.safetensors", held).tensors["t"].array(), np.ascontiguousarray(array))
+    assert same_bits(
+        written(tmp_path / "a.safetensors", held).tensors["t"].array(), np.ascontiguousarray(array)
+    )
 
 
 @pytest.mark.parametrize("count", [20_000, pytest.param(100_000, marks=pytest.mark.slow)])
@@ -457,7 +493,9 @@ def test_a_file_of_many_tensors_is_read_in_little_memory(tmp_path, count):
 def test_recognised_by_its_first_bytes(tmp_path):
     """A file is recognised under any name; one whose bytes are wrong by its suffix, for the sake of the error."""
     written(tmp_path / "model.weights", contents({"a": np.zeros(2)}))
-    assert FORMAT.recognises(tmp_path / "model.weights", (tmp_path / "model.weights").read_bytes()[:64])
+    assert FORMAT.recognises(
+        tmp_path / "model.weights", (tmp_path / "model.weights").read_bytes()[:64]
+    )
     assert FORMAT.is_named(tmp_path / "cut.safetensors", b"\1\2\3")
     assert not FORMAT.recognises(tmp_path / "model.pt", b"PK\3\4" + bytes(60))
     (tmp_path / "cut.safetensors").write_bytes(b"\1\2\3")

@@ -48,7 +48,10 @@ def test_include_and_exclude():
         "layers.1.weight",
         "position_ids",
     ]
-    assert list(select(contents(), exclude=["layers.?.weight", "mask"]).tensors) == ["layers.0.bias", "position_ids"]
+    assert list(select(contents(), exclude=["layers.?.weight", "mask"]).tensors) == [
+        "layers.0.bias",
+        "position_ids",
+    ]
     assert list(select(contents(), include=["layers.*"], exclude=["*.bias"]).tensors) == [
         "layers.0.weight",
         "layers.1.weight",
@@ -76,7 +79,12 @@ def test_a_pattern_that_fits_nothing_is_an_error(keywords):
 
 
 @pytest.mark.parametrize(
-    "keywords", [{"include": ["mask"], "exclude": ["mask"]}, {"exclude": ["*"]}, {"exclude": ["layers.*", "*s*"]}]
+    "keywords",
+    [
+        {"include": ["mask"], "exclude": ["mask"]},
+        {"exclude": ["*"]},
+        {"exclude": ["layers.*", "*s*"]},
+    ],
 )
 def test_patterns_that_leave_nothing_are_an_error(keywords):
     """Each of them fits something; a file of nothing was written."""
@@ -101,7 +109,8 @@ def test_rename_as_sed_does():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "s", "s/a/b", "a/b/", "s/a/b/c/", "s/(/b/", "s/a/\\9/", "s/a/b/x", "saabaa", "s\\a\\b\\"]
+    "text",
+    ["", "s", "s/a/b", "a/b/", "s/a/b/c/", "s/(/b/", "s/a/\\9/", "s/a/b/x", "saabaa", "s\\a\\b\\"],
 )
 def test_what_is_no_substitution_is_refused(text):
     """The message shows what one looks like, or what is wrong with the pattern."""
@@ -109,7 +118,9 @@ def test_what_is_no_substitution_is_refused(text):
         select(contents(), rename=[text])
 
 
-@pytest.mark.parametrize("pattern", ["(a){99999999999}", "(" * 5000 + "a" + ")" * 5000], ids=["repeats", "groups"])
+@pytest.mark.parametrize(
+    "pattern", ["(a){99999999999}", "(" * 5000 + "a" + ")" * 5000], ids=["repeats", "groups"]
+)
 def test_what_no_pattern_can_have_is_refused(pattern):
     """More repetitions, or more groups in groups, than there can be."""
     with pytest.raises(ValueError, match="is not a substitution"):
@@ -118,9 +129,13 @@ def test_what_no_pattern_can_have_is_refused(pattern):
 
 def test_two_tensors_of_one_name_are_refused():
     """The message has the two old names and the new one."""
-    with pytest.raises(FormatLimitError, match=r"layers\.0\.weight and layers\.1\.weight would both be named w"):
+    with pytest.raises(
+        FormatLimitError, match=r"layers\.0\.weight and layers\.1\.weight would both be named w"
+    ):
         select(contents(), rename=["s/layers.*weight/w/"])
-    with pytest.raises(FormatLimitError, match=r"layers\.0\.weight and layers\.1\.weight would both have no name"):
+    with pytest.raises(
+        FormatLimitError, match=r"layers\.0\.weight and layers\.1\.weight would both have no name"
+    ):
         select(contents(), rename=["s/layers.*weight//"])
 
 
@@ -191,7 +206,12 @@ def nested():
     tree = OrderedDict(model={"w": Ref("model.w"), "b": Ref("model.b")}, epoch=3, sizes=[1, 2])
     names = {"model.w": tensors["layers.0.weight"], "model.b": tensors["layers.0.bias"]}
     return Contents(
-        "memory", (), names, {"a": "b"}, tree, {"text": NotTensor("an array of strings"), "sparse": "sparse"}
+        "memory",
+        (),
+        names,
+        {"a": "b"},
+        tree,
+        {"text": NotTensor("an array of strings"), "sparse": "sparse"},
     )
 
 
@@ -220,12 +240,16 @@ def test_others_can_be_left_out():
     assert list(after.tensors) == ["model.w", "model.b"]
 
 
-@pytest.mark.parametrize("keywords", [{"exclude": ["model.odd"]}, {"include": ["model.b", "epoch"]}])
+@pytest.mark.parametrize(
+    "keywords", [{"exclude": ["model.odd"]}, {"include": ["model.b", "epoch"]}]
+)
 def test_others_that_are_left_out_leave_the_tree_too(keywords):
     """What is not among the tensors nor the others has no place in the tree."""
     tensors = {"model.b": contents().tensors["layers.0.bias"]}
     tree = {"model": {"odd": Ref("model.odd", "parameter"), "b": Ref("model.b")}, "epoch": 3}
-    after = select(Contents("memory", (), tensors, {}, tree, {"model.odd": "has attributes"}), **keywords)
+    after = select(
+        Contents("memory", (), tensors, {}, tree, {"model.odd": "has attributes"}), **keywords
+    )
     assert after.tree == {"model": {"b": Ref("model.b")}, "epoch": 3}
     assert not after.others
 
@@ -235,5 +259,9 @@ def test_the_contents_given_stay_as_they_are():
     before = nested()
     select(before, exclude=["*.b"], rename=["s/w$/weight/"], dtype="float16", tensors_only=True)
     after = nested()
-    assert (before.tree, before.others, before.metadata) == (after.tree, after.others, after.metadata)
+    assert (before.tree, before.others, before.metadata) == (
+        after.tree,
+        after.others,
+        after.metadata,
+    )
     assert dtypes(before) == dtypes(after)

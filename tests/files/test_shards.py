@@ -53,7 +53,9 @@ def six():
 def test_every_dtype_survives_in_shards(tmp_path, name):
     """All tensors come back from several shards, in order, with every bit, whichever format the shards have."""
     form = formats()[name]
-    held = {key: array for key, array in sample(form.dtypes).items() if key != "float4_e2m1fn.scalar"}
+    held = {
+        key: array for key, array in sample(form.dtypes).items() if key != "float4_e2m1fn.scalar"
+    }
     names = written(tmp_path / "m", contents(held), 100_000, form)
     assert len(names) > 3
     for path in (tmp_path / "m", tmp_path / "m" / index_name(form)):
@@ -66,7 +68,9 @@ def test_every_dtype_survives_in_shards(tmp_path, name):
 
 def test_shards_hold_at_most_so_many_bytes():
     """A shard ends before it would be larger; a tensor that is larger by itself has a shard of its own."""
-    held = contents({"a": np.zeros(10, np.uint8), "b": np.zeros(90, np.uint8), "c": np.zeros(1, np.uint8)})
+    held = contents(
+        {"a": np.zeros(10, np.uint8), "b": np.zeros(90, np.uint8), "c": np.zeros(1, np.uint8)}
+    )
     assert [list(piece.tensors) for piece in pieces(held, 100)] == [["a", "b"], ["c"]]
     assert [list(piece.tensors) for piece in pieces(held, 50)] == [["a"], ["b"], ["c"]]
     assert [list(piece.tensors) for piece in pieces(held, 1000)] == [["a", "b", "c"]]
@@ -90,7 +94,11 @@ def test_ties_stay_together_and_keep_their_places(tmp_path, name):
 
 def test_a_tree_and_metadata_of_the_whole_survive(tmp_path):
     """What is not a tensor comes back from the index; each shard has the metadata too, as readers expect."""
-    tree = {"model": OrderedDict((name, Ref(f"model.{name}")) for name in six()), "epoch": 3, "total": {1: None}}
+    tree = {
+        "model": OrderedDict((name, Ref(f"model.{name}")) for name in six()),
+        "epoch": 3,
+        "total": {1: None},
+    }
     held = contents(
         {f"model.{name}": array for name, array in six().items()},
         metadata={"format": "pt", "total_size": "not a number", "é": '"'},
@@ -108,12 +116,16 @@ def test_a_tree_and_metadata_of_the_whole_survive(tmp_path):
 def test_a_tree_that_no_index_can_hold_is_refused_before_anything_is_written():
     """A value that JSON cannot hold is refused when the shards are planned."""
     with pytest.raises(FormatLimitError, match="epoch"):
-        pieces(contents(six(), tree={**{name: Ref(name) for name in six()}, "epoch": object()}), 500)
+        pieces(
+            contents(six(), tree={**{name: Ref(name) for name in six()}, "epoch": object()}), 500
+        )
 
 
 def test_the_official_splitter_and_loader_agree(tmp_path):
     """What huggingface_hub splits is read here; what is split here has its names, its index, and bytes torch reads."""
-    hub = pytest.importorskip("huggingface_hub", reason="compares with huggingface_hub, which is not installed")
+    hub = pytest.importorskip(
+        "huggingface_hub", reason="compares with huggingface_hub, which is not installed"
+    )
     torch = pytest.importorskip("torch")
     from safetensors.torch import load_file
 
@@ -135,7 +147,9 @@ def test_the_official_splitter_and_loader_agree(tmp_path):
         theirs["weight_map"],
         theirs["metadata"]["total_size"],
     )
-    read = {name: load_file(tmp_path / "ours" / file)[name] for name, file in ours["weight_map"].items()}
+    read = {
+        name: load_file(tmp_path / "ours" / file)[name] for name, file in ours["weight_map"].items()
+    }
     assert all(torch.equal(read[name], tensor) for name, tensor in tensors.items())
 
 
@@ -153,7 +167,9 @@ def test_a_folder_with_one_file_of_the_usual_name(tmp_path):
     SAFETENSORS.write(contents(six()), tmp_path / "model.safetensors", Pump())
     assert same_bits(arrays(open_path(tmp_path)), six())
     (tmp_path / "model.safetensors").rename(tmp_path / "other.safetensors")
-    with pytest.raises(FileFormatError, match=r"folder without an index.*\*\.safetensors\.index\.json"):
+    with pytest.raises(
+        FileFormatError, match=r"folder without an index.*\*\.safetensors\.index\.json"
+    ):
         open_path(tmp_path)
 
 
@@ -226,7 +242,17 @@ def test_a_damaged_shard_is_found_by_its_own_rules(tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    ["../evil.safetensors", "/etc/passwd", "..", ".", "", "a/b.safetensors", "a\\b.safetensors", "\0", "C:\\x"],
+    [
+        "../evil.safetensors",
+        "/etc/passwd",
+        "..",
+        ".",
+        "",
+        "a/b.safetensors",
+        "a\\b.safetensors",
+        "\0",
+        "C:\\x",
+    ],
 )
 def test_a_shard_outside_of_the_folder_is_refused(tmp_path, name):
     """An index that leads out of its folder is refused, whether there is such a file or not."""
@@ -293,7 +319,12 @@ def test_metadata_of_any_kind_in_an_index_is_kept(tmp_path):
     written(tmp_path / "m", contents(six()), 1000)
 
     def change(index):
-        index["metadata"] |= {"total_parameters": 600, "by": "hand", "list": [1, {"é": None}], "n": 1.5}
+        index["metadata"] |= {
+            "total_parameters": 600,
+            "by": "hand",
+            "list": [1, {"é": None}],
+            "n": 1.5,
+        }
         index["other"] = True
 
     changed(tmp_path / "m", change)
@@ -326,6 +357,8 @@ def test_what_is_no_file_is_not_opened(tmp_path):
 
 def test_a_file_that_appears_while_it_is_looked_for_is_not_there(tmp_path, monkeypatch):
     """It was not looked at, so nothing is said of its format."""
-    monkeypatch.setattr("tensorferry.files.opening.registry.recognised", lambda path, *_: path.touch())
+    monkeypatch.setattr(
+        "tensorferry.files.opening.registry.recognised", lambda path, *_: path.touch()
+    )
     with pytest.raises(FileNotFoundError):
         format_of(tmp_path / "a")

@@ -20,9 +20,9 @@ def test_slabs_are_the_array_in_order(shape, chunk, nbytes, chunked):
     array = np.arange(int(np.prod(shape))).reshape(shape)
     chunks = [chunk] * len(shape) if chunked and shape else None
     parts = [array[box] for box in slabs(shape, 8, chunks, nbytes)]
-    assert np.concatenate([part.reshape(-1) for part in parts] or [array.reshape(-1)]).tolist() == list(
-        range(array.size)
-    )
+    assert np.concatenate(
+        [part.reshape(-1) for part in parts] or [array.reshape(-1)]
+    ).tolist() == list(range(array.size))
     most = max(nbytes, 8 * chunk ** len(shape) if chunks else 0, 8)
     assert all(part.nbytes <= most for part in parts)
 
@@ -59,7 +59,8 @@ def test_paths_do_not_lie_in_each_other(names):
 
 
 @pytest.mark.parametrize(
-    ("declared", "held", "bomb"), [(1 << 20, 1, False), (1 << 40, 1 << 30, False), (1 << 40, 1 << 20, True)]
+    ("declared", "held", "bomb"),
+    [(1 << 20, 1, False), (1 << 40, 1 << 30, False), (1 << 40, 1 << 20, True)],
 )
 def test_bombs(declared, held, bomb):
     """Small files may declare what they like up to 64 MiB, larger ones what deflate could have packed."""

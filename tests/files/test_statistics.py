@@ -31,7 +31,9 @@ def told(found):
     return (found.smallest, found.largest, found.zeros, found.nans, found.infinite)
 
 
-@pytest.mark.parametrize("values", [[1.7e308] * 3, [-1.7e308] * 9 + [5e-324], [1e-300] * 4 + [1.7e308] * 4])
+@pytest.mark.parametrize(
+    "values", [[1.7e308] * 3, [-1.7e308] * 9 + [5e-324], [1e-300] * 4 + [1.7e308] * 4]
+)
 def test_the_mean_of_large_numbers_is_finite(values):
     """Their sum is beyond any float; one by one, so that blocks of other sizes come after each other."""
     array = np.array(values)
@@ -52,7 +54,12 @@ def test_every_dtype_has_the_statistics_of_its_values(dtype):
 
 @settings(deadline=None, max_examples=60)
 @given(
-    st.lists(arrays.arrays("f8", st.integers(0, 40), elements=st.floats(-1e6, 1e6, allow_subnormal=False)), max_size=5)
+    st.lists(
+        arrays.arrays(
+            "f8", st.integers(0, 40), elements=st.floats(-1e6, 1e6, allow_subnormal=False)
+        ),
+        max_size=5,
+    )
 )
 def test_any_blocks_have_the_statistics_of_the_whole(blocks):
     """However the values are cut, and however far later ones reach: bins are joined, none is lost."""

@@ -17,10 +17,16 @@ from tensorferry.files.reports.folded_names import fold
 from tensorferry.files.reports.overview import modules
 from tensorferry.files.reports.summary import disk_bytes, summarise, values_of
 
-WORDS = st.sampled_from(["layers.", "h", ".w", "#", "##", "", "-", "é", "\x1b[2J", "\0", "bn", "x", "2a", " "])
-NUMBERS = st.sampled_from(["0", "1", "2", "3", "9", "10", "11", "00", "01", "02", "09", "007", "9" * 30, "\u0661"])
+WORDS = st.sampled_from(
+    ["layers.", "h", ".w", "#", "##", "", "-", "é", "\x1b[2J", "\0", "bn", "x", "2a", " "]
+)
+NUMBERS = st.sampled_from(
+    ["0", "1", "2", "3", "9", "10", "11", "00", "01", "02", "09", "007", "9" * 30, "\u0661"]
+)
 NAMES = st.lists(st.one_of(WORDS, NUMBERS), max_size=7).map("".join)
-KINDS = st.sampled_from([("float32", (2, 3)), ("float32", (3, 2)), ("bfloat16", (2, 3)), ("float32", ())])
+KINDS = st.sampled_from(
+    [("float32", (2, 3)), ("float32", (3, 2)), ("bfloat16", (2, 3)), ("float32", ())]
+)
 
 
 @given(st.dictionaries(NAMES, KINDS, max_size=60))
@@ -55,7 +61,12 @@ def test_a_model_is_as_many_lines_as_its_layer_has_tensors():
     """The usual names of a transformer fold to one line for each tensor of a layer, in the file's order."""
     names = ["embed.weight"]
     names += [f"layers.{layer}.{part}.weight" for layer in range(32) for part in ("q", "k")]
-    names += [f"layers.{layer}.experts.{expert}.w{n}" for layer in range(32) for expert in range(8) for n in (1, 3)]
+    names += [
+        f"layers.{layer}.experts.{expert}.w{n}"
+        for layer in range(32)
+        for expert in range(8)
+        for n in (1, 3)
+    ]
     shapes = {name: (8, 4) if name.endswith("w3") else (4, 8) for name in names}
 
     folds = fold((name, "bfloat16", shapes[name]) for name in names)
@@ -86,7 +97,9 @@ def test_a_model_is_as_many_lines_as_its_layer_has_tensors():
 )
 def test_what_a_line_says(names, expected):
     """Gaps, leading zeros, repeated numbers and # itself are told apart in what is shown."""
-    assert [(each.name, each.ranges) for each in fold((name, "int8", ()) for name in names)] == expected
+    assert [
+        (each.name, each.ranges) for each in fold((name, "int8", ()) for name in names)
+    ] == expected
 
 
 def _held(dtype="float32", shape=(2, 3), key=None):
@@ -142,7 +155,9 @@ def test_what_is_beside_the_tensors_is_told_by_its_place():
 
 def test_values_of_pytorch_are_printed_by_their_names():
     """As PyTorch has them; and a file that claims another kind cannot write to the screen."""
-    torch = pytest.importorskip("torch", reason="compares with what PyTorch prints, which is not installed")
+    torch = pytest.importorskip(
+        "torch", reason="compares with what PyTorch prints, which is not installed"
+    )
     assert repr(Special("dtype", "float16")) == repr(torch.float16)
     assert repr(Special("layout", "strided")) == repr(torch.strided)
     assert repr(Special("size", [2, 3])) == repr(torch.Size([2, 3]))
@@ -187,7 +202,9 @@ def test_every_parameter_is_in_one_module(entries):
     """Whatever the names are, the modules' parameters are all there are."""
     found = modules(fold((name, *kind) for name, kind in entries.items()))
 
-    assert found == {} or sum(found.values()) == sum(int(np.prod(shape)) for _, shape in entries.values())
+    assert found == {} or sum(found.values()) == sum(
+        int(np.prod(shape)) for _, shape in entries.values()
+    )
 
 
 def test_modules_that_differ_in_a_number_are_named_by_it_if_they_are_few():
@@ -198,8 +215,13 @@ def test_modules_that_differ_in_a_number_are_named_by_it_if_they_are_few():
         "layers.40.b": (3,),
     }
 
-    assert modules(fold((name, "float32", shape) for name, shape in few.items())) == {"0": 16, "1": 8}
-    assert modules(fold((name, "float32", shape) for name, shape in {**many, "embed.w": (10,)}.items())) == {
+    assert modules(fold((name, "float32", shape) for name, shape in few.items())) == {
+        "0": 16,
+        "1": 8,
+    }
+    assert modules(
+        fold((name, "float32", shape) for name, shape in {**many, "embed.w": (10,)}.items())
+    ) == {
         "layers.#": 166,
         "embed": 10,
     }

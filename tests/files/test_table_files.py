@@ -18,7 +18,13 @@ import pytest
 from safetensors.numpy import load_file
 
 import tensorferry as ferry
-from tensorferry.errors import ConversionError, FormatLimitError, TreeError, UnsafeFileError, UnsupportedTypeError
+from tensorferry.errors import (
+    ConversionError,
+    FormatLimitError,
+    TreeError,
+    UnsafeFileError,
+    UnsupportedTypeError,
+)
 
 FORMS = ["arrow", "arrows", "parquet"]
 KEYWORDS = [
@@ -62,7 +68,16 @@ def read(path):
 def test_the_command_names_each_of_several_columns(tmp_path):
     """It said "2 columns of … cannot be converted:", and nothing after that."""
     path = saved(tmp_path, pa.table({"a": [[1], [1, 2]], "b": [[1.5], [2.0, 3]]}), "parquet")
-    command = [sys.executable, "-m", "tensorferry", "convert", path, tmp_path / "a.npz", "--nulls", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "tensorferry",
+        "convert",
+        path,
+        tmp_path / "a.npz",
+        "--nulls",
+        "0",
+    ]
     # The path is as long as the number of runs in the folder makes it, and would be broken.
     wide = {**os.environ, "COLUMNS": "400"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=wide)
@@ -87,7 +102,7 @@ def outcome(call):
             return error
 
 
-# -- by plain Python ----------------------------------------------------------------------------------
+# -- by plain Python -------------------------------------------------------------------------------
 
 ROWS = {
     "flat": [1, 0, 1, 1],
@@ -123,7 +138,10 @@ def elements(rows):
 
 def replaced(rows, value):
     """Rows with a value in place of each null."""
-    return [replaced(each, value) if isinstance(each, list) else value if each is None else each for each in rows]
+    return [
+        replaced(each, value) if isinstance(each, list) else value if each is None else each
+        for each in rows
+    ]
 
 
 def present(rows):
@@ -135,7 +153,11 @@ def expected(rows, dtype, keywords):
     """Values and mask, in lists; ``None`` if there is an error."""
     nulls, pad = keywords.get("nulls"), keywords.get("pad")
     gone = None in [*elements(rows)]
-    differ = isinstance(rows[0], list) and len({len(each) for each in rows if each is not None}) > 1 if rows else False
+    differ = (
+        isinstance(rows[0], list) and len({len(each) for each in rows if each is not None}) > 1
+        if rows
+        else False
+    )
     if any(each is None for each in rows) and any(isinstance(each, list) for each in rows):
         return None
     if gone and nulls is None:
@@ -196,19 +218,29 @@ def test_columns_are_what_plain_python_says(tmp_path, form, shape, dtype):
 
 
 def _as_bools(rows):
-    return [_as_bools(each) if isinstance(each, list) else each if each is None else bool(each) for each in rows]
+    return [
+        _as_bools(each) if isinstance(each, list) else each if each is None else bool(each)
+        for each in rows
+    ]
 
 
 def _as_halves(rows):
-    return [_as_halves(each) if isinstance(each, list) else each if each is None else np.float16(each) for each in rows]
+    return [
+        _as_halves(each) if isinstance(each, list) else each if each is None else np.float16(each)
+        for each in rows
+    ]
 
 
-# -- as in memory -------------------------------------------------------------------------------------
+# -- as in memory ----------------------------------------------------------------------------------
 
 TENSORS = pa.fixed_shape_tensor(pa.int32(), [2, 3], permutation=[1, 0])
 OTHERS = {
-    "permuted": pa.ExtensionArray.from_storage(TENSORS, pa.array([[*range(6)]] * 2, pa.list_(pa.int32(), 6))),
-    "tensors": pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(12, dtype="f4").reshape(2, 2, 3)),
+    "permuted": pa.ExtensionArray.from_storage(
+        TENSORS, pa.array([[*range(6)]] * 2, pa.list_(pa.int32(), 6))
+    ),
+    "tensors": pa.FixedShapeTensorArray.from_numpy_ndarray(
+        np.arange(12, dtype="f4").reshape(2, 2, 3)
+    ),
     "dictionary": pa.array([7, None]).dictionary_encode(),
     "categories": pa.array(["b", "a"]).dictionary_encode(),
     "days": pa.array([dt.date(1970, 1, 2), None]),
@@ -223,16 +255,26 @@ OTHERS = {
     "uneven": pa.array([[[1], [2]], [[3], [4, 5]]]),
     "missing": pa.array([[1, 2], None], pa.list_(pa.int16(), 2)),
     "views": pa.array([[1, 2], [3, 4]], pa.list_view(pa.int64())),
-    "runs": pa.RunEndEncodedArray.from_arrays(pa.array([1, 2], pa.int32()), pa.array([3, None], pa.int8())),
+    "runs": pa.RunEndEncodedArray.from_arrays(
+        pa.array([1, 2], pa.int32()), pa.array([3, None], pa.int8())
+    ),
 }
 NAMED = [{}, {"nulls": 0}, {"nulls": "mask"}, {"ragged": "rows"}, {"pad": 0}]
-NAMED += [{"dtype": {"x": name}, **more} for name in ("int64", "float64", "int32") for more in ({}, {"nulls": 0})]
+NAMED += [
+    {"dtype": {"x": name}, **more}
+    for name in ("int64", "float64", "int32")
+    for more in ({}, {"nulls": 0})
+]
 
 
 def same(one, other):
     """Whether two results have the same bits."""
     if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+        return (
+            one.dtype == other.dtype
+            and one.shape == other.shape
+            and one.tobytes() == other.tobytes()
+        )
     return isinstance(other, list) and len(one) == len(other) and all(map(same, one, other))
 
 
@@ -290,19 +332,34 @@ def test_conversions_write_what_load_gives(tmp_path, form, keywords):
             "plain_mask": [True, True],
         }
     options = [word for name, value in keywords.items() for word in (f"--{name}", str(value))]
-    command = [sys.executable, "-m", "tensorferry", "convert", str(path), str(tmp_path / "cli.safetensors")]
-    done = subprocess.run([*command, "--exclude", "text", *options], capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "tensorferry",
+        "convert",
+        str(path),
+        str(tmp_path / "cli.safetensors"),
+    ]
+    done = subprocess.run(
+        [*command, "--exclude", "text", *options], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     written = load_file(tmp_path / "cli.safetensors")
-    assert {name: each.tolist() for name, each in written.items()} == {n: e.tolist() for n, e in found.items()}
+    assert {name: each.tolist() for name, each in written.items()} == {
+        n: e.tolist() for n, e in found.items()
+    }
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_names_and_dtypes_apply_to_columns(tmp_path, form):
     """A column that is left out is not read; dates become numbers if a dtype is named, also in a conversion."""
-    table = pa.table({"x": [[1, 2], [3]], "day": [dt.date(1970, 1, 2), dt.date(1970, 1, 4)], "y": [[1.0], [2.0]]})
+    table = pa.table(
+        {"x": [[1, 2], [3]], "day": [dt.date(1970, 1, 2), dt.date(1970, 1, 4)], "y": [[1.0], [2.0]]}
+    )
     path, target = saved(tmp_path, table, form), tmp_path / "out.safetensors"
-    assert {name: each.tolist() for name, each in ferry.load(path, names="y").items()} == {"y": [[1.0], [2.0]]}
+    assert {name: each.tolist() for name, each in ferry.load(path, names="y").items()} == {
+        "y": [[1.0], [2.0]]
+    }
     found = ferry.load(path, exclude="x", dtype={"day": "int32", "float": "float32"})
     assert {name: (each.dtype.name, each.tolist()) for name, each in found.items()} == {
         "day": ("int32", [1, 3]),
@@ -349,9 +406,16 @@ def test_keywords_for_what_is_no_table_are_refused(tmp_path, keywords):
         lambda: ferry.load(path, **keywords),
         lambda: ferry.convert_files(path, tmp_path / "b.npz", **keywords),
     ):
-        with pytest.raises(FormatLimitError, match=f"{next(iter(keywords))}= is for columns of tables"):
+        with pytest.raises(
+            FormatLimitError, match=f"{next(iter(keywords))}= is for columns of tables"
+        ):
             call()
-    for wrong in ({"nulls": "zero"}, {"ragged": "columns"}, {"pad": "x"}, {"pad": 0, "ragged": "rows"}):
+    for wrong in (
+        {"nulls": "zero"},
+        {"ragged": "columns"},
+        {"pad": "x"},
+        {"pad": 0, "ragged": "rows"},
+    ):
         with pytest.raises((TypeError, ValueError)):
             ferry.load(path, **wrong)
         with pytest.raises((TypeError, ValueError)):
@@ -386,7 +450,9 @@ def saved_whole(folder, table, form):
 
 def test_many_runs_in_few_bytes_are_refused(tmp_path):
     """A run may say that it has any number of rows."""
-    runs = pa.RunEndEncodedArray.from_arrays(pa.array([(1 << 31) - 1], pa.int32()), pa.array([1], pa.int8()))
+    runs = pa.RunEndEncodedArray.from_arrays(
+        pa.array([(1 << 31) - 1], pa.int32()), pa.array([1], pa.int8())
+    )
     for form in ("arrow", "arrows"):
         path = saved_whole(tmp_path, pa.table({"x": runs}), form)
         with pytest.raises(UnsafeFileError, match="out of all proportion"):

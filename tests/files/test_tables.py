@@ -27,10 +27,16 @@ from tensorferry.files.formats.parquet.pages import Pages
 ROWS = 60
 FORMS = {
     "one batch": ("a.arrow", {}),
-    "batches": ("a.arrow", {"max_chunksize": 7, "options": pa.ipc.IpcWriteOptions(compression="zstd")}),
+    "batches": (
+        "a.arrow",
+        {"max_chunksize": 7, "options": pa.ipc.IpcWriteOptions(compression="zstd")},
+    ),
     "stream": ("a.arrows", {"max_chunksize": 7}),
     "parquet": ("a.parquet", {}),
-    "row groups": ("a.parquet", {"row_group_size": 7, "compression": "zstd", "data_page_version": "2.0"}),
+    "row groups": (
+        "a.parquet",
+        {"row_group_size": 7, "compression": "zstd", "data_page_version": "2.0"},
+    ),
 }
 """The names of files, and how pyarrow writes them."""
 
@@ -67,7 +73,9 @@ NUMBERS = {
     "lists": every([1.5, 2], [3, 4], kind=pa.list_(pa.float32())),
     "large lists": every([1.5, 2], [3, 4], kind=pa.large_list(pa.float64())),
     "lists of bool": every([True, False, True], kind=pa.list_(pa.bool_())),
-    "lists in lists": every([[1, 2], [3, 4], [5, 6]], [[7, 8], [9, 0], [1, 1]], kind=pa.list_(pa.list_(pa.int8()))),
+    "lists in lists": every(
+        [[1, 2], [3, 4], [5, 6]], [[7, 8], [9, 0], [1, 1]], kind=pa.list_(pa.list_(pa.int8()))
+    ),
     "lists of fixed": every([[1, 2], [3, 4]], kind=pa.list_(pa.list_(pa.int32(), 2))),
     "null inside lists": every([1, None], [3, 4], kind=pa.list_(pa.int64())),
     "null inside lists of floats": every([1, None], [3, 4], kind=pa.list_(pa.float32())),
@@ -96,7 +104,9 @@ TEXT = {
 }
 """Columns that stay as they are in a tree."""
 OTHERS = {
-    "tensors": pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(6 * ROWS, dtype="f4").reshape(ROWS, 2, 3)),
+    "tensors": pa.FixedShapeTensorArray.from_numpy_ndarray(
+        np.arange(6 * ROWS, dtype="f4").reshape(ROWS, 2, 3)
+    ),
     "permuted tensors": pa.ExtensionArray.from_storage(
         pa.fixed_shape_tensor(pa.int16(), [2, 3], permutation=[1, 0]),
         every([1, 2, 3, 4, 5, 6], [6, 5, 4, 3, 2, 1], kind=pa.list_(pa.int16(), 6)),
@@ -110,7 +120,9 @@ OTHERS = {
     "null in a dictionary": every(5, None, 7).dictionary_encode(),
     "runs": pa.RunEndEncodedArray.from_arrays(pa.array([7, ROWS], "int32"), pa.array([1.5, 2.5])),
     "whole decimals": every(decimal.Decimal(1), decimal.Decimal(-20), kind=pa.decimal128(20, 0)),
-    "decimals": every(decimal.Decimal("1.10"), decimal.Decimal("-20.55"), kind=pa.decimal128(20, 2)),
+    "decimals": every(
+        decimal.Decimal("1.10"), decimal.Decimal("-20.55"), kind=pa.decimal128(20, 2)
+    ),
     "null in decimals": every(decimal.Decimal("1.10"), None, kind=pa.decimal128(20, 2)),
     "decimals that do not fit": pa.array(
         [decimal.Decimal(1)] * 50 + [decimal.Decimal(2**70)] * 10, pa.decimal128(30, 0)
@@ -155,7 +167,9 @@ def read_by_pyarrow(path):
     if path.suffix == ".parquet":
         return pq.read_table(path)
     with pa.OSFile(str(path)) as source:
-        return (pa.ipc.open_stream if path.suffix == ".arrows" else pa.ipc.open_file)(source).read_all()
+        return (pa.ipc.open_stream if path.suffix == ".arrows" else pa.ipc.open_file)(
+            source
+        ).read_all()
 
 
 def outcome(call):
@@ -268,7 +282,9 @@ def test_the_values_are_those_of_pyarrow(tmp_path, form, name):
 
 @pytest.mark.parametrize("form", ["one batch", "row groups"])
 @pytest.mark.parametrize(
-    "keywords", [{"nulls": "mask", "pad": 0}, {"nulls": 0, "ragged": "rows"}, {"nulls": 0, "pad": 0}], ids=str
+    "keywords",
+    [{"nulls": "mask", "pad": 0}, {"nulls": 0, "ragged": "rows"}, {"nulls": 0, "pad": 0}],
+    ids=str,
 )
 def test_convert_files_writes_what_load_gives(tmp_path, form, keywords):
     """Safetensors' own reader finds each tensor: values, masks beside them, and rows under names of their own."""
@@ -280,7 +296,11 @@ def test_convert_files_writes_what_load_gives(tmp_path, form, keywords):
     report = ferry.convert_files(path, tmp_path / "out.safetensors", verify=True, **keywords)
     flat = {}
     for name, value in loaded.items():
-        rows = {f"{name}.{number}": each for number, each in enumerate(value)} if isinstance(value, list) else {}
+        rows = (
+            {f"{name}.{number}": each for number, each in enumerate(value)}
+            if isinstance(value, list)
+            else {}
+        )
         flat |= rows or {name: value}
     held = load_file(tmp_path / "out.safetensors")
     assert report.tensors == len(held)
@@ -301,10 +321,14 @@ def test_only_columns_that_are_taken_are_read(tmp_path):
         ferry.load(path, nulls=0, pad=0)
     with pytest.warns(UserWarning, match="text"):
         assert list(ferry.load(path, nulls=0, pad=0, strict=False)) == names[:3]
-    ferry.convert_files(path, tmp_path / "a.npz", include=["ragged"], ragged="rows", rename=["s/^ragged/r/"])
+    ferry.convert_files(
+        path, tmp_path / "a.npz", include=["ragged"], ragged="rows", rename=["s/^ragged/r/"]
+    )
     with np.load(tmp_path / "a.npz") as held:
         assert [held[f"r.{row}"].tolist() for row in range(4)] == [[1], [2, 3], [], [4]]
-    report = ferry.convert_files(path, tmp_path / "b.safetensors", tensors_only=True, nulls=0, pad=0)
+    report = ferry.convert_files(
+        path, tmp_path / "b.safetensors", tensors_only=True, nulls=0, pad=0
+    )
     assert "text" in report.warnings[0]
     assert sorted(load_file(tmp_path / "b.safetensors")) == sorted(names[:3])
 
@@ -315,7 +339,10 @@ def test_several_errors_are_raised_together(tmp_path):
     theirs(path, pa.table({name: COLUMNS[name] for name in ("ragged", "int64", "decimals")}))
     with pytest.raises(TreeError) as caught:
         ferry.load(path)
-    assert [each.message.rpartition(" - at ")[2] for each in caught.value.exceptions] == ["'ragged'", "'decimals'"]
+    assert [each.message.rpartition(" - at ")[2] for each in caught.value.exceptions] == [
+        "'ragged'",
+        "'decimals'",
+    ]
 
 
 @pytest.mark.parametrize("form", ["one batch", "parquet"])
@@ -327,11 +354,18 @@ def test_the_code_in_hints_can_be_pasted(tmp_path, form, name):
         error = outcome(lambda: call(path, *out))  # noqa: B023
         if not isinstance(error, ConversionError):
             continue
-        ways = [each.partition(", which")[0] for each in re.split(r"; or |, or (?=\w+=)", error.hint)]
+        ways = [
+            each.partition(", which")[0] for each in re.split(r"; or |, or (?=\w+=)", error.hint)
+        ]
         assert ways[-1].startswith(("exclude=", "tensors_only=", "strict="))
         for each in ways:
             if re.match(r"(nulls|pad|ragged|dtype)=", each):
-                call(path, *out, **eval(f"dict({each})", {"dict": dict}), **({"overwrite": True} if out else {}))  # noqa: S307
+                call(
+                    path,
+                    *out,
+                    **eval(f"dict({each})", {"dict": dict}),  # noqa: S307
+                    **({"overwrite": True} if out else {}),
+                )
             elif each.startswith("convert"):
                 code = ast.unparse(ast.parse(each).body[0].value.args[0])
                 assert eval(code, {"pa": pa, "pq": pq}) is not None  # noqa: S307
@@ -345,7 +379,11 @@ def test_the_code_in_hints_can_be_pasted(tmp_path, form, name):
         ("null in int64", ["--nulls", "0"], {"x": [1, 2, 0, 4]}),
         ("null in float32", ["--nulls", "nan"], {"x": [1.5, math.nan] * 2}),
         ("null in bool", ["--nulls", "False"], {"x": [True, False, False, True]}),
-        ("null in int64", ["--nulls", "mask"], {"x": [1, 2, 0, 4], "x_mask": [True, True, False, True]}),
+        (
+            "null in int64",
+            ["--nulls", "mask"],
+            {"x": [1, 2, 0, 4], "x_mask": [True, True, False, True]},
+        ),
         ("ragged", ["--pad", "-1"], {"x": [[1, -1], [2, 3], [-1, -1], [4, -1]]}),
         ("ragged", ["--ragged", "rows"], {"x.0": [1], "x.1": [2, 3], "x.2": [], "x.3": [4]}),
         ("dates", ["--dtype", "x=int64"], {"x": [1, -365, 1, -365]}),
@@ -377,8 +415,18 @@ def test_the_command_says_which_options_there_are(tmp_path, options, told):
     """In hints, and for values that they do not take."""
     path = tmp_path / "a.parquet"
     theirs(path, pa.table({"x": COLUMNS["null in int64"]}))
-    command = [sys.executable, "-m", "tensorferry", "convert", str(path), str(tmp_path / "o.npz"), *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "500"})
+    command = [
+        sys.executable,
+        "-m",
+        "tensorferry",
+        "convert",
+        str(path),
+        str(tmp_path / "o.npz"),
+        *options,
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "500"}
+    )
     assert done.returncode == 2
     assert told in done.stderr
     assert not (tmp_path / "o.npz").exists()
@@ -456,7 +504,9 @@ def test_check_finds_damage_and_not_what_tables_may_hold(tmp_path, form):
     command = [sys.executable, "-m", "tensorferry", "check", str(path), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-    bad = pa.DictionaryArray.from_arrays(pa.array([0, 5] * 30, "int32"), pa.array([1.5, 2.5]), safe=False)
+    bad = pa.DictionaryArray.from_arrays(
+        pa.array([0, 5] * 30, "int32"), pa.array([1.5, 2.5]), safe=False
+    )
     if suffix != "a.parquet":
         theirs(path, pa.table({"x": bad}), **options)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -494,7 +544,16 @@ def test_memory_does_not_grow_with_columns_of_one_shape(tmp_path, name, column):
         with make(str(file), group.schema) as writer:
             for _ in range(count):
                 writer.write_table(group)
-    command = [sys.executable, "-W", "ignore", "-c", _BIG, str(path), str(small), str(tmp_path / "out.safetensors")]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-c",
+        _BIG,
+        str(path),
+        str(small),
+        str(tmp_path / "out.safetensors"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     nbytes, library = map(int, done.stdout.split())
     assert nbytes == 256 << 20
@@ -503,7 +562,9 @@ def test_memory_does_not_grow_with_columns_of_one_shape(tmp_path, name, column):
 
 def test_a_list_of_a_billion_in_a_few_bytes_is_refused(tmp_path):
     """Before it is decoded: by the headers of pages, by the rows of runs, by the size that padding would take."""
-    zeros = pa.ListArray.from_arrays(pa.array([0, 70_000_000], "int32"), pa.array(np.zeros(70_000_000, "i1")))
+    zeros = pa.ListArray.from_arrays(
+        pa.array([0, 70_000_000], "int32"), pa.array(np.zeros(70_000_000, "i1"))
+    )
     theirs(tmp_path / "a.parquet", pa.table({"x": zeros}))
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([(1 << 31) - 1], "int64"), pa.array([1.5]))
     theirs(tmp_path / "a.arrow", pa.table({"x": runs}))
@@ -528,7 +589,12 @@ def test_values_are_counted_as_pyarrow_counts_them(tmp_path, version, compressio
     """For each column of Parquet, over several groups of rows and pages, with dictionaries and without."""
     names = [name for name in COLUMNS if name not in NOT_IN_PARQUET]
     table = pa.concat_tables([pa.table({name: COLUMNS[name] for name in names})] * 9)
-    options = {"compression": compression, "data_page_version": version, "data_page_size": 64, "row_group_size": 100}
+    options = {
+        "compression": compression,
+        "data_page_version": version,
+        "data_page_size": 64,
+        "row_group_size": 100,
+    }
     pq.write_table(table, tmp_path / "a.parquet", write_batch_size=16, **options)
     metadata = pq.ParquetFile(tmp_path / "a.parquet").metadata
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
@@ -544,8 +610,23 @@ def test_damaged_tables_end_nothing(tmp_path, form):
     """Whatever bit is flipped in columns of every type, there are arrays or a named error."""
     suffix, options = FORMS[form]
     path = tmp_path / suffix
-    names = ["int64", "null in float32", "lists", "ragged", "null inside lists", "lists in lists", "fixed"]
-    names += ["tensors", "integers in a dictionary", "null in a dictionary", "decimals", "structs of tensors", "text"]
+    names = [
+        "int64",
+        "null in float32",
+        "lists",
+        "ragged",
+        "null inside lists",
+        "lists in lists",
+        "fixed",
+    ]
+    names += [
+        "tensors",
+        "integers in a dictionary",
+        "null in a dictionary",
+        "decimals",
+        "structs of tensors",
+        "text",
+    ]
     theirs(path, pa.table({name: COLUMNS[name] for name in names}), **options)
     code = """
 import random, sys, warnings
@@ -564,7 +645,10 @@ for _ in range(250):
 print(refused)
 """
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code, str(path)], capture_output=True, text=True, check=False
+        [sys.executable, "-W", "ignore", "-c", code, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert int(done.stdout) > 0
@@ -575,7 +659,9 @@ def test_an_interrupted_conversion_goes_on_with_nan(tmp_path):
     path = tmp_path / "a.parquet"
     theirs(path, pa.table({name: COLUMNS[name] for name in ("null in float32", "float64")}))
     for part in ((1, 2), (2, 2)):
-        ferry.convert_files(path, tmp_path / "out", to="safetensors", shard=300, nulls=math.nan, part=part)
+        ferry.convert_files(
+            path, tmp_path / "out", to="safetensors", shard=300, nulls=math.nan, part=part
+        )
     found = ferry.load(tmp_path / "out")
     assert equal(found["null in float32"].tolist(), [1.5, math.nan] * (ROWS // 2))
 

@@ -30,7 +30,9 @@ from tensorferry.files.formats.tensorflow_checkpoint.sorted_table import read_ta
 from tensorferry.files.opening.registry import format_for, format_of
 from tensorferry.files.opening.shards import open_path
 
-_spec = importlib.util.spec_from_file_location("files_support", Path(__file__).with_name("support.py"))
+_spec = importlib.util.spec_from_file_location(
+    "files_support", Path(__file__).with_name("support.py")
+)
 support = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(support)
 
@@ -62,7 +64,9 @@ def test_reads_every_dtype_that_tensorflow_writes(tf, tmp_path):
     wanted = dict(sorted(support.sample(FORMAT.dtypes).items()))
     found = FORMAT.read(saved(tf, tmp_path / "ckpt", wanted))
     assert set(found.tensors) == set(wanted)
-    assert all(support.same_bits(array, wanted[name]) for name, array in support.arrays(found).items())
+    assert all(
+        support.same_bits(array, wanted[name]) for name, array in support.arrays(found).items()
+    )
 
 
 def test_tensorflow_reads_every_dtype_that_is_written(tf, tmp_path):
@@ -122,24 +126,34 @@ def test_an_object_graph_survives_a_journey(tf, tmp_path):
     target = fresh(0)
     target.restore(tf.train.latest_checkpoint(str(again))).assert_consumed()
     assert target.w.numpy().tolist() == [[7] * 3] * 2
-    assert (int(target.n.numpy()), target.s.numpy(), int(target.save_counter.numpy())) == (7, b"7", 1)
+    assert (int(target.n.numpy()), target.s.numpy(), int(target.save_counter.numpy())) == (
+        7,
+        b"7",
+        1,
+    )
     assert FORMAT.read(again).metadata == found.metadata
 
 
-@pytest.mark.parametrize("slices", [["6 4 0,2:-", "6 4 2,3:-", "6 4 5,1:-"], ["6 4 -:0,1", "6 4 -:1,3"]])
+@pytest.mark.parametrize(
+    "slices", [["6 4 0,2:-", "6 4 2,3:-", "6 4 5,1:-"], ["6 4 -:0,1", "6 4 -:1,3"]]
+)
 def test_partitioned_variables_are_joined(tf, tmp_path, slices):
     """A variable that was saved in slices, of rows or of columns, is one tensor."""
     whole = np.arange(24, dtype=np.float32).reshape(6, 4)
     prefixes = []
     for number, text in enumerate(slices):
         box = tuple(
-            slice(None) if part == "-" else slice(int(part.split(",")[0]), sum(map(int, part.split(","))))
+            slice(None)
+            if part == "-"
+            else slice(int(part.split(",")[0]), sum(map(int, part.split(","))))
             for part in text.split(" ")[2].split(":")
         )
         prefix = str(tmp_path / f"part{number}")
         saved(tf, prefix, {"v": whole[box]}, [text])
         prefixes.append(prefix)
-    tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=prefixes, destination_prefix=str(tmp_path / "all"))
+    tf.raw_ops.MergeV2Checkpoints(
+        checkpoint_prefixes=prefixes, destination_prefix=str(tmp_path / "all")
+    )
     found = FORMAT.read(tmp_path / "all")
     assert support.same_bits(found.tensors["v"].array(), whole)
     assert len(found.paths) == 1 + len(slices)
@@ -153,7 +167,9 @@ def test_slice_keys_are_those_of_tensorflow(tf, tmp_path, starts):
 
     for number, start in enumerate(starts):
         name = "a\0b"
-        prefix = saved(tf, tmp_path / f"s{number}", {name: np.zeros(3, np.int8)}, [f"{2**63 - 1} {start},3"])
+        prefix = saved(
+            tf, tmp_path / f"s{number}", {name: np.zeros(3, np.int8)}, [f"{2**63 - 1} {start},3"]
+        )
         keys = [key for key, _ in read_table(Path(f"{prefix}.index")) if key[:1] == b"\0"]
         assert keys == [_slice_key(name, ((start, 3),))]
 
@@ -169,7 +185,9 @@ def test_is_found_by_prefix_folder_and_index(tf, tmp_path):
     with pytest.raises(FileFormatError, match="several"):
         FORMAT.read(run)
     # As written on another machine, whose folders are not here.
-    (run / "checkpoint").write_text('model_checkpoint_path: "/not/here/ckpt-2"\nall_model_checkpoint_paths: "x"\n')
+    (run / "checkpoint").write_text(
+        'model_checkpoint_path: "/not/here/ckpt-2"\nall_model_checkpoint_paths: "x"\n'
+    )
     assert open_path(run).tensors["x"].array().tolist() == [2, 2]
     with pytest.raises(FileNotFoundError):
         format_of(run / "ckpt-3")
@@ -179,10 +197,16 @@ def test_is_found_by_prefix_folder_and_index(tf, tmp_path):
 def test_is_converted_by_what_it_is_found_by(tf, tmp_path):
     """The prefix is no file: neither to open nor to look whether it has changed."""
     prefix = saved(tf, tmp_path / "c" / "ckpt-1", {"x": np.ones(3, "float32")})
-    for number, path in enumerate((tmp_path / "c" / "ckpt-1", tmp_path / "c", tmp_path / "c" / "ckpt-1.index")):
+    for number, path in enumerate(
+        (tmp_path / "c" / "ckpt-1", tmp_path / "c", tmp_path / "c" / "ckpt-1.index")
+    ):
         convert_files(path, tmp_path / f"{number}.safetensors", verify=True)
-        assert list(open_path(tmp_path / f"{number}.safetensors").tensors) == list(open_path(path).tensors)
-        convert_files(path, tmp_path / f"folder{number}", to="safetensors", shard="1KB", engine="processes")
+        assert list(open_path(tmp_path / f"{number}.safetensors").tensors) == list(
+            open_path(path).tensors
+        )
+        convert_files(
+            path, tmp_path / f"folder{number}", to="safetensors", shard="1KB", engine="processes"
+        )
     assert prefix is None or prefix
 
 
@@ -205,17 +229,26 @@ def test_the_variables_of_a_saved_model_are_read(tf, tmp_path):
     """A SavedModel's folder has the tensors of its variables, under the names that a checkpoint has for them."""
     module = tf.Module()
     module.weight, module.layers = tf.Variable([[1.0, -0.0]]), [tf.Variable([3], dtype=tf.int32)]
-    module.call = tf.function(lambda x: x @ module.weight, input_signature=[tf.TensorSpec([None, 1])])
+    module.call = tf.function(
+        lambda x: x @ module.weight, input_signature=[tf.TensorSpec([None, 1])]
+    )
     tf.saved_model.save(module, str(tmp_path / "model"))
     tf.train.Checkpoint(module).write(str(tmp_path / "ckpt"))
     assert format_of(tmp_path / "model") is FORMAT
     found = open_path(tmp_path / "model")
     end = "/.ATTRIBUTES/VARIABLE_VALUE"
     held = {f"weight{end}": np.array([[1, -0.0]], "f4"), f"layers/0{end}": np.array([3], "i4")}
-    assert support.same_bits(dict(sorted(support.arrays(found).items())), dict(sorted(held.items())))
+    assert support.same_bits(
+        dict(sorted(support.arrays(found).items())), dict(sorted(held.items()))
+    )
     assert set(FORMAT.read(tmp_path / "ckpt").tensors) >= set(held)
-    report = convert_files(tmp_path / "model", tmp_path / "a.safetensors", rename=[f"s|{end}$||"], verify=True)
-    assert (report.tensors, set(open_path(tmp_path / "a.safetensors").tensors)) == (2, {"weight", "layers/0"})
+    report = convert_files(
+        tmp_path / "model", tmp_path / "a.safetensors", rename=[f"s|{end}$||"], verify=True
+    )
+    assert (report.tensors, set(open_path(tmp_path / "a.safetensors").tensors)) == (
+        2,
+        {"weight", "layers/0"},
+    )
     # What is in the folder is not the checkpoint's alone: none of it may be replaced by one.
     assert not {"variables", "saved_model.pb"} & set(FORMAT.own_entries(tmp_path / "model"))
     (tmp_path / "model" / "variables" / "variables.index").unlink()
@@ -225,7 +258,9 @@ def test_the_variables_of_a_saved_model_are_read(tf, tmp_path):
 
 def test_what_is_no_number_is_listed(tf, tmp_path):
     """Arrays of strings and quantised tensors stand among what cannot be converted."""
-    quantised = tf.raw_ops.QuantizeV2(input=[1.0, 2.0], min_range=0.0, max_range=2.0, T=tf.quint8)[0]
+    quantised = tf.raw_ops.QuantizeV2(input=[1.0, 2.0], min_range=0.0, max_range=2.0, T=tf.quint8)[
+        0
+    ]
     tf.raw_ops.SaveV2(
         prefix=str(tmp_path / "c"),
         tensor_names=["text", "q", "w"],
@@ -267,20 +302,28 @@ def test_tensorflow_finds_all_of_a_training(tf, tmp_path):
     assert set(reader.get_variable_to_shape_map()) - {"tensorferry.tree"} == set(named)
     assert all(support.same_bits(reader.get_tensor(name), array) for name, array in named.items())
     ferry.save(tree, tmp_path / "b", to="tensorflow", ties="alias", verify=True)
-    assert "model.head" not in tf.train.load_checkpoint(str(tmp_path / "b")).get_variable_to_shape_map()
+    assert (
+        "model.head"
+        not in tf.train.load_checkpoint(str(tmp_path / "b")).get_variable_to_shape_map()
+    )
     assert ferry.open(tmp_path / "b").ties == {"model.head": "model.embed"}
 
 
 def test_ties_and_trees_come_back(tmp_path):
     """A tensor with two names is stored once; nesting and plain values come back beside it."""
     array = np.arange(64, dtype=np.float32)
-    path = written(tmp_path / "a", support.contents({"a": array, "b": np.ones(2, np.float16), "c": array}))
+    path = written(
+        tmp_path / "a", support.contents({"a": array, "b": np.ones(2, np.float16), "c": array})
+    )
     assert (path / "variables.data-00000-of-00001").stat().st_size < 2 * array.nbytes
     found = FORMAT.read(path)
     assert list(found.tensors) == ["a", "b", "c"]
     assert found.ties == {"c": "a"}
     tree = {"m": {"w": Ref("m.w")}, "step": 3, "list": [None, (1.5, "x")]}
-    assert FORMAT.read(written(tmp_path / "b", support.contents({"m.w": array}, tree=tree))).tree == tree
+    assert (
+        FORMAT.read(written(tmp_path / "b", support.contents({"m.w": array}, tree=tree))).tree
+        == tree
+    )
 
 
 @pytest.mark.parametrize(
@@ -334,7 +377,9 @@ def checksums_by(request, monkeypatch):
         pytest.skip("google-crc32c is not installed here, or not compiled")
 
 
-@pytest.mark.parametrize(("implementation", "used"), [("c", True), ("python", False), (None, False)])
+@pytest.mark.parametrize(
+    ("implementation", "used"), [("c", True), ("python", False), (None, False)]
+)
 def test_the_library_is_used_where_it_is_compiled(monkeypatch, implementation, used):
     """Its fallback in Python is slower than ours, and without it nothing is missing."""
     asked = []
@@ -398,7 +443,9 @@ def _entry(code=1, lengths=(4,), shard=0, offset=0, nbytes=16, more=b""):
 
 
 def _slice(*axes):
-    return bytes_field(7, b"".join(bytes_field(1, number_field(1, a) + number_field(2, n)) for a, n in axes))
+    return bytes_field(
+        7, b"".join(bytes_field(1, number_field(1, a) + number_field(2, n)) for a, n in axes)
+    )
 
 
 HOSTILE = {
@@ -447,14 +494,20 @@ def test_slices_that_do_not_make_the_tensor_are_refused(tmp_path, slices, shapes
         (_slice_key("weights", (axis,)), _entry(lengths=shape, nbytes=4 * shape[0]))
         for axis, shape in zip(slices, shapes, strict=True)
     ]
-    _bundle(tmp_path / "a", (b"weights", _entry(nbytes=0, more=b"".join(_slice(axis) for axis in slices))), *parts)
+    _bundle(
+        tmp_path / "a",
+        (b"weights", _entry(nbytes=0, more=b"".join(_slice(axis) for axis in slices))),
+        *parts,
+    )
     with pytest.raises(FileFormatError, match="weights"):
         FORMAT.read(tmp_path / "a")
 
 
 def test_a_damaged_index_is_refused(tmp_path):
     """An index that is cut off or has a changed byte is refused: its blocks have checksums."""
-    path = written(tmp_path / "a", support.contents({"x": np.ones(4, np.float32)}, metadata={"k": "v"}))
+    path = written(
+        tmp_path / "a", support.contents({"x": np.ones(4, np.float32)}, metadata={"k": "v"})
+    )
     index = path / "variables.index"
     data = index.read_bytes()
     draw = random.Random(7)  # noqa: S311 - a drawn test, no secret
@@ -516,7 +569,10 @@ def test_takes_no_memory_of_the_tensors_size(tmp_path):
 
 def test_a_checkpoint_of_many_tensors_is_read(tmp_path):
     """Twenty thousand names come back in the order in which they were written."""
-    tensors = {f"layer.{n * 7919 % 20_000}": InMemory(np.zeros(1, np.float32), "float32", n) for n in range(20_000)}
+    tensors = {
+        f"layer.{n * 7919 % 20_000}": InMemory(np.zeros(1, np.float32), "float32", n)
+        for n in range(20_000)
+    }
     found = FORMAT.read(written(tmp_path / "a", Contents("memory", (), tensors)))
     assert list(found.tensors) == list(tensors)
     shutil.rmtree(tmp_path / "a")
@@ -526,8 +582,18 @@ def test_only_the_checkpoint_is_its_own(tmp_path):
     """Of a folder the state file, the index and the data of its checkpoint; nothing whose name only begins so."""
     path = written(tmp_path / "a", support.contents({"w": np.ones(3)}))
     own = sorted(each.name for each in path.iterdir())
-    for name in ("train.py", "variables.txt", "variables.data-mine", "checkpoint.py", "variables.index.txt"):
+    for name in (
+        "train.py",
+        "variables.txt",
+        "variables.data-mine",
+        "checkpoint.py",
+        "variables.index.txt",
+    ):
         (path / name).write_text("")
     (path / "events").mkdir()
     (path / "events" / "one").write_text("")
-    assert sorted(FORMAT.own_entries(path)) == own == ["checkpoint", "variables.data-00000-of-00001", "variables.index"]
+    assert (
+        sorted(FORMAT.own_entries(path))
+        == own
+        == ["checkpoint", "variables.data-00000-of-00001", "variables.index"]
+    )

@@ -1,7 +1,7 @@
 """DeepSpeed's ZeRO folders, in the layout of deepspeed 0.19 (``zero_to_fp32.py`` there): whole parameters, nothing run.
 
-DeepSpeed itself is no dependency of these tests: the files here are made as it makes them, with its classes by name.
-Folders that it wrote itself are read in tests/everyday/test_deepspeed.py.
+DeepSpeed itself is no dependency of these tests: the files here are made as it makes them, with its
+classes by name. Folders that it wrote itself are read in tests/everyday/test_deepspeed.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from tensorferry.files.reports.check import check_path
 
 torch = pytest.importorskip("torch", reason="the files are written by torch itself")
 
-SHAPES = [OrderedDict(a=(7, 5), b=(7,)), OrderedDict([("norm.w", (7,)), ("one", ()), ("c", (3, 7))])]
+SHAPES = [
+    OrderedDict(a=(7, 5), b=(7,)),
+    OrderedDict([("norm.w", (7,)), ("one", ()), ("c", (3, 7))]),
+]
 
 
 @pytest.fixture
@@ -30,12 +33,19 @@ def made(monkeypatch):
     """Objects of DeepSpeed's classes, as far as a pickle sees them."""
     import enum
 
-    for name in ("deepspeed", "deepspeed.runtime", "deepspeed.runtime.fp16", "deepspeed.runtime.zero"):
+    for name in (
+        "deepspeed",
+        "deepspeed.runtime",
+        "deepspeed.runtime.fp16",
+        "deepspeed.runtime.zero",
+    ):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
     scaler = types.ModuleType("deepspeed.runtime.fp16.loss_scaler")
     scaler.LossScaler = type("LossScaler", (), {"__module__": scaler.__name__})
     config = types.ModuleType("deepspeed.runtime.zero.config")
-    config.ZeroStageEnum = enum.IntEnum("ZeroStageEnum", {"a": 1, "b": 2, "c": 3}, module=config.__name__)
+    config.ZeroStageEnum = enum.IntEnum(
+        "ZeroStageEnum", {"a": 1, "b": 2, "c": 3}, module=config.__name__
+    )
     for module in (scaler, config):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     one = scaler.LossScaler()
@@ -68,7 +78,11 @@ def vectors(values, stage, count, padded=True):
             continue
         whole = torch.cat([values[name].reshape(-1) for name in group])
         most = -(-whole.numel() // (2 * count)) * 2
-        filled = torch.cat([whole, torch.full((most * count - whole.numel(),), -1.0)]) if padded else whole
+        filled = (
+            torch.cat([whole, torch.full((most * count - whole.numel(),), -1.0)])
+            if padded
+            else whole
+        )
         for rank in range(count):
             found[rank].append(filled[rank * most : (rank + 1) * most].clone())
     return found
@@ -81,17 +95,24 @@ def written(folder, stage, count, made, prefix=""):
     masters, first, second = (parameters(seed) for seed in range(3))
     own, frozen, buffer = masters["a"].bfloat16(), torch.arange(11).bfloat16(), torch.arange(4)
     for rank in range(count):
-        module = OrderedDict((name, each.bfloat16() if stage < 3 else torch.empty(0)) for name, each in masters.items())
+        module = OrderedDict(
+            (name, each.bfloat16() if stage < 3 else torch.empty(0))
+            for name, each in masters.items()
+        )
         if stage < 3:
             module["a"] = module["tied"] = own
         module |= {"frozen": frozen if stage < 3 else torch.empty(0), "buffer": buffer}
         most = -(-11 // count)
-        part = torch.cat([frozen, torch.zeros(most * count - 11).bfloat16()])[rank * most : (rank + 1) * most].clone()
+        part = torch.cat([frozen, torch.zeros(most * count - 11).bfloat16()])[
+            rank * most : (rank + 1) * most
+        ].clone()
         model = {
             "module": module,
             "buffer_names": ["buffer"],
             "optimizer": None,
-            "param_shapes": [OrderedDict((k, torch.Size(v)) for k, v in group.items()) for group in SHAPES],
+            "param_shapes": [
+                OrderedDict((k, torch.Size(v)) for k, v in group.items()) for group in SHAPES
+            ],
             "frozen_param_shapes": OrderedDict(frozen=torch.Size([11])),
             "frozen_param_fragments": OrderedDict(frozen=part if stage == 3 else frozen),
             "shared_params": {"shared": "b"},
@@ -102,18 +123,30 @@ def written(folder, stage, count, made, prefix=""):
         fp32 = vectors(masters, stage, count, padded=stage == 3)[rank]
         moments = [vectors(each, stage, count)[rank] for each in (first, second)]
         state = {
-            group: {"step": torch.tensor(2.0), "exp_avg": moments[0][group], "exp_avg_sq": moments[1][group]}
+            group: {
+                "step": torch.tensor(2.0),
+                "exp_avg": moments[0][group],
+                "exp_avg_sq": moments[1][group],
+            }
             for group in range(2)
         }
-        base = {"state": state, "param_groups": [{"lr": 0.1, "params": [0]}, {"lr": 0.01, "params": [1]}]}
+        base = {
+            "state": state,
+            "param_groups": [{"lr": 0.1, "params": [0]}, {"lr": 0.01, "params": [1]}],
+        }
         optimizer = {"loss_scaler": scaler, "zero_stage": stages(stage), "overflow": False}
         if stage == 3:
-            optimizer |= {"partition_count": count, "optimizer_state_dict": base, "fp32_flat_groups": fp32}
+            optimizer |= {
+                "partition_count": count,
+                "optimizer_state_dict": base,
+                "fp32_flat_groups": fp32,
+            }
         else:
             optimizer |= {"partition_count": [count, count], "base_optimizer_state": base}
             optimizer |= {"single_partition_of_fp32_groups": fp32, "group_paddings": [0, 0]}
         torch.save(
-            {"optimizer_state_dict": optimizer}, folder / f"{prefix}zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"
+            {"optimizer_state_dict": optimizer},
+            folder / f"{prefix}zero_pp_rank_{rank}_mp_rank_00_optim_states.pt",
         )
         if stage == 3:
             torch.save(model, folder / f"zero_pp_rank_{rank}_mp_rank_00_model_states.pt")
@@ -127,7 +160,9 @@ def written(folder, stage, count, made, prefix=""):
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_parameters_and_states_are_whole(stage, count, made, tmp_path):
     """Of any number of processes, more than some parameters have elements; padding is nowhere, ties are kept."""
-    whole, first, second = written(tmp_path / "global_step2", stage, count, made, "bf16_" if stage == 2 else "")
+    whole, first, second = written(
+        tmp_path / "global_step2", stage, count, made, "bf16_" if stage == 2 else ""
+    )
     (tmp_path / "latest").write_text("global_step2")
     for folder in (tmp_path, tmp_path / "global_step2"):
         found = ferry.open(folder)
@@ -144,7 +179,14 @@ def test_parameters_and_states_are_whole(stage, count, made, tmp_path):
         assert found.ties["module.shared"] == "module.b"
         assert not list(check_path(folder))
     out = tmp_path.parent / f"{stage}-{count}.safetensors"
-    ferry.convert_files(tmp_path, out, include=["module.*"], rename=[r"s/^module\.//"], tensors_only=True, verify=True)
+    ferry.convert_files(
+        tmp_path,
+        out,
+        include=["module.*"],
+        rename=[r"s/^module\.//"],
+        tensors_only=True,
+        verify=True,
+    )
     assert agrees(dict(ferry.load(out, "torch")), {name: whole[name] for name in ferry.load(out)})
 
 
@@ -156,13 +198,18 @@ def test_what_only_another_process_has_is_told_of(made, tmp_path):
     state = torch.load(path, weights_only=False)
     state["optimizer_state_dict"]["mine"] = 7
     torch.save(state, path)
-    assert dict(ferry.open(folder).others) == {f"values ({path.name})": "its values are not those of process 0"}
+    assert dict(ferry.open(folder).others) == {
+        f"values ({path.name})": "its values are not those of process 0"
+    }
 
 
 @pytest.mark.parametrize("stage", [1, 3])
 def test_states_that_are_one_for_a_group_are_compared(stage, made, tmp_path):
     """A step, or a learning rate, that is another in another process is listed by its name, and convert asks."""
-    folder, key = tmp_path / "global_step2", "optimizer_state_dict" if stage == 3 else "base_optimizer_state"
+    folder, key = (
+        tmp_path / "global_step2",
+        "optimizer_state_dict" if stage == 3 else "base_optimizer_state",
+    )
     written(folder, stage, 3, made)
 
     def change(held):
@@ -171,17 +218,31 @@ def test_states_that_are_one_for_a_group_are_compared(stage, made, tmp_path):
     saved_again(folder, OPTIM, change)
     told = {f"optimizer.step ({OPTIM})": "its values are not those of process 0"}
     assert dict(ferry.open(folder).others) == told
-    with pytest.raises(FormatLimitError, match=r"optimizer\.step .*not those of process 0") as refused:
+    with pytest.raises(
+        FormatLimitError, match=r"optimizer\.step .*not those of process 0"
+    ) as refused:
         ferry.load(folder, "torch")
     code = refused.value.hint.partition(", which")[0]
-    assert eval(f'load(folder, "torch", {code})', {"load": ferry.load, "folder": folder})["optimizer"]["step"][1] == 2.0  # noqa: S307
+    assert (
+        eval(f'load(folder, "torch", {code})', {"load": ferry.load, "folder": folder})["optimizer"][  # noqa: S307
+            "step"
+        ][1]
+        == 2.0
+    )
     with pytest.raises(FormatLimitError, match=r"optimizer\.step"):
         ferry.convert_files(folder, tmp_path / "out.safetensors")
     report = ferry.convert_files(folder, tmp_path / "out.safetensors", tensors_only=True)
     assert any("optimizer.step" in warning for warning in report.warnings)
     last = OPTIM.replace("rank_1", "rank_2")
-    saved_again(folder, last, lambda held: held["optimizer_state_dict"][key]["param_groups"][0].update(lr=7.0))
-    assert dict(ferry.open(folder).others) == {**told, f"optimizer ({last})": "its values are not those of process 0"}
+    saved_again(
+        folder,
+        last,
+        lambda held: held["optimizer_state_dict"][key]["param_groups"][0].update(lr=7.0),
+    )
+    assert dict(ferry.open(folder).others) == {
+        **told,
+        f"optimizer ({last})": "its values are not those of process 0",
+    }
 
 
 def test_the_model_beside_what_processes_saved_goes_first(made, tmp_path):
@@ -214,22 +275,54 @@ FIRST = OPTIM.replace("rank_1", "rank_0")
             "has no single_part",
         ),
         (2, OPTIM, lambda held: held.pop("optimizer_state_dict"), "has no optimizer_state_dict"),
-        (2, FIRST, lambda held: held["optimizer_state_dict"].update(zero_stage=7), "of no stage of ZeRO"),
-        (2, FIRST, lambda held: held["optimizer_state_dict"].update(partition_count=[3]), "is of 3 processes"),
-        (3, FIRST, lambda held: held["optimizer_state_dict"].update(partition_count=None), "is of None processes"),
-        (2, "mp_rank_00_model_states.pt", lambda held: held.pop("param_shapes"), "has no param_shapes"),
-        (2, "mp_rank_00_model_states.pt", lambda held: held["param_shapes"][0].update(a=(70, 5)), "do not cover it"),
+        (
+            2,
+            FIRST,
+            lambda held: held["optimizer_state_dict"].update(zero_stage=7),
+            "of no stage of ZeRO",
+        ),
+        (
+            2,
+            FIRST,
+            lambda held: held["optimizer_state_dict"].update(partition_count=[3]),
+            "is of 3 processes",
+        ),
+        (
+            3,
+            FIRST,
+            lambda held: held["optimizer_state_dict"].update(partition_count=None),
+            "is of None processes",
+        ),
+        (
+            2,
+            "mp_rank_00_model_states.pt",
+            lambda held: held.pop("param_shapes"),
+            "has no param_shapes",
+        ),
+        (
+            2,
+            "mp_rank_00_model_states.pt",
+            lambda held: held["param_shapes"][0].update(a=(70, 5)),
+            "do not cover it",
+        ),
         (
             2,
             "mp_rank_00_model_states.pt",
             lambda held: held["param_shapes"][0].update(a="x"),
             "does not say of what shape",
         ),
-        (3, OPTIM, lambda held: held["optimizer_state_dict"]["fp32_flat_groups"].pop(), "do not cover it"),
+        (
+            3,
+            OPTIM,
+            lambda held: held["optimizer_state_dict"]["fp32_flat_groups"].pop(),
+            "do not cover it",
+        ),
         (
             2,
             OPTIM,
-            lambda held: held["optimizer_state_dict"].update(single_partition_of_fp32_groups=[torch.ones(2, 2)]),
+            lambda held: held["optimizer_state_dict"].update(
+                single_partition_of_fp32_groups=[torch.ones(2, 2)]
+            ),
             "is no flat vector",
         ),
     ],

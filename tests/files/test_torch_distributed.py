@@ -25,7 +25,9 @@ from tensorferry.files.formats.distcp import FORMAT
 from tensorferry.files.reports.check import check_path
 
 torch = pytest.importorskip("torch", reason="the folders are written by torch itself")
-dcp = pytest.importorskip("torch.distributed.checkpoint", reason="this torch was built without torch.distributed")
+dcp = pytest.importorskip(
+    "torch.distributed.checkpoint", reason="this torch was built without torch.distributed"
+)
 
 # PyTorch 2.6 says so of what it does itself when it saves.
 pytestmark = pytest.mark.filterwarnings("ignore:TypedStorage is deprecated:UserWarning")
@@ -38,9 +40,15 @@ def tree():
     """A training state in one process, with every kind of place in it."""
     whole = torch.arange(60, dtype=torch.float32).reshape(3, 4, 5)
     model = {
-        name: torch.arange(7).to(getattr(torch, name)) for name in ("bool", "int8", "bfloat16", "float64", "complex64")
+        name: torch.arange(7).to(getattr(torch, name))
+        for name in ("bool", "int8", "bfloat16", "float64", "complex64")
     }
-    model |= {"whole": whole, "turned": whole.permute(2, 0, 1), "one": torch.tensor(2.5), "none": torch.ones(0, 3)}
+    model |= {
+        "whole": whole,
+        "turned": whole.permute(2, 0, 1),
+        "one": torch.tensor(2.5),
+        "none": torch.ones(0, 3),
+    }
     return {
         "model": model,
         "epoch": 3,
@@ -99,7 +107,11 @@ def test_one_file_of_several_leads_to_their_folder(checkpoint, monkeypatch):
         ferry.open(part.name)
     assert refused.value.hint == f"load({str(checkpoint)!r})"
     path = checkpoint.parent / "lone.pt"
-    path.write_bytes(hostile.torch_zip(hostile.PROTO2 + hostile.named("torch.distributed.tensor", "DTensor") + b")R."))
+    path.write_bytes(
+        hostile.torch_zip(
+            hostile.PROTO2 + hostile.named("torch.distributed.tensor", "DTensor") + b")R."
+        )
+    )
     with pytest.raises(UnsafeFileError, match=r"asks for torch\.distributed") as refused:
         ferry.open(path)
     assert "the path of its folder" in refused.value.hint
@@ -174,7 +186,11 @@ def folders(request, tmp_path_factory):
     (folder / "program.py").write_text(textwrap.dedent(PROGRAM))
     command = [sys.executable, str(folder / "program.py")]
     running = [
-        subprocess.Popen([*command, str(rank), str(request.param), str(folder)], stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*command, str(rank), str(request.param), str(folder)],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for rank in range(request.param)
     ]
     told = [process.communicate()[1] for process in running]
@@ -189,7 +205,12 @@ def test_what_several_processes_save(folders, tmp_path):
     for name in ("dcp", "dtensors"):
         state = ferry.load(folders / name, "torch")
         state = state["model"] if name == "dcp" else state
-        expected = {"rows": whole, "columns": whole.bfloat16(), "everywhere": whole, "few": torch.arange(2)}
+        expected = {
+            "rows": whole,
+            "columns": whole.bfloat16(),
+            "everywhere": whole,
+            "few": torch.arange(2),
+        }
         expected |= {"plain": torch.ones(3)}
         if "both" in state:
             expected |= {"both": whole, "twice": torch.arange(11), "half": whole}
@@ -245,9 +266,17 @@ def test_pieces_that_are_no_tiling_are_refused():
         Region((begin,), (8,), InMemory(values.reshape(-1)[begin : begin + 8], "float64", begin))
         for begin in (16, 0, 8)
     ]
-    assert joined("folder", "a", "float64", (4, 6), runs, flat=True).load().tolist() == values.tolist()
+    assert (
+        joined("folder", "a", "float64", (4, 6), runs, flat=True).load().tolist() == values.tolist()
+    )
     with pytest.raises(UnsafeFileError, match="out of all proportion"):
-        joined("f", "a", "float64", (1,) * 30, [Region((0,) * 30, (1,) * 30, InMemory(values[:1, 0], "float64", 0))])
+        joined(
+            "f",
+            "a",
+            "float64",
+            (1,) * 30,
+            [Region((0,) * 30, (1,) * 30, InMemory(values[:1, 0], "float64", 0))],
+        )
 
 
 def test_large_tensors_in_pieces_take_no_memory(tmp_path):
@@ -267,10 +296,19 @@ def test_large_tensors_in_pieces_take_no_memory(tmp_path):
     for index, info in metadata.storage_data.items():
         start = torch.Size([0, (1 << 12) * int(index.fqn)])
         places[dcp.metadata.MetadataIndex("a", start)] = info
-    one.chunks = [dcp.metadata.ChunkStorageMetadata(index.offset, torch.Size([1024, 1 << 12])) for index in places]
-    metadata.state_dict_metadata, metadata.storage_data, metadata.planner_data = {"a": one}, places, {"a": ("a",)}
+    one.chunks = [
+        dcp.metadata.ChunkStorageMetadata(index.offset, torch.Size([1024, 1 << 12]))
+        for index in places
+    ]
+    metadata.state_dict_metadata, metadata.storage_data, metadata.planner_data = (
+        {"a": one},
+        places,
+        {"a": ("a",)},
+    )
     (tmp_path / "c" / ".metadata").write_bytes(pickle.dumps(metadata))
-    peak, _ = peak_of(lambda: ferry.convert_files(tmp_path / "c", tmp_path / "a.safetensors", verify=True))
+    peak, _ = peak_of(
+        lambda: ferry.convert_files(tmp_path / "c", tmp_path / "a.safetensors", verify=True)
+    )
     assert peak < 24 << 20
     assert ferry.load(tmp_path / "a.safetensors")["a"].shape == (1024, 1 << 14)
 
@@ -290,7 +328,9 @@ def test_tens_of_thousands_of_empty_pieces_are_refused(tmp_path):
         {"x": metadata.TensorStorageMetadata(properties, torch.Size([count]), chunks)},
         {"x": ("x",)},
         {
-            metadata.MetadataIndex("x", torch.Size([n]), n): _StorageInfo("__0_0.distcp", n * len(one), len(one))
+            metadata.MetadataIndex("x", torch.Size([n]), n): _StorageInfo(
+                "__0_0.distcp", n * len(one), len(one)
+            )
             for n in range(count)
         },
     )
@@ -320,7 +360,9 @@ def _info(name, **changes):
 
 
 def _chunk(**changes):
-    return lambda metadata: vars(metadata.state_dict_metadata["model.whole"].chunks[0]).update(changes)
+    return lambda metadata: vars(metadata.state_dict_metadata["model.whole"].chunks[0]).update(
+        changes
+    )
 
 
 @pytest.mark.parametrize(
@@ -328,16 +370,36 @@ def _chunk(**changes):
     [
         (_without("model.whole"), FileFormatError, "does not say where the piece of model.whole"),
         (_without("epoch"), FileFormatError, "does not say where the value epoch"),
-        (_info("model.whole", length=1 << 40), FileFormatError, "bytes long; model.whole should be at"),
+        (
+            _info("model.whole", length=1 << 40),
+            FileFormatError,
+            "bytes long; model.whole should be at",
+        ),
         (_info("model.whole", offset=-1), FileFormatError, "should be at -1"),
         (_info("model.whole", length=-5), FileFormatError, "and is -5 bytes"),
         (_info("model.whole", offset=1), UnsafeFileError, "overlaps"),
-        (_info("model.whole", relative_path="../../secret"), UnsafeFileError, "leads out of its folder"),
-        (_info("model.whole", relative_path="/etc/passwd"), UnsafeFileError, "leads out of its folder"),
+        (
+            _info("model.whole", relative_path="../../secret"),
+            UnsafeFileError,
+            "leads out of its folder",
+        ),
+        (
+            _info("model.whole", relative_path="/etc/passwd"),
+            UnsafeFileError,
+            "leads out of its folder",
+        ),
         (_info("model.whole", relative_path=".."), UnsafeFileError, "leads out of its folder"),
-        (_info("model.whole", relative_path="__9_9.distcp"), FileFormatError, "files that are missing: __9_9"),
+        (
+            _info("model.whole", relative_path="__9_9.distcp"),
+            FileFormatError,
+            "files that are missing: __9_9",
+        ),
         (_info("model.whole", relative_path=5), FileFormatError, "has no name, file"),
-        (_info("model.whole", transform_descriptors=["zstd"]), FileFormatError, "put through .*zstd"),
+        (
+            _info("model.whole", transform_descriptors=["zstd"]),
+            FileFormatError,
+            "put through .*zstd",
+        ),
         (_chunk(sizes=torch.Size([3, 4, 4])), FileFormatError, "do not cover it"),
         (_chunk(sizes=torch.Size([3, 4, 6])), FileFormatError, "lie outside of it"),
         (_chunk(sizes=None), FileFormatError, "without a place or size"),
@@ -346,10 +408,26 @@ def _chunk(**changes):
             FileFormatError,
             "two values|both a value",
         ),
-        (lambda metadata: metadata.planner_data.update({"epoch": ("list", 9)}), FileFormatError, "a list with places"),
-        (lambda metadata: metadata.planner_data.update({"epoch": ()}), FileFormatError, "no name, or place"),
-        (lambda metadata: metadata.planner_data.update({"epoch": ("a",) * 99}), FileFormatError, "no name, or place"),
-        (lambda metadata: setattr(metadata, "storage_data", None), FileFormatError, "does not say which tensors"),
+        (
+            lambda metadata: metadata.planner_data.update({"epoch": ("list", 9)}),
+            FileFormatError,
+            "a list with places",
+        ),
+        (
+            lambda metadata: metadata.planner_data.update({"epoch": ()}),
+            FileFormatError,
+            "no name, or place",
+        ),
+        (
+            lambda metadata: metadata.planner_data.update({"epoch": ("a",) * 99}),
+            FileFormatError,
+            "no name, or place",
+        ),
+        (
+            lambda metadata: setattr(metadata, "storage_data", None),
+            FileFormatError,
+            "does not say which tensors",
+        ),
     ],
 )
 def test_metadata_that_lies(change, error, what, checkpoint):
@@ -367,7 +445,9 @@ def test_what_is_behind_the_metadata_is_compared_when_it_is_read(checkpoint):
                 setattr(metadata.state_dict_metadata["model.whole"], name, value)
                 for name, value in {
                     "size": torch.Size([60]),
-                    "chunks": [dcp.metadata.ChunkStorageMetadata(torch.Size([0]), torch.Size([60]))],
+                    "chunks": [
+                        dcp.metadata.ChunkStorageMetadata(torch.Size([0]), torch.Size([60]))
+                    ],
                 }.items()
             ]
             and [
@@ -377,7 +457,9 @@ def test_what_is_behind_the_metadata_is_compared_when_it_is_read(checkpoint):
             ]
         ),
     )
-    with pytest.raises(FileFormatError, match=r"where the metadata has float32\[60\] of model\.whole"):
+    with pytest.raises(
+        FileFormatError, match=r"where the metadata has float32\[60\] of model\.whole"
+    ):
         ferry.open(path).tensors["model.whole"].load()
     assert any("where the metadata has" in finding.message for finding in check_path(path))
 
@@ -410,7 +492,10 @@ def test_metadata_cut_off_or_changed_anywhere_is_an_error_of_ours(checkpoint):
     for place in range(0, len(good), 13):
         for data in (
             good[:place],
-            *(good[:place] + bytes([byte]) + good[place + 1 :] for byte in (0, 0xFF, good[place] ^ 1)),
+            *(
+                good[:place] + bytes([byte]) + good[place + 1 :]
+                for byte in (0, 0xFF, good[place] ^ 1)
+            ),
         ):
             path.write_bytes(data)
             try:
@@ -449,7 +534,10 @@ def test_nothing_in_a_checkpoint_is_run(route, checkpoint, tmp_path, monkeypatch
 def test_files_of_processes_that_do_not_go_together(tmp_path):
     """Several sets in one folder, other names, and what differs between them, are not passed over."""
     for rank in range(2):
-        torch.save({"a": torch.ones(2), "b": torch.full((2,), rank), "step": rank}, tmp_path / f"m-rank{rank}.pt")
+        torch.save(
+            {"a": torch.ones(2), "b": torch.full((2,), rank), "step": rank},
+            tmp_path / f"m-rank{rank}.pt",
+        )
     found = ferry.open(tmp_path)
     assert found.format == "torch_ranks"
     assert set(found.others) == {"b (process 1)", "values (process 1)"}

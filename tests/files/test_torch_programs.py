@@ -75,7 +75,11 @@ def changed(path, member, data):
     """The same archive with other bytes in a member, or without it."""
     with zipfile.ZipFile(path) as archive:
         members = [(name, archive.read(name)) for name in archive.namelist()]
-    kept = [(name, data if name == member else old) for name, old in members if data is not None or name != member]
+    kept = [
+        (name, data if name == member else old)
+        for name, old in members
+        if data is not None or name != member
+    ]
     assert any(name == member for name, _ in members)
     path.write_bytes(hostile.zip_bytes([(name, raw, hostile.Lies()) for name, raw in kept]))
 
@@ -101,7 +105,8 @@ def test_the_tensors_of_torchscript(name, tmp_path):
     ferry.convert_files(path, tmp_path / "out.safetensors", verify=True)
     ferry.convert_files(path, tmp_path / "new.pt", verify=True)
     assert agrees(
-        torch.load(tmp_path / "new.pt", weights_only=True)["inner"]["linear"]["weight"], expected["tied.weight"]
+        torch.load(tmp_path / "new.pt", weights_only=True)["inner"]["linear"]["weight"],
+        expected["tied.weight"],
     )
 
 
@@ -112,7 +117,11 @@ def test_the_constants_of_a_frozen_program(tmp_path):
     assert found.format == "torchscript"
     graph = torch.jit.load(path).graph
     constants = graph.findAllNodes("prim::Constant")
-    expected = [node.t("value") for node in constants if node.hasAttribute("value") and node.kindOf("value") == "t"]
+    expected = [
+        node.t("value")
+        for node in constants
+        if node.hasAttribute("value") and node.kindOf("value") == "t"
+    ]
     mine = [torch.from_numpy(each.load()) for each in found.tensors.values()]
     assert list(found.tensors) == [f"CONSTANTS.c{place}" for place in range(len(mine))]
     assert all(any(agrees(one, other) for one in mine) for other in expected)
@@ -143,9 +152,16 @@ def test_old_and_new_archives_of_torch_export(tmp_path):
         assert found.format == "torch_export"
         loaded = ferry.load(each, "torch")
         assert agrees({name: loaded[name] for name in program.state_dict}, dict(program.state_dict))
-        rest = {name: value for name, value in program.constants.items() if name not in program.state_dict}
+        rest = {
+            name: value
+            for name, value in program.constants.items()
+            if name not in program.state_dict
+        }
         assert agrees({name: loaded[name] for name in rest}, rest)
-        assert found.ties["tied.weight"] == "inner.linear.weight" or found.ties["inner.linear.weight"] == "tied.weight"
+        assert (
+            found.ties["tied.weight"] == "inner.linear.weight"
+            or found.ties["inner.linear.weight"] == "tied.weight"
+        )
         assert not list(check_path(each))
 
 
@@ -158,9 +174,13 @@ def test_nothing_in_a_program_is_run(route, tmp_path, monkeypatch):
     data, name = hostile.code_pickles(canary)[route]
     plain = hostile.PROTO2 + b")."
     for pickles in ((data, plain), (hostile.PROTO2 + b"}.", data)):
-        members = zip(("a/data.pkl", "a/constants.pkl", "a/code/x.py"), (*pickles, b"exit()"), strict=True)
+        members = zip(
+            ("a/data.pkl", "a/constants.pkl", "a/code/x.py"), (*pickles, b"exit()"), strict=True
+        )
         path = tmp_path / "a.pt"
-        path.write_bytes(hostile.zip_bytes([(member, raw, hostile.Lies()) for member, raw in members]))
+        path.write_bytes(
+            hostile.zip_bytes([(member, raw, hostile.Lies()) for member, raw in members])
+        )
         with pytest.raises(UnsafeFileError, match="asks for") as refused:
             ferry.open(path)
         assert name in refused.value.message
@@ -218,7 +238,10 @@ WEIGHT = {
         ({"tensor_meta": {"sizes": [{"as_int": 1000}]}}, "reaches past its storage"),
         ({"tensor_meta": {"sizes": [{"as_name": "s0"}]}}, "negative size or stride"),
         ({"tensor_meta": {"sizes": 5}}, "sizes and strides do not fit"),
-        ({"tensor_meta": {"sizes": [{"as_int": 1 << 62}], "strides": [{"as_int": 0}]}}, "more elements than"),
+        (
+            {"tensor_meta": {"sizes": [{"as_int": 1 << 62}], "strides": [{"as_int": 0}]}},
+            "more elements than",
+        ),
         ({"tensor_meta": {"storage_offset": {"as_int": -1}}}, "negative offset"),
         ({"tensor_meta": {"dtype": 99}}, "unknown dtype"),
         ({"tensor_meta": {"dtype": []}}, "unknown dtype"),
@@ -228,7 +251,9 @@ def test_configs_that_lie(config, what, tmp_path):
     """What the JSON of a program says of its weights is compared with what is there."""
     path = exported_today(tmp_path / "a.pt2")
     if isinstance(config, dict):
-        entry = WEIGHT | config | {"tensor_meta": WEIGHT["tensor_meta"] | config.get("tensor_meta", {})}
+        entry = (
+            WEIGHT | config | {"tensor_meta": WEIGHT["tensor_meta"] | config.get("tensor_meta", {})}
+        )
         config = json.dumps({"config": {"w": entry}}).encode()
     changed(path, "a/data/weights/model_weights_config.json", config)
     with pytest.raises(FileFormatError, match=what):

@@ -39,7 +39,12 @@ def told(value):
     if isinstance(value, dict):
         factory = value.default_factory if isinstance(value, defaultdict) else None
         attributes = told(vars(value)) if hasattr(value, "__dict__") else None
-        return type(value), factory, [(told(key), told(held)) for key, held in value.items()], attributes
+        return (
+            type(value),
+            factory,
+            [(told(key), told(held)) for key, held in value.items()],
+            attributes,
+        )
     if isinstance(value, (set, frozenset)):
         return type(value), sorted(map(repr, map(told, value)))
     if type(value) in (list, tuple) or isinstance(value, (Ref, Special)):
@@ -161,12 +166,20 @@ def test_a_lone_tensor_is_a_tree():
 def test_a_large_flat_tree_takes_little_text():
     """A tensor whose name follows from its place takes no second name in the text."""
     keys = [f"layer.{n}.weight" for n in range(1000)]
-    held = contents({key: np.zeros(1) for key in keys}, tree=OrderedDict((key, Ref(key)) for key in keys))
+    held = contents(
+        {key: np.zeros(1) for key in keys}, tree=OrderedDict((key, Ref(key)) for key in keys)
+    )
     assert len(pack(held)[TREE]) < 1000 * (len(keys[-1]) + 20)
 
 
 plain = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.complex_numbers(),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.binary()
+    | st.complex_numbers(),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.lists(inner, max_size=3).map(tuple)
@@ -186,7 +199,13 @@ def test_any_tree_of_plain_values_survives(tree):
 
 def test_names_are_the_keys_joined_and_a_clash_gets_a_number():
     """A name is made of the keys that lead to the tensor; a second one of the same name ends in #2."""
-    tree = {"a.b": Ref(""), "a": {"b": Ref(""), "c": [Ref(""), (Ref(""),)]}, 1: Ref(""), "1": Ref(""), "a.b#2": Ref("")}
+    tree = {
+        "a.b": Ref(""),
+        "a": {"b": Ref(""), "c": [Ref(""), (Ref(""),)]},
+        1: Ref(""),
+        "1": Ref(""),
+        "a.b#2": Ref(""),
+    }
     assert names(tree) == ["a.b", "a.b#2", "a.c.0", "a.c.1.0", "1", "1#2", "a.b#2#2"]
     assert names(Ref("")) == ["tensor"]
     assert names({"a": 1, "b": [None, "x"]}) == []
@@ -221,8 +240,23 @@ def test_a_tree_is_written_with_all_that_could_differ():
     """Types, keys, default factories and attributes; sets whatever they were before."""
     noted = OrderedDict(a=1)
     noted._metadata = {"version": 2}
-    different = [{"a": 1}, {"a": True}, {"a": 1.0}, {1: "a"}, OrderedDict(a=1), noted, defaultdict(int, a=1)]
-    different += [defaultdict(None, a=1), {"a": (1,)}, {"a": [1]}, {"a": {1}}, {"a": frozenset({1})}, {"a": set()}]
+    different = [
+        {"a": 1},
+        {"a": True},
+        {"a": 1.0},
+        {1: "a"},
+        OrderedDict(a=1),
+        noted,
+        defaultdict(int, a=1),
+    ]
+    different += [
+        defaultdict(None, a=1),
+        {"a": (1,)},
+        {"a": [1]},
+        {"a": {1}},
+        {"a": frozenset({1})},
+        {"a": set()},
+    ]
     assert len(set(map(written, different))) == len(different)
     ups, downs = set(range(0, 16, 8)), set(range(8, -8, -8))
     assert repr(ups) != repr(downs)
@@ -232,11 +266,15 @@ def test_a_tree_is_written_with_all_that_could_differ():
 def test_rename_changes_the_key_in_its_own_dict():
     """A new name is a new key where the tensor stands; its place among the others stays."""
     tree = OrderedDict(
-        model={"module.w": Ref("model.module.w"), "module.b": Ref("model.module.b"), "epoch": 3}, last=Ref("last")
+        model={"module.w": Ref("model.module.w"), "module.b": Ref("model.module.b"), "epoch": 3},
+        last=Ref("last"),
     )
     found = rename(tree, {"model.module.w": "model.w", "last": "final"})
     assert told(found) == told(
-        OrderedDict(model={"w": Ref("model.w"), "module.b": Ref("model.module.b"), "epoch": 3}, final=Ref("final"))
+        OrderedDict(
+            model={"w": Ref("model.w"), "module.b": Ref("model.module.b"), "epoch": 3},
+            final=Ref("final"),
+        )
     )
     swapped = rename({"a": Ref("a"), "b": Ref("b")}, {"a": "b", "b": "a"})
     assert told(swapped) == told({"b": Ref("b"), "a": Ref("a")})
@@ -254,9 +292,15 @@ def _encoder(prefix):
     [
         (r"s/^model\.//", {"w": "w", "enc": _encoder("enc."), "epoch": 3}),
         ("s/^model/net/", {"net": {"w": "net.w", "enc": _encoder("net.enc.")}, "epoch": 3}),
-        (r"s/^model\.enc\.//", {"model": {"w": "model.w", "enc": {"n": 1}}, "b": "b", "l": ["l.0", "l.1"], "epoch": 3}),
+        (
+            r"s/^model\.enc\.//",
+            {"model": {"w": "model.w", "enc": {"n": 1}}, "b": "b", "l": ["l.0", "l.1"], "epoch": 3},
+        ),
         ("s/enc/dec/", {"model": {"w": "model.w", "dec": _encoder("model.dec.")}, "epoch": 3}),
-        (r"s/enc\.b/b/", {"model": {"w": "model.w", "b": "model.b", "enc": {"l": None, "n": 1}}, "epoch": 3}),
+        (
+            r"s/enc\.b/b/",
+            {"model": {"w": "model.w", "b": "model.b", "enc": {"l": None, "n": 1}}, "epoch": 3},
+        ),
     ],
 )
 def test_a_rename_moves_what_no_longer_belongs_to_its_dict(substitute, wanted):
@@ -278,7 +322,11 @@ def test_a_rename_moves_what_no_longer_belongs_to_its_dict(substitute, wanted):
     [
         ({0: Ref("0")}, {"0": "a"}, "0 cannot be named a"),
         ([Ref("0"), Ref("1")], {"1": "x"}, "stands in a list, at place 1"),
-        ({"l": [{"w": Ref("l.0.w")}, Ref("l.1")]}, {"l.0.w": "w"}, r"l\.0 stands in a list, at place 0"),
+        (
+            {"l": [{"w": Ref("l.0.w")}, Ref("l.1")]},
+            {"l.0.w": "w"},
+            r"l\.0 stands in a list, at place 0",
+        ),
         ({"a": Ref("a"), "b": 3}, {"a": "b"}, "there would be two of b"),
         ({"m": {"w": Ref("m.w")}, "w": Ref("w")}, {"m.w": "w"}, "there would be two of w"),
     ],
@@ -291,7 +339,9 @@ def test_a_rename_that_does_not_fit_the_tree_is_refused(tree, mapping, message):
 
 def test_without_leaves_the_rest_as_it_is():
     """What is left out goes with its key, and containers of nothing else with it; other values stay."""
-    tree = OrderedDict(a=Ref("a"), b={"c": [Ref("b.c.0"), Ref("b.c.1")], "n": 1}, d=(Ref("d.0"), 2), e=[])
+    tree = OrderedDict(
+        a=Ref("a"), b={"c": [Ref("b.c.0"), Ref("b.c.1")], "n": 1}, d=(Ref("d.0"), 2), e=[]
+    )
     found = without(tree, {"a", "b.c.0", "b.c.1"})
     assert told(found) == told(OrderedDict(b={"n": 1}, d=(Ref("d.0"), 2), e=[]))
     assert without(tree, ()) is tree
@@ -331,13 +381,19 @@ def test_what_is_not_plain_is_refused_by_its_place(tree, message):
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt", ".npz", ".msgpack"])
 def test_integers_that_python_does_not_write_are_refused(suffix, tmp_path):
     """By their place, in values and in keys, before anything is written."""
-    for tree in ({"a": {"b": 10**5000}, "w": np.ones(2)}, {"a": {10**5000: np.ones(2)}}, {"a": {-(10**5000): 1}}):
+    for tree in (
+        {"a": {"b": 10**5000}, "w": np.ones(2)},
+        {"a": {10**5000: np.ones(2)}},
+        {"a": {-(10**5000): 1}},
+    ):
         with pytest.raises(ConversionError, match=r"a.*integer of [0-9]+ b|integer of [0-9]+ b.*a"):
             tensorferry.save(tree, tmp_path / f"a{suffix}")
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("digits", ["-0x1" + "0" * 2048, "f" * 2049, "0" * 9000, "f" * 1_000_000], ids=len)
+@pytest.mark.parametrize(
+    "digits", ["-0x1" + "0" * 2048, "f" * 2049, "0" * 9000, "f" * 1_000_000], ids=len
+)
 def test_integers_in_a_file_that_python_does_not_write_are_an_error(digits):
     """Not an exception of Python where somebody fingerprints them."""
     text = json.dumps({"w": {"@": "ref"}, "x": {"@": "int", "hex": digits}})
@@ -355,7 +411,11 @@ def test_a_tree_that_nests_too_deep_or_in_itself_is_refused():
         pack(contents({}, tree=[tree]))
     loop: list[object] = []
     loop.append(loop)
-    for function in (names, lambda each: pack(contents({}, tree=each)), lambda each: list(leaves(each))):
+    for function in (
+        names,
+        lambda each: pack(contents({}, tree=each)),
+        lambda each: list(leaves(each)),
+    ):
         with pytest.raises(FormatLimitError, match="nests deeper than 64"):
             function(loop)
 
@@ -510,7 +570,7 @@ def test_a_string_that_happens_to_be_a_name_stays_a_string(tmp_path):
     assert tensorferry.open(tmp_path / "theirs.safetensors").ties == {"base": "w"}
 
 
-# -- containers that convert_tree enters -------------------------------------------------------------
+# -- containers that convert_tree enters -----------------------------------------------------------
 
 
 @dataclass
@@ -522,11 +582,20 @@ class Layer:
 
 CONTAINERS = {
     "dataclass": (Layer, lambda a, b: {"weight": a, "bias": b, "name": "dense"}),
-    "nested": (lambda a, b: {"x": [Layer(a, b)]}, lambda a, b: {"x": [{"weight": a, "bias": b, "name": "dense"}]}),
+    "nested": (
+        lambda a, b: {"x": [Layer(a, b)]},
+        lambda a, b: {"x": [{"weight": a, "bias": b, "name": "dense"}]},
+    ),
     "namespace": (lambda a, b: SimpleNamespace(a=a, b=b), lambda a, b: {"a": a, "b": b}),
     "deque": (lambda a, b: deque([a, b]), lambda a, b: [a, b]),
-    "empty": (lambda a, b: {"x": SimpleNamespace(), "a": a, "b": b}, lambda a, b: {"x": {}, "a": a, "b": b}),
-    "names that are digits": (lambda a, b: SimpleNamespace(**{"0": a, "1": b}), lambda a, b: {"0": a, "1": b}),
+    "empty": (
+        lambda a, b: {"x": SimpleNamespace(), "a": a, "b": b},
+        lambda a, b: {"x": {}, "a": a, "b": b},
+    ),
+    "names that are digits": (
+        lambda a, b: SimpleNamespace(**{"0": a, "1": b}),
+        lambda a, b: {"0": a, "1": b},
+    ),
     "list of its own": (lambda a, b: UserList([a, b]), lambda a, b: [a, b]),
     "fields": (
         lambda a, b: np.array([(1, 2.5), (3, 0.5)], [("i", "i8"), ("f", "f4")]),
@@ -544,7 +613,9 @@ def test_what_convert_tree_enters_is_saved_as_what_it_holds(make, plain, suffix,
     tensorferry.save(make(*pair), tmp_path / f"a.{suffix}")
     tensorferry.save(plain(*pair), tmp_path / f"b.{suffix}")
     found, expected = (tensorferry.load(tmp_path / f"{name}.{suffix}") for name in "ab")
-    assert repr(tensorferry.convert_tree(found, "numpy")) == repr(tensorferry.convert_tree(expected, "numpy"))
+    assert repr(tensorferry.convert_tree(found, "numpy")) == repr(
+        tensorferry.convert_tree(expected, "numpy")
+    )
 
 
 def test_what_a_container_has_beside_its_values_is_not_left_out(tmp_path):

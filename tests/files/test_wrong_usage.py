@@ -10,7 +10,10 @@ import pytest
 import tensorferry as ferry
 
 VALUES = {
-    "engine": ({"engine": "slurm"}, 'engine must be "threads", "processes", "dask" or "ray", not .slurm'),
+    "engine": (
+        {"engine": "slurm"},
+        'engine must be "threads", "processes", "dask" or "ray", not .slurm',
+    ),
     "overflow": ({"overflow": "wrap"}, 'overflow must be "raise", "saturate" or "nan", not .wrap'),
     "format": ({"to": "floppy"}, "to must be the name of a format, one of .*npz.*, not 'floppy'"),
     "size": ({"shard": "many", "to": "safetensors"}, "'many' is not a size"),
@@ -29,8 +32,14 @@ TYPES = {
     "rename": ({"rename": b"s/a/b/"}, "rename takes strings, not"),
     "allow": ({"allow": True}, "allow takes strings, not True"),
     "overflow": ({"overflow": 1}, 'overflow must be "raise", "saturate" or "nan", not 1'),
-    "engine": ({"engine": ["threads"]}, 'engine must be "threads", "processes", "dask" or "ray", not an object'),
-    "progress": ({"progress": "bar"}, "progress must be a function of the number of bytes, not 'bar'"),
+    "engine": (
+        {"engine": ["threads"]},
+        'engine must be "threads", "processes", "dask" or "ray", not an object',
+    ),
+    "progress": (
+        {"progress": "bar"},
+        "progress must be a function of the number of bytes, not 'bar'",
+    ),
     "part": ({"part": "1/2"}, "part must be two whole numbers"),
     "part of three": ({"part": (1, 2, 3)}, "part must be two whole numbers"),
     "jobs": ({"jobs": "2"}, "jobs must be a whole number"),
@@ -71,16 +80,27 @@ def test_a_value_of_the_wrong_type_is_a_type_error(tmp_path, source, case):
 
 def test_nothing_to_convert_is_a_value_error(tmp_path):
     """An empty list of sources."""
-    refused(lambda: ferry.convert_files([], tmp_path / "x.npz"), ValueError, "no source was named", tmp_path)
+    refused(
+        lambda: ferry.convert_files([], tmp_path / "x.npz"),
+        ValueError,
+        "no source was named",
+        tmp_path,
+    )
 
 
 @pytest.mark.parametrize(
-    ("keywords", "match"), [({"to": "floppy"}, "not 'floppy'"), ({"shard": "many"}, "'many' is not a size")]
+    ("keywords", "match"),
+    [({"to": "floppy"}, "not 'floppy'"), ({"shard": "many"}, "'many' is not a size")],
 )
 def test_saving_says_the_same(tmp_path, keywords, match):
     """`save` has some of the same keywords."""
     keywords = {"to": "safetensors", **keywords}
-    refused(lambda: ferry.save({"a": np.ones(2)}, tmp_path / "out", **keywords), ValueError, match, tmp_path)
+    refused(
+        lambda: ferry.save({"a": np.ones(2)}, tmp_path / "out", **keywords),
+        ValueError,
+        match,
+        tmp_path,
+    )
 
 
 def test_a_string_is_one_of_several(tmp_path):
@@ -107,7 +127,9 @@ def test_loading_leaves_out_what_exclude_names(tmp_path):
     assert list(ferry.load(tmp_path / "in.npz", names=["a", "b"], exclude=["b"])) == ["a"]
     reference = ferry.load(tmp_path / "in.npz", exclude="a", lazy=True).reference()
     assert list(pickle.loads(pickle.dumps(reference)).open()) == ["b", "c"]  # noqa: S301 - our own
-    with pytest.raises(ferry.FormatLimitError, match="exclude: no name fits 'd'; there are a, b, c"):
+    with pytest.raises(
+        ferry.FormatLimitError, match="exclude: no name fits 'd'; there are a, b, c"
+    ):
         ferry.load(tmp_path / "in.npz", exclude="d")
 
 
@@ -123,7 +145,9 @@ def test_files_that_others_read_say_by_what(tmp_path, monkeypatch):
     wavfile.write("sound.wav", 8000, np.zeros(4, "int16"))
     names = {"pd": pd, "PIL": pytest.importorskip("PIL"), "scipy": pytest.importorskip("scipy")}
     for name in ("rows.csv", "rows.tsv", "rows.jsonl", "picture.PNG", "sound.wav"):
-        with pytest.raises(ferry.FileFormatError, match="of no format that tensorferry knows: it is") as caught:
+        with pytest.raises(
+            ferry.FileFormatError, match="of no format that tensorferry knows: it is"
+        ) as caught:
             ferry.load(name)
         made = eval(caught.value.hint.partition(", which")[0], names)  # noqa: S307 - the code of the hint
         assert len(ferry.describe_tree(made)) == (2 if name.startswith("rows") else 1)

@@ -12,7 +12,12 @@ from tests.files.support import arrays, awkward, contents, same_bits, sample, tr
 
 import tensorferry as ferry
 from tensorferry.core.dtypes import DTYPES
-from tensorferry.errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
+from tensorferry.errors import (
+    FileFormatError,
+    FormatLimitError,
+    FrameworkNotInstalledError,
+    UnsafeFileError,
+)
 from tensorferry.files.base.contents import NotTensor, Ref
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Decoded, Extent
@@ -87,7 +92,9 @@ def test_what_zarr_writes_is_read(tmp_path):
     group.create_array("one", chunks=(20, 25), **default, **plain)[...] = values
     group.create_array("sharded", chunks=(5, 5), shards=(10, 10), **default)[...] = values
     big = zarr.codecs.BytesCodec(endian="big")
-    group.create_array("big", chunks=(20, 25), serializer=big, compressors=None, **default)[...] = values
+    group.create_array("big", chunks=(20, 25), serializer=big, compressors=None, **default)[...] = (
+        values
+    )
     group.create_array("scalar", shape=(), dtype="int64")[...] = 7
     group.create_array("empty", shape=(0, 3), dtype="int64")
     group.create_array("unwritten", shape=(5,), chunks=(2,), dtype="float64", fill_value=-0.0)
@@ -102,7 +109,9 @@ def test_what_zarr_writes_is_read(tmp_path):
     assert isinstance(found.tensors["big"], Decoded)
 
 
-@pytest.mark.parametrize("codecs", [None, [{"name": "bytes", "configuration": {"endian": "big"}}, {"name": "gzip"}]])
+@pytest.mark.parametrize(
+    "codecs", [None, [{"name": "bytes", "configuration": {"endian": "big"}}, {"name": "gzip"}]]
+)
 def test_bfloat16_of_tensorstore_is_read(tmp_path, codecs):
     """TensorStore has a bfloat16 of its own, which zarr-python has not: it is read bit for bit, fill value too."""
     tensorstore = pytest.importorskip("tensorstore", reason="TensorStore is not installed")
@@ -110,7 +119,12 @@ def test_bfloat16_of_tensorstore_is_read(tmp_path, codecs):
     metadata["chunk_grid"] = {"name": "regular", "configuration": {"chunk_shape": [2, 3]}}
     if codecs:
         metadata["codecs"] = codecs
-    spec = {"driver": "zarr3", "kvstore": f"file://{tmp_path}/theirs/", "metadata": metadata, "create": True}
+    spec = {
+        "driver": "zarr3",
+        "kvstore": f"file://{tmp_path}/theirs/",
+        "metadata": metadata,
+        "create": True,
+    }
     theirs = tensorstore.open(spec).result()
     theirs[:2] = awkward("bfloat16")[0x7F7E:0x7F86].reshape(2, 4)
     found = FORMAT.read(tmp_path / "theirs")
@@ -125,7 +139,22 @@ def test_negative_zeros_are_no_empty_chunks(tmp_path):
 
 def test_any_name_keeps_its_order_and_stays_inside(tmp_path):
     """Names that are no paths, or lead out of the folder, come back as they were; nothing is written elsewhere."""
-    names = ["b.weight", "a/b", "a", "z/y/x", "", "/", ".", "x//y", "../../up", "\0", "\udc80", "q/", "z/y", "__own"]
+    names = [
+        "b.weight",
+        "a/b",
+        "a",
+        "z/y/x",
+        "",
+        "/",
+        ".",
+        "x//y",
+        "../../up",
+        "\0",
+        "\udc80",
+        "q/",
+        "z/y",
+        "__own",
+    ]
     names += ["zarr.json", "a\\c", "Ω", "x" * 300, "c/0"]
     held = {name: np.array([number], "i2") for number, name in enumerate(names)}
     found = written(tmp_path / "in" / "names.zarr", contents(held, metadata={"a/b@unit": "m"}))
@@ -133,7 +162,9 @@ def test_any_name_keeps_its_order_and_stays_inside(tmp_path):
     assert found.metadata == {"a/b@unit": "m"}
     assert list(tmp_path.iterdir()) == [tmp_path / "in"]
     assert list((tmp_path / "in").iterdir()) == [tmp_path / "in" / "names.zarr"]
-    assert zarr.open_group(str(tmp_path / "in" / "names.zarr"), mode="r")["a/b"].attrs["unit"] == "m"
+    assert (
+        zarr.open_group(str(tmp_path / "in" / "names.zarr"), mode="r")["a/b"].attrs["unit"] == "m"
+    )
 
 
 def test_tree_ties_and_metadata_come_back(tmp_path):
@@ -142,10 +173,14 @@ def test_tree_ties_and_metadata_come_back(tmp_path):
     tree = {"model": {"w": Ref("model.w"), "tied": Ref("model.tied")}, "steps": (1, None)}
     metadata = {"": "empty", "nul": "\0", "model.tied": "model.w"}
     found = written(
-        tmp_path / "tree.zarr", contents({"model.w": shared, "model.tied": shared}, metadata=metadata, tree=tree)
+        tmp_path / "tree.zarr",
+        contents({"model.w": shared, "model.tied": shared}, metadata=metadata, tree=tree),
     )
     assert (found.tree, found.metadata, found.ties) == (tree, metadata, {"model.tied": "model.w"})
-    assert sum(each.stat().st_size for each in (tmp_path / "tree.zarr").rglob("0") if each.is_file()) == shared.nbytes
+    assert (
+        sum(each.stat().st_size for each in (tmp_path / "tree.zarr").rglob("0") if each.is_file())
+        == shared.nbytes
+    )
 
 
 def test_zarr_finds_all_of_a_training(tmp_path):
@@ -170,7 +205,12 @@ def test_attributes_and_dimension_names_are_metadata(tmp_path):
     made = group.create_array("x", shape=(2, 2), dtype="int8", dimension_names=["row", None])
     made.attrs["unit"] = "m"
     found = FORMAT.read(tmp_path / "theirs.zarr")
-    assert found.metadata == {"title": "a run", "n": "3", "x@unit": "m", "x@dimension_names": '["row", null]'}
+    assert found.metadata == {
+        "title": "a run",
+        "n": "3",
+        "x@unit": "m",
+        "x@dimension_names": '["row", null]',
+    }
 
 
 def test_what_is_no_tensor_is_listed(tmp_path):
@@ -213,15 +253,23 @@ def test_large_tensors_are_written_and_read_in_chunks(tmp_path):
 HOSTILE = {
     "no JSON": None,
     "negative length": {"shape": [-4]},
-    "overflow": {"shape": [2**40, 2**40], "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 1]}}},
+    "overflow": {
+        "shape": [2**40, 2**40],
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1, 1]}},
+    },
     "no shape": {"shape": "4"},
     "shape of bools": {"shape": [True]},
     "empty chunks": {"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [0]}}},
     "other chunks": {"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 2]}}},
     "no chunks": {"chunk_grid": {"name": "regular"}},
     "no codecs": {"codecs": 5},
-    "codecs in codecs": {"codecs": [{"name": "sharding_indexed", "configuration": {"codecs": [[]]}}]},
-    "a dtype of another size": {"attributes": {"tensorferry.dtype": "bfloat16"}, "data_type": "uint8"},
+    "codecs in codecs": {
+        "codecs": [{"name": "sharding_indexed", "configuration": {"codecs": [[]]}}]
+    },
+    "a dtype of another size": {
+        "attributes": {"tensorferry.dtype": "bfloat16"},
+        "data_type": "uint8",
+    },
     "a wrong dtype": {"attributes": {"tensorferry.dtype": 5}, "data_type": "uint8"},
     "a dtype for floats": {"attributes": {"tensorferry.dtype": "bfloat16"}, "data_type": "float16"},
     "attributes that are none": {"attributes": []},
@@ -286,16 +334,25 @@ def test_without_the_library_it_says_what_to_install(tmp_path, monkeypatch):
 
 def test_what_is_not_of_the_array_or_group_is_not_its_own(tmp_path):
     """All that is written is its own; a file that is neither a description nor a chunk is not, however deep."""
-    held = {"a.b": np.ones(3), "c": np.zeros((2, 0)), "group/d": np.ones((2, 2), np.int8), "group/0": np.ones(())}
+    held = {
+        "a.b": np.ones(3),
+        "c": np.zeros((2, 0)),
+        "group/d": np.ones((2, 2), np.int8),
+        "group/0": np.ones(()),
+    }
     written(tmp_path / "a", contents(held))
-    assert sorted(FORMAT.own_entries(tmp_path / "a")) == sorted(each.name for each in (tmp_path / "a").iterdir())
+    assert sorted(FORMAT.own_entries(tmp_path / "a")) == sorted(
+        each.name for each in (tmp_path / "a").iterdir()
+    )
     zarr.create_array(str(tmp_path / "lone"), data=np.ones((4, 4)), chunks=(2, 2))
     assert sorted(FORMAT.own_entries(tmp_path / "lone")) == ["c", "zarr.json"]
     (tmp_path / "a" / "mine.txt").write_text("")
     (tmp_path / "a" / "0").write_text("")  # A chunk's name, and no chunk: the group is no array.
     (tmp_path / "a" / "link").symlink_to(tmp_path / "lone")
     (tmp_path / "a" / "group" / "d" / "mine.txt").write_text("")
-    left = {each.name for each in (tmp_path / "a").iterdir()} - set(FORMAT.own_entries(tmp_path / "a"))
+    left = {each.name for each in (tmp_path / "a").iterdir()} - set(
+        FORMAT.own_entries(tmp_path / "a")
+    )
     assert left == {"mine.txt", "0", "link", "group"}
 
 
@@ -310,14 +367,26 @@ def zarr_v2(path):
         made[...] = values
         held[name] = values
 
-    compressors = [numcodecs.Zlib(), numcodecs.GZip(), numcodecs.Zstd(), numcodecs.Blosc(), numcodecs.LZ4()]
+    compressors = [
+        numcodecs.Zlib(),
+        numcodecs.GZip(),
+        numcodecs.Zstd(),
+        numcodecs.Blosc(),
+        numcodecs.LZ4(),
+    ]
     for codec in [None, *compressors, numcodecs.BZ2(), numcodecs.LZMA()]:
         add(codec.codec_id if codec else "raw", values, chunks=(7, 10), compressors=codec)
     plain = {"compressors": None, "filters": None}
     add("one", values, chunks=values.shape, **plain)
     add("big", values, ">f4", chunks=values.shape, **plain)
     add("columns", values, chunks=values.shape, order="F", **plain)
-    add("deep/slashes", values, chunks=(7, 10), chunk_key_encoding={"name": "v2", "separator": "/"}, **plain)
+    add(
+        "deep/slashes",
+        values,
+        chunks=(7, 10),
+        chunk_key_encoding={"name": "v2", "separator": "/"},
+        **plain,
+    )
     add("delta", np.arange(100).reshape(10, 10) ** 3, filters=[numcodecs.Delta("<i8")])
     add("scalar", np.array(7), **plain)
     add("empty", np.zeros((0, 3), "i2"))
@@ -343,9 +412,13 @@ def test_version_2_is_read(tmp_path):
 
 def test_a_lone_array_of_version_2_is_read(tmp_path):
     """An array that stands in no group has no name of its own."""
-    made = zarr.open_array(str(tmp_path / "theirs"), mode="w", shape=(3,), dtype="i4", zarr_format=2)
+    made = zarr.open_array(
+        str(tmp_path / "theirs"), mode="w", shape=(3,), dtype="i4", zarr_format=2
+    )
     made[...] = [1, 2, 3]
-    assert same_bits(arrays(FORMAT.read(tmp_path / "theirs")), {"tensor": np.array([1, 2, 3], "i4")})
+    assert same_bits(
+        arrays(FORMAT.read(tmp_path / "theirs")), {"tensor": np.array([1, 2, 3], "i4")}
+    )
 
 
 @pytest.mark.parametrize("kind", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
@@ -354,8 +427,19 @@ def test_narrow_dtypes_of_tensorstore_in_version_2_are_read(tmp_path, kind, comp
     """TensorStore names dtypes in version 2 that zarr-python has not there: they are read bit for bit."""
     tensorstore = pytest.importorskip("tensorstore", reason="TensorStore is not installed")
     values = awkward(kind)[-120:].reshape(10, 12)
-    metadata = {"shape": [10, 12], "chunks": [4, 5], "dtype": kind, "compressor": compressor, "fill_value": None}
-    spec = {"driver": "zarr", "kvstore": f"file://{tmp_path}/theirs/", "metadata": metadata, "create": True}
+    metadata = {
+        "shape": [10, 12],
+        "chunks": [4, 5],
+        "dtype": kind,
+        "compressor": compressor,
+        "fill_value": None,
+    }
+    spec = {
+        "driver": "zarr",
+        "kvstore": f"file://{tmp_path}/theirs/",
+        "metadata": metadata,
+        "create": True,
+    }
     tensorstore.open(spec).result()[...] = values
     assert same_bits(arrays(FORMAT.read(tmp_path / "theirs")), {"tensor": values})
 
@@ -380,7 +464,10 @@ def test_what_is_no_tensor_in_version_2_is_listed(tmp_path):
     found = FORMAT.read(tmp_path / "theirs")
     assert list(found.tensors) == ["fine"]
     assert set(found.others) == set(changes)
-    assert {name for name, why in found.others.items() if isinstance(why, NotTensor)} == {"text", "object"}
+    assert {name for name, why in found.others.items() if isinstance(why, NotTensor)} == {
+        "text",
+        "object",
+    }
     assert "pickle, which is not known" in found.others["pickled"]
 
 
@@ -395,7 +482,11 @@ HOSTILE_V2 = {
     "a codec without a name": {"compressor": {"level": 1}},
     "codecs that are none": {"filters": "zlib"},
     "a wrong compressor": {"compressor": 5},
-    "settings that are none": {"compressor": {"id": "zlib", "level": "x"}, "shape": [4], "chunks": [4]},
+    "settings that are none": {
+        "compressor": {"id": "zlib", "level": "x"},
+        "shape": [4],
+        "chunks": [4],
+    },
     "a wrong order": {"order": "X"},
     "a wrong separator": {"dimension_separator": 5},
     "a wrong fill value": {"dtype": "bfloat16", "fill_value": ["x"]},
@@ -405,9 +496,18 @@ HOSTILE_V2 = {
 @pytest.mark.parametrize("case", HOSTILE_V2)
 def test_hostile_descriptions_of_version_2_are_refused(tmp_path, case):
     """Whatever does not add up is a named error."""
-    described = {"zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "|i1", "order": "C", "fill_value": 0}
+    described = {
+        "zarr_format": 2,
+        "shape": [4],
+        "chunks": [2],
+        "dtype": "|i1",
+        "order": "C",
+        "fill_value": 0,
+    }
     described |= {"compressor": None, "filters": None} | (HOSTILE_V2[case] or {})
-    (tmp_path / ".zarray").write_text("[" * 100_000 if HOSTILE_V2[case] is None else json.dumps(described))
+    (tmp_path / ".zarray").write_text(
+        "[" * 100_000 if HOSTILE_V2[case] is None else json.dumps(described)
+    )
     (tmp_path / "0").write_bytes(b"\1\2")
     (tmp_path / "1").write_bytes(b"\3\4")
     with pytest.raises(FileFormatError):
@@ -426,7 +526,9 @@ def test_damage_in_version_2_is_found(tmp_path):
             with pytest.raises((FileFormatError, UnsafeFileError)):
                 FORMAT.read(tmp_path / "theirs").tensors[name].load()
         chunk.write_bytes(whole)
-    assert same_bits(arrays(FORMAT.read(tmp_path / "theirs")) | held, arrays(FORMAT.read(tmp_path / "theirs")))
+    assert same_bits(
+        arrays(FORMAT.read(tmp_path / "theirs")) | held, arrays(FORMAT.read(tmp_path / "theirs"))
+    )
 
 
 def test_a_chunk_of_blosc_that_is_cut_off_is_refused(tmp_path):
@@ -441,7 +543,14 @@ def test_a_chunk_of_blosc_that_is_cut_off_is_refused(tmp_path):
 
 def test_shapes_out_of_proportion_and_links_out_of_version_2_are_refused(tmp_path):
     """Terabytes declared in a few bytes, and a chunk that lies elsewhere."""
-    described = {"zarr_format": 2, "shape": [2**42], "chunks": [2**20], "dtype": "|i1", "order": "C", "fill_value": 0}
+    described = {
+        "zarr_format": 2,
+        "shape": [2**42],
+        "chunks": [2**20],
+        "dtype": "|i1",
+        "order": "C",
+        "fill_value": 0,
+    }
     (tmp_path / ".zarray").write_text(json.dumps(described | {"compressor": None, "filters": None}))
     with pytest.raises(UnsafeFileError, match="out of all proportion"):
         FORMAT.read(tmp_path)
@@ -455,5 +564,7 @@ def test_what_belongs_to_version_2_is_its_own(tmp_path):
     zarr_v2(tmp_path / "theirs")
     (tmp_path / "theirs" / "mine.txt").write_text("")
     (tmp_path / "theirs" / "raw" / "mine.txt").write_text("")
-    left = {each.name for each in (tmp_path / "theirs").iterdir()} - set(FORMAT.own_entries(tmp_path / "theirs"))
+    left = {each.name for each in (tmp_path / "theirs").iterdir()} - set(
+        FORMAT.own_entries(tmp_path / "theirs")
+    )
     assert left == {"mine.txt", "raw"}

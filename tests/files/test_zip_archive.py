@@ -47,7 +47,12 @@ def made(tmp_path, members, comment=b""):
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_what_zipfile_writes_is_read(method, tmp_path):
     """Stored and deflated members, empty ones, names beyond ASCII and a comment: the same bytes by name."""
-    members = {"a/b": DATA, "empty": b"", "größe.npy": os.urandom(3_000_000), "zeros": bytes(5_000_000)}
+    members = {
+        "a/b": DATA,
+        "empty": b"",
+        "größe.npy": os.urandom(3_000_000),
+        "zeros": bytes(5_000_000),
+    }
     path = tmp_path / "archive.zip"
     with zipfile.ZipFile(path, "w", method) as archive:
         for name, data in members.items():
@@ -87,8 +92,17 @@ def test_what_is_written_is_read_by_zipfile_and_aligned(tmp_path):
     source.write_bytes(DATA)
     members = [
         {"name": "a", "prefix": b"begin", "suffix": b"end"},
-        {"name": "b" * 200, "stored": Extent("uint8", (len(DATA),), str(source), 0), "pump": Pump()},
-        {"name": "größe", "prefix": b"x" * 64, "stored": InMemory(np.arange(9.0), "float64", 0), "pump": Pump()},
+        {
+            "name": "b" * 200,
+            "stored": Extent("uint8", (len(DATA),), str(source), 0),
+            "pump": Pump(),
+        },
+        {
+            "name": "größe",
+            "prefix": b"x" * 64,
+            "stored": InMemory(np.arange(9.0), "float64", 0),
+            "pump": Pump(),
+        },
         {"name": "empty"},
     ]
     expected = [b"beginend", DATA, b"x" * 64 + np.arange(9.0).tobytes(), b""]
@@ -117,14 +131,21 @@ def test_sizes_of_zip64_are_read_wherever_they_stand(tmp_path):
     wide = struct.pack("<HHQQ", 1, 16, len(DATA), len(DATA))
     lies = Lies({"extra": b""}, size=0xFFFFFFFF, packed=0xFFFFFFFF, extra=wide)
     members = [(f"member {number:060}", b"", TRUE) for number in range(2_000)]
-    archive = Archive(write(tmp_path, hostile.zip_bytes([("first", DATA, lies), *members, ("last", DATA, lies)])))
-    assert [archive.read_bytes(archive[name], 1 << 20) for name in ("first", "last")] == [DATA, DATA]
+    archive = Archive(
+        write(tmp_path, hostile.zip_bytes([("first", DATA, lies), *members, ("last", DATA, lies)]))
+    )
+    assert [archive.read_bytes(archive[name], 1 << 20) for name in ("first", "last")] == [
+        DATA,
+        DATA,
+    ]
 
 
 @pytest.mark.slow
 def test_archives_of_many_members_and_gigabytes(tmp_path):
     """More than 65,535 members, and a member of more than 4 GiB with one after it, which zip64 is for."""
-    path = made(tmp_path, [{"name": f"{number}", "prefix": b"%d" % number} for number in range(70_000)])
+    path = made(
+        tmp_path, [{"name": f"{number}", "prefix": b"%d" % number} for number in range(70_000)]
+    )
     assert len(Archive(path)) == 70_000
     with zipfile.ZipFile(path) as archive:
         assert archive.read("69999") == b"69999"
@@ -132,9 +153,15 @@ def test_archives_of_many_members_and_gigabytes(tmp_path):
     with sparse.open("wb") as file:
         file.truncate((1 << 32) + 7)
     big = Extent("uint8", ((1 << 32) + 7,), str(sparse), 0)
-    path = made(tmp_path, [{"name": "big", "stored": big, "pump": Pump()}, {"name": "after", "prefix": b"after"}])
+    path = made(
+        tmp_path,
+        [{"name": "big", "stored": big, "pump": Pump()}, {"name": "after", "prefix": b"after"}],
+    )
     archive = Archive(path)
-    assert (archive["big"].size, archive.read_bytes(archive["after"], 10)) == ((1 << 32) + 7, b"after")
+    assert (archive["big"].size, archive.read_bytes(archive["after"], 10)) == (
+        (1 << 32) + 7,
+        b"after",
+    )
     assert archive.offset(archive["after"]) % ALIGNMENT == 0
     with zipfile.ZipFile(path) as other:
         assert [each.file_size for each in other.infolist()] == [(1 << 32) + 7, 5]
@@ -167,14 +194,26 @@ def test_directories_that_lie_are_refused(what, tmp_path):
 
 MEMBERS = {
     "overlap": ([("a", DATA, TRUE), ("b", DATA, Lies(offset=5))], UnsafeFileError, "overlaps"),
-    "one place for two": ([("a", DATA, TRUE), ("b", DATA, Lies(offset=0))], UnsafeFileError, "overlaps"),
+    "one place for two": (
+        [("a", DATA, TRUE), ("b", DATA, Lies(offset=0))],
+        UnsafeFileError,
+        "overlaps",
+    ),
     "out of the file": ([("a", DATA, Lies(offset=1 << 30))], FileFormatError, "outside"),
     "past the end": ([("a", DATA, Lies(packed=1 << 20, size=1 << 20))], FileFormatError, "outside"),
-    "in the directory": ([("a", DATA, Lies(packed=len(DATA) + 9, size=len(DATA) + 9))], FileFormatError, "outside"),
+    "in the directory": (
+        [("a", DATA, Lies(packed=len(DATA) + 9, size=len(DATA) + 9))],
+        FileFormatError,
+        "outside",
+    ),
     "name twice": ([("a", DATA, TRUE), ("a", b"other", TRUE)], UnsafeFileError, "twice"),
     "encrypted": ([("a", DATA, Lies(flags=1))], FileFormatError, "encrypted"),
     "unknown method": ([("a", DATA, Lies(method=14))], FileFormatError, "unknown way"),
-    "stored in fewer bytes": ([("a", DATA, Lies(size=len(DATA) + 1))], FileFormatError, "another number of bytes"),
+    "stored in fewer bytes": (
+        [("a", DATA, Lies(size=len(DATA) + 1))],
+        FileFormatError,
+        "another number of bytes",
+    ),
     "bomb": ([("a", DATA, Lies(method=8, size=1 << 31))], UnsafeFileError, "bomb"),
     "path up": ([("a/../../b", DATA, TRUE)], UnsafeFileError, "leads out"),
     "path of the root": ([("/etc/passwd", DATA, TRUE)], UnsafeFileError, "leads out"),
@@ -287,7 +326,9 @@ def test_deflated_members_hold_what_the_directory_says(packed, size, message, tm
 
 def test_a_limit_on_what_is_read_into_memory(tmp_path):
     """A member that claims more than the caller's limit is not read at all."""
-    path = write(tmp_path, hostile.zip_bytes([("a", deflated(bytes(1 << 20)), Lies(method=8, size=1 << 20))]))
+    path = write(
+        tmp_path, hostile.zip_bytes([("a", deflated(bytes(1 << 20)), Lies(method=8, size=1 << 20))])
+    )
     archive = Archive(path)
     with pytest.raises(UnsafeFileError, match="no more than 1,000"):
         archive.read_bytes(archive["a"], 1_000)
@@ -308,11 +349,17 @@ def test_an_archive_cut_off_or_damaged_anywhere_raises_nothing_else(tmp_path):
     draw = random.Random(5)  # noqa: S311 - not for secrets
     damaged = [good[:length] for length in range(len(good))]
     for place in range(len(good)):
-        damaged += [good[:place] + bytes([byte]) + good[place + 1 :] for byte in (0, 255, draw.randrange(256))]
+        damaged += [
+            good[:place] + bytes([byte]) + good[place + 1 :]
+            for byte in (0, 255, draw.randrange(256))
+        ]
     for data in damaged:
         try:
             archive = Archive(write(tmp_path, data))
-            assert {archive.read_bytes(archive[name], 100) for name in archive} <= {b"first", b"second"}
+            assert {archive.read_bytes(archive[name], 100) for name in archive} <= {
+                b"first",
+                b"second",
+            }
             outcomes.add("read")
         except (FileFormatError, UnsafeFileError) as error:
             outcomes.add(type(error).__name__)
@@ -342,7 +389,10 @@ def test_zip64_ends_are_read_and_compared(tmp_path):
 @pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_many_members_take_little(tmp_path, count):
     """A directory of many members is read in less than half of the memory that `zipfile` takes."""
-    path = made(tmp_path, [{"name": f"archive/data/{number}", "prefix": b"12345678"} for number in range(count)])
+    path = made(
+        tmp_path,
+        [{"name": f"archive/data/{number}", "prefix": b"12345678"} for number in range(count)],
+    )
     ours, archive = peak_of(lambda: Archive(path))
     assert len(archive) == count
     theirs, _ = peak_of(lambda: zipfile.ZipFile(path).close())

@@ -38,7 +38,10 @@ def requirements() -> list[str]:
     """What the package and each extra that is tried ask for, other extras of this package aside."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    asked = [*project["dependencies"], *(line for name in extras if name not in UNTRIED for line in extras[name])]
+    asked = [
+        *project["dependencies"],
+        *(line for name in extras if name not in UNTRIED for line in extras[name]),
+    ]
     return [line for line in asked if not line.startswith(f"{project['name']}[")]
 
 

@@ -27,9 +27,18 @@ def numbers(text):
 def test_every_requirement_is_tried_at_its_floor():
     """One exact pin for each requirement of the package and of its extras, at the very version written there."""
     pinned = floors()
-    assert {"numpy", "optree", "torch", "tensorflow", "jax", "typer", "h5py", "zarr", "distributed", "ray"} <= set(
-        pinned
-    )
+    assert {
+        "numpy",
+        "optree",
+        "torch",
+        "tensorflow",
+        "jax",
+        "typer",
+        "h5py",
+        "zarr",
+        "distributed",
+        "ray",
+    } <= set(pinned)
     for line in requirements():
         name, floor = line.partition(";")[0].strip().split(">=")
         assert pinned[name].partition(";")[0].strip() == f"{BUILDS.get(name, name)}=={floor}"
@@ -56,14 +65,18 @@ def test_the_tools_have_pins():
 
 def test_the_file_needs_no_package():
     """It is run in an environment that holds nothing yet."""
-    printed = survives(f"import runpy; runpy.run_path({str(ROOT / 'tests/floors/floors.py')!r}, run_name='__main__')")
+    printed = survives(
+        f"import runpy; runpy.run_path({str(ROOT / 'tests/floors/floors.py')!r}, run_name='__main__')"
+    )
     assert printed.splitlines() == [*floors().values(), *tools()]
 
 
 def test_the_readme_names_these_floors():
     """The line for users cannot say less, or more, than what is tried."""
     said = re.search(
-        r"You need Python .*? or a later version", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+        r"You need Python .*? or a later version",
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        re.DOTALL,
     )[0]
     asked = dict(line.partition(";")[0].strip().split(">=") for line in requirements())
     for word, name in NAMES.items():
@@ -75,7 +88,9 @@ def test_a_release_has_the_dtypes_that_it_is_said_to_have(name):
     """What came after the floor is there from the release on that the errors name, and not before."""
     pytest.importorskip(name)
     dtypes = registry.ready(name).capabilities.dtypes
-    here = numbers(version("jaxlib" if name == "jax" else BUILDS[name] if name == "tensorflow" else name))[:2]
+    here = numbers(
+        version("jaxlib" if name == "jax" else BUILDS[name] if name == "tensorflow" else name)
+    )[:2]
     assert dtypes.since
     for dtype, release in dtypes.since.items():
         assert (dtype in dtypes.held) is (here >= numbers(release)), dtype

@@ -114,7 +114,9 @@ def jax_():
             "eager": lambda f: f,
             "jit": jax.jit,
             "vmap": lambda f: lambda x: jax.vmap(f)(jnp.stack([x, 2 * x])),
-            "vmap of grad": lambda f: jax.jit(lambda x: jax.vmap(jax.grad(f))(jnp.stack([x, 2 * x]))),
+            "vmap of grad": lambda f: jax.jit(
+                lambda x: jax.vmap(jax.grad(f))(jnp.stack([x, 2 * x]))
+            ),
             "jit of grad": lambda f: jax.jit(jax.grad(f)),
         },
     )
@@ -184,7 +186,9 @@ def numpys_derivatives(formula):
 
     def parted(primals):
         whole = tensors(primals)
-        return [x for x in whole if x.dtype != torch.int32], [x for x in whole if x.dtype == torch.int32]
+        return [x for x in whole if x.dtype != torch.int32], [
+            x for x in whole if x.dtype == torch.int32
+        ]
 
     def vjp(primals, outputs, cotangents):
         some, fixed = parted(primals)

@@ -17,7 +17,9 @@ def pair(x, y):
     return jnp.sin(x) * y, (x * y).sum()
 
 
-SETTING = "recompile_limit" if hasattr(torch._dynamo.config, "recompile_limit") else "cache_size_limit"
+SETTING = (
+    "recompile_limit" if hasattr(torch._dynamo.config, "recompile_limit") else "cache_size_limit"
+)
 """The name of PyTorch's limit, which is another in 2.6."""
 
 
@@ -50,7 +52,9 @@ def graphs_of(function, x, y, *, fullgraph, backend="eager"):
     return value, torch.autograd.grad(value, (x, y)), len(made)
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("function", [of_pair, of_a_tree])
 @pytest.mark.parametrize("fullgraph", [False, True])
 def test_value_and_gradients(function, fullgraph, backend):
@@ -79,7 +83,9 @@ def test_a_length_that_changes(dynamic):
     compiled = torch.compile(of_pair, fullgraph=True, backend="aot_eager", dynamic=dynamic)
     for length in (3, 5, 4, 3):
         x = torch.ones(length, requires_grad=True)
-        torch.testing.assert_close(*(torch.autograd.grad(each(x, x), x) for each in (compiled, of_pair)))
+        torch.testing.assert_close(
+            *(torch.autograd.grad(each(x, x), x) for each in (compiled, of_pair))
+        )
 
 
 def test_more_lengths_than_pytorch_compiles_for():
@@ -98,7 +104,8 @@ def test_more_lengths_than_pytorch_compiles_for():
         call(torch.compile(square, backend="eager"), range(2, 8))
 
 
-# In a process of its own: after its error PyTorch leaves its hook of frames behind, which changes counts of references.
+# In a process of its own: after its error PyTorch leaves its hook of frames behind, which changes
+# counts of references.
 LIMIT = """
 import warnings
 import torch, jax, tensorferry as ferry
@@ -160,7 +167,9 @@ def test_transformed_by_torch_func():
         except AssertionError as error:
             found[function] = error
         if found[untraced] != expected:
-            pytest.skip("this PyTorch compiles no gradient of its own functions that are not traced (before 2.12)")
+            pytest.skip(
+                "this PyTorch compiles no gradient of its own functions that are not traced (before 2.12)"
+            )
     assert found[of_square] == expected
 
 

@@ -30,6 +30,6 @@ def test_jax_and_numpy_in_a_loop_of_pytorchs(capsys):
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.name)
 def test_the_page_leads_to_each(path):
-    assert f"examples/functions/{path.name}" in (ROOT / "docs" / "reference" / "functions.md").read_text(
-        encoding="utf-8"
-    )
+    assert f"examples/functions/{path.name}" in (
+        ROOT / "docs" / "reference" / "functions.md"
+    ).read_text(encoding="utf-8")

@@ -56,7 +56,9 @@ def test_an_exception_under_a_frameworks_own_jit_is_named(runtime, others):
 
 
 @pytest.mark.parametrize("length", [3, 1 << 18])
-@pytest.mark.parametrize("others", [("jax",), ("tensorflow",), ("jax", "torch", "jax"), ("tensorflow", "torch", "jax")])
+@pytest.mark.parametrize(
+    "others", [("jax",), ("tensorflow",), ("jax", "torch", "jax"), ("tensorflow", "torch", "jax")]
+)
 def test_an_exception_keeps_its_type_where_the_call_is_ours(others, length):
     """Also if it went through the runtimes of others, which make other types of it, and is raised when values come."""
     wrapped = chain(*others)
@@ -64,7 +66,11 @@ def test_an_exception_keeps_its_type_where_the_call_is_ours(others, length):
     for _ in range(2):
         with pytest.raises(KeyError, match="no such thing") as caught:
             wrapped(torch.full((length,), 2.0))
-        assert [name for name in ["numpy", *others] if f"which is {name}'s" not in str(caught.value.__notes__)] == []
+        assert [
+            name
+            for name in ["numpy", *others]
+            if f"which is {name}'s" not in str(caught.value.__notes__)
+        ] == []
 
 
 def test_an_exception_that_a_runtime_took_keeps_no_tensors():
@@ -76,7 +82,9 @@ def test_an_exception_that_a_runtime_took_keeps_no_tensors():
         raise KeyError("no such thing")
 
     with pytest.raises(Exception, match="no such thing"):
-        jax.jit(ferry.wrap(refuses, inner="torch", shapes=lambda x: x)).lower(ones).compile()(ones).block_until_ready()
+        jax.jit(ferry.wrap(refuses, inner="torch", shapes=lambda x: x)).lower(ones).compile()(
+            ones
+        ).block_until_ready()
     gc.collect()
     assert gone[-1]() is None
 
@@ -86,4 +94,6 @@ def test_an_exception_in_backward_keeps_its_type():
         raise ZeroDivisionError("here")
 
     with pytest.raises(ZeroDivisionError):
-        ferry.wrap(np.sin, inner="numpy", vjp=vjp)(torch.ones(3, requires_grad=True)).sum().backward()
+        ferry.wrap(np.sin, inner="numpy", vjp=vjp)(
+            torch.ones(3, requires_grad=True)
+        ).sum().backward()

@@ -46,7 +46,11 @@ def test_packed_elements_cross_as_whole_bytes(fixture, kind, request):
     assert (same.dtype, longer.shape) == (values.dtype, (3, 1))
     assert same.astype("int32").tolist() == longer[:, 0].astype("int32").tolist() == [1, 0, 1]
     assert set(kinds) == {kind}
-    calls = [line for line in step.lower(values).as_text().splitlines() if "callback" in line and "custom_call" in line]
+    calls = [
+        line
+        for line in step.lower(values).as_text().splitlines()
+        if "callback" in line and "custom_call" in line
+    ]
     assert len(calls) == 1
     types = calls[0].rpartition(" : ")[2]
     assert types.count(PASSED[kind]) == 3, types
@@ -57,7 +61,11 @@ def test_without_xlas_own_memory():
     wrapped = ferry.wrap(lambda x: (x**3, x.long() + 7), inner="torch", dtype="fit")
     cubes, numbers = jax.jit(wrapped)(x.astype("bfloat16"))
     assert (cubes.dtype, cubes.tolist(), numbers.dtype) == ("bfloat16", [0, 1, 8], "int32")
-    assert jax.jit(jax.hessian(lambda x: wrapped(x)[0].sum()))(x).tolist() == [[0, 0, 0], [0, 6, 0], [0, 0, 12]]
+    assert jax.jit(jax.hessian(lambda x: wrapped(x)[0].sum()))(x).tolist() == [
+        [0, 0, 0],
+        [0, 6, 0],
+        [0, 0, 12],
+    ]
 
 
 @pytest.mark.usefixtures("_no_buffers")
@@ -92,7 +100,10 @@ def test_another_version_falls_back_and_says_so():
 def test_an_empty_result_is_not_taken_on_trust(fixture, request):
     request.getfixturevalue(fixture)
     wrapped = ferry.wrap(lambda x: x[x > 1], inner="numpy")
-    with pytest.raises((RuntimeError, ValueError, ferry.UnsupportedTypeError), match=r"depend on values|not call it"):
+    with pytest.raises(
+        (RuntimeError, ValueError, ferry.UnsupportedTypeError),
+        match=r"depend on values|not call it",
+    ):
         jax.jit(wrapped)(x).block_until_ready()
 
 

@@ -25,8 +25,28 @@ FORMULAS = {
     "integer input": own.integer_input,
 }
 MODES = {
-    "torch": ("eager", "backward", "vmap", "vmap of grad", "compile", "jvp", "order 1", "order 2", "order 3"),
-    "jax": ("eager", "jit", "vmap", "vmap of grad", "jit of grad", "jvp", "order 1", "order 2", "order 3"),
+    "torch": (
+        "eager",
+        "backward",
+        "vmap",
+        "vmap of grad",
+        "compile",
+        "jvp",
+        "order 1",
+        "order 2",
+        "order 3",
+    ),
+    "jax": (
+        "eager",
+        "jit",
+        "vmap",
+        "vmap of grad",
+        "jit of grad",
+        "jvp",
+        "order 1",
+        "order 2",
+        "order 3",
+    ),
     "tensorflow": ("eager", "tf.function", "tf.function of grad", "order 1", "order 2", "order 3"),
 }
 RARELY = {"backward", "jit of grad", "tf.function of grad"}
@@ -37,12 +57,16 @@ def cells():
     for inner, outer in product(INNER, OUTER):
         for mode, formula in product(MODES[outer], FORMULAS):
             often = (
-                mode != "compile" if formula == "plain" else mode in RARELY and formula in ("tree", "integer output")
+                mode != "compile"
+                if formula == "plain"
+                else mode in RARELY and formula in ("tree", "integer output")
             )
             dtypes = ("float64",) if formula != "plain" else (*own.REAL, *own.COMPLEX)
             for dtype in dtypes:
                 if inner != outer and not (inner == "numpy" and formula == "tree"):
-                    quick = often and (dtype == "float64" or (dtype == "complex128" and mode in RARELY))
+                    quick = often and (
+                        dtype == "float64" or (dtype == "complex128" and mode in RARELY)
+                    )
                     marks = () if quick else pytest.mark.slow
                     yield pytest.param(inner, outer, mode, formula, dtype, marks=marks)
 
@@ -55,9 +79,13 @@ def _wide():
 
 def tensors(there, formula, dtype):
     numbers = np.random.default_rng(3)
-    values = numbers.normal(size=(2, 3)) + (1j * numbers.normal(size=(2, 3)) if dtype in own.COMPLEX else 0)
+    values = numbers.normal(size=(2, 3)) + (
+        1j * numbers.normal(size=(2, 3)) if dtype in own.COMPLEX else 0
+    )
     x, w = (there.array(ferry.to_numpy(each, dtype=dtype, casting="unsafe")) for each in values)
-    return (x, w, there.array(np.arange(3, dtype=np.int32))) if formula == "integer input" else (x, w)
+    return (
+        (x, w, there.array(np.arange(3, dtype=np.int32))) if formula == "integer input" else (x, w)
+    )
 
 
 def leaves(result):
@@ -85,7 +113,11 @@ def in_mode(there, mode, function, x, rest):
 
     def loss(x):
         found = leaves(function(there, x, *rest))
-        return sum(there.sum(y * y) * (index + 1) for index, y in enumerate(found) if "int" not in str(y.dtype))
+        return sum(
+            there.sum(y * y) * (index + 1)
+            for index, y in enumerate(found)
+            if "int" not in str(y.dtype)
+        )
 
     if mode == "jvp":
         return there.jvp(outputs)(x)
@@ -115,5 +147,7 @@ def test_cell(inner, outer, mode, formula, dtype):
         expected = 0 * x
     assert type(found) is type(expected)
     assert found.dtype == expected.dtype
-    one, other = (ferry.to_numpy(each, dtype="complex128", casting="unsafe") for each in (found, expected))
+    one, other = (
+        ferry.to_numpy(each, dtype="complex128", casting="unsafe") for each in (found, expected)
+    )
     np.testing.assert_allclose(one, other, rtol=own.CLOSE[dtype], atol=own.CLOSE[dtype])

@@ -22,7 +22,9 @@ LITTLE = 1 << 16
 @pytest.mark.parametrize("inner", ["jax", "torch", "numpy"])
 def test_no_copies_beyond_the_plans(inner, length):
     """Counted where it lies in host memory of NumPy's: copies of arguments on the way, and of results."""
-    wrapped = ferry.wrap(jax.jit(lambda x: x[:8] * 2) if inner == "jax" else lambda x: x[:8] * 2, inner=inner)
+    wrapped = ferry.wrap(
+        jax.jit(lambda x: x[:8] * 2) if inner == "jax" else lambda x: x[:8] * 2, inner=inner
+    )
     x = torch.ones(length) if inner != "torch" else jnp.ones(length)
     wrapped(x)
     plan = ferry.explain_wrap(wrapped, x)

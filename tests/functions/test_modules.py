@@ -38,7 +38,9 @@ def test_every_transformation_holds():
     apply, params = ferry.wrap_module(network())
     one = x[0]
     by_reverse = jax.jacrev(jax.jacrev(lambda x: apply(params, x)))(one)
-    np.testing.assert_allclose(jax.jit(jax.hessian(lambda x: apply(params, x)))(one), by_reverse, rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(
+        jax.jit(jax.hessian(lambda x: apply(params, x)))(one), by_reverse, rtol=1e-4, atol=1e-7
+    )
     assert jax.vmap(apply, in_axes=(None, 0))(params, x).shape == (5, 1)
 
 
@@ -129,7 +131,7 @@ def test_what_is_no_module():
         ferry.wrap_module(3)
 
 
-# -- explain_wrap -------------------------------------------------------------------------------------
+# -- explain_wrap ----------------------------------------------------------------------------------
 
 
 def test_what_crosses_is_what_the_plans_say():

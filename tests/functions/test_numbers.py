@@ -13,8 +13,18 @@ import torch
 
 import tensorferry as ferry
 
-MAKE = {"torch": torch.tensor, "jax": jnp.asarray, "tensorflow": tf.convert_to_tensor, "numpy": np.asarray}
-ONES = {"torch": torch.ones, "jax": jnp.ones, "tensorflow": tf.ones, "numpy": lambda n: np.ones(n, np.float32)}
+MAKE = {
+    "torch": torch.tensor,
+    "jax": jnp.asarray,
+    "tensorflow": tf.convert_to_tensor,
+    "numpy": np.asarray,
+}
+ONES = {
+    "torch": torch.ones,
+    "jax": jnp.ones,
+    "tensorflow": tf.ones,
+    "numpy": lambda n: np.ones(n, np.float32),
+}
 PAIRS = [pair for pair in product(MAKE, MAKE) if pair[0] != pair[1]]
 
 
@@ -48,7 +58,9 @@ def test_a_number_has_the_dtype_that_the_caller_gives_numbers(inner, outer, numb
 
 
 @pytest.mark.parametrize(("inner", "outer"), [pair for pair in PAIRS if pair[1] != "jax"])
-@pytest.mark.parametrize("number", [np.float64(0.1), np.float32(0.1), np.int64(3), np.int8(3), np.bool_(True)])
+@pytest.mark.parametrize(
+    "number", [np.float64(0.1), np.float32(0.1), np.int64(3), np.int8(3), np.bool_(True)]
+)
 def test_a_number_of_numpys_keeps_its_dtype(inner, outer, number):
     """With JAX in between, what JAX makes of it."""
     with jax.enable_x64():
@@ -72,7 +84,9 @@ def test_what_jax_does_not_have(inner):
         jax.block_until_ready(wrapped(jnp.ones(3)))
 
 
-@pytest.mark.parametrize(("inner", "outer"), [("jax", "torch"), ("jax", "numpy"), ("numpy", "tensorflow")])
+@pytest.mark.parametrize(
+    ("inner", "outer"), [("jax", "torch"), ("jax", "numpy"), ("numpy", "tensorflow")]
+)
 def test_a_number_that_the_inner_framework_does_not_have(inner, outer):
     found = ferry.wrap(lambda x: 2**40, inner=inner)(ONES[outer](3))
     assert (name(found), int(found)) == ("int64", 2**40)
@@ -98,12 +112,18 @@ def test_numbers_beside_tensors_have_no_gradient(inner):
     x = jnp.ones(3)
     assert jax.grad(lambda x: wrapped(x)[0].sum())(x).tolist() == [2, 2, 2]
     many = jax.vmap(wrapped)(jnp.ones((2, 3)))
-    assert [(str(each.dtype), each.tolist()) for each in many[1:]] == [("int32", [3, 3]), ("float32", [2.5, 2.5])]
+    assert [(str(each.dtype), each.tolist()) for each in many[1:]] == [
+        ("int32", [3, 3]),
+        ("float32", [2.5, 2.5]),
+    ]
 
 
 def test_batches_of_pytorch():
     found = torch.vmap(ferry.wrap(lambda x: (x, 3, 2.5), inner="jax"))(torch.ones(2, 3))
-    assert [(each.dtype, each.tolist()) for each in found[1:]] == [(torch.int64, [3, 3]), (torch.float32, [2.5, 2.5])]
+    assert [(each.dtype, each.tolist()) for each in found[1:]] == [
+        (torch.int64, [3, 3]),
+        (torch.float32, [2.5, 2.5]),
+    ]
 
 
 @pytest.mark.parametrize("inner", ["torch", "tensorflow", "numpy"])

@@ -27,7 +27,10 @@ def torch_pair(dtype):
 def jax_pair(dtype):
     numbers = np.random.default_rng(1)
     whole = numbers.normal(size=(2, 3)) + 1j * numbers.normal(size=(2, 3))
-    return [jnp.asarray(x.astype(dtype) if np.dtype(dtype).kind == "c" else x.real.astype(dtype)) for x in whole]
+    return [
+        jnp.asarray(x.astype(dtype) if np.dtype(dtype).kind == "c" else x.real.astype(dtype))
+        for x in whole
+    ]
 
 
 @ferry.wrap(inner="jax")
@@ -56,7 +59,9 @@ def test_torch_checks_gradients_of_jax(dtype):
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 def test_jax_checks_gradients_of_torch(dtype, jit):
     """JAX's own check, in both modes, up to the second order."""
-    check_grads(jax.jit(of_torch) if jit else of_torch, jax_pair(dtype), order=2, modes=["fwd", "rev"])
+    check_grads(
+        jax.jit(of_torch) if jit else of_torch, jax_pair(dtype), order=2, modes=["fwd", "rev"]
+    )
 
 
 def cube(x):
@@ -76,11 +81,15 @@ TORCH_WAYS = {
     "vmap of grad": lambda f: lambda x: torch.vmap(torch.func.grad(f))(torch.stack([x, 2 * x])),
     "vectorized": lambda f: lambda x: torch.autograd.functional.hessian(f, x, vectorize=True),
     "linearize": lambda f: lambda x: torch.func.linearize(f, x)[1](torch.ones_like(x)),
-    "grad of vmap": lambda f: torch.func.grad(lambda x: torch.vmap(f)(torch.stack([x, 2 * x])).sum()),
+    "grad of vmap": lambda f: torch.func.grad(
+        lambda x: torch.vmap(f)(torch.stack([x, 2 * x])).sum()
+    ),
 }
 
 
-@pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")  # torch.func.linearize, of every function
+@pytest.mark.filterwarnings(
+    "ignore:Attempted to insert a get_attr Node"
+)  # torch.func.linearize, of every function
 @pytest.mark.parametrize("way", TORCH_WAYS)
 def test_torch_func_differentiates_jax(way):
     """As it does the same formula written for PyTorch."""
@@ -107,7 +116,9 @@ JAX_WAYS = {
     "jvp": lambda f: lambda x: jax.jvp(f, (x,), (jnp.ones_like(x),))[1],
     "vjp": lambda f: lambda x: jax.vjp(f, x)[1](jnp.ones((), x.dtype))[0],
     "linearize": lambda f: lambda x: jax.linearize(f, x)[1](jnp.ones_like(x)),
-    "transposed twice": lambda f: lambda x: jax.linear_transpose(jax.vjp(f, x)[1], jnp.ones((), x.dtype))((2 * x,))[0],
+    "transposed twice": lambda f: (
+        lambda x: jax.linear_transpose(jax.vjp(f, x)[1], jnp.ones((), x.dtype))((2 * x,))[0]
+    ),
     "checkpoint": lambda f: jax.grad(jax.checkpoint(f)),
     "scan": lambda f: jax.grad(
         lambda x: jax.lax.scan(lambda c, y: (c + f(y * c), None), x.sum(), jnp.stack([x, x]))[0]
@@ -115,7 +126,9 @@ JAX_WAYS = {
     "cond": lambda f: jax.grad(lambda x: jax.lax.cond(x[0] > 9, f, lambda x: 2 * f(x), x)),
     "vmap of grad": lambda f: lambda x: jax.vmap(jax.grad(f))(jnp.stack([x, 2 * x])),
     "grad of vmap": lambda f: jax.grad(lambda x: jax.vmap(f)(jnp.stack([x, 2 * x])).sum()),
-    "transposed batch": lambda f: jax.grad(lambda x: jax.vmap(lambda t: jax.jvp(f, (x,), (t,))[1])(jnp.eye(3)).sum()),
+    "transposed batch": lambda f: jax.grad(
+        lambda x: jax.vmap(lambda t: jax.jvp(f, (x,), (t,))[1])(jnp.eye(3)).sum()
+    ),
     "batch along the last axis": lambda f: (
         lambda x: jax.vmap(jax.grad(f), in_axes=1, out_axes=1)(jnp.ones((3, 2)) * x[0])
     ),

@@ -87,14 +87,20 @@ MODES = {
     "jit of grad": lambda f: jax.jit(jax.grad(lambda x: f(x).sum())),
     "jvp": lambda f: lambda x: jax.jvp(f, (x,), (x * x,))[1],
     "vmap": lambda f: lambda x: jax.vmap(f)(jnp.stack([x, 2 * x])),
-    "vmap of grad": lambda f: lambda x: jax.vmap(jax.grad(lambda x: f(x).sum()))(jnp.stack([x, 2 * x])),
+    "vmap of grad": lambda f: (
+        lambda x: jax.vmap(jax.grad(lambda x: f(x).sum()))(jnp.stack([x, 2 * x]))
+    ),
     "jacfwd": jax.jacfwd,
     "jacrev": jax.jacrev,
     "hessian": lambda f: jax.hessian(lambda x: f(x).sum()),
     "third order": lambda f: jax.jacfwd(jax.jacrev(jax.jacfwd(f))),
-    "jit of vmap of jacfwd": lambda f: lambda x: jax.jit(jax.vmap(jax.jacfwd(f)))(jnp.stack([x, 2 * x])),
+    "jit of vmap of jacfwd": lambda f: (
+        lambda x: jax.jit(jax.vmap(jax.jacfwd(f)))(jnp.stack([x, 2 * x]))
+    ),
     "checkpoint": lambda f: jax.grad(jax.checkpoint(lambda x: f(x).sum())),
-    "scan": lambda f: jax.grad(lambda x: jax.lax.scan(lambda c, _: (c + f(c) / 99, 0.0), x, None, 2)[0].sum()),
+    "scan": lambda f: jax.grad(
+        lambda x: jax.lax.scan(lambda c, _: (c + f(c) / 99, 0.0), x, None, 2)[0].sum()
+    ),
 }
 
 
@@ -153,7 +159,9 @@ def test_the_energy_has_a_gradient_though_the_force_has_no_graph():
     assert jax.grad(lambda x: wrapped(x)[0])(x).tolist() == [0.5, 4, 32]
     assert jax.jit(jax.grad(lambda x: wrapped(x)[0]))(x).tolist() == [0.5, 4, 32]
     for loss in (lambda x: wrapped(x)[1].sum(), lambda x: wrapped(x)[0] + wrapped(x)[1].sum()):
-        with pytest.raises(ferry.GradientError, match="takes derivatives without a graph") as caught:
+        with pytest.raises(
+            ferry.GradientError, match="takes derivatives without a graph"
+        ) as caught:
             jax.grad(loss)(x)
         assert "create_graph=True" in str(caught.value.hint)
 
@@ -161,7 +169,9 @@ def test_the_energy_has_a_gradient_though_the_force_has_no_graph():
 class ForceField(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)).double()
+        self.net = torch.nn.Sequential(
+            torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)
+        ).double()
 
     def forward(self, x):
         x.requires_grad_()
@@ -182,7 +192,9 @@ def test_a_force_field():
     of_params, of_x = jax.jit(jax.grad(loss, argnums=(0, 1)))(params, jnp.array(VALUES))
     x = torch.tensor(VALUES)
     found, force = module(x)
-    alone = torch.autograd.grad(found + (force**2).sum(), [*module.parameters(), x], allow_unused=True)
+    alone = torch.autograd.grad(
+        found + (force**2).sum(), [*module.parameters(), x], allow_unused=True
+    )
     np.testing.assert_allclose(of_x, alone[-1], rtol=1e-10)
     for (name, _), expected in zip(module.named_parameters(), alone[:-1], strict=True):
         np.testing.assert_allclose(of_params[name], expected, rtol=1e-10, atol=1e-14)
@@ -247,11 +259,13 @@ def test_calls_that_share_an_argument_do_not_share_its_gradient():
         (x * w).sum().backward()
         return w.grad
 
-    found = jax.vmap(ferry.wrap(function, inner="torch"), in_axes=(0, None))(jnp.ones((3, 2)), jnp.ones(2))
+    found = jax.vmap(ferry.wrap(function, inner="torch"), in_axes=(0, None))(
+        jnp.ones((3, 2)), jnp.ones(2)
+    )
     assert found.tolist() == [[1, 1]] * 3
 
 
-# -- gradients that are lost -------------------------------------------------------------------------------
+# -- gradients that are lost -----------------------------------------------------------------------
 
 
 def without_graph(x):
@@ -331,7 +345,11 @@ def test_a_gradient_that_is_lost_is_no_zero(name, way):
     }
     traceable = name not in ("item", "numpy")
     if way in ("tape", "jvp") or traceable:
-        kinds = ferry.GradientError if way != "jit" else (ferry.GradientError, jax.errors.JaxRuntimeError)
+        kinds = (
+            ferry.GradientError
+            if way != "jit"
+            else (ferry.GradientError, jax.errors.JaxRuntimeError)
+        )
         with pytest.raises(kinds, match=LOST):
             ways[way]()
     else:
@@ -416,7 +434,9 @@ def test_forward_mode_warns_of_what_is_detached_beside_others(name):
     """Its tangents were zeros without a word, where a gradient of it is an error."""
     function, inner, shapes = BESIDE[name]
     wrapped, x = ferry.wrap(function, inner=inner, shapes=shapes), jnp.array(VALUES)
-    with pytest.warns(RuntimeWarning, match=r'^The tangents of result\[1\]\["log"\] of .* are zeros'):
+    with pytest.warns(
+        RuntimeWarning, match=r'^The tangents of result\[1\]\["log"\] of .* are zeros'
+    ):
         tangents = jax.jvp(wrapped, (x,), (jnp.ones_like(x),))[1]
     assert (tangents[0].tolist(), tangents[1]["log"].tolist()) == ([2, 2, 2], [0, 0, 0])
     # Reverse mode knows what is used.
@@ -449,7 +469,10 @@ def test_forward_and_reverse_mode_agree_about_no_grad(way):
             y = x * 2
         return x * y
 
-    assert way(ferry.wrap(function, inner="torch"))(jnp.array(VALUES)).diagonal().tolist() == (2 * VALUES).tolist()
+    assert (
+        way(ferry.wrap(function, inner="torch"))(jnp.array(VALUES)).diagonal().tolist()
+        == (2 * VALUES).tolist()
+    )
 
 
 class Cube(torch.autograd.Function):
@@ -466,14 +489,16 @@ class Cube(torch.autograd.Function):
         return 3 * x * x * gradient
 
 
-@pytest.mark.parametrize("mode", ["value", "grad", "jvp", "vmap", "vmap of grad", "jacfwd", "hessian"])
+@pytest.mark.parametrize(
+    "mode", ["value", "grad", "jvp", "vmap", "vmap of grad", "jacfwd", "hessian"]
+)
 def test_a_function_without_rules_for_transformations(mode):
     x = jnp.array(VALUES)
     found = MODES[mode](ferry.wrap(lambda x: Cube.apply(x), inner="torch"))(x)  # noqa: PLW0108 - a signature is read
     np.testing.assert_allclose(found, MODES[mode](lambda x: x**3)(x), rtol=1e-12)
 
 
-# -- functions of TensorFlow and JAX ----------------------------------------------------------------------
+# -- functions of TensorFlow and JAX ---------------------------------------------------------------
 
 
 def by_tape(x):
@@ -483,7 +508,9 @@ def by_tape(x):
     return -tape.gradient(found, x)
 
 
-@pytest.mark.parametrize("mode", ["value", "jit", "grad", "jvp", "vmap", "jacfwd", "jacrev", "hessian"])
+@pytest.mark.parametrize(
+    "mode", ["value", "jit", "grad", "jvp", "vmap", "jacfwd", "jacrev", "hessian"]
+)
 def test_a_function_of_tensorflow_that_watches_its_argument(mode):
     x = jnp.array(VALUES)
     found = MODES[mode](ferry.wrap(by_tape, inner="tensorflow"))(x)
@@ -505,7 +532,12 @@ def by_numpy_function(x):
 
 @pytest.mark.parametrize(
     "function",
-    [of_a_variable, by_numpy_function, lambda x: tf.constant(x.numpy() * 2), lambda x: float(tf.reduce_sum(x))],
+    [
+        of_a_variable,
+        by_numpy_function,
+        lambda x: tf.constant(x.numpy() * 2),
+        lambda x: float(tf.reduce_sum(x)),
+    ],
     ids=["variable", "numpy_function", "numpy", "float"],
 )
 def test_a_gradient_that_is_lost_in_tensorflow(function):
@@ -520,7 +552,8 @@ def test_a_gradient_that_is_lost_in_tensorflow(function):
 
 
 @pytest.mark.parametrize(
-    ("inner", "stopped"), [("tensorflow", lambda x: tf.stop_gradient(x) * 2), ("jax", jax.lax.stop_gradient)]
+    ("inner", "stopped"),
+    [("tensorflow", lambda x: tf.stop_gradient(x) * 2), ("jax", jax.lax.stop_gradient)],
 )
 def test_a_gradient_that_is_stopped_on_purpose(inner, stopped):
     """It is zero in JAX alone; TensorFlow alone has no value for it."""

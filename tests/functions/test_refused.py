@@ -18,7 +18,9 @@ ROWS = "rows of unequal lengths"
 
 
 def jagged():
-    return torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged, requires_grad=True)
+    return torch.nested.nested_tensor(
+        [torch.ones(2), torch.ones(3)], layout=torch.jagged, requires_grad=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,9 @@ def test_a_result_whose_dtype_the_caller_does_not_have(inner, argmax):
         (lambda x: argmax(x), "result", lambda y: y),  # noqa: PLW0108 - a signature is read of it
         (lambda x: {"x": x, "best": [argmax(x)]}, r'result\["best"\]\[0\]', lambda y: y["best"][0]),
     ):
-        with pytest.raises(ferry.LossyCastError, match=f"no int64(.|\n)* - at {where} of .*<lambda>") as caught:
+        with pytest.raises(
+            ferry.LossyCastError, match=f"no int64(.|\n)* - at {where} of .*<lambda>"
+        ) as caught:
             ferry.wrap(function, inner=inner)(jnp.array([1.0, 3.0]))
         assert caught.value.hint == f'wrap(function, inner="{inner}", dtype="fit")'
         wrapped = eval(caught.value.hint, {"wrap": ferry.wrap, "function": function})  # noqa: S307 - what hints are for
@@ -90,7 +94,9 @@ def test_what_holds_no_numbers_is_fixed():
     rest = ("a", None, b"", float, jax.ShapeDtypeStruct((3,), "float32"))
     found = wrapped(torch.ones(3), *rest[:4])
     assert found[1:] == rest[:4]
-    assert ferry.wrap(lambda x, like: x.reshape(like.shape), inner="jax")(torch.ones(3), rest[4]).shape == (3,)
+    assert ferry.wrap(lambda x, like: x.reshape(like.shape), inner="jax")(
+        torch.ones(3), rest[4]
+    ).shape == (3,)
 
 
 class Held:
@@ -119,7 +125,10 @@ async def gives_later(x):
         (lambda x: (x, {"k": Held(x)}), r"a Held, .* its tensor at .held would stay {}'s"),
         (gives, "a generator, whose tensors would stay {}'s, without a gradient: a look would"),
         (lambda x: map(abs, [x]), "a map, whose tensors would stay {}'s"),
-        (awaits, "a coroutine, whose tensors would stay {}'s, without a gradient: they are not there yet"),
+        (
+            awaits,
+            "a coroutine, whose tensors would stay {}'s, without a gradient: they are not there yet",
+        ),
         (gives_later, "an async_generator, whose tensors would stay {}'s"),
     ],
     ids=["object", "object in a tree", "generator", "map", "async", "async generator"],

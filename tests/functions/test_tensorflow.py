@@ -55,13 +55,16 @@ def test_second_order_and_autograph():
             first = inner.gradient(y, x)
         return outer.gradient(first, x)
 
-    # x0 (x0² + x1²): the gradient is (3 x0² + x1², 2 x0 x1), that of its sum (6 x0 + 2 x1, 2 x1 + 2 x0).
+    # x0 (x0² + x1²): the gradient is (3 x0² + x1², 2 x0 x1), that of its sum (6 x0 + 2 x1, 2 x1 + 2
+    # x0).
     assert second(tf.constant([1.0, 2.0])).numpy().tolist() == [10, 6]
 
 
 def test_what_is_missing_is_refused_while_it_is_traced():
     with pytest.raises(ferry.GradientError, match="no gradient of it is known"):
-        tf.function(lambda x: tf.gradients(ferry.wrap(np.sin, inner="numpy")(x), x), autograph=False)(tf.ones(2))
+        tf.function(
+            lambda x: tf.gradients(ferry.wrap(np.sin, inner="numpy")(x), x), autograph=False
+        )(tf.ones(2))
 
 
 @pytest.mark.parametrize("outer", ["torch", "jax"])
@@ -110,7 +113,9 @@ def test_a_layer_of_keras():
         pytest.skip("Keras runs on another framework here")
     layer = keras.layers.Dense(2)
     layer.build((None, 3))
-    call = ferry.wrap(lambda weights, x: layer.stateless_call(weights, [], x)[0], inner="tensorflow")
+    call = ferry.wrap(
+        lambda weights, x: layer.stateless_call(weights, [], x)[0], inner="tensorflow"
+    )
     weights = [torch.ones(3, 2, requires_grad=True), torch.zeros(2, requires_grad=True)]
     call(weights, torch.ones(4, 3)).sum().backward()
     assert weights[0].grad.tolist() == [[4, 4]] * 3

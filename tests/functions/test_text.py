@@ -36,7 +36,9 @@ def test_it_stays_as_it_is(column, inner):
         assert found["text"] is column
 
 
-@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "arrow"])
+@pytest.mark.parametrize(
+    "frame", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "arrow"]
+)
 def test_beside_numbers_of_a_table(frame):
     table = frame({"x": np.ones(2, np.float32), "name": ["a", "b"]})
     wrapped = ferry.wrap(lambda table: table["x"] * len(table["name"]), inner="torch", outer="jax")
@@ -46,7 +48,9 @@ def test_beside_numbers_of_a_table(frame):
 
 def test_after_a_call_with_numbers():
     """The types alone do not tell: an array may hold numbers or text."""
-    both = ferry.wrap(lambda x, other: x if isinstance(other, np.ndarray) else x + other, inner="torch")
+    both = ferry.wrap(
+        lambda x, other: x if isinstance(other, np.ndarray) else x + other, inner="torch"
+    )
     assert both(np.ones(2), np.ones(2)).tolist() == [2, 2]
     assert both(np.ones(2), np.array(["a"])).tolist() == [1, 1]
     either = ferry.wrap(lambda x: x if x.sum() else np.array(["none"]), inner="numpy")

@@ -30,7 +30,7 @@ def to_torch(function, **options):
 
 ones = jnp.ones(3)
 
-# -- trees, keywords, what is no tensor -----------------------------------------------------------------
+# -- trees, keywords, what is no tensor ------------------------------------------------------------
 
 
 @dataclass
@@ -41,7 +41,9 @@ class Pair:
 
 def test_trees_go_in_and_out():
     """Dataclasses, dicts and lists, with text and None in them; gradients come in the tree of the argument."""
-    wrapped = to_torch(lambda pair, names: {"sum": pair.left + pair.right["x"], "names": names, "none": None})
+    wrapped = to_torch(
+        lambda pair, names: {"sum": pair.left + pair.right["x"], "names": names, "none": None}
+    )
     pair = Pair(torch.ones(2, requires_grad=True), {"x": torch.ones(2)})
     found = wrapped(pair, ["a", "b"])
     assert found["names"] == ["a", "b"]
@@ -53,18 +55,30 @@ def test_trees_go_in_and_out():
 @pytest.mark.parametrize("jit", [False, True])
 def test_keywords_and_fixed_values(jit):
     """Tensors by keyword are tensors; the rest decides which function it is, also where jit traces once."""
-    wrapped = to_jax(lambda x, *, scale, mode, shift=0.0: x * scale + shift if mode == "up" else x - scale)
+    wrapped = to_jax(
+        lambda x, *, scale, mode, shift=0.0: x * scale + shift if mode == "up" else x - scale
+    )
     inside = jax.jit if jit else lambda f: f
     assert inside(lambda x: wrapped(x, scale=2 * x, mode="up"))(ones).tolist() == [2, 2, 2]
     assert inside(lambda x: wrapped(x, scale=x, mode="down"))(ones).tolist() == [0, 0, 0]
-    assert inside(lambda x: wrapped(x, scale=x, mode="up", shift=0.5))(ones).tolist() == [1.5, 1.5, 1.5]
-    gradient = inside(jax.grad(lambda x, s: wrapped(x, scale=s, mode="up").sum(), argnums=1))(ones, ones)
+    assert inside(lambda x: wrapped(x, scale=x, mode="up", shift=0.5))(ones).tolist() == [
+        1.5,
+        1.5,
+        1.5,
+    ]
+    gradient = inside(jax.grad(lambda x, s: wrapped(x, scale=s, mode="up").sum(), argnums=1))(
+        ones, ones
+    )
     assert gradient.tolist() == [1, 1, 1]
 
 
 def test_fixed_values_that_are_equal_are_not_the_same():
     """One is no True and no 1.0, and 0.0 is no -0.0."""
-    wrapped = to_jax(lambda x, value: x * (2 if value is True else 3 if type(value) is int else 1 / (value + 1e-30)))
+    wrapped = to_jax(
+        lambda x, value: (
+            x * (2 if value is True else 3 if type(value) is int else 1 / (value + 1e-30))
+        )
+    )
     assert [float(wrapped(ones, value)[0]) for value in (True, 1, True)] == [2, 3, 2]
     signs = to_jax(lambda x, value: x * float(np.copysign(1, value)))
     assert [float(signs(ones, value)[0]) for value in (0.0, -0.0, 0.0)] == [1, -1, 1]
@@ -115,7 +129,9 @@ def test_integers_and_bools_pass():
     k, flag = jnp.arange(3), jnp.array([True, False, True])
     value, other, same = jax.jit(wrapped)(ones, k, flag)
     assert (float(value), other.dtype, same.dtype) == (2, jnp.int32, jnp.bool_)
-    (gx, gk, gflag) = jax.grad(lambda *a: wrapped(*a)[0], argnums=(0, 1, 2), allow_int=True)(ones, k, flag)
+    (gx, gk, gflag) = jax.grad(lambda *a: wrapped(*a)[0], argnums=(0, 1, 2), allow_int=True)(
+        ones, k, flag
+    )
     assert gx.tolist() == [0, 0, 2]
     assert gk.dtype == gflag.dtype == jax.dtypes.float0
     x = torch.ones(3, requires_grad=True)
@@ -150,7 +166,11 @@ def test_arrays_of_numpys_beside_the_inner_frameworks_tensors_become_its(inside)
     """They say nothing about who calls, so the call is the function's own; in trees and by keyword, too."""
     array = np.full(3, 2, np.float32)
     wrapped = to_torch(lambda x, tree, *, y: x * tree["a"] * y)
-    assert jax.grad(lambda x: inside(wrapped)(x, {"a": array}, y=array).sum())(ones).tolist() == [4, 4, 4]
+    assert jax.grad(lambda x: inside(wrapped)(x, {"a": array}, y=array).sum())(ones).tolist() == [
+        4,
+        4,
+        4,
+    ]
     x = torch.ones(3, requires_grad=True)
     to_jax(torch.mul)(x, array).sum().backward()
     assert x.grad.tolist() == [2, 2, 2]
@@ -195,7 +215,7 @@ def test_a_backend_without_functions_is_refused_by_name():
         ferry.wrap(lambda x: x, inner="cupy")(ones)
 
 
-# -- memory -----------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
 def test_arguments_are_lent_to_a_jitted_function_and_results_are_ones_own():
@@ -286,7 +306,7 @@ def test_consent_to_share():
     assert address(to_torch(lambda x: x)(x)) != address(x)
 
 
-# -- what is refused ----------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("jit", [lambda f: f, jax.jit])
@@ -308,7 +328,9 @@ def test_tensors_that_require_grad_and_are_no_arguments():
     assert to_jax(lambda x: x * weight)(ones).tolist() == [1, 1, 1]
 
 
-@pytest.mark.parametrize("draw", [torch.randn_like, torch.nn.functional.dropout, lambda x: torch.randperm(3) * x])
+@pytest.mark.parametrize(
+    "draw", [torch.randn_like, torch.nn.functional.dropout, lambda x: torch.randperm(3) * x]
+)
 def test_random_numbers_without_a_generator(draw):
     for call in (to_jax(lambda x: x + draw(x)), jax.jit(to_jax(lambda x: x + draw(x)))):
         with pytest.raises(ferry.UnsupportedTypeError, match="draws random numbers"):
@@ -331,10 +353,15 @@ def test_a_generator_as_it_is_found_has_no_gradient():
     wrapped = to_jax(lambda x, g: (x * torch.rand(3, generator=g)).sum())
     assert wrapped(ones, generator) != wrapped(ones, generator)
     for gradient in (jax.grad(wrapped), jax.jit(jax.grad(wrapped), static_argnums=1)):
-        with pytest.raises((ferry.GradientError, jax.errors.JaxRuntimeError), match="would draw others"):
+        with pytest.raises(
+            (ferry.GradientError, jax.errors.JaxRuntimeError), match="would draw others"
+        ):
             gradient(ones, generator).block_until_ready()
     seeded = to_jax(lambda x, g: (x * torch.rand(3, generator=g.manual_seed(7))).sum())
-    assert seeded(jax.grad(seeded)(ones, generator) * 0 + 1, generator) == jax.grad(seeded)(ones, generator).sum()
+    assert (
+        seeded(jax.grad(seeded)(ones, generator) * 0 + 1, generator)
+        == jax.grad(seeded)(ones, generator).sum()
+    )
 
 
 @pytest.mark.parametrize("options", [{}, {"shapes": lambda x, seed: x}])
@@ -367,7 +394,9 @@ def test_a_generator_is_kept_no_longer_than_by_others():
 
 def test_random_numbers_where_shapes_are_told():
     for function in (lambda x: x + torch.randn(3), lambda x: x + torch.randn(3) * float(x.sum())):
-        with pytest.raises((ferry.UnsupportedTypeError, jax.errors.JaxRuntimeError), match="draws random numbers"):
+        with pytest.raises(
+            (ferry.UnsupportedTypeError, jax.errors.JaxRuntimeError), match="draws random numbers"
+        ):
             jax.jit(to_jax(function, shapes=lambda x: x))(ones).block_until_ready()
 
 
@@ -402,7 +431,9 @@ def picked_above_one(*, both=False):
         assert outputs[0].shape == cotangents[0].shape
         return (np.where(primals[0] > 1, cotangents[0].sum(), 0).astype(primals[0].dtype),)
 
-    return ferry.wrap(pick, inner="numpy", **({} if both else {"vjp": vjp, "jvp": lambda p, t: (t[0][p[0] > 1],)}))
+    return ferry.wrap(
+        pick, inner="numpy", **({} if both else {"vjp": vjp, "jvp": lambda p, t: (t[0][p[0] > 1],)})
+    )
 
 
 @pytest.mark.parametrize(
@@ -413,7 +444,9 @@ def picked_above_one(*, both=False):
         jax.jit(lambda q: picked_above_one(both=True)(q)[0]),
         lambda x: jax.jit(jax.vmap(picked_above_one()))(jnp.stack([x, x])),
         jax.jit(jax.grad(lambda q: picked_above_one()(q).sum())),
-        lambda x: jax.lax.scan(lambda carry, q: (carry, picked_above_one()(q)), 0.0, jnp.stack([x, x])),
+        lambda x: jax.lax.scan(
+            lambda carry, q: (carry, picked_above_one()(q)), 0.0, jnp.stack([x, x])
+        ),
     ],
     ids=["jit", "sum", "one of two", "vmap", "grad", "scan"],
 )
@@ -458,7 +491,9 @@ def test_shapes_of_numpys_functions():
     wrapped = jax.jit(ferry.wrap(function, inner="numpy"))
     assert wrapped(2 * ones)["twice"].tolist() == [2] * 6
     assert [each.tolist() for each in calls] == [[1] * 3, [2] * 3]
-    told = ferry.wrap(function, inner="numpy", shapes=lambda x: {"twice": jax.ShapeDtypeStruct((6,), "float32")})
+    told = ferry.wrap(
+        function, inner="numpy", shapes=lambda x: {"twice": jax.ShapeDtypeStruct((6,), "float32")}
+    )
     calls.clear()
     assert jax.jit(told)(2 * ones)["twice"].tolist() == [2] * 6
     assert len(calls) == 1
@@ -548,7 +583,7 @@ for call in (double, jax.jit(double)):
     )
 
 
-# -- contexts, threads ------------------------------------------------------------------------------
+# -- contexts, threads -----------------------------------------------------------------------------
 
 
 def test_gradients_do_not_depend_on_no_grad():
@@ -589,7 +624,10 @@ def test_default_dtypes_are_the_callers():
     torch.set_default_dtype(torch.float64)
     try:
         with jax.enable_x64():
-            assert [str(y.dtype) for y in jax.jit(lambda x: wrapped(x))(ones)] == ["float32", "float64"]  # noqa: PLW0108
+            assert [str(y.dtype) for y in jax.jit(lambda x: wrapped(x))(ones)] == [  # noqa: PLW0108
+                "float32",
+                "float64",
+            ]
             gradient = jax.jit(jax.grad(lambda x: to_jax(function)(x)[0]))(ones)
         assert (gradient.tolist(), str(gradient.dtype)) == ([1, 1, 1], "float32")
         with pytest.raises(KeyError):
@@ -628,7 +666,9 @@ def test_64_bit_results_where_only_this_thread_has_them():
 
 
 @pytest.mark.parametrize("shape", [(5,), (), (0,), (2, 0, 3)])
-@pytest.mark.parametrize("kind", ["bool", "int4", "uint8", "int32", "float16", "bfloat16", "float8_e5m2", "complex64"])
+@pytest.mark.parametrize(
+    "kind", ["bool", "int4", "uint8", "int32", "float16", "bfloat16", "float8_e5m2", "complex64"]
+)
 def test_every_dtype_crosses_under_jit(kind, shape):
     """XLA's own memory is read and written, also where there is none."""
     x = jnp.ones(shape, kind)
@@ -648,7 +688,11 @@ def test_what_a_function_keeps_under_jit_is_its_own(inner):
         given.append(x + 1)
         return given[-1]
 
-    step = jax.jit(ferry.wrap(function, inner=inner, shapes=lambda x: x)).lower(jnp.ones(1000)).compile()
+    step = (
+        jax.jit(ferry.wrap(function, inner=inner, shapes=lambda x: x))
+        .lower(jnp.ones(1000))
+        .compile()
+    )
     kept.clear()
     given.clear()
     for number in range(8):
@@ -669,7 +713,9 @@ def test_random_state_of_both_sides_is_as_it_was():
 
 def test_subnormals_are_kept_on_callback_threads():
     tiny = jnp.full(3, 1e-40, jnp.float32)
-    wrapped = ferry.wrap(lambda x: (x * np.float32(0.5) > 0).astype(np.float32), inner="numpy", shapes=lambda x: x)
+    wrapped = ferry.wrap(
+        lambda x: (x * np.float32(0.5) > 0).astype(np.float32), inner="numpy", shapes=lambda x: x
+    )
     assert jax.jit(wrapped)(tiny).tolist() == [1, 1, 1]
 
 
@@ -677,7 +723,9 @@ def test_each_calls_the_other():
     """JAX calls PyTorch, which calls JAX, which calls NumPy; with gradients, eagerly and jitted."""
     square = ferry.wrap(lambda x: x * x, inner="numpy", vjp=lambda p, o, c: (2 * p[0] * c[0],))
     middle = to_torch(lambda x: square(x) + x)
-    outer = to_jax(lambda x: (middle(x) * 2).sum(), shapes=lambda x: jax.ShapeDtypeStruct((), "float32"))
+    outer = to_jax(
+        lambda x: (middle(x) * 2).sum(), shapes=lambda x: jax.ShapeDtypeStruct((), "float32")
+    )
     for gradient in (jax.grad(outer), jax.jit(jax.grad(outer))):
         assert gradient(3 * ones).tolist() == [14, 14, 14]
 
@@ -690,7 +738,11 @@ def test_many_threads():
     def work(number):
         x = jnp.full(number % 5 + 1, float(number))
         one, other = wrapped(x, {"s": x})["y"], jitted(x, x)
-        return one.shape == other.shape == x.shape and float(one[0]) == number**2 and float(other[0]) == number
+        return (
+            one.shape == other.shape == x.shape
+            and float(one[0]) == number**2
+            and float(other[0]) == number
+        )
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(work, range(200)))

@@ -10,7 +10,9 @@ pytest.importorskip("torch")
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("_wide_jax")]
 
 
-@pytest.mark.parametrize(("target", "host"), [("torch", "torch"), ("jax", "jax"), ("cupy", "numpy")])
+@pytest.mark.parametrize(
+    ("target", "host"), [("torch", "torch"), ("jax", "jax"), ("cupy", "numpy")]
+)
 def test_a_device_gets_what_the_host_gets(target, host):
     pytest.importorskip(target)
     compare_all(target, "cuda:0", host)

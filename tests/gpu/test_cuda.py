@@ -1,4 +1,7 @@
-"""On a real CUDA device: the plans of tests/planning, run. Skipped elsewhere, with the reason shown."""
+"""On a real CUDA device: the plans of tests/planning, run.
+
+Skipped elsewhere, with the reason shown.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,19 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
 
 DTYPES = [
-    *("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64", "complex64", "complex128"),
+    *(
+        "bool",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "float16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
+    ),
     *("bfloat16", "float8_e4m3fn", "float8_e5m2"),
 ]
 
@@ -56,7 +71,9 @@ def test_every_dtype_is_bit_exact_both_ways(name):
 
 
 @pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("layout", ["compact", "transposed", "strided", "expanded", "conjugate", "0-d", "empty"])
+@pytest.mark.parametrize(
+    "layout", ["compact", "transposed", "strided", "expanded", "conjugate", "0-d", "empty"]
+)
 def test_layouts_to_numpy_list_and_torch(layout, grad):
     """What ``x.detach().cpu().resolve_conj()`` gives, whatever lies on the device."""
     base = torch.arange(24, dtype=torch.float32, device="cuda").reshape(4, 6)
@@ -69,7 +86,11 @@ def test_layouts_to_numpy_list_and_torch(layout, grad):
         "0-d": base[1, 1],
         "empty": base[:0],
     }[layout]
-    x = x.clone(memory_format=torch.preserve_format).requires_grad_() if grad and layout != "conjugate" else x
+    x = (
+        x.clone(memory_format=torch.preserve_format).requires_grad_()
+        if grad and layout != "conjugate"
+        else x
+    )
     expected = x.detach().cpu().resolve_conj()
     assert ferry.to_numpy(x).tobytes() == expected.contiguous().numpy().tobytes()
     assert ferry.to_list(x) == expected.tolist()
@@ -116,7 +137,9 @@ def test_a_cast_on_the_device_gives_the_hosts_bits():
         values = random_bits(source)
         values = values[np.isfinite(values)]
         device = torch.from_numpy(values.copy()).cuda()
-        assert bits(ferry.to_numpy(device, dtype=target)) == bits(ferry.to_numpy(values, dtype=target))
+        assert bits(ferry.to_numpy(device, dtype=target)) == bits(
+            ferry.to_numpy(values, dtype=target)
+        )
         up = ferry.to_torch(values, device="cuda", dtype=target)
         assert bits(up) == bits(ferry.to_numpy(values, dtype=target))
 

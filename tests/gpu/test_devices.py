@@ -1,4 +1,7 @@
-"""On a real CUDA device: large transfers, pinned results, DLPack between frameworks, two GPUs. Skipped elsewhere."""
+"""On a real CUDA device: large transfers, pinned results, DLPack between frameworks, two GPUs.
+
+Skipped elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,9 @@ def busy(stream=None, rounds=20):
 
 def random_bits(name, nbytes):
     kind = numpy_dtype(name)
-    raw = np.random.default_rng(1).integers(0, 256, nbytes // kind.itemsize * kind.itemsize, dtype=np.uint8)
+    raw = np.random.default_rng(1).integers(
+        0, 256, nbytes // kind.itemsize * kind.itemsize, dtype=np.uint8
+    )
     return (raw % 2 if name == "bool" else raw).view(kind)
 
 
@@ -143,7 +148,9 @@ def test_threads_on_streams_of_their_own():
                 for round_ in range(20):
                     source = np.full(LARGE // 4, number * 100 + round_, np.float32)
                     there = ferry.to_torch(source, device="cuda", non_blocking=True)
-                    assert (ferry.to_numpy(there, pinned=bool(round_ % 2)) == number * 100 + round_).all()
+                    assert (
+                        ferry.to_numpy(there, pinned=bool(round_ % 2)) == number * 100 + round_
+                    ).all()
         except BaseException as error:  # noqa: BLE001 - told by the test's own thread
             failed.append(error)
 
@@ -177,7 +184,9 @@ def test_a_memory_map_is_copied_before_the_device_reads_it(framework, count, tmp
     needs(framework)
     np.arange(count, dtype=np.float32).tofile(tmp_path / "values")
     mapped = np.memmap(tmp_path / "values", np.float32, "r")
-    copies = [step.path for step in ferry.explain(mapped, framework, device="cuda").steps if step.copies]
+    copies = [
+        step.path for step in ferry.explain(mapped, framework, device="cuda").steps if step.copies
+    ]
     assert copies == ["host", "bus"]
     assert np.array_equal(ferry.to_numpy(ferry.convert(mapped, framework, device="cuda")), mapped)
 
@@ -218,7 +227,9 @@ def test_a_thousand_tensors_exported_under_load(source, target):
     for round_ in range(1000):
         load = busy(side, rounds=1) if round_ % 10 == 0 else None
         with torch.cuda.stream(side):
-            first = torch.full((1 << 18,), float(round_), device="cuda") + (0 if load is None else load.sum() * 0)
+            first = torch.full((1 << 18,), float(round_), device="cuda") + (
+                0 if load is None else load.sum() * 0
+            )
             x = first if source == "torch" else ferry.convert(first, source, copy=True)
             y = ferry.convert(x, target, copy=False)
             got = ferry.to_numpy(y)
@@ -237,7 +248,9 @@ def test_cupys_own_streams():
             a = cupy.random.rand(1024, 1024)
             for _ in range(3):
                 a = a @ a / 1024
-            x = cupy.full((1 << 18,), float(round_), cupy.float32) + (a.sum() * 0).astype(cupy.float32)
+            x = cupy.full((1 << 18,), float(round_), cupy.float32) + (a.sum() * 0).astype(
+                cupy.float32
+            )
             y = ferry.to_torch(x, copy=False)
             z = ferry.to_numpy(x)
         assert bool((y == round_).all()), round_
@@ -297,7 +310,10 @@ def test_jax_arrays_in_host_memory_for_the_gpu(target):
         result = ferry.convert(x, target, **keywords)
         assert ferry.to_list(result) == [0, 1, 2]
     if target in ("torch", "cupy"):
-        assert [step.path for step in ferry.explain(x, target).steps if step.copies] == ["bus", "bus"]
+        assert [step.path for step in ferry.explain(x, target).steps if step.copies] == [
+            "bus",
+            "bus",
+        ]
         with pytest.raises(ferry.CopyRequiredError):
             ferry.convert(x, target, copy=False)
 
@@ -336,7 +352,9 @@ def test_objects_of_other_libraries(kind, target, keywords):
 
     for round_ in range(20):
         load = busy(rounds=4)
-        values = (torch.full((1 << 18,), float(round_), device="cuda") + load.sum() * 0).contiguous()
+        values = (
+            torch.full((1 << 18,), float(round_), device="cuda") + load.sum() * 0
+        ).contiguous()
         x = kind(values if kind is Dlpack else cupy.from_dlpack(values))
         result = ferry.convert(x, target, **keywords)
         plan, names = ferry.explain(x, target, **keywords), {"x": x}

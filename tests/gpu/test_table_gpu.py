@@ -53,7 +53,9 @@ LAYOUTS = {
 IN_NUMPY = {
     **VIEWS,
     "expanded": lambda x: np.broadcast_to(x[:1], (ROWS, COLUMNS)),
-    "windows": lambda x: np.lib.stride_tricks.sliding_window_view(as_integers(x).reshape(-1), 6)[::2].view(x.dtype),
+    "windows": lambda x: np.lib.stride_tricks.sliding_window_view(as_integers(x).reshape(-1), 6)[
+        ::2
+    ].view(x.dtype),
     "negative": lambda x: x[::-1, ::-3],
 }
 
@@ -141,7 +143,10 @@ def outcome(call):
 
 
 def run_code(plan, x):
-    """What the plan's code makes of `x`. Any warning is an error, but for NumPy's about floating point."""
+    """What the plan's code makes of `x`.
+
+    Any warning is an error, but for NumPy's about floating point.
+    """
     names = {"x": x}
     with np.errstate(all="ignore"):
         exec("\n".join([*plan.imports, plan.code]), names)  # noqa: S102 - that is what the code is for
@@ -154,7 +159,9 @@ def wrong(source, target, layout, name, keywords):
     x, host = LAYOUTS[source][layout](on_gpu(source, whole)), IN_NUMPY[layout](whole)
     before = content(x).tobytes()
     apart = {key: value for key, value in keywords.items() if key in ("dtype", "casting")}
-    expected, refused = outcome(lambda: ferry.convert(host, "python" if target == "python" else "numpy", **apart))
+    expected, refused = outcome(
+        lambda: ferry.convert(host, "python" if target == "python" else "numpy", **apart)
+    )
     plan, unplanned = outcome(lambda: ferry.explain(x, target, **keywords))
     result, error = outcome(lambda: ferry.convert(x, target, **keywords))
     if unplanned is not None:
@@ -218,7 +225,9 @@ def test_every_layout_and_dtype_arrives_bit_for_bit(source, target, keywords):
     needs(source), needs(target)
     if target == "python" and keywords:
         keywords = {"grad": "detach"} if source == "torch" else {}
-    failures([(source, target, layout, name, keywords) for layout in LAYOUTS[source] for name in DTYPES])
+    failures(
+        [(source, target, layout, name, keywords) for layout in LAYOUTS[source] for name in DTYPES]
+    )
 
 
 @pytest.mark.parametrize("casting", ["same_kind", "same_value", "unsafe"])
@@ -288,14 +297,20 @@ def test_the_bus_carries_what_the_plan_says(tmp_path):
     seen.export_chrome_trace(str(tmp_path / "trace.json"))
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     spans = {
-        each["name"]: (each["ts"], each["ts"] + each["dur"]) for each in events if each.get("cat") == "user_annotation"
+        each["name"]: (each["ts"], each["ts"] + each["dur"])
+        for each in events
+        if each.get("cat") == "user_annotation"
     }
-    copies = [each for each in events if each.get("cat") == "gpu_memcpy" and "DtoD" not in each["name"]]
+    copies = [
+        each for each in events if each.get("cat") == "gpu_memcpy" and "DtoD" not in each["name"]
+    ]
     found = []
     for number, (source, target, layout, keywords, x) in enumerate(jobs):
         start, end = spans[f"job {number}"]
         crossed = [each["args"]["bytes"] for each in copies if start <= each["ts"] <= end]
         plan = ferry.explain(x, target, **keywords)
         if bus(plan) != crossed:
-            found.append(f"{source} -> {target} {layout} {keywords}: planned {bus(plan)}, crossed {crossed}")
+            found.append(
+                f"{source} -> {target} {layout} {keywords}: planned {bus(plan)}, crossed {crossed}"
+            )
     assert not found, "\n".join(found)

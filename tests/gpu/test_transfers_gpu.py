@@ -78,7 +78,9 @@ def test_dropped_transfers_do_no_harm():
         ferry.start(np.ones(MB, np.float32), "torch", device="cuda")
         ferry.start(torch.ones(MB, device="cuda"), "numpy")
     gc.collect()
-    assert (ferry.start(np.full(MB, 7, np.float32), "torch", device="cuda").result() == 7).all().item()
+    assert (
+        (ferry.start(np.full(MB, 7, np.float32), "torch", device="cuda").result() == 7).all().item()
+    )
 
 
 # -- prefetch -------------------------------------------------------------------------------------
@@ -89,7 +91,10 @@ def test_never_garbage_over_a_thousand_batches():
     consumer = torch.cuda.Stream()
     bad = torch.zeros((), device="cuda", dtype=torch.int64)
     torch.cuda.synchronize()
-    with torch.cuda.stream(consumer), ferry.prefetch(reused(1000, MB // 4), "torch", device="cuda") as batches:
+    with (
+        torch.cuda.stream(consumer),
+        ferry.prefetch(reused(1000, MB // 4), "torch", device="cuda") as batches,
+    ):
         for batch in batches:
             busy(2)
             bad += (batch["x"] != batch["n"]).sum() + (batch["y"] != batch["n"]).sum()
@@ -122,7 +127,10 @@ def test_batches_go_to_the_consumers_current_device():
     if torch.cuda.device_count() < 2:
         pytest.skip("needs two CUDA devices")
     with torch.cuda.device(1):
-        assert {batch["x"].get_device() for batch in ferry.prefetch(reused(5, MB), "torch", device="cuda")} == {1}
+        assert {
+            batch["x"].get_device()
+            for batch in ferry.prefetch(reused(5, MB), "torch", device="cuda")
+        } == {1}
 
 
 def test_from_the_device_to_the_host():

@@ -31,7 +31,9 @@ def copies_of(function):
     with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU], acc_events=True) as seen:
         function()
         torch.cuda.synchronize()
-    return sum("Memcpy DtoH" in event.name or "Memcpy HtoD" in event.name for event in seen.events())
+    return sum(
+        "Memcpy DtoH" in event.name or "Memcpy HtoD" in event.name for event in seen.events()
+    )
 
 
 def test_a_thousand_leaves_cross_once_each_way_bit_for_bit():
@@ -65,7 +67,9 @@ def test_leaves_that_are_still_being_computed_arrive_complete():
 
 def test_ties_survive_the_bus():
     """A tied weight crosses once, under two names of one memory too."""
-    model = torch.nn.Sequential(torch.nn.Linear(4, 4, bias=False), torch.nn.Linear(4, 4, bias=False)).cuda()
+    model = torch.nn.Sequential(
+        torch.nn.Linear(4, 4, bias=False), torch.nn.Linear(4, 4, bias=False)
+    ).cuda()
     model[1].weight = model[0].weight
     result = ferry.convert_tree(model.state_dict(), "numpy")
     assert result["0.weight"] is result["1.weight"]
@@ -73,12 +77,19 @@ def test_ties_survive_the_bus():
 
 def test_a_snapshot_stays_on_its_device():
     """In memory of its own, with the values of then; views stay views."""
-    state = {name: torch.full((3,), float(number), device="cuda") for number, name in enumerate("abc")}
+    state = {
+        name: torch.full((3,), float(number), device="cuda") for number, name in enumerate("abc")
+    }
     state["part"] = state["c"][1:]
     before = ferry.snapshot(state)
     for leaf in state.values():
         leaf.zero_()
-    assert [leaf.tolist() for leaf in before.values()] == [[0.0] * 3, [1.0] * 3, [2.0] * 3, [2.0] * 2]
+    assert [leaf.tolist() for leaf in before.values()] == [
+        [0.0] * 3,
+        [1.0] * 3,
+        [2.0] * 3,
+        [2.0] * 2,
+    ]
     assert all(leaf.is_cuda for leaf in before.values())
     assert ferry.shares_memory(before["part"], before["c"])
     assert not ferry.shares_memory(before["c"], state["c"])
@@ -99,7 +110,10 @@ def test_collate_puts_a_batch_on_the_device():
     samples = [{"x": np.full(4, float(number), "float32"), "label": number} for number in range(8)]
     batch = ferry.collate(samples, "torch", device="cuda")
     assert batch["x"].is_cuda
-    assert batch["x"].cpu().numpy().tobytes() == np.stack([sample["x"] for sample in samples]).tobytes()
+    assert (
+        batch["x"].cpu().numpy().tobytes()
+        == np.stack([sample["x"] for sample in samples]).tobytes()
+    )
     assert batch["label"].tolist() == list(range(8))
     on_device = [{"x": torch.full((4,), float(number), device="cuda")} for number in range(8)]
     assert ferry.collate(on_device, "torch")["x"].tolist() == batch["x"].tolist()

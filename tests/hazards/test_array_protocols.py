@@ -155,7 +155,15 @@ def one_of_two_in_turn():
     return Given(make)
 
 
-COPIED = [dask_array, zarr_array, hdf5_dataset, xarray_of_dask, made_anew, view_of_what_is_made, one_of_two_in_turn]
+COPIED = [
+    dask_array,
+    zarr_array,
+    hdf5_dataset,
+    xarray_of_dask,
+    made_anew,
+    view_of_what_is_made,
+    one_of_two_in_turn,
+]
 
 
 @pytest.mark.parametrize("target", EVERYWHERE)
@@ -284,23 +292,39 @@ def test_H90_an_array_with_names_shares_the_memory_that_it_has():
 def test_H90_a_dataset_of_arrays_with_names_loses_no_coordinate(tmp_path):
     """In a tree it is a dict of all its variables; alone and in a file it is refused with code for such a dict."""
     xr = pytest.importorskip("xarray", reason=NO_XARRAY)
-    x = xr.Dataset({"a": ("t", np.ones(2)), "words": ("t", ["u", "v"])}, coords={"t": [10, 20], "u": ("t", [0.5, 1.5])})
+    x = xr.Dataset(
+        {"a": ("t", np.ones(2)), "words": ("t", ["u", "v"])},
+        coords={"t": [10, 20], "u": ("t", [0.5, 1.5])},
+    )
     for tree, made in (
         ({"x": x}, ferry.convert_tree({"x": x}, "torch")["x"]),
         ({"x": x}, ferry.snapshot({"x": x})["x"]),
         ({"x": xr.DataTree(x)}, ferry.convert_tree({"x": xr.DataTree(x)}, "torch")["x"]),
     ):
         assert made.keys() == set(x.variables)
-        assert {name: ferry.to_list(made[name]) for name in "atu"} == {"a": [1, 1], "t": [10, 20], "u": [0.5, 1.5]}
+        assert {name: ferry.to_list(made[name]) for name in "atu"} == {
+            "a": [1, 1],
+            "t": [10, 20],
+            "u": [0.5, 1.5],
+        }
         assert list(ferry.describe_tree(tree)) == ['$["x"]["a"]', '$["x"]["t"]', '$["x"]["u"]']
     assert ferry.collate([x, x], "torch")["t"].tolist() == [[10, 20], [10, 20]]
     below = ferry.convert_tree(xr.DataTree(x, children={"b": xr.DataTree(x)}), "torch")
     assert below["b"]["t"].tolist() == below["t"].tolist() == [10, 20]
-    names = {"x": x, "convert_tree": ferry.convert_tree, "save": ferry.save, "path": tmp_path / "all.npz"}
-    with pytest.raises(ferry.UnsupportedTypeError, match="A Dataset is several arrays with names") as caught:
+    names = {
+        "x": x,
+        "convert_tree": ferry.convert_tree,
+        "save": ferry.save,
+        "path": tmp_path / "all.npz",
+    }
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match="A Dataset is several arrays with names"
+    ) as caught:
         ferry.to_torch(x)
     assert eval(caught.value.hint, names).keys() == set(x.variables)  # noqa: S307 - that is what the hint is for
-    with pytest.raises(ferry.UnsupportedTypeError, match="A DataTree is several datasets with names") as caught:
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match="A DataTree is several datasets with names"
+    ) as caught:
         ferry.to_torch(xr.DataTree(x, children={"b": xr.DataTree(x)}))
     names["x"] = xr.DataTree(x, children={"b": xr.DataTree(x)})
     assert eval(caught.value.hint, names).keys() >= {"a", "t", "u", "b/a", "b/t", "b/u"}  # noqa: S307 - that is what the hint is for
@@ -310,7 +334,9 @@ def test_H90_a_dataset_of_arrays_with_names_loses_no_coordinate(tmp_path):
         (xr.DataTree(numbers), 3),
         (xr.DataTree(children={"b": xr.DataTree(numbers)}), 3),
     ):
-        with pytest.raises(ferry.UnsupportedTypeError, match=r'several .* with names. - at \$\["x"\]') as caught:
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match=r'several .* with names. - at \$\["x"\]'
+        ) as caught:
             ferry.save({"x": held}, names["path"])
         code = caught.value.hint.removesuffix(" in its place")
         ferry.save({"x": eval(code, {**names, "x": {"x": held}})}, names["path"])  # noqa: S307 - that is what it is for
@@ -358,7 +384,9 @@ def test_H90_what_fails_while_it_is_computed_is_an_error_of_ours():
     assert isinstance(caught.value.__cause__, OSError)
 
 
-@pytest.mark.parametrize("array", [np.array(["2020"], "M8[D]"), np.array(["a"]), np.ones(2, np.longdouble)])
+@pytest.mark.parametrize(
+    "array", [np.array(["2020"], "M8[D]"), np.array(["a"]), np.ones(2, np.longdouble)]
+)
 def test_H90_the_hint_for_what_is_no_tensor_pastes(array):
     """What is written there runs."""
     if array.dtype == np.float64:

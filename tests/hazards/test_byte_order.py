@@ -46,7 +46,9 @@ def ways(x, dtype, tmp_path):
     """Every way on which an array is cast to a dtype, as functions."""
     path = tmp_path / "swapped.npy"
     np.save(path, x)
-    like = torch.zeros(1, dtype=getattr(torch, dtype)) if hasattr(torch, dtype) else np.zeros(1, dtype)
+    like = (
+        torch.zeros(1, dtype=getattr(torch, dtype)) if hasattr(torch, dtype) else np.zeros(1, dtype)
+    )
     return {
         "numpy": lambda: ferry.to_numpy(x, dtype=dtype),
         "torch": lambda: ferry.to_torch(x, dtype=dtype),

@@ -1,7 +1,7 @@
 """An object that gave memory by a protocol lives as long as what was made of it: it alone may own the memory.
 
-`OrtValue` of onnxruntime is such an object: neither its array nor its capsule keeps it alive. Here the memory is freed
-by `weakref.finalize` of the object, so that it can be seen when that happens.
+`OrtValue` of onnxruntime is such an object: neither its array nor its capsule keeps it alive. Here
+the memory is freed by `weakref.finalize` of the object, so that it can be seen when that happens.
 """
 
 from __future__ import annotations
@@ -34,7 +34,12 @@ class Interface:
     """Only an address."""
 
     def __init__(self, start):
-        self.__array_interface__ = {"version": 3, "shape": (SIZE,), "typestr": "<f4", "data": (start, False)}
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (SIZE,),
+            "typestr": "<f4",
+            "data": (start, False),
+        }
 
 
 class Owner:
@@ -152,7 +157,9 @@ GIVERS = {
 CALLS = {
     "alone": lambda x, target: ferry.convert(x, target, copy=False),
     "in a tree": lambda x, target: ferry.convert_tree({"x": [x]}, target, copy=False)["x"][0],
-    "through NumPy": lambda x, target: ferry.convert(ferry.to_numpy(x, copy=False), target, copy=False),
+    "through NumPy": lambda x, target: ferry.convert(
+        ferry.to_numpy(x, copy=False), target, copy=False
+    ),
     "started": lambda x, target: ferry.start(x, target, copy=False).result(),
     "in a loop": lambda x, target: next(iter(ferry.prefetch([x], target, copy=False))),
 }

@@ -18,7 +18,9 @@ SIX_BITS = ("float6_e2m3fn", "float6_e3m2fn")
 
 @pytest.mark.parametrize("name", PACKED)
 @pytest.mark.parametrize(
-    "way", [ferry.to_numpy, lambda x: ferry.convert_tree([x, x + 0], "numpy")[0]], ids=["one", "many"]
+    "way",
+    [ferry.to_numpy, lambda x: ferry.convert_tree([x, x + 0], "numpy")[0]],
+    ids=["one", "many"],
 )
 def test_what_jax_unpacked_is_copied(name, way):
     """JAX keeps the unpacked array, which since JAX 0.11.1 does not own its memory: it looked like a view."""
@@ -51,7 +53,10 @@ def test_what_jax_gathered_is_copied():
 
 @pytest.mark.parametrize("name", SIX_BITS)
 def test_what_is_declared_of_six_bits_is_what_jax_has(name):
-    """JAX has them from 0.11 on. Every pattern crosses, and is cast on the host, because XLA cannot."""
+    """JAX has them from 0.11 on.
+
+    Every pattern crosses, and is cast on the host, because XLA cannot.
+    """
     patterns = np.arange(64, dtype=np.uint8).view(getattr(ml_dtypes, name))
     if not testing.witness_for("jax").knows(name):
         with pytest.raises(ferry.LossyCastError, match=f"jax has no {name}"):

@@ -52,7 +52,9 @@ def _files(folder):
     return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "zarr.json")
 
 
-@pytest.mark.parametrize("keywords", [{"chunks": (1,)}, {"chunks": (2,), "compressors": None}], ids=["many", "one"])
+@pytest.mark.parametrize(
+    "keywords", [{"chunks": (1,)}, {"chunks": (2,), "compressors": None}], ids=["many", "one"]
+)
 @pytest.mark.parametrize("how", ["absolute", "relative", "folder"])
 def test_a_link_in_a_zarr_folder_that_leads_out_is_refused(tmp_path, secret, keywords, how):
     """A chunk, by any path, or the folder of chunks: exit code 3, whatever asks for it."""
@@ -90,7 +92,9 @@ def test_links_inside_a_folder_and_those_of_a_hub_are_followed(tmp_path):
     assert ferry.load(tmp_path / "z.zarr")["a"].tolist() == [1, 1]
     blobs = tmp_path / "blobs"
     blobs.mkdir()
-    for number_, path in enumerate(sorted(each for each in (tmp_path / "z.zarr").rglob("*") if each.is_file())):
+    for number_, path in enumerate(
+        sorted(each for each in (tmp_path / "z.zarr").rglob("*") if each.is_file())
+    ):
         (blobs / str(number_)).write_bytes(path.read_bytes())
         path.unlink()
         path.symlink_to(blobs / str(number_))
@@ -107,9 +111,14 @@ def _alike():
 
 
 @pytest.mark.parametrize("kind", _alike())
-@pytest.mark.parametrize("way", ["SETITEMS", "SETITEM", "ADDITEMS", "FROZENSET", "OrderedDict", "set"])
+@pytest.mark.parametrize(
+    "way", ["SETITEMS", "SETITEM", "ADDITEMS", "FROZENSET", "OrderedDict", "set"]
+)
 def test_keys_that_were_made_to_collide_are_refused(tmp_path, kind, way, monkeypatch):
-    """After a few: a dict compares each with all that have its hash. By their number, not by the time that it took."""
+    """After a few: a dict compares each with all that have its hash.
+
+    By their number, not by the time that it took.
+    """
     keys = list(islice(_alike()[kind], 1000))
     pairs = b"](" + b"".join(key + b"N\x86" for key in keys) + b"e"
     body = {
@@ -148,7 +157,11 @@ def test_keys_that_people_have_are_taken(tmp_path):
 
     rng = np.random.default_rng(0)
     large = {int(each): 0 for each in rng.integers(-(2**63), 2**63, 5000)}
-    tree = {"ids": dict.fromkeys(range(5000)), "pairs": {(i, str(i)): i for i in range(5000)}, "large": large}
+    tree = {
+        "ids": dict.fromkeys(range(5000)),
+        "pairs": {(i, str(i)): i for i in range(5000)},
+        "large": large,
+    }
     torch.save({**tree, "w": torch.ones(1)}, tmp_path / "a.pt")
     assert ferry.load(tmp_path / "a.pt")["large"].keys() == large.keys()
     ferry.save({**tree, "w": np.ones(1)}, tmp_path / "a.safetensors")
@@ -157,15 +170,24 @@ def test_keys_that_people_have_are_taken(tmp_path):
 
 def test_a_tree_beside_tensors_with_keys_that_collide_is_refused(tmp_path):
     """In the string in which safetensors and others keep the tree."""
-    ferry.save({"d": {MODULUS * each: 1 for each in range(1, 60)}, "w": np.ones(1)}, tmp_path / "few.safetensors")
+    ferry.save(
+        {"d": {MODULUS * each: 1 for each in range(1, 60)}, "w": np.ones(1)},
+        tmp_path / "few.safetensors",
+    )
     assert len(ferry.load(tmp_path / "few.safetensors")["d"]) == 59
-    ferry.save({"d": {MODULUS * each: 1 for each in range(1, 500)}, "w": np.ones(1)}, tmp_path / "many.safetensors")
+    ferry.save(
+        {"d": {MODULUS * each: 1 for each in range(1, 500)}, "w": np.ones(1)},
+        tmp_path / "many.safetensors",
+    )
     with pytest.raises(ferry.FileFormatError, match="one hash"):
         ferry.open(tmp_path / "many.safetensors")
 
 
 def _header(count_):
-    entries = ",".join(f'"t{number_}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}' for number_ in range(count_))
+    entries = ",".join(
+        f'"t{number_}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}'
+        for number_ in range(count_)
+    )
     header = f"{{{entries}}}".encode()
     return struct.pack("<Q", len(header)) + header
 
@@ -184,7 +206,9 @@ def test_a_header_of_too_many_tensors_is_refused(tmp_path, monkeypatch):
         with pytest.raises(ferry.UnsafeFileError, match="out of all proportion"):
             ferry.open(tmp_path / name)
     with pytest.raises(ferry.FormatLimitError, match="101 tensors") as refused:
-        ferry.save({f"t{number_}": np.ones(1) for number_ in range(101)}, tmp_path / "new.safetensors")
+        ferry.save(
+            {f"t{number_}": np.ones(1) for number_ in range(101)}, tmp_path / "new.safetensors"
+        )
     assert "shard=" in refused.value.hint
 
 
@@ -208,7 +232,9 @@ def test_lengths_whose_product_would_take_seconds_are_not_multiplied(tmp_path, m
 
     multiplied = []
     loads = json.loads
-    monkeypatch.setattr(json, "loads", lambda text, **keywords: loads(text, parse_int=Counted, **keywords))
+    monkeypatch.setattr(
+        json, "loads", lambda text, **keywords: loads(text, parse_int=Counted, **keywords)
+    )
     monkeypatch.setattr("tensorferry.files.formats.safetensors.header._whole", lambda numbers: True)
     (tmp_path / "long.safetensors").write_bytes(_of_axes([largest] * 2999 + [0]))
     with pytest.raises(ferry.FileFormatError, match="too large for any machine"):
@@ -252,7 +278,11 @@ def test_check_reads_a_header_once(tmp_path, monkeypatch, suffix):
     asked = []
     form = type(format_named(ferry.open(tmp_path / f"a.{suffix}").format))
     read = form.read
-    monkeypatch.setattr(form, "read", lambda self, path, **keywords: asked.append(path) or read(self, path, **keywords))
+    monkeypatch.setattr(
+        form,
+        "read",
+        lambda self, path, **keywords: asked.append(path) or read(self, path, **keywords),
+    )
     assert list(check_path(tmp_path / f"a.{suffix}")) == []
     assert len(asked) == 1
 
@@ -272,7 +302,9 @@ def test_what_is_wrong_is_told_up_to_a_bound(tmp_path):
 
 def test_contents_of_too_many_are_refused_before_they_are_written():
     """Whatever the format."""
-    tensors = dict.fromkeys(map(str, range(MOST_TENSORS + 1)), Extent("float32", (1,), "nowhere", 0))
+    tensors = dict.fromkeys(
+        map(str, range(MOST_TENSORS + 1)), Extent("float32", (1,), "nowhere", 0)
+    )
     with pytest.raises(ferry.FormatLimitError, match="more than is read back"):
         format_named("npz").refuse(Contents("memory", (), tensors))
 
@@ -286,25 +318,49 @@ def _archive(body):
     [
         ("base.nesting.MOST", b"(" + number(5) * 1001 + b"l", "more than 1,000 values"),
         ("base.nesting.MOST", b"(" + b"]" * 251 + b"l", "more than 1,000 values"),
-        ("base.nesting.MOST", b"}(" + b"".join(number(each) + b"N" for each in range(1001)) + b"u", "1,000 values"),
+        (
+            "base.nesting.MOST",
+            b"}(" + b"".join(number(each) + b"N" for each in range(1001)) + b"u",
+            "1,000 values",
+        ),
         ("pickles.machine.MOST_STEPS", b"(" + b"N" * 40_000 + b"l", "takes more than 1,000 steps"),
-        ("pickles.machine._MOST_CONTAINERS", b"(" + b"]" * 1001 + b"l", "more than 1,000 containers"),
-        ("pickles.machine._MOST_CONTAINERS", b"(" + b"ctorch\nfloat32\n" * 251 + b"l", "more than 1,000 containers"),
-        ("pickles.machine._MOST_CONTAINERS", b"(" + b"I5\n" * 1001 + b"l", "more than 1,000 containers"),
+        (
+            "pickles.machine._MOST_CONTAINERS",
+            b"(" + b"]" * 1001 + b"l",
+            "more than 1,000 containers",
+        ),
+        (
+            "pickles.machine._MOST_CONTAINERS",
+            b"(" + b"ctorch\nfloat32\n" * 251 + b"l",
+            "more than 1,000 containers",
+        ),
+        (
+            "pickles.machine._MOST_CONTAINERS",
+            b"(" + b"I5\n" * 1001 + b"l",
+            "more than 1,000 containers",
+        ),
     ],
     ids=["numbers", "lists", "a dict", "steps", "containers", "globals", "lines"],
 )
-def test_a_pickle_that_would_take_seconds_is_refused_with_its_size(tmp_path, monkeypatch, limit, body, what):
+def test_a_pickle_that_would_take_seconds_is_refused_with_its_size(
+    tmp_path, monkeypatch, limit, body, what
+):
     """By what it makes and does, each counted as what it costs; the limits are what people do not reach."""
     (tmp_path / "a.pt").write_bytes(_archive(body))
     ferry.open(tmp_path / "a.pt")
     module, _, name = f"tensorferry.files.{limit}".rpartition(".")
     assert getattr(sys.modules[module], name) >= 1_000_000
-    for place in (module, "tensorferry.files.pickles.reader", "tensorferry.files.pickles.shortcuts"):
+    for place in (
+        module,
+        "tensorferry.files.pickles.reader",
+        "tensorferry.files.pickles.shortcuts",
+    ):
         if hasattr(sys.modules[place], name):
             monkeypatch.setattr(f"{place}.{name}", 1000)
     if name == "MOST_STEPS":
-        monkeypatch.setattr(sys.modules["tensorferry.files.pickles.shortcuts"].run, "__defaults__", (0, 1000))
+        monkeypatch.setattr(
+            sys.modules["tensorferry.files.pickles.shortcuts"].run, "__defaults__", (0, 1000)
+        )
     with pytest.raises(ferry.UnsafeFileError, match=what):
         ferry.open(tmp_path / "a.pt")
 

@@ -10,7 +10,18 @@ import warnings
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.support import EVERYWHERE, ROOT, TARGETS, address, bits, counted, dtype_name, frozen, lives, memory_at
+from tests.support import (
+    EVERYWHERE,
+    ROOT,
+    TARGETS,
+    address,
+    bits,
+    counted,
+    dtype_name,
+    frozen,
+    lives,
+    memory_at,
+)
 
 import tensorferry as ferry
 from tensorferry.execution.run import verifying
@@ -42,7 +53,9 @@ def first(x):
 
 def docs():
     page = ROOT / "docs" / "reference" / "hazards.md"
-    assert page.exists(), "docs/reference/hazards.md is where the hazards that code cannot prevent are written down"
+    assert page.exists(), (
+        "docs/reference/hazards.md is where the hazards that code cannot prevent are written down"
+    )
     return page.read_text(encoding="utf-8")
 
 
@@ -90,7 +103,11 @@ def test_H20_copy_false_is_consent(source):
         warnings.simplefilter("error")
         result = ferry.to_torch(x, copy=False)
     assert ferry.shares_memory(x, result)
-    start = np.frombuffer(x, np.uint8).__array_interface__["data"][0] if source == "bytes" else address(x)
+    start = (
+        np.frombuffer(x, np.uint8).__array_interface__["data"][0]
+        if source == "bytes"
+        else address(x)
+    )
     assert result.data_ptr() == start
 
 
@@ -160,7 +177,18 @@ def test_H21_copy_false_shares_or_says_why_not(target, source):
 @pytest.mark.parametrize("target", IMMUTABLE)
 @pytest.mark.parametrize(
     "name",
-    ["bool", "int8", "uint16", "int32", "float16", "float32", "complex64", "bfloat16", "float8_e4m3fn", "float8_e5m2"],
+    [
+        "bool",
+        "int8",
+        "uint16",
+        "int32",
+        "float16",
+        "float32",
+        "complex64",
+        "bfloat16",
+        "float8_e4m3fn",
+        "float8_e5m2",
+    ],
 )
 def test_H21_every_shareable_dtype_shares(name, target):
     """``copy=False`` finds a way in for narrow types too."""
@@ -375,20 +403,30 @@ def layouts():
 
 @pytest.mark.parametrize("source", ["numpy", "torch"])
 @pytest.mark.parametrize("target", IMMUTABLE)
-@pytest.mark.parametrize("layout", ["rows", "columns", "transposed", "Fortran", "broadcast", "swapped axes"])
+@pytest.mark.parametrize(
+    "layout", ["rows", "columns", "transposed", "Fortran", "broadcast", "swapped axes"]
+)
 def test_H25_other_layouts_are_compacted_once(layout, target, source):
     """One counted copy of the elements, whatever the strides."""
     view = layouts()[layout]
     x = view
     if source == "torch":
-        x = torch.from_numpy(np.array(view[0])).expand(5, 6) if layout == "broadcast" else torch.from_numpy(view)
+        x = (
+            torch.from_numpy(np.array(view[0])).expand(5, 6)
+            if layout == "broadcast"
+            else torch.from_numpy(view)
+        )
     plan = ferry.explain(x, target)
     assert plan.bytes_copied == view.size * 4
     assert not plan.shares_memory
     result = ferry.convert(x, target)
     assert tuple(result.shape) == view.shape
     assert bits(result) == view.tobytes()
-    reason = r"address % 64" if layout == "rows" else r"strides \(.*\) bytes of shape \(.*\) are not compact"
+    reason = (
+        r"address % 64"
+        if layout == "rows"
+        else r"strides \(.*\) bytes of shape \(.*\) are not compact"
+    )
     with pytest.raises(ferry.CopyRequiredError, match=reason):
         ferry.convert(x, target, copy=False)
 
@@ -549,7 +587,10 @@ def test_H28_where_autograd_does_not_record_the_plan_promises_no_gradient(outsid
     weight = torch.nn.Parameter(torch.ones(2))
     for around, kept in ((outside, False), (torch.enable_grad, True)):
         with around(), verifying():
-            plan, result = ferry.explain(weight, "torch", **keywords), ferry.to_torch(weight, **keywords)
+            plan, result = (
+                ferry.explain(weight, "torch", **keywords),
+                ferry.to_torch(weight, **keywords),
+            )
         assert plan.keeps_gradient is result.requires_grad is kept
         assert (plan.result.kind, type(result)) == ("", torch.Tensor)
 
@@ -658,7 +699,10 @@ def test_H29_functorch_wrappers_are_refused():
 @pytest.mark.parametrize("requires_grad", [False, True])
 def test_H29_no_tensor_gives_its_memory_where_torch_func_takes_a_gradient(on, known, requires_grad):
     """PyTorch refuses it to tensors from outside too: the plan says so, whether the conversion is known or not."""
-    x, keywords = torch.ones(3, requires_grad=requires_grad), {"copy": True, "dtype": "float64" if known else "float16"}
+    x, keywords = (
+        torch.ones(3, requires_grad=requires_grad),
+        {"copy": True, "dtype": "float64" if known else "float16"},
+    )
     calls = [
         (x, ferry.convert, ferry.explain),
         ({"x": x}, ferry.convert_tree, ferry.explain_tree),
@@ -666,7 +710,9 @@ def test_H29_no_tensor_gives_its_memory_where_torch_func_takes_a_gradient(on, kn
     ]
 
     def convert_all():
-        return [ferry.to_list(ferry.convert(x, target, **keywords)) for target in ("numpy", "torch")]
+        return [
+            ferry.to_list(ferry.convert(x, target, **keywords)) for target in ("numpy", "torch")
+        ]
 
     def inside(y):
         assert ferry.to_torch(x) is x
@@ -674,14 +720,22 @@ def test_H29_no_tensor_gives_its_memory_where_torch_func_takes_a_gradient(on, kn
         for given, *functions in calls:
             for function in functions:
                 with pytest.raises(ferry.UnsupportedTypeError, match="vmap or torch"):
-                    function(given, "numpy", **(keywords if function in (ferry.convert, ferry.explain) else {}))
+                    function(
+                        given,
+                        "numpy",
+                        **(keywords if function in (ferry.convert, ferry.explain) else {}),
+                    )
         return y.sum()
 
     with verifying(on), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch deprecates what it imports for forward mode
         if known:
             convert_all()
-        for transform in (torch.func.grad, torch.func.jacfwd, lambda f: torch.vmap(torch.func.grad(f))):
+        for transform in (
+            torch.func.grad,
+            torch.func.jacfwd,
+            lambda f: torch.vmap(torch.func.grad(f)),
+        ):
             transform(inside)(torch.ones(3, 2))
         assert convert_all() == [[1, 1, 1]] * 2
 
@@ -877,10 +931,15 @@ def test_H30_jax_tracers(transform):
     elif transform == "vmap":
         assert jax.vmap(inside)(jnp.ones((2, 3))).tolist() == [3.0, 3.0]
     else:
-        assert jax.lax.scan(lambda carry, row: (carry + inside(row), None), 0.0, jnp.ones((2, 3)))[0] == 6
+        assert (
+            jax.lax.scan(lambda carry, row: (carry + inside(row), None), 0.0, jnp.ones((2, 3)))[0]
+            == 6
+        )
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+)
 def test_H30_torch_compile_and_export():
     """Under torch.compile to_torch is the identity, and a conversion bakes no constant in."""
 
@@ -914,7 +973,11 @@ def test_H30_hints_can_be_typed():
     for x in (slices, np.bytes_(b"ab"), np.array([b"ab", b"cd"])[::-1], np.void(b"ab")):
         with pytest.raises(ferry.UnsupportedTypeError) as caught:
             ferry.to_numpy(x)
-        for words in caught.value.hint.split(" and ") if x is slices else [caught.value.hint.partition(", which")[0]]:
+        for words in (
+            caught.value.hint.split(" and ")
+            if x is slices
+            else [caught.value.hint.partition(", which")[0]]
+        ):
             assert ferry.to_numpy(eval(words, {"x": x, "np": np})).size  # noqa: S307 - that is what the hint is for
 
 
@@ -924,9 +987,13 @@ CHANGES = {
     "assign": lambda v: v.assign(v + 5),
     "assign_add": lambda v: v.assign_add(tf.ones(v.shape)),
     "slice": lambda v: v[0].assign(99.0),
-    "scatter_update": lambda v: v.scatter_update(tf.IndexedSlices(tf.constant([77.0]), tf.constant([1]))),
+    "scatter_update": lambda v: v.scatter_update(
+        tf.IndexedSlices(tf.constant([77.0]), tf.constant([1]))
+    ),
     "scatter_nd_update": lambda v: v.scatter_nd_update([[2]], [66.0]),
-    "gradient step": lambda v: tf.raw_ops.ResourceApplyGradientDescent(var=v.handle, alpha=0.1, delta=tf.ones(v.shape)),
+    "gradient step": lambda v: tf.raw_ops.ResourceApplyGradientDescent(
+        var=v.handle, alpha=0.1, delta=tf.ones(v.shape)
+    ),
 }
 
 
@@ -1134,7 +1201,9 @@ def test_H36_empty_buffers_and_lists(target):
     assert tuple(ferry.convert([], target).shape) == (0,)
     assert tuple(ferry.convert([[], []], target).shape) == (2, 0)
     assert tuple(ferry.convert([np.zeros((0, 3), np.float32)] * 2, target).shape) == (2, 0, 3)
-    own = {"numpy": np.array, "torch": torch.tensor, "tensorflow": tf.constant, "jax": jnp.array}[target]
+    own = {"numpy": np.array, "torch": torch.tensor, "tensorflow": tf.constant, "jax": jnp.array}[
+        target
+    ]
     assert dtype_name(ferry.convert([], target)) == dtype_name(own([]))
 
 
@@ -1175,7 +1244,9 @@ def test_H37_to_numpy_always_gives_an_ndarray(name, copy):
     result = ferry.to_numpy(x, copy=copy)
     assert type(result) is np.ndarray
     assert result.shape == ()
-    assert result.item() == (x if isinstance(x, complex) else x.detach() if name == "torch, grad" else x)
+    assert result.item() == (
+        x if isinstance(x, complex) else x.detach() if name == "torch, grad" else x
+    )
 
 
 @pytest.mark.parametrize("target", ["torch", "tensorflow", "jax"])
@@ -1194,7 +1265,9 @@ def test_H37_scalars_are_sources_for_every_target(name, target):
 
 
 @pytest.mark.parametrize("target", EVERYWHERE)
-@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4", "float16", "bool"])
+@pytest.mark.parametrize(
+    "name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4", "float16", "bool"]
+)
 def test_H37_narrow_tensorflow_scalars(name, target):
     """np.asarray of a 0-d narrow tensor fails: its value arrives all the same."""
     x = tf.reshape(tf.constant(np.ones(1, getattr(ml_dtypes, name, None) or name)), ())

@@ -54,7 +54,12 @@ class Array:
         return self.array if dtype is None else self.array.astype(dtype)
 
 
-PROTOCOLS = {"__dlpack__": Dlpack, "old __dlpack__": OldDlpack, "__array_interface__": Interface, "__array__": Array}
+PROTOCOLS = {
+    "__dlpack__": Dlpack,
+    "old __dlpack__": OldDlpack,
+    "__array_interface__": Interface,
+    "__array__": Array,
+}
 
 
 @pytest.mark.parametrize("target", EVERYWHERE)
@@ -160,7 +165,12 @@ def test_H61_a_gpu_interface_is_refused_with_the_way():
     """``__cuda_array_interface__`` alone, without CuPy: the message names it, and the hint who takes it."""
 
     class OnGpu:
-        __cuda_array_interface__ = {"shape": (2,), "typestr": "<f4", "data": (64, False), "version": 3}  # noqa: RUF012 - as it is read
+        __cuda_array_interface__ = {  # noqa: RUF012
+            "shape": (2,),
+            "typestr": "<f4",
+            "data": (64, False),
+            "version": 3,
+        }
 
     for target in EVERYWHERE:
         with pytest.raises(ferry.DeviceError, match="__cuda_array_interface__") as caught:
@@ -261,12 +271,16 @@ def test_H63_the_producersthe_producers_own_error_is_the_cause(target):
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize("call", [ferry.to_numpy, ferry.describe, lambda x: ferry.explain(x, "torch")])
+@pytest.mark.parametrize(
+    "call", [ferry.to_numpy, ferry.describe, lambda x: ferry.explain(x, "torch")]
+)
 def test_a_list_of_descriptions_is_not_read_as_rows(call):
     """A `TensorInfo` is a named tuple: its fields are no row of numbers."""
     info = ferry.TensorInfo("torch", (2,))
 
-    with pytest.raises(ferry.UnsupportedTypeError, match=r"The TensorInfo at x\[0\] describes a tensor"):
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match=r"The TensorInfo at x\[0\] describes a tensor"
+    ):
         call([info, info])
 
 
@@ -277,15 +291,23 @@ def test_a_description_is_a_leaf_of_every_tree(call):
 
     with pytest.raises(ferry.ConversionError) as refused:
         call(within, "numpy")
-    assert re.search(r'A TensorInfo describes a tensor, and has no values\. - at .*\["y"\]', str(refused.value))
+    assert re.search(
+        r'A TensorInfo describes a tensor, and has no values\. - at .*\["y"\]', str(refused.value)
+    )
 
 
 @pytest.mark.parametrize(
     ("call", "hint"),
     [
         (lambda x: ferry.convert(x, "python"), 'explain(x, "python") says what would be done'),
-        (lambda x: ferry.convert_tree({"a": x}, "python"), 'explain(x["a"], "python") says what would be done'),
-        (lambda x: ferry.to_list([x, x]), 'explain_tree(x, "python") says what would be done with each'),
+        (
+            lambda x: ferry.convert_tree({"a": x}, "python"),
+            'explain(x["a"], "python") says what would be done',
+        ),
+        (
+            lambda x: ferry.to_list([x, x]),
+            'explain_tree(x, "python") says what would be done with each',
+        ),
     ],
 )
 def test_the_hint_about_a_description_has_the_target(call, hint):

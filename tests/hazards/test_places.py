@@ -1,4 +1,7 @@
-"""Hazards of places and time: devices, streams, ambient defaults, forks. What needs a GPU is run in tests/gpu."""
+"""Hazards of places and time: devices, streams, ambient defaults, forks.
+
+What needs a GPU is run in tests/gpu.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,9 @@ SOURCES = {
 def test_H40_a_transfer_to_the_host_is_never_asynchronous(target):
     """No plan that ends on the host holds a non-blocking transfer to it."""
     for grad in (False, True):
-        plan = ferry.explain(TensorInfo("torch", (8,), device="cuda:0", requires_grad=grad), target, device="cpu")
+        plan = ferry.explain(
+            TensorInfo("torch", (8,), device="cuda:0", requires_grad=grad), target, device="cpu"
+        )
         moves = [step for step in plan.steps if step.verb == "move"]
         assert [step.arguments for step in moves] == [("cpu", False)]
         assert "non_blocking" not in plan.code
@@ -88,7 +93,11 @@ class Producer:
 @pytest.mark.parametrize("target", ["torch", "jax"])
 def test_H41_the_consumer_asks_the_producer_itself(target):
     """The consuming framework gets the tensor, not a bare capsule, so that it can name its stream."""
-    plan = ferry.explain(TensorInfo("torch" if target == "jax" else "jax", (64,), device="cuda:0"), target, copy=False)
+    plan = ferry.explain(
+        TensorInfo("torch" if target == "jax" else "jax", (64,), device="cuda:0"),
+        target,
+        copy=False,
+    )
     assert [step.verb for step in plan.steps] == ["import_dlpack"]
     assert plan.shares_memory
     assert "to_dlpack" not in plan.code
@@ -187,7 +196,10 @@ def test_H43_ambient_devices_of_jax_and_tensorflow_move_nothing():
 @pytest.mark.parametrize("name", ["float64", "complex128"])
 @pytest.mark.parametrize("source", ["numpy", "torch", "jax", "tensorflow"])
 def test_H44_float64_cannot_live_on_mps(source, name):
-    """The error says what to ask for; with it, there is a plan. Which dtypes it has, PyTorch says."""
+    """The error says what to ask for; with it, there is a plan.
+
+    Which dtypes it has, PyTorch says.
+    """
     with mps():
         _refused_and_fitting(source, name)
 
@@ -247,7 +259,9 @@ def test_H45_the_backing_device_is_told():
 def test_H83_the_allocators_own_tensor_is_what_is_sent_and_given(source):
     """Nothing lies between the step that page-locks and the one that sends: no array, no other tensor over it."""
     info = TensorInfo(source, (8,))
-    sent = [step.verb for step in ferry.explain(info, "torch", device="cuda", non_blocking=True).steps]
+    sent = [
+        step.verb for step in ferry.explain(info, "torch", device="cuda", non_blocking=True).steps
+    ]
     assert sent[-2:] == ["pin", "move"]
     assert ferry.explain(info, "torch", pinned=True).steps[-1].verb == "pin"
 

@@ -14,12 +14,24 @@ torch = pytest.importorskip("torch")
 tf = pytest.importorskip("tensorflow")
 
 SCALARS = {
-    **{f"torch {name}": lambda name=name: torch.tensor(1, dtype=getattr(torch, name)) for name in ("uint8", "int32")},
-    **{f"torch {name}": lambda name=name: torch.tensor(1, dtype=getattr(torch, name)) for name in ("uint16", "uint32")},
-    **{f"tensorflow {name}": lambda name=name: tf.constant(1, name) for name in ("uint8", "int8", "uint32", "int32")},
+    **{
+        f"torch {name}": lambda name=name: torch.tensor(1, dtype=getattr(torch, name))
+        for name in ("uint8", "int32")
+    },
+    **{
+        f"torch {name}": lambda name=name: torch.tensor(1, dtype=getattr(torch, name))
+        for name in ("uint16", "uint32")
+    },
+    **{
+        f"tensorflow {name}": lambda name=name: tf.constant(1, name)
+        for name in ("uint8", "int8", "uint32", "int32")
+    },
     **{f"jax {name}": lambda name=name: jnp.array(1, name) for name in ("int8", "int32", "uint32")},
     **{f"numpy {name}": lambda name=name: np.array(1, name) for name in ("int8", "uint32")},
-    **{name: lambda name=name: getattr(ml_dtypes, name)(1) for name in ("int4", "uint4", "int2", "uint2")},
+    **{
+        name: lambda name=name: getattr(ml_dtypes, name)(1)
+        for name in ("int4", "uint4", "int2", "uint2")
+    },
     "tensorflow bool": lambda: tf.constant(True),
 }
 
@@ -54,5 +66,9 @@ def test_integers_beside_a_scalar_never_wrap(scalar, target):
 @pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow", "jax", "python"])
 def test_floats_beside_a_scalar(target):
     """No error of the scalar's own comes through, and its value arrives."""
-    for scalar, value in ((tf.constant(3, tf.int8), 3.0), (torch.tensor(3, dtype=torch.uint16), 3.0), (Number(), 2.0)):
+    for scalar, value in (
+        (tf.constant(3, tf.int8), 3.0),
+        (torch.tensor(3, dtype=torch.uint16), 3.0),
+        (Number(), 2.0),
+    ):
         assert ferry.to_list(ferry.convert([0.5, scalar], target)) == [0.5, value]

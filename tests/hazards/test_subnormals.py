@@ -37,7 +37,9 @@ def in_pure_callback(work):
         work()
         return np.float32(0)
 
-    jax.jit(lambda x: jax.pure_callback(call, jax.ShapeDtypeStruct((), np.float32), x))(0.0).block_until_ready()
+    jax.jit(lambda x: jax.pure_callback(call, jax.ShapeDtypeStruct((), np.float32), x))(
+        0.0
+    ).block_until_ready()
 
 
 def with_flush_denormal(work):
@@ -76,7 +78,9 @@ RECORDED = torch.tensor(WIDE, requires_grad=True)
 CALLS = {
     "float64 to float32": lambda: ferry.to_numpy(WIDE, dtype="float32"),
     "float64 to float32 in torch": lambda: ferry.to_torch(WIDE, dtype="float32").numpy(),
-    "float64 to float32 in tensorflow": lambda: np.asarray(ferry.to_tensorflow(WIDE, dtype="float32")),
+    "float64 to float32 in tensorflow": lambda: np.asarray(
+        ferry.to_tensorflow(WIDE, dtype="float32")
+    ),
     "float64 to bfloat16": lambda: ferry.to_numpy(WIDE, dtype="bfloat16"),
     "float32 to float64": lambda: ferry.to_numpy(SINGLE, dtype="float64"),
     "float32 to bfloat16": lambda: ferry.to_numpy(SINGLE, dtype="bfloat16"),

@@ -57,7 +57,9 @@ def accepted(x, expected, dtype):
     assert result.dtype == dtype
     namespace = {"x": x, "np": np, "ferry": ferry}
     exec("\n".join([*ferry.explain(x, "numpy").imports, ferry.explain(x, "numpy").code]), namespace)  # noqa: S102 - that is what the code is for
-    assert any(isinstance(each, np.ndarray) and each.tolist() == expected for each in namespace.values())
+    assert any(
+        isinstance(each, np.ndarray) and each.tolist() == expected for each in namespace.values()
+    )
 
 
 # -- pandas ---------------------------------------------------------------------------------------
@@ -74,7 +76,11 @@ def test_H79_pandas_columns_without_nulls_are_exact(pd):
     accepted(pd.RangeIndex(3), [0, 1, 2], "int64")
     nan = ferry.to_numpy(pd.Series([1.0, None]))
     assert np.isnan(nan[1])
-    for column in (pd.Series(np.arange(9.0)), pd.Series(np.arange(9), dtype="Int64"), pd.Index(np.arange(9))):
+    for column in (
+        pd.Series(np.arange(9.0)),
+        pd.Series(np.arange(9), dtype="Int64"),
+        pd.Index(np.arange(9)),
+    ):
         view = ferry.to_numpy(column, copy=False)
         assert ferry.shares_memory(view, ferry.to_numpy(column))
         assert ferry.explain(column, "numpy").shares_memory
@@ -106,7 +112,10 @@ def test_H79_columns_of_arrow_in_pandas(pd, pa):
     """The same, in the memory of every library."""
     accepted(pd.Series([LARGE, 1], dtype="int64[pyarrow]"), [LARGE, 1], "int64")
     accepted(pd.Series([True, False], dtype="bool[pyarrow]"), [True, False], "bool")
-    assert ferry.to_list(refused(pd.Series([LARGE, None], dtype="int64[pyarrow]"), "nulls")) == [LARGE, 0]
+    assert ferry.to_list(refused(pd.Series([LARGE, None], dtype="int64[pyarrow]"), "nulls")) == [
+        LARGE,
+        0,
+    ]
     not_a_number = pd.Series(pa.array([1.5, float("nan")]), dtype=pd.ArrowDtype(pa.float64()))
     assert np.isnan(ferry.to_numpy(not_a_number)[1])
     day = pd.Series([dt.date(1970, 1, 2)], dtype="date32[pyarrow]")
@@ -118,8 +127,12 @@ def test_H79_pandas_frames_of_one_dtype(pd):
     frame = pd.DataFrame(np.arange(6.0).reshape(3, 2))
     assert ferry.shares_memory(ferry.to_numpy(frame, copy=False), ferry.to_numpy(frame))
     accepted(frame, [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]], "float64")
-    accepted(pd.DataFrame({"a": [LARGE, 1], "b": [2, 3]}).astype("Int64"), [[LARGE, 2], [1, 3]], "int64")
-    accepted(pd.DataFrame({"a": np.array([1, 2], "i4"), "b": [LARGE, 3]}), [[1, LARGE], [2, 3]], "int64")
+    accepted(
+        pd.DataFrame({"a": [LARGE, 1], "b": [2, 3]}).astype("Int64"), [[LARGE, 2], [1, 3]], "int64"
+    )
+    accepted(
+        pd.DataFrame({"a": np.array([1, 2], "i4"), "b": [LARGE, 3]}), [[1, LARGE], [2, 3]], "int64"
+    )
     frame["c"] = 1.0
     with pytest.raises(ferry.CopyRequiredError):
         ferry.to_numpy(pd.DataFrame({"a": [1, 2], "b": np.array([1, 2], "i4")}), copy=False)
@@ -131,7 +144,9 @@ def test_H79_pandas_frames_of_one_dtype(pd):
 def test_H79_pandas_frames_of_several_dtypes(pd, other):
     """No dtype keeps all; one that is named is looked at value by value."""
     frame = pd.DataFrame({"n": [1, 2], "m": other})
-    with pytest.raises(ferry.LossyCastError, match=r"'n' is int64, 'm' is (float64|bool)") as caught:
+    with pytest.raises(
+        ferry.LossyCastError, match=r"'n' is int64, 'm' is (float64|bool)"
+    ) as caught:
         ferry.to_numpy(frame)
     keyword, _, rest = caught.value.hint.partition(", which each value must fit; or ")
     assert keyword == 'dtype="float64"'
@@ -154,9 +169,16 @@ def test_H79_pandas_columns_that_are_no_numbers(pd):
     assert ferry.to_list(refused(pd.Categorical(["b", "a"]), "categories")) == [1, 0]
     assert refused(pd.Series([1, None]).astype("category"), "nulls")[0] == 1
     dates = pd.Series(pd.to_datetime(["1970-01-01"]))
-    for x in (dates, dates.dt.tz_localize("UTC"), pd.DatetimeIndex(dates), pd.Series(pd.to_timedelta([0]))):
+    for x in (
+        dates,
+        dates.dt.tz_localize("UTC"),
+        pd.DatetimeIndex(dates),
+        pd.Series(pd.to_timedelta([0])),
+    ):
         assert ferry.to_list(refused(x, "dates")) == [0]
-    assert ferry.to_list(refused(pd.Series(pd.period_range("1970", periods=1, freq="M")), "dates")) == [0]
+    assert ferry.to_list(
+        refused(pd.Series(pd.period_range("1970", periods=1, freq="M")), "dates")
+    ) == [0]
     assert ferry.to_list(pd.Series([1, 2], dtype=object)) == [1, 2]
     assert refused(pd.MultiIndex.from_tuples([(1, 2)])).shape == (1, 2)
     assert refused(pd.Series(pd.interval_range(0, 1)), "interval")
@@ -181,17 +203,30 @@ def test_H79_pandas_frames_with_columns_that_are_no_numbers(pd):
 
 def test_H79_pandas_columns_of_python_objects(pd):
     """Numbers are exact, None and pd.NA are nulls, lists are rows; a message has the row of anything else."""
-    accepted(pd.DataFrame({"o": pd.Series([LARGE, 2], dtype=object), "n": [1, 2]}), [[LARGE, 1], [2, 2]], "int64")
+    accepted(
+        pd.DataFrame({"o": pd.Series([LARGE, 2], dtype=object), "n": [1, 2]}),
+        [[LARGE, 1], [2, 2]],
+        "int64",
+    )
     for null in (None, pd.NA):
         column = pd.Series([LARGE, null], dtype=object, name="o")
         assert ferry.to_list(refused(column, "Series 'o' has nulls .at row 1")) == [LARGE, 0]
-        assert ferry.to_list(refused(pd.DataFrame({"o": column, "n": [1, 2]}), "Column 'o'")) == [[LARGE, 1], [0, 2]]
+        assert ferry.to_list(refused(pd.DataFrame({"o": column, "n": [1, 2]}), "Column 'o'")) == [
+            [LARGE, 1],
+            [0, 2],
+        ]
     frame = pd.DataFrame({"o": pd.Series([1, None, "x"], dtype=object), "n": [1, 2, 3]})
-    made = refused(frame, "Column 'o' of this DataFrame holds Python objects, such as a str at row 2", pd=pd)
+    made = refused(
+        frame, "Column 'o' of this DataFrame holds Python objects, such as a str at row 2", pd=pd
+    )
     assert np.isnan(ferry.to_numpy(made, dtype="float64")[:, 0]).tolist() == [False, True, True]
     frame = pd.DataFrame({"o": pd.Series([2**64, 1], dtype=object)})
-    assert ferry.to_list(refused(frame, "Column 'o' of this DataFrame has .* row 0 does not fit")) == [[2.0**64], [1]]
-    assert ferry.to_list(refused(pd.DataFrame({"o": [Decimal("1.5")]}), "decimals with a fraction")) == [[1.5]]
+    assert ferry.to_list(
+        refused(frame, "Column 'o' of this DataFrame has .* row 0 does not fit")
+    ) == [[2.0**64], [1]]
+    assert ferry.to_list(
+        refused(pd.DataFrame({"o": [Decimal("1.5")]}), "decimals with a fraction")
+    ) == [[1.5]]
     dates = refused(pd.DataFrame({"o": [dt.date(1970, 1, 2)]}), "such as a date at row 0", pd=pd)
     assert ferry.to_list(ferry.to_numpy(dates["o"], dtype="int64"))[0] > 0
     for kind in (list, tuple, np.array):
@@ -199,14 +234,25 @@ def test_H79_pandas_columns_of_python_objects(pd):
         accepted(equal, [[1, 2], [3, 4]], "int64")
         assert refused(unequal, "row 0 has 2 elements, row 1 has 1") == [[1, 2], [3]]
         assert ferry.to_list(unequal, pad=0) == [[1, 2], [3, 0]]
-        assert ferry.convert_tree(pd.DataFrame({"o": unequal}), "numpy", pad=9)["o"].tolist() == [[1, 2], [3, 9]]
-        assert ferry.to_list(refused(pd.Series([kind([1, 2]), None]), "null in the place of a list, at row 1")) == [
-            [1, 2]
+        assert ferry.convert_tree(pd.DataFrame({"o": unequal}), "numpy", pad=9)["o"].tolist() == [
+            [1, 2],
+            [3, 9],
         ]
-        frame = refused(pd.DataFrame({"o": [kind([1, 2]), None], "n": [1, 2]}), "Column 'o' .* at row 1")
+        assert ferry.to_list(
+            refused(pd.Series([kind([1, 2]), None]), "null in the place of a list, at row 1")
+        ) == [[1, 2]]
+        frame = refused(
+            pd.DataFrame({"o": [kind([1, 2]), None], "n": [1, 2]}), "Column 'o' .* at row 1"
+        )
         assert ferry.convert_tree(frame, "numpy")["o"].tolist() == [[1, 2]]
-    for values, filled in (([[1, None], [3, 4]], [[1, 0], [3, 4]]), ([[1, None], [3]], [[1, 0], [3, 7]])):
-        assert ferry.to_list(pd.Series(values), nulls=0, **({} if len(values[1]) == 2 else {"pad": 7})) == filled
+    for values, filled in (
+        ([[1, None], [3, 4]], [[1, 0], [3, 4]]),
+        ([[1, None], [3]], [[1, 0], [3, 7]]),
+    ):
+        assert (
+            ferry.to_list(pd.Series(values), nulls=0, **({} if len(values[1]) == 2 else {"pad": 7}))
+            == filled
+        )
     masked, mask = ferry.to_numpy(pd.Series([[1, None], [None, 4]]), nulls="mask")
     assert mask.tolist() == [[True, False], [False, True]]
     assert masked[mask].tolist() == [1, 4]
@@ -231,7 +277,9 @@ def test_H79_polars_columns_without_nulls_are_exact(pl):
     accepted(pl.Series([True, False]), [True, False], "bool")
     accepted(pl.Series([[1, 2], [3, 4]], dtype=pl.Array(pl.Int32, 2)), [[1, 2], [3, 4]], "int32")
     accepted(pl.DataFrame({"a": [1.5], "b": [2.5]}), [[1.5, 2.5]], "float64")
-    accepted(pl.DataFrame({"a": [1], "b": [2]}, schema={"a": pl.Int8, "b": pl.Int16}), [[1, 2]], "int16")
+    accepted(
+        pl.DataFrame({"a": [1], "b": [2]}, schema={"a": pl.Int8, "b": pl.Int16}), [[1, 2]], "int16"
+    )
     whole = pl.Series(np.arange(9.0))
     assert ferry.shares_memory(ferry.to_numpy(whole, copy=False), ferry.to_numpy(whole))
     assert not ferry.to_numpy(whole).flags.writeable
@@ -245,13 +293,22 @@ def test_H79_polars_columns_without_nulls_are_exact(pl):
 
 def test_H79_polars_nulls_are_refused(pl):
     """Also inside rows, where polars has NaN instead."""
-    assert ferry.to_list(refused(pl.Series("c", [LARGE, None]), "This Series 'c' has nulls")) == [LARGE, 0]
+    assert ferry.to_list(refused(pl.Series("c", [LARGE, None]), "This Series 'c' has nulls")) == [
+        LARGE,
+        0,
+    ]
     assert np.isnan(ferry.to_numpy(refused(pl.Series([1.5, None]), "nulls"))[1])
     assert ferry.to_list(refused(pl.Series([True, None]), "nulls")) == [True, False]
-    for rows, filled in (([[1, None], [3, 4]], [[1, 0], [3, 4]]), ([[1, 2], None], [[1, 2], [0, 0]])):
+    for rows, filled in (
+        ([[1, None], [3, 4]], [[1, 0], [3, 4]]),
+        ([[1, 2], None], [[1, 2], [0, 0]]),
+    ):
         assert refused(pl.Series(rows, dtype=pl.Array(pl.Int64, 2)), "nulls") == filled
     frame = pl.DataFrame({"a": [LARGE, None], "b": [1, 2]})
-    assert ferry.to_list(refused(frame, "Column 'a' of this DataFrame has nulls")) == [[LARGE, 1], [0, 2]]
+    assert ferry.to_list(refused(frame, "Column 'a' of this DataFrame has nulls")) == [
+        [LARGE, 1],
+        [0, 2],
+    ]
     for x in (frame, pl.Series([1.5, None])):
         with pytest.raises(ferry.CopyRequiredError, match="nulls"):
             ferry.to_numpy(x, copy=False)
@@ -260,17 +317,24 @@ def test_H79_polars_nulls_are_refused(pl):
 def test_H79_polars_columns_that_are_no_numbers(pl):
     """Each with a line of its own; a query has to run first."""
     assert refused(pl.Series(["1.5"]), "text").to_list() == [1.5]
-    assert ferry.to_list(refused(pl.Series(["a", "b"], dtype=pl.Categorical), "categories")) is not None
+    assert (
+        ferry.to_list(refused(pl.Series(["a", "b"], dtype=pl.Categorical), "categories"))
+        is not None
+    )
     assert ferry.to_list(refused(pl.Series(["b"], dtype=pl.Enum(["a", "b"])), "categories")) == [1]
     assert ferry.to_list(refused(pl.Series([dt.date(1970, 1, 2)]), "dates")) == [1]
-    assert refused(pl.Series([[1, 2], [3]]), "unequal lengths: row 0 has 2 elements, row 1 has 1") == [[1, 2], [3]]
+    assert refused(
+        pl.Series([[1, 2], [3]]), "unequal lengths: row 0 has 2 elements, row 1 has 1"
+    ) == [[1, 2], [3]]
     assert ferry.to_list(refused(pl.Series(["1.5"]).cast(pl.Decimal(4, 2)), "decimal")) == [1.5]
     assert ferry.to_list(refused(pl.Series([1], dtype=pl.Int128), "128")) == [1]
     assert ferry.to_list(refused(pl.Series([{"a": 1}]), "fields")) == [[1]]
     assert refused(pl.Series([[{"a": 1}]]), "fields") == [[{"a": 1}]]
     assert refused(pl.Series([b"x"]), "bytes") == [b"x"]
     assert refused(pl.Series([[1], None]), "null in the place of a list").to_list() == [[1]]
-    assert refused(pl.DataFrame({"a": [[1], None]}), "Column 'a'").to_dict(as_series=False) == {"a": [[1]]}
+    assert refused(pl.DataFrame({"a": [[1], None]}), "Column 'a'").to_dict(as_series=False) == {
+        "a": [[1]]
+    }
     assert ferry.to_list(refused(pl.LazyFrame({"a": [1]}), "has not run")) == [[1]]
     frame = pl.DataFrame({"t": ["a"], "n": [1], "d": [dt.date(1970, 1, 2)]})
     without_text = refused(frame, "Column 't'")
@@ -278,7 +342,9 @@ def test_H79_polars_columns_that_are_no_numbers(pl):
         ferry.to_numpy(without_text)
     with pytest.raises(ferry.LossyCastError, match="'a' is int64, 'b' is bool"):
         ferry.to_numpy(pl.DataFrame({"a": [1], "b": [True]}))
-    assert ferry.to_numpy(pl.DataFrame({"a": [1], "b": [True]}), dtype="float32").tolist() == [[1, 1]]
+    assert ferry.to_numpy(pl.DataFrame({"a": [1], "b": [True]}), dtype="float32").tolist() == [
+        [1, 1]
+    ]
 
 
 @pytest.mark.parametrize("target", ["torch", "jax", "tensorflow", "numpy"])
@@ -292,10 +358,14 @@ def test_H79_the_hint_for_several_dtypes_is_of_the_call(target, pd, pl, pa):
             with pytest.raises(ferry.LossyCastError) as caught:
                 function(x, target)
             keyword, _, code = caught.value.hint.partition("; or ")
-            together = eval(f"convert(x, {target!r}, {keyword.partition(', which')[0]})", {"x": x, **PUBLIC})  # noqa: S307 - that is what the hint is for
+            together = eval(  # noqa: S307
+                f"convert(x, {target!r}, {keyword.partition(', which')[0]})", {"x": x, **PUBLIC}
+            )
             assert ferry.to_list(together) == [[1.0, 1.0], [2.0, 0.0]]
             code = code.partition(", which")[0]
-            assert code.startswith("convert_tree(" if function is ferry.convert else "explain_tree(")
+            assert code.startswith(
+                "convert_tree(" if function is ferry.convert else "explain_tree("
+            )
             made = eval(code, {"x": x, **PUBLIC})  # noqa: S307 - that is what the hint is for
         assert [ferry.to_list(each) for each in made.values()] == [*columns.values()]
 
@@ -325,7 +395,9 @@ def test_H79_arrow_columns_without_nulls_are_exact(pa):
     accepted(pa.array([True, False]), [True, False], "bool")
     accepted(pa.chunked_array([[LARGE], [1, 2]]), [LARGE, 1, 2], "int64")
     accepted(pa.chunked_array([], pa.int16()), [], "int16")
-    accepted(pa.array([[1, 2], [3, 4], [5, 6]], pa.list_(pa.int16(), 2))[1:], [[3, 4], [5, 6]], "int16")
+    accepted(
+        pa.array([[1, 2], [3, 4], [5, 6]], pa.list_(pa.int16(), 2))[1:], [[3, 4], [5, 6]], "int16"
+    )
     accepted(pa.table({"a": [1, 2], "b": [3, 4]}), [[1, 3], [2, 4]], "int64")
     accepted(pa.record_batch({"a": [1], "b": pa.array([LARGE])}), [[1, LARGE]], "int64")
     whole = pa.array(np.arange(9.0))
@@ -351,7 +423,10 @@ def test_H79_arrow_nulls_are_refused(pa):
     assert refused(pa.array([[1, None]], pa.list_(pa.int8(), 2)), "nulls") == [[1, 0]]
     assert refused(pa.array([None, None])) == [None, None]
     table = pa.table({"a": [1, 2], "b": [LARGE, None]})
-    assert ferry.to_list(refused(table, "Column 'b' of this Table has nulls")) == [[1, LARGE], [2, 0]]
+    assert ferry.to_list(refused(table, "Column 'b' of this Table has nulls")) == [
+        [1, LARGE],
+        [2, 0],
+    ]
     for x in (table, pa.array([1, None])):
         with pytest.raises(ferry.CopyRequiredError, match="nulls"):
             ferry.to_numpy(x, copy=False)
@@ -376,7 +451,9 @@ def test_H79_arrow_columns_that_are_no_numbers(pa):
     assert ferry.to_list(refused(table, "Column 'd'")) == [[1, 1]]
     with pytest.raises(ferry.LossyCastError, match="'a' is int64, 'b' is float64"):
         ferry.to_numpy(pa.table({"a": [1], "b": [1.5]}))
-    assert ferry.to_numpy(pa.table({"a": [1], "b": [1.5]}), dtype="float64").tolist() == [[1.0, 1.5]]
+    assert ferry.to_numpy(pa.table({"a": [1], "b": [1.5]}), dtype="float64").tolist() == [
+        [1.0, 1.5]
+    ]
 
 
 def test_H79_a_cast_that_is_not_permitted_names_the_column(pa):
@@ -397,11 +474,16 @@ def test_H79_tables_in_trees(pa):
     tree = {"x": pa.array([1.5, 2.5]), "t": text, "b": [pa.table({"a": [1], "b": [2]})]}
     result = ferry.convert_tree(tree, "torch")
     assert result["t"] is text
-    assert {name: column.tolist() for name, column in result["b"][0].items()} == {"a": [1], "b": [2]}
+    assert {name: column.tolist() for name, column in result["b"][0].items()} == {
+        "a": [1],
+        "b": [2],
+    }
     with pytest.raises(ferry.UnsupportedTypeError) as caught:
         ferry.convert_tree({"x": [pa.array([1, None])]}, "torch")
     assert caught.value.message.endswith('at $["x"][0]')
-    assert ferry.collate([{"x": pa.array([1, 2])}, {"x": pa.array([3, 4])}], "torch")["x"].tolist() == [[1, 2], [3, 4]]
+    assert ferry.collate([{"x": pa.array([1, 2])}, {"x": pa.array([3, 4])}], "torch")[
+        "x"
+    ].tolist() == [[1, 2], [3, 4]]
 
 
 # -- H90: images, sparse matrices -----------------------------------------------------------------
@@ -530,9 +612,18 @@ def test_an_array_of_dicts_says_how_it_is_entered():
 def test_batches_of_datasets_themselves(form):
     """With the real package."""
     datasets = pytest.importorskip("datasets", reason=f"datasets is {WHY}")
-    columns = {"id": [1, 2], "text": ["a", None], "emb": [[1.0, 2.0], [3.0, 4.0]], "words": [["a", "b"], ["c"]]}
+    columns = {
+        "id": [1, 2],
+        "text": ["a", None],
+        "emb": [[1.0, 2.0], [3.0, 4.0]],
+        "words": [["a", "b"], ["c"]],
+    }
     x = datasets.Dataset.from_dict({**columns, "none": [None, None]}).with_format(form)
-    leaves = "tensors" if form else lambda x: isinstance(x, list) and bool(x) and isinstance(x[0], (int, float))
+    leaves = (
+        "tensors"
+        if form
+        else lambda x: isinstance(x, list) and bool(x) and isinstance(x[0], (int, float))
+    )
     result = ferry.convert_tree(x[:], "torch", leaves=leaves)
     assert list(result["text"]) == ["a", None]
     assert result["id"].tolist() == [1, 2]
@@ -564,7 +655,11 @@ def test_H12_a_mask_without_a_masked_element_is_none(target):
         def __array__(self, dtype=None, copy=None):
             return np.ma.array(np.float32([1, 2]), mask=[False, False])
 
-    for x in (np.ma.array(np.float32([1, 2])), np.ma.array(np.float32([1, 2]), mask=[False, False]), Gives()):
+    for x in (
+        np.ma.array(np.float32([1, 2])),
+        np.ma.array(np.float32([1, 2]), mask=[False, False]),
+        Gives(),
+    ):
         assert ferry.to_list(ferry.convert(x, target)) == [1.0, 2.0]
         assert ferry.to_list(ferry.convert([x, x], target)) == [[1.0, 2.0]] * 2
         assert ferry.to_list(ferry.convert_tree({"x": x}, target)["x"]) == [1.0, 2.0]

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 tf = pytest.importorskip("tensorflow")
 jax = pytest.importorskip("jax")
 
-# -- H75: elements that lie in one place -------------------------------------------------------------
+# -- H75: elements that lie in one place -----------------------------------------------------------
 
 REPEATED = {
     "expanded": lambda: torch.arange(3.0).expand(4, 3),
@@ -72,7 +72,7 @@ def test_H75_what_lies_apart_stays_writable(name, paths):
     assert ferry.shares_memory(array, x) == bool(x.numel())
 
 
-# -- H76: memory that PyTorch gives away -------------------------------------------------------------
+# -- H76: memory that PyTorch gives away -----------------------------------------------------------
 
 
 def resize(x):
@@ -125,7 +125,7 @@ def test_H76_the_code_that_shares_with_tensorflow_goes_over_numpy():
     assert "x.numpy().__dlpack__()" in code
 
 
-# -- H78: torch.jit.trace ----------------------------------------------------------------------------
+# -- H78: torch.jit.trace --------------------------------------------------------------------------
 
 TRACED = """
 import sys, warnings
@@ -165,12 +165,16 @@ def test_H78_what_leaves_a_trace_is_warned_of_by_name(call):
     lives(TRACED, call)
 
 
-@pytest.mark.parametrize("keywords", [{}, {"dtype": "float16"}, {"copy": True}, {"device": "cpu"}], ids=str)
+@pytest.mark.parametrize(
+    "keywords", [{}, {"dtype": "float16"}, {"copy": True}, {"device": "cpu"}], ids=str
+)
 def test_H78_what_stays_in_pytorch_is_recorded(keywords):
     """A conversion from PyTorch to PyTorch is an operation of the trace, not a constant in it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        traced = torch.jit.trace(lambda x: ferry.to_torch(x, **keywords) * 2, torch.arange(3.0), check_trace=False)
+        traced = torch.jit.trace(
+            lambda x: ferry.to_torch(x, **keywords) * 2, torch.arange(3.0), check_trace=False
+        )
 
     assert traced(torch.full((3,), 7.0)).tolist() == [14, 14, 14]
 
@@ -190,7 +194,7 @@ def test_H78_a_cast_that_looks_at_values_is_refused_in_a_trace():
     assert traced(torch.full((3,), 7.0)).tolist() == [7, 7, 7]
 
 
-# -- the order of axes -------------------------------------------------------------------------------
+# -- the order of axes -----------------------------------------------------------------------------
 
 ORDERS = {
     "conjugate, transposed": lambda a: torch.complex(a, -a).T.conj(),
@@ -224,7 +228,7 @@ def test_the_plan_says_the_strides_that_come_out(name, target, keywords):
         assert ferry.describe(ferry.convert(x, target, **keywords)).strides == plan.result.strides
 
 
-# -- more axes than an array has ---------------------------------------------------------------------
+# -- more axes than an array has -------------------------------------------------------------------
 
 MANY = {"torch": lambda: torch.ones((1,) * 65), "tensorflow": lambda: tf.ones((1,) * 65)}
 
@@ -258,7 +262,7 @@ def test_a_stack_of_too_many_axes_is_refused():
         ferry.to_numpy([np.ones((1,) * 64)] * 2)
 
 
-# -- torch.compile -----------------------------------------------------------------------------------
+# -- torch.compile ---------------------------------------------------------------------------------
 
 
 @pytest.mark.fast_paths

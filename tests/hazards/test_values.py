@@ -119,7 +119,9 @@ def test_H02_a_wide_dtype_is_refused_not_narrowed(name, framework):
         source = ferry.convert(np.array([value], name), framework, copy=True)
         with pytest.raises(ferry.LossyCastError, match=name) as caught:
             ferry.to_jax(source)
-        assert caught.value.hint == 'dtype="fit", or jax.config.update("jax_enable_x64", True) first'
+        assert (
+            caught.value.hint == 'dtype="fit", or jax.config.update("jax_enable_x64", True) first'
+        )
         with pytest.raises(ferry.LossyCastError, match=name):
             ferry.to_jax(source, dtype=name)
 
@@ -238,7 +240,14 @@ def test_H04_python_numbers_take_the_targets_own_dtype(target, kind):
     """What the target's own constructor gives, in whatever form the numbers come."""
     number = NUMBERS[kind]
     own = dtype_name(OWN[target]([number]))
-    forms = [[number], (number,), [[number, number]], ((number,), (number,)), number, [number] * 1000]
+    forms = [
+        [number],
+        (number,),
+        [[number, number]],
+        ((number,), (number,)),
+        number,
+        [number] * 1000,
+    ]
     if kind == "int":
         forms.append(range(3))
     for form in forms:
@@ -254,7 +263,12 @@ def test_H04_python_numbers_take_the_targets_own_dtype(target, kind):
 def test_H04_integers_that_do_not_fit_widen_or_raise(target):
     """An integer is never wrapped around, nor turned into a float."""
     numbers = (2**31, -(2**31) - 1, 2**62, 2**63, 2**63 + 1, 2**64 - 1, 2**64, -(2**63) - 1)
-    for form in (*([1, number] for number in numbers), [2**63, -1], [[2**63], [0]], (2**53 + 1, 2**63)):
+    for form in (
+        *([1, number] for number in numbers),
+        [2**63, -1],
+        [[2**63], [0]],
+        (2**53 + 1, 2**63),
+    ):
         try:
             result = ferry.convert(form, target)
         except ferry.LossyCastError:
@@ -298,8 +312,12 @@ def test_H04_torchs_own_default_is_followed():
 def test_H04_mixed_numbers_take_the_widest_kind():
     """bool among ints is an int, ints among floats are floats, as every constructor has it."""
     for target in TARGETS:
-        assert ferry.describe(ferry.convert([True, 2], target)).dtype == dtype_name(OWN[target]([1]))
-        assert ferry.describe(ferry.convert([1, 2.5], target)).dtype == dtype_name(OWN[target]([2.5]))
+        assert ferry.describe(ferry.convert([True, 2], target)).dtype == dtype_name(
+            OWN[target]([1])
+        )
+        assert ferry.describe(ferry.convert([1, 2.5], target)).dtype == dtype_name(
+            OWN[target]([2.5])
+        )
 
 
 def test_H04_casting_is_followed_where_no_dtype_is_named():
@@ -315,7 +333,11 @@ def test_H04_casting_is_followed_where_no_dtype_is_named():
 @pytest.mark.parametrize("target", EVERYWHERE)
 def test_H04_integers_with_a_dtype_of_their_own_never_wrap(target):
     """A negative NumPy integer beside one that only uint64 holds raises, as Python's do."""
-    for numbers in ([np.uint64(2**64 - 1), np.int64(-1)], [2**63, np.int8(-1)], [[2**63], [np.int8(-1)]]):
+    for numbers in (
+        [np.uint64(2**64 - 1), np.int64(-1)],
+        [2**63, np.int8(-1)],
+        [[2**63], [np.int8(-1)]],
+    ):
         with pytest.raises(ferry.LossyCastError, match="integers"):
             ferry.convert(numbers, target)
 
@@ -344,7 +366,11 @@ def test_H04_H103_a_name_that_means_two_widths_is_refused():
         with pytest.raises(ferry.UnsupportedTypeError, match=name) as caught:
             ferry.to_numpy([1], dtype=name)
         assert all(f'dtype="{width}"' in caught.value.hint for width in widths)
-    for name, dtype in (("torch.half", "float16"), ("torch.double", "float64"), ("np.int32", "int32")):
+    for name, dtype in (
+        ("torch.half", "float16"),
+        ("torch.double", "float64"),
+        ("np.int32", "int32"),
+    ):
         assert ferry.to_numpy([1], dtype=name).dtype == dtype
     assert ferry.to_numpy([1], dtype="torch.float").dtype == np.float32
     assert ferry.to_numpy([1], dtype=float).dtype == np.float64
@@ -412,7 +438,10 @@ def test_H06_lazy_bits_are_resolved_and_counted(target, bit):
 
 # -- H07: casts at the edge -----------------------------------------------------------------------
 
-EDGES = np.array([448.0, 449.0, 464.0, 465.0, 1e6, -1e6, np.nan, np.inf, -np.inf, 0.1, -0.0, 2**-9, 2**-11], np.float32)
+EDGES = np.array(
+    [448.0, 449.0, 464.0, 465.0, 1e6, -1e6, np.nan, np.inf, -np.inf, 0.1, -0.0, 2**-9, 2**-11],
+    np.float32,
+)
 
 
 def _sources(values):
@@ -434,9 +463,13 @@ def test_H07_a_cast_gives_the_same_bits_from_and_to_every_framework(name):
 def test_H07_too_large_for_float8_is_nan_where_there_is_no_infinity():
     """Not saturated: what does not fit is seen."""
     for target in TARGETS:
-        seen = ferry.to_list(ferry.convert(np.float32([1e6, -1e6, 448]), target, dtype="float8_e4m3fn"))
+        seen = ferry.to_list(
+            ferry.convert(np.float32([1e6, -1e6, 448]), target, dtype="float8_e4m3fn")
+        )
         assert [np.isnan(value) for value in seen] == [True, True, False]
-        infinite = ferry.to_list(ferry.convert(np.float32([1e6, -1e6]), target, dtype="float8_e5m2"))
+        infinite = ferry.to_list(
+            ferry.convert(np.float32([1e6, -1e6]), target, dtype="float8_e5m2")
+        )
         assert infinite == [float("inf"), -float("inf")]
 
 
@@ -449,7 +482,11 @@ def test_H07_float_to_int_is_never_implicit_and_never_lossy(target):
     for bad in (np.inf, -np.inf, 0.5, 3e9, -3e9):
         with pytest.raises(ferry.LossyCastError):
             ferry.convert(np.float32([bad]), target, dtype="int32")
-    assert ferry.to_list(ferry.convert(np.float32([3, -4, -0.0]), target, dtype="int32")) == [3, -4, 0]
+    assert ferry.to_list(ferry.convert(np.float32([3, -4, -0.0]), target, dtype="int32")) == [
+        3,
+        -4,
+        0,
+    ]
 
 
 def test_H07_unsafe_float_to_int_is_the_same_everywhere():
@@ -511,7 +548,15 @@ def test_H08_packed_float4_is_refused_by_name(target, name):
 
 def test_H09_every_narrow_type_is_told_apart():
     """Four float8 types read ``V1`` or ``f1`` to NumPy: here each has its name."""
-    names = [*NARROW, "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float4_e2m1fn", "int4", "uint4"]
+    names = [
+        *NARROW,
+        "float8_e3m4",
+        "float8_e4m3",
+        "float8_e4m3b11fnuz",
+        "float4_e2m1fn",
+        "int4",
+        "uint4",
+    ]
     arrays = [np.zeros(2, getattr(ml_dtypes, name)) for name in names]
     assert [ferry.describe(array).dtype for array in arrays] == names
     assert [ferry.to_numpy(array).dtype.name for array in arrays] == names
@@ -544,7 +589,11 @@ def test_H09_a_void_interface_is_never_guessed(target):
 EXOTIC = {
     "complex32": (lambda: torch.zeros(2, dtype=torch.complex32), "complex32", "complex64"),
     "longdouble": (lambda: np.zeros(2, np.longdouble), np.dtype(np.longdouble).name, "float64"),
-    "clongdouble": (lambda: np.zeros(2, np.clongdouble), np.dtype(np.clongdouble).name, "complex128"),
+    "clongdouble": (
+        lambda: np.zeros(2, np.clongdouble),
+        np.dtype(np.clongdouble).name,
+        "complex128",
+    ),
     "structured": (lambda: np.zeros(2, [("a", "f4"), ("b", "i8")]), "structured", "convert_tree(x"),
     "datetime64": (lambda: np.zeros(2, "M8[s]"), "dates or durations", "int64"),
     "timedelta64": (lambda: np.zeros(2, "m8[s]"), "dates or durations", "int64"),
@@ -582,7 +631,13 @@ def test_H10_object_arrays_of_other_things_do_not(target):
         ferry.convert(np.array([1, "a"], dtype=object), target)
     with pytest.raises(ferry.UnsupportedTypeError, match=r"None at x\[1\]\[0\]"):
         ferry.convert(np.array([[1, 2], [None, 4]], dtype=object), target)
-    places = [([None], 0), ([1, None], 1), (np.array([None]), 0), (np.array([1, None]), 1), (np.array(None), "()")]
+    places = [
+        ([None], 0),
+        ([1, None], 1),
+        (np.array([None]), 0),
+        (np.array([1, None]), 1),
+        (np.array(None), "()"),
+    ]
     for x, place in places:
         with pytest.raises(ferry.UnsupportedTypeError) as caught:
             ferry.convert(x, target)
@@ -653,8 +708,12 @@ CONTAINERS = {
     "rectangular ragged": lambda: tf.ragged.constant([[1, 2], [3, 4]]),
     "tf sparse": lambda: tf.sparse.from_dense([[0, 1], [2, 0]]),
     "torch sparse": lambda: torch.tensor([[0, 1], [2, 0]]).to_sparse(),
-    "torch csr": lambda: torch.sparse_csr_tensor([0, 1, 2], [1, 0], [1.0, 2.0], (2, 2), check_invariants=True),
-    "torch quantized": lambda: torch._empty_affine_quantized([2], scale=1.0, zero_point=0, dtype=torch.qint8),
+    "torch csr": lambda: torch.sparse_csr_tensor(
+        [0, 1, 2], [1, 0], [1.0, 2.0], (2, 2), check_invariants=True
+    ),
+    "torch quantized": lambda: torch._empty_affine_quantized(
+        [2], scale=1.0, zero_point=0, dtype=torch.qint8
+    ),
     "module of torch": lambda: torch.nn.Linear(2, 2),
     "jax sparse": lambda: jax.experimental.sparse.BCOO.fromdense(jnp.eye(2)),
     "jax shape": lambda: jax.ShapeDtypeStruct((2,), np.float32),
@@ -721,7 +780,10 @@ def test_H12_a_mask_among_numbers_is_never_dropped(target, make):
     """A masked row or element of a list of numbers is refused, by path and by plan."""
     x = make(np.ma.array([3.0, 4.0], mask=[0, 1]))
     for paths in (True, False):
-        with verifying(on=paths), pytest.raises(ferry.UnsupportedTypeError, match="MaskedArray") as caught:
+        with (
+            verifying(on=paths),
+            pytest.raises(ferry.UnsupportedTypeError, match="MaskedArray") as caught,
+        ):
             ferry.convert(x, target)
         assert "filled(" in caught.value.hint
 
@@ -741,7 +803,13 @@ def test_H11_a_quantized_tensor_is_refused_by_fast_path_and_by_plan():
 @pytest.mark.parametrize("target", EVERYWHERE)
 @pytest.mark.parametrize(
     ("element", "name"),
-    [(Decimal("0.1"), "Decimal"), (Fraction(1, 3), "Fraction"), (None, "None"), ("a", "str"), ({1}, "set")],
+    [
+        (Decimal("0.1"), "Decimal"),
+        (Fraction(1, 3), "Fraction"),
+        (None, "None"),
+        ("a", "str"),
+        ({1}, "set"),
+    ],
 )
 def test_H13_the_path_of_what_is_no_number(target, element, name):
     """The message has the element's type and its path, wherever it stands."""
@@ -791,7 +859,8 @@ def test_H14_a_cast_rounds_into_subnormals():
 def _calls(function, x):
     """How many functions are called, in Python and C.
 
-    The garbage collector waits meanwhile: JAX has it call a function of its own, whenever its turn comes.
+    The garbage collector waits meanwhile: JAX has it call a function of its own, whenever its turn
+    comes.
     """
     calls = []
     function(x)
@@ -819,7 +888,9 @@ def test_H15_a_list_is_read_once(target):
 @pytest.mark.parametrize("target", TARGETS)
 def test_H15_no_function_is_called_for_each_number(target):
     """A hundred times as many numbers take the same calls, where `jnp.asarray` makes 38 for each."""
-    few, many = ([[float(row * value) for value in range(size)] for row in range(size)] for size in (70, 200))
+    few, many = (
+        [[float(row * value) for value in range(size)] for row in range(size)] for size in (70, 200)
+    )
     with verifying(on=False):
         calls = _calls(lambda x: ferry.convert(x, target), few)
         assert calls == _calls(lambda x: ferry.convert(x, target), many)
@@ -831,7 +902,9 @@ def test_H15_no_function_is_called_for_each_array(target):
     """Lists of arrays are stacked by one call, however many there are and however long they are."""
     few, many = ([np.arange(size, dtype=np.float32) for _ in range(size)] for size in (30, 250))
     with verifying(on=False):
-        assert _calls(lambda x: ferry.convert(x, target), few) == _calls(lambda x: ferry.convert(x, target), many)
+        assert _calls(lambda x: ferry.convert(x, target), few) == _calls(
+            lambda x: ferry.convert(x, target), many
+        )
         assert ferry.describe(ferry.convert(many, target)).shape == (250, 250)
 
 
@@ -890,7 +963,10 @@ def test_H17_equal_shapes_stack(source, target):
 @pytest.mark.parametrize("source", MAKERS)
 def test_H17_scalars_of_a_framework_stack(source, target):
     """0-d tensors in a list are the elements of a 1-d one."""
-    assert ferry.to_list(ferry.convert([MAKERS[source](1.5), MAKERS[source](2.5)], target)) == [1.5, 2.5]
+    assert ferry.to_list(ferry.convert([MAKERS[source](1.5), MAKERS[source](2.5)], target)) == [
+        1.5,
+        2.5,
+    ]
 
 
 @pytest.mark.parametrize("target", EVERYWHERE)
@@ -985,7 +1061,11 @@ def test_a_cast_that_is_refused_says_what_would_be_lost():
         with pytest.raises(ferry.LossyCastError) as caught:
             ferry.to_numpy(x, dtype=dtype)
         assert f"the value at {place} {why}" in caught.value.message
-        code = caught.value.hint.partition(", which")[0].rpartition("; or ")[2].removesuffix(" in its place")
+        code = (
+            caught.value.hint.partition(", which")[0]
+            .rpartition("; or ")[2]
+            .removesuffix(" in its place")
+        )
         if "(x)" in code:
             values = eval(code, {**vars(ferry), "x": x, "np": np})  # noqa: S307 - the code of the hint
             assert ferry.to_numpy(values, dtype=dtype).shape == x.shape

@@ -20,7 +20,11 @@ class Place(NamedTuple):
 
 
 PLACES: tuple[Place, ...] = (
-    Place("backends/no_tensor.py", "an object of it", "which object of a class is meant only its user knows"),
+    Place(
+        "backends/no_tensor.py",
+        "an object of it",
+        "which object of a class is meant only its user knows",
+    ),
     Place(
         "backends",
         "convert before or after the traced function; inside it, .*|"

@@ -77,7 +77,9 @@ class _Tracked:
                 return finished(function(*args, **kwargs))
             except ferry.ConversionError as error:
                 if self.depth == 1:
-                    self.failed = Called(name, function, args, kwargs, hint_of(error), error_text(error))
+                    self.failed = Called(
+                        name, function, args, kwargs, hint_of(error), error_text(error)
+                    )
                 raise
             finally:
                 self.depth -= 1
@@ -189,7 +191,11 @@ def _elsewhere(call: Called, folder: Path) -> Called:
         with contextlib.suppress(Exception):  # what cannot be copied is written to in a child
             call = call._replace(kwargs={**call.kwargs, "out": copy.deepcopy(call.kwargs["out"])})
     place = WRITERS.get(call.name)
-    if place is None or len(call.args) <= place or not isinstance(call.args[place], (str, os.PathLike)):
+    if (
+        place is None
+        or len(call.args) <= place
+        or not isinstance(call.args[place], (str, os.PathLike))
+    ):
         return call
     path = Path(call.args[place])
     there = folder / (path.name or "out")
@@ -202,7 +208,9 @@ def _elsewhere(call: Called, folder: Path) -> Called:
     return call._replace(args=tuple(args))
 
 
-def _changed(call: Called, way: Way, names: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _changed(
+    call: Called, way: Way, names: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of the same call, as a way changes them."""
     bound = inspect.signature(call.function).bind(*call.args, **call.kwargs)
     values = {name: eval(code, dict(names)) for name, code in way.changes.items()}  # noqa: S307 - that is what it is for
@@ -215,7 +223,10 @@ def _changed(call: Called, way: Way, names: dict[str, Any]) -> tuple[tuple[Any, 
     positional = {name for name in bound.arguments if name not in call.kwargs}
     bound.arguments.update({name: value for name, value in values.items() if name in positional})
     given = {name: value for name, value in call.kwargs.items() if name not in way.without}
-    return bound.args[: len(call.args)], {**given, **{k: v for k, v in values.items() if k not in positional}}
+    return bound.args[: len(call.args)], {
+        **given,
+        **{k: v for k, v in values.items() if k not in positional},
+    }
 
 
 def _with_it_in_place(tree: Any, place: str, value: Any) -> Any:
@@ -263,7 +274,9 @@ class _Places(ast.NodeVisitor):
 
     def generic_visit(self, node: ast.AST) -> None:
         inner: Any = node
-        while isinstance(inner, ast.Subscript) and isinstance(inner.slice, (ast.Constant, ast.UnaryOp)):
+        while isinstance(inner, ast.Subscript) and isinstance(
+            inner.slice, (ast.Constant, ast.UnaryOp)
+        ):
             inner = inner.value
         if isinstance(inner, ast.Name) and inner.id == self.name:
             self.found.append(ast.unparse(node))
@@ -298,7 +311,9 @@ def _do(call: Called, way: Way, tracked: _Tracked, first: list[str]) -> Any:
     if read & _public().keys() and "sample" not in read:
         return finished(eval(way.code, names))  # noqa: S307
     # Of a loader it is each batch, as of a batch each sample.
-    each_has = "sample" if "sample" in read else "x" if call.name == "prefetch" and "x" in read else None
+    each_has = (
+        "sample" if "sample" in read else "x" if call.name == "prefetch" and "x" in read else None
+    )
     if each_has is not None:
         place = _place_in(way.code, each_has)
         made = [
@@ -357,7 +372,11 @@ def clean() -> None:
 @contextlib.contextmanager
 def _without_new_files(call: Called):
     """Remove what is made beside the paths of a call: the test that called it does not expect it."""
-    paths = [Path(each) for each in call.args[:2] if isinstance(each, (str, os.PathLike)) and len(str(each)) < 1000]
+    paths = [
+        Path(each)
+        for each in call.args[:2]
+        if isinstance(each, (str, os.PathLike)) and len(str(each)) < 1000
+    ]
     folders = {path.parent for path in paths if path.is_absolute() and path.parent.is_dir()}
     before = {folder: set(folder.iterdir()) for folder in folders}
     try:
@@ -365,7 +384,9 @@ def _without_new_files(call: Called):
     finally:
         for folder, there in before.items():
             for path in set(folder.iterdir()) - there if folder.is_dir() else ():
-                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(
+                    missing_ok=True
+                )
 
 
 def _try(call: Called, way: Way, first: list[str]) -> Called | None:
@@ -386,11 +407,15 @@ def _try(call: Called, way: Way, first: list[str]) -> Called | None:
             return tracked.failed
         except Exception as error:  # noqa: BLE001 - pasted code may raise anything
             where = traceback.extract_tb(error.__traceback__)[-1]
-            raise Failed(f"{way} raises {error_text(error)} ({Path(where.filename).name}:{where.lineno})") from None
+            raise Failed(
+                f"{way} raises {error_text(error)} ({Path(where.filename).name}:{where.lineno})"
+            ) from None
     return None
 
 
-def _forked(call: Called, way: Way, first: list[str], seen: tuple[str, ...], excused: Excused) -> None:
+def _forked(
+    call: Called, way: Way, first: list[str], seen: tuple[str, ...], excused: Excused
+) -> None:
     """Do as one way says in a child of this process, whose state it may change."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
@@ -414,7 +439,9 @@ def _forked(call: Called, way: Way, first: list[str], seen: tuple[str, ...], exc
         raise Failed(words or f"{way} ends the process with {status}")
 
 
-def follow(call: Called, way: Way, first: list[str], seen: tuple[str, ...], excused: Excused) -> None:
+def follow(
+    call: Called, way: Way, first: list[str], seen: tuple[str, ...], excused: Excused
+) -> None:
     """Do as one way says, and as the hints say that it leads to.
 
     Raises:
@@ -483,7 +510,11 @@ def _is_used_up(call: Called) -> bool:
 def _lacks_module(way: Way, first: list[str]) -> bool:
     """Whether code is of a library that is not installed where this runs."""
     code = " ".join([str(way), *first])
-    used = {module.partition(".")[0] for short, module in _MODULES.items() if re.search(rf"\b{short}\.", code)}
+    used = {
+        module.partition(".")[0]
+        for short, module in _MODULES.items()
+        if re.search(rf"\b{short}\.", code)
+    }
     return not all(map(_is_installed, used - sys.modules.keys()))
 
 
@@ -497,4 +528,9 @@ def _is_installed(module: str) -> bool:
 def _is_of_what_is_described(call: Called, way: Way) -> bool:
     """Whether a way is code for a tensor of which the call has only a description, without its values."""
     described = bool(call.args) and isinstance(call.args[0], ferry.TensorInfo)
-    return described and bool(way.code) and "x" in names_in(way.code) and not way.code.startswith("x._replace(")
+    return (
+        described
+        and bool(way.code)
+        and "x" in names_in(way.code)
+        and not way.code.startswith("x._replace(")
+    )

@@ -29,11 +29,15 @@ class Way(NamedTuple):
         if self.script or self.command:
             return self.script or self.command
         left = [f"without {name}=" for name in self.without]
-        return self.code or ", ".join([*(f"{name}={value}" for name, value in self.changes.items()), *left])
+        return self.code or ", ".join(
+            [*(f"{name}={value}" for name, value in self.changes.items()), *left]
+        )
 
 
 _OPEN, _CLOSE = "([{", ")]}"
-_CALL = re.compile(r"(?<![\w.\"'`])\[?[A-Za-z_][\w.]*\(|(?<![\w.\"'`)\]])\[(?=[\[A-Za-z_])|(?<![^ ])\{")
+_CALL = re.compile(
+    r"(?<![\w.\"'`])\[?[A-Za-z_][\w.]*\(|(?<![\w.\"'`)\]])\[(?=[\[A-Za-z_])|(?<![^ ])\{"
+)
 _PLACE = re.compile(r"(?<![\w.\"'`=])(?:x|like|out|samples?)(?=[.\[]\w|\[[\"'])")
 _AFTER_CALL = re.compile(r"(?:\.\w+)*(?:\((?:[^()]|\([^()]*\))*\))?|\[[^\[\]]*\]")
 _KEYWORD = re.compile(r"(?<![\w.\"'])([a-z_]+)=(?=[\w\[({\"'-])")
@@ -43,7 +47,9 @@ _CONDITION = re.compile(r",? if | \(if |, for |, where ")
 
 _SCRIPT = re.compile(r"(?:[^;()]*: )?((?:import|from) [\w.]+.*)", re.DOTALL)
 """Statements, perhaps after some words."""
-_COMMAND = re.compile(r"((?:gunzip|bunzip2|unxz|zstd|lz4|tar|python|tensorferry) .*?)(?:, if .*)?", re.DOTALL)
+_COMMAND = re.compile(
+    r"((?:gunzip|bunzip2|unxz|zstd|lz4|tar|python|tensorferry) .*?)(?:, if .*)?", re.DOTALL
+)
 
 
 def _end_of_brackets(text: str, at: int) -> int:
@@ -95,7 +101,10 @@ def _value_at(text: str, at: int) -> int:
     """Where the value of a keyword ends."""
     if text.startswith("lambda ", at):
         return _end_of_code(
-            text, text.index(": ", at) + 2 + len(re.compile(r"\w+").match(text, text.index(": ", at) + 2)[0])
+            text,
+            text.index(": ", at)
+            + 2
+            + len(re.compile(r"\w+").match(text, text.index(": ", at) + 2)[0]),
         )
     if text[at] in _OPEN:
         return _end_of_code(text, _end_of_brackets(text, at))
@@ -140,7 +149,8 @@ def _piece_at(text: str, at: int) -> _Piece | None:
 def ways_of(hint: str) -> list[Way]:
     """The ways that a hint shows, in its order.
 
-    Keywords with only a comma or "and" between them belong together, as does what is left out of the same call.
+    Keywords with only a comma or "and" between them belong together, as does what is left out of
+    the same call.
     """
     ways: list[Way] = []
     for kind, pattern in (("script", _SCRIPT), ("command", _COMMAND)):
@@ -152,11 +162,18 @@ def ways_of(hint: str) -> list[Way]:
         conditional = _CONDITION.match(hint, piece.end) is not None
         way = Way(piece.code, piece.changes, piece.without, conditional)
         between = hint[before : piece.start] if before >= 0 else ""
-        if ways and between in (", ", " and ", ", and ", " ") and not piece.code and not ways[-1].conditional:
+        if (
+            ways
+            and between in (", ", " and ", ", and ", " ")
+            and not piece.code
+            and not ways[-1].conditional
+        ):
             last = ways.pop()
             if last.code:
                 # A call, and what it is called without: the call has neither.
-                ways.append(last._replace(without=last.without + way.without, conditional=conditional))
+                ways.append(
+                    last._replace(without=last.without + way.without, conditional=conditional)
+                )
             else:
                 changes = {**last.changes, **way.changes}
                 ways.append(Way("", changes, last.without + way.without, conditional))
@@ -168,4 +185,6 @@ def ways_of(hint: str) -> list[Way]:
 
 def names_in(code: str) -> set[str]:
     """The names that code uses."""
-    return {node.id for node in ast.walk(ast.parse(code, mode="eval")) if isinstance(node, ast.Name)}
+    return {
+        node.id for node in ast.walk(ast.parse(code, mode="eval")) if isinstance(node, ast.Name)
+    }

@@ -61,7 +61,11 @@ class Watch:
         self._thread = threading.local()
         # Only those that are there: the others are imported when they are first used.
         found = {name: vars(ferry).get(name) for name in (*ferry.__all__, "open")}
-        functions = {name: each for name, each in found.items() if callable(each) and not isinstance(each, type)}
+        functions = {
+            name: each
+            for name, each in found.items()
+            if callable(each) and not isinstance(each, type)
+        }
         self._calls = {name: self._watched(name, function) for name, function in functions.items()}
 
     @contextlib.contextmanager
@@ -70,7 +74,11 @@ class Watch:
         before = {name: vars(ferry)[name] for name in self._calls}
         vars(ferry).update(self._calls)
         with contextlib.ExitStack() as patches:
-            for kind, name in ((ferry.Transfer, "result"), (ferry.Prefetch, "__next__"), (Wrapped, "__call__")):
+            for kind, name in (
+                (ferry.Transfer, "result"),
+                (ferry.Prefetch, "__next__"),
+                (Wrapped, "__call__"),
+            ):
                 patches.callback(setattr, kind, name, vars(kind)[name])
                 setattr(kind, name, self._watched_later(vars(kind)[name]))
             try:
@@ -117,7 +125,9 @@ class Watch:
             except ferry.ConversionError as error:
                 if isinstance(owner, Wrapped):
                     self._look_at_all(error, "wrapped", owner, args, {})
-                elif owner in self._begun and not any(hasattr(each, "__next__") for each in self._begun[owner][2]):
+                elif owner in self._begun and not any(
+                    hasattr(each, "__next__") for each in self._begun[owner][2]
+                ):
                     self._look_at_all(error, *self._begun[owner])
                 raise
             finally:
@@ -126,7 +136,8 @@ class Watch:
         return later
 
     def _look_at_all(self, error: Any, name: str, function: Any, args: Any, kwargs: Any) -> None:
-        # In a frame of its own: a frame of the traceback must not refer to the error, which would keep `x` alive.
+        # In a frame of its own: a frame of the traceback must not refer to the error, which would
+        # keep `x` alive.
         for each in getattr(error, "exceptions", (error,)):
             self.look_at(Called(name, function, args, kwargs, each.hint, error_text(each)))
 
@@ -138,7 +149,9 @@ class Watch:
         if key in self._seen or threading.current_thread() is not threading.main_thread():
             return
         self._seen.add(key)
-        if not hint or (call.name in _READERS and isinstance(x, (str, os.PathLike)) and not os.path.lexists(x)):
+        if not hint or (
+            call.name in _READERS and isinstance(x, (str, os.PathLike)) and not os.path.lexists(x)
+        ):
             return
         self.tried += 1
         started = time.monotonic()
@@ -157,7 +170,9 @@ class Watch:
         return place is not None
 
     def _place(self, hint: str) -> Place | None:
-        return next((each for each in self.places if re.fullmatch(each.hint, hint, re.DOTALL)), None)
+        return next(
+            (each for each in self.places if re.fullmatch(each.hint, hint, re.DOTALL)), None
+        )
 
     def _found(self, call: Called, hint: str, why: str) -> None:
         place = self._place(hint)
@@ -199,11 +214,16 @@ def unneeded(folder: Path, places: tuple[Place, ...] = PLACES) -> tuple[list[Pla
     """The places of the list that no process needed, and how many hints all of them tried."""
     told = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")]
     needed = {hint for each in told for hint in each["needed"]}
-    return [place for place in places if place.hint not in needed], sum(each["tried"] for each in told)
+    return [place for place in places if place.hint not in needed], sum(
+        each["tried"] for each in told
+    )
 
 
 if __name__ == "__main__":
     left, tried = unneeded(Path(sys.argv[1]))
-    told = [f"No longer needed in tests/hints/exceptions.py: {each.hint}  ({each.reason})" for each in left]
+    told = [
+        f"No longer needed in tests/hints/exceptions.py: {each.hint}  ({each.reason})"
+        for each in left
+    ]
     sys.stdout.write("\n".join([f"{tried} hints were pasted.", *told, ""]))
     sys.exit(bool(left) or not tried)

@@ -128,7 +128,9 @@ def test_a_place_of_the_list_is_needed_or_is_told(tmp_path):
     with watch.watching(), pytest.raises(ferry.ConversionError):
         ferry.to_numpy(int)
     assert not watch.findings
-    (tmp_path / "1.json").write_text(json.dumps({"needed": sorted(watch.needed), "tried": watch.tried}))
+    (tmp_path / "1.json").write_text(
+        json.dumps({"needed": sorted(watch.needed), "tried": watch.tried})
+    )
     assert unneeded(tmp_path, places) == ([places[1]], 1)
 
 

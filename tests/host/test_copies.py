@@ -86,7 +86,9 @@ def test_an_error_of_another_thread_is_the_callers(monkeypatch):
 def test_a_frame_is_gathered_on_several_threads(names, monkeypatch):
     """Columns that pandas keeps apart, in an order of their own."""
     monkeypatch.setattr(copies, "processors", lambda: 2)
-    frame = pd.concat([pd.DataFrame({name: np.arange(5.0) + place}) for place, name in enumerate("abcde")], axis=1)
+    frame = pd.concat(
+        [pd.DataFrame({name: np.arange(5.0) + place}) for place, name in enumerate("abcde")], axis=1
+    )
     frame.insert(2, "z", np.full(5, 9.0))
     names.clear()
     array = ferry.to_numpy(frame)

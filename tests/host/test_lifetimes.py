@@ -129,7 +129,11 @@ def test_a_chain_of_sharing_keeps_its_first_link_alive(first, middle, last):
         result = ferry.convert(between, last, copy=False)
     except ferry.CopyRequiredError:
         assert first == "torch"
-        assert between.data_ptr() % 64 if middle == "torch" else between.__array_interface__["data"][0] % 64
+        assert (
+            between.data_ptr() % 64
+            if middle == "torch"
+            else between.__array_interface__["data"][0] % 64
+        )
         result = ferry.convert(between, "numpy", copy=False)
     assert ferry.shares_memory(x, result)
     del x, between

@@ -20,7 +20,9 @@ def two(monkeypatch):
         ModuleNotFoundError("No module named 'no_such_library.part'"),
         AssertionError("ended with 1\nModuleNotFoundError: No module named 'no_such_library'\n"),
         ValueError("no_such_library is not installed.\n\nHint: pip install no_such_library"),
-        doctest.UnexpectedException(None, None, (None, ImportError("no_such_library is not installed"), None)),
+        doctest.UnexpectedException(
+            None, None, (None, ImportError("no_such_library is not installed"), None)
+        ),
     ],
     ids=lambda error: type(error).__name__,
 )

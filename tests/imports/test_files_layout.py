@@ -42,7 +42,9 @@ def arrows(folder=FILES):
     found = {}
     for path in sorted(folder.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
-        found[path] = {each for each in imported(path, tree) if each not in (None, path, FILES / "__init__.py")}
+        found[path] = {
+            each for each in imported(path, tree) if each not in (None, path, FILES / "__init__.py")
+        }
     return found
 
 

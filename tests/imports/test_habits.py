@@ -17,9 +17,17 @@ from tensorferry.transfers.prefetch import PrefetchStats
 
 HOSTED = sorted((ROOT / ".github").rglob("*.yml"))
 WORKFLOWS = {path.stem: path for path in HOSTED if path.parent.name == "workflows"}
-PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "tests/README.md", ".github/PULL_REQUEST_TEMPLATE.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "tests/README.md",
+    ".github/PULL_REQUEST_TEMPLATE.md",
+)
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+TARGETS = set(
+    re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+)
 
 
 def read(name):
@@ -40,7 +48,9 @@ def commands():
             if "run" in step:
                 name = re.search(r"\${{ matrix\.([\w-]+) }}", step["run"])
                 values = matrix[name[1]] if name else [""]
-                yield from (step["run"].replace(name[0], value) if name else step["run"] for value in values)
+                yield from (
+                    step["run"].replace(name[0], value) if name else step["run"] for value in values
+                )
 
 
 def made(command):
@@ -73,7 +83,12 @@ def test_the_workflows_run_targets_that_are_there():
 
 def test_what_lands_is_checked_and_built():
     """The script that decides runs targets that are there, the package among them."""
-    asked = {target for line in read(".ci/run").splitlines() if line.startswith("make ") for target in made(line)}
+    asked = {
+        target
+        for line in read(".ci/run").splitlines()
+        if line.startswith("make ")
+        for target in made(line)
+    }
     assert {"lint", "types", "test", "package"} <= asked <= TARGETS
     # The numbers once more as they are read where no extension was built.
     assert "\nTENSORFERRY_NO_EXTENSION=1 make test " in read(".ci/run")
@@ -83,11 +98,18 @@ def test_what_lands_is_checked_and_built():
 def test_the_pages_name_targets_that_are_there(page):
     """In code within a line, and in lines of shell."""
     text = read(page)
-    shell = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
-    within = [
-        " ".join(code.split()) for code in re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    shell = [
+        line
+        for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+        for line in block.splitlines()
     ]
-    asked = [target for line in [*shell, *within] if line.startswith("make ") for target in made(line)]
+    within = [
+        " ".join(code.split())
+        for code in re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    ]
+    asked = [
+        target for line in [*shell, *within] if line.startswith("make ") for target in made(line)
+    ]
     assert set(asked) <= TARGETS
     assert asked or page == "SECURITY.md"
 
@@ -96,7 +118,9 @@ def test_the_pythons_are_those_that_are_promised():
     """Each that the classifiers name is tested and is given the package; the lowest is the one that is required."""
     promised = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', PROJECT)
     matrices = {
-        name: job["strategy"]["matrix"]["python-version"] for name, job in jobs() if name in ("test", "package")
+        name: job["strategy"]["matrix"]["python-version"]
+        for name, job in jobs()
+        if name in ("test", "package")
     }
     assert matrices == {"test": promised, "package": promised}
     assert re.search(r'requires-python = ">=(.*?)"', PROJECT)[1] == promised[0]
@@ -126,7 +150,9 @@ PUBLIC = {
 } | {tensorferry.open, Contents, PrefetchStats}
 
 
-@pytest.mark.parametrize("named", sorted(PUBLIC, key=lambda each: each.__name__), ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "named", sorted(PUBLIC, key=lambda each: each.__name__), ids=lambda each: each.__name__
+)
 def test_a_public_name_says_since_when_it_is_there(named):
     """One `versionadded`, of this version or of one before it."""
     (added,) = re.findall(r"^ *\.\. versionadded:: (\d+\.\d+)$", named.__doc__, re.MULTILINE)
@@ -135,7 +161,9 @@ def test_a_public_name_says_since_when_it_is_there(named):
 
 def test_the_folders_are_told_from_the_bottom_up():
     """The table of the source names every folder, each below what it may import from."""
-    drawn = re.search(r"```floors\n(.*?)```", read("docs/architecture.md"), re.DOTALL)[1].splitlines()
+    drawn = re.search(r"```floors\n(.*?)```", read("docs/architecture.md"), re.DOTALL)[
+        1
+    ].splitlines()
     height = {name: len(drawn) - index for index, line in enumerate(drawn) for name in line.split()}
     told = re.findall(r"^\| `(\w+)/` \|", read("CONTRIBUTING.md"), re.MULTILINE)
     package = ROOT / "src" / "tensorferry"
@@ -145,7 +173,9 @@ def test_the_folders_are_told_from_the_bottom_up():
 
 def test_the_folders_of_tests_are_told():
     """A stranger finds every folder in the table, and no other."""
-    told = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", read("tests/README.md"), re.MULTILINE)))
+    told = re.findall(
+        r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", read("tests/README.md"), re.MULTILINE))
+    )
     there = {path.parent.name for path in (ROOT / "tests").glob("*/*.py")}
     assert sorted(told) == sorted(there)
 
@@ -153,4 +183,6 @@ def test_the_folders_of_tests_are_told():
 def test_folders_of_tests_have_names_of_the_source_or_of_a_subject():
     """Each folder of the source has its tests under its own name."""
     there = {path.parent.name for path in (ROOT / "tests").glob("*/*.py")}
-    assert {path.parent.name for path in (ROOT / "src" / "tensorferry").glob("*/__init__.py")} <= there
+    assert {
+        path.parent.name for path in (ROOT / "src" / "tensorferry").glob("*/__init__.py")
+    } <= there

@@ -122,7 +122,13 @@ def test_importing_adds_few_modules_to_numpy():
     assert len(added) - len(others) <= 33, added
     assert len(others) <= 10, others
     assert not {"ml_dtypes", "difflib", "fnmatch", "dataclasses", "inspect"} & set(others), others
-    later = ("planning.planner", "planning.plan", "core.capabilities", "backends.verbs", "transfers.prefetch")
+    later = (
+        "planning.planner",
+        "planning.plan",
+        "core.capabilities",
+        "backends.verbs",
+        "transfers.prefetch",
+    )
     assert not {f"tensorferry.{name}" for name in later} & set(added), added
 
 
@@ -149,7 +155,10 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_first_call_imports_few_modules(call):
-    """A process pays for them once. The time is in the benchmarks; what takes it is counted here."""
+    """A process pays for them once.
+
+    The time is in the benchmarks; what takes it is counted here.
+    """
     assert int(survives(FIRST_CALL.format(call=call)).splitlines()[-1]) <= CALLS[call]
 
 
@@ -271,7 +280,9 @@ def test_the_first_call_inside_a_tf_function():
 def test_a_broken_framework_is_said_and_breaks_nothing_else(tmp_path):
     """A torch whose import fails: NumPy works, and the error has its words and the line that installs it."""
     (tmp_path / "torch").mkdir()
-    (tmp_path / "torch" / "__init__.py").write_text("raise OSError('libtorch is damaged')\n", encoding="utf-8")
+    (tmp_path / "torch" / "__init__.py").write_text(
+        "raise OSError('libtorch is damaged')\n", encoding="utf-8"
+    )
     done = python(
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
         "sys.modules.update(dict.fromkeys(('tensorflow', 'jax')))\n"  # an import of them raises, and takes no time

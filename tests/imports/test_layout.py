@@ -13,7 +13,9 @@ PACKAGE = SOURCE / "tensorferry"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 DRAWN = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-FLOORS = [line.split() for line in re.search(r"```floors\n(.*?)```", DRAWN, re.DOTALL)[1].splitlines()]
+FLOORS = [
+    line.split() for line in re.search(r"```floors\n(.*?)```", DRAWN, re.DOTALL)[1].splitlines()
+]
 """From the top down, as the page draws them: a folder imports from its own floor and from those below."""
 
 
@@ -38,7 +40,9 @@ def nodes(path):
         for node in ast.walk(each)
     }
     return [
-        node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom)) and id(node) not in checked
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and id(node) not in checked
     ]
 
 
@@ -58,7 +62,10 @@ def inside(path):
         if isinstance(node, ast.Import):
             names = [alias.name.split(".") for alias in node.names]
         elif node.level:
-            base = [*package[: len(package) - node.level + 1], *filter(None, (node.module or "").split("."))]
+            base = [
+                *package[: len(package) - node.level + 1],
+                *filter(None, (node.module or "").split(".")),
+            ]
             names = [["tensorferry", *base, alias.name] for alias in node.names]
         else:
             names = [[*node.module.split("."), alias.name] for alias in node.names]
@@ -69,7 +76,9 @@ def inside(path):
 
 def module_of(names):
     """The module that a dotted name is, or is in; the package itself is its ``__init__``."""
-    while names and not (PACKAGE.joinpath(*names).is_dir() or PACKAGE.joinpath(*names).with_suffix(".py").is_file()):
+    while names and not (
+        PACKAGE.joinpath(*names).is_dir() or PACKAGE.joinpath(*names).with_suffix(".py").is_file()
+    ):
         names = names[:-1]
     return tuple(names) or ("__init__",)
 
@@ -91,7 +100,9 @@ def test_every_part_has_a_floor():
 
 def test_arrows_lead_downwards():
     """No folder imports from one above it."""
-    assert {pair: path for pair, path in arrows().items() if floor_of(pair[0]) < floor_of(pair[1])} == {}
+    assert {
+        pair: path for pair, path in arrows().items() if floor_of(pair[0]) < floor_of(pair[1])
+    } == {}
 
 
 LIGHT = [
@@ -117,8 +128,14 @@ def test_the_page_draws_every_arrow():
 def test_the_page_names_every_module():
     """A stranger finds there what each is about; `files/` has a page of its own kind below."""
     named = set(re.findall(r"`([\w]+)(?:\.py)?`", DRAWN))
-    told = [path for path in MODULES if part_of(path) != "files" and len(path.relative_to(PACKAGE).parts) == 2]
-    assert [str(path.relative_to(PACKAGE)) for path in told if path.stem not in {*named, "__init__"}] == []
+    told = [
+        path
+        for path in MODULES
+        if part_of(path) != "files" and len(path.relative_to(PACKAGE).parts) == 2
+    ]
+    assert [
+        str(path.relative_to(PACKAGE)) for path in told if path.stem not in {*named, "__init__"}
+    ] == []
 
 
 def test_plans_and_what_they_are_made_from_need_the_standard_library_only():
@@ -138,7 +155,9 @@ def test_every_framework_declares_and_shows_code_in_files_of_their_own():
     """A folder in `backends/` has `declared.py` and `snippets.py`, and its name in the declaration."""
     folders = [path.parent for path in MODULES if path.parent.parent == PACKAGE / "backends"]
     for folder in sorted(set(folders)):
-        assert {"declared.py", "snippets.py", "tensors.py"} <= {path.name for path in folder.iterdir()}, folder
+        assert {"declared.py", "snippets.py", "tensors.py"} <= {
+            path.name for path in folder.iterdir()
+        }, folder
 
 
 WITHOUT_NUMPY = """

@@ -19,7 +19,13 @@ from tensorferry.backends.array_like import libraries
 PACKAGE = SOURCE / "tensorferry"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 CORE = [path for path in MODULES if "cli" not in path.relative_to(PACKAGE).parts]
-FRAMEWORKS = {"torch": "torch", "tensorflow": "tensorflow", "jax": "jax", "jaxlib": "jax", "cupy": "cupy"}
+FRAMEWORKS = {
+    "torch": "torch",
+    "tensorflow": "tensorflow",
+    "jax": "jax",
+    "jaxlib": "jax",
+    "cupy": "cupy",
+}
 """Top-level modules, and the name of the file or folder that is each framework's own."""
 TABLES = {"arrow": "pyarrow", "pandas": "pandas", "polars": "polars"}
 """The libraries of tables, by the folder in `backends/` that may import each."""
@@ -83,7 +89,11 @@ def for_type_checkers(tree):
 
 def docstrings(tree):
     for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
             yield node.value
 
 
@@ -104,7 +114,9 @@ def framework_names_out_of_place(path, tree):
     own = framework_of(path) or next(
         (name for place, name in FILES.items() if f"/files/{place}" in path.as_posix()), ""
     )
-    skipped = {id(node) for node in docstrings(tree)} | {id(node) for node in for_type_checkers(tree)}
+    skipped = {id(node) for node in docstrings(tree)} | {
+        id(node) for node in for_type_checkers(tree)
+    }
     words = re.compile(r"(?<![a-z])(torch|tensorflow|jax|jaxlib|cupy)(?![a-z])", re.IGNORECASE)
     found = []
     for node in ast.walk(tree):
@@ -119,7 +131,9 @@ def framework_names_out_of_place(path, tree):
         else:
             continue
         foreign = [
-            word for word in words.findall(text.replace("_", " ")) if not own or not word.lower().startswith(own)
+            word
+            for word in words.findall(text.replace("_", " "))
+            if not own or not word.lower().startswith(own)
         ]
         found += [f"{path.name}:{node.lineno} names {word} in {text!r}" for word in foreign]
     return found
@@ -127,13 +141,19 @@ def framework_names_out_of_place(path, tree):
 
 def test_frameworks_are_imported_in_their_own_backend_inside_functions():
     """`import tensorferry` can load none, because no module imports one when it is loaded."""
-    assert [line for path in CORE for line in framework_imports_out_of_place(path, tree_of(path))] == []
+    assert [
+        line for path in CORE for line in framework_imports_out_of_place(path, tree_of(path))
+    ] == []
 
 
 def test_a_frameworks_name_is_in_its_own_backend_and_nowhere_else():
     """A sixth framework is one new file: no other file speaks of any by name."""
-    elsewhere = [path for path in CORE if path.name not in NAMING and path != PACKAGE / "__init__.py"]
-    assert [line for path in elsewhere for line in framework_names_out_of_place(path, tree_of(path))] == []
+    elsewhere = [
+        path for path in CORE if path.name not in NAMING and path != PACKAGE / "__init__.py"
+    ]
+    assert [
+        line for path in elsewhere for line in framework_names_out_of_place(path, tree_of(path))
+    ] == []
 
 
 def test_the_rules_can_be_broken(tmp_path):
@@ -144,7 +164,9 @@ def test_the_rules_can_be_broken(tmp_path):
     )
     tree = tree_of(bad)
     assert len(framework_imports_out_of_place(bad, tree)) == 2
-    assert [line.split(" ", 1)[1] for line in framework_names_out_of_place(bad, tree)] == ["names torch in 'torch'"]
+    assert [line.split(" ", 1)[1] for line in framework_names_out_of_place(bad, tree)] == [
+        "names torch in 'torch'"
+    ]
     backend = tmp_path / "backends" / "torch.py"
     backend.parent.mkdir()
     backend.write_text("import torch\n\ndef load():\n    import torch\n    import jax\n")
@@ -159,7 +181,9 @@ def test_a_module_has_at_most_800_lines():
     assert {name: length for name, length in lengths.items() if length > 800} == {}
 
 
-@pytest.mark.parametrize("name", ["Place", "Part", "Layout", "Record", "Finding", "Group", "Format"])
+@pytest.mark.parametrize(
+    "name", ["Place", "Part", "Layout", "Record", "Finding", "Group", "Format"]
+)
 def test_a_common_word_is_the_name_of_one_class(name):
     """Two things of one name have two names."""
     found = [
@@ -178,14 +202,23 @@ def test_a_module_says_what_it_is():
 
 def test_the_core_imports_only_what_it_requires():
     """NumPy, ml_dtypes, the standard library; what is for type checkers aside."""
-    assert {named(path): beyond for path in CORE if (beyond := imports_beyond_what_is_required(path))} == {}
+    assert {
+        named(path): beyond for path in CORE if (beyond := imports_beyond_what_is_required(path))
+    } == {}
 
 
 def imports_beyond_what_is_required(path):
     """The modules that a file imports though not all who install this package have them."""
     tree = tree_of(path)
     checked = {id(node) for node in for_type_checkers(tree)}
-    allowed = {"numpy", "ml_dtypes", "optree", "typing_extensions", *FRAMEWORKS, *sys.stdlib_module_names}
+    allowed = {
+        "numpy",
+        "ml_dtypes",
+        "optree",
+        "typing_extensions",
+        *FRAMEWORKS,
+        *sys.stdlib_module_names,
+    }
     if path.name.startswith("testing") or "testing" in path.relative_to(PACKAGE).parts[0]:
         allowed |= {"hypothesis", "pytest"}
     found = {module: node for node, module in imports(tree) if id(node) not in checked}
@@ -193,9 +226,14 @@ def imports_beyond_what_is_required(path):
     if inside_formats and inside_formats != ("__init__.py",):
         name = inside_formats[0].removesuffix(".py")
         inside = {id(node) for node in nodes_under(tree, (ast.FunctionDef, ast.AsyncFunctionDef))}
-        # Of its own name is what only some of its tensors need; zarr's codecs are numcodecs', which it brings.
+        # Of its own name is what only some of its tensors need; zarr's codecs are numcodecs', which
+        # it brings.
         own = {"numcodecs"} if name == "zarr" else set()
-        for library in {import_module(f"tensorferry.files.formats.{name}").FORMAT.module, name, *own}:
+        for library in {
+            import_module(f"tensorferry.files.formats.{name}").FORMAT.module,
+            name,
+            *own,
+        }:
             if id(found.get(library)) in inside:
                 del found[library]
     if path.parent.name in TABLES:
@@ -213,7 +251,11 @@ def imports_beyond_what_is_required(path):
 @cache
 def documentation():
     # The names of the pages that are made from the docstrings are in the extension.
-    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "docs" / "_ext" / "reference.py"]
+    pages = [
+        ROOT / "README.md",
+        *(ROOT / "docs").rglob("*.md"),
+        ROOT / "docs" / "_ext" / "reference.py",
+    ]
     return "\n".join(page.read_text(encoding="utf-8") for page in pages if page.exists())
 
 
@@ -224,7 +266,9 @@ def test_every_public_name_is_documented(name):
     text = thing.__doc__ or ""
     assert text.strip(), f"{name} has no docstring"
     examples = doctest.DocTestParser().get_examples(text)
-    assert examples or re.search(rf"(?<!\w){name}(?!\w)", documentation()), f"{name} has no example and is in no page"
+    assert examples or re.search(rf"(?<!\w){name}(?!\w)", documentation()), (
+        f"{name} has no example and is in no page"
+    )
 
 
 @pytest.mark.parametrize(
@@ -295,18 +339,28 @@ def test_layers_know_only_what_lies_below():
 def steps_run_out_of_place(path, tree):
     """What is done with a recipe's steps, other than to hand them to `run.execute`, and verbs looked up by a step.
 
-    Each mention of `.program`, or of a variable of that name, is part of an argument of `execute`, of a length or a
-    truth, or is kept under that name.
+    Each mention of `.program`, or of a variable of that name, is part of an argument of `execute`,
+    of a length or a truth, or is kept under that name.
     """
     within = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     found = []
     for node in ast.walk(tree):
-        name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        name = (
+            node.attr
+            if isinstance(node, ast.Attribute)
+            else node.id
+            if isinstance(node, ast.Name)
+            else ""
+        )
         if name in ("program", "bulk") and isinstance(node.ctx, ast.Load):
             part, above = node, within[id(node)]
             while isinstance(above, (ast.Subscript, ast.IfExp)):
                 part, above = above, within[id(above)]
-            called = isinstance(above, ast.Call) and part in above.args and ast.unparse(above.func).split(".")[-1]
+            called = (
+                isinstance(above, ast.Call)
+                and part in above.args
+                and ast.unparse(above.func).split(".")[-1]
+            )
             kept = isinstance(above, ast.Assign) and ast.unparse(above.targets[0]) == name
             if called not in ("execute", "bool", "len") and not kept:
                 found.append(f"{path.name}:{node.lineno} {function_of(node, within)}")
@@ -329,8 +383,8 @@ def function_of(node, within):
 def test_one_function_runs_the_steps_of_a_recipe():
     """It is `run.execute`, for one value as for a list of many; besides, one binds verbs to recipes.
 
-    One puts what is done to the members of a stack before the step that joins them, and one makes functions of many
-    values of those of one.
+    One puts what is done to the members of a stack before the step that joins them, and one makes
+    functions of many values of those of one.
     """
     found = [line for path in MODULES for line in steps_run_out_of_place(path, tree_of(path))]
     assert {(line.partition(":")[0], line.rpartition(" ")[2]) for line in found} == {
@@ -354,4 +408,6 @@ def test_one_function_runs_the_steps_of_a_recipe():
 )
 def test_other_ways_to_run_steps_are_found(line):
     """Each is one more road."""
-    assert steps_run_out_of_place(PACKAGE / "other.py", ast.parse(f"def convert(x, recipe):\n    {line}"))
+    assert steps_run_out_of_place(
+        PACKAGE / "other.py", ast.parse(f"def convert(x, recipe):\n    {line}")
+    )

@@ -1,7 +1,8 @@
 """Small faults put into the source one at a time, to see whether a test finds each: run by `make mutants`.
 
-Each drops a statement, flips a comparison, swaps ``and`` and ``or``, or negates a condition, in a copy of the checkout.
-What no test finds is listed: a test is missing, or the fault changes nothing that can be seen.
+Each drops a statement, flips a comparison, swaps ``and`` and ``or``, or negates a condition, in a
+copy of the checkout. What no test finds is listed: a test is missing, or the fault changes nothing
+that can be seen.
 """
 
 from __future__ import annotations
@@ -40,9 +41,24 @@ TESTS = {
 }
 """What is changed, and the tests that have to find it."""
 
-FLIPPED = {ast.Eq: ast.NotEq, ast.Lt: ast.LtE, ast.Gt: ast.GtE, ast.In: ast.NotIn, ast.Is: ast.IsNot}
+FLIPPED = {
+    ast.Eq: ast.NotEq,
+    ast.Lt: ast.LtE,
+    ast.Gt: ast.GtE,
+    ast.In: ast.NotIn,
+    ast.Is: ast.IsNot,
+}
 FLIPPED |= {other: one for one, other in FLIPPED.items()}
-DROPPED = (ast.Assign, ast.AugAssign, ast.Expr, ast.Return, ast.Raise, ast.Continue, ast.Break, ast.Delete)
+DROPPED = (
+    ast.Assign,
+    ast.AugAssign,
+    ast.Expr,
+    ast.Return,
+    ast.Raise,
+    ast.Continue,
+    ast.Break,
+    ast.Delete,
+)
 TOP = (ast.Module, ast.ClassDef)
 
 
@@ -57,7 +73,9 @@ def faults(tree):
                 if not isinstance(child, ast.AST) or id(child) in skipped:
                     continue
                 for new in _instead(node, name, child):
-                    whole = _replaced(tree, node, name, index if isinstance(value, list) else None, new)
+                    whole = _replaced(
+                        tree, node, name, index if isinstance(value, list) else None, new
+                    )
                     line = getattr(child, "lineno", getattr(node, "lineno", 0))
                     yield line, _short(child), _short(new), whole
 
@@ -76,7 +94,11 @@ def _instead(parent, name, child):
     """What can stand where `child` does."""
     # A name that is assigned at a function's own level would only be unknown.
     above = (*TOP, ast.FunctionDef) if isinstance(child, ast.Assign) else TOP
-    if name in ("body", "orelse", "finalbody") and isinstance(child, DROPPED) and not isinstance(parent, above):
+    if (
+        name in ("body", "orelse", "finalbody")
+        and isinstance(child, DROPPED)
+        and not isinstance(parent, above)
+    ):
         yield ast.Pass()
     if isinstance(child, ast.Compare) and len(child.ops) == 1:
         yield ast.Compare(child.left, [FLIPPED[type(child.ops[0])]()], child.comparators)
@@ -106,7 +128,8 @@ def _short(node):
 def passes(tests, folder, limit=None):
     """Whether the tests pass in a copy of the checkout; what hangs does not."""
     options = ["-x", "-q", "--benchmark-disable", "-m", "not slow", "-p", "no:cacheprovider"]
-    # A run takes longer than the second by which Python tells that a compiled module is an older one's.
+    # A run takes longer than the second by which Python tells that a compiled module is an older
+    # one's.
     surroundings = {**os.environ, "PYTHONPATH": str(folder / "src")}
     try:
         done = subprocess.run(
@@ -121,8 +144,12 @@ def passes(tests, folder, limit=None):
 def main():
     """Put faults into the modules that are asked for, and list those that no test finds."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--module", action="append", help="below src/tensorferry: planning, or planning/rules.py")
-    parser.add_argument("--count", type=int, default=60, help="how many faults, drawn from all; 0 for every one")
+    parser.add_argument(
+        "--module", action="append", help="below src/tensorferry: planning, or planning/rules.py"
+    )
+    parser.add_argument(
+        "--count", type=int, default=60, help="how many faults, drawn from all; 0 for every one"
+    )
     parser.add_argument("--seed", type=int, default=0, help="which ones are drawn")
     parser.add_argument("--tests", nargs="+", help="other tests than the module's own")
     asked = parser.parse_args()
@@ -130,7 +157,9 @@ def main():
     for module in asked.module or TESTS:
         there = ROOT / PACKAGE / module
         for path in sorted(there.rglob("*.py")) if there.is_dir() else [there]:
-            tests = asked.tests or next(tests for part, tests in TESTS.items() if module.startswith(part))
+            tests = asked.tests or next(
+                tests for part, tests in TESTS.items() if module.startswith(part)
+            )
             tree = ast.parse(path.read_text(encoding="utf-8"))
             drawn += [(path.relative_to(ROOT), tuple(tests), *fault) for fault in faults(tree)]
     found = len(drawn)
@@ -140,10 +169,14 @@ def main():
     survivors = []
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, "copy")
-        unwanted = shutil.ignore_patterns(".venv*", ".git", ".*_cache", ".hypothesis", "__pycache__", "dist", "build")
+        unwanted = shutil.ignore_patterns(
+            ".venv*", ".git", ".*_cache", ".hypothesis", "__pycache__", "dist", "build"
+        )
         shutil.copytree(ROOT, folder, ignore=unwanted)
         limits = {}
-        for path, tests, line, before, after, source in sorted(drawn, key=lambda each: (each[0], each[2])):
+        for path, tests, line, before, after, source in sorted(
+            drawn, key=lambda each: (each[0], each[2])
+        ):
             if tests not in limits:
                 begun = time.monotonic()
                 if not passes(tests, folder):
@@ -154,8 +187,15 @@ def main():
             lives = passes(tests, folder, limits[tests])
             (folder / path).write_text(kept, encoding="utf-8")
             survivors += [f"{path.relative_to(PACKAGE)}:{line}: {before}  ->  {after}"] * lives
-            print(f"{'LIVES' if lives else 'found'}  {path.name}:{line}: {before}  ->  {after}", flush=True)
-    print("\n".join(["", f"{len(drawn) - len(survivors)} of {len(drawn)} found; no test finds:", *survivors]))
+            print(
+                f"{'LIVES' if lives else 'found'}  {path.name}:{line}: {before}  ->  {after}",
+                flush=True,
+            )
+    print(
+        "\n".join(
+            ["", f"{len(drawn) - len(survivors)} of {len(drawn)} found; no test finds:", *survivors]
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What a user has right after ``pip install tensorferry``: run by `make package` in an environment with nothing else.
 
-It needs no test library, and is run with ``python -I -W error``, so that only what is installed is found.
+It needs no test library, and is run with ``python -I -W error``, so that only what is installed is
+found.
 """
 
 from __future__ import annotations
@@ -46,7 +47,11 @@ def installed():
     assert not any(path.endswith((".c", ".h")) for path in files)
     tops = {path.partition("/")[0] for path in files if not path.startswith("..")}
     assert tops == {NAME, f"{NAME}-{ferry.__version__}.dist-info"}, tops
-    needed = {plain(re.match(r"[\w.-]+", line)[0]) for line in metadata.requires(NAME) if "extra ==" not in line}
+    needed = {
+        plain(re.match(r"[\w.-]+", line)[0])
+        for line in metadata.requires(NAME)
+        if "extra ==" not in line
+    }
     there = {plain(each.metadata["Name"]) for each in metadata.distributions()}
     assert there - {"pip", "setuptools"} == {NAME, *needed}, there
 
@@ -78,7 +83,9 @@ class Pair:
 
 def trees():
     """Every leaf is converted, everything else is kept."""
-    made = ferry.convert_tree({"a": [np.ones(2), "text"], "b": Pair(np.arange(3.0), None)}, "numpy", dtype="float32")
+    made = ferry.convert_tree(
+        {"a": [np.ones(2), "text"], "b": Pair(np.arange(3.0), None)}, "numpy", dtype="float32"
+    )
     assert made["a"][1] == "text"
     assert isinstance(made["b"], Pair)
     assert made["b"].right is None
@@ -115,4 +122,6 @@ if __name__ == "__main__":
     for part in (installed, numbers, trees, files, commands):
         part()
     extension = "with" if HAS_EXTENSION else "without"
-    sys.stdout.write(f"{NAME} {ferry.__version__} alone with NumPy {np.__version__}, {extension} its extension: fine\n")
+    sys.stdout.write(
+        f"{NAME} {ferry.__version__} alone with NumPy {np.__version__}, {extension} its extension: fine\n"
+    )

@@ -24,7 +24,10 @@ def plan(info=WIDE, hint="widen() first", held=("float32", "int32"), **asked):
         absent_hint=hint,
     )
     capabilities = Capabilities(
-        dtypes, Memory(writable=True), devices=Devices(("cpu",)), options=Options(frozenset({"fresh"}))
+        dtypes,
+        Memory(writable=True),
+        devices=Devices(("cpu",)),
+        options=Options(frozenset({"fresh"})),
     )
     mine = Declared("mine", capabilities, lambda verb, *_: f"{verb}({{x}})", {})
     source = NUMPY if info.framework == "numpy" else mine

@@ -27,7 +27,12 @@ def verbs(plan):
 def test_tensors_that_are_stacked_by_their_framework_become_an_array_to_be_cast(kind):
     """What is read is the framework's own tensor: host memory casts an array, so it is exported first."""
     plan = ferry.explain(TensorInfo("torch", (2, 3), kind=kind), "torch", dtype="bfloat16")
-    assert verbs(plan) == [("torch", "stack"), ("torch", "export"), ("numpy", "cast"), ("torch", "adopt")]
+    assert verbs(plan) == [
+        ("torch", "stack"),
+        ("torch", "export"),
+        ("numpy", "cast"),
+        ("torch", "adopt"),
+    ]
     read = ferry.explain(TensorInfo("torch", (2, 3), kind=kind), "numpy")
     assert verbs(read) == [("torch", "stack"), ("torch", "export")]
     numbers = ferry.explain(TensorInfo("python", (2, 3), "float64"), "torch")
@@ -51,7 +56,9 @@ def test_tensors_that_are_stacked_by_their_framework_become_an_array_to_be_cast(
         ("uint64", "jax", "int32", "value"),
     ],
 )
-def test_default_of_python_integers_is_what_the_targets_constructor_gives(weak, target, expected, check):
+def test_default_of_python_integers_is_what_the_targets_constructor_gives(
+    weak, target, expected, check
+):
     """The first of the target's dtypes for numbers that holds them; of none, its widest, and each is compared."""
     numbers = TensorInfo("python", (3,), "uint64" if weak == "uint64" else "int64", weak_dtype=weak)
     plan = ferry.explain(numbers, target, dtype="default")
@@ -83,10 +90,19 @@ def planned(info, source, target, **asked):
 
 def test_a_variable_has_newly_allocated_memory():
     """It is copied once: when it is adopted or in the end, wherever what comes in lies."""
-    for at, steps in ((0, ["export", "adopt", "copy", "variable"]), (16, ["export", "copy", "adopt", "variable"])):
-        plan = ferry.explain(TensorInfo("tensorflow", (4,), misalignment=at), "tensorflow", variable=True)
+    for at, steps in (
+        (0, ["export", "adopt", "copy", "variable"]),
+        (16, ["export", "copy", "adopt", "variable"]),
+    ):
+        plan = ferry.explain(
+            TensorInfo("tensorflow", (4,), misalignment=at), "tensorflow", variable=True
+        )
         assert [step.verb for step in plan.steps] == steps
-        assert (plan.result.misalignment, plan.result.kind, plan.shares_memory) == (0, "Variable", False)
+        assert (plan.result.misalignment, plan.result.kind, plan.shares_memory) == (
+            0,
+            "Variable",
+            False,
+        )
     assert ferry.explain(TensorInfo("jax", (4,)), "tensorflow", variable=True).reason == (
         "variable=True has memory of its own"
     )
@@ -107,9 +123,17 @@ def test_the_copy_for_a_variable_is_aligned_where_the_target_adopts_any_address(
 
 def test_the_copy_for_a_variable_can_be_written_where_the_target_can():
     """Whoever permits no writes to the source has no say about the copy."""
-    mine = declared(memory=Memory(writable=True, read_only=True), options=Options(finishers=frozenset({"variable"})))
+    mine = declared(
+        memory=Memory(writable=True, read_only=True),
+        options=Options(finishers=frozenset({"variable"})),
+    )
     plan = planned(TensorInfo("numpy", (4,), writable=False), NUMPY, mine, options=("variable",))
-    assert verbs(plan) == [("mine", "adopt"), ("mine", "read_only"), ("mine", "copy"), ("mine", "variable")]
+    assert verbs(plan) == [
+        ("mine", "adopt"),
+        ("mine", "read_only"),
+        ("mine", "copy"),
+        ("mine", "variable"),
+    ]
     assert plan.result.writable
     assert plan.result.mutable
 
@@ -156,11 +180,17 @@ def test_more_axes_than_an_array_has():
 
 def test_a_framework_casts_on_its_device_what_all_cast_alike():
     """Narrower before the bus; a cast that devices do differently is done on the host, behind it."""
-    alike = ferry.explain(TensorInfo("torch", (4,), "float64", "cuda"), "torch", device="cpu", dtype="float32")
+    alike = ferry.explain(
+        TensorInfo("torch", (4,), "float64", "cuda"), "torch", device="cpu", dtype="float32"
+    )
     assert [step.verb for step in alike.steps] == ["cast", "move"]
-    apart = ferry.explain(TensorInfo("torch", (4,), "float64", "cuda"), "torch", device="cpu", dtype="float16")
+    apart = ferry.explain(
+        TensorInfo("torch", (4,), "float64", "cuda"), "torch", device="cpu", dtype="float16"
+    )
     assert [step.verb for step in apart.steps] == ["move", "cast"]
-    up = ferry.explain(TensorInfo("torch", (4,), "float64"), "torch", device="cuda", dtype="float16")
+    up = ferry.explain(
+        TensorInfo("torch", (4,), "float64"), "torch", device="cuda", dtype="float16"
+    )
     assert [step.verb for step in up.steps] == ["cast", "move"]
 
 
@@ -173,7 +203,10 @@ def test_what_is_an_array_already_does_not_go_through_dlpack():
     )
     taker = declared("taker", Memory(writable=False), devices=Devices(prefers_dlpack=True))
     info = TensorInfo("numpy", (4,), writable=False, requires_grad=True)
-    assert [step.template for step in planned(info, mine, taker).steps] == ["detach({x})", "adopt({x})"]
+    assert [step.template for step in planned(info, mine, taker).steps] == [
+        "detach({x})",
+        "adopt({x})",
+    ]
 
 
 @pytest.mark.parametrize(("shards", "steps"), [(1, ["copy", "place_over"]), (2, ["place_over"])])
@@ -190,7 +223,9 @@ def test_what_has_no_memory_stays_inside_unless_it_is_to_leave_its_graph():
     """A meta tensor is what it is in its own framework; a snapshot of it has nothing to copy."""
     meta = TensorInfo("torch", (4,), abstract="meta")
     assert planned(meta, TORCH, TORCH).steps == ()
-    with pytest.raises(ferry.UnsupportedTypeError, match="a meta tensor has a shape and a dtype, but no memory"):
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match="a meta tensor has a shape and a dtype, but no memory"
+    ):
         planned(meta, TORCH, TORCH, grad=LEAVE)
 
 
@@ -232,7 +267,10 @@ def test_an_operation_on_what_is_traced_stays_inside():
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])
 def test_a_layout_that_is_there_already_is_not_made_again(device):
-    """If nothing was done before; else it is lost, and made in the end. It crosses a bus if its device is elsewhere."""
+    """If nothing was done before; else it is lost, and made in the end.
+
+    It crosses a bus if its device is elsewhere.
+    """
     mine = declared(memory=Memory(writable=False))
     info = TensorInfo("jax", (4,))._replace(framework="mine")
     there = Placement(device, 1, object(), lies=True)
@@ -248,7 +286,9 @@ def test_the_stride_of_an_axis_of_one_element_is_in_nobodys_way():
     torch = registry.known()["torch"]
     assert layout_obstacles(TensorInfo("numpy", (1, 3), strides=(-12, 4)), torch) == []
     assert layout_obstacles(TensorInfo("numpy", (1, 3), strides=(6, 4)), torch) == []
-    assert layout_obstacles(TensorInfo("numpy", (2, 3), strides=(-12, 4)), torch) == ["negative stride on axis 0"]
+    assert layout_obstacles(TensorInfo("numpy", (2, 3), strides=(-12, 4)), torch) == [
+        "negative stride on axis 0"
+    ]
 
 
 @pytest.mark.parametrize(("alignment", "arguments"), [(0, ()), (4, ()), (64, ("int32", ""))])
@@ -295,7 +335,9 @@ def test_a_copy_can_be_written_as_the_plan_says(target):
 @pytest.mark.parametrize(("target", "device"), [("numpy", "cpu"), ("cupy", "cuda:0")])
 def test_code_names_what_it_writes(target, device):
     """What is written is used twice, so it has a name before."""
-    plan = ferry.explain(TensorInfo("jax", (4,)), target, out=TensorInfo(target, (4,), "float64", device=device))
+    plan = ferry.explain(
+        TensorInfo("jax", (4,)), target, out=TensorInfo(target, (4,), "float64", device=device)
+    )
     lines = plan.code.splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("y = "))
     assert not any(re.search(r"\by\b", line) for line in lines[:first]), plan.code

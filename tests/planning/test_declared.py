@@ -69,7 +69,13 @@ def test_random_settings_have_the_same_plan_or_the_same_error():
     """Text, code, data, picture and hint; of tensors and requests of every kind, impossible ones among them."""
     plans, errors, loaded = json.loads(survives(COMPARE).splitlines()[-1])
     assert 100 < plans < COUNT - 100
-    assert {"UnsupportedTypeError", "DeviceError", "CopyRequiredError", "LossyCastError", "TypeError"} <= set(errors)
+    assert {
+        "UnsupportedTypeError",
+        "DeviceError",
+        "CopyRequiredError",
+        "LossyCastError",
+        "TypeError",
+    } <= set(errors)
     assert not loaded
 
 

@@ -1,7 +1,8 @@
 """H104: what `explain` says of a description is true of the object that it describes.
 
-Over all sources and targets: a description with a framework, shape and dtype only is of the ordinary tensor of the
-framework, which `convert` makes; and the description that `describe` gives is of its object.
+Over all sources and targets: a description with a framework, shape and dtype only is of the
+ordinary tensor of the framework, which `convert` makes; and the description that `describe` gives
+is of its object.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ def _loaded():
 def aligned(shape, dtype):
     """Memory at an address that is a multiple of 64, as a description without one has it; and values that are wide."""
     array = memory.compact(shape, np.dtype(dtype))
-    array[...] = 1 if dtype == "bool" else np.arange(array.size).reshape(shape) + (2**40 if dtype == "int64" else 0)
+    array[...] = (
+        1
+        if dtype == "bool"
+        else np.arange(array.size).reshape(shape) + (2**40 if dtype == "int64" else 0)
+    )
     return array
 
 
@@ -57,7 +62,9 @@ def said(call):
         return type(error).__name__, error.message
     assert plan.code
     steps = [(step.verb, step.backend, step.bytes) for step in plan.steps]
-    steps = [step for step in steps if step[0] != "label"]  # a description has no names and no index
+    steps = [
+        step for step in steps if step[0] != "label"
+    ]  # a description has no names and no index
     result = plan.result._replace(misalignment=0)
     result = result if result.size else result._replace(strides=())
     return plan.shares_memory, plan.keeps_dtype, plan.bytes_copied, result, steps
@@ -67,7 +74,9 @@ def differ(info, x):
     """Where the plans of a description and of an object are unlike."""
     found = []
     for target, copy in itertools.product(FRAMEWORKS, COPY):
-        described, real = (said(partial(ferry.explain, each, target, copy=copy)) for each in (info, x))
+        described, real = (
+            said(partial(ferry.explain, each, target, copy=copy)) for each in (info, x)
+        )
         if described != real:
             found.append(f"to {target}, copy={copy}:\n  described {described}\n  real      {real}")
     return "\n".join(found)

@@ -74,7 +74,10 @@ def test_a_cast_on_the_same_gpu_is_the_reason_of_the_copy(source, target):
     there = ferry.explain(info(source), target, dtype="float16", device="cuda:1")
     assert there.reason == "the source is on cuda:0, the result on cuda:1"
     if source == "torch":
-        assert "negative bit" in ferry.explain(info(source, negative=True), target, dtype="float16").reason
+        assert (
+            "negative bit"
+            in ferry.explain(info(source, negative=True), target, dtype="float16").reason
+        )
 
 
 @pytest.mark.parametrize("target", ON_CUDA)
@@ -135,7 +138,9 @@ def test_two_gpus_are_one_copy_and_never_the_host(source, target):
     """The source's own framework moves it, then the target imports it; both devices are named."""
     plan = ferry.explain(info(source), target, device="cuda:1")
     moves = [step for step in plan.steps if step.copies]
-    assert [(step.verb, step.backend, step.path, step.bytes) for step in moves] == [("move", source, "bus", 4000)]
+    assert [(step.verb, step.backend, step.path, step.bytes) for step in moves] == [
+        ("move", source, "bus", 4000)
+    ]
     assert plan.steps[-1].verb == ("move" if source == target else "import_dlpack")
     assert plan.result.device == "cuda:1"
     if source != target:
@@ -184,20 +189,31 @@ def test_up_is_one_call_whatever_the_size(source, target, shape):
     assert plan.result.device == "cuda:1"
 
 
-@pytest.mark.parametrize("device", ["cuda:0", "xpu:0", "mps:0", "hpu:0", "mtia:0", "privateuseone:3"])
+@pytest.mark.parametrize(
+    "device", ["cuda:0", "xpu:0", "mps:0", "hpu:0", "mtia:0", "privateuseone:3"]
+)
 def test_any_kind_of_device_is_planned_for(device):
     """PyTorch's tensors stay where they are, go there and come back, whatever kind of device it is."""
     there = info("torch", device=device)
     assert ferry.explain(there, "torch").steps == ()
     assert verbs(ferry.explain(there, "numpy")) == ["move", "export"]
-    assert verbs(ferry.explain(info("numpy", device="cpu"), "torch", device=device)) == ["adopt", "move"]
-    assert ferry.explain(there, "jax", dtype="float32").result.device == (device if device == "cuda:0" else "cpu")
+    assert verbs(ferry.explain(info("numpy", device="cpu"), "torch", device=device)) == [
+        "adopt",
+        "move",
+    ]
+    assert ferry.explain(there, "jax", dtype="float32").result.device == (
+        device if device == "cuda:0" else "cpu"
+    )
 
 
 def test_a_kind_without_page_locked_memory():
     """It is slower, and never refused; a result that is to be page-locked comes there on the host."""
     up = info("numpy", device="cpu")
-    assert verbs(ferry.explain(up, "torch", device="mtia", non_blocking=True)) == ["adopt", "pin", "move"]
+    assert verbs(ferry.explain(up, "torch", device="mtia", non_blocking=True)) == [
+        "adopt",
+        "pin",
+        "move",
+    ]
     with device_facts(hpu=DeviceFacts(1, pins=False)):
         plan = ferry.explain(up, "torch", device="hpu", non_blocking=True)
         assert verbs(plan) == ["adopt", "move"]
@@ -216,7 +232,9 @@ def test_pinned_sources_go_straight():
 def test_a_graph_is_kept():
     """torch to torch with a gradient keeps torch's own transfer, in both directions."""
     for device, to in (("cuda:0", "cpu"), ("cpu", "cuda")):
-        plan = ferry.explain(info("torch", LARGE, device=device, requires_grad=True), "torch", device=to)
+        plan = ferry.explain(
+            info("torch", LARGE, device=device, requires_grad=True), "torch", device=to
+        )
         assert verbs(plan) == ["move"]
         assert plan.keeps_gradient
 
@@ -269,7 +287,11 @@ def test_frameworks_share_only_memory_of_a_kind_of_device_that_is_the_same():
 def test_as_many_bytes_cross_as_there_are(shape, strides, crosses):
     """Expanded tensors and windows cross at the size of their memory, where that is smaller than the shape's."""
     x = info("torch", shape, strides=strides)
-    for target, keywords in (("numpy", {}), ("torch", {"device": "cpu"}), ("torch", {"device": "cuda:1"})):
+    for target, keywords in (
+        ("numpy", {}),
+        ("torch", {"device": "cpu"}),
+        ("torch", {"device": "cuda:1"}),
+    ):
         plan = ferry.explain(x, target, **keywords)
         assert on(plan, "bus") == crosses * 4
         assert plan.result.shape == shape
@@ -278,12 +300,18 @@ def test_as_many_bytes_cross_as_there_are(shape, strides, crosses):
     up = info("numpy", shape, strides=strides, device="cpu")
     plan = ferry.explain(up, "torch", device="cuda")
     assert on(plan, "bus") == crosses * 4
-    assert (plan.steps[-1].verb == "spread") == (crosses < prod(shape)), "there it has its shape again"
+    assert (plan.steps[-1].verb == "spread") == (crosses < prod(shape)), (
+        "there it has its shape again"
+    )
     for dtype, itemsize in (("float16", 2), ("float64", 4), ("float8_e4m3fn", 1)):
-        assert on(ferry.explain(up, "torch", device="cuda", dtype=dtype), "bus") == crosses * itemsize
+        assert (
+            on(ferry.explain(up, "torch", device="cuda", dtype=dtype), "bus") == crosses * itemsize
+        )
 
 
-@pytest.mark.parametrize(("device", "to"), [("cuda:0", "cuda:1"), ("cpu", "cuda:1"), ("cuda:0", "cpu")])
+@pytest.mark.parametrize(
+    ("device", "to"), [("cuda:0", "cuda:1"), ("cpu", "cuda:1"), ("cuda:0", "cpu")]
+)
 def test_values_that_are_looked_at_are_where_the_error_says(device, to):
     """Before a cast that compares each value, an expanded tensor has its own axes, and windows their own shape."""
     found = {}
@@ -298,7 +326,9 @@ def test_values_that_are_looked_at_are_where_the_error_says(device, to):
 
 def test_what_is_in_a_graph_crosses_as_one_conversion():
     """The gradient of each element arrives."""
-    plan = ferry.explain(info("torch", (1000, 8), strides=(0, 4), requires_grad=True), "torch", device="cpu")
+    plan = ferry.explain(
+        info("torch", (1000, 8), strides=(0, 4), requires_grad=True), "torch", device="cpu"
+    )
     assert verbs(plan) == ["cross"]
     assert on(plan, "bus") == 32
     assert plan.keeps_gradient
@@ -344,7 +374,9 @@ def test_out_on_the_host_is_written_by_the_bus(pinned):
     """PyTorch copies from a device straight to where its tensor lies."""
     for target in ("torch", "numpy"):
         plan = ferry.explain(info("torch"), target, **into(target, "cpu", pinned=pinned))
-        assert [(step.verb, step.path, step.bytes) for step in plan.steps] == [("write", "bus", 4000)]
+        assert [(step.verb, step.path, step.bytes) for step in plan.steps] == [
+            ("write", "bus", 4000)
+        ]
     assert plan.code.endswith("torch.from_numpy(out).copy_(y)\ny = out")
     reversed_ = ferry.explain(info("torch"), "numpy", **into("numpy", "cpu", strides=(-4,)))
     assert verbs(reversed_) == ["move", "export", "write"]
@@ -352,7 +384,9 @@ def test_out_on_the_host_is_written_by_the_bus(pinned):
 
 def test_the_copy_call_never_casts():
     """Each step over the bus writes as many bytes as its dtype has, whichever dtypes are asked for."""
-    for source, target, dtype in itertools.product(STRIDED, ("numpy", "jax"), ("float16", "float64", "bfloat16")):
+    for source, target, dtype in itertools.product(
+        STRIDED, ("numpy", "jax"), ("float16", "float64", "bfloat16")
+    ):
         x = info(source, LARGE)
         if target == "jax" and dtype == "float64":
             continue
@@ -362,12 +396,15 @@ def test_the_copy_call_never_casts():
         crossing = 4 if (source, dtype) == ("cupy", "bfloat16") else narrow
         assert on(down, "bus") == crossing * LARGE[0]
         up = ferry.explain(info("numpy", LARGE, device="cpu"), source, device="cuda", dtype=dtype)
-        # Nor has it one from float32 to float64 that keeps subnormal numbers, so all of float64 crosses.
+        # Nor has it one from float32 to float64 that keeps subnormal numbers, so all of float64
+        # crosses.
         crossing = 8 if (source, dtype) == ("cupy", "float64") else narrow
         assert on(up, "bus") == crossing * LARGE[0]
         for plan in (down, up):
             # CuPy copies bfloat16 as integers, so its code has the name in a view.
-            codes = {step.verb: step.code.replace(".view(ml_dtypes.bfloat16)", "") for step in plan.steps}
+            codes = {
+                step.verb: step.code.replace(".view(ml_dtypes.bfloat16)", "") for step in plan.steps
+            }
             assert all(dtype not in codes[step.verb] for step in plan.steps if step.path == "bus")
 
 
@@ -376,7 +413,9 @@ def test_the_copy_call_never_casts():
 @pytest.mark.parametrize("writable", [False, True])
 def test_no_device_reads_a_memory_map(target, shape, writable):
     """The first copy of mapped memory is one on the host, whatever its size."""
-    mapped = info("numpy", shape, device="cpu", memory_map=True, writable=writable, mutable=writable)
+    mapped = info(
+        "numpy", shape, device="cpu", memory_map=True, writable=writable, mutable=writable
+    )
     plan = ferry.explain(mapped, target, device="cuda")
     copies = [step for step in plan.steps if step.copies]
     assert copies[0].path == "host"
@@ -418,13 +457,17 @@ def test_pinned_from_the_host(source):
     with pytest.raises(ferry.CopyRequiredError):
         ferry.explain(info(source, device="cpu"), "torch", pinned=True, copy=False)
     for target in ("numpy", "torch"):
-        assert ferry.explain(info("torch", device="cpu", pinned=True), target, pinned=True, copy=False).shares_memory
+        assert ferry.explain(
+            info("torch", device="cpu", pinned=True), target, pinned=True, copy=False
+        ).shares_memory
 
 
 def test_pinned_keeps_a_graph():
     """torch to torch: page-locked, and still in the graph."""
     for device in ("cpu", "cuda:0"):
-        plan = ferry.explain(info("torch", device=device, requires_grad=True), "torch", device="cpu", pinned=True)
+        plan = ferry.explain(
+            info("torch", device=device, requires_grad=True), "torch", device="cpu", pinned=True
+        )
         assert plan.keeps_gradient
         assert plan.result.pinned
 
@@ -479,7 +522,9 @@ def test_cupy_lives_on_gpus_only():
         assert plan.result.device == "cuda"
         assert plan.result.writable
         assert verbs(plan)[-1] == "place"
-        with pytest.raises(ferry.DeviceError, match="cupy does not support cpu, only cuda") as caught:
+        with pytest.raises(
+            ferry.DeviceError, match="cupy does not support cpu, only cuda"
+        ) as caught:
             ferry.explain(info(source, device="cpu"), "cupy", device="cpu")
         assert caught.value.hint == 'device="cuda"'
     assert ferry.explain(info("cupy"), "cupy").steps == ()
@@ -490,16 +535,24 @@ def test_dtypes_of_cupy():
     """It keeps bfloat16 and float8 as they are; what is narrower than a byte it lacks, and the error says why."""
     for dtype in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "complex64", "bool"):
         assert ferry.explain(info("numpy", dtype=dtype, device="cpu"), "cupy").keeps_dtype
-    with pytest.raises(ferry.LossyCastError, match="cupy has no int4: its elements are narrower than a byte"):
+    with pytest.raises(
+        ferry.LossyCastError, match="cupy has no int4: its elements are narrower than a byte"
+    ):
         ferry.explain(info("numpy", dtype="int4", device="cpu"), "cupy")
 
 
 def test_cupy_casts_only_what_it_can_be_relied_on_for():
     """bfloat16 is cast on the host, by the casts that give every target the same bits."""
     plan = ferry.explain(info("cupy", dtype="bfloat16"), "numpy", dtype="float32")
-    assert [(step.verb, step.path) for step in plan.steps if step.copies] == [("fetch", "bus"), ("cast", "host")]
+    assert [(step.verb, step.path) for step in plan.steps if step.copies] == [
+        ("fetch", "bus"),
+        ("cast", "host"),
+    ]
     plan = ferry.explain(info("numpy", dtype="bfloat16", device="cpu"), "cupy", dtype="float32")
-    assert [(step.verb, step.path) for step in plan.steps if step.copies] == [("cast", "host"), ("place", "bus")]
+    assert [(step.verb, step.path) for step in plan.steps if step.copies] == [
+        ("cast", "host"),
+        ("place", "bus"),
+    ]
 
 
 def test_out_on_a_gpu():
@@ -521,10 +574,16 @@ def every_plan():
         for device in ("cpu", "cuda:0")
         for shape in ((10,), LARGE, (0, 3))
         for dtype in ("float32", "bfloat16", "int32")
-        if (framework == "cupy") <= (device != "cpu") and (framework == "numpy") <= (device == "cpu")
+        if (framework == "cupy") <= (device != "cpu")
+        and (framework == "numpy") <= (device == "cpu")
     ]
     for source, target in itertools.product(sources, (*ON_CUDA, "numpy", "python")):
-        for keywords in ({}, {"device": "cuda:1"}, {"device": "cpu"}, {"dtype": "float16", "casting": "unsafe"}):
+        for keywords in (
+            {},
+            {"device": "cuda:1"},
+            {"device": "cpu"},
+            {"dtype": "float16", "casting": "unsafe"},
+        ):
             try:
                 yield ferry.explain(source, target, **keywords)
             except ferry.DeviceError:
@@ -536,7 +595,11 @@ def test_a_variable_is_made_of_a_tensor_of_ones_own_on_a_gpu():
     for keywords in ({}, {"dtype": "float16"}, {"copy": True}):
         info = ferry.TensorInfo("tensorflow", (2,), device="cuda:0")
         plan = ferry.explain(info, "tensorflow", variable=True, **keywords)
-        assert (plan.steps[-1].verb, plan.result.kind, plan.shares_memory) == ("variable", "Variable", False)
+        assert (plan.steps[-1].verb, plan.result.kind, plan.shares_memory) == (
+            "variable",
+            "Variable",
+            False,
+        )
         assert sum(step.copies for step in plan.steps) == 1
 
 

@@ -34,7 +34,9 @@ ORDINARY = {
 # -- dtype="fit" ----------------------------------------------------------------------------------
 
 
-@given(st.sampled_from([(kind, name) for kind, names in ORDINARY.items() for name in names]), st.data())
+@given(
+    st.sampled_from([(kind, name) for kind, names in ORDINARY.items() for name in names]), st.data()
+)
 def test_fit_is_its_own_else_the_narrowest_wider_else_the_widest_narrower(leaf, data):
     """The row of the table, read word by word, for what anybody may have."""
     kind, name = leaf
@@ -56,12 +58,17 @@ def every(name):
     bits = int("".join(filter(str.isdigit, name.partition("_")[0])))
     if row.kind == "float":
         return np.arange(1 << bits, dtype=np.uint8).view(numpy_dtype(row.name)).astype(float)
-    return np.float64(range(-(1 << bits - 1), 1 << bits - 1) if row.kind == "int" else range(1 << bits))
+    return np.float64(
+        range(-(1 << bits - 1), 1 << bits - 1) if row.kind == "int" else range(1 << bits)
+    )
 
 
 def values(name):
     """What tells the values of two dtypes apart: NaNs are one value, and the sign of 0 counts."""
-    return {"nan" if np.isnan(value) else (float(value), bool(np.signbit(value))) for value in every(name)}
+    return {
+        "nan" if np.isnan(value) else (float(value), bool(np.signbit(value)))
+        for value in every(name)
+    }
 
 
 NARROW = [row.name for row in DTYPES.values() if row.itemsize == 1]
@@ -102,7 +109,9 @@ def test_fit_in_a_plan(source, target, name, keywords, expected):
     plan = ferry.explain(TensorInfo(source, (4,), name), target, dtype="fit", **keywords)
     assert plan.result.dtype == expected
     assert plan.keeps_dtype == (name == expected)
-    assert any("has no" in step.why for step in plan.steps if step.verb == "cast") == (name != expected)
+    assert any("has no" in step.why for step in plan.steps if step.verb == "cast") == (
+        name != expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,7 +128,10 @@ def test_fit_in_a_plan(source, target, name, keywords, expected):
 def test_default_is_the_targets_widest_where_it_lacks_the_dtype(target, name, default, fits):
     """For integers and complex numbers; for floats it is the float of its own constructor."""
     for asked, expected in (("default", default), ("fit", fits)):
-        assert ferry.explain(TensorInfo("numpy", (4,), name), target, dtype=asked).result.dtype == expected
+        assert (
+            ferry.explain(TensorInfo("numpy", (4,), name), target, dtype=asked).result.dtype
+            == expected
+        )
 
 
 def test_where_no_dtype_is_needed_fit_changes_nothing():
@@ -134,7 +146,11 @@ def test_where_no_dtype_is_needed_fit_changes_nothing():
                 except ferry.LossyCastError:
                     continue
                 plan = ferry.explain(info, target, dtype="fit")
-                assert (plan.steps, plan.result, plan.shares_memory) == (plain.steps, plain.result, plain.shares_memory)
+                assert (plan.steps, plan.result, plan.shares_memory) == (
+                    plain.steps,
+                    plain.result,
+                    plain.shares_memory,
+                )
 
 
 def _backends():
@@ -145,7 +161,12 @@ def _backends():
 
 @pytest.mark.parametrize(
     ("numbers", "target", "expected"),
-    [([1], "torch", "int64"), ([2**63], "torch", "uint64"), ([2**40], "tensorflow", "int64"), ([1], "jax", "int32")],
+    [
+        ([1], "torch", "int64"),
+        ([2**63], "torch", "uint64"),
+        ([2**40], "tensorflow", "int64"),
+        ([1], "jax", "int32"),
+    ],
 )
 def test_python_integers_take_what_holds_them(numbers, target, expected):
     """As without a dtype, and where that has no room for them, what has."""
@@ -164,7 +185,9 @@ def test_python_numbers_that_fit_nowhere_are_refused():
     assert ferry.to_jax([0.1], dtype="fit").dtype == np.float32
 
 
-@pytest.mark.parametrize(("name", "fits"), [("float64", "float32"), ("complex128", "complex64"), ("int64", "int64")])
+@pytest.mark.parametrize(
+    ("name", "fits"), [("float64", "float32"), ("complex128", "complex64"), ("int64", "int64")]
+)
 def test_fit_is_what_the_device_has(name, fits):
     """Which dtypes a kind of device lacks is part of what fits there."""
     with mps():
@@ -179,7 +202,10 @@ def test_casting_has_the_last_word_on_what_fits():
     with mps():
         with pytest.raises(ferry.LossyCastError, match="safe"):
             ferry.explain(info, "torch", device="mps", dtype="fit", casting="safe")
-        assert ferry.explain(info, "torch", device="mps", dtype="fit", casting="unsafe").result.dtype == "float32"
+        assert (
+            ferry.explain(info, "torch", device="mps", dtype="fit", casting="unsafe").result.dtype
+            == "float32"
+        )
 
 
 def test_out_and_fit_say_the_same_or_contradict_each_other():
@@ -196,7 +222,27 @@ def test_out_and_fit_say_the_same_or_contradict_each_other():
 @pytest.mark.parametrize(
     "word",
     [
-        *("f2", "f4", "f8", "c8", "c16", "b1", "?", "i1", "i2", "i4", "u1", "u2", "u4", "b", "h", "i", "q", "B", "H"),
+        *(
+            "f2",
+            "f4",
+            "f8",
+            "c8",
+            "c16",
+            "b1",
+            "?",
+            "i1",
+            "i2",
+            "i4",
+            "u1",
+            "u2",
+            "u4",
+            "b",
+            "h",
+            "i",
+            "q",
+            "B",
+            "H",
+        ),
         *("I", "Q", "e", "f", "d", "F", "D", "=f4", "|b1", "|f4", "half", "single", "double"),
         *("short", "ushort", "intc", "uintc", "longlong", "ulonglong", "intp"),
         *(
@@ -216,7 +262,9 @@ def test_a_name_means_what_it_means_to_numpy(word):
     assert name_of(word) == np.dtype(word).name
 
 
-@pytest.mark.skipif(np.dtype("l").itemsize == 4, reason="C's long is not PyTorch's here: it is refused with both")
+@pytest.mark.skipif(
+    np.dtype("l").itemsize == 4, reason="C's long is not PyTorch's here: it is refused with both"
+)
 @pytest.mark.parametrize("word", ["long", "ulong", "l", "L"])
 def test_long_is_what_it_is_to_numpy_and_to_pytorch(word):
     """64 bits wide, where C has it so."""
@@ -233,8 +281,20 @@ def test_pythons_types_are_what_numpy_makes_of_them(kind):
 @pytest.mark.parametrize(
     ("word", "name"),
     [
-        *(("Float32", "float32"), ("FLOAT64", "float64"), ("Int64", "int64"), ("UInt8", "uint8"), ("BF16", "bfloat16")),
-        *(("bf16", "bfloat16"), ("fp16", "float16"), ("fp32", "float32"), ("f32", "float32"), ("f64", "float64")),
+        *(
+            ("Float32", "float32"),
+            ("FLOAT64", "float64"),
+            ("Int64", "int64"),
+            ("UInt8", "uint8"),
+            ("BF16", "bfloat16"),
+        ),
+        *(
+            ("bf16", "bfloat16"),
+            ("fp16", "float16"),
+            ("fp32", "float32"),
+            ("f32", "float32"),
+            ("f64", "float64"),
+        ),
         *(("i32", "int32"), ("u16", "uint16"), ("c64", "complex64"), ("Bool", "bool")),
         *(("Float8_E4M3FN", "float8_e4m3fn"), ("torch.long", "int64"), ("torch.half", "float16")),
         *(("fp8_e5m2", "float8_e5m2"), ("F8_E5M2", "float8_e5m2"), ("F8E4M3FN", "float8_e4m3fn")),
@@ -256,8 +316,14 @@ def test_what_people_write_besides(word, name):
         ("byte", ("int8", "uint8")),
         *((word, ("float8_e4m3fn", "float8_e5m2")) for word in ("fp8", "FP8", "float8")),
         *((word, ("float8_e4m3fn", "float8_e4m3")) for word in ("e4m3", "fp8_e4m3", "F8_E4M3")),
-        *((word, ("float32", "float64")) for word in ("float", "Float", "float_", "tf.float", "jnp.float_")),
-        *((word, ("complex64", "complex128")) for word in ("complex", "cfloat", "complex_", "jnp.complex_")),
+        *(
+            (word, ("float32", "float64"))
+            for word in ("float", "Float", "float_", "tf.float", "jnp.float_")
+        ),
+        *(
+            (word, ("complex64", "complex128"))
+            for word in ("complex", "cfloat", "complex_", "jnp.complex_")
+        ),
         *((word, ("int32", "int64")) for word in ("int", "int_", "jnp.int_", "jax.numpy.int_")),
         *((word, ("uint32", "uint64")) for word in ("uint", "jnp.uint")),
         *([("long", ("int32", "int64"))] if np.dtype("l").itemsize == 4 else []),
@@ -288,12 +354,20 @@ def framework_names():
             elif isinstance(found, tf.DType):
                 name = found.name
             elif isinstance(found, type) and issubclass(found, np.generic):
-                name = "" if found in KINDS_OF_NUMPY or np.dtype(found).type is not found else np.dtype(found).name
+                name = (
+                    ""
+                    if found in KINDS_OF_NUMPY or np.dtype(found).type is not found
+                    else np.dtype(found).name
+                )
             else:
                 continue
             yield from ((f"{prefix}.{word}", name) for prefix in prefixes if name in DTYPES)
     yield from ((f"np.{kind.__name__}", np.dtype(kind).name) for kind in (bool, float, complex))
-    yield from (("np.float_", "float64"), ("np.complex_", "complex128"), ("np.cfloat", "complex128"))
+    yield from (
+        ("np.float_", "float64"),
+        ("np.complex_", "complex128"),
+        ("np.cfloat", "complex128"),
+    )
 
 
 @pytest.mark.filterwarnings("ignore:Converting:DeprecationWarning")
@@ -309,7 +383,9 @@ def test_H103_the_name_in_a_module_is_the_dtype_that_the_module_has_there():
     x = np.ones(1)
     assert ferry.to_torch(x, dtype="torch.float").dtype == torch.float32
     assert ferry.convert_tree([x], "torch", dtype="torch.float")[0].dtype == torch.float32
-    assert ferry.convert_tree([x], "torch", dtype={"float64": "torch.float"})[0].dtype == torch.float32
+    assert (
+        ferry.convert_tree([x], "torch", dtype={"float64": "torch.float"})[0].dtype == torch.float32
+    )
     assert ferry.TensorInfo("torch", (1,), "torch.int").dtype == "int32"
 
 
@@ -327,7 +403,9 @@ def test_H103_float_is_a_kind_as_a_key_and_no_dtype_as_a_value():
         lambda: ferry.load("x.npz", "torch", dtype="float"),
         lambda: ferry.convert_files("x.npz", "y.npz", dtype="float"),
     ):
-        with pytest.raises(ferry.UnsupportedTypeError, match="'float' means float32 to some and float64") as caught:
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match="'float' means float32 to some and float64"
+        ) as caught:
             call()
         assert caught.value.hint == 'dtype="float32" or dtype="float64"'
 
@@ -335,8 +413,18 @@ def test_H103_float_is_a_kind_as_a_key_and_no_dtype_as_a_value():
 @pytest.mark.parametrize(
     ("word", "nearest"),
     [
-        *(("flaot32", "float32"), ("float33", "float32"), ("bfloat6", "bfloat16"), ("boolean", "bool")),
-        *(("defualt", "default"), ("Fit", "fit"), ("pytorch.float16", "float16"), ("unit8", "uint8")),
+        *(
+            ("flaot32", "float32"),
+            ("float33", "float32"),
+            ("bfloat6", "bfloat16"),
+            ("boolean", "bool"),
+        ),
+        *(
+            ("defualt", "default"),
+            ("Fit", "fit"),
+            ("pytorch.float16", "float16"),
+            ("unit8", "uint8"),
+        ),
     ],
 )
 def test_a_wrong_name_is_answered_with_the_nearest(word, nearest):
@@ -346,7 +434,9 @@ def test_a_wrong_name_is_answered_with_the_nearest(word, nearest):
     assert caught.value.hint == f'dtype="{nearest}"'
 
 
-@pytest.mark.parametrize("wrong", ["", "zzz", "x" * 10_000, 3, True, object, str, np.floating, [], {1}])
+@pytest.mark.parametrize(
+    "wrong", ["", "zzz", "x" * 10_000, 3, True, object, str, np.floating, [], {1}]
+)
 def test_what_is_like_no_name_gets_no_list_of_thirty(wrong):
     """A line, whatever it is."""
     with pytest.raises(TypeError) as caught:
@@ -354,7 +444,9 @@ def test_what_is_like_no_name_gets_no_list_of_thirty(wrong):
     assert len(str(caught.value)) < 250
 
 
-@pytest.mark.parametrize("kind", ["number", "integer", "signedinteger", "unsignedinteger", "inexact", "floating"])
+@pytest.mark.parametrize(
+    "kind", ["number", "integer", "signedinteger", "unsignedinteger", "inexact", "floating"]
+)
 @pytest.mark.filterwarnings("ignore:Converting:DeprecationWarning")
 def test_a_kind_of_numbers_is_not_a_dtype(kind):
     """NumPy before 2.4 makes one of it, and says in a warning that this is not right."""
@@ -386,7 +478,9 @@ def test_one_tensor_takes_no_mapping():
     ):
         with pytest.raises(ferry.UnsupportedTypeError, match="mapping") as caught:
             call()
-        assert re.search(r"(convert|explain)_tree\(x, .*, dtype=\{\"float\": \"float32\"\}\)", caught.value.hint)
+        assert re.search(
+            r"(convert|explain)_tree\(x, .*, dtype=\{\"float\": \"float32\"\}\)", caught.value.hint
+        )
 
 
 def test_the_hint_about_a_mapping_repeats_the_whole_mapping():
@@ -396,7 +490,10 @@ def test_the_hint_about_a_mapping_repeats_the_whole_mapping():
     with pytest.raises(ferry.UnsupportedTypeError) as caught:
         ferry.to_numpy(x, dtype={"float": "float16", "x.y": None, "int8": "int32"})
     # The names of leaves come first, because they win.
-    assert caught.value.hint == 'convert_tree(x, "numpy", dtype={"x.y": None, "float": "float16", "int8": "int32"})'
+    assert (
+        caught.value.hint
+        == 'convert_tree(x, "numpy", dtype={"x.y": None, "float": "float16", "int8": "int32"})'
+    )
     with pytest.raises(ferry.UnsupportedTypeError) as caught:
         ferry.to_numpy(x, dtype={"float": "float16"})
     pasted = eval(caught.value.hint, {"convert_tree": ferry.convert_tree, "x": x})  # noqa: S307 - that is what a hint is for

@@ -72,7 +72,9 @@ def test_the_dtype_goes_to_tensors_of_its_kind(source, target):
             ferry.explain(TensorInfo(source, (3,), dtype), like=like),
             ferry.explain_tree({"x": x}, like=like).leaves[0].plan,
         ]
-        found = {ferry.describe(each).dtype for each in results} | {plan.result.dtype for plan in plans}
+        found = {ferry.describe(each).dtype for each in results} | {
+            plan.result.dtype for plan in plans
+        }
         assert found == {becomes}, (dtype, wanted)
         assert all(ferry.to_list(each) == VALUES[dtype] for each in results), (dtype, wanted)
 
@@ -87,7 +89,13 @@ def test_masks_and_indices_select():
     assert x[ferry.convert(a > 0.4, like=x)].tolist() == [0.75, 0.5]
 
 
-NUMBERS = {"ints": [1, 0, 1], "floats": [1.0, 0.0], "bools": [True, False], "one": 1, "rows": [[1], [0]]}
+NUMBERS = {
+    "ints": [1, 0, 1],
+    "floats": [1.0, 0.0],
+    "bools": [True, False],
+    "one": 1,
+    "rows": [[1], [0]],
+}
 NUMBERS["many"] = list(range(2)) * 3000
 NUMBERS["objects"] = np.array([1, 0.0], object)
 
@@ -103,7 +111,12 @@ def test_python_numbers_have_no_dtype_so_they_take_it(numbers, target):
             assert ferry.describe(result).dtype == wanted
             assert ferry.to_list(result) == (x.tolist() if isinstance(x, np.ndarray) else x)
         assert ferry.explain(x, like=like).result.dtype == wanted
-    assert ferry.explain(TensorInfo("python", (3,), "int64"), like=like_of(target, "float16")).result.dtype == "float16"
+    assert (
+        ferry.explain(
+            TensorInfo("python", (3,), "int64"), like=like_of(target, "float16")
+        ).result.dtype
+        == "float16"
+    )
     with pytest.raises(ferry.LossyCastError, match=r"the value at \[1\] has a fraction"):
         ferry.convert([1, 2.5], like=like_of(target, "int32"))
 
@@ -128,7 +141,9 @@ def test_a_stack_of_tensors_has_the_kind_of_their_common_dtype():
 
 
 def arrow(x, dtype):
-    return pa.array([None if each is None else bool(each) for each in x] if dtype == pa.bool_() else x, dtype)
+    return pa.array(
+        [None if each is None else bool(each) for each in x] if dtype == pa.bool_() else x, dtype
+    )
 
 
 def polars_series(x, dtype):
@@ -164,7 +179,10 @@ def test_columns_count_by_the_kind_of_their_own_dtype(library):
 
 
 def test_a_table_has_the_kind_of_the_dtype_that_its_columns_have_together():
-    """If they have none, it is one of floats. Dates have no kind, and are not counted for `like=`."""
+    """If they have none, it is one of floats.
+
+    Dates have no kind, and are not counted for `like=`.
+    """
     like = np.ones(1, np.float32)
     assert ferry.convert(pd.DataFrame({"a": [1, 2], "b": [3, 4]}), like=like).dtype == np.int64
     assert ferry.convert(pd.DataFrame({"a": [0.5], "b": [3.0]}), like=like).dtype == np.float32
@@ -196,7 +214,10 @@ def test_a_decimal_column_is_read_as_the_dtype_of_like():
 def test_an_array_of_another_kind_keeps_its_dtype_or_is_refused_as_without_like():
     """A target that lacks the dtype says what to do, as in a call without dtype=."""
     assert ferry.convert(np.array([0.5]), like=torch.tensor([1])).dtype == torch.float64
-    assert ferry.convert(np.array([0.5]), like=torch.tensor([1]), dtype="int8", casting="unsafe").dtype == torch.int8
+    assert (
+        ferry.convert(np.array([0.5]), like=torch.tensor([1]), dtype="int8", casting="unsafe").dtype
+        == torch.int8
+    )
     with pytest.raises(ferry.LossyCastError, match="jax has no int64 while") as error:
         ferry.convert(np.argsort([1.5, 0.5]), like=jnp.ones(1))
     assert 'dtype="fit"' in str(error.value)

@@ -67,10 +67,15 @@ def rectangles(root, kind):
 def bytes_drawn(root, kind, columns):
     """The bytes of a strip that are drawn as touched; the rows are in the order of memory."""
     cells = list(rectangles(root, kind))
-    rows = sorted(float(row.get("y")) for row in root.iter(f"{SVG}rect") if row.get("class") == "row")
-    belongs = [row for row in rows if min(y for _, y, _ in cells) - 1 <= row <= max(y for _, y, _ in cells)]
+    rows = sorted(
+        float(row.get("y")) for row in root.iter(f"{SVG}rect") if row.get("class") == "row"
+    )
+    belongs = [
+        row for row in rows if min(y for _, y, _ in cells) - 1 <= row <= max(y for _, y, _ in cells)
+    ]
     first = belongs[0]
-    # Rows above the first cell are empty ones of the same strip: narrow rows begin with their 64-byte line.
+    # Rows above the first cell are empty ones of the same strip: narrow rows begin with their
+    # 64-byte line.
     found = set()
     for x, y, wide in cells:
         row = round((y - 1 - first) / 26)
@@ -85,10 +90,14 @@ def bytes_drawn(root, kind, columns):
 @st.composite
 def layouts(draw, longest=5):
     """Tensors with elements, laid out in any way in a few lines of memory."""
-    dtype = draw(st.sampled_from(["int8", "float16", "float32", "float64", "complex128", "bfloat16"]))
+    dtype = draw(
+        st.sampled_from(["int8", "float16", "float32", "float64", "complex128", "bfloat16"])
+    )
     itemsize = find(dtype).itemsize
     shape = draw(st.lists(st.integers(1, longest), max_size=3))
-    steps = [draw(st.integers(-6, 6)) * draw(st.sampled_from([itemsize, itemsize, 1])) for _ in shape]
+    steps = [
+        draw(st.integers(-6, 6)) * draw(st.sampled_from([itemsize, itemsize, 1])) for _ in shape
+    ]
     misalignment = draw(st.integers(0, 63))
     return TensorInfo("torch", shape, dtype, strides=steps, misalignment=misalignment)
 
@@ -135,12 +144,17 @@ def test_large_memory_is_counted_without_a_bit_for_each_byte(info, pace):
     shape, strides = (40, *info.shape), (pace * itemsize, *info.strides)
     memory = Touched(shape, strides, itemsize)
     assume(memory.span > 1 << 16)
-    starts = {sum(i * step for i, step in zip(at, strides, strict=True)) for at in product(*map(range, shape))}
+    starts = {
+        sum(i * step for i, step in zip(at, strides, strict=True))
+        for at in product(*map(range, shape))
+    }
     touched = {start + byte - memory.low for start in starts for byte in range(itemsize)}
     if memory.exact:
         assert memory.total == len(touched)
         for start in range(0, memory.span, memory.span // 5):
-            assert memory.count(start, start + 4000) == len([b for b in touched if start <= b < start + 4000])
+            assert memory.count(start, start + 4000) == len(
+                [b for b in touched if start <= b < start + 4000]
+            )
     else:
         assert memory.total >= len(touched)
 
@@ -162,7 +176,9 @@ def test_a_picture_is_small_whatever_the_tensor(shape, steps, misalignment, dtyp
         root = drawn(ferry.explain(info, "torch", copy=True), width=columns, written=written)
         assert len(ET.tostring(root)) < 60_000
         across, down = map(float, root.get("viewBox").split()[2:])
-        for x, y, wide in [each for kind in ("source", "result", "written") for each in rectangles(root, kind)]:
+        for x, y, wide in [
+            each for kind in ("source", "result", "written") for each in rectangles(root, kind)
+        ]:
             assert x >= 0
             assert x + wide <= across
             assert 0 <= y <= down - 18
@@ -225,12 +241,18 @@ def test_a_copy_has_an_arrow_with_the_way_of_each_step():
 def test_a_write_is_marked_where_it_is_seen(size, step):
     """On the one strip of two sides, or on the strip of the side alone; the first element, wherever it lies."""
     info = TensorInfo("numpy", (size,), strides=(step,), misalignment=20)
-    for copy, side, seen in [(None, "source", "too"), (True, "source", "not"), (True, "result", "not")]:
+    for copy, side, seen in [
+        (None, "source", "too"),
+        (True, "source", "not"),
+        (True, "result", "not"),
+    ]:
         plan = ferry.explain(info, "numpy", copy=copy)
         root = drawn(plan, written=side)
         marks = [path for path in root.iter(f"{SVG}path") if path.get("class") == "written"]
         assert len(marks) == (1 if size == 3 else 2)
-        assert told(root).endswith(f"The first element of the {side} is written: " + told(root).rpartition(": ")[2])
+        assert told(root).endswith(
+            f"The first element of the {side} is written: " + told(root).rpartition(": ")[2]
+        )
         assert seen in told(root).rpartition(": ")[2]
         zero = next(each for group in root.iter(f"{SVG}g") for each in group if each.text == "0")
         x, y, wide = next(rectangles(root, "written"))
@@ -259,11 +281,19 @@ def test_what_cannot_be_written_is_not_marked(info, to, said):
         (TensorInfo("python", (2, 3), "float64"), "torch", "6 objects, each in memory of its own"),
         (TensorInfo("torch", (5, 0)), "numpy", "no elements: no bytes"),
         (TensorInfo("torch", ()), "python", "1 object, in memory of its own"),
-        (TensorInfo("jax", (8, 8), device="cuda", shards=4), "numpy", "4 parts, each in memory of its own"),
+        (
+            TensorInfo("jax", (8, 8), device="cuda", shards=4),
+            "numpy",
+            "4 parts, each in memory of its own",
+        ),
         (TensorInfo("numpy", (3, 4), kind="rows"), "torch", "3 parts, each in memory of its own"),
         (TensorInfo("python", (3, 4), kind="stack"), "torch", "3 parts, each in memory of its own"),
         (TensorInfo("jax", (3,), abstract="traced"), "jax", "no memory: traced"),
-        (TensorInfo("numpy", (3,), memory_map=True), "torch", "cpu: a file that is mapped into memory"),
+        (
+            TensorInfo("numpy", (3,), memory_map=True),
+            "torch",
+            "cpu: a file that is mapped into memory",
+        ),
         (TensorInfo("torch", (3,), pinned=True), "numpy", "cpu: page-locked host memory"),
     ],
 )
@@ -289,7 +319,9 @@ def test_what_cannot_be_asked_for(how):
 
 def test_a_page_has_both_widths_and_the_way_of_each_step():
     """A notebook shows the picture that fits, and what each step is and why."""
-    plan = ferry.explain(TensorInfo("numpy", (1000,), "float64"), "torch", device="cuda:0", dtype="float32")
+    plan = ferry.explain(
+        TensorInfo("numpy", (1000,), "float64"), "torch", device="cuda:0", dtype="float32"
+    )
     root = ET.fromstring(plan._repr_html_().replace("&rarr;", "to"))  # noqa: S314 - made here
     across = [svg.get("viewBox").split()[2] for svg in root.iter(f"{SVG}svg")]
     assert len(across) == 2
@@ -297,7 +329,11 @@ def test_a_page_has_both_widths_and_the_way_of_each_step():
     assert not [each for each in root.iter() if each.get("id")]
     steps = [["".join(cell.itertext()) for cell in row.iter("td")] for row in root.iter("tr")][1:]
     assert [row[1] for row in steps] == [step.code for step in plan.steps]
-    assert [row[2] for row in steps] == ["3.91 KiB through host memory", "none move", "3.91 KiB over the bus"]
+    assert [row[2] for row in steps] == [
+        "3.91 KiB through host memory",
+        "none move",
+        "3.91 KiB over the bus",
+    ]
     values = ["".join(each.itertext()) for each in root.iter("span")]
     assert values == ["numpy float64[1000] on cpu", "torch float32[1000] on cuda:0"]
 
@@ -316,7 +352,7 @@ def test_sizes():
     assert {nbytes: size_text(nbytes) for nbytes in texts} == texts
 
 
-# -- in other languages -----------------------------------------------------------------------------
+# -- in other languages ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("source", ["python", "numpy", "torch"])
@@ -325,7 +361,12 @@ def test_sizes():
 def test_every_word_can_be_in_another_language(source, copy, written):
     """A picture says nothing but what the table says, values apart."""
     info = TensorInfo(source, (40, 4), "float64", requires_grad=source == "torch")
-    strange = Words(*(re.sub(r"(\{\w+\})|[A-Za-z0-9,-]+", lambda found: found[1] or "語", text) for text in WORDS))
+    strange = Words(
+        *(
+            re.sub(r"(\{\w+\})|[A-Za-z0-9,-]+", lambda found: found[1] or "語", text)
+            for text in WORDS
+        )
+    )
     plan = ferry.explain(info, "numpy", copy=copy)
     root = drawn(plan, words=strange, written=written)
     kept = {
@@ -342,11 +383,16 @@ def test_every_word_can_be_in_another_language(source, copy, written):
         "numbers",
     }
     kept |= {"KiB", "K", "B", *source.split()}
-    said = " ".join([*words(root), told(root), root.get("aria-label"), root.find(f"{SVG}title").text])
+    said = " ".join(
+        [*words(root), told(root), root.get("aria-label"), root.find(f"{SVG}title").text]
+    )
     assert set(re.findall(r"[A-Za-z]+[0-9]*", said)) <= kept
 
 
-@given(text=st.text(alphabet="あ漢\u3001\u3002\uff08\uff09가 a1", max_size=40), width=st.integers(30, 200))
+@given(
+    text=st.text(alphabet="あ漢\u3001\u3002\uff08\uff09가 a1", max_size=40),
+    width=st.integers(30, 200),
+)
 def test_lines_fit_and_lose_nothing(text, width):
     """In any script: no line is wider than there is room, and together they are the text."""
     lines = canvas.fitted(text, width, lines=99)
@@ -356,5 +402,11 @@ def test_lines_fit_and_lose_nothing(text, width):
 
 def test_lines_of_japanese_end_between_letters():
     """And none begins with a comma, or ends with a bracket that opens."""
-    assert canvas.fitted("一二三、四五「六」七", canvas.wide("一二三"), 9) == ["一二", "三、四", "五", "「六」", "七"]
+    assert canvas.fitted("一二三、四五「六」七", canvas.wide("一二三"), 9) == [
+        "一二",
+        "三、四",
+        "五",
+        "「六」",
+        "七",
+    ]
     assert canvas.fitted("첫 요소가 있는", canvas.wide("첫 요소")) == ["첫", "요소가", "있는"]

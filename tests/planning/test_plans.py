@@ -49,7 +49,8 @@ def test_detach_comes_first(target):
 
 
 @pytest.mark.parametrize(
-    ("wide", "narrow"), [("float64", "float32"), ("float32", "float16"), ("float32", "bfloat16"), ("int64", "int8")]
+    ("wide", "narrow"),
+    [("float64", "float32"), ("float32", "float16"), ("float32", "bfloat16"), ("int64", "int8")],
 )
 def test_narrow_before_the_bus(wide, narrow):
     """A narrowing cast halves what crosses the bus, in both directions, where a device may do it."""
@@ -57,13 +58,16 @@ def test_narrow_before_the_bus(wide, narrow):
     down = ferry.explain(info(dtype=wide), "numpy", dtype=narrow, casting=casting)
     assert verbs(down).index("cast") < verbs(down).index("move")
     assert on(down, "bus") == TensorInfo("numpy", (N,), narrow).nbytes
-    up = ferry.explain(info("numpy", wide, "cpu"), "torch", device="cuda", dtype=narrow, casting=casting)
+    up = ferry.explain(
+        info("numpy", wide, "cpu"), "torch", device="cuda", dtype=narrow, casting=casting
+    )
     assert verbs(up).index("cast") < verbs(up).index("move")
     assert on(up, "bus") == TensorInfo("numpy", (N,), narrow).nbytes
 
 
 @pytest.mark.parametrize(
-    ("narrow", "wide"), [("float16", "float32"), ("bfloat16", "float64"), ("int8", "int64"), ("float32", "float64")]
+    ("narrow", "wide"),
+    [("float16", "float32"), ("bfloat16", "float64"), ("int8", "int64"), ("float32", "float64")],
 )
 def test_widen_after_the_bus(narrow, wide):
     """A widening cast waits until the value is where it goes."""
@@ -76,7 +80,9 @@ def test_widen_after_the_bus(narrow, wide):
         assert plan.result.dtype == wide
 
 
-@pytest.mark.parametrize(("source", "target"), [("float64", "float16"), ("float32", "float8_e4m3fn")])
+@pytest.mark.parametrize(
+    ("source", "target"), [("float64", "float16"), ("float32", "float8_e4m3fn")]
+)
 def test_a_cast_that_devices_do_differently_is_done_on_the_host(source, target):
     """The same bits for every target: a device's own rounding is not used."""
     plan = ferry.explain(info(dtype=source), "numpy", dtype=target)
@@ -93,7 +99,9 @@ def test_values_are_compared_on_the_host():
 
 def test_a_gradient_stays_on_the_way_to_a_device():
     """torch to torch keeps the graph over a device and a dtype."""
-    plan = ferry.explain(info(device="cpu", requires_grad=True), "torch", device="cuda", dtype="bfloat16")
+    plan = ferry.explain(
+        info(device="cpu", requires_grad=True), "torch", device="cuda", dtype="bfloat16"
+    )
     assert plan.keeps_gradient
     assert "detach" not in verbs(plan)
     assert verbs(plan) == ["cast", "move"]
@@ -143,7 +151,13 @@ def test_mps_stays_with_torch_and_goes_through_the_host_to_others():
         ("jax", None, ["read", "adopt"], 4, 'np.array(x, dtype="float32")'),
         ("torch", "float64", ["read", "adopt"], 8, "np.array(x)"),
         ("tensorflow", "float64", ["read", "adopt"], 8, "np.array(x)"),
-        ("torch", "bfloat16", ["read", "adopt"], 2, 'ferry.to_numpy(np.array(x), dtype="bfloat16")'),
+        (
+            "torch",
+            "bfloat16",
+            ["read", "adopt"],
+            2,
+            'ferry.to_numpy(np.array(x), dtype="bfloat16")',
+        ),
         ("numpy", "int8", ["read"], 1, f'np.array(x).astype("int8"{COMPARES})'),
     ],
 )
@@ -165,7 +179,11 @@ MANY = TensorInfo("python", (1000, 1000), "float64", weak_dtype="float32")
         (None, 64, "np.array(x).tolist()"),
         ("float32", 32, 'np.array(x, dtype="float32").tolist()'),
         ("int8", 8, f'np.array(x).astype("int8"{COMPARES}).tolist()'),
-        ("bfloat16", 16, 'ferry.to_numpy(np.array(x), dtype="bfloat16").astype(np.float32).tolist()'),
+        (
+            "bfloat16",
+            16,
+            'ferry.to_numpy(np.array(x), dtype="bfloat16").astype(np.float32).tolist()',
+        ),
     ],
 )
 def test_many_numbers_become_lists_in_one_step(dtype, bits, code):
@@ -189,7 +207,9 @@ def test_many_numbers_become_lists_in_one_step(dtype, bits, code):
         (MANY._replace(shape=(4, 4)), "numpy", {"dtype": "int8"}, ["read", "write"], 2),
     ],
 )
-def test_many_numbers_are_written_into_host_memory_as_they_are_read(numbers, target, out, steps, size):
+def test_many_numbers_are_written_into_host_memory_as_they_are_read(
+    numbers, target, out, steps, size
+):
     """Into an array or a tensor that is given, without an array between; elsewhere with one of its own dtype."""
     plan = ferry.explain(numbers, target, out=TensorInfo(target, numbers.shape, **out))
     assert [step.verb for step in plan.steps] == steps
@@ -229,7 +249,10 @@ def test_H105_float64_cannot_go_to_a_device_that_has_none(source, is_here):
             assert plan.result.dtype == "float32"
             assert verbs(plan).index("cast") < verbs(plan).index("move")
     # Of other kinds that are not here nobody knows.
-    assert ferry.explain(info(source, "float64", "cpu"), "torch", device="hpu").result.dtype == "float64"
+    assert (
+        ferry.explain(info(source, "float64", "cpu"), "torch", device="hpu").result.dtype
+        == "float64"
+    )
 
 
 def test_H105_a_tensor_that_a_device_cannot_have_is_not_described():
@@ -248,7 +271,9 @@ def test_pinned_memory_is_not_pinned_again():
     staged = ferry.explain(info("numpy", device="cpu"), "torch", device="cuda:1", non_blocking=True)
     assert verbs(staged) == ["adopt", "pin", "move"]
     assert staged.steps[-1].arguments == ("cuda:1", True)
-    direct = ferry.explain(info(device="cpu", pinned=True), "torch", device="cuda:1", non_blocking=True)
+    direct = ferry.explain(
+        info(device="cpu", pinned=True), "torch", device="cuda:1", non_blocking=True
+    )
     assert verbs(direct) == ["move"]
     blocking = ferry.explain(info("numpy", device="cpu"), "torch", device="cuda:1")
     assert verbs(blocking) == ["adopt", "move"]
@@ -257,7 +282,9 @@ def test_pinned_memory_is_not_pinned_again():
 
 def test_non_blocking_narrows_before_it_pins():
     """Cast, pin, move: the fewest bytes are pinned."""
-    plan = ferry.explain(info("numpy", "float64", "cpu"), "torch", device="cuda", dtype="float32", non_blocking=True)
+    plan = ferry.explain(
+        info("numpy", "float64", "cpu"), "torch", device="cuda", dtype="float32", non_blocking=True
+    )
     assert verbs(plan) == ["cast", "adopt", "pin", "move"]
     assert all(step.bytes == 4 * N for step in plan.steps if step.copies)
 
@@ -268,7 +295,9 @@ def test_sharded_jax_is_gathered():
         sharded = info("jax", device=device, shards=4)
         for target in ("numpy", "torch", "tensorflow"):
             plan = ferry.explain(sharded, target, device="cpu")
-            assert "gathered from 4 shards" in plan.reason + " ".join(step.why for step in plan.steps)
+            assert "gathered from 4 shards" in plan.reason + " ".join(
+                step.why for step in plan.steps
+            )
             assert plan.result.shards == 1
             assert not plan.shares_memory
             assert plan.bytes_copied == 4 * N, str(plan)
@@ -279,8 +308,15 @@ def test_sharded_jax_is_gathered():
 
 def test_a_device_that_the_target_cannot_live_on():
     """The error lists the kinds that it knows."""
-    for target, device in (("numpy", "cuda"), ("jax", "mps"), ("python", "cuda"), ("tensorflow", "xpu")):
-        with pytest.raises(ferry.DeviceError, match=f"{target} does not support {device}, only cpu"):
+    for target, device in (
+        ("numpy", "cuda"),
+        ("jax", "mps"),
+        ("python", "cuda"),
+        ("tensorflow", "xpu"),
+    ):
+        with pytest.raises(
+            ferry.DeviceError, match=f"{target} does not support {device}, only cpu"
+        ):
             ferry.explain(info("numpy", device="cpu"), target, device=device)
 
 
@@ -288,15 +324,23 @@ def test_a_device_of_another_name_is_answered_with_the_nearest():
     """One that is a device of another framework's has none that is nearer than the first."""
     words = {"gpux": "cuda", "cudda": "cuda", "tpux": "tpu", "mps": "cpu", "card": "cpu"}
     for device, meant in words.items():
-        with pytest.raises(ferry.DeviceError, match=f"jax does not support {device}, only cpu") as caught:
+        with pytest.raises(
+            ferry.DeviceError, match=f"jax does not support {device}, only cpu"
+        ) as caught:
             ferry.explain(info("numpy", device="cpu"), "jax", device=device)
         assert caught.value.hint == f'device="{meant}"'
 
 
 def test_a_device_that_the_source_cannot_live_on():
     """A description that cannot be is refused with the framework's devices, not planned."""
-    for source, device, known in (("numpy", "cuda", "cpu"), ("python", "cuda:1", "cpu"), ("cupy", "cpu", "cuda")):
-        with pytest.raises(ferry.DeviceError, match=f"{source} does not support {device}, only {known}") as caught:
+    for source, device, known in (
+        ("numpy", "cuda", "cpu"),
+        ("python", "cuda:1", "cpu"),
+        ("cupy", "cpu", "cuda"),
+    ):
+        with pytest.raises(
+            ferry.DeviceError, match=f"{source} does not support {device}, only {known}"
+        ) as caught:
             ferry.explain(info(source, device=device), "torch")
         assert caught.value.hint == f'x._replace(device="{known}")'
 
@@ -323,10 +367,22 @@ def every_plan():
         for dtype in ("float32", "bfloat16", "int64")
         for device in ("cpu", "cuda:0")
         if device == "cpu" or framework not in ("numpy", "python")
-        for fields in ({}, {"shape": (4, 6), "strides": (96, 8)}, {"shape": (0, 3)}, {"misalignment": 16})
+        for fields in (
+            {},
+            {"shape": (4, 6), "strides": (96, 8)},
+            {"shape": (0, 3)},
+            {"misalignment": 16},
+        )
     ]
-    for source, target in itertools.product(sources, ("numpy", "torch", "tensorflow", "jax", "python")):
-        for keywords in ({}, {"copy": True}, {"copy": False}, {"dtype": "float16", "casting": "unsafe"}):
+    for source, target in itertools.product(
+        sources, ("numpy", "torch", "tensorflow", "jax", "python")
+    ):
+        for keywords in (
+            {},
+            {"copy": True},
+            {"copy": False},
+            {"dtype": "float16", "casting": "unsafe"},
+        ):
             try:
                 yield ferry.explain(source, target, **keywords)
             except ferry.ConversionError as error:
@@ -392,12 +448,27 @@ def test_explain_raises_what_the_conversion_would():
     """A refused conversion is a refused plan, with the same class."""
     refused = [
         (info(abstract="meta"), "numpy", {}, ferry.UnsupportedTypeError),
-        (info("jax", "float64", "cpu"), "torch", {"copy": False, "dtype": "float32"}, ferry.CopyRequiredError),
+        (
+            info("jax", "float64", "cpu"),
+            "torch",
+            {"copy": False, "dtype": "float32"},
+            ferry.CopyRequiredError,
+        ),
         (info("numpy", "float64", "cpu"), "jax", {}, ferry.LossyCastError),
         (info(requires_grad=True), "numpy", {"grad": "error"}, ferry.GradientError),
         (info(device="cpu"), "numpy", {"device": "cuda"}, ferry.DeviceError),
-        (info("numpy", device="cpu"), "numpy", {"out": TensorInfo("numpy", (3,))}, ferry.ShapeError),
-        (info("numpy", device="cpu"), "jax", {"out": TensorInfo("jax", (N,))}, ferry.UnsupportedTypeError),
+        (
+            info("numpy", device="cpu"),
+            "numpy",
+            {"out": TensorInfo("numpy", (3,))},
+            ferry.ShapeError,
+        ),
+        (
+            info("numpy", device="cpu"),
+            "jax",
+            {"out": TensorInfo("jax", (N,))},
+            ferry.UnsupportedTypeError,
+        ),
         (info("numpy", device="cpu"), "mxnet", {}, ferry.UnknownFrameworkError),
     ]
     for source, target, keywords, error in refused:
@@ -411,7 +482,7 @@ def test_explain_raises_what_the_conversion_would():
             ferry.explain(info(device="cpu"), "numpy", **keywords)
 
 
-# -- descriptions that no framework can have --------------------------------------------------------
+# -- descriptions that no framework can have -------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -423,9 +494,21 @@ def test_explain_raises_what_the_conversion_would():
         ("torch", {"dtype": "int64", "requires_grad": True}, "int64 has no gradients"),
         ("torch", {"dtype": "bool", "requires_grad": True}, "bool has no gradients"),
         ("torch", {"conjugate": True}, "for complex numbers, and float32 is not"),
-        ("torch", {"device": "cuda:0", "pinned": True}, "in host memory, and this tensor is on cuda:0"),
-        ("torch", {"device": "cuda:0", "memory_map": True}, "in host memory, and this tensor is on cuda:0"),
-        ("cupy", {"device": "cuda:0", "pinned": True}, "in host memory, and this tensor is on cuda:0"),
+        (
+            "torch",
+            {"device": "cuda:0", "pinned": True},
+            "in host memory, and this tensor is on cuda:0",
+        ),
+        (
+            "torch",
+            {"device": "cuda:0", "memory_map": True},
+            "in host memory, and this tensor is on cuda:0",
+        ),
+        (
+            "cupy",
+            {"device": "cuda:0", "pinned": True},
+            "in host memory, and this tensor is on cuda:0",
+        ),
     ],
 )
 def test_a_description_that_its_framework_cannot_have(framework, fields, words):

@@ -50,13 +50,16 @@ def test_code_of_what_has_only_dlpack(target, dtype):
     x = Exporter(torch.tensor([1, 2], dtype=getattr(torch, dtype)))
     result, expected = pasted(ferry.explain(x, target), x), ferry.convert(x, target)
     assert (type(result), result.dtype) == (type(expected), expected.dtype)
-    # PyTorch 2.6 exports a capsule that cannot say whether it may be written, and its own tensors are all writable.
+    # PyTorch 2.6 exports a capsule that cannot say whether it may be written, and its own tensors
+    # are all writable.
     says = "max_version" in signature(torch.Tensor.__dlpack__).parameters
     assert ferry.shares_memory(result, x.tensor) is (target == "numpy" or says)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int4", "float32"])
-@pytest.mark.parametrize("value", [[1.0, 2.0], 1.0, np.empty((0, 2))], ids=["vector", "scalar", "empty"])
+@pytest.mark.parametrize(
+    "value", [[1.0, 2.0], 1.0, np.empty((0, 2))], ids=["vector", "scalar", "empty"]
+)
 @pytest.mark.parametrize("variable", [False, True], ids=["tensor", "variable"])
 def test_code_gives_no_writable_memory_of_a_constant(dtype, value, variable):
     """What the plan calls shared and read-only is that when it is pasted, also where NumPy's own would be writable."""
@@ -108,12 +111,17 @@ def test_code_of_a_variable_pastes(source, dtype):
     assert ferry.to_list(result) == [1, 1]
 
 
-# -- the same object shares memory with itself -------------------------------------------------------
+# -- the same object shares memory with itself -----------------------------------------------------
 
 
 def test_an_object_shares_memory_with_itself():
     """Also one whose address nobody tells; without elements there is nothing to share."""
-    for x in (ferry.to_jax([1, 2], dtype="int4"), np.ones(3), ferry.to_jax(np.empty((0, 2), "f4")), [1, 2]):
+    for x in (
+        ferry.to_jax([1, 2], dtype="int4"),
+        np.ones(3),
+        ferry.to_jax(np.empty((0, 2), "f4")),
+        [1, 2],
+    ):
         shares = ferry.explain(x, ferry.describe(x).framework).shares_memory
         assert ferry.shares_memory(x, x) == shares == (not isinstance(x, list) and x.size > 0)
 
@@ -132,7 +140,7 @@ def test_an_array_on_several_devices_shares_memory_with_itself():
     assert told.split() == ["2", "True", "True"]
 
 
-# -- descriptions and keywords that make no sense ----------------------------------------------------
+# -- descriptions and keywords that make no sense --------------------------------------------------
 
 
 @pytest.mark.parametrize("shards", [0, -2])
@@ -190,13 +198,17 @@ def test_an_option_is_true_or_false(function, keywords):
     target = function.__name__.removeprefix("to_")
     with pytest.raises(TypeError, match=f"{name} must be True or False, not {value!r}"):
         function([1], **keywords)
-    for call in (lambda: ferry.explain([1], target, **{name: 0}), lambda: function([1], **{name: 0})):
+    for call in (
+        lambda: ferry.explain([1], target, **{name: 0}),
+        lambda: function([1], **{name: 0}),
+    ):
         with pytest.raises(TypeError, match=f"{name} must be True or False, not 0"):
             call()
 
 
 @pytest.mark.parametrize(
-    "dtype", [np.zeros(3, "f4"), np.float32(1), "foo.float32", "torch.nn.float33", ["float32"], b"float32"]
+    "dtype",
+    [np.zeros(3, "f4"), np.float32(1), "foo.float32", "torch.nn.float33", ["float32"], b"float32"],
 )
 def test_what_is_no_dtype_is_refused(dtype):
     """An array of a dtype, a wrong name of a framework, a list."""
@@ -249,7 +261,9 @@ def test_no_message_contains_a_tensors_values(word):
         ferry.convert([1], to, **keywords)
 
 
-@pytest.mark.parametrize("x", [lambda w: [w, w], lambda w: [[w], [w]], lambda w: [w, np.ones(2, "f4")]])
+@pytest.mark.parametrize(
+    "x", [lambda w: [w, w], lambda w: [[w], [w]], lambda w: [w, np.ones(2, "f4")]]
+)
 def test_the_hint_of_a_list_in_a_graph_can_be_typed(x):
     """What is to be done first leaves the graph of each row."""
     rows = x(torch.ones(2, requires_grad=True))
@@ -366,5 +380,11 @@ def test_what_pytorch_does_not_stack_is_our_error():
 def test_an_article_goes_with_its_name():
     """Sentences about a framework, whatever it is called."""
     info = TensorInfo("numpy", (2,))
-    assert ferry.explain(info, "arrow").reason == "a later write to the source would change an arrow constant"
-    assert ferry.explain(info, "jax").reason == "a later write to the source would change a jax constant"
+    assert (
+        ferry.explain(info, "arrow").reason
+        == "a later write to the source would change an arrow constant"
+    )
+    assert (
+        ferry.explain(info, "jax").reason
+        == "a later write to the source would change a jax constant"
+    )

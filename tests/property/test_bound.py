@@ -44,11 +44,13 @@ def outcome(call, *sources):
         result = call()
     except ferry.ConversionError as error:
         return type(error), error.message
-    shared = [not isinstance(result, (list, float)) and ferry.shares_memory(x, result) for x in sources]
+    shared = [
+        not isinstance(result, (list, float)) and ferry.shares_memory(x, result) for x in sources
+    ]
     return seen(result), shared
 
 
-# -- lists of Python numbers ------------------------------------------------------------------------
+# -- lists of Python numbers -----------------------------------------------------------------------
 
 NUMBERS = st.one_of(
     st.lists(st.floats(width=64), max_size=5),
@@ -79,10 +81,14 @@ def test_lists_of_numbers_come_as_they_are_planned(target, x, asked):
 def test_numbers_in_like_say_no_dtype(x, like):
     with run.verifying():
         planned = outcome(lambda: ferry.convert(x, like=like))
-    assert outcome(lambda: ferry.convert(x, like=like)) == planned == outcome(lambda: ferry.convert(x, "python"))
+    assert (
+        outcome(lambda: ferry.convert(x, like=like))
+        == planned
+        == outcome(lambda: ferry.convert(x, "python"))
+    )
 
 
-# -- steps ------------------------------------------------------------------------------------------
+# -- steps -----------------------------------------------------------------------------------------
 
 
 @cache
@@ -124,7 +130,11 @@ def sources():
     ]
     for name in ("tensorflow", "jax"):
         convert = {"tensorflow": ferry.to_tensorflow, "jax": ferry.to_jax}[name]
-        found += [convert(array, copy=True), convert(tensor.to(torch.bfloat16)), convert(np.arange(3, dtype="int32"))]
+        found += [
+            convert(array, copy=True),
+            convert(tensor.to(torch.bfloat16)),
+            convert(np.arange(3, dtype="int32")),
+        ]
     return [*found, ferry.to_tensorflow(array, variable=True)]
 
 
@@ -166,7 +176,9 @@ def test_some_steps_are_bound():
 
 
 @pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])
-@pytest.mark.parametrize("out", [[1.0, 2.0, 3.0], 5, "text", object()], ids=["list", "number", "text", "object"])
+@pytest.mark.parametrize(
+    "out", [[1.0, 2.0, 3.0], 5, "text", object()], ids=["list", "number", "text", "object"]
+)
 def test_what_is_no_memory_is_refused_as_out(target, out):
     """In words, on the quick way too: what has no shape is not asked for it."""
     for x in (np.zeros(3, np.float32), [1.0, 2.0, 3.0]):
@@ -178,13 +190,18 @@ def test_what_is_no_memory_is_refused_as_out(target, out):
 def test_each_out_of_a_tree_is_written_as_its_own_dtype(order):
     """Leaves that are alike may go into tensors that are not."""
     torch = pytest.importorskip("torch", reason="PyTorch is in the test environment")
-    leaves = [torch.tensor([1.0 + 2**-24, 65519.999, 3e-8], dtype=torch.float64), torch.ones(3).double()]
+    leaves = [
+        torch.tensor([1.0 + 2**-24, 65519.999, 3e-8], dtype=torch.float64),
+        torch.ones(3).double(),
+    ]
     dtypes = [torch.float32, torch.float16][::order]
     outs = [torch.zeros(3, dtype=dtype) for dtype in dtypes]
     ferry.convert_tree(leaves, "torch", out=outs)
     for leaf, out in zip(leaves, outs, strict=True):
         alone = ferry.to_torch(leaf, out=torch.zeros(3, dtype=out.dtype))
-        assert testing.witness_for("torch").content(out) == testing.witness_for("torch").content(alone)
+        assert testing.witness_for("torch").content(out) == testing.witness_for("torch").content(
+            alone
+        )
 
 
 @pytest.mark.parametrize("shift", [-3, -1, 0, 1, 3])
@@ -205,7 +222,7 @@ def test_out_over_the_same_memory_gets_the_values_that_were(shift, kind):
         np.testing.assert_array_equal(into, expected)
 
 
-# -- keywords beside a tracer that never comes --------------------------------------------------------
+# -- keywords beside a tracer that never comes -----------------------------------------------------
 
 LOOKED = """
 import numpy as np
@@ -235,7 +252,7 @@ def test_frameworks_are_looked_for_again_only_when_one_with_a_tracer_is_imported
     survives(LOOKED)
 
 
-# -- what a variable is assigned, and trees of very many leaves ---------------------------------------
+# -- what a variable is assigned, and trees of very many leaves ------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["array", "tensor", "constant", "list"])
@@ -269,7 +286,9 @@ def test_a_variable_of_another_shape_is_refused_on_the_quick_way_too():
     np.testing.assert_array_equal(other.numpy(), np.zeros(4, np.float32))
 
 
-@pytest.mark.parametrize("asked", [{"copy": True}, {"dtype": "float16"}, {"copy": True, "dtype": "float64"}])
+@pytest.mark.parametrize(
+    "asked", [{"copy": True}, {"dtype": "float16"}, {"copy": True, "dtype": "float64"}]
+)
 def test_a_tree_of_very_many_leaves_comes_as_its_leaves_do(asked):
     """It is converted some thousands at a time, where nothing of one part may come in the place of another's."""
     torch = pytest.importorskip("torch", reason="PyTorch is in the test environment")
@@ -277,4 +296,6 @@ def test_a_tree_of_very_many_leaves_comes_as_its_leaves_do(asked):
     for target in ("numpy", "torch"):
         found = ferry.convert_tree(leaves, target, **asked)
         alone = [ferry.convert(x, target, **asked) for x in leaves]
-        assert [(each.dtype, each.tolist()) for each in found] == [(each.dtype, each.tolist()) for each in alone]
+        assert [(each.dtype, each.tolist()) for each in found] == [
+            (each.dtype, each.tolist()) for each in alone
+        ]

@@ -34,7 +34,9 @@ SMALL = [name for name, row in FORMATS.items() if row.kind != "complex" and row.
 @cache
 def values(dtype):
     """Every value of a dtype, as keys that tell -0.0 from 0.0 and know one NaN."""
-    return frozenset(key(bits.numbers(dtype, pattern)) for pattern in range(1 << FORMATS[dtype].bits))
+    return frozenset(
+        key(bits.numbers(dtype, pattern)) for pattern in range(1 << FORMATS[dtype].bits)
+    )
 
 
 def key(value):
@@ -49,9 +51,17 @@ def holds(dtype, found):
     if row.bits <= 16 and row.kind != "complex":
         return found in values(dtype)
     if row.kind in ("int", "uint"):
-        low, high = (-(1 << row.bits - 1), 1 << row.bits - 1) if row.kind == "int" else (0, 1 << row.bits)
-        return not isinstance(found, str) and isfinite(found) and found == int(found) and low <= found < high
-    # float32 and float64, alone or as a part: every value of at most 16 bits that fits the exponent.
+        low, high = (
+            (-(1 << row.bits - 1), 1 << row.bits - 1) if row.kind == "int" else (0, 1 << row.bits)
+        )
+        return (
+            not isinstance(found, str)
+            and isfinite(found)
+            and found == int(found)
+            and low <= found < high
+        )
+    # float32 and float64, alone or as a part: every value of at most 16 bits that fits the
+    # exponent.
     if isinstance(found, str) or isinf(found):
         return True
     digits = 24 if row.bits == 32 else 53
@@ -81,7 +91,8 @@ def test_an_exact_cast_keeps_every_value(source):
     """What exact() promises, the cast keeps: all patterns of the dtype, to each dtype that it is exact for."""
     row = FORMATS[source]
     content = b"".join(
-        pattern.to_bytes(row.itemsize, "little") for pattern in range(1 << (1 if row.kind == "bool" else row.bits))
+        pattern.to_bytes(row.itemsize, "little")
+        for pattern in range(1 << (1 if row.kind == "bool" else row.bits))
     )
     array = testing.witness_for("numpy").build(content, source, (len(content) // row.itemsize,))
     before = [key(value) for value in bits.decode(source, content)]
@@ -100,7 +111,9 @@ def test_an_exact_cast_keeps_every_value(source):
 def grid(dtype):
     """The finite magnitudes of a narrow float in order, with the pattern of each."""
     found = [(bits.numbers(dtype, pattern), pattern) for pattern in range(1 << FORMATS[dtype].bits)]
-    return sorted((value, pattern) for value, pattern in found if isfinite(value) and copysign(1, value) > 0)
+    return sorted(
+        (value, pattern) for value, pattern in found if isfinite(value) and copysign(1, value) > 0
+    )
 
 
 @pytest.mark.parametrize("target", [name for name in NARROW_FLOATS if name != "float8_e8m0fnu"])
@@ -118,7 +131,11 @@ def test_a_rounded_float_is_the_nearest_one(target, data):
     at = bisect_left(table, (number, -1))
     near = table[max(at - 1, 0) : at + 2]
     best = min(abs(Fraction(value) - Fraction(number)) for value, _ in near)
-    nearest = [(value, pattern) for value, pattern in near if abs(Fraction(value) - Fraction(number)) == best]
+    nearest = [
+        (value, pattern)
+        for value, pattern in near
+        if abs(Fraction(value) - Fraction(number)) == best
+    ]
     expected = next((value for value, pattern in nearest if pattern % 2 == 0), nearest[0][0])
     for sign in (1.0, -1.0):
         result = casts.cast(np.array([sign * number], np.float32), target, "")
@@ -135,7 +152,10 @@ def test_every_target_gets_the_same_bits(target, data):
     wanted = data.draw(these.dtypes(target))
     content = data.draw(these.contents(dtype, 6))
     x = testing.witness_for(source).build(content, dtype, (2, 3))
-    keywords = {"dtype": wanted, "casting": data.draw(st.sampled_from([None, "unsafe", "same_value"]))}
+    keywords = {
+        "dtype": wanted,
+        "casting": data.draw(st.sampled_from([None, "unsafe", "same_value"])),
+    }
     plain = testing.witness_for("numpy").build(content, dtype, (2, 3))
     try:
         expected = ferry.to_numpy(plain, **keywords)
@@ -194,7 +214,9 @@ def test_the_first_value_that_is_not_kept_is_named(data):
         assert (ferry.to_numpy(array, dtype=narrow) == 1).all()
 
 
-@pytest.mark.parametrize("index", [0, casts.BLOCK - 1, casts.BLOCK, casts.BLOCK + 1, 2 * casts.BLOCK + 2])
+@pytest.mark.parametrize(
+    "index", [0, casts.BLOCK - 1, casts.BLOCK, casts.BLOCK + 1, 2 * casts.BLOCK + 2]
+)
 @pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])
 def test_a_value_at_the_edge_of_a_block_is_seen(target, index):
     """The first and the last element of a real block, and of the array, are compared like any other."""
@@ -225,15 +247,21 @@ def test_blocks_do_not_show(data):
 def test_zero_is_no_nan_where_there_is_none(dtype):
     """A dtype without NaN takes one for zero on the way back: that does not show that the value was kept."""
     with pytest.raises(ferry.LossyCastError):
-        ferry.to_numpy(ferry.to_numpy([0, 1], dtype=dtype), dtype="float8_e8m0fnu", casting="same_value")
+        ferry.to_numpy(
+            ferry.to_numpy([0, 1], dtype=dtype), dtype="float8_e8m0fnu", casting="same_value"
+        )
 
 
 @settings(max_examples=examples(200))
 @given(data=st.data())
 def test_a_value_is_kept_or_refused(data):
     """casting="same_value" gives equal numbers, or raises where one is not a value of the dtype."""
-    dtype = data.draw(st.sampled_from([name for name in FORMATS if FORMATS[name].kind != "complex"]))
-    wanted = data.draw(st.sampled_from([name for name in FORMATS if FORMATS[name].kind != "complex"]))
+    dtype = data.draw(
+        st.sampled_from([name for name in FORMATS if FORMATS[name].kind != "complex"])
+    )
+    wanted = data.draw(
+        st.sampled_from([name for name in FORMATS if FORMATS[name].kind != "complex"])
+    )
     content = data.draw(these.contents(dtype, 1))
     (number,) = bits.decode(dtype, content)
     array = testing.witness_for("numpy").build(content, dtype, (1,))
@@ -257,7 +285,9 @@ def test_what_a_refused_cast_says_to_type_works(wanted):
     """The hint names no dtype that the target lacks or that `out` rules out: typed in, it converts."""
     calls = [
         lambda **more: ferry.to_numpy(
-            np.array([complex(np.nan, 5 + 2**-40)]), dtype=wanted, **{"casting": "same_value", **more}
+            np.array([complex(np.nan, 5 + 2**-40)]),
+            dtype=wanted,
+            **{"casting": "same_value", **more},
         ),
         lambda **more: ferry.to_numpy([1.5, 2], out=np.zeros(2, np.int32), **more),
         lambda **more: ferry.to_jax([1e300], **more),
@@ -266,7 +296,11 @@ def test_what_a_refused_cast_says_to_type_works(wanted):
     for call in calls:
         with pytest.raises(ferry.LossyCastError) as caught:
             call()
-        first = "to_numpy(x).real in its place" if "an imaginary part" in caught.value.message else 'casting="unsafe"'
+        first = (
+            "to_numpy(x).real in its place"
+            if "an imaginary part" in caught.value.message
+            else 'casting="unsafe"'
+        )
         assert caught.value.hint.startswith(first)
         assert len(call(casting="unsafe")) in (1, 2)
 
@@ -275,7 +309,9 @@ def test_what_a_refused_cast_says_to_type_works(wanted):
 def test_a_nan_in_one_part_of_a_complex_number_hides_nothing_of_the_other(wanted):
     """Each part is kept or refused for itself, and what a real dtype has no place for is refused."""
     lost = (
-        [complex(np.nan, 5.0)] if wanted != "complex64" else [complex(np.nan, 1 + 2**-40), complex(1 + 2**-40, np.nan)]
+        [complex(np.nan, 5.0)]
+        if wanted != "complex64"
+        else [complex(np.nan, 1 + 2**-40), complex(1 + 2**-40, np.nan)]
     )
     for number in lost:
         with pytest.raises(ferry.LossyCastError, match=r"does not fit|has an imaginary part"):
@@ -292,7 +328,9 @@ def test_a_nan_in_one_part_of_a_complex_number_hides_nothing_of_the_other(wanted
 @pytest.mark.parametrize("narrow", ["int8", "uint16", "int32", "uint64"])
 def test_integers_are_compared_alike_by_numpy_and_in_blocks(narrow, monkeypatch):
     """NumPy's own comparison, where it has one, refuses what ours refuses: either side of every power of two."""
-    edges = [sign * 2**power + more for power in range(64) for sign in (1, -1) for more in (-1, 0, 1)]
+    edges = [
+        sign * 2**power + more for power in range(64) for sign in (1, -1) for more in (-1, 0, 1)
+    ]
     for wide in ("int16", "int32", "int64", "uint32", "uint64"):
         row = np.iinfo(wide)
         for number in (edge for edge in edges if row.min <= edge <= row.max):
@@ -308,7 +346,12 @@ def test_integers_are_compared_alike_by_numpy_and_in_blocks(narrow, monkeypatch)
 
 def test_values_in_the_other_byte_order_are_kept_or_refused_alike():
     """The order of a float64's bytes changes nothing of what is compared."""
-    for number, dtype in ((1.1, "float32"), (1e300, "float32"), (0.1, "bfloat16"), (2.0**-140, "float16")):
+    for number, dtype in (
+        (1.1, "float32"),
+        (1e300, "float32"),
+        (0.1, "bfloat16"),
+        (2.0**-140, "float16"),
+    ):
         for order in "<>":
             with pytest.raises(ferry.LossyCastError):
                 ferry.to_numpy(np.array([number], f"{order}f8"), dtype=dtype, casting="same_value")
@@ -328,7 +371,9 @@ def test_a_value_between_narrow_floats_is_kept_or_refused(name):
                 found = ferry.to_numpy(array, dtype=other, casting="same_value").view(np.uint8)
             except ferry.LossyCastError:
                 continue
-            before, after = (bits.numbers(each, at) for each, at in ((name, pattern), (other, int(found[0]))))
+            before, after = (
+                bits.numbers(each, at) for each, at in ((name, pattern), (other, int(found[0])))
+            )
             assert before == after or (isnan(before) and isnan(after)), (other, pattern)
 
 
@@ -339,7 +384,9 @@ def test_lists_of_every_narrow_value_raise_no_flag(name):
     patterns = np.arange(1 << row.bits, dtype=f"uint{8 * dtypes.find(name).itemsize}")
     with np.errstate(all="raise"):
         found = ferry.to_list(patterns.view(numpy_dtype(name)))
-    assert [key(number) for number in found] == [key(bits.numbers(name, int(pattern))) for pattern in patterns]
+    assert [key(number) for number in found] == [
+        key(bits.numbers(name, int(pattern))) for pattern in patterns
+    ]
 
 
 def test_a_float_that_python_gave_never_becomes_infinite():
@@ -378,7 +425,8 @@ def test_what_a_float_has_no_place_for_raises(target, data):
     content = data.draw(these.contents(source, 1))
     (number,) = bits.decode(source, content)
     top = grid(target)[-1][0]
-    # Above the largest power of two, and below the smallest, the nearest is a matter of the library's.
+    # Above the largest power of two, and below the smallest, the nearest is a matter of the
+    # library's.
     assume("nan" not in values(target) or not (0 < number < 2.0**-126 or top < number < 2 * top))
     array = testing.witness_for("numpy").build(content, source, (1,))
     array = np.concatenate([np.ones(2, array.dtype), array])
@@ -397,8 +445,14 @@ def test_the_edges_of_such_a_float(target):
     (below, _), (top, _) = grid(target)[-2:]
     signs = [1.0] if target == "float8_e8m0fnu" else [1.0, -1.0]
     half = top + (top - below) / 2
-    wrong = [inf, -inf, *((0.0, -0.0, -1.0) if len(signs) == 1 else (nan, *(sign * half for sign in signs)))]
-    right = [sign * number for sign in signs for number in (top, 1.0)] + ([nan] if len(signs) == 1 else [0.0, -0.0])
+    wrong = [
+        inf,
+        -inf,
+        *((0.0, -0.0, -1.0) if len(signs) == 1 else (nan, *(sign * half for sign in signs))),
+    ]
+    right = [sign * number for sign in signs for number in (top, 1.0)] + (
+        [nan] if len(signs) == 1 else [0.0, -0.0]
+    )
     if len(signs) == 2:
         right += [sign * float(np.nextafter(half, 0)) for sign in signs]
     for source in ("float64", "float32"):
@@ -431,4 +485,6 @@ def test_a_backends_own_cast_looks_at_values(framework):
     assert ferry.to_list(backend.cast(x, "int8")) == [1, 44]
     numbers = np.array([500.0, 1e6, -448.0, 2**-9], np.float32)
     there = backend.cast(ferry.convert(numbers, framework), "float8_e4m3fn")
-    assert ferry.to_numpy(there).tobytes() == ferry.to_numpy(numbers, dtype="float8_e4m3fn").tobytes()
+    assert (
+        ferry.to_numpy(there).tobytes() == ferry.to_numpy(numbers, dtype="float8_e4m3fn").tobytes()
+    )

@@ -118,7 +118,9 @@ def test_verbs_are_recorded_without_the_other_frameworks(source, target, monkeyp
     assert calls
     with pytest.raises(ferry.FrameworkNotInstalledError), recorded(source, target, "elsewhere"):
         pytest.fail("nothing can be recorded there")
-    assert not any(VERBS.intersection(vars(ready(name))) for name in (source, target, "numpy", "python"))
+    assert not any(
+        VERBS.intersection(vars(ready(name))) for name in (source, target, "numpy", "python")
+    )
 
 
 @contextmanager
@@ -151,7 +153,19 @@ def recorded(*names):
 
 
 VERBS = {
-    *("export", "adopt", "copy", "cast", "detach", "resolve", "move", "pin", "import_dlpack", "read", "read_only"),
+    *(
+        "export",
+        "adopt",
+        "copy",
+        "cast",
+        "detach",
+        "resolve",
+        "move",
+        "pin",
+        "import_dlpack",
+        "read",
+        "read_only",
+    ),
     *("write", "check", "value", "variable", "gather", "stack"),
 }
 
@@ -212,13 +226,21 @@ def test_the_plans_code_casts_as_the_conversion_does(source, target, data):
     """The same of casts, and of out= where the target can be written: plan.code pastes, to the same bits."""
     dtype, other = data.draw(these.dtypes(source)), data.draw(these.dtypes(target))
     x = data.draw(these.tensors(source, dtype))
-    keywords = {"dtype": other, "casting": data.draw(st.sampled_from([None, "same_value", "unsafe"]))}
+    keywords = {
+        "dtype": other,
+        "casting": data.draw(st.sampled_from([None, "same_value", "unsafe"])),
+    }
     outs = [None, None]
     if target in ("numpy", "torch") and data.draw(st.booleans()):
         shape = ferry.describe(x).shape
-        outs = [ferry.convert(np.zeros(shape), target, dtype=other, casting="unsafe") for _ in range(2)]
+        outs = [
+            ferry.convert(np.zeros(shape), target, dtype=other, casting="unsafe") for _ in range(2)
+        ]
         if data.draw(st.booleans()) and shape:
-            outs = [out.swapaxes(0, -1).reshape(shape[::-1]).T if target == "numpy" else out for out in outs]
+            outs = [
+                out.swapaxes(0, -1).reshape(shape[::-1]).T if target == "numpy" else out
+                for out in outs
+            ]
         if target == "torch" and outs[0].is_complex():
             outs = [out.conj() for out in outs]
     names = {"x": x, "out": outs[0]}
@@ -249,8 +271,16 @@ def test_what_is_described_is_what_is_there(source, target, data):
     assert info.nbytes == len(witness.content(x))
     if place is not None and info.size and not packed(source, dtype):
         assert info.misalignment == place.address % 64
-        steps = [(length, step) for length, step in zip(info.shape, info.strides, strict=True) if length > 1]
-        assert steps == [(length, step) for length, step in zip(place.shape, place.strides, strict=True) if length > 1]
+        steps = [
+            (length, step)
+            for length, step in zip(info.shape, info.strides, strict=True)
+            if length > 1
+        ]
+        assert steps == [
+            (length, step)
+            for length, step in zip(place.shape, place.strides, strict=True)
+            if length > 1
+        ]
     told = ferry.describe(ferry.convert(x, target))
     plan = ferry.explain(x, target)
     assert (plan.source, plan.result.shape) == (info, told.shape)

@@ -153,8 +153,14 @@ ODD_LISTS = st.one_of(
     st.lists(st.floats(-10, 10), min_size=3, max_size=8),
     st.lists(st.integers(-5, 5) | st.integers(-(2**40), 2**40), min_size=3, max_size=8),
     st.lists(numbers, min_size=3, max_size=8),
-    st.lists(st.lists(st.floats(-10, 10) | numbers, min_size=3, max_size=3), min_size=1, max_size=3),
-    st.lists(st.lists(st.lists(numbers, min_size=1, max_size=2), min_size=1, max_size=2), min_size=2, max_size=2),
+    st.lists(
+        st.lists(st.floats(-10, 10) | numbers, min_size=3, max_size=3), min_size=1, max_size=3
+    ),
+    st.lists(
+        st.lists(st.lists(numbers, min_size=1, max_size=2), min_size=1, max_size=2),
+        min_size=2,
+        max_size=2,
+    ),
     st.builds(range, st.integers(-9, 9), st.integers(2**31 - 3, 2**31 + 3), st.just(2**29)),
     st.lists(st.builds(range, st.just(0), st.integers(3, 4)), min_size=2, max_size=3),
 )
@@ -212,7 +218,9 @@ def into_out(target, x, dtype, casting):
     try:
         assert ferry.convert(x, target, out=out, casting=casting) is out
     except ferry.ConversionError as error:
-        assert looks.content(out) == looks.content(ferry.convert(np.ones(shape), target, dtype=dtype))
+        assert looks.content(out) == looks.content(
+            ferry.convert(np.ones(shape), target, dtype=dtype)
+        )
         return type(error), str(error)
     return looks.content(out)
 
@@ -288,7 +296,8 @@ def test_a_list_that_changes_while_it_is_read_is_an_error():
 @pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])
 def test_there_are_fast_paths_and_they_are_taken(target):
     """The comparison is not one of the road with itself: the fast path is there, and accepts the common case."""
-    # Paths open with their backend, which another test of this process may or may not have asked for.
+    # Paths open with their backend, which another test of this process may or may not have asked
+    # for.
     registry.ready(target)
     x = testing.witness_for(target).build(bytes(64), "float32", (16,))
     path = fast_paths.paths_to(target)[type(x)]
@@ -300,7 +309,14 @@ def test_there_are_fast_paths_and_they_are_taken(target):
 
 def test_objects_that_are_not_tensors_are_refused_alike():
     """Object arrays, strings, masked arrays and sets: the same error either way."""
-    odd = [np.array([1, 2.5], object), np.array(["a"]), np.ma.MaskedArray([1.0], mask=[True]), {1.0}, "text", None]
+    odd = [
+        np.array([1, 2.5], object),
+        np.array(["a"]),
+        np.ma.MaskedArray([1.0], mask=[True]),
+        {1.0},
+        "text",
+        None,
+    ]
     for target in CALLS:
         for x in odd:
             fast = seen(target, x)

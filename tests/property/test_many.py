@@ -47,7 +47,9 @@ def test_many_are_grouped_by_their_signatures(name, data):
     """One that has none leaves all of them without; addresses count as far as they are asked for."""
     backend, dtypes = registry.ready(name), st.lists(these.dtypes(name), min_size=1, max_size=2)
     kinds = data.draw(dtypes)
-    tensors = data.draw(st.lists(st.one_of([these.tensors(name, dtype) for dtype in kinds]), min_size=1, max_size=8))
+    tensors = data.draw(
+        st.lists(st.one_of([these.tensors(name, dtype) for dtype in kinds]), min_size=1, max_size=8)
+    )
     assert_grouped(backend, tensors)
 
 
@@ -69,8 +71,14 @@ def assert_grouped(backend, tensors):
 def test_lists_like_one_before_are_told_from_others(name):
     """Each layout and dtype in the place of an ordinary one: what is remembered of a list is of no other."""
     backend, witness = registry.ready(name), testing.witness_for(name)
-    plain = [witness.make("compact", "float32").x for _ in range(3)] if "compact" in witness.layouts else None
-    plain = plain or [ferry.convert(np.zeros((2, 3), np.float32), name, copy=True) for _ in range(3)]
+    plain = (
+        [witness.make("compact", "float32").x for _ in range(3)]
+        if "compact" in witness.layouts
+        else None
+    )
+    plain = plain or [
+        ferry.convert(np.zeros((2, 3), np.float32), name, copy=True) for _ in range(3)
+    ]
     for layout in witness.layouts:
         for dtype in FORMATS:
             sample = witness.make(layout, dtype) if witness.knows(dtype) else None
@@ -123,12 +131,21 @@ def test_fewer_rows_are_still_like_the_last():
 
 
 @pytest.mark.parametrize(
-    "odd", [{}, {3: torch.Tensor.double}, {4: torch.Tensor.t}, {0: torch.nn.Parameter, 5: torch._neg_view}]
+    "odd",
+    [
+        {},
+        {3: torch.Tensor.double},
+        {4: torch.Tensor.t},
+        {0: torch.nn.Parameter, 5: torch._neg_view},
+    ],
 )
 def test_parts_of_a_long_list_are_told_apart(odd, monkeypatch):
     """One like the first is like it, and another is not; places are those in the list."""
     monkeypatch.setattr(groups, "AT_ONCE", 2)
-    assert_grouped(registry.ready("torch"), [odd.get(place, torch.clone)(torch.zeros(2, 3)) for place in range(7)])
+    assert_grouped(
+        registry.ready("torch"),
+        [odd.get(place, torch.clone)(torch.zeros(2, 3)) for place in range(7)],
+    )
 
 
 @given(st.lists(st.tuples(st.integers(0, 120), st.integers(0, 6)), min_size=1, max_size=24))
@@ -144,7 +161,9 @@ def test_runs_share_a_byte_if_two_of_them_do(runs):
 
 @pytest.mark.parametrize("requires_grad", [False, True])
 @pytest.mark.parametrize("to", ["numpy", "torch"])
-@pytest.mark.parametrize("keywords", [{"copy": True}, {"dtype": "float16"}, {"dtype": "bfloat16"}, {"device": "cpu"}])
+@pytest.mark.parametrize(
+    "keywords", [{"copy": True}, {"dtype": "float16"}, {"dtype": "bfloat16"}, {"device": "cpu"}]
+)
 def test_leaves_of_every_layout_become_what_each_alone_becomes(to, keywords, requires_grad):
     """Values, strides, gradients and who may write."""
     leaves = [
@@ -158,7 +177,10 @@ def test_leaves_of_every_layout_become_what_each_alone_becomes(to, keywords, req
         torch.nn.Parameter(torch.ones(2)),
         torch.ones(3).expand(2, 3),
     ]
-    leaves = [x.requires_grad_() if requires_grad and x.is_floating_point() and x.is_leaf else x for x in leaves]
+    leaves = [
+        x.requires_grad_() if requires_grad and x.is_floating_point() and x.is_leaf else x
+        for x in leaves
+    ]
     for some in (leaves, leaves[:3], leaves[:1] * 2, leaves[7:8]):
         found = ferry.convert_tree(some, to, **keywords)
         of_kind = [keywords if x.is_floating_point() else keywords | {"dtype": None} for x in some]
@@ -179,7 +201,9 @@ def test_copies_in_a_graph_have_nodes_of_their_own():
 
 def test_nothing_is_written_if_one_value_does_not_fit():
     """Of many alike, the last: the values of all are there before the first is written."""
-    tree = {str(index): np.array([index], np.int64) for index in range(5)} | {"last": np.array([1 << 40])}
+    tree = {str(index): np.array([index], np.int64) for index in range(5)} | {
+        "last": np.array([1 << 40])
+    }
     outs = {name: np.full(1, -1, np.int32) for name in tree}
     with pytest.raises(ferry.LossyCastError, match="last"):
         ferry.convert_tree(tree, "numpy", out=outs)

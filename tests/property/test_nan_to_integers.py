@@ -74,7 +74,11 @@ def test_in_a_tree_the_hint_names_the_leaf():
 
 @pytest.mark.parametrize(
     ("value", "dtype", "why"),
-    [(1.5, "int32", "has a fraction"), (3e9, "int32", "does not fit"), (-1.0, "uint8", "does not fit")],
+    [
+        (1.5, "int32", "has a fraction"),
+        (3e9, "int32", "does not fit"),
+        (-1.0, "uint8", "does not fit"),
+    ],
 )
 def test_other_values_are_not_said_to_be_nan(value, dtype, why):
     with pytest.raises(ferry.LossyCastError, match=rf"the value at \[0\] {why}"):

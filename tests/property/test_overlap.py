@@ -30,7 +30,9 @@ def test_two_views_of_one_block_overlap_where_a_byte_is_common(data):
         views.append(
             like
             if like is not None
-            else np.ndarray(found.shape, numpy_dtype(dtype), block.data, found.offset, found.strides)
+            else np.ndarray(
+                found.shape, numpy_dtype(dtype), block.data, found.offset, found.strides
+            )
         )
     looks = testing.witness_for("numpy")
     first, second = (testing.addresses(looks.place(view)) if view.size else set() for view in views)

@@ -35,10 +35,18 @@ STACKS = {
     "bfloat16 torch tensors": lambda: [torch.ones(2).bfloat16()] * 2,
     "conjugate torch tensors": lambda: [torch.tensor([1 + 2j]).conj()] * 2,
     "nested torch tensors": lambda: [[torch.ones(2)], [torch.zeros(2)]],
-    "nested torch tensors with a graph": lambda: [[torch.ones(2, requires_grad=True)], [torch.zeros(2)]],
+    "nested torch tensors with a graph": lambda: [
+        [torch.ones(2, requires_grad=True)],
+        [torch.zeros(2)],
+    ],
     "tensors of two dtypes": lambda: [torch.ones(2), torch.zeros(2, dtype=torch.int16)],
     "variables": lambda: [tf.Variable([1.0, 2.0])] * 2,
-    "tensors of every framework": lambda: [torch.ones(2), np.zeros(2, "float32"), jax.numpy.ones(2), tf.ones(2)],
+    "tensors of every framework": lambda: [
+        torch.ones(2),
+        np.zeros(2, "float32"),
+        jax.numpy.ones(2),
+        tf.ones(2),
+    ],
 }
 NUMBERS = {
     "floats and integers": lambda: objects(1, 2.5, 3),
@@ -54,7 +62,9 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize("keywords", [{}, {"dtype": "float16", "casting": "unsafe"}, {"copy": True}], ids=str)
+@pytest.mark.parametrize(
+    "keywords", [{}, {"dtype": "float16", "casting": "unsafe"}, {"copy": True}], ids=str
+)
 @pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow", "jax", "python"])
 @pytest.mark.parametrize("what", [*STACKS, *NUMBERS])
 def test_the_code_of_what_is_read_pastes(what, target, keywords):

@@ -1,7 +1,8 @@
 """H101 and H106: every cast rounds the exact value once, and what an unsafe cast makes an integer of is arithmetic.
 
-The oracles are exact rational numbers and Python's own integers. What a dtype's bits mean is told by the definitions of
-the formats (`tensorferry.testing.bits`), which use neither NumPy nor ml_dtypes.
+The oracles are exact rational numbers and Python's own integers. What a dtype's bits mean is told
+by the definitions of the formats (`tensorferry.testing.bits`), which use neither NumPy nor
+ml_dtypes.
 """
 
 from __future__ import annotations
@@ -36,15 +37,18 @@ def ladder(dtype):
     row = FORMATS[dtype]
     top = 1 << (row.bits - 1) if row.specials != "scale" else 1 << row.bits
     pairs = [(numbers(dtype, pattern), pattern) for pattern in range(top)]
-    return sorted((value, pattern) for value, pattern in pairs if not (isnan(value) or isinf(value)))
+    return sorted(
+        (value, pattern) for value, pattern in pairs if not (isnan(value) or isinf(value))
+    )
 
 
 @cache
 def halfway_points(dtype):
     """The points in the middle between two neighbours, and the value to which each is rounded: that of even bits.
 
-    After the last there is none, but for a dtype with an infinity, where the next step would be. All values of
-    float8_e8m0fnu have one digit, which is odd: then the larger one is taken (IEEE 754-2019, 4.3.1).
+    After the last there is none, but for a dtype with an infinity, where the next step would be.
+    All values of float8_e8m0fnu have one digit, which is odd: then the larger one is taken (IEEE
+    754-2019, 4.3.1).
     """
     values = ladder(dtype)
     points = []
@@ -54,7 +58,14 @@ def halfway_points(dtype):
         assert bits + 1 == more
     if FORMATS[dtype].specials == "ieee":
         (before, _), (last, bits) = values[-2:]
-        points.append((Fraction(last) + (Fraction(last) - Fraction(before)) / 2, last, inf, inf if bits % 2 else last))
+        points.append(
+            (
+                Fraction(last) + (Fraction(last) - Fraction(before)) / 2,
+                last,
+                inf,
+                inf if bits % 2 else last,
+            )
+        )
     return points
 
 
@@ -62,7 +73,13 @@ def around(point):
     """The point as a float64, if it is one, and its neighbours; and floats that float32 takes for the point."""
     middle = float(point)
     assert Fraction(middle) == point
-    for value in (middle, nextafter(middle, 0), nextafter(middle, inf), middle * (1 - 2**-40), middle * (1 + 2**-40)):
+    for value in (
+        middle,
+        nextafter(middle, 0),
+        nextafter(middle, inf),
+        middle * (1 - 2**-40),
+        middle * (1 + 2**-40),
+    ):
         yield value
         yield -value
 
@@ -106,7 +123,9 @@ ROADS = {
     "strided": lambda x, dtype: ferry.to_numpy(np.repeat(x, 2)[::2], dtype=dtype),
     "backwards": lambda x, dtype: ferry.to_numpy(x[::-1], dtype=dtype)[::-1],
     "two axes": lambda x, dtype: ferry.to_numpy(np.stack([x, x]).T, dtype=dtype)[:, 1],
-    "the other order": lambda x, dtype: ferry.to_numpy(x.astype(x.dtype.newbyteorder("S")), dtype=dtype),
+    "the other order": lambda x, dtype: ferry.to_numpy(
+        x.astype(x.dtype.newbyteorder("S")), dtype=dtype
+    ),
     "complex": lambda x, dtype: ferry.to_numpy(x + 1j, dtype=dtype, casting="unsafe"),
     "safe": lambda x, dtype: ferry.to_numpy(x, dtype=dtype, casting="same_kind"),
     "out": lambda x, dtype: ferry.to_numpy(x, out=np.empty(x.shape, numpy_dtype(dtype))),
@@ -159,7 +178,11 @@ def test_H101_so_it_is_in_other_frameworks(dtype, target):
 def test_H101_powers_of_two():
     """float8_e8m0fnu has neither zero nor a sign."""
     values, expected = cases("float8_e8m0fnu")
-    assert not wrong(numbers_of(ferry.to_numpy(values, dtype="float8_e8m0fnu"), "float8_e8m0fnu"), expected, values)
+    assert not wrong(
+        numbers_of(ferry.to_numpy(values, dtype="float8_e8m0fnu"), "float8_e8m0fnu"),
+        expected,
+        values,
+    )
 
 
 @pytest.mark.parametrize("source", ["float32", "bfloat16", "float16"])
@@ -199,7 +222,9 @@ def test_H101_an_integer_is_rounded_once(source, dtype):
         for odd in (1, 3, (1 << precision) - 1):
             point = (1 << (length - 1)) + odd * half
             points += [point - 1, point, point + 1, point + (half >> 1), point - (half >> 1)]
-    values = sorted({point for point in points if point < 1 << bits and (point or dtype != "float8_e8m0fnu")})
+    values = sorted(
+        {point for point in points if point < 1 << bits and (point or dtype != "float8_e8m0fnu")}
+    )
     if source[0] == "i" and dtype != "float8_e8m0fnu":
         values += [-value for value in values] + [-(1 << bits)]
     array = np.array(values, source)
@@ -210,7 +235,9 @@ def test_H101_an_integer_is_rounded_once(source, dtype):
     assert not wrong(found[kept].tolist(), [expected[k] for k in kept], [values[k] for k in kept])
     if source == "int64":
         read = ferry.to_numpy(values, dtype=dtype, casting="same_kind").astype(np.float64)
-        assert not wrong(read[kept].tolist(), [expected[k] for k in kept], [values[k] for k in kept])
+        assert not wrong(
+            read[kept].tolist(), [expected[k] for k in kept], [values[k] for k in kept]
+        )
 
 
 def rounded(value, dtype):
@@ -243,9 +270,15 @@ def test_H101_a_random_float64_around_halfway_points_of_float32():
             values.append(value)
             expected.append(float(nearest(value, *steps)))
     array = np.array(values)
-    assert not wrong(ferry.to_numpy(array, dtype="float32").astype(float).tolist(), expected, values)
-    assert not wrong(ferry.to_numpy(values, dtype="float32").astype(float).tolist(), expected, values)
-    assert not wrong(ferry.to_torch(torch.from_numpy(array), dtype="float32").double().tolist(), expected, values)
+    assert not wrong(
+        ferry.to_numpy(array, dtype="float32").astype(float).tolist(), expected, values
+    )
+    assert not wrong(
+        ferry.to_numpy(values, dtype="float32").astype(float).tolist(), expected, values
+    )
+    assert not wrong(
+        ferry.to_torch(torch.from_numpy(array), dtype="float32").double().tolist(), expected, values
+    )
 
 
 @pytest.mark.parametrize("dtype", HAVE_ZERO)
@@ -255,7 +288,9 @@ def test_H101_what_is_no_number_stays_so(dtype, source):
     specials = FORMATS[dtype].specials
     values = np.array([nan, -nan, inf, -inf, 0.0, -0.0, 5e-324, -5e-324, 1e-40], source)
     found = numbers_of(ferry.to_numpy(values, dtype=dtype, casting="unsafe"), dtype)
-    through = numbers_of(ferry.to_numpy(values.astype("float32"), dtype=dtype, casting="unsafe"), dtype)
+    through = numbers_of(
+        ferry.to_numpy(values.astype("float32"), dtype=dtype, casting="unsafe"), dtype
+    )
     assert str(found) == str(through)
     if specials != "finite":
         assert isnan(found[0])
@@ -270,8 +305,26 @@ def test_H101_what_is_no_number_stays_so(dtype, source):
 WHOLE = [name for name, row in FORMATS.items() if row.kind in ("int", "uint")]
 FLOATS = ["float64", "float32", "float16", "bfloat16", "float8_e5m2", "complex128", "complex64"]
 EDGES = [
-    *(sign * (2.0**power + step) for power in range(70) for step in (-1, -0.5, 0, 0.5, 1) for sign in (1, -1)),
-    *(0.0, -0.0, 300.0, -1.5, 1e10, -1e10, 2.0**63 + 2**11, -(2.0**63) - 2**11, 1.5e19, 2.0**100, -4.2e214, 1.7e308),
+    *(
+        sign * (2.0**power + step)
+        for power in range(70)
+        for step in (-1, -0.5, 0, 0.5, 1)
+        for sign in (1, -1)
+    ),
+    *(
+        0.0,
+        -0.0,
+        300.0,
+        -1.5,
+        1e10,
+        -1e10,
+        2.0**63 + 2**11,
+        -(2.0**63) - 2**11,
+        1.5e19,
+        2.0**100,
+        -4.2e214,
+        1.7e308,
+    ),
     *(inf, -inf, nan),
 ]
 
@@ -308,7 +361,9 @@ LAYOUTS = {
     "strided": lambda x: np.repeat(x, 2)[::2],
     "backwards": lambda x: x[::-1].copy()[::-1],
     "misaligned": lambda x: np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(x.dtype),
-    "the other order": lambda x: x.astype(x.dtype.newbyteorder("S")) if x.dtype.isbuiltin == 1 else x,
+    "the other order": lambda x: (
+        x.astype(x.dtype.newbyteorder("S")) if x.dtype.isbuiltin == 1 else x
+    ),
     "columns": lambda x: np.asfortranarray(np.stack([x, x]))[1],
     "long": lambda x: np.tile(x, 70_000 // len(x) + 1)[-len(x) :].copy(),
 }
@@ -324,21 +379,39 @@ def test_H106_an_unsafe_cast_to_integers_is_arithmetic(dtype, source):
     exact = array.real.astype(np.float64)
     expected = [cut_off(value, dtype) for value in exact.tolist()]
     for name, layout in LAYOUTS.items():
-        assert as_ints(ferry.to_numpy(layout(array), dtype=dtype, casting="unsafe")) == expected, name
+        assert as_ints(ferry.to_numpy(layout(array), dtype=dtype, casting="unsafe")) == expected, (
+            name
+        )
     for at, value in enumerate(expected):
-        assert as_ints(ferry.to_numpy(array[at : at + 1], dtype=dtype, casting="unsafe")) == [value], exact[at]
-        assert as_ints(ferry.to_numpy(array[at], dtype=dtype, casting="unsafe")) == [value], exact[at]
+        assert as_ints(ferry.to_numpy(array[at : at + 1], dtype=dtype, casting="unsafe")) == [
+            value
+        ], exact[at]
+        assert as_ints(ferry.to_numpy(array[at], dtype=dtype, casting="unsafe")) == [value], exact[
+            at
+        ]
     long = np.resize(array, 100_000).reshape(20, 50, 100)
     for each in (long, np.asfortranarray(long)):
-        found = as_ints(ferry.to_numpy(ferry.to_numpy(each, dtype=dtype, casting="unsafe").copy(order="C")))
+        found = as_ints(
+            ferry.to_numpy(ferry.to_numpy(each, dtype=dtype, casting="unsafe").copy(order="C"))
+        )
         assert found == (expected * (100_000 // len(expected) + 1))[:100_000]
     out = np.empty(array.shape, numpy_dtype(dtype))
     ferry.to_numpy(array, out=out, casting="unsafe")
     assert as_ints(out) == expected
-    batch = ferry.collate([{"x": array}, {"x": array}], "numpy", dtype={"x": dtype}, casting="unsafe")
+    batch = ferry.collate(
+        [{"x": array}, {"x": array}], "numpy", dtype={"x": dtype}, casting="unsafe"
+    )
     assert as_ints(batch["x"][1]) == expected
-    assert on_a_thread_that_flushes(lambda: as_ints(ferry.to_numpy(array, dtype=dtype, casting="unsafe"))) == expected
-    assert as_ints(run(ferry.explain(array, "numpy", dtype=dtype, casting="unsafe"), array)) == expected
+    assert (
+        on_a_thread_that_flushes(
+            lambda: as_ints(ferry.to_numpy(array, dtype=dtype, casting="unsafe"))
+        )
+        == expected
+    )
+    assert (
+        as_ints(run(ferry.explain(array, "numpy", dtype=dtype, casting="unsafe"), array))
+        == expected
+    )
     if source == "float64":
         assert as_ints(ferry.to_numpy(array.tolist(), dtype=dtype, casting="unsafe")) == expected
         for value, each in zip(array.tolist(), expected, strict=True):
@@ -351,7 +424,12 @@ def test_H106_an_unsafe_cast_to_integers_is_arithmetic(dtype, source):
             ferry.to_torch(ferry.to_tensorflow(array), dtype=dtype, casting="unsafe"),
             ferry.convert(array, "torch", dtype=dtype, casting="unsafe"),
             ferry.to_tensorflow(x, dtype=dtype, casting="unsafe"),
-            ferry.convert(array, "torch", out=torch.empty(len(array), dtype=getattr(torch, dtype)), casting="unsafe"),
+            ferry.convert(
+                array,
+                "torch",
+                out=torch.empty(len(array), dtype=getattr(torch, dtype)),
+                casting="unsafe",
+            ),
         ):
             assert as_ints(ferry.to_numpy(found)) == expected
         plan = ferry.explain(x, "torch", dtype=dtype, casting="unsafe")
@@ -370,7 +448,9 @@ def test_H106_integers_and_fractions_wrap_around_alike():
 # -- what is in C -------------------------------------------------------------------------------
 
 _casts = extension("host._casts")
-in_c = pytest.mark.skipif(_casts is None, reason="the extension was not built, or TENSORFERRY_NO_EXTENSION is set")
+in_c = pytest.mark.skipif(
+    _casts is None, reason="the extension was not built, or TENSORFERRY_NO_EXTENSION is set"
+)
 
 
 @in_c

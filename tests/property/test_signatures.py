@@ -35,7 +35,7 @@ pytestmark = pytest.mark.fast_paths
 EVERYWHERE = (*TARGETS, "python")
 
 
-# -- what is read off a tensor says no less than its description ------------------------------------
+# -- what is read off a tensor says no less than its description -----------------------------------
 
 
 def told(x):
@@ -64,14 +64,21 @@ def assert_alike_if_of_one_signature(name, tensors):
 def test_what_is_read_off_a_tensor_tells_what_describing_it_does(name, data):
     """Tensors of one dtype in any layouts: those of one signature have one signature when they are described."""
     dtype = data.draw(these.dtypes(name))
-    assert_alike_if_of_one_signature(name, data.draw(st.lists(these.tensors(name, dtype), min_size=2, max_size=10)))
+    assert_alike_if_of_one_signature(
+        name, data.draw(st.lists(these.tensors(name, dtype), min_size=2, max_size=10))
+    )
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_it_does_so_for_everything_that_a_framework_has(name):
     """Every layout and dtype that a witness makes, all beside each other: graphs, lazy bits, maps, subclasses."""
     witness = testing.witness_for(name)
-    samples = (witness.make(layout, dtype) for layout in witness.layouts for dtype in FORMATS if witness.knows(dtype))
+    samples = (
+        witness.make(layout, dtype)
+        for layout in witness.layouts
+        for dtype in FORMATS
+        if witness.knows(dtype)
+    )
     tensors = [sample.x for sample in samples if sample is not None]
     seen = assert_alike_if_of_one_signature(name, tensors)
     assert 10 < len(seen) < len(tensors)
@@ -105,14 +112,27 @@ def test_it_does_so_for_arrays_that_may_be_written_or_not():
 def test_what_is_read_for_one_target_decides_the_steps_to_it(source, target, copy):
     """Some targets need less of a signature, such as no address: tensors with the same take the same steps."""
     conversion, witness, steps = conversion_as(target, copy=copy), testing.witness_for(source), {}
-    samples = (witness.make(layout, dtype) for layout in witness.layouts for dtype in FORMATS if witness.knows(dtype))
+    samples = (
+        witness.make(layout, dtype)
+        for layout in witness.layouts
+        for dtype in FORMATS
+        if witness.knows(dtype)
+    )
     tensors = [sample.x for sample in samples if sample is not None]
     if source == "numpy":
-        tensors += [memory_at((4,), dtype, offset).copy("K") for dtype in ("float64", "int8") for offset in (0, 8, 16)]
-        tensors += [memory_at((40,), "uint8", offset)[:32].view("float64") for offset in (0, 1, 4, 8)]
+        tensors += [
+            memory_at((4,), dtype, offset).copy("K")
+            for dtype in ("float64", "int8")
+            for offset in (0, 8, 16)
+        ]
+        tensors += [
+            memory_at((40,), "uint8", offset)[:32].view("float64") for offset in (0, 1, 4, 8)
+        ]
         tensors += [np.empty(shape) for shape in ((3,), (500,), (2, 3), (0,), (70, 3))]
     for x in tensors:
-        signature = registry.ready(source).signature_reader(type(x), conversion.target, conversion.request)(x)
+        signature = registry.ready(source).signature_reader(
+            type(x), conversion.target, conversion.request
+        )(x)
         if signature is not None:
             plan = planned(x, target, copy)
             assert steps.setdefault(signature, plan) == plan, signature
@@ -127,7 +147,7 @@ def planned(x, target, copy):
         return type(error)
 
 
-# -- what is not in a signature decides nothing -----------------------------------------------------
+# -- what is not in a signature decides nothing ----------------------------------------------------
 
 LENGTHS = st.sampled_from([0, 1, 1, 2, 3, 5])
 REFUSED = (ferry.ConversionError, TypeError)
@@ -138,12 +158,18 @@ def layouts(shape, itemsize, draw):
     order = draw(st.permutations(range(len(shape))))
     outermost_first = [len(order) - order.index(axis) for axis in range(len(shape))]
     packed = packed_strides(shape, outermost_first, itemsize)
-    way = draw(st.sampled_from(["compact", "packed", "gaps", "negative", "zero", "part of an element", "windows"]))
+    way = draw(
+        st.sampled_from(
+            ["compact", "packed", "gaps", "negative", "zero", "part of an element", "windows"]
+        )
+    )
     if way == "compact":
         # The stride of an axis of length 1 means nothing.
         odd = draw(st.integers(-3, 9)) * itemsize
         steps = compact_strides(shape, itemsize)
-        return tuple(odd if length == 1 else step for length, step in zip(shape, steps, strict=True))
+        return tuple(
+            odd if length == 1 else step for length, step in zip(shape, steps, strict=True)
+        )
     if way == "packed" or not shape:
         return packed
     axis = draw(st.integers(0, len(shape) - 1))
@@ -176,11 +202,15 @@ FACTS = {
         "pinned": st.sampled_from([False, False, True]),
         "kind": st.sampled_from(["", "", "Parameter", "Subclass"]),
     },
-    "tensorflow": {"misalignment": st.sampled_from([0, 4]), "kind": st.sampled_from(["", "", "Variable"])},
+    "tensorflow": {
+        "misalignment": st.sampled_from([0, 4]),
+        "kind": st.sampled_from(["", "", "Variable"]),
+    },
     "jax": {"misalignment": st.sampled_from([0, 4])},
     "python": {
         "weak_dtype": st.sampled_from(["int8", "int32", "int64", "uint64", "float64"]),
-        # What numbers are described as; a description by hand that names no kind is planned and kept nowhere.
+        # What numbers are described as; a description by hand that names no kind is planned and
+        # kept nowhere.
         "kind": st.sampled_from(["numbers", "numbers", "objects", "stack"]),
     },
 }
@@ -194,7 +224,11 @@ def crowds(draw, shapes=None):
     facts = {fact: draw(values) for fact, values in FACTS[name].items()}
     changed = draw(st.sampled_from(sorted(facts.keys() - {"weak_dtype"})))
     others = {**facts, changed: draw(FACTS[name][changed])}
-    dtype = draw(st.sampled_from(["float32", "float32", "float64", "bfloat16", "int64", "int8", "bool", "complex64"]))
+    dtype = draw(
+        st.sampled_from(
+            ["float32", "float32", "float64", "bfloat16", "int64", "int8", "bool", "complex64"]
+        )
+    )
     if name == "python":
         dtype = {"float64": "float64", "uint64": "uint64"}.get(facts["weak_dtype"], "int64")
     itemsize = FORMATS[dtype].itemsize
@@ -208,7 +242,11 @@ def crowds(draw, shapes=None):
     found = []
     for shape in shapes:
         strides = layouts(shape, itemsize, draw) if strided else None
-        found.append(ferry.TensorInfo(name, shape, dtype, strides=strides, **draw(st.sampled_from([facts, others]))))
+        found.append(
+            ferry.TensorInfo(
+                name, shape, dtype, strides=strides, **draw(st.sampled_from([facts, others]))
+            )
+        )
     return found
 
 
@@ -216,7 +254,9 @@ REQUESTS = st.fixed_dictionaries(
     {},
     optional={
         "copy": st.sampled_from([None, True, False]),
-        "dtype": st.sampled_from(["fit", "default", "float32", "float64", "float16", "int32", "uint8", "complex128"]),
+        "dtype": st.sampled_from(
+            ["fit", "default", "float32", "float64", "float16", "int32", "uint8", "complex128"]
+        ),
         "casting": st.sampled_from(["safe", "same_value", "same_kind", "unsafe"]),
         "device": st.just("cpu"),
         "grad": st.sampled_from(["detach", "error"]),
@@ -264,7 +304,12 @@ def test_so_are_those_that_are_written_into_tensors_of_one_signature(target, dat
         strides = layouts(info.shape, FORMATS[dtype].itemsize, data.draw)
         out = ferry.TensorInfo(target, info.shape, dtype, strides=strides, **facts)
         first = crowd.setdefault((signature_of(info), signature_of(out)), (info, out))
-        assert claims(info, conversion, out) == claims(first[0], conversion, first[1]), (first, info, out, asked)
+        assert claims(info, conversion, out) == claims(first[0], conversion, first[1]), (
+            first,
+            info,
+            out,
+            asked,
+        )
 
 
 def test_the_crowds_have_tensors_of_one_signature_and_of_many():
@@ -282,11 +327,15 @@ def test_the_crowds_have_tensors_of_one_signature_and_of_many():
         alike.update(signature for signature, each in shapes.items() if len(each) > 1)
 
     look()
-    assert {layout for signature in alike for layout in signature[3:4]} >= {"compact", "spread", "empty"}
+    assert {layout for signature in alike for layout in signature[3:4]} >= {
+        "compact",
+        "spread",
+        "empty",
+    }
     assert len(found) > 2 * len(alike) > 40
 
 
-# -- what has changed since is not forgotten --------------------------------------------------------
+# -- what has changed since is not forgotten -------------------------------------------------------
 
 PRELUDE = """
 import warnings
@@ -336,9 +385,18 @@ ENDING = """
 print(*outcomes(), sep="\\n")
 """
 WAYS = {
-    "x64": ("jax.config.update('jax_enable_x64', True)", "jax.config.update('jax_enable_x64', False)"),
-    "default dtype": ("torch.set_default_dtype(torch.float64)", "torch.set_default_dtype(torch.float32)"),
-    "narrow default dtype": ("torch.set_default_dtype(torch.bfloat16)", "torch.set_default_dtype(torch.float32)"),
+    "x64": (
+        "jax.config.update('jax_enable_x64', True)",
+        "jax.config.update('jax_enable_x64', False)",
+    ),
+    "default dtype": (
+        "torch.set_default_dtype(torch.float64)",
+        "torch.set_default_dtype(torch.float32)",
+    ),
+    "narrow default dtype": (
+        "torch.set_default_dtype(torch.bfloat16)",
+        "torch.set_default_dtype(torch.float32)",
+    ),
     "grad mode": ("torch.set_grad_enabled(False)", "torch.set_grad_enabled(True)"),
 }
 SLABS = """
@@ -396,7 +454,11 @@ def test_devices_that_come_and_go_count_at_once(monkeypatch):
             monkeypatch.setattr(type(backend), "devices", lambda _, devices=devices: devices)
             for call in (ferry.convert, ferry.explain, ferry.convert_tree):
                 known = contextlib.nullcontext()
-                with known if devices is there else pytest.raises(ferry.DeviceError, match="no sim:0 here"):
+                with (
+                    known
+                    if devices is there
+                    else pytest.raises(ferry.DeviceError, match="no sim:0 here")
+                ):
                     call(array, "simulated", device="sim:0")
 
 
@@ -430,7 +492,7 @@ def test_what_is_followed_is_looked_at_each_time():
     )
 
 
-# -- many at once -----------------------------------------------------------------------------------
+# -- many at once ----------------------------------------------------------------------------------
 
 
 def many_signatures():
@@ -482,11 +544,12 @@ def test_threads_that_convert_everything_at_once_get_the_right_results():
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, range(threads)))
     for conversion in (conversion_as("torch", dtype="float64"), conversion_as("numpy", copy=True)):
-        # Each thread may have put in one more before it saw that there were enough, or have begun anew after another.
+        # Each thread may have put in one more before it saw that there were enough, or have begun
+        # anew after another.
         assert 0 < conversion.kept < 2 * (recipes.MOST + threads)
 
 
-# -- what has no ordinary memory --------------------------------------------------------------------
+# -- what has no ordinary memory -------------------------------------------------------------------
 
 
 def freed(look):
@@ -554,7 +617,12 @@ def not_dense(look):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that these are in beta, or deprecated
         x = torch.eye(3)
-        for found in (x.to_sparse(), x.to_sparse_csr(), x.to_mkldnn(), torch._efficientzerotensor(3)):
+        for found in (
+            x.to_sparse(),
+            x.to_sparse_csr(),
+            x.to_mkldnn(),
+            torch._efficientzerotensor(3),
+        ):
             look(found)
         look(torch.quantize_per_tensor(torch.ones(3), 0.5, 0, torch.qint8))
         look(torch.ones(3, device="meta"))
@@ -588,7 +656,9 @@ def traced_by_torch(look):
         return x
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that what leaves PyTorch is a constant, and that this is deprecated
+        warnings.simplefilter(
+            "ignore"
+        )  # that what leaves PyTorch is a constant, and that this is deprecated
         torch.jit.trace(inside, torch.ones(2, 3), check_trace=False)
 
 
@@ -647,7 +717,12 @@ ODD = [
     *(freed, faked, functorch, dual, lazy_bits, nested, not_dense, empty, axes, traced_by_torch),
     *(in_jax, in_tensorflow, in_numpy),
 ]
-KEYWORDS = [{"copy": True}, {"dtype": "float16"}, {"device": "cpu"}, {"dtype": "float32", "casting": "unsafe"}]
+KEYWORDS = [
+    {"copy": True},
+    {"dtype": "float16"},
+    {"device": "cpu"},
+    {"dtype": "float32", "casting": "unsafe"},
+]
 
 
 def ordinary():
@@ -664,7 +739,14 @@ def ordinary():
             found.append(jnp.asarray(array))
     whole = torch.ones(4, 6)
     many = torch.ones((1,) * 65)
-    return [*found, whole.T, whole[:, ::2], torch.ones(0), torch.ones(2, dtype=torch.complex64), many]
+    return [
+        *found,
+        whole.T,
+        whole[:, ::2],
+        torch.ones(0),
+        torch.ones(2, dtype=torch.complex64),
+        many,
+    ]
 
 
 def outcome(call):
@@ -676,7 +758,15 @@ def outcome(call):
         info = ferry.describe(result)
     except ferry.ConversionError:
         return repr(result)  # a tree of its own
-    facts = info.framework, info.dtype, info.shape, info.writable, info.requires_grad, info.kind, info.abstract
+    facts = (
+        info.framework,
+        info.dtype,
+        info.shape,
+        info.writable,
+        info.requires_grad,
+        info.kind,
+        info.abstract,
+    )
     if info.abstract is not None:
         return facts
     try:

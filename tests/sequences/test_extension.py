@@ -30,7 +30,8 @@ from tensorferry.host.numpy_dtypes import numpy_dtype
 from tensorferry.sequences import flags, numbers
 
 extension = pytest.mark.skipif(
-    not numbers.HAS_EXTENSION, reason="the extension was not built, or TENSORFERRY_NO_EXTENSION is set"
+    not numbers.HAS_EXTENSION,
+    reason="the extension was not built, or TENSORFERRY_NO_EXTENSION is set",
 )
 
 
@@ -63,19 +64,61 @@ class Rows(list):
     """Somebody's own list."""
 
 
-INTEGERS = [0, 1, -1, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, *(s * (2**53 + d) for s in (1, -1) for d in (-1, 0, 1))]
+INTEGERS = [
+    0,
+    1,
+    -1,
+    2**31 - 1,
+    2**31,
+    -(2**31),
+    -(2**31) - 1,
+    *(s * (2**53 + d) for s in (1, -1) for d in (-1, 0, 1)),
+]
 INTEGERS += [2**30, 2**30 - 1, -(2**30), 2**60 - 1, 2**60, 2**63 - 1, -(2**63), 2**63, 2**64 - 1]
 BEYOND = [2**64, -(2**63) - 1, 10**30, -(10**400)]
-FLOATS = [0.0, -0.0, 5e-324, -(2.0**-149), 2.0**-1074, 3.4028234663852886e38, 3.4028235677973366e38, 1e39, -1e300]
+FLOATS = [
+    0.0,
+    -0.0,
+    5e-324,
+    -(2.0**-149),
+    2.0**-1074,
+    3.4028234663852886e38,
+    3.4028235677973366e38,
+    1e39,
+    -1e300,
+]
 FLOATS += [math.inf, -math.inf, math.nan, 2.0**53, 0.1, 65504.0, 65520.0, 1 + 2.0**-11 + 2.0**-30]
-ODD = [None, "1", b"1", Decimal(1), Fraction(1.5), Count(7), np.float64(0.5), np.float32(2), np.int8(3), np.bool_(1)]
-ODD += [ml_dtypes.bfloat16(1.5), np.array(2.0), np.array([1.0, 2.0]), object(), {}, range(2), Rows([1.0]), [], *BEYOND]
+ODD = [
+    None,
+    "1",
+    b"1",
+    Decimal(1),
+    Fraction(1.5),
+    Count(7),
+    np.float64(0.5),
+    np.float32(2),
+    np.int8(3),
+    np.bool_(1),
+]
+ODD += [
+    ml_dtypes.bfloat16(1.5),
+    np.array(2.0),
+    np.array([1.0, 2.0]),
+    object(),
+    {},
+    range(2),
+    Rows([1.0]),
+    [],
+    *BEYOND,
+]
 
 
 def atom(dice, mixed):
     kind = dice.choice("iffbc") if mixed == "all" else mixed
     if kind == "i":
-        return dice.choice((dice.choice(INTEGERS), dice.randrange(-9, 9), dice.getrandbits(dice.randrange(1, 63))))
+        return dice.choice(
+            (dice.choice(INTEGERS), dice.randrange(-9, 9), dice.getrandbits(dice.randrange(1, 63)))
+        )
     if kind == "f":
         bits = struct.unpack("d", dice.getrandbits(64).to_bytes(8, "little"))[0]
         return dice.choice((dice.choice(FLOATS), bits, dice.uniform(-9, 9)))
@@ -86,7 +129,10 @@ def atom(dice, mixed):
 
 def nesting(dice):
     """Lists and tuples of numbers of a shape; some are odd, some ragged, some hold a row twice."""
-    mixed, depth = dice.choice(("i", "f", "f", "b", "c", "all", "all")), dice.choice((1, 1, 2, 2, 3, 4))
+    mixed, depth = (
+        dice.choice(("i", "f", "f", "b", "c", "all", "all")),
+        dice.choice((1, 1, 2, 2, 3, 4)),
+    )
     lengths = [dice.choice((0, 1, 2, 3, 5, 40) if depth < 3 else (1, 2, 3)) for _ in range(depth)]
     odd = dice.random() < 0.3
 
@@ -111,7 +157,18 @@ def outcome(x, dtype, casting):
     return str(result.dtype), result.shape, result.tobytes()
 
 
-DTYPES = (None, None, "default", "fit", "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "complex64")
+DTYPES = (
+    None,
+    None,
+    "default",
+    "fit",
+    "float64",
+    "float32",
+    "float16",
+    "bfloat16",
+    "float8_e4m3fn",
+    "complex64",
+)
 DTYPES += ("int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool", "int4")
 
 
@@ -119,7 +176,8 @@ def compared(seed, count):
     """A number of random nestings with and without the extension, as few numbers and as many."""
     dice = random.Random(seed)  # noqa: S311 - the same each time
     cases = [
-        (nesting(dice), dice.choice(DTYPES), dice.choice((None, None, "unsafe", "same_value"))) for _ in range(count)
+        (nesting(dice), dice.choice(DTYPES), dice.choice((None, None, "unsafe", "same_value")))
+        for _ in range(count)
     ]
     expected = None
     for without in (contextlib.nullcontext, by_numpy):
@@ -148,7 +206,9 @@ def test_many_random_nestings_come_the_same_with_and_without(seed):
 
 # -- what is found, and bits ----------------------------------------------------------------------
 
-ELEMENTS = st.one_of(st.floats(), st.integers(-(2**63), 2**64 - 1), st.booleans(), st.complex_numbers())
+ELEMENTS = st.one_of(
+    st.floats(), st.integers(-(2**63), 2**64 - 1), st.booleans(), st.complex_numbers()
+)
 
 
 LAST = {
@@ -192,7 +252,12 @@ def test_what_is_found_is_what_is_there(row):
     """Each flag, by the numbers themselves."""
     types = set(map(type, row))
     whole = [x for x in row if type(x) is int]
-    parts = [part for x in row if type(x) in (float, complex) for part in (complex(x).real, complex(x).imag)]
+    parts = [
+        part
+        for x in row
+        if type(x) in (float, complex)
+        for part in (complex(x).real, complex(x).imag)
+    ]
     expected = {
         flags.BOOL: bool in types,
         flags.INT: int in types,
@@ -217,7 +282,14 @@ def test_every_kind_of_float_keeps_its_bits(dtype):
     """Payloads of NaN, signs of zero, subnormals: to float32 as the one cast of this package rounds them."""
     dice = random.Random(5)  # noqa: S311 - the same each time
     patterns = [dice.getrandbits(64) for _ in range(3000)]
-    patterns += [0x7FF0000000000001, 0xFFF8DEADBEEF0001, 0x7FF7FFFFFFFFFFFF, 1, 1 << 63, 0x36A0000000000000]
+    patterns += [
+        0x7FF0000000000001,
+        0xFFF8DEADBEEF0001,
+        0x7FF7FFFFFFFFFFFF,
+        1,
+        1 << 63,
+        0x36A0000000000000,
+    ]
     floats = [struct.unpack("<d", bits.to_bytes(8, "little"))[0] for bits in patterns]
     result = np.empty(len(floats), dtype)
     assert numbers.fill(result, "float64", "", floats, (len(floats),)) >= 0
@@ -228,7 +300,9 @@ def test_every_kind_of_float_keeps_its_bits(dtype):
 def need_filled(dtype):
     """Skip where a cast makes other floats of 16 bits than the extension: it is not asked for them there."""
     if not numbers.is_filled("float64", dtype, ""):
-        pytest.skip(f"this NumPy or ml_dtypes rounds {dtype} otherwise, or keeps something else of NaN")
+        pytest.skip(
+            f"this NumPy or ml_dtypes rounds {dtype} otherwise, or keeps something else of NaN"
+        )
 
 
 def between(dtype):
@@ -271,13 +345,22 @@ def test_floats_of_16_bits_are_those_of_a_cast(dtype, rows):
 def test_a_float_that_becomes_infinite_is_a_misfit(dtype, largest, beyond):
     """In any place; a number that rounds down does not count, nor does an infinity."""
     need_filled(dtype)
-    for odd, misfits in ((largest, False), (-largest, False), (beyond, True), (-beyond, True), (math.inf, False)):
+    for odd, misfits in (
+        (largest, False),
+        (-largest, False),
+        (beyond, True),
+        (-beyond, True),
+        (math.inf, False),
+    ):
         for place in (0, 31, 32, 99):
             row = [1.0] * 100
             row[place] = odd
-            found = numbers.fill(np.empty(100, numpy_dtype(dtype)), "float64", "finite", row, (100,))
+            found = numbers.fill(
+                np.empty(100, numpy_dtype(dtype)), "float64", "finite", row, (100,)
+            )
             assert bool(found & flags.MISFIT) == misfits
-            # The cast of what was asked for takes it, and casting="same_value" says where it stands.
+            # The cast of what was asked for takes it, and casting="same_value" says where it
+            # stands.
             assert np.isinf(ferry.to_numpy(row, dtype=dtype)[place]) == (misfits or math.isinf(odd))
             if misfits:
                 with pytest.raises(ferry.LossyCastError, match=rf"\[{place}\]"):
@@ -454,7 +537,13 @@ def test_no_memory_is_written_that_is_not_there(arguments):
 @extension
 def test_nothing_is_kept_and_nothing_is_given_away():
     """10,000 calls, some with errors at different places, leave the counts of references as they were."""
-    elements = [float("1.25e10"), int("12345678901234567890"), int("98765432101"), complex("1+2j"), Decimal(3)]
+    elements = [
+        float("1.25e10"),
+        int("12345678901234567890"),
+        int("98765432101"),
+        complex("1+2j"),
+        Decimal(3),
+    ]
     rows = [[*elements[:4]] * 10, [*elements[:4]] * 10]
     odd = [[*elements[:4]] * 10, [*elements, *elements[:3]] * 5]
     flat, memory = [elements[0], elements[2]] * 20, np.empty((2, 40), np.complex128)
@@ -471,7 +560,9 @@ def test_nothing_is_kept_and_nothing_is_given_away():
 
 @extension
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="what a process has of memory is read from /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="what a process has of memory is read from /proc"
+)
 def test_memory_does_not_grow():
     """Nor does that of a process, in which every second call ends in an error."""
     survives(
@@ -515,7 +606,9 @@ def test_a_list_that_another_thread_changes(length):
             x[length // 2] = 1.5
 
     thread, before = threading.Thread(target=change), sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)  # seconds: the other thread gets its turn between one look and the next
+    sys.setswitchinterval(
+        1e-6
+    )  # seconds: the other thread gets its turn between one look and the next
     thread.start()
     try:
         for target in ("numpy", "python") * max(10, 8_000 // length):
@@ -615,7 +708,9 @@ def test_scalars_of_numpys_keep_their_dtype(kind):
 
 
 @pytest.mark.parametrize("wanted", [None, "int8", "int32", "uint64", "float32"])
-@pytest.mark.parametrize("x", [[128], [2**31], [-1], [-(2**63)], [1, True, 2**63], [2**64 - 1, False]])
+@pytest.mark.parametrize(
+    "x", [[128], [2**31], [-1], [-(2**63)], [1, True, 2**63], [2**64 - 1, False]]
+)
 def test_few_ints_are_refused_alike_without_the_extension(wanted, x):
     """The first call makes the plan that the second one takes."""
 

@@ -69,14 +69,20 @@ def test_looking_at_a_list_of_tensors_reads_nothing(name):
     """describe, explain, shares_memory, like= and the functions for trees go by each one's description."""
     x = LISTS[name]()
     info = ferry.describe(x)
-    assert info.shape[: 1 + isinstance(x[0], list)] == (2, 1)[: 1 + isinstance(x[0], list)] or len(x) == info.shape[0]
+    assert (
+        info.shape[: 1 + isinstance(x[0], list)] == (2, 1)[: 1 + isinstance(x[0], list)]
+        or len(x) == info.shape[0]
+    )
     for target in TARGETS:
         assert ferry.explain(x, target).source.shape == info.shape
     assert not ferry.shares_memory(x, x)
     assert ferry.explain([1, 2], like=x).result.dtype == info.dtype
     whole = lambda each: each is x  # noqa: E731 - one word for the two calls below
     assert ferry.describe_tree({"x": x}, leaves=whole)['$["x"]'] == info
-    assert ferry.explain_tree({"x": x}, "numpy", leaves=whole).leaves[0].plan.source.shape == info.shape
+    assert (
+        ferry.explain_tree({"x": x}, "numpy", leaves=whole).leaves[0].plan.source.shape
+        == info.shape
+    )
 
 
 @pytest.mark.parametrize(("name", "target"), list(product(LISTS, TARGETS)))
@@ -106,10 +112,13 @@ def test_a_list_that_does_not_stack_says_so_when_it_is_looked_at():
             ferry.explain(x, "numpy")
         with pytest.raises(ferry.ConversionError) as converted:
             ferry.to_numpy(x)
-        assert (type(looked.value), looked.value.message) == (type(converted.value), converted.value.message), name
+        assert (type(looked.value), looked.value.message) == (
+            type(converted.value),
+            converted.value.message,
+        ), name
 
 
-# -- rows of numbers among tensors -------------------------------------------------------------------
+# -- rows of numbers among tensors -----------------------------------------------------------------
 
 ROWS = {
     "tensorflow": (lambda: tf.constant([1, 2]), [3, 4]),
@@ -173,7 +182,10 @@ def test_each_value_must_fit_the_dtype_that_dtypes_with_none_in_common_take():
     """Before they are joined; the error says which tensor it is."""
     x = [np.array([2**24 + 1]), np.array([0.5], "float32")]
     assert ferry.to_list(ferry.to_numpy(x, dtype="float64")) == [[2**24 + 1], [0.5]]
-    with pytest.raises(ferry.LossyCastError, match=r"int64 to float32: the value at \[0\] does not fit. - at x\[0\]"):
+    with pytest.raises(
+        ferry.LossyCastError,
+        match=r"int64 to float32: the value at \[0\] does not fit. - at x\[0\]",
+    ):
         ferry.to_numpy(x, dtype="float32")
     assert ferry.to_list(ferry.to_numpy(x, dtype="float32", casting="unsafe")) == [[2**24], [0.5]]
     out = np.zeros((2, 1))
@@ -181,7 +193,7 @@ def test_each_value_must_fit_the_dtype_that_dtypes_with_none_in_common_take():
     assert out.tolist() == [[2**24 + 1], [0.5]]
 
 
-# -- tensors in an autograd graph, and numbers beside tensors ----------------------------------------
+# -- tensors in an autograd graph, and numbers beside tensors --------------------------------------
 
 BESIDE = {
     "a float": lambda loss: [loss, 2.0],
@@ -208,10 +220,16 @@ def test_what_is_beside_a_tensor_in_a_graph_joins_the_graph(name):
 
     def by_hand(each):
         is_row = isinstance(each, (list, tuple))
-        return torch.stack(list(map(by_hand, each))) if is_row else torch.as_tensor(np_or_torch(each)).double()
+        return (
+            torch.stack(list(map(by_hand, each)))
+            if is_row
+            else torch.as_tensor(np_or_torch(each)).double()
+        )
 
     def np_or_torch(each):
-        return each if isinstance(each, (torch.Tensor, bool, int, float)) else np.asarray(each).item()
+        return (
+            each if isinstance(each, (torch.Tensor, bool, int, float)) else np.asarray(each).item()
+        )
 
     expected = by_hand(x)
     (by_torch,) = torch.autograd.grad(expected.sum(), weight, retain_graph=True)
@@ -265,7 +283,7 @@ def test_a_number_beside_tensors_is_kept_or_refused():
     assert ferry.to_torch([torch.tensor(1, dtype=torch.int8), 300]).tolist() == [1, 300]
 
 
-# -- what is no tensor, and what is several -----------------------------------------------------------
+# -- what is no tensor, and what is several --------------------------------------------------------
 
 
 def pasted(error, x):
@@ -278,7 +296,9 @@ def test_none_among_tensors_is_left_out_or_kept_and_no_number_takes_its_place():
     """Also with ``nulls=``, which is for numbers: the hint does not lead back."""
     x = [np.ones(2), None, np.zeros(2)]
     for keywords in ({}, {"nulls": 0}, {"nulls": "nan"}):
-        with pytest.raises(ferry.UnsupportedTypeError, match=r"None is not a tensor. - at x\[1\]") as caught:
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match=r"None is not a tensor. - at x\[1\]"
+        ) as caught:
             ferry.to_numpy(x, **keywords)
         assert ferry.to_numpy(pasted(caught.value, x)).tolist() == [[1, 1], [0, 0]]
 
@@ -294,7 +314,9 @@ def test_tensors_with_names_are_several():
         [point(np.ones(2), np.ones(2))] * 2,
     ]
     for x in several:
-        with pytest.raises(ferry.UnsupportedTypeError, match="several tensors with names") as caught:
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match="several tensors with names"
+        ) as caught:
             ferry.to_numpy(x)
         assert type(pasted(caught.value, x)) is type(x)
     assert ferry.to_numpy([point(1, 2), point(3, 4)]).tolist() == [[1, 2], [3, 4]]
@@ -327,13 +349,21 @@ def test_columns_in_a_list_take_nulls():
 
 def test_dicts_and_text_in_a_list_have_hints_that_make_tensors():
     """Rows as dicts are samples; words are numbered."""
-    for x in ([{"a": 1, "b": 2.5}, {"a": 3, "b": 4.5}], ["b", "a", "b"], objects("b", "a", "b"), [["b"], ["a"]]):
+    for x in (
+        [{"a": 1, "b": 2.5}, {"a": 3, "b": 4.5}],
+        ["b", "a", "b"],
+        objects("b", "a", "b"),
+        [["b"], ["a"]],
+    ):
         with pytest.raises(ferry.UnsupportedTypeError, match="is not a number") as caught:
             ferry.to_numpy(x)
         if isinstance(x[0], dict):
             code = caught.value.hint.partition("; or ")[2].partition(", which")[0]
             made = eval(code, {**vars(ferry), "x": x})  # noqa: S307 - the code of the hint
-            assert {name: each.tolist() for name, each in made.items()} == {"a": [1, 3], "b": [2.5, 4.5]}
+            assert {name: each.tolist() for name, each in made.items()} == {
+                "a": [1, 3],
+                "b": [2.5, 4.5],
+            }
         else:
             made = pasted(caught.value, x)
             assert np.ravel(made).tolist() == [1, 0, 1][: np.size(made)]

@@ -26,7 +26,12 @@ DTYPES = {
     "bool": {"numpy": "bool", "torch": "bool", "tensorflow": "bool", "jax": "bool"},
     "int": {"numpy": "int64", "torch": "int64", "tensorflow": "int32", "jax": "int32"},
     "float": {"numpy": "float64", "torch": "float32", "tensorflow": "float32", "jax": "float32"},
-    "complex": {"numpy": "complex128", "torch": "complex64", "tensorflow": "complex128", "jax": "complex64"},
+    "complex": {
+        "numpy": "complex128",
+        "torch": "complex64",
+        "tensorflow": "complex128",
+        "jax": "complex64",
+    },
 }
 WIDE = {"jax": {"int": "int64", "float": "float64", "complex": "complex128"}}
 
@@ -53,7 +58,9 @@ SOURCES = {
 
 
 def flat(x):
-    return [leaf for part in x for leaf in flat(part)] if isinstance(x, (list, tuple, range)) else [x]
+    return (
+        [leaf for part in x for leaf in flat(part)] if isinstance(x, (list, tuple, range)) else [x]
+    )
 
 
 def packed(dtype, numbers):
@@ -111,7 +118,11 @@ def test_numbers_to_a_list_are_themselves(name):
     as_one = {"bool": bool, "int": int, "float": float, "complex": complex}[kind]
 
     def lists(part):
-        return [lists(each) for each in part] if isinstance(part, (list, tuple, range)) else as_one(part)
+        return (
+            [lists(each) for each in part]
+            if isinstance(part, (list, tuple, range))
+            else as_one(part)
+        )
 
     assert repr(ferry.to_list(x)) == repr(lists(x))
 
@@ -151,7 +162,9 @@ def test_numbers_that_do_not_fit_take_a_wider_dtype_or_raise(target, number, dty
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("x", "shape"), [([], (0,)), ([[], []], (2, 0)), ((), (0,)), (range(0), (0,))])
+@pytest.mark.parametrize(
+    ("x", "shape"), [([], (0,)), ([[], []], (2, 0)), ((), (0,)), (range(0), (0,))]
+)
 def test_an_empty_sequence_keeps_its_shape(target, x, shape):
     """A sequence without numbers is a tensor of its shape without elements."""
     result = ferry.convert(x, target)

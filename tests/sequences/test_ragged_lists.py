@@ -68,7 +68,10 @@ def test_rows_stay_rows(target):
 def test_none_is_a_null(target):
     """At any depth; the mask is true where there is a value."""
     assert ferry.to_list(ferry.convert([1, None], target, nulls=0)) == [1, 0]
-    assert ferry.to_list(ferry.convert([[1.5, None], [None, 2.5]], target, nulls=0)) == [[1.5, 0], [0, 2.5]]
+    assert ferry.to_list(ferry.convert([[1.5, None], [None, 2.5]], target, nulls=0)) == [
+        [1.5, 0],
+        [0, 2.5],
+    ]
     values, mask = ferry.convert([True, None], target, nulls="mask")
     assert (ferry.to_list(values), ferry.to_list(mask)) == ([True, False], [True, False])
     values, mask = ferry.convert([[1, None], [3]], target, nulls="mask", pad=-1)
@@ -107,7 +110,9 @@ def test_a_value_of_another_kind_is_refused(x, keywords):
 
 
 def test_a_missing_row_has_no_length():
-    with pytest.raises(ferry.UnsupportedTypeError, match=r"None at x\[1\] stands in the place of a row") as caught:
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match=r"None at x\[1\] stands in the place of a row"
+    ) as caught:
         ferry.to_numpy([[1, 2], None], nulls=0, pad=0)
     assert pasted(caught.value.hint, [[1, 2], None]) == [[1, 2]]
 
@@ -122,7 +127,9 @@ def test_numbers_beside_rows_are_refused():
 
 
 @pytest.mark.parametrize("target", EVERYWHERE)
-@pytest.mark.parametrize("x", [[[1, 2], [3]], [[[1], [2, 3]], [[4]]], [[True], [True, False]]], ids=str)
+@pytest.mark.parametrize(
+    "x", [[[1, 2], [3]], [[[1], [2, 3]], [[4]]], [[True], [True, False]]], ids=str
+)
 def test_the_error_says_so(x, target):
     """Its hint is the same call with `pad=`."""
     with pytest.raises(ferry.ShapeError) as caught:
@@ -168,7 +175,12 @@ def test_tensors_are_padded_by_collate():
 @pytest.mark.parametrize("target", EVERYWHERE)
 @pytest.mark.parametrize(
     "keywords",
-    [{"pad": 0}, {"pad": -1, "nulls": 7}, {"nulls": "mask", "pad": 0}, {"pad": float("inf"), "dtype": "float32"}],
+    [
+        {"pad": 0},
+        {"pad": -1, "nulls": 7},
+        {"nulls": "mask", "pad": 0},
+        {"pad": float("inf"), "dtype": "float32"},
+    ],
 )
 def test_the_plan_is_of_the_same_call(keywords, target):
     """Its code can be pasted."""

@@ -41,7 +41,9 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 @pytest.fixture(scope="session")
 def address(site):
     """The site over HTTP, on this machine: pages opened as files cannot fetch others."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Handler, directory=site)) as server:
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(_Handler, directory=site)
+    ) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -52,8 +54,14 @@ def address(site):
 @pytest.fixture(scope="session")
 def browser():
     """Chromium, without a window."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make docs-test does")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: make docs-test does"
+    )
+    chromium = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     if chromium is None:
         pytest.skip("there is no Chromium (Debian: apt-get install chromium)")
     with sync_api.sync_playwright() as playwright:
@@ -69,7 +77,9 @@ def page(browser):
     made = context.new_page()
     errors = []
     made.on("pageerror", lambda error: errors.append(str(error)))
-    made.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    made.on(
+        "console", lambda message: errors.append(message.text) if message.type == "error" else None
+    )
     yield made
     context.close()
     assert errors == []

@@ -101,7 +101,9 @@ def measured(browser, site):
 
 
 @pytest.mark.parametrize("window", [SMALL, TABLET, DESK], ids=lambda size: str(size[0]))
-@pytest.mark.parametrize(("language", "scheme"), [*((each, "light") for each in LANGUAGES), ("en", "dark")])
+@pytest.mark.parametrize(
+    ("language", "scheme"), [*((each, "light") for each in LANGUAGES), ("en", "dark")]
+)
 def test_no_page_is_wider_than_its_window(measured, language, scheme, window):
     """Wide tables and lines of code scroll in their boxes; the page does not."""
     pages = measured(language, scheme)[window]
@@ -129,14 +131,20 @@ def test_tables_fit_a_desk(measured, window):
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_headings_fit_a_phone(measured, language):
     """A title takes less than a sixth of the screen, and a smaller heading no more; none is cut off."""
-    headings = [(name, *each) for name, found in measured(language)[PHONE].items() for each in found["headings"]]
+    headings = [
+        (name, *each)
+        for name, found in measured(language)[PHONE].items()
+        for each in found["headings"]
+    ]
 
     assert len(headings) > 200
     assert [each for each in headings if each[2] > PHONE[1] / 6 or each[3] > 1] == []
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize(("window", "screens"), [(DESK, (1, 1, 1)), (PHONE, (1, 2, 2))], ids=["desk", "phone"])
+@pytest.mark.parametrize(
+    ("window", "screens"), [(DESK, (1, 1, 1)), (PHONE, (1, 2, 2))], ids=["desk", "phone"]
+)
 def test_the_start_page_shows_what_it_is(page, site, language, window, screens):
     """How to install it, a picture of memory and the way to the playground are in sight; there are few links."""
     page.set_viewport_size({"width": window[0], "height": window[1]})
@@ -161,7 +169,9 @@ def test_the_navigation_has_one_level_for_each_part(page, site, language):
     assert len(tops) == len(set(tops)) == 7
     assert all(text.isascii() or "…" in text for text in tops) == (language == "en")
     for index, top in enumerate(tops):
-        below = page.locator(".sidebar-tree > ul > li").nth(index).locator("li > a").all_text_contents()
+        below = (
+            page.locator(".sidebar-tree > ul > li").nth(index).locator("li > a").all_text_contents()
+        )
 
         assert top not in below
         assert len(below) != 1
@@ -239,12 +249,18 @@ def test_questions_are_two_clicks_away(page, site):
     def linked(address):
         page.goto(address)
         links = page.eval_on_selector_all("article a", "all => all.map(each => each.href)")
-        return {link.partition("#")[0] for link in links if link.partition("#")[0].endswith(".html")}
+        return {
+            link.partition("#")[0] for link in links if link.partition("#")[0].endswith(".html")
+        }
 
     start = (site / "en" / "index.html").as_uri()
     parts = linked(start)
     found = parts.union(*(linked(part) for part in parts - {start}))
-    pages = {path.as_uri() for folder in ("howto", "reference") for path in (site / "en" / folder).glob("*.html")}
+    pages = {
+        path.as_uri()
+        for folder in ("howto", "reference")
+        for path in (site / "en" / folder).glob("*.html")
+    }
 
     assert len(pages) > 25
     assert sorted(pages - found) == []

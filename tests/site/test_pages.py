@@ -44,13 +44,17 @@ def _pages(site):
 
 def test_nothing_comes_from_elsewhere(site):
     """Scripts, styles, fonts and pictures are all part of the site."""
-    loaded = [(path.name, address) for path, page in _pages(site).items() for address in page.loaded]
+    loaded = [
+        (path.name, address) for path, page in _pages(site).items() for address in page.loaded
+    ]
     styles = [path.read_text(encoding="utf-8") for path in site.rglob("*.css")]
     styles += [style for page in _pages(site).values() for style in page.styles]
 
     assert len(loaded) > 100
     assert [(name, address) for name, address in loaded if re.match(r"(https?:)?//", address)] == []
-    assert [found for style in styles for found in re.findall(r"(?:@import|url\()[^;)]*//[^;)]*", style)] == []
+    assert [
+        found for style in styles for found in re.findall(r"(?:@import|url\()[^;)]*//[^;)]*", style)
+    ] == []
 
 
 def test_links_within_the_site_lead_somewhere(site):
@@ -65,7 +69,9 @@ def test_links_within_the_site_lead_somewhere(site):
             target = Path(path.parent, unquote(parts.path)).resolve() if parts.path else path
             anchor = unquote(parts.fragment)
             checked += 1
-            if not target.is_file() or (anchor and target in pages and anchor not in pages[target].anchors):
+            if not target.is_file() or (
+                anchor and target in pages and anchor not in pages[target].anchors
+            ):
                 lost.append((str(path.relative_to(site)), link))
 
     assert checked > 1000

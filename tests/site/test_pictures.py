@@ -49,7 +49,11 @@ def test_a_page_is_drawn(tmp_path):
     assert (code, said) == (0, "")
     assert html.count("<svg ") == 4
     assert "<em>same</em>" in html
-    assert html.count("in other &lt;words&gt;</desc>") == html.count("aria-label='in other &lt;words&gt;'") == 2
+    assert (
+        html.count("in other &lt;words&gt;</desc>")
+        == html.count("aria-label='in other &lt;words&gt;'")
+        == 2
+    )
     assert html.count("source and result are") == 0
     assert html.count("<title>what crosses the bus while a loop works") == 2
 
@@ -59,8 +63,14 @@ def test_a_page_is_drawn(tmp_path):
     [
         ("1 / 0", "ZeroDivisionError"),
         ("x = 1", "SyntaxError: the last line must be an expression"),
-        ("ferry.TensorInfo('torch', (3,))", "TypeError: the last line must be a plan, not TensorInfo"),
-        ("ferry.explain(ferry.TensorInfo('torch', (3,), abstract='meta'), 'numpy')", "UnsupportedTypeError"),
+        (
+            "ferry.TensorInfo('torch', (3,))",
+            "TypeError: the last line must be a plan, not TensorInfo",
+        ),
+        (
+            "ferry.explain(ferry.TensorInfo('torch', (3,), abstract='meta'), 'numpy')",
+            "UnsupportedTypeError",
+        ),
     ],
 )
 def test_what_is_wrong_is_a_warning_with_its_line(tmp_path, body, said):
@@ -99,7 +109,10 @@ def test_the_order_is_one_that_prefetch_can_have(timeline, ways, depth):
         assert [piece.batch for piece in on_it] == list(range(9))
         assert all(before.stop <= after.start for before, after in pairwise(on_it))
     for batch in range(9):
-        assert all(a.stop <= b.start for a, b in pairwise([piece for piece in pieces if piece.batch == batch]))
+        assert all(
+            a.stop <= b.start
+            for a, b in pairwise([piece for piece in pieces if piece.batch == batch])
+        )
     begun = [piece.start for piece in pieces if piece.lane == lanes[0]]
     taken = [piece.start for piece in pieces if piece.lane == timeline.LOOP]
     for now in range(taken[-1]):
@@ -115,7 +128,11 @@ PLANS = {
     "reversed": (INFO("numpy", (6,), strides=(-4,), misalignment=20), "torch", {}),
     "broadcast": (INFO("numpy", (4, 6), strides=(0, 4)), "torch", {}),
     "misaligned": (INFO("numpy", (30,), "int8", misalignment=40), "torch", {}),
-    "over the bus": (INFO("torch", (1024, 1000), device="cuda:0", requires_grad=True), "numpy", {"dtype": "bfloat16"}),
+    "over the bus": (
+        INFO("torch", (1024, 1000), device="cuda:0", requires_grad=True),
+        "numpy",
+        {"dtype": "bfloat16"},
+    ),
     "a list": (INFO("python", (2, 300), "float64"), "torch", {}),
     "empty": (INFO("torch", (0, 3)), "numpy", {}),
     "long": (INFO("torch", (1,) * 40, strides=(123456789,) * 40, kind="Parameter"), "numpy", {}),
@@ -135,8 +152,12 @@ def pages():
     """Plans as notebooks show them, on one page."""
     plans = [ferry.explain(info, to, **asked) for info, to, asked in PLANS.values()]
     whole = ferry.TensorInfo("torch", (64, 32))
-    plans.append(ferry.explain_tree({"a": whole, "b": {"c": INFO("numpy", (7,), strides=(8,))}}, "numpy"))
-    return "<!doctype html><html lang='en'><title>plans</title><body>" + "".join(plan._repr_html_() for plan in plans)
+    plans.append(
+        ferry.explain_tree({"a": whole, "b": {"c": INFO("numpy", (7,), strides=(8,))}}, "numpy")
+    )
+    return "<!doctype html><html lang='en'><title>plans</title><body>" + "".join(
+        plan._repr_html_() for plan in plans
+    )
 
 
 @pytest.mark.parametrize("width", [360, 1440])
@@ -150,7 +171,12 @@ def test_plans_can_be_read_on_any_screen(browser, width):
         assert page.evaluate(OUTSIDE) == []
         assert page.evaluate(SMALL) >= 9
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert page.evaluate("[...document.querySelectorAll('figure')].filter(f => f.offsetWidth).length") == 11
+        assert (
+            page.evaluate(
+                "[...document.querySelectorAll('figure')].filter(f => f.offsetWidth).length"
+            )
+            == 11
+        )
         fills.append(page.evaluate(FILLS))
         context.close()
     assert len(fills[0]) == len(fills[1]) == 3
@@ -159,7 +185,11 @@ def test_plans_can_be_read_on_any_screen(browser, width):
 
 @pytest.mark.parametrize(
     ("attribute", "dark"),
-    [("data-theme='dark'", True), ("data-theme='light'", False), ("data-jp-theme-light='false'", True)],
+    [
+        ("data-theme='dark'", True),
+        ("data-theme='light'", False),
+        ("data-jp-theme-light='false'", True),
+    ],
 )
 def test_a_theme_that_a_reader_chose_counts_more_than_the_systems(browser, attribute, dark):
     """Furo's switch and JupyterLab's, whatever the system prefers."""

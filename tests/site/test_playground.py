@@ -37,7 +37,12 @@ def live(browser, address):
     made = context.new_page()
     errors = []
     made.on("pageerror", lambda error: errors.append(str(error)))
-    made.on("console", lambda said: errors.append((said.text, said.location["url"])) if said.type == "error" else None)
+    made.on(
+        "console",
+        lambda said: (
+            errors.append((said.text, said.location["url"])) if said.type == "error" else None
+        ),
+    )
     # The browser may ask for it whenever the address changes.
     icon = "<svg xmlns='http://www.w3.org/2000/svg'/>"
     made.route("**/favicon.*", lambda route: route.fulfill(content_type="image/svg+xml", body=icon))
@@ -75,7 +80,9 @@ def choose(page, control, value):
 
 def values(page):
     """What the controls show."""
-    shown = page.evaluate("Object.fromEntries(new FormData(document.querySelector('.pg-controls')))")
+    shown = page.evaluate(
+        "Object.fromEntries(new FormData(document.querySelector('.pg-controls')))"
+    )
     return {**dict.fromkeys(settings.CHOICES, ""), **shown}
 
 
@@ -87,7 +94,10 @@ def go(page, query):
 
 def open_case(page, name):
     """Follow the link to a case; what is read aloud says when it is shown."""
-    page.evaluate("name => { document.querySelector('.pg-said').textContent = ''; location.hash = name; }", name)
+    page.evaluate(
+        "name => { document.querySelector('.pg-said').textContent = ''; location.hash = name; }",
+        name,
+    )
     page.wait_for_function("document.querySelector('.pg-said').textContent")
     assert text(page, ".pg-case b") == [name]
 
@@ -97,7 +107,7 @@ def text(page, selector):
     return page.locator(selector).evaluate_all("all => all.map(each => each.textContent)")
 
 
-# -- without the planner ----------------------------------------------------------------------------
+# -- without the planner ---------------------------------------------------------------------------
 
 
 def test_an_address_of_no_case_says_so(playground):
@@ -121,13 +131,17 @@ def test_a_look_at_a_list_leaves_the_dtype_as_it_was(live):
 def test_the_first_picture_needs_no_planner(playground):
     """It is in the page's HTML, which is small, and nothing that is large is fetched before it is asked for."""
     playground.wait_for_function("performance.getEntriesByName('first-contentful-paint').length")
-    paint = playground.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    paint = playground.evaluate(
+        "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+    )
     fetched = playground.evaluate("performance.getEntriesByType('resource').map(each => each.name)")
     print(f"the first picture after {paint:.0f} ms")  # noqa: T201 - shown by -s; how long it takes is the machine's
 
     assert len(playground.content()) < 150_000
     assert playground.locator(".pg-figure.wide:visible svg").count() == 1
-    assert [name for name in fetched if re.search(r"pyodide|cases\.js|\.wasm|sources\.zip", name)] == []
+    assert [
+        name for name in fetched if re.search(r"pyodide|cases\.js|\.wasm|sources\.zip", name)
+    ] == []
     assert text(playground, ".pg-verdict")[0].startswith(WORDS["shared"])
 
 
@@ -146,7 +160,9 @@ def test_each_case_is_a_link(playground):
     for name, query in cases.CASES.items():
         playground.locator(".pg-cases summary").click()
         playground.locator(f".pg-cases a[href='#{name}']").click()
-        playground.wait_for_function("name => document.querySelector('.pg-case b').textContent === name", arg=name)
+        playground.wait_for_function(
+            "name => document.querySelector('.pg-case b').textContent === name", arg=name
+        )
         setting = settings.read(dict(item.partition("=")[::2] for item in query.split("&")))
 
         assert playground.url.endswith(f"#{name}")
@@ -156,8 +172,15 @@ def test_each_case_is_a_link(playground):
         assert not playground.locator(".pg-cases ul").is_visible()
     playground.go_back()
     playground.wait_for_function("document.querySelector('.pg-case b').textContent === 'C26'")
-    assert values(playground) == settings.read({"from": "torch", "to": "numpy", "shape": "8,10", "requires": "1"})
-    assert playground.evaluate("performance.getEntriesByType('resource').filter(e => /wasm/.test(e.name)).length") == 0
+    assert values(playground) == settings.read(
+        {"from": "torch", "to": "numpy", "shape": "8,10", "requires": "1"}
+    )
+    assert (
+        playground.evaluate(
+            "performance.getEntriesByType('resource').filter(e => /wasm/.test(e.name)).length"
+        )
+        == 0
+    )
 
 
 def test_a_link_from_elsewhere_shows_its_case(page, address):
@@ -170,7 +193,13 @@ def test_a_link_from_elsewhere_shows_its_case(page, address):
 
 @pytest.mark.parametrize(
     ("name", "side", "drawn"),
-    [("C13", "source", 1), ("C13", "result", 1), ("C14", "source", 1), ("C11", "source", 0), ("C11", "result", 0)],
+    [
+        ("C13", "source", 1),
+        ("C13", "result", 1),
+        ("C14", "source", 1),
+        ("C11", "source", 0),
+        ("C11", "result", 0),
+    ],
 )
 def test_a_write_is_drawn_and_said(playground, name, side, drawn):
     """The element that is written is marked, or it is said why nobody may write; again, and the mark is gone."""
@@ -200,7 +229,9 @@ def test_the_steps_are_walked(playground):
     assert back.is_disabled()
     for number in range(1, count + 1):
         forward.click()
-        assert text(playground, ".pg-walk [role=status]") == [WORDS["step-of"].format(number=number, count=count)]
+        assert text(playground, ".pg-walk [role=status]") == [
+            WORDS["step-of"].format(number=number, count=count)
+        ]
         assert playground.locator(".pg-steps li[aria-current]").count() == 1
         seen += text(playground, ".pg-steps pre:not([hidden])")
     assert forward.is_disabled()
@@ -220,7 +251,10 @@ def test_code_is_copied(playground):
     button.click()
     named = "word => document.querySelectorAll('[data-paste]')[1].textContent === word"
     playground.wait_for_function(named, arg=WORDS["pasted"])
-    assert playground.evaluate("navigator.clipboard.readText()") == "import tensorferry as ferry\ny = ferry.to_torch(x)"
+    assert (
+        playground.evaluate("navigator.clipboard.readText()")
+        == "import tensorferry as ferry\ny = ferry.to_torch(x)"
+    )
     playground.wait_for_function(named, arg=WORDS["paste"])
 
 
@@ -239,7 +273,9 @@ def test_it_fits_and_can_be_read(playground, width, scheme):
         scale = "svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width"
         assert figure.locator("svg").evaluate(scale) > 0.85
     assert playground.locator(".pg-bar").is_visible() == (width == 360)
-    tops = [playground.locator(part).bounding_box()["y"] for part in (".pg-picture", ".pg-controls")]
+    tops = [
+        playground.locator(part).bounding_box()["y"] for part in (".pg-picture", ".pg-controls")
+    ]
     assert (tops[0] < tops[1]) == (width == 360)
 
 
@@ -275,7 +311,7 @@ def test_what_cannot_be_loaded_is_said_and_tried_again(browser, address, lost):
     context.close()
 
 
-# -- with the planner -------------------------------------------------------------------------------
+# -- with the planner ------------------------------------------------------------------------------
 
 
 def test_every_control_changes_the_answer(live):
@@ -295,7 +331,9 @@ def test_every_control_changes_the_answer(live):
         live.locator(".pg-more").evaluate("each => { each.open = true; }")
         choose(live, control, value)
 
-        assert f"{control}={value.replace(',', '%2C')}" in live.url.replace("%3A", ":").replace(",", "%2C")
+        assert f"{control}={value.replace(',', '%2C')}" in live.url.replace("%3A", ":").replace(
+            ",", "%2C"
+        )
         assert values(live)[control] == value
         assert live.inner_html(".pg-answer") != before
         assert text(live, ".pg-said") != [""]
@@ -319,7 +357,11 @@ def test_what_is_typed_before_the_answer_is_there_stays(live):
         " e.value = '5,6'; e.dispatchEvent(done); e.value = '5,6,7'; })()"
     )
     settled(live)
-    assert (values(live)["shape"], "shape=5,6" in live.url, "5,6,7" in live.url) == ("5,6,7", True, False)
+    assert (values(live)["shape"], "shape=5,6" in live.url, "5,6,7" in live.url) == (
+        "5,6,7",
+        True,
+        False,
+    )
     live.locator("[name=shape]").dispatch_event("change")
     settled(live)
     assert (values(live)["shape"], "shape=5,6,7" in live.url) == ("5,6,7", True)
@@ -332,7 +374,9 @@ def test_back_and_forward_follow_the_settings(live):
     choose(live, "copy", "True")
     for to, copy in (("torch", ""), ("jax", "")):
         live.go_back()
-        live.wait_for_function("to => document.querySelector('.pg-controls').to.value === to", arg=to)
+        live.wait_for_function(
+            "to => document.querySelector('.pg-controls').to.value === to", arg=to
+        )
         settled(live)
         assert (values(live)["to"], values(live)["copy"]) == (to, copy)
     live.go_forward()
@@ -394,9 +438,15 @@ def test_random_settings_are_answered_as_explain_answers(live, tmp_path):
     rng = random.Random(7)  # noqa: S311 - settings, no secrets
     asked = []
     for _ in range(SETTINGS):
-        chosen = {name: rng.choice(choices) for name, choices in settings.CHOICES.items() if rng.random() < 0.2}
+        chosen = {
+            name: rng.choice(choices)
+            for name, choices in settings.CHOICES.items()
+            if rng.random() < 0.2
+        }
         shape = rng.choice(["3,4", "7", "2,3,5", "", "0,3", "1000,1000"])
-        asked.append({**settings.DEFAULTS, "from": rng.choice([*settings.NAMES]), **chosen, "shape": shape})
+        asked.append(
+            {**settings.DEFAULTS, "from": rng.choice([*settings.NAMES]), **chosen, "shape": shape}
+        )
     path = tmp_path / "asked.json"
     path.write_text(json.dumps(asked), encoding="utf-8")
     expected = json.loads(survives(SAID, path).splitlines()[-1])

@@ -14,7 +14,11 @@ from tensorferry import typing as names
 from tensorferry.cli.app import app
 
 ERRORS = [name for name in tensorferry.__all__ if name.endswith(("Error", "Violation"))]
-FUNCTIONS = [name for name in [*tensorferry.__all__, "open"] if inspect.isfunction(getattr(tensorferry, name))]
+FUNCTIONS = [
+    name
+    for name in [*tensorferry.__all__, "open"]
+    if inspect.isfunction(getattr(tensorferry, name))
+]
 
 
 def _read(site, page):
@@ -23,7 +27,10 @@ def _read(site, page):
 
 def _page_of(site, name):
     """The page of the group that has a function or class; there is one."""
-    pages = [path.read_text(encoding="utf-8") for path in (site / "en" / "reference" / "names").glob("*.html")]
+    pages = [
+        path.read_text(encoding="utf-8")
+        for path in (site / "en" / "reference" / "names").glob("*.html")
+    ]
     (found,) = (page for page in pages if f'id="tensorferry.{name}"' in page)
     return found
 
@@ -53,7 +60,9 @@ def test_the_page_of_groups_leads_to_every_name(site):
     """Each public function and class is linked from the page above, with what it is for, and the errors from theirs."""
     text = _read(site, "names")
     linked = set(re.findall(r'href="names/\w+\.html#tensorferry\.(\w+)"', text))
-    public = {name for name in tensorferry.__all__ if callable(getattr(tensorferry, name))} - set(ERRORS)
+    public = {name for name in tensorferry.__all__ if callable(getattr(tensorferry, name))} - set(
+        ERRORS
+    )
 
     assert len(public) > 30
     assert sorted(public - linked) == []
@@ -73,7 +82,11 @@ def test_an_error_has_an_anchor_and_a_place_in_the_tree(site, name):
     """It is in the tree, it can be linked to by its name, and it says which builtins it is."""
     text = _read(site, "errors")
     said = _words(text.partition(f'id="tensorferry.{name}"')[2].partition("<section")[0])
-    bases = {base.__name__ for base in getattr(tensorferry, name).__bases__ if not base.__module__.startswith("tensor")}
+    bases = {
+        base.__name__
+        for base in getattr(tensorferry, name).__bases__
+        if not base.__module__.startswith("tensor")
+    }
 
     assert f'href="#{name.lower()}"' in text.partition("<section")[2].partition("</article>")[0]
     assert f'id="{name.lower()}"' in text
@@ -112,7 +125,10 @@ def test_the_matrix_says_what_the_contract_says(site, source, target, outcome):
     """Rows of the sharing rule, as the README has them, are found in the generated table."""
     table = re.search(r"<table.*?</table>", _read(site, "pairs"), re.DOTALL)[0]
     head, *rows = [
-        [" ".join(_words(cell).split()) for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)]
+        [
+            " ".join(_words(cell).split())
+            for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)
+        ]
         for row in re.findall(r"<tr.*?</tr>", table, re.DOTALL)
     ]
     (row,) = (row for row in rows if row[0] == source)

@@ -1,7 +1,8 @@
 """A suite must be able to fail: real backends, each broken in one way, are caught by the conformance suite.
 
-Every mutant is caught twice: with the verifying mode on, and by the suite's own eyes alone, with the
-check of `tensorferry.execution.run` taken out. That the same cells pass without the mutant is asserted too.
+Every mutant is caught twice: with the verifying mode on, and by the suite's own eyes alone, with
+the check of `tensorferry.execution.run` taken out. That the same cells pass without the mutant is
+asserted too.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def has(array, kinds):
 def redeclare(monkeypatch, name, group, **changes):
     """A backend that declares something else than what it can do."""
     found = backend(name)
-    declared = found.capabilities._replace(**{group: getattr(found.capabilities, group)._replace(**changes)})
+    declared = found.capabilities._replace(
+        **{group: getattr(found.capabilities, group)._replace(**changes)}
+    )
     monkeypatch.setattr(type(found), "capabilities", declared)
 
 
@@ -106,7 +109,9 @@ def torch_exports_wrong_strides(monkeypatch):
 def torch_reads_rows_backwards(monkeypatch):
     """A copy has the right shape and the elements of the wrong places."""
     true = backend("numpy").copy
-    monkeypatch.setattr(backend("numpy"), "copy", lambda x, *rest: true(x[::-1] if x.ndim else x, *rest))
+    monkeypatch.setattr(
+        backend("numpy"), "copy", lambda x, *rest: true(x[::-1] if x.ndim else x, *rest)
+    )
 
 
 @mutant("numpy", "jax")
@@ -142,7 +147,9 @@ def uint8_becomes_int8(monkeypatch):
     """The bytes are right, and their meaning is another."""
     true = backend("torch").adopt
     monkeypatch.setattr(
-        backend("torch"), "adopt", lambda array: true(array.view("int8") if array.dtype == "uint8" else array)
+        backend("torch"),
+        "adopt",
+        lambda array: true(array.view("int8") if array.dtype == "uint8" else array),
     )
 
 
@@ -164,7 +171,9 @@ def float8_is_taken_for_its_sibling(monkeypatch):
     true = backend("tensorflow").adopt
 
     def adopt(array):
-        return true(array.view(ml_dtypes.float8_e5m2) if array.dtype == ml_dtypes.float8_e4m3fn else array)
+        return true(
+            array.view(ml_dtypes.float8_e5m2) if array.dtype == ml_dtypes.float8_e4m3fn else array
+        )
 
     monkeypatch.setattr(backend("tensorflow"), "adopt", adopt)
 
@@ -178,21 +187,29 @@ def the_negative_bit_is_dropped(monkeypatch):
     import torch
 
     monkeypatch.setattr(
-        backend("torch"), "resolve", lambda x: (torch._neg_view(x) if x.is_neg() else x.resolve_conj()).clone()
+        backend("torch"),
+        "resolve",
+        lambda x: (torch._neg_view(x) if x.is_neg() else x.resolve_conj()).clone(),
     )
 
 
 @mutant("torch", "jax", about="values")
 def the_conjugate_bit_is_dropped(monkeypatch):
     """The same for conjugates."""
-    monkeypatch.setattr(backend("torch"), "resolve", lambda x: (x.conj() if x.is_conj() else x).resolve_neg().clone())
+    monkeypatch.setattr(
+        backend("torch"),
+        "resolve",
+        lambda x: (x.conj() if x.is_conj() else x).resolve_neg().clone(),
+    )
 
 
 @mutant("numpy", "torch", about="values")
 def minus_zero_loses_its_sign(monkeypatch):
     """A copy that goes through arithmetic: -0.0 + 0.0 is 0.0."""
     true = backend("numpy").copy
-    monkeypatch.setattr(backend("numpy"), "copy", lambda x, *rest: true(x + 0 if has(x, "fc") else x, *rest))
+    monkeypatch.setattr(
+        backend("numpy"), "copy", lambda x, *rest: true(x + 0 if has(x, "fc") else x, *rest)
+    )
 
 
 @mutant("numpy", "jax", about="values")
@@ -287,7 +304,9 @@ def the_source_is_written(monkeypatch):
 @mutant("torch", "numpy", about="source")
 def the_source_leaves_its_graph(monkeypatch):
     """detach in place: the caller's own tensor no longer requires grad."""
-    monkeypatch.setattr(backend("torch"), "detach", lambda x: x.detach_() if not x._is_view() else x.detach())
+    monkeypatch.setattr(
+        backend("torch"), "detach", lambda x: x.detach_() if not x._is_view() else x.detach()
+    )
 
 
 @mutant("numpy", "torch", about="source")
@@ -349,14 +368,18 @@ def a_view_is_said_to_be_immutable(monkeypatch):
 def a_gradient_is_not_seen(monkeypatch):
     """describe says that nothing requires grad."""
     true = backend("torch").describe
-    monkeypatch.setattr(backend("torch"), "describe", lambda x: true(x)._replace(requires_grad=False))
+    monkeypatch.setattr(
+        backend("torch"), "describe", lambda x: true(x)._replace(requires_grad=False)
+    )
 
 
 @mutant("torch", "numpy")
 def a_lazy_bit_is_not_seen(monkeypatch):
     """describe says that no bit is set."""
     true = backend("torch").describe
-    monkeypatch.setattr(backend("torch"), "describe", lambda x: true(x)._replace(conjugate=False, negative=False))
+    monkeypatch.setattr(
+        backend("torch"), "describe", lambda x: true(x)._replace(conjugate=False, negative=False)
+    )
 
 
 @mutant("numpy", "torch")
@@ -380,7 +403,9 @@ def jax_declares_any_alignment(monkeypatch):
 @mutant("numpy", "torch")
 def torch_declares_a_dtype_too_many(monkeypatch):
     """A dtype that is declared and cannot be adopted."""
-    redeclare(monkeypatch, "torch", "dtypes", held=backend("torch").capabilities.dtypes.held | {"int4"})
+    redeclare(
+        monkeypatch, "torch", "dtypes", held=backend("torch").capabilities.dtypes.held | {"int4"}
+    )
 
 
 # -- who may write ------------------------------------------------------------------------------
@@ -402,7 +427,9 @@ def jax_memory_becomes_writable(monkeypatch):
 def tensorflow_memory_becomes_writable(monkeypatch):
     """The same for TensorFlow, whose own view is writable for some dtypes."""
     true = backend("tensorflow").export
-    monkeypatch.setattr(backend("tensorflow"), "export", lambda x: memory.over(true(x)) if true(x).size else true(x))
+    monkeypatch.setattr(
+        backend("tensorflow"), "export", lambda x: memory.over(true(x)) if true(x).size else true(x)
+    )
 
 
 @mutant("torch", "numpy", about="writable")

@@ -55,15 +55,30 @@ RECIPE = "\n".join(line[4:] for line in testing.__doc__.splitlines() if line.sta
 def project(folder, recipe=RECIPE):
     """A project with a backend that is installed, a strict pytest, and one test file."""
     install(folder, "slabs-ferry", "slabs")
-    (folder / "pyproject.toml").write_text('[tool.pytest.ini_options]\nfilterwarnings = ["error"]\n', encoding="utf-8")
+    (folder / "pyproject.toml").write_text(
+        '[tool.pytest.ini_options]\nfilterwarnings = ["error"]\n', encoding="utf-8"
+    )
     (folder / "tests").mkdir()
-    (folder / "tests" / "test_contract.py").write_text(WITNESS + recipe.replace('"mine"', '"slabs"'))
+    (folder / "tests" / "test_contract.py").write_text(
+        WITNESS + recipe.replace('"mine"', '"slabs"')
+    )
 
 
 def judged(folder, *options, path=()):
     """How many tests passed, and what pytest said; all must have."""
     done = subprocess.run(
-        [sys.executable, *options, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "tests"],
+        [
+            sys.executable,
+            *options,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+            "tests",
+        ],
         cwd=folder,
         env={
             **os.environ,
@@ -124,7 +139,11 @@ def test_the_recipe_works_beside_every_framework(tmp_path):
 def test_a_backend_that_breaks_the_contract_fails_there(tmp_path, bare):
     """The recipe can fail: a backend that adopts a copy in silence."""
     project(tmp_path)
-    body = (tmp_path / "slabs_ferry.py").read_text(encoding="utf-8").replace("memory.over(array)", "array.copy()")
+    body = (
+        (tmp_path / "slabs_ferry.py")
+        .read_text(encoding="utf-8")
+        .replace("memory.over(array)", "array.copy()")
+    )
     (tmp_path / "slabs_ferry.py").write_text(body, encoding="utf-8")
     with pytest.raises(AssertionError, match="NonConformance"):
         judged(tmp_path, "-S", path=[bare])

@@ -147,9 +147,18 @@ def test_on_the_host_batches_of_any_kind_come_one_after_the_other(dtype):
     """Trees and tensors alone, whatever the dtype says of both."""
     batches = [{"x": np.ones(2)}, {"x": np.zeros(3)}, np.ones(2), np.zeros(3), [np.ones(2)]]
     found = list(ferry.prefetch(batches, "torch", dtype=dtype))
-    assert [type(each) for each in found] == [dict, dict, type(found[0]["x"]), type(found[0]["x"]), list]
+    assert [type(each) for each in found] == [
+        dict,
+        dict,
+        type(found[0]["x"]),
+        type(found[0]["x"]),
+        list,
+    ]
     expected = ferry.convert_tree(batches, "torch", dtype=dtype)
-    told = [{path: info.dtype for path, info in ferry.describe_tree(each).items()} for each in (found, expected)]
+    told = [
+        {path: info.dtype for path, info in ferry.describe_tree(each).items()}
+        for each in (found, expected)
+    ]
     assert told[0] == told[1]
     assert ferry.to_list(found[3]) == [0, 0, 0]
 
@@ -224,7 +233,9 @@ def test_a_dataloader(device, where):
 def test_a_tensorflow_dataset(device, where):
     """tf.data.Dataset, dicts of tensors."""
     tensorflow = pytest.importorskip("tensorflow")
-    data = tensorflow.data.Dataset.from_tensor_slices({"x": np.arange(6.0), "y": np.arange(6)}).batch(2)
+    data = tensorflow.data.Dataset.from_tensor_slices(
+        {"x": np.arange(6.0), "y": np.arange(6)}
+    ).batch(2)
     found = list(prefetch(data, where))
     assert [ferry.to_list(batch["y"]) for batch in found] == [[0, 1], [2, 3], [4, 5]]
     assert ferry.to_list(found[1]["x"]) == [2, 3]
@@ -232,7 +243,10 @@ def test_a_tensorflow_dataset(device, where):
 
 def test_from_a_device_to_the_host(device):
     """Sources on a device are converted ahead too, and arrive complete."""
-    there = (ferry.convert(np.full(4, i), "simulated", device="sim:0", non_blocking=True) for i in range(20))
+    there = (
+        ferry.convert(np.full(4, i), "simulated", device="sim:0", non_blocking=True)
+        for i in range(20)
+    )
     running = ferry.prefetch(there, "numpy")
     assert [array.tolist() for array in running] == [[i] * 4 for i in range(20)]
     assert running.stats().threaded
@@ -438,7 +452,10 @@ class KeptIterator:
 def test_a_loader_in_epochs_that_keeps_its_iterator(device, where):
     """A pass that was left does not read on in the next one's batches: each epoch has every batch once."""
     torch = pytest.importorskip("torch")
-    for loader in (Kept(6), torch.utils.data.DataLoader([{"x": np.full(3, i), "i": i} for i in range(6)], None)):
+    for loader in (
+        Kept(6),
+        torch.utils.data.DataLoader([{"x": np.full(3, i), "i": i} for i in range(6)], None),
+    ):
         with prefetch(loader, where) as running:
             assert len(running) == 6
             for _ in range(3):
@@ -489,7 +506,9 @@ def test_bad_batches_are_skipped_and_counted(device, where, bad):
 @BOTH
 def test_skipped_batches_make_room_for_others(device, where):
     """Never more than `depth` are ahead, however many are skipped."""
-    running = prefetch(some_bad(30, set(range(1, 30, 2))), where, dtype={"x": "int8"}, on_error="skip", depth=1)
+    running = prefetch(
+        some_bad(30, set(range(1, 30, 2))), where, dtype={"x": "int8"}, on_error="skip", depth=1
+    )
     with pytest.warns(RuntimeWarning, match="skipped"):
         assert [seen(batch) for batch in running] == list(range(0, 30, 2))
     assert running.skipped == 15
@@ -571,7 +590,9 @@ def test_on_the_host_an_interrupt_in_a_conversion_loses_no_batch():
                 raise KeyboardInterrupt
             return np.ones(2)
 
-    running = ferry.prefetch(iter([Once(), np.zeros(2)]), "torch", leaves=lambda x: not isinstance(x, dict))
+    running = ferry.prefetch(
+        iter([Once(), np.zeros(2)]), "torch", leaves=lambda x: not isinstance(x, dict)
+    )
     with pytest.raises(KeyboardInterrupt):
         next(running)
     assert [batch.tolist() for batch in running] == [[1, 1], [0, 0]]
@@ -713,7 +734,9 @@ def test_the_interpreter_ends_cleanly(state):
 
 @BOTH
 @pytest.mark.parametrize("closes", [False, True])
-def test_a_thread_that_waits_for_its_turn_while_another_comes_to_the_end(device, monkeypatch, where, closes):
+def test_a_thread_that_waits_for_its_turn_while_another_comes_to_the_end(
+    device, monkeypatch, where, closes
+):
     """It has asked before the end, and gets its turn after it: there is nothing more, and no error of ours."""
     asked, over, found = threading.Event(), threading.Event(), []
     running = prefetch(batches_of(2), where)

@@ -32,7 +32,9 @@ def wrong_batches(backend, count, depth=2):
     with consumer, ferry.prefetch(source, "simulated", device="sim:0", depth=depth) as batches:
         for batch in batches:
             n = batch["n"]
-            bad = backend.compute(lambda x, half, n=n: (x != n).sum() + (half != n).sum(), batch["x"], batch["half"])
+            bad = backend.compute(
+                lambda x, half, n=n: (x != n).sum() + (half != n).sum(), batch["x"], batch["half"]
+            )
             checked.append(bad)
             del batch  # the device still works on it
         return sum(ferry.to_list(bad) != 0 for bad in checked), len(checked)
@@ -81,7 +83,11 @@ BROKEN = {
 def test_what_is_broken_is_found(how, monkeypatch):
     """The same check finds each safeguard missing, so it is known to be able to fail."""
     settings = BROKEN[how](monkeypatch) or {}
-    for slower in (1, 10, 100):  # on a busy machine the copies have to be slower yet to be overtaken
+    for slower in (
+        1,
+        10,
+        100,
+    ):  # on a busy machine the copies have to be slower yet to be overtaken
         with simulated.installed(delay=(0.002 * slower, 0.006 * slower), **settings) as backend:
             wrong, count = wrong_batches(backend, 60)
         assert count == 60
@@ -92,7 +98,9 @@ def test_what_is_broken_is_found(how, monkeypatch):
 
 def test_copies_come_from_page_locked_memory_and_are_not_waited_for(device):
     """Every transfer of every leaf; nothing is locked any more at the end."""
-    found = list(ferry.prefetch(reused(30, lambda array, n: [array, array[:3]]), "simulated", device="sim:1"))
+    found = list(
+        ferry.prefetch(reused(30, lambda array, n: [array, array[:3]]), "simulated", device="sim:1")
+    )
     assert [ferry.to_list(batch[1]) for batch in found] == [[n] * 3 for n in range(30)]
     up = [copied for copied in device.transfers if copied.target == "sim:1"]
     assert len(up) == 30
@@ -118,7 +126,8 @@ def test_no_more_batches_lie_on_the_device_than_are_wanted(depth):
             found = storage(shape, dtype, device)
             if device != "cpu" and shape == (64,):
                 alive.append(None)
-                # Memory that was used on the consumer's stream is given away when that has come past.
+                # Memory that was used on the consumer's stream is given away when that has come
+                # past.
                 own = backend.consumer
                 weakref.finalize(found._storage, lambda: own.queue(alive.pop)).atexit = False
                 most.append(len(alive))
@@ -140,7 +149,9 @@ def test_without_page_locked_memory_it_goes_on_with_one_message(lockable):
     with simulated.installed(delay=(0.0, 0.001), lockable=lockable) as backend:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            found = list(ferry.prefetch((np.full(n, n) for n in lengths), "simulated", device="sim:0"))
+            found = list(
+                ferry.prefetch((np.full(n, n) for n in lengths), "simulated", device="sim:0")
+            )
         assert [ferry.to_list(x) for x in found] == [[n] * n for n in lengths]
         assert [each.category for each in caught] == [RuntimeWarning]
         assert "of host memory cannot be page-locked" in str(caught[0].message)
@@ -152,9 +163,16 @@ def test_without_page_locked_memory_it_goes_on_with_one_message(lockable):
 
 def test_every_kind_of_leaf_beside_each_other(device):
     """Checked casts and lists of numbers beside leaves that do; the values are right all the same."""
-    source = ({"x": np.full(4, n, "int32"), "checked": np.full(4, n, "int64"), "list": [n, n]} for n in range(20))
+    source = (
+        {"x": np.full(4, n, "int32"), "checked": np.full(4, n, "int64"), "list": [n, n]}
+        for n in range(20)
+    )
     running = ferry.prefetch(
-        source, "simulated", device="sim:0", dtype="int8", leaves=lambda x: isinstance(x, (np.ndarray, list))
+        source,
+        "simulated",
+        device="sim:0",
+        dtype="int8",
+        leaves=lambda x: isinstance(x, (np.ndarray, list)),
     )
     for n, batch in enumerate(running):
         assert {name: ferry.to_list(x) for name, x in batch.items()} == {
@@ -166,8 +184,14 @@ def test_every_kind_of_leaf_beside_each_other(device):
 
 def test_casts_narrow_before_the_bus_and_widen_after_it(device):
     """The bytes that cross are those of the smaller dtype."""
-    wide = list(ferry.prefetch([np.arange(100.0)] * 3, "simulated", device="sim:0", dtype="bfloat16"))
-    narrow = list(ferry.prefetch([np.arange(100, dtype="uint8")] * 3, "simulated", device="sim:0", dtype="float32"))
+    wide = list(
+        ferry.prefetch([np.arange(100.0)] * 3, "simulated", device="sim:0", dtype="bfloat16")
+    )
+    narrow = list(
+        ferry.prefetch(
+            [np.arange(100, dtype="uint8")] * 3, "simulated", device="sim:0", dtype="float32"
+        )
+    )
     assert {x.dtype for x in wide} == {"bfloat16"}
     assert {x.dtype for x in narrow} == {"float32"}
     assert ferry.to_list(wide[2]) == ferry.to_list(narrow[2]) == list(range(100))
@@ -177,7 +201,9 @@ def test_casts_narrow_before_the_bus_and_widen_after_it(device):
 def test_a_tensor_that_is_there_twice_crosses_once(device):
     """Tied leaves stay tied."""
     shared = np.ones(8)
-    (batch,) = ferry.prefetch([{"a": shared, "b": [shared, np.zeros(2)]}], "simulated", device="sim:0")
+    (batch,) = ferry.prefetch(
+        [{"a": shared, "b": [shared, np.zeros(2)]}], "simulated", device="sim:0"
+    )
     assert batch["a"] is batch["b"][0]
     assert [copied.nbytes for copied in device.transfers] == [128]
 
@@ -236,7 +262,9 @@ def test_one_side_stream_for_the_life_of_the_iterator(device, monkeypatch):
     """However many batches there are; and the next one's is the same, with the memory that is kept for it."""
     made = []
     monkeypatch.setattr(
-        type(device), "side_stream", lambda self, where: made.append(where) or self._stream(where, "side")
+        type(device),
+        "side_stream",
+        lambda self, where: made.append(where) or self._stream(where, "side"),
     )
     for _ in range(3):
         list(ferry.prefetch([np.ones(2)] * 20, "simulated", device="sim:0"))
@@ -261,13 +289,32 @@ def test_keys_that_look_alike(device):
 @pytest.mark.parametrize("many", [2, 100])
 def test_a_dtype_is_decided_once_by_what_a_leaf_was(device, many):
     """On its way a leaf may have another dtype already, which the mapping names too."""
-    asked = {"float64": "float32", "float32": "bfloat16", "bool": "uint8", "uint8": "float32", "rest.0": "float64"}
-    tree = {"a": np.ones(4), "b": np.ones(4, "float32"), "c": np.ones(4, bool), "d": np.ones(4, "uint8")}
+    asked = {
+        "float64": "float32",
+        "float32": "bfloat16",
+        "bool": "uint8",
+        "uint8": "float32",
+        "rest.0": "float64",
+    }
+    tree = {
+        "a": np.ones(4),
+        "b": np.ones(4, "float32"),
+        "c": np.ones(4, bool),
+        "d": np.ones(4, "uint8"),
+    }
     tree["rest"] = [np.ones(4, "float32") for _ in range(many)]
     expected = {
-        path: info.dtype for path, info in ferry.describe_tree(ferry.convert_tree(tree, "numpy", dtype=asked)).items()
+        path: info.dtype
+        for path, info in ferry.describe_tree(
+            ferry.convert_tree(tree, "numpy", dtype=asked)
+        ).items()
     }
-    assert [expected[f'$["{name}"]'] for name in "abcd"] == ["float32", "bfloat16", "uint8", "float32"]
+    assert [expected[f'$["{name}"]'] for name in "abcd"] == [
+        "float32",
+        "bfloat16",
+        "uint8",
+        "float32",
+    ]
     for batch in ferry.prefetch([tree] * 3, "simulated", device="sim:0", dtype=asked):
         assert {path: info.dtype for path, info in ferry.describe_tree(batch).items()} == expected
         assert ferry.to_list(batch["c"]) == [1] * 4
@@ -276,6 +323,10 @@ def test_a_dtype_is_decided_once_by_what_a_leaf_was(device, many):
 def test_a_tensor_alone_is_converted_as_by_convert_and_in_a_mapping_as_a_leaf(device):
     """One dtype is for it, whatever its kind; a mapping speaks of its own."""
     source = [np.arange(4)] * 2
-    assert {x.dtype for x in ferry.prefetch(source, "simulated", device="sim:0", dtype="float32")} == {"float32"}
+    assert {
+        x.dtype for x in ferry.prefetch(source, "simulated", device="sim:0", dtype="float32")
+    } == {"float32"}
     mapping = {"int64": "int32", "int32": "int8"}
-    assert {x.dtype for x in ferry.prefetch(source, "simulated", device="sim:0", dtype=mapping)} == {"int32"}
+    assert {
+        x.dtype for x in ferry.prefetch(source, "simulated", device="sim:0", dtype=mapping)
+    } == {"int32"}

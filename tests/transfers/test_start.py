@@ -114,9 +114,13 @@ def test_it_returns_before_the_copy_and_the_result_is_complete(device):
         result = transfer.result(timeout=simulated.PATIENCE)
     assert transfer.done()
     assert result["x"].device == "sim:1"
-    assert (device.values(result["x"]) == np.arange(5)).all(), "complete without any waiting of the caller's"
+    assert (device.values(result["x"]) == np.arange(5)).all(), (
+        "complete without any waiting of the caller's"
+    )
     assert transfer.result() is result
-    assert [each for each in reachable(transfer) if isinstance(each, simulated.Tensor)] == [result["x"]]
+    assert [each for each in reachable(transfer) if isinstance(each, simulated.Tensor)] == [
+        result["x"]
+    ]
 
 
 def test_in_a_child_process_nobody_waits_for_ever(device, monkeypatch):
@@ -128,10 +132,18 @@ def test_in_a_child_process_nobody_waits_for_ever(device, monkeypatch):
             with pytest.raises(RuntimeError, match="not in this process"):
                 transfer.result()
         go()
-        assert device.values(transfer.result(timeout=simulated.PATIENCE)).tolist() == [0, 1, 2, 3, 4]
+        assert device.values(transfer.result(timeout=simulated.PATIENCE)).tolist() == [
+            0,
+            1,
+            2,
+            3,
+            4,
+        ]
         with monkeypatch.context() as child:
             child.setattr("os.getpid", lambda: -1)
-            with pytest.raises(ferry.DeviceError, match="sim:1, which a forked child process cannot reach"):
+            with pytest.raises(
+                ferry.DeviceError, match="sim:1, which a forked child process cannot reach"
+            ):
                 transfer.result()
         down = ferry.start(transfer.result(), "numpy")
         assert down.result().tolist() == [0, 1, 2, 3, 4]
@@ -145,7 +157,9 @@ def test_it_waits_for_an_event_and_not_for_the_device(device):
     gate = threading.Event()
     device.current_stream("sim:0").queue(lambda: gate.wait(simulated.PATIENCE))
     try:
-        result = ferry.start(np.ones(4), "simulated", device="sim:0").result(timeout=simulated.PATIENCE)
+        result = ferry.start(np.ones(4), "simulated", device="sim:0").result(
+            timeout=simulated.PATIENCE
+        )
         assert (device.values(result) == 1).all()
         assert not gate.is_set()
     finally:
@@ -225,7 +239,9 @@ def test_a_failing_leaf_leaves_nothing_behind(device):
     """The error comes from `result` with the leaf's path, and holds no more than itself."""
     tree = {"good": np.ones(3), "bad": np.array([1.5])}
     alive = weakref.ref(tree["good"])
-    transfer = ferry.start(tree, "simulated", device="sim:0", dtype={"float": "int32"}, coalesce=False)
+    transfer = ferry.start(
+        tree, "simulated", device="sim:0", dtype={"float": "int32"}, coalesce=False
+    )
     with pytest.raises(ferry.LossyCastError, match=r'\$\["bad"\]'):
         transfer.result()
     del tree, transfer
@@ -257,10 +273,14 @@ def test_like_takes_the_place_of_a_tensor_or_of_each_leaf(device):
     """Framework, dtype and device are those of `like`."""
     there = ferry.convert(np.zeros(1, "float32"), "simulated", device="sim:1")
     assert ferry.start(np.arange(3), like=there).result().device == "sim:1"
-    result = ferry.start({"a": np.arange(3), "b": np.arange(2)}, like={"a": there, "b": np.zeros(1)}).result()
+    result = ferry.start(
+        {"a": np.arange(3), "b": np.arange(2)}, like={"a": there, "b": np.zeros(1)}
+    ).result()
     assert (result["a"].device, result["a"].dtype) == ("sim:1", "int64")
     assert result["b"].tolist() == [0, 1]
-    result = ferry.start({"a": np.ones(3), "b": np.float16(1)}, like={"a": there, "b": np.zeros(1)}).result()
+    result = ferry.start(
+        {"a": np.ones(3), "b": np.float16(1)}, like={"a": there, "b": np.zeros(1)}
+    ).result()
     assert (result["a"].device, result["a"].dtype) == ("sim:1", "float32")
 
 

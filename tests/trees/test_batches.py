@@ -26,7 +26,12 @@ def test_small_leaves_leave_a_device_in_one_transfer():
     """The plan says so: from where to where, how many, how many bytes."""
     plan = ferry.explain_tree(infos(1000, shape=(1024,)), "numpy")
     (batch,) = plan.batches
-    assert (batch.source, batch.target, batch.leaves, batch.bytes) == ("cuda:0", "cpu", 1000, 1000 * 4096)
+    assert (batch.source, batch.target, batch.leaves, batch.bytes) == (
+        "cuda:0",
+        "cpu",
+        1000,
+        1000 * 4096,
+    )
     assert {leaf.batch for leaf in plan.leaves} == {0}
     assert "One transfer from cuda:0 to cpu: 1000 leaves" in str(plan)
 
@@ -61,7 +66,10 @@ def test_one_transfer_for_each_pair_of_devices():
     """Two GPUs are two batches."""
     tree = [gpu(device="cuda:0"), gpu(device="cuda:1"), gpu(device="cuda:0"), gpu(device="cuda:1")]
     plan = ferry.explain_tree(tree, "numpy")
-    assert sorted((batch.source, batch.leaves) for batch in plan.batches) == [("cuda:0", 2), ("cuda:1", 2)]
+    assert sorted((batch.source, batch.leaves) for batch in plan.batches) == [
+        ("cuda:0", 2),
+        ("cuda:1", 2),
+    ]
     assert [leaf.batch for leaf in plan.leaves] == [0, 1, 0, 1]
 
 
@@ -88,7 +96,9 @@ def test_a_tensor_that_is_there_twice_crosses_once():
 
 def test_a_graph_is_not_packed():
     """A move that autograd follows goes leaf by leaf."""
-    tree = [ferry.TensorInfo("torch", (n,), "float32", "cuda:0", requires_grad=True) for n in (1, 2)]
+    tree = [
+        ferry.TensorInfo("torch", (n,), "float32", "cuda:0", requires_grad=True) for n in (1, 2)
+    ]
     assert ferry.explain_tree(tree, "torch", device="cpu").batches == ()
     assert len(ferry.explain_tree(tree, "numpy").batches) == 1
 
@@ -135,7 +145,11 @@ def test_torch_packs_under_autocast():
     tensors = [torch.arange(4, dtype=torch.float16), torch.arange(4, 8, dtype=torch.float16)]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         first, second = backend.unpack(*backend.pack(tensors, 1))
-    assert (first.dtype, first.tolist(), second.tolist()) == (torch.float16, [0, 1, 2, 3], [4, 5, 6, 7])
+    assert (first.dtype, first.tolist(), second.tolist()) == (
+        torch.float16,
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+    )
 
 
 def test_jax_starts_a_transfer_and_finishes_it():
@@ -179,7 +193,12 @@ def test_a_tree_crosses_the_bus_once_each_way_and_every_bit_arrives():
 @pytest.mark.unwatched  # it counts copies
 def test_leaves_of_a_batch_fail_under_their_own_paths():
     """All at once, before the bus and after it; the others do not stand for them."""
-    tree = {"good": np.ones(3), "bad": np.array([1.5]), "fine": np.zeros(1), "worse": np.array([np.nan])}
+    tree = {
+        "good": np.ones(3),
+        "bad": np.array([1.5]),
+        "fine": np.zeros(1),
+        "worse": np.array([np.nan]),
+    }
     to_integers = {"float": "int32"}
     with simulated.installed() as device:
         with pytest.raises(ferry.TreeError) as caught:
@@ -190,7 +209,10 @@ def test_leaves_of_a_batch_fail_under_their_own_paths():
             ferry.convert_tree(there, "numpy", dtype=to_integers)
         assert len(device.transfers) == 1
     for error in (caught.value, also_caught.value):
-        assert [each.message.rpartition(" - at ")[2] for each in error.exceptions] == ['$["bad"]', '$["worse"]']
+        assert [each.message.rpartition(" - at ")[2] for each in error.exceptions] == [
+            '$["bad"]',
+            '$["worse"]',
+        ]
 
 
 def test_a_batch_is_written_into_out():

@@ -28,7 +28,9 @@ class Pair(NamedTuple):
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dtype", ["bool", "uint16", "int32", "float16", "bfloat16", "float32", "float8_e5m2"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "uint16", "int32", "float16", "bfloat16", "float32", "float8_e5m2"]
+)
 def test_samples_stack_bit_for_bit(target, dtype):
     """What `np.stack` gives, in the target's own tensor, for every dtype."""
     bits = np.random.default_rng(3).integers(0, 2 if dtype == "bool" else 256, (5, 6 * 8), "uint8")
@@ -86,7 +88,9 @@ def test_numbers_keep_their_kind():
     """Integers are integers, beyond float's exact ones too; floats are the target's default; bools are bools."""
     import torch
 
-    batch = ferry.collate([{"i": 2**53 + 1, "f": 0.5, "b": True}, {"i": 1, "f": 1.5, "b": False}], "torch")
+    batch = ferry.collate(
+        [{"i": 2**53 + 1, "f": 0.5, "b": True}, {"i": 1, "f": 1.5, "b": False}], "torch"
+    )
     assert batch["i"].tolist() == [2**53 + 1, 1]
     assert [batch[key].dtype for key in "ifb"] == [torch.int64, torch.float32, torch.bool]
     kept = ferry.collate([{"i": 1}, {"i": 2}], "torch", leaves="tensors")
@@ -167,16 +171,21 @@ def test_keywords_and_like():
 
     samples = [{"x": np.array([1.0, 2.0])}, {"x": np.array([3.0, 4.0])}]
     assert ferry.collate(samples, "jax", dtype={"float": "int8"})["x"].dtype == np.int8
-    assert ferry.collate(samples, like=torch.ones(1, dtype=torch.bfloat16))["x"].dtype is torch.bfloat16
+    assert (
+        ferry.collate(samples, like=torch.ones(1, dtype=torch.bfloat16))["x"].dtype
+        is torch.bfloat16
+    )
     with pytest.raises(ferry.LossyCastError, match=r'\$\["x"\]'):
         ferry.collate([{"x": np.array([1.5])}], "jax", dtype={"x": "int8"})
 
 
-# -- lists of numbers -------------------------------------------------------------------------------
+# -- lists of numbers ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", [*TARGETS, "python"])
-@pytest.mark.parametrize("row", [[1, 2], [1.5, 2.5], [True, False], [[1, 2], [3, 4]], [np.int16(3)], [2**40, -1]])
+@pytest.mark.parametrize(
+    "row", [[1, 2], [1.5, 2.5], [True, False], [[1, 2], [3, 4]], [np.int16(3)], [2**40, -1]]
+)
 def test_a_list_of_numbers_below_a_key_is_one_tensor(target, row):
     """Flat or nested, of what `convert` makes of it."""
     if target == "jax" and row[0] == 2**40:
@@ -216,7 +225,9 @@ def test_features_and_labels_stay_apart():
 
 
 @pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])
-@pytest.mark.parametrize("other", [np.array([0.5]), np.array([0.5], "float16"), np.array([3])], ids=str)
+@pytest.mark.parametrize(
+    "other", [np.array([0.5]), np.array([0.5], "float16"), np.array([3])], ids=str
+)
 def test_the_hint_for_complex_numbers_among_others_holds_them(target, other):
     """A dtype of floats, which the hint had, has no room for them."""
     samples = [{"x": np.array([1 + 2j], "complex64")}, {"x": other}]
@@ -225,7 +236,10 @@ def test_the_hint_for_complex_numbers_among_others_holds_them(target, other):
         ferry.collate(samples, target)
 
     dtype = ast.literal_eval(caught.value.hint.removeprefix("dtype="))
-    assert ferry.to_list(ferry.collate(samples, target, dtype=dtype)["x"]) == [[1 + 2j], list(map(complex, other))]
+    assert ferry.to_list(ferry.collate(samples, target, dtype=dtype)["x"]) == [
+        [1 + 2j],
+        list(map(complex, other)),
+    ]
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -250,7 +264,11 @@ def test_empty_lists_below_a_key_are_rows_of_length_0(target, keywords):
         found = ferry.describe(ferry.collate([{"x": []}] * many, target, **keywords)["x"])
         named = keywords.get("dtype", {})
         alone = ferry.convert([], target, dtype=named if isinstance(named, str) else named.get("x"))
-        assert (found.framework, found.shape, found.dtype) == (target, (many, 0), ferry.describe(alone).dtype)
+        assert (found.framework, found.shape, found.dtype) == (
+            target,
+            (many, 0),
+            ferry.describe(alone).dtype,
+        )
     with pytest.raises(ferry.ShapeError, match="0 in samples"):
         ferry.collate([{"x": []}, {"x": [1]}], target, **keywords)
     assert ferry.collate([{"x": []}] * 2, target, leaves="tensors") == {"x": []}
@@ -285,7 +303,12 @@ def test_one_list_at_two_places_is_a_tensor_only_below_a_key(first):
 
 def test_lists_of_numbers_in_containers_of_every_kind():
     """Below a key of whatever mapping, inside whatever it stands in."""
-    for make in (collections.OrderedDict, collections.UserDict, lambda x: [Sample(x, 0)], lambda x: Pair(x, 0)):
+    for make in (
+        collections.OrderedDict,
+        collections.UserDict,
+        lambda x: [Sample(x, 0)],
+        lambda x: Pair(x, 0),
+    ):
         batch = ferry.collate([make({"x": [1, 2]}), make({"x": [3, 4]})], "numpy")
         inner = batch[0] if isinstance(batch, (list, tuple)) else batch
         inner = inner.image if isinstance(inner, Sample) else inner
@@ -296,12 +319,15 @@ def test_lists_of_unequal_lengths_are_refused_by_path():
     """Few and many; and where the rows inside one sample are unequal, the message says so."""
     for short, long in (([1], [1, 2]), ([1.5] * 200, [1.5] * 201)):
         with pytest.raises(
-            ferry.ShapeError, match=rf'{len(short)} in samples\[0\].*{len(long)} in samples\[1\].*"x"'
+            ferry.ShapeError,
+            match=rf'{len(short)} in samples\[0\].*{len(long)} in samples\[1\].*"x"',
         ) as caught:
             ferry.collate([{"x": short}, {"x": long}], "torch")
         assert caught.value.hint == 'pad={"x": 0}'
     for keywords in ({}, {"pad": 0}):
-        with pytest.raises(ferry.ShapeError, match=r'samples\[1\]\[0\].*samples\[1\]\[1\].*"x"') as caught:
+        with pytest.raises(
+            ferry.ShapeError, match=r'samples\[1\]\[0\].*samples\[1\]\[1\].*"x"'
+        ) as caught:
             ferry.collate([{"x": [[1], [2]]}, {"x": [[1], [2, 3]]}], "torch", **keywords)
         assert "pad=" not in caught.value.hint
 
@@ -310,13 +336,17 @@ def test_a_list_and_a_tensor_stack():
     """A row of one sample, and what was a tensor already in another."""
     import torch
 
-    for column in ([[1, 2], torch.tensor([3, 4])], [torch.tensor([3, 4]), [1, 2]], [np.array([3, 4]), [1, 2]]):
+    for column in (
+        [[1, 2], torch.tensor([3, 4])],
+        [torch.tensor([3, 4]), [1, 2]],
+        [np.array([3, 4]), [1, 2]],
+    ):
         batch = ferry.collate([{"x": each} for each in column], "torch")
         assert batch["x"].dtype is torch.int64
         assert sorted(batch["x"].tolist()) == [[1, 2], [3, 4]]
 
 
-# -- integers and floats --------------------------------------------------------------------------------
+# -- integers and floats ---------------------------------------------------------------------------
 
 
 def _meeting():
@@ -349,11 +379,14 @@ def test_integers_and_floats_do_not_meet_in_silence(case, pad):
         for hint in caught.value.hint.split(" or "):
             batch = ferry.collate(samples, "torch", pad=pad, **eval(f"dict({hint})"))  # noqa: S307 - as pasted
             assert ferry.describe(batch["a"]).dtype.startswith("float")
-            assert ferry.to_list(batch["a"]) == [ferry.to_list(sample["a"], dtype="float64") for sample in samples]
+            assert ferry.to_list(batch["a"]) == [
+                ferry.to_list(sample["a"], dtype="float64") for sample in samples
+            ]
 
 
 @pytest.mark.parametrize(
-    "keywords", [{"dtype": "fit"}, {"dtype": "default"}, {"dtype": "int64"}, {"dtype": {"b": "int8"}}]
+    "keywords",
+    [{"dtype": "fit"}, {"dtype": "default"}, {"dtype": "int64"}, {"dtype": {"b": "int8"}}],
 )
 def test_only_a_dtype_that_is_named_for_the_leaf_lets_them_meet(keywords):
     """One for integers says nothing of what floats become."""
@@ -370,7 +403,9 @@ def test_other_kinds_do_not_meet_either(column):
         ferry.collate([{"a": x} for x in column], "numpy")
     hint = caught.value.hint.split(" or ")[-1]
     batch = ferry.collate([{"a": x} for x in column], "numpy", **eval(f"dict({hint})"))  # noqa: S307 - as pasted
-    assert batch["a"].tolist() == [x if isinstance(x, list) else np.asarray(x).tolist() for x in column]
+    assert batch["a"].tolist() == [
+        x if isinstance(x, list) else np.asarray(x).tolist() for x in column
+    ]
 
 
 def test_values_that_a_named_dtype_does_not_hold_are_refused():
@@ -398,7 +433,9 @@ def test_tensors_of_several_kinds_keep_their_graph_where_a_dtype_is_named():
     import torch
 
     leaf = torch.ones(2, requires_grad=True)
-    batch = ferry.collate([{"a": leaf}, {"a": torch.ones(2, dtype=torch.int64)}], "torch", dtype={"a": "float64"})
+    batch = ferry.collate(
+        [{"a": leaf}, {"a": torch.ones(2, dtype=torch.int64)}], "torch", dtype={"a": "float64"}
+    )
     batch["a"].sum().backward()
     assert leaf.grad.tolist() == [1.0, 1.0]
 
@@ -465,7 +502,9 @@ def test_tensors_of_the_target_are_stacked_by_it_only_where_they_are_alike():
 
     alike = ferry.collate([{"x": torch.ones(2)}, {"x": torch.zeros(2)}], "torch")
     assert alike["x"].tolist() == [[1.0, 1.0], [0.0, 0.0]]
-    mixed = ferry.collate([{"x": torch.ones(1, dtype=torch.float64)}, {"x": torch.full((1,), 0.5)}], "torch")
+    mixed = ferry.collate(
+        [{"x": torch.ones(1, dtype=torch.float64)}, {"x": torch.full((1,), 0.5)}], "torch"
+    )
     assert mixed["x"].dtype is torch.float64
     assert mixed["x"].tolist() == [[1.0], [0.5]]
     with pytest.raises(ferry.ShapeError, match=r"\(2,\).*\(3,\)"):
@@ -491,7 +530,9 @@ def test_large_batches_are_the_same_as_small_ones(dtype, monkeypatch):
     from tensorferry.host import memory
 
     monkeypatch.setattr(memory, "MAPPED", 1)
-    samples = [torch.tensor([[1, 0], [number, 1]]).to(getattr(torch, dtype)).T for number in range(3)]
+    samples = [
+        torch.tensor([[1, 0], [number, 1]]).to(getattr(torch, dtype)).T for number in range(3)
+    ]
     batch = ferry.collate([{"x": each} for each in samples], "torch")["x"]
     assert batch.dtype is samples[0].dtype
     assert torch.equal(batch, torch.stack(samples))
@@ -555,4 +596,6 @@ def test_the_hint_for_leaves_of_which_some_are_no_tensors_leaves_those_samples_o
         code = caught.value.hint.partition(", which")[0]
         kept = eval(code, {"samples": samples})  # noqa: S307 - the code of the hint
         assert len(kept) == 2, name
-        assert len(ferry.describe_tree(ferry.collate(kept, "numpy"))) == (2 if name == "a tuple" else 1)
+        assert len(ferry.describe_tree(ferry.collate(kept, "numpy"))) == (
+            2 if name == "a tuple" else 1
+        )

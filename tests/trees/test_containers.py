@@ -308,10 +308,16 @@ def test_no_constructor_or_method_of_a_container_runs_again():
     }
     tree["user"].data = collections.OrderedDict(x=np.ones(1))
     for result in (ferry.convert_tree(tree, "torch"), ferry.snapshot(tree)):
-        assert [type(value) for value in result.values()] == [type(value) for value in tree.values()]
+        assert [type(value) for value in result.values()] == [
+            type(value) for value in tree.values()
+        ]
         assert all(result[key] is not tree[key] for key in tree)
         assert result["tuple"].image.tolist() == [1.0]
-        assert (result["tuple"].note, result["default"].note, result["ordered"].size) == ("kept", "kept", 3)
+        assert (result["tuple"].note, result["default"].note, result["ordered"].size) == (
+            "kept",
+            "kept",
+            3,
+        )
         assert result["deque"].maxlen == 3
         assert result["default"]["missing"] == []
         assert type(result["user"].data) is collections.OrderedDict
@@ -376,7 +382,9 @@ def test_what_cannot_be_made_again_is_refused_by_path():
             return self
 
     tree = {"a": [FailureError(np.ones(2))]}
-    with pytest.raises(ferry.UnsupportedTypeError, match=r'cannot be made again.* - at \$\["a"\]\[0\]'):
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match=r'cannot be made again.* - at \$\["a"\]\[0\]'
+    ):
         ferry.convert_tree(tree, "torch")
     out = [np.zeros(2), FailureError(np.zeros(2))]
     with pytest.raises(ferry.UnsupportedTypeError, match="cannot be made again"):
@@ -419,7 +427,9 @@ def test_a_tensor_class_is_a_leaf_also_where_it_is_registered():
     class Labelled(torch.Tensor):
         pass
 
-    torch.utils._pytree.register_pytree_node(Labelled, lambda x: ([x.as_subclass(torch.Tensor)], None), lambda v, _: v)
+    torch.utils._pytree.register_pytree_node(
+        Labelled, lambda x: ([x.as_subclass(torch.Tensor)], None), lambda v, _: v
+    )
     x = torch.ones(2).as_subclass(Labelled)
     before = ferry.describe_tree([x])
     ferry.to_numpy(x)
@@ -487,7 +497,9 @@ def test_text_that_was_asked_for_is_refused():
 
 
 @pytest.mark.parametrize(
-    "make", [list, types.SimpleNamespace, lambda: Sample(None)], ids=["list", "namespace", "dataclass"]
+    "make",
+    [list, types.SimpleNamespace, lambda: Sample(None)],
+    ids=["list", "namespace", "dataclass"],
 )
 def test_a_tree_that_contains_itself_is_refused(make):
     """Whatever holds the circle together."""
@@ -525,7 +537,11 @@ def test_what_fails_when_it_is_looked_at_is_no_crash():
     tree = {"hostile": Hostile(), "x": np.ones(1)}
     for result in (ferry.convert_tree(tree, "torch"), ferry.snapshot(tree)):
         assert result["hostile"] is tree["hostile"]
-    for call in (ferry.snapshot, ferry.describe_tree, lambda tree: ferry.convert_tree(tree, "numpy")):
+    for call in (
+        ferry.snapshot,
+        ferry.describe_tree,
+        lambda tree: ferry.convert_tree(tree, "numpy"),
+    ):
         with pytest.raises(ferry.UnsupportedTypeError, match=r'no shape yet.* - at \$\["a"\]'):
             call({"a": torch.nn.UninitializedParameter()})
     for numbers in ([Hostile()], [1.0, Hostile()]):
@@ -554,7 +570,9 @@ def test_a_callable_is_asked_of_every_object_of_its_own():
     like = np.zeros(2, [("a", "f4"), ("b", "f4")])
     integers = np.zeros(2, [("a", "i8"), ("b", "i8")])
     for keywords in ({"like": like}, {}):
-        result = ferry.convert_tree(integers, *(() if keywords else ("numpy",)), **keywords, leaves=chosen)
+        result = ferry.convert_tree(
+            integers, *(() if keywords else ("numpy",)), **keywords, leaves=chosen
+        )
         assert result["a"].dtype == np.int64
 
 
@@ -562,7 +580,14 @@ def test_numbers_stay_unless_they_are_asked_for():
     """Python's and NumPy's scalars; each becomes a tensor of shape ()."""
     import torch
 
-    tree = {"int": 3, "float": 0.5, "bool": True, "scalar": np.float32(2), "text": "x", "none": None}
+    tree = {
+        "int": 3,
+        "float": 0.5,
+        "bool": True,
+        "scalar": np.float32(2),
+        "text": "x",
+        "none": None,
+    }
     assert ferry.convert_tree(tree, "torch") == tree
     result = ferry.convert_tree(tree, "torch", leaves="numbers")
     assert [result[key].dtype for key in ("int", "float", "bool", "scalar")] == [
@@ -618,7 +643,10 @@ def test_what_optree_knows_is_entered():
         pass
 
     optree.register_pytree_node(
-        Own, lambda x: ((x.weight,), x.name), lambda name, values: Own(*values, name), namespace=EVERYWHERE
+        Own,
+        lambda x: ((x.weight,), x.name),
+        lambda name, values: Own(*values, name),
+        namespace=EVERYWHERE,
     )
     try:
         result = ferry.convert_tree(Own(np.ones(1), "n"), "torch")
@@ -642,7 +670,11 @@ def test_what_jax_knows_is_entered():
 
     tree = [Module(np.ones(1), "n")]
     result = ferry.convert_tree(tree, "torch")[0]
-    assert (type(result), ferry.describe(result.weight).framework, result.name) == (Module, "torch", "n")
+    assert (type(result), ferry.describe(result.weight).framework, result.name) == (
+        Module,
+        "torch",
+        "n",
+    )
     assert list(ferry.describe_tree(tree)) == ["$[0].weight"]
 
 
@@ -664,7 +696,10 @@ def test_what_torch_knows_is_entered():
 
     pytree.register_pytree_node(Plain, flatten, lambda values, name: Plain(*values, name))
     pytree.register_pytree_node(
-        WithKeys, flatten, lambda values, name: WithKeys(*values, name), flatten_with_keys_fn=flatten_with_keys
+        WithKeys,
+        flatten,
+        lambda values, name: WithKeys(*values, name),
+        flatten_with_keys_fn=flatten_with_keys,
     )
     tree = [Plain(np.ones(1), "p"), WithKeys(np.ones(1), "k")]
     plain, keyed = ferry.convert_tree(tree, "torch")
@@ -678,14 +713,20 @@ def test_a_model_output_is_rebuilt_as_the_same_class():
     import torch
     from transformers.modeling_outputs import CausalLMOutputWithPast
 
-    output = CausalLMOutputWithPast(loss=torch.tensor(0.5), logits=torch.ones(2, 3), hidden_states=(torch.zeros(1),))
+    output = CausalLMOutputWithPast(
+        loss=torch.tensor(0.5), logits=torch.ones(2, 3), hidden_states=(torch.zeros(1),)
+    )
     result = ferry.convert_tree(output, "numpy")
     assert type(result) is CausalLMOutputWithPast
     assert type(result.logits) is np.ndarray
     assert result["logits"] is result.logits
     assert result.past_key_values is None
     assert list(result) == list(output)
-    assert list(ferry.describe_tree(output)) == ['$["loss"]', '$["logits"]', '$["hidden_states"][0]']
+    assert list(ferry.describe_tree(output)) == [
+        '$["loss"]',
+        '$["logits"]',
+        '$["hidden_states"][0]',
+    ]
 
 
 def test_a_batch_of_a_tokenizer_is_rebuilt_as_the_same_class():
@@ -743,7 +784,9 @@ def test_an_exception_of_a_class_that_is_made_again_says_where_it_is():
 def test_the_place_inside_an_array_of_objects_is_a_part_of_the_path(name):
     """The message ended in "- at x[1] - at $"."""
     objects = np.array([np.ones(2), None], object)
-    with pytest.raises(ferry.UnsupportedTypeError, match=r"^None is not a tensor\. - at \$") as caught:
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match=r"^None is not a tensor\. - at \$"
+    ) as caught:
         ferry.convert_tree(objects if name == "$" else {"o": objects}, "numpy")
     assert caught.value.message.endswith(f" - at {name}[1]")
     assert caught.value.message.count(" - at ") == 1

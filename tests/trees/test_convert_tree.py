@@ -49,7 +49,9 @@ def test_the_keywords_mean_the_same_as_for_one_tensor(target, copy):
 
     tree = [counted((4,)), counted((2, 2), "int32")]
     plan = ferry.explain_tree(tree, target, copy=copy)
-    assert [leaf.plan for leaf in plan.leaves] == [ferry.explain(x, target, copy=copy) for x in tree]
+    assert [leaf.plan for leaf in plan.leaves] == [
+        ferry.explain(x, target, copy=copy) for x in tree
+    ]
     for x, result in zip(tree, ferry.convert_tree(tree, target, copy=copy), strict=True):
         assert ferry.shares_memory(x, result) == ferry.explain(x, target, copy=copy).shares_memory
 
@@ -81,7 +83,9 @@ def test_like_a_tree_each_leaf_takes_its_own():
     for path, info in ferry.describe_tree(tree).items():
         found = ferry.describe_tree(back)[path]
         assert (found.framework, found.dtype) == (info.framework, info.dtype)
-    with pytest.raises(ferry.UnsupportedTypeError, match=r"like= has no tensor there\. - at \$\[1\]"):
+    with pytest.raises(
+        ferry.UnsupportedTypeError, match=r"like= has no tensor there\. - at \$\[1\]"
+    ):
         ferry.convert_tree([np.ones(1), np.ones(1)], like=[np.ones(1)])
 
 
@@ -113,7 +117,9 @@ def test_what_appears_twice_is_converted_once(target, copy):
     import torch
 
     weight = torch.ones(3)
-    result = ferry.convert_tree({"a": weight, "b": [weight], "c": SimpleNamespace(w=weight)}, target, copy=copy)
+    result = ferry.convert_tree(
+        {"a": weight, "b": [weight], "c": SimpleNamespace(w=weight)}, target, copy=copy
+    )
     assert result["a"] is result["b"][0] is result["c"].w
 
 
@@ -121,7 +127,9 @@ def test_two_names_of_one_memory_are_copied_once():
     """A `state_dict()` makes a new object for each name of a tied weight."""
     import torch
 
-    model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 2, bias=False))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 2, bias=False)
+    )
     model[1].weight = model[0].weight
     state = model.state_dict()
     assert state["0.weight"] is not state["1.weight"]
@@ -148,16 +156,28 @@ def test_one_tensor_with_two_targets_becomes_two(copy):
     assert result["a"] is result["d"]
 
 
-@pytest.mark.parametrize("convert", [ferry.snapshot, lambda tree: ferry.convert_tree(tree, "torch", copy=True)])
+@pytest.mark.parametrize(
+    "convert", [ferry.snapshot, lambda tree: ferry.convert_tree(tree, "torch", copy=True)]
+)
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_another_object_over_a_tied_memory_may_be_there_twice(framework, convert):
     """It is the same as the first of all, not as its own first occurrence."""
     first = ferry.convert(np.arange(4.0), framework)
     other = first[:]
-    for tree in ([first, other, other], {"a": first, "b": other, "c": {"d": other}, "e": [first, other]}):
+    for tree in (
+        [first, other, other],
+        {"a": first, "b": other, "c": {"d": other}, "e": [first, other]},
+    ):
         result = ferry.convert_tree(convert(tree), "numpy")
-        leaves = result if isinstance(result, list) else [result["a"], result["b"], result["c"]["d"], *result["e"]]
-        assert all(leaf.tolist() == [0, 1, 2, 3] and ferry.shares_memory(leaf, leaves[0]) for leaf in leaves)
+        leaves = (
+            result
+            if isinstance(result, list)
+            else [result["a"], result["b"], result["c"]["d"], *result["e"]]
+        )
+        assert all(
+            leaf.tolist() == [0, 1, 2, 3] and ferry.shares_memory(leaf, leaves[0])
+            for leaf in leaves
+        )
         plans = ferry.explain_tree(tree, "torch", copy=True).leaves
         assert {plan.same_as for plan in plans[1:]} == {plans[0].path}
 
@@ -176,7 +196,12 @@ def test_views_that_are_shared_stay_views_of_one_memory():
 def test_views_that_are_copied_become_views_of_one_copy(target):
     """They overlap as before, in memory of their own, strides, offsets and values kept."""
     base = np.arange(12.0).reshape(3, 4)
-    tree = {"left": base[:, :3], "right": base[:, 1:], "reversed": base[:, ::-1], "apart": np.ones(3)}
+    tree = {
+        "left": base[:, :3],
+        "right": base[:, 1:],
+        "reversed": base[:, ::-1],
+        "apart": np.ones(3),
+    }
     result = ferry.convert_tree(
         {k: v for k, v in tree.items() if k != "reversed" or target == "numpy"}, target, copy=True
     )
@@ -253,7 +278,9 @@ def test_frozen_and_written_results_are_as_for_one_tensor():
 def test_one_failing_leaf_raises_its_own_error_with_its_path():
     """The class that `convert` raises, the hint, and where."""
     with pytest.raises(ferry.CopyRequiredError) as caught:
-        ferry.convert_tree({"encoder": [np.ones(1), SimpleNamespace(weight=np.ones(4)[::-1])]}, "torch", copy=False)
+        ferry.convert_tree(
+            {"encoder": [np.ones(1), SimpleNamespace(weight=np.ones(4)[::-1])]}, "torch", copy=False
+        )
     assert caught.value.message.endswith(' - at $["encoder"][1].weight')
     assert "negative stride on axis 0" in caught.value.message
     assert "\n\nHint: " in str(caught.value)
@@ -262,12 +289,21 @@ def test_one_failing_leaf_raises_its_own_error_with_its_path():
 def test_all_failing_leaves_are_reported_at_once():
     """A group, in the tree's order, which also is a ConversionError; planning and values alike."""
     pytest.importorskip("torch")
-    tree = {"a": np.array([2.5]), "b": np.ones(1), "c": np.ma.array([1.0], mask=[True]), "d": [np.array([np.nan])]}
+    tree = {
+        "a": np.array([2.5]),
+        "b": np.ones(1),
+        "c": np.ma.array([1.0], mask=[True]),
+        "d": [np.array([np.nan])],
+    }
     with pytest.raises(ferry.ConversionError) as caught:
         ferry.convert_tree(tree, "torch", dtype={"float": "int32"})
     error = caught.value
     assert isinstance(error, ferry.TreeError)
-    assert [each.message.rpartition(" - at ")[2] for each in error.exceptions] == ['$["a"]', '$["c"]', '$["d"][0]']
+    assert [each.message.rpartition(" - at ")[2] for each in error.exceptions] == [
+        '$["a"]',
+        '$["c"]',
+        '$["d"][0]',
+    ]
     assert [type(each) for each in error.exceptions] == [
         ferry.LossyCastError,
         ferry.UnsupportedTypeError,
@@ -293,20 +329,31 @@ def test_leaves_is_not_asked_about_the_one_tensor_of_like(target):
     pytest.importorskip(target, reason=f"{target} is not installed")
     tree = {"mean": np.float32(2), "count": 2, "a": np.ones(2, "float32")}
     like = ferry.convert(np.ones(3, "float32"), target)
-    found = ferry.convert_tree(tree, like=like, leaves=lambda x: isinstance(x, (np.ndarray, np.generic)))
+    found = ferry.convert_tree(
+        tree, like=like, leaves=lambda x: isinstance(x, (np.ndarray, np.generic))
+    )
     assert [ferry.describe(found[name]).framework for name in ("mean", "a")] == [target, target]
     assert found["count"] == 2
 
 
 def test_several_errors_have_the_hints_that_their_text_ends_in():
-    """Who logs `error.hint` got nothing, though the text had one. One that is the same for all is there once."""
-    two = ferry.TreeError("2 leaves", [ferry.LossyCastError("a", "h"), ferry.LossyCastError("b", "h")])
+    """Who logs `error.hint` got nothing, though the text had one.
+
+    One that is the same for all is there once.
+    """
+    two = ferry.TreeError(
+        "2 leaves", [ferry.LossyCastError("a", "h"), ferry.LossyCastError("b", "h")]
+    )
     assert (two.hint, str(two).count("Hint: h")) == ("h", 1)
-    other = ferry.TreeError("2 leaves", [ferry.LossyCastError("a", "h"), ferry.ShapeError("b", "i")])
+    other = ferry.TreeError(
+        "2 leaves", [ferry.LossyCastError("a", "h"), ferry.ShapeError("b", "i")]
+    )
     assert other.hint == "h; or i"
     assert ferry.TreeError("2 leaves", [ferry.ShapeError("a"), ferry.ShapeError("b")]).hint is None
     with pytest.raises(ferry.TreeError) as caught:
-        ferry.convert_tree({"a": np.ma.array([1.0], mask=[True]), "b": np.ones(1).view(np.matrix)}, "numpy")
+        ferry.convert_tree(
+            {"a": np.ma.array([1.0], mask=[True]), "b": np.ones(1).view(np.matrix)}, "numpy"
+        )
     assert all(each.hint in caught.value.hint for each in caught.value.exceptions)
     assert placed(other, "x").exceptions == other.exceptions
 
@@ -327,7 +374,9 @@ def test_errors_survive_pickling():
 def test_results_are_written_into_out():
     """Each into its own place; out's leaves come back."""
     out = {"a": np.zeros(2), "b": [np.zeros(3, "float32")], "c": None}
-    result = ferry.convert_tree({"a": np.ones(2), "b": [np.full(3, 2.0)], "c": None}, "numpy", out=out)
+    result = ferry.convert_tree(
+        {"a": np.ones(2), "b": [np.full(3, 2.0)], "c": None}, "numpy", out=out
+    )
     assert result["a"] is out["a"]
     assert result["b"][0] is out["b"][0]
     assert (out["a"].tolist(), out["b"][0].tolist()) == ([1.0, 1.0], [2.0, 2.0, 2.0])
@@ -360,7 +409,9 @@ def test_leaves_may_change_places(target, dtype):
     ferry.convert_tree(parts, target, out=out)
     assert {path: ferry.to_list(out[path]) for path in parts} == before
     shifted = np.arange(6, dtype=dtype)
-    ferry.convert_tree({"a": shifted[:3], "b": shifted[3:5]}, "numpy", out={"a": shifted[2:5], "b": shifted[:2]})
+    ferry.convert_tree(
+        {"a": shifted[:3], "b": shifted[3:5]}, "numpy", out={"a": shifted[2:5], "b": shifted[:2]}
+    )
     assert shifted.tolist() == [3, 4, 0, 1, 2, 5]
 
 
@@ -379,7 +430,9 @@ def test_two_leaves_are_not_written_into_one_memory():
     """The one would overwrite the other; tied leaves and views that lie likewise may be."""
     first, second, room = np.ones(4), np.zeros(4), np.full(6, 7.0)
     for out in ({"a": room[:4], "b": room[2:]}, {"a": room[:4], "b": room[:4]}):
-        with pytest.raises(ferry.UnsupportedTypeError, match=r'same memory here as at \$\["a"\].* - at \$\["b"\]'):
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match=r'same memory here as at \$\["a"\].* - at \$\["b"\]'
+        ):
             ferry.convert_tree({"a": first, "b": second}, "numpy", out=out)
         assert room.tolist() == [7.0] * 6
     ferry.convert_tree({"a": first, "b": first}, "numpy", out={"a": room[:4], "b": room[:4]})
@@ -396,7 +449,9 @@ def test_out_may_have_its_keys_in_another_order():
     assert result["a"] is out["a"]
     assert out["a"].tolist() == [1.0, 1.0]
     with pytest.raises(ferry.UnsupportedTypeError, match=r'another structure - at \$\["c"\]'):
-        ferry.convert_tree({"a": np.ones(2), "b": np.ones(1)}, "numpy", out={**out, "c": np.zeros(1)})
+        ferry.convert_tree(
+            {"a": np.ones(2), "b": np.ones(1)}, "numpy", out={**out, "c": np.zeros(1)}
+        )
 
 
 def test_an_error_keeps_nothing_alive():
@@ -466,7 +521,9 @@ def test_a_plan_warns_once():
 def test_a_plan_needs_neither_tensors_nor_their_frameworks():
     """`TensorInfo`s stand for tensors; a GPU can be asked about where there is none."""
     info = ferry.TensorInfo("torch", (3, 4), "bfloat16", "cuda:0", requires_grad=True)
-    plan = ferry.explain_tree({"layers": [info, ferry.TensorInfo("jax", (4,), device="cuda:0")]}, "numpy")
+    plan = ferry.explain_tree(
+        {"layers": [info, ferry.TensorInfo("jax", (4,), device="cuda:0")]}, "numpy"
+    )
     assert [leaf.path for leaf in plan.leaves] == ['$["layers"][0]', '$["layers"][1]']
     assert plan.leaves[0].plan == ferry.explain(info, "numpy")
 
@@ -530,7 +587,9 @@ def test_h50_h51_h52_what_a_batch_holds_is_carried():
     assert (result["a"], result["n"]) == (None, 3)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"
+)
 def test_torch_compile_does_not_look_inside():
     """A tree is converted inside a compiled function, with the values of each call."""
     import torch
@@ -582,7 +641,12 @@ def test_lists_of_tensors_that_are_leaves_are_stacked_each_as_its_members_are(ta
         "again": [array, array],
         "torch": [torch.zeros(2), torch.ones(2)],
     }
-    wanted = {"tensorflow": [[0, 0], [1, 1]], "arrays": [[0, 1]] * 2, "again": [[0, 1]] * 2, "torch": [[0, 0], [1, 1]]}
+    wanted = {
+        "tensorflow": [[0, 0], [1, 1]],
+        "arrays": [[0, 1]] * 2,
+        "again": [[0, 1]] * 2,
+        "torch": [[0, 0], [1, 1]],
+    }
     for on in (False, True):
         with verifying(on):
             result = ferry.convert_tree(tree, target, leaves=lambda x: isinstance(x, list))
@@ -592,16 +656,30 @@ def test_lists_of_tensors_that_are_leaves_are_stacked_each_as_its_members_are(ta
 
 
 def test_a_tree_of_python_numbers_has_no_scalars_of_numpy():
-    """So `json` takes it. Everything else stays: text, dates, large integers; and for other targets scalars do, too."""
+    """So `json` takes it.
+
+    Everything else stays: text, dates, large integers; and for other targets scalars do, too.
+    """
     import json
 
     import ml_dtypes
 
-    tree = {"loss": np.float32(0.5), "n": [np.int64(3), np.bool_(True)], "p": np.arange(2), "h": ml_dtypes.bfloat16(2)}
+    tree = {
+        "loss": np.float32(0.5),
+        "n": [np.int64(3), np.bool_(True)],
+        "p": np.arange(2),
+        "h": ml_dtypes.bfloat16(2),
+    }
     for target in ("list", "python", list):
         made = ferry.convert_tree(tree, target)
         assert json.loads(json.dumps(made)) == {"loss": 0.5, "n": [3, True], "p": [0, 1], "h": 2.0}
     assert ferry.explain_tree(tree, "list").leaves[0].path == '$["loss"]'
-    rest = {"large": 2**70, "text": np.str_("a"), "day": np.datetime64("2024-01-01"), "name": "x", "none": None}
+    rest = {
+        "large": 2**70,
+        "text": np.str_("a"),
+        "day": np.datetime64("2024-01-01"),
+        "name": "x",
+        "none": None,
+    }
     assert ferry.convert_tree(rest, "list") == rest
     assert ferry.convert_tree(tree, "numpy")["loss"] is tree["loss"]

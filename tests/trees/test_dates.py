@@ -1,4 +1,7 @@
-"""Dates and durations: one rule for every value. They stay in trees, and are counts where their names are given."""
+"""Dates and durations: one rule for every value.
+
+They stay in trees, and are counts where their names are given.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +33,15 @@ class Given:
 
 
 def xarray():
-    return pytest.importorskip("xarray", reason="xarray is not in this environment").DataArray(DATES, dims="t")
+    return pytest.importorskip("xarray", reason="xarray is not in this environment").DataArray(
+        DATES, dims="t"
+    )
 
 
 def dask():
-    return pytest.importorskip("dask.array", reason="dask is not in this environment").from_array(DATES)
+    return pytest.importorskip("dask.array", reason="dask is not in this environment").from_array(
+        DATES
+    )
 
 
 MANY = {
@@ -132,7 +139,10 @@ def test_by_their_names_they_are_counts_in_trees(source):
     assert ferry.collate([tree, tree], "torch", dtype=dtype)["t"].tolist() == [expected, expected]
     plan = ferry.explain_tree(tree, "torch", dtype=dtype)
     assert any("microseconds" in warning for warning in plan.warnings)
-    assert ferry.explain_collate([tree, tree], "torch", dtype=dtype).plans['$["t"]'].result.dtype == "int64"
+    assert (
+        ferry.explain_collate([tree, tree], "torch", dtype=dtype).plans['$["t"]'].result.dtype
+        == "int64"
+    )
 
 
 @pytest.mark.parametrize("source", DURATIONS)
@@ -150,12 +160,16 @@ def test_a_dataset_with_times_is_a_dict_with_times():
     found = ferry.convert_tree({"x": x}, "torch")["x"]
     assert found["t"] is x.variables["t"]
     assert found["a"].tolist() == [1, 1]
-    assert ferry.convert_tree({"x": x}, "torch", dtype={"x.t": "int64"})["x"]["t"].tolist() == COUNTS
+    assert (
+        ferry.convert_tree({"x": x}, "torch", dtype={"x.t": "int64"})["x"]["t"].tolist() == COUNTS
+    )
     assert ferry.collate([x, x], "torch", dtype={"t": "int64"})["t"].tolist() == [COUNTS, COUNTS]
     assert ferry.snapshot(x)["a"].tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("make", [np.asarray, pd.Series, lambda x: x[1]], ids=["numpy", "pandas", "scalar"])
+@pytest.mark.parametrize(
+    "make", [np.asarray, pd.Series, lambda x: x[1]], ids=["numpy", "pandas", "scalar"]
+)
 def test_a_date_that_is_missing_is_a_null(make):
     """NaT is no number, and never -9223372036854775808."""
     x = make(np.array(["1970-01-01T00:00:05", "NaT"], "M8[s]"))
@@ -171,7 +185,9 @@ def test_a_date_that_is_missing_is_a_null(make):
     assert found.tolist() in ([5, -1], -1)
 
 
-@pytest.mark.parametrize("unit", ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "10s"])
+@pytest.mark.parametrize(
+    "unit", ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as", "10s"]
+)
 def test_every_unit_has_a_name(unit):
     x = np.array([5, 7], f"M8[{unit}]")
     (warning,) = ferry.explain(x, "numpy", dtype="int64").warnings
@@ -208,7 +224,9 @@ def test_a_file_does_not_leave_them_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "x", [np.array(["a"]), np.array([b"a"]), np.array([None, "a"], object)], ids=["text", "bytes", "objects"]
+    "x",
+    [np.array(["a"]), np.array([b"a"]), np.array([None, "a"], object)],
+    ids=["text", "bytes", "objects"],
 )
 def test_other_arrays_without_numbers_stay_as_they_did(x):
     assert ferry.convert_tree([x], "torch")[0] is x
@@ -216,15 +234,23 @@ def test_other_arrays_without_numbers_stay_as_they_did(x):
 
 @pytest.mark.fast_paths
 @pytest.mark.parametrize("dtype", ["int64", "int32"])
-@pytest.mark.parametrize("target", ["numpy", "torch", "jax", "tensorflow", "python", "pandas", "polars", "arrow"])
+@pytest.mark.parametrize(
+    "target", ["numpy", "torch", "jax", "tensorflow", "python", "pandas", "polars", "arrow"]
+)
 def test_dates_convert_again_and_again(target, dtype):
     """The second array of one layout ended in a KeyError: the steps of the first took its counts, not the dates."""
     if (target, dtype) == ("jax", "int64"):
         pytest.skip("jax has int64 only where jax_enable_x64 is on")
-    for dates in (np.array(["1970-01-03", "1969-12-31"], "M8[D]"), np.array([3, -4], "m8[s]"), np.array([5, 6], "m8")):
+    for dates in (
+        np.array(["1970-01-03", "1969-12-31"], "M8[D]"),
+        np.array([3, -4], "m8[s]"),
+        np.array([5, 6], "m8"),
+    ):
         counts = [2, -1] if dates.dtype.kind == "M" else dates.astype("int64").tolist()
         for _ in range(3):
             found = ferry.convert(dates.copy(), target, dtype=dtype)
             assert ferry.to_list(found) == counts
-            tree = ferry.convert_tree({"a": dates.copy(), "b": dates.copy()}, target, dtype={"a": dtype, "b": dtype})
+            tree = ferry.convert_tree(
+                {"a": dates.copy(), "b": dates.copy()}, target, dtype={"a": dtype, "b": dtype}
+            )
             assert ferry.to_list(tree["b"]) == counts

@@ -24,7 +24,10 @@ def batch():
         "label": np.array([3, 257]),
         "mask": np.array([True, False]),
         "phase": np.array([1j]),
-        "encoder": [{"weight": torch.ones(2, dtype=torch.float32)}, {"bias": torch.zeros(1, dtype=torch.float16)}],
+        "encoder": [
+            {"weight": torch.ones(2, dtype=torch.float32)},
+            {"bias": torch.zeros(1, dtype=torch.float16)},
+        ],
         "name": "a",
     }
 
@@ -40,7 +43,7 @@ def changed(tree, **keywords):
     return {path: name for path, name in after.items() if name != before[path]}
 
 
-# -- H82: a named dtype is for leaves of its kind ---------------------------------------------------
+# -- H82: a named dtype is for leaves of its kind --------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -92,12 +95,22 @@ def test_H82_H102_like_a_tree_each_leaf_takes_that_of_its_own_unless_dtype_speak
         "m": torch.ones(1, dtype=torch.int8),
     }
     result = ferry.convert_tree(tree, like=like)
-    assert {name: x.dtype for name, x in result.items()} == {"x": torch.float32, "n": torch.int64, "m": torch.bool}
+    assert {name: x.dtype for name, x in result.items()} == {
+        "x": torch.float32,
+        "n": torch.int64,
+        "m": torch.bool,
+    }
     result = ferry.convert_tree(tree, like=like, dtype={"float": "bfloat16", "n": torch.float16})
-    assert {name: x.dtype for name, x in result.items()} == {"x": torch.bfloat16, "n": torch.float16, "m": torch.bool}
+    assert {name: x.dtype for name, x in result.items()} == {
+        "x": torch.bfloat16,
+        "n": torch.float16,
+        "m": torch.bool,
+    }
     result = ferry.convert_tree(tree, like=like, dtype={"x": None})
     assert result["x"].dtype == torch.float64
-    planned = {leaf.path: leaf.plan.result.dtype for leaf in ferry.explain_tree(tree, like=like).leaves}
+    planned = {
+        leaf.path: leaf.plan.result.dtype for leaf in ferry.explain_tree(tree, like=like).leaves
+    }
     assert planned == {'$["x"]': "float32", '$["n"]': "int64", '$["m"]': "bool"}
 
 
@@ -112,7 +125,9 @@ def test_H102_numbers_take_the_dtype_of_the_leaf_in_like():
     batch = ferry.collate([{"x": 1, "n": np.int8(2)}, {"x": 2, "n": np.int8(4)}], like=like)
     assert {name: x.dtype for name, x in batch.items()} == {"x": np.float32, "n": np.int8}
     batch = ferry.collate(
-        [{"x": 1, "n": 2}, {"x": np.bool_(True), "n": np.bool_(True)}], like=like, dtype={"x": "uint8", "n": "uint8"}
+        [{"x": 1, "n": 2}, {"x": np.bool_(True), "n": np.bool_(True)}],
+        like=like,
+        dtype={"x": "uint8", "n": "uint8"},
     )
     assert {name: x.dtype for name, x in batch.items()} == {"x": np.uint8, "n": np.uint8}
 
@@ -138,12 +153,30 @@ def test_the_example_of_the_contract():
     ("mapping", "expected"),
     [
         ({}, {}),
-        ({"float": "bfloat16", "encoder.*": None, "encoder.1.bias": "float64"}, {"image": 1, "encoder.1.bias": 2}),
-        ({"encoder.1.bias": "float64", "encoder.*": "bfloat16"}, {"encoder.0.weight": 1, "encoder.1.bias": 2}),
-        ({"encoder.*": "bfloat16", "*.bias": "float64"}, {"encoder.0.weight": 1, "encoder.1.bias": 2}),
-        ({"*.bias": "float64", "encoder.*": "bfloat16"}, {"encoder.0.weight": 1, "encoder.1.bias": 1}),
-        ({"float16": "float64", "float": "bfloat16"}, {"image": 1, "encoder.0.weight": 1, "encoder.1.bias": 2}),
-        ({float: "bfloat16", torch.float16: np.float64}, {"image": 1, "encoder.0.weight": 1, "encoder.1.bias": 2}),
+        (
+            {"float": "bfloat16", "encoder.*": None, "encoder.1.bias": "float64"},
+            {"image": 1, "encoder.1.bias": 2},
+        ),
+        (
+            {"encoder.1.bias": "float64", "encoder.*": "bfloat16"},
+            {"encoder.0.weight": 1, "encoder.1.bias": 2},
+        ),
+        (
+            {"encoder.*": "bfloat16", "*.bias": "float64"},
+            {"encoder.0.weight": 1, "encoder.1.bias": 2},
+        ),
+        (
+            {"*.bias": "float64", "encoder.*": "bfloat16"},
+            {"encoder.0.weight": 1, "encoder.1.bias": 1},
+        ),
+        (
+            {"float16": "float64", "float": "bfloat16"},
+            {"image": 1, "encoder.0.weight": 1, "encoder.1.bias": 2},
+        ),
+        (
+            {float: "bfloat16", torch.float16: np.float64},
+            {"image": 1, "encoder.0.weight": 1, "encoder.1.bias": 2},
+        ),
         ({"encoder.?.[bw]*": "bfloat16"}, {"encoder.0.weight": 1, "encoder.1.bias": 1}),
         ({"float32": "default"}, {"encoder.0.weight": 2}),
     ],
@@ -151,9 +184,13 @@ def test_the_example_of_the_contract():
 def test_names_win_over_dtypes_and_dtypes_over_kinds(mapping, expected):
     """A whole name over a glob, a later glob over an earlier one; None keeps what there is."""
     words = {"image": '$["image"]'}
-    words |= {f"encoder.{n}.{k}": f'$["encoder"][{n}]["{k}"]' for n, k in [(0, "weight"), (1, "bias")]}
+    words |= {
+        f"encoder.{n}.{k}": f'$["encoder"][{n}]["{k}"]' for n, k in [(0, "weight"), (1, "bias")]
+    }
     names = {1: "bfloat16", 2: "float64"}
-    assert changed(batch(), dtype=mapping) == {words[leaf]: names[which] for leaf, which in expected.items()}
+    assert changed(batch(), dtype=mapping) == {
+        words[leaf]: names[which] for leaf, which in expected.items()
+    }
 
 
 def test_int_is_signed_and_uint_is_not():
@@ -165,7 +202,10 @@ def test_int_is_signed_and_uint_is_not():
 def test_a_leaf_that_is_called_as_a_kind_or_a_dtype_is_reached_by_a_glob():
     """The word itself is the kind or the dtype."""
     tree = {"float": np.ones(1), "int64": np.ones(1), "other": np.arange(1)}
-    assert changed(tree, dtype={"float": "float16"}) == {'$["float"]': "float16", '$["int64"]': "float16"}
+    assert changed(tree, dtype={"float": "float16"}) == {
+        '$["float"]': "float16",
+        '$["int64"]': "float16",
+    }
     assert changed(tree, dtype={"[f]loat": "float16"}) == {'$["float"]': "float16"}
     assert changed(tree, dtype={"int64": "int8"}) == {'$["other"]': "int8"}
     assert changed(tree, dtype={"int6[4]": "float16"}) == {'$["int64"]': "float16"}
@@ -174,7 +214,10 @@ def test_a_leaf_that_is_called_as_a_kind_or_a_dtype_is_reached_by_a_glob():
 def test_what_only_sounds_like_a_dtype_is_a_leafs_name():
     """b is a bias and not NumPy's code for int8; a dtype's short names are refused in words."""
     tree = {"w": np.ones(1), "b": np.ones(1), "half": np.ones(1), "i": np.arange(1)}
-    assert changed(tree, dtype={"b": "float16", "half": "float32"}) == {'$["b"]': "float16", '$["half"]': "float32"}
+    assert changed(tree, dtype={"b": "float16", "half": "float32"}) == {
+        '$["b"]': "float16",
+        '$["half"]': "float32",
+    }
     with pytest.raises(ferry.UnsupportedTypeError) as caught:
         ferry.convert_tree(tree, "numpy", dtype={"f8": "float32"})
     assert caught.value.hint == 'dtype={"float64": "float32"}'
@@ -248,7 +291,10 @@ def test_a_leaf_that_is_no_tensor_has_no_name_to_ask_for():
         ferry.convert_tree(batch(), "numpy", dtype={"name": "float32"})
     with pytest.raises(ferry.UnsupportedTypeError, match="none has a name"):
         ferry.convert_tree({"n": 1}, "numpy", dtype={"n": "int8"})
-    assert ferry.convert_tree({"n": 1}, "numpy", dtype={"n": "int8"}, leaves="numbers")["n"].dtype == np.int8
+    assert (
+        ferry.convert_tree({"n": 1}, "numpy", dtype={"n": "int8"}, leaves="numbers")["n"].dtype
+        == np.int8
+    )
 
 
 @pytest.mark.parametrize(
@@ -291,7 +337,9 @@ def test_python_numbers_have_the_kind_of_their_type():
 def test_lists_of_numbers_are_read_exactly_before_their_dtype_is_decided():
     """Many of them too, which are read part by part: a float64 that was asked for is not rounded on the way."""
     rows = {"x": [0.1] * 100_000, "n": [2**40] * 100_000}
-    result = ferry.convert_tree(rows, "torch", dtype={"x": "float64"}, leaves=lambda x: isinstance(x, list))
+    result = ferry.convert_tree(
+        rows, "torch", dtype={"x": "float64"}, leaves=lambda x: isinstance(x, list)
+    )
     assert result["x"].dtype == torch.float64
     assert result["x"][-1].item() == 0.1
     assert result["n"][-1].item() == 2**40
@@ -301,7 +349,10 @@ def test_stacks_stay_in_the_graph():
     """A leaf that is a list of tensors is still stacked by its own framework."""
     leaf = torch.ones(2, requires_grad=True)
     result = ferry.convert_tree(
-        {"rows": [leaf, leaf]}, "torch", dtype={"float": "float64"}, leaves=lambda x: isinstance(x, list)
+        {"rows": [leaf, leaf]},
+        "torch",
+        dtype={"float": "float64"},
+        leaves=lambda x: isinstance(x, list),
     )
     assert result["rows"].requires_grad
 
@@ -334,10 +385,16 @@ def test_what_is_tied_stays_tied_where_the_same_is_asked_of_it():
 
 def test_collate_asks_of_what_is_stacked():
     """By the dtype that the tensors of a leaf have together, or the kind of a number among them that is higher."""
-    samples = [{"x": np.ones(2, "float32"), "y": 1, "m": True}, {"x": torch.zeros(2).double(), "y": 2, "m": False}]
+    samples = [
+        {"x": np.ones(2, "float32"), "y": 1, "m": True},
+        {"x": torch.zeros(2).double(), "y": 2, "m": False},
+    ]
 
     def found(dtype, samples=samples):
-        return {name: each.dtype.name for name, each in ferry.collate(samples, "numpy", dtype=dtype).items()}
+        return {
+            name: each.dtype.name
+            for name, each in ferry.collate(samples, "numpy", dtype=dtype).items()
+        }
 
     assert found("float16") == {"x": "float16", "y": "int64", "m": "bool"}
     assert found({"float64": "float16", "y": "int8"}) == {"x": "float16", "y": "int8", "m": "bool"}
@@ -357,7 +414,7 @@ def test_an_out_of_another_dtype_than_its_leaf_takes_contradicts():
         ferry.convert_tree(tree, "torch", out=out, dtype="float64")
 
 
-# -- one function, read literally -------------------------------------------------------------------
+# -- one function, read literally ------------------------------------------------------------------
 
 KINDS = {
     "float64": "float",
@@ -397,29 +454,56 @@ def test_the_function_says_what_the_table_says(asked, dtype, name):
     assert dtype_of_leaf(rule_of(asked), dtype, name) == literal(asked, dtype, name)
 
 
-@given(st.one_of(VALUE, st.dictionaries(KEYS, VALUE, max_size=4)), st.lists(DTYPE, min_size=4, max_size=4))
+@given(
+    st.one_of(VALUE, st.dictionaries(KEYS, VALUE, max_size=4)),
+    st.lists(DTYPE, min_size=4, max_size=4),
+)
 def test_all_that_converts_trees_goes_by_it(asked, kinds):
     """The same dtypes from convert_tree, explain_tree, collate, start and prefetch."""
     x, y, deep_x, deep_y = (np.ones(2, kind) for kind in kinds)
     tree = {"x": x, "y": y, "deep": {"x": deep_x, "y": deep_y}}
     keywords = {"dtype": asked, "casting": "unsafe"}
 
-    expected = {path: leaf.result.dtype for path, leaf in ferry.explain_tree(tree, "numpy", **keywords).plans.items()}
+    expected = {
+        path: leaf.result.dtype
+        for path, leaf in ferry.explain_tree(tree, "numpy", **keywords).plans.items()
+    }
     for name, kind, path in zip(NAMES, kinds, expected, strict=True):
         said = literal(asked, kind, name)
-        assert expected[path] == ferry.to_numpy(np.ones(2, kind), dtype=said, casting="unsafe").dtype.name
+        assert (
+            expected[path]
+            == ferry.to_numpy(np.ones(2, kind), dtype=said, casting="unsafe").dtype.name
+        )
     assert dtypes(ferry.convert_tree(tree, "numpy", **keywords)) == expected
     assert dtypes(ferry.collate([tree, tree], "numpy", **keywords)) == expected
     assert dtypes(ferry.start(tree, "numpy", **keywords).result()) == expected
     assert dtypes(next(iter(ferry.prefetch([tree], "numpy", **keywords)))) == expected
 
 
-# -- a hint asks for another dtype of what cannot be as asked, and for the rest as it was asked ------
+# -- a hint asks for another dtype of what cannot be as asked, and for the rest as it was asked ----
 
-WIDE = {"x": np.ones(2), "y": np.ones(2, "int64"), "z": np.ones(2, "uint64"), "w": np.ones(2, "complex128")}
+WIDE = {
+    "x": np.ones(2),
+    "y": np.ones(2, "int64"),
+    "z": np.ones(2, "uint64"),
+    "w": np.ones(2, "complex128"),
+}
 ASKED = (
-    *(None, "bfloat16", "float64", "int64", "uint8", {}, {"float": "bfloat16"}, {"float64": "bfloat16"}),
-    *({"int": "int64", "uint": "uint8"}, {"x": "float64", "*": None}, {"y": "int64", "float": "float64"}),
+    *(
+        None,
+        "bfloat16",
+        "float64",
+        "int64",
+        "uint8",
+        {},
+        {"float": "bfloat16"},
+        {"float64": "bfloat16"},
+    ),
+    *(
+        {"int": "int64", "uint": "uint8"},
+        {"x": "float64", "*": None},
+        {"y": "int64", "float": "float64"},
+    ),
     {"[w-z]": None, "complex": "complex64"},
 )
 TO_JAX = {
@@ -444,10 +528,20 @@ def test_a_hint_keeps_what_was_asked_for(function, dtype):
     assert len(hints) == 1
     code, _, remedy = hints.pop().removeprefix("dtype=").partition(", or jax")
     assert remedy
-    found = {str(path).strip('$["]'): str(leaf.dtype) for path, leaf in call(ast.literal_eval(code)).items()}
-    narrower = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
+    found = {
+        str(path).strip('$["]'): str(leaf.dtype)
+        for path, leaf in call(ast.literal_eval(code)).items()
+    }
+    narrower = {
+        "float64": "float32",
+        "int64": "int32",
+        "uint64": "uint32",
+        "complex128": "complex64",
+    }
     for name, leaf in WIDE.items():
-        asked = dtype_of_leaf(rule_of(dtype), str(leaf.dtype), name, str(leaf.dtype)) or str(leaf.dtype)
+        asked = dtype_of_leaf(rule_of(dtype), str(leaf.dtype), name, str(leaf.dtype)) or str(
+            leaf.dtype
+        )
         assert found[name] == narrower.get(asked, asked)
 
 
@@ -459,7 +553,9 @@ def test_the_same_for_one_tensor_and_for_a_file(tmp_path):
     whole = 'convert_tree(x, "jax", dtype={"float": "bfloat16", "int64": "fit"})'
     assert caught.value.hint == whole
     assert caught.value.__context__ is None
-    assert str(eval(whole, {"convert_tree": ferry.convert_tree, "x": WIDE["x"]}).dtype) == "bfloat16"  # noqa: S307
+    assert (
+        str(eval(whole, {"convert_tree": ferry.convert_tree, "x": WIDE["x"]}).dtype) == "bfloat16"  # noqa: S307
+    )
     ferry.save({"x": WIDE["x"], "y": WIDE["y"]}, tmp_path / "a.npz")
     with pytest.raises(ferry.LossyCastError) as caught:
         ferry.load(tmp_path / "a.npz", "jax", dtype="bfloat16")["y"]

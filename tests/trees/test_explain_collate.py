@@ -53,8 +53,14 @@ BATCHES = {
     "padded rows with nothing": ([[1, 2], []], {"pad": 0}),
     "padded tensors": ([torch.ones(2), torch.ones(3)], {"pad": -1, "mask": True, "lengths": True}),
     "padded in a graph": ([torch.ones(2, requires_grad=True), torch.ones(3)], {"pad": 0}),
-    "padded on the left": ([np.ones((2, 3)), np.ones((4, 1))], {"pad": {"x": 7}, "padding_side": "left"}),
-    "padded to a multiple": ([[0.5] * 200, [0.5] * 150], {"pad": 0, "pad_to_multiple_of": 64, "mask": True}),
+    "padded on the left": (
+        [np.ones((2, 3)), np.ones((4, 1))],
+        {"pad": {"x": 7}, "padding_side": "left"},
+    ),
+    "padded to a multiple": (
+        [[0.5] * 200, [0.5] * 150],
+        {"pad": 0, "pad_to_multiple_of": 64, "mask": True},
+    ),
     "padded frameworks": ([jnp.ones(2), np.ones(3, "float32")], {"pad": 0}),
     "as long": ([torch.ones(2), torch.ones(2)], {"pad": 0, "mask": True}),
     "text": (["a", "b"], {}),
@@ -118,7 +124,10 @@ def test_autocast_changes_nothing(target, dtype, keywords):
     """PyTorch stacks under autocast in its dtype, or refuses; a batch has the dtype and the values of its samples."""
     autocasts = [torch.autocast("cpu", dtype=other) for other in (torch.float16, torch.bfloat16)]
     for requires_grad in (False, True):
-        column = [torch.tensor([1.5, 2.5], dtype=dtype, requires_grad=requires_grad), torch.zeros(2, dtype=dtype)]
+        column = [
+            torch.tensor([1.5, 2.5], dtype=dtype, requires_grad=requires_grad),
+            torch.zeros(2, dtype=dtype),
+        ]
         column[1:] = [column[1][:1]] if keywords else column[1:]
         for on, autocast in [(on, autocast) for on in (False, True) for autocast in autocasts]:
             with verifying(on), autocast:
@@ -129,7 +138,9 @@ def test_autocast_changes_nothing(target, dtype, keywords):
             assert target == "python" or seen(batch["x"])[2] == str(dtype).removeprefix("torch.")
 
 
-@pytest.mark.parametrize("column", [[torch.ones(2), torch.zeros(2)], [torch.ones(2), torch.zeros(1)]])
+@pytest.mark.parametrize(
+    "column", [[torch.ones(2), torch.zeros(2)], [torch.ones(2), torch.zeros(1)]]
+)
 def test_a_mode_that_takes_no_real_tensor_is_told_before(column):
     """`explain_collate` refuses what `collate` refuses under FakeTensorMode: real tensors, alone or among fake ones."""
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -162,7 +173,9 @@ LEAF = st.one_of(
     column=st.lists(LEAF, min_size=1, max_size=3),
     repeats=st.booleans(),
     target=st.sampled_from(TARGETS),
-    keywords=st.sampled_from([{}, {"pad": 0}, {"pad": 1, "mask": True}, {"dtype": "float32"}, {"grad": "error"}]),
+    keywords=st.sampled_from(
+        [{}, {"pad": 0}, {"pad": 1, "mask": True}, {"dtype": "float32"}, {"grad": "error"}]
+    ),
 )
 def test_whatever_stands_in_a_column(column, repeats, target, keywords):
     """The same result, or the same words."""
@@ -192,7 +205,13 @@ def test_what_is_kept_is_listed_by_path_and_type():
 def test_padding_is_told_by_the_shape_and_code_that_does_it():
     """The value, the side and the multiple are those of the call; what stands beside has a plan of its own."""
     samples = [{"x": torch.ones(2)}, {"x": torch.ones(5)}]
-    keywords = {"pad": -100, "pad_to_multiple_of": 4, "padding_side": "left", "mask": True, "lengths": True}
+    keywords = {
+        "pad": -100,
+        "pad_to_multiple_of": 4,
+        "padding_side": "left",
+        "mask": True,
+        "lengths": True,
+    }
     plan = ferry.explain_collate(samples, "torch", **keywords)
     assert [(leaf.path, leaf.padded_to, leaf.beside) for leaf in plan.leaves] == [
         ('$["x"]', (8,), None),
@@ -236,7 +255,9 @@ def test_a_plan_of_a_stack_that_lies_is_caught(monkeypatch, convert, claim):
     def lying(info, *arguments):
         plan = honest(info, *arguments)
         kept = info.kind not in ("stack", "rows")
-        return plan if kept else dataclasses.replace(plan, result=plan.result._replace(**{claim: lie}))
+        return (
+            plan if kept else dataclasses.replace(plan, result=plan.result._replace(**{claim: lie}))
+        )
 
     for members in ([torch.ones(2), torch.ones(2)], [np.ones(2, "float32"), torch.ones(2)]):
         recipes.forget()
@@ -250,7 +271,9 @@ def test_a_stack_that_shares_memory_with_a_member_is_caught(monkeypatch):
     """No plan says that it does; `stack` of one tensor is the easiest to get wrong."""
     from tensorferry.backends.numpy.tensors import NumpyBackend
 
-    monkeypatch.setattr(NumpyBackend, "stack", staticmethod(lambda tensors, shape: tensors[0].reshape(shape)))
+    monkeypatch.setattr(
+        NumpyBackend, "stack", staticmethod(lambda tensors, shape: tensors[0].reshape(shape))
+    )
     recipes.forget()
     with verifying(), pytest.raises(ferry.PlanViolation, match="shares_memory"):
         ferry.to_numpy([np.ones(2)])
@@ -264,7 +287,9 @@ def test_a_stack_is_exported_before_its_dtype_changes():
             batch = ferry.collate([torch.ones(2), torch.zeros(2)], "torch", dtype="bfloat16")
             assert batch.dtype is torch.bfloat16
             assert batch.tolist() == [[1.0, 1.0], [0.0, 0.0]]
-    plan = ferry.explain_collate([torch.ones(2), torch.zeros(2)], "torch", dtype="bfloat16").plans["$"]
+    plan = ferry.explain_collate([torch.ones(2), torch.zeros(2)], "torch", dtype="bfloat16").plans[
+        "$"
+    ]
     assert [step.verb for step in plan.steps] == ["stack", "export", "cast", "adopt"]
 
 
@@ -277,7 +302,9 @@ def test_a_stack_in_a_graph_can_be_written_into_memory(nested):
     for on in (False, True):
         with verifying(on):
             assert ferry.to_torch(x, out=out.zero_()) is out
-            assert out.tolist() == ([[[1.0, 1.0], [2.0, 2.0]]] * 2 if nested else [[1.0, 1.0], [2.0, 2.0]])
+            assert out.tolist() == (
+                [[[1.0, 1.0], [2.0, 2.0]]] * 2 if nested else [[1.0, 1.0], [2.0, 2.0]]
+            )
     space = {"x": x, "out": torch.zeros_like(out)}
     exec(ferry.explain(x, "torch", out=out).code, space)  # noqa: S102 - as pasted
     assert torch.equal(space["out"], out)
@@ -289,7 +316,10 @@ def test_an_error_of_a_member_says_which():
     with pytest.raises(ferry.UnsupportedTypeError, match=r"at x\[1\]"):
         ferry.to_numpy(members)
     for function in (ferry.collate, ferry.explain_collate):
-        with pytest.raises(ferry.UnsupportedTypeError, match=r'in samples\[1\].*\$\["a"\]|at samples\[1\].*\$\["a"\]'):
+        with pytest.raises(
+            ferry.UnsupportedTypeError,
+            match=r'in samples\[1\].*\$\["a"\]|at samples\[1\].*\$\["a"\]',
+        ):
             function([{"a": x} for x in members], "numpy")
     with pytest.raises(ferry.LossyCastError, match=r"samples\[2\]"):
         ferry.collate([{"a": 1}, {"a": 2}, {"a": 2.5}], "torch", dtype={"a": "int8"})

@@ -19,7 +19,9 @@ torch = pytest.importorskip("torch")
 
 
 def scipy_matrix():
-    return pytest.importorskip("scipy.sparse", reason="scipy is not in this environment").csr_array(np.eye(2))
+    return pytest.importorskip("scipy.sparse", reason="scipy is not in this environment").csr_array(
+        np.eye(2)
+    )
 
 
 def quantized():
@@ -38,7 +40,9 @@ REFUSED = {
     "a sparse matrix of SciPy": scipy_matrix,
     "a sparse tensor": lambda: torch.eye(2).to_sparse(),
     "a quantized tensor": quantized,
-    "a jagged tensor": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
+    "a jagged tensor": lambda: torch.nested.nested_tensor(
+        [torch.ones(2), torch.ones(3)], layout=torch.jagged
+    ),
     "a meta tensor": lambda: torch.ones(2, device="meta"),
     "complex32": lambda: torch.zeros(2, dtype=torch.complex32),
     "a ragged tensor": lambda: tf.ragged.constant([[1], [2, 3]]),
@@ -60,8 +64,12 @@ if np.dtype(np.longdouble) == np.float64:
 
 CALLS = {
     "convert_tree": lambda tree, **keep: ferry.convert_tree(tree, "numpy", **keep),
-    "convert_tree, by a name": lambda tree, **keep: ferry.convert_tree(tree, "numpy", dtype={"n": "float32"}, **keep),
-    "convert_tree, by a kind": lambda tree, **keep: ferry.convert_tree(tree, "numpy", dtype="float32", **keep),
+    "convert_tree, by a name": lambda tree, **keep: ferry.convert_tree(
+        tree, "numpy", dtype={"n": "float32"}, **keep
+    ),
+    "convert_tree, by a kind": lambda tree, **keep: ferry.convert_tree(
+        tree, "numpy", dtype="float32", **keep
+    ),
     "convert_tree, like": lambda tree, **keep: ferry.convert_tree(tree, like=np.ones(1), **keep),
     "start": lambda tree, **keep: ferry.start(tree, "numpy", **keep).result(),
     "prefetch": lambda tree, **keep: next(iter(ferry.prefetch([tree], "numpy", **keep))),
@@ -117,17 +125,27 @@ def test_what_a_request_cannot_do_is_still_refused():
     """To keep what is unknown is no consent to leave out what was asked for."""
     for call, error in (
         (
-            lambda: ferry.convert_tree([np.array([1.5])], "numpy", dtype={"0": "int8"}, unknown="keep"),
+            lambda: ferry.convert_tree(
+                [np.array([1.5])], "numpy", dtype={"0": "int8"}, unknown="keep"
+            ),
             ferry.LossyCastError,
         ),
-        (lambda: ferry.convert_tree([np.ones(2, "c8")], "arrow", unknown="keep"), ferry.ConversionError),
-        (lambda: ferry.convert_tree([np.ones(2)], "numpy", device="cuda", unknown="keep"), ferry.DeviceError),
+        (
+            lambda: ferry.convert_tree([np.ones(2, "c8")], "arrow", unknown="keep"),
+            ferry.ConversionError,
+        ),
+        (
+            lambda: ferry.convert_tree([np.ones(2)], "numpy", device="cuda", unknown="keep"),
+            ferry.DeviceError,
+        ),
         (
             lambda: ferry.convert_tree([np.ones(2)], "torch", out=[np.ones(2)], unknown="keep"),
             ferry.UnsupportedTypeError,
         ),
         (
-            lambda: ferry.convert_tree({"x": np.ones(2)}, "torch", dtype={"y": "int8"}, unknown="keep"),
+            lambda: ferry.convert_tree(
+                {"x": np.ones(2)}, "torch", dtype={"y": "int8"}, unknown="keep"
+            ),
             ferry.ConversionError,
         ),
     ):
@@ -146,7 +164,11 @@ def test_a_file_keeps_nothing_that_it_cannot_hold(tmp_path):
 
 @pytest.fixture
 def state():
-    return {"key": jax.random.key(0), "keys": [jax.random.split(jax.random.key(1), 3)], "x": jnp.ones(2)}
+    return {
+        "key": jax.random.key(0),
+        "keys": [jax.random.split(jax.random.key(1), 3)],
+        "x": jnp.ones(2),
+    }
 
 
 def same_keys(one, other):
@@ -154,7 +176,8 @@ def same_keys(one, other):
 
 
 @pytest.mark.parametrize(
-    "keywords", [{}, {"dtype": "fit"}, {"dtype": "int32"}, {"dtype": {"x": "float16"}}, {"copy": False}]
+    "keywords",
+    [{}, {"dtype": "fit"}, {"dtype": "int32"}, {"dtype": {"x": "float16"}}, {"copy": False}],
 )
 def test_typed_keys_stay_in_jax(state, keywords):
     """A dtype for integers is not one for keys."""
@@ -195,7 +218,14 @@ def test_a_structured_array_is_a_dict_wherever_it_is():
     """Also where NumPy's arrays have been leaves before."""
     fields = np.zeros(2, [("a", "f4"), ("b", "i8")])
     for _ in range(2):
-        for tree in ({"n": np.ones(2), "x": fields}, {"x": fields}, {"x": fields, "n": torch.ones(2)}):
+        for tree in (
+            {"n": np.ones(2), "x": fields},
+            {"x": fields},
+            {"x": fields, "n": torch.ones(2)},
+        ):
             found = ferry.convert_tree(tree, "torch")["x"]
-            assert {name: each.tolist() for name, each in found.items()} == {"a": [0, 0], "b": [0, 0]}
+            assert {name: each.tolist() for name, each in found.items()} == {
+                "a": [0, 0],
+                "b": [0, 0],
+            }
         assert ferry.snapshot({"n": np.ones(2), "x": fields})["x"]["a"].tolist() == [0, 0]

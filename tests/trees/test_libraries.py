@@ -59,7 +59,7 @@ def tensordict(**more):
     return library.TensorDict({**values, **more}, batch_size=[3], names=["time"], device="cpu")
 
 
-# -- transformers -------------------------------------------------------------------------------------
+# -- transformers ----------------------------------------------------------------------------------
 
 
 def test_a_cache_is_entered_and_is_one_again():
@@ -70,7 +70,9 @@ def test_a_cache_is_entered_and_is_one_again():
     assert all(type(layer) is type(source.layers[0]) for layer in result.layers)
     assert isinstance(result.layers[1].keys, np.ndarray)
     assert isinstance(source.layers[1].keys, torch.Tensor)
-    assert paths(source) == [f"$.layers[{i}].{name}" for i in range(2) for name in ("keys", "values")]
+    assert paths(source) == [
+        f"$.layers[{i}].{name}" for i in range(2) for name in ("keys", "values")
+    ]
     assert [leaf.path for leaf in ferry.explain_tree(source, "numpy").leaves] == paths(source)
     assert isinstance(ferry.convert_tree(result, "torch").layers[0].keys, torch.Tensor)
 
@@ -98,7 +100,9 @@ def test_a_layer_says_what_its_keys_are_now():
         return getattr(layer, "dtype", layer.keys.dtype)
 
     source = cache()
-    assert allocates(ferry.convert_tree(source, "torch", dtype="float16").layers[0]) is torch.float16
+    assert (
+        allocates(ferry.convert_tree(source, "torch", dtype="float16").layers[0]) is torch.float16
+    )
     assert allocates(source.layers[0]) is torch.float32
 
 
@@ -124,7 +128,9 @@ def test_what_a_tokenizer_remembers_of_one_text_is_not_said_of_a_batch():
     """And two texts stack although it differs."""
     transformers = pytest.importorskip("transformers")
     samples = [
-        transformers.BatchEncoding({"input_ids": torch.tensor([i])}, encoding=[object()], n_sequences=1)
+        transformers.BatchEncoding(
+            {"input_ids": torch.tensor([i])}, encoding=[object()], n_sequences=1
+        )
         for i in range(2)
     ]
     batch = ferry.collate(samples, "torch")
@@ -133,7 +139,7 @@ def test_what_a_tokenizer_remembers_of_one_text_is_not_said_of_a_batch():
     assert batch.encodings is None
 
 
-# -- pydantic -----------------------------------------------------------------------------------------
+# -- pydantic --------------------------------------------------------------------------------------
 
 
 def test_a_model_is_entered_with_all_that_it_holds():
@@ -156,7 +162,7 @@ def test_models_are_stacked():
     assert batch.name == ["digit", "digit"]
 
 
-# -- PyTorch Geometric --------------------------------------------------------------------------------
+# -- PyTorch Geometric -----------------------------------------------------------------------------
 
 
 def test_a_graph_is_entered():
@@ -196,7 +202,7 @@ def test_a_graph_of_several_kinds_is_entered():
     assert isinstance(graph["paper"].x, torch.Tensor)
 
 
-# -- tensordict ---------------------------------------------------------------------------------------
+# -- tensordict ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", ["numpy", "jax", "tensorflow"])
@@ -219,7 +225,11 @@ def test_a_tensordict_stays_one_while_its_tensors_are_of_its_framework(locked):
         source.lock_()
     for result in (ferry.convert_tree(source, "torch", dtype="float16"), ferry.snapshot(source)):
         assert type(result) is type(source)
-        assert (result.batch_size, result.names, result.device) == (source.batch_size, ["time"], source.device)
+        assert (result.batch_size, result.names, result.device) == (
+            source.batch_size,
+            ["time"],
+            source.device,
+        )
         assert (result.is_locked, result["b"].is_locked) == (locked, locked)
         assert result["text"] == "words"
         result.unlock_()["b"].set("new", torch.ones(3))
@@ -255,7 +265,7 @@ def test_a_class_of_tensors_and_a_lazy_stack():
     assert [type(each) for each in ferry.convert_tree(stack, "numpy")] == [dict, dict]
 
 
-# -- frameworks and Python ---------------------------------------------------------------------------------
+# -- frameworks and Python -------------------------------------------------------------------------
 
 
 def test_parameters_stay_parameters_or_become_a_dict():
@@ -280,7 +290,11 @@ def test_what_a_module_of_tensorflow_has_wrapped_is_entered():
     """Its lists, dicts and tuples come out plain: what is tracked is the module's."""
     tf = pytest.importorskip("tensorflow")
     module = tf.Module()
-    module.rows, module.named, module.pair = [tf.Variable(1.0)], {"a": [tf.Variable(2.0)]}, (tf.Variable(3.0),)
+    module.rows, module.named, module.pair = (
+        [tf.Variable(1.0)],
+        {"a": [tf.Variable(2.0)]},
+        (tf.Variable(3.0),),
+    )
     result = ferry.convert_tree([module.rows, module.named, module.pair], "numpy")
     assert [type(each) for each in result] == [list, dict, tuple]
     assert [float(x) for x in (result[0][0], result[1]["a"][0], result[2][0])] == [1, 2, 3]

@@ -103,7 +103,11 @@ def test_keys_of_a_registrations_own_are_spelled_as_they_say():
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: tf.sparse.eye(2), lambda: tf.IndexedSlices(tf.ones(1), tf.constant([0]), tf.constant([2]))]
+    "make",
+    [
+        lambda: tf.sparse.eye(2),
+        lambda: tf.IndexedSlices(tf.ones(1), tf.constant([0]), tf.constant([2])),
+    ],
 )
 def test_a_tensor_that_cannot_be_carried_is_not_passed_over(make):
     """Its framework says why, and the path where."""
@@ -136,7 +140,9 @@ def test_a_tree_error_is_made_anew_of_its_words():
     again = ferry.TreeError(message="2 leaves cannot be converted")
     assert "2 leaves" in str(again)
     with pytest.raises(ferry.TreeError) as caught:
-        ferry.collate([{"a": np.ones(1), "b": np.ones(1)}, {"a": np.ones(2), "b": np.ones(2)}], "torch")
+        ferry.collate(
+            [{"a": np.ones(1), "b": np.ones(1)}, {"a": np.ones(2), "b": np.ones(2)}], "torch"
+        )
     assert len(pickle.loads(pickle.dumps(caught.value)).exceptions) == 2  # noqa: S301 - our own bytes
 
 

@@ -18,7 +18,10 @@ import tensorferry as ferry
 
 def test_ragged_leaves_are_padded_on_request():
     """To the largest length of each axis; what stacks as it is stays as it is."""
-    samples = [{"x": np.array([[1, 2]]), "y": np.ones(2)}, {"x": np.array([[3], [4]]), "y": np.zeros(2)}]
+    samples = [
+        {"x": np.array([[1, 2]]), "y": np.ones(2)},
+        {"x": np.array([[3], [4]]), "y": np.zeros(2)},
+    ]
     batch = ferry.collate(samples, "torch", pad=-100)
     assert batch["x"].tolist() == [[[1, 2], [-100, -100]], [[3, -100], [4, -100]]]
     assert batch["y"].tolist() == [[1.0, 1.0], [0.0, 0.0]]
@@ -47,14 +50,22 @@ def test_a_pad_value_that_does_not_fit_is_refused():
 def test_rows_of_numbers_have_one_dtype_padded_or_not(target):
     """The next batch is of the same dtype, whether its rows are of one length or not."""
     for numbers in ([1.0, 2.0], [1, 2], [True, False]):
-        batches = [ferry.collate([{"x": numbers}, {"x": other}], target, pad=0) for other in (numbers, numbers[:1])]
+        batches = [
+            ferry.collate([{"x": numbers}, {"x": other}], target, pad=0)
+            for other in (numbers, numbers[:1])
+        ]
         assert len({ferry.describe(batch["x"]).dtype for batch in batches}) == 1
         assert ferry.to_list(batches[1]["x"]) == [numbers, [numbers[0], type(numbers[0])(0)]]
 
 
 @pytest.mark.parametrize(
     ("dtype", "value", "asked"),
-    [("float32", 0.1, None), ("bfloat16", -1e9, None), ("int64", float("nan"), "float32"), ("uint8", -1, "int16")],
+    [
+        ("float32", 0.1, None),
+        ("bfloat16", -1e9, None),
+        ("int64", float("nan"), "float32"),
+        ("uint8", -1, "int16"),
+    ],
 )
 def test_a_pad_value_is_a_number_of_the_result(dtype, value, asked):
     """A float is rounded to the dtype that the batch has, as any Python number is."""
@@ -119,7 +130,9 @@ def test_names_are_those_of_dtype(pad, expected):
 
 def test_places_in_a_list_are_names_too():
     """A number stands for the name that it has."""
-    batch = ferry.collate([(np.zeros(1), np.zeros(2)), (np.zeros(2), np.zeros(2))], "numpy", pad={0: 7})
+    batch = ferry.collate(
+        [(np.zeros(1), np.zeros(2)), (np.zeros(2), np.zeros(2))], "numpy", pad={0: 7}
+    )
     assert batch[0].tolist() == [[0.0, 7.0], [0.0, 0.0]]
 
 
@@ -146,7 +159,9 @@ def test_zero_false_and_minus_zero_are_what_was_written():
     """Numbers that are equal are not the same: each call has its own."""
     rows = [{"x": np.ones(1)}, {"x": np.ones(2)}]
     for value in (0, -0.0, 0.0):
-        assert np.signbit(ferry.collate(rows, "numpy", pad={"x": value})["x"][0, 1]) == np.signbit(float(value))
+        assert np.signbit(ferry.collate(rows, "numpy", pad={"x": value})["x"][0, 1]) == np.signbit(
+            float(value)
+        )
         with pytest.raises(ferry.LossyCastError, match="is a bool, but the leaf has float64"):
             ferry.collate(rows, "numpy", pad={"x": False})
 
@@ -182,7 +197,7 @@ def test_the_old_keywords_are_unknown():
         ferry.collate(TEXTS, "torch", ragged="pad")
 
 
-# -- how far, and on which side ----------------------------------------------------------------------
+# -- how far, and on which side --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -226,7 +241,9 @@ def test_against_filling_one_by_one(seed):
         [ferry.to_torch(array, copy=True) for array in arrays],
         [*arrays[:2], *map(ferry.to_tensorflow, arrays[2:])],
     ):
-        batch = ferry.collate(sources, "numpy", pad=1, pad_to_multiple_of=multiple, padding_side=side)
+        batch = ferry.collate(
+            sources, "numpy", pad=1, pad_to_multiple_of=multiple, padding_side=side
+        )
         assert batch.dtype == expected.dtype
         assert batch.tobytes() == expected.tobytes()
 
@@ -262,26 +279,39 @@ def test_freed_and_foreign_tensors_among_others():
     freed = torch.ones(3)
     freed.untyped_storage().resize_(0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that PyTorch's nested tensors are a prototype
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # that PyTorch's nested tensors are a prototype
         nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.strided)
     for odd in (freed, torch.eye(2).to_sparse()[0], nested):
         for rows in ([torch.ones(2), odd], [odd, torch.ones(2)]):
             with pytest.raises(ferry.ConversionError):
                 ferry.collate([{"x": row} for row in rows], "torch", pad=0)
-    views = [torch.arange(6)[::2], torch.tensor([1 + 2j]).conj().imag.long(), torch.arange(2).expand(3, 2)[0]]
+    views = [
+        torch.arange(6)[::2],
+        torch.tensor([1 + 2j]).conj().imag.long(),
+        torch.arange(2).expand(3, 2)[0],
+    ]
     assert ferry.collate(views, "torch", pad=9).tolist() == [[0, 2, 4], [-2, 9, 9], [0, 1, 9]]
 
 
-# -- masks and lengths ---------------------------------------------------------------------------------
+# -- masks and lengths -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_masks_and_lengths_stand_beside_their_leaves(target, side):
     """The mask is bool, and along the ragged axis; lengths are int64, where there is such a thing."""
-    samples = [{"x": np.ones((n, 2), "float32"), "deep": {"ids": list(range(n))}, "label": n} for n in (1, 3)]
+    samples = [
+        {"x": np.ones((n, 2), "float32"), "deep": {"ids": list(range(n))}, "label": n}
+        for n in (1, 3)
+    ]
     batch = ferry.collate(samples, target, pad=0, padding_side=side, mask=True, lengths=True)
-    expected = [[True, False, False], [True] * 3] if side == "right" else [[False, False, True], [True] * 3]
+    expected = (
+        [[True, False, False], [True] * 3]
+        if side == "right"
+        else [[False, False, True], [True] * 3]
+    )
     assert list(batch) == ["x", "deep", "label", "x_mask", "x_lengths"]
     assert list(batch["deep"]) == ["ids", "ids_mask", "ids_lengths"]
     for mask, lengths in (
@@ -340,7 +370,9 @@ class Sample:
 def test_a_mask_needs_a_key_beside_which_it_stands(samples, path):
     """A place in a list or a field of a class has no neighbour of that name."""
     for keyword in ("mask", "lengths"):
-        with pytest.raises(ferry.UnsupportedTypeError, match=f"{keyword}=True adds a leaf") as caught:
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match=f"{keyword}=True adds a leaf"
+        ) as caught:
             ferry.collate(samples, "numpy", pad=0, **{keyword: True})
         assert caught.value.message.endswith(f" - at {path}")
 
@@ -367,7 +399,7 @@ def test_samples_have_no_new_keys():
     assert samples == [{"x": [1]}, {"x": [1, 2]}]
 
 
-# -- with other keywords, and in loaders -----------------------------------------------------------------
+# -- with other keywords, and in loaders -----------------------------------------------------------
 
 
 def test_dtypes_are_of_the_leaves_not_of_the_marks():
@@ -405,7 +437,9 @@ def test_padding_does_not_depend_on_other_samples_types():
 
 def test_boxes_of_which_a_sample_has_none():
     """An empty list is no row, of as many axes as the others."""
-    batch = ferry.collate([{"boxes": [[1.0, 2.0], [3.0, 4.0]]}, {"boxes": []}], "torch", pad=-1, lengths=True)
+    batch = ferry.collate(
+        [{"boxes": [[1.0, 2.0], [3.0, 4.0]]}, {"boxes": []}], "torch", pad=-1, lengths=True
+    )
     assert batch["boxes"].tolist() == [[[1.0, 2.0], [3.0, 4.0]], [[-1.0, -1.0], [-1.0, -1.0]]]
     assert batch["boxes_lengths"].tolist() == [2, 0]
 
@@ -459,14 +493,23 @@ def test_lists_of_empty_lists_have_their_own_axes():
 
 @pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow", "jax"])
 def test_a_list_of_floats_does_not_become_infinite_where_another_is_longer(target):
-    """As it does not where all are equally long. Nobody has named the dtype, which is the target's own."""
+    """As it does not where all are equally long.
+
+    Nobody has named the dtype, which is the target's own.
+    """
     pytest.importorskip(target)
     samples = [{"p": [1e300]}, {"p": [1.0, 2.0]}]
     if target == "numpy":
         assert ferry.collate(samples, target, pad=0)["p"].tolist() == [[1e300, 0.0], [1.0, 2.0]]
         return
-    for longer in (samples, [{"p": [1e300]}, {"p": [1.0]}], [{"p": [[1e300]]}, {"p": [[1.0], [2.0]]}]):
-        with pytest.raises(ferry.LossyCastError, match=r"float64 to float32: the value at .* does not fit"):
+    for longer in (
+        samples,
+        [{"p": [1e300]}, {"p": [1.0]}],
+        [{"p": [[1e300]]}, {"p": [[1.0], [2.0]]}],
+    ):
+        with pytest.raises(
+            ferry.LossyCastError, match=r"float64 to float32: the value at .* does not fit"
+        ):
             ferry.collate(longer, target, pad=0)
     infinite = ferry.collate([{"p": [float("inf")]}, {"p": [1.0, 0.1]}], target, pad=0)["p"]
     assert ferry.to_list(infinite) == [[float("inf"), 0.0], [1.0, float(np.float32(0.1))]]
@@ -475,23 +518,34 @@ def test_a_list_of_floats_does_not_become_infinite_where_another_is_longer(targe
 def test_a_float_beside_tensors_is_rounded_but_not_to_infinity():
     beside = [{"a": np.float32(1)}, {"a": 0.1}]
     assert ferry.collate(beside, "numpy")["a"].tolist() == [1.0, float(np.float32(0.1))]
-    with pytest.raises(ferry.LossyCastError, match=r"does not fit. - in samples\[1\] - at \$\[\"a\"\]"):
+    with pytest.raises(
+        ferry.LossyCastError, match=r"does not fit. - in samples\[1\] - at \$\[\"a\"\]"
+    ):
         ferry.collate([{"a": np.float32(1)}, {"a": 1e300}], "numpy")
-    assert np.isinf(ferry.collate([{"a": np.float32(1)}, {"a": 1e300}], "numpy", casting="unsafe")["a"][1])
+    assert np.isinf(
+        ferry.collate([{"a": np.float32(1)}, {"a": 1e300}], "numpy", casting="unsafe")["a"][1]
+    )
 
 
-@pytest.mark.parametrize(("dtype", "pad"), [("float16", -1e9), ("float32", 1e300), ("float16", 10**9), ("int8", 300)])
+@pytest.mark.parametrize(
+    ("dtype", "pad"), [("float16", -1e9), ("float32", 1e300), ("float16", 10**9), ("int8", 300)]
+)
 def test_a_number_that_the_dtype_does_not_hold_pads_nothing(dtype, pad):
     """It is not made infinite, as in masks of attention."""
     samples = [np.ones(1, dtype), np.ones(2, dtype)]
     for number in (pad, np.float64(pad), complex(pad, 1)):
         written = re.escape(str(number))
-        with pytest.raises(ferry.LossyCastError, match=f"pad= is {written}, which {dtype} does not hold"):
+        with pytest.raises(
+            ferry.LossyCastError, match=f"pad= is {written}, which {dtype} does not hold"
+        ):
             ferry.collate(samples, "numpy", pad=number)
 
 
 def test_a_float_that_pads_is_rounded():
     samples = [np.ones(1, "f2"), np.ones(2, "f2")]
-    assert ferry.collate(samples, "numpy", pad=0.1).tolist() == [[1.0, float(np.float16(0.1))], [1.0, 1.0]]
+    assert ferry.collate(samples, "numpy", pad=0.1).tolist() == [
+        [1.0, float(np.float16(0.1))],
+        [1.0, 1.0],
+    ]
     assert ferry.collate(samples, "numpy", pad=-np.inf).tolist() == [[1.0, -np.inf], [1.0, 1.0]]
     assert np.isnan(ferry.collate(samples, "numpy", pad=float("nan"))[0, 1])

@@ -52,7 +52,9 @@ def test_leaves_that_are_one_memory_are_drawn_as_one():
 def test_a_copy_has_two_strips_and_its_way():
     """Source above result, and the bytes that are copied between them; views are said to be copied together."""
     whole = np.zeros(1000, np.float32)
-    root = parsed(ferry.explain_tree({"head": whole[:600], "tail": whole[400:]}, "numpy", copy=True))
+    root = parsed(
+        ferry.explain_tree({"head": whole[:600], "tail": whole[400:]}, "numpy", copy=True)
+    )
     texts = wide(root)
     assert len(bars(root)) == 4
     assert "3.91 KiB, as one memory with the views that overlap it" in texts
@@ -61,8 +63,16 @@ def test_a_copy_has_two_strips_and_its_way():
 
 def test_every_second_element_fills_half_of_each_block():
     """What is touched is drawn here too, and Python numbers are none of it."""
-    root = parsed(ferry.explain_tree({"x": np.zeros(4096, np.float32)[::2], "y": np.zeros(0), "z": 1.0}, "numpy"))
-    path = next(each for each in next(root.iter(f"{SVG}svg")).iter(f"{SVG}path") if each.get("class") == "shared")
+    root = parsed(
+        ferry.explain_tree(
+            {"x": np.zeros(4096, np.float32)[::2], "y": np.zeros(0), "z": 1.0}, "numpy"
+        )
+    )
+    path = next(
+        each
+        for each in next(root.iter(f"{SVG}svg")).iter(f"{SVG}path")
+        if each.get("class") == "shared"
+    )
     assert {part.split("h")[0].split("v")[1] for part in path.get("d").split("M")[1:]} == {"-5"}
     assert "no elements" in wide(root)
 
@@ -74,7 +84,10 @@ def test_a_batch_is_drawn_from_its_samples():
     texts = wide(root)
     assert "8 tensors, each in memory of its own" in texts
     assert "8 Python objects" in texts
-    assert [row[2] for row in rows(root)] == ["copies 640 B: 8 samples stacked", "copies 64 B: 8 samples stacked"]
+    assert [row[2] for row in rows(root)] == [
+        "copies 640 B: 8 samples stacked",
+        "copies 64 B: 8 samples stacked",
+    ]
 
 
 def test_a_page_is_short_however_many_leaves_there_are():

@@ -35,7 +35,9 @@ FRAMEWORKS = ("numpy", "torch", "tensorflow", "jax")
 
 def array(shape, dtype, seed):
     """Random bits, NaNs and all, of a dtype."""
-    bits = np.random.default_rng(seed).integers(0, 2 if dtype == "bool" else 256, (*shape, np.dtype(dtype).itemsize))
+    bits = np.random.default_rng(seed).integers(
+        0, 2 if dtype == "bool" else 256, (*shape, np.dtype(dtype).itemsize)
+    )
     return np.ascontiguousarray(bits.astype("uint8")).view(dtype).reshape(shape)
 
 
@@ -54,8 +56,12 @@ def _frameworks_are_started():
 
 
 SHAPES = st.lists(st.integers(0, 3), max_size=3).map(tuple)
-TENSORS = st.builds(tensor, st.sampled_from(FRAMEWORKS), SHAPES, st.sampled_from(DTYPES), st.integers(0, 2**32))
-OTHERS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=3))
+TENSORS = st.builds(
+    tensor, st.sampled_from(FRAMEWORKS), SHAPES, st.sampled_from(DTYPES), st.integers(0, 2**32)
+)
+OTHERS = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=3)
+)
 KEYS = st.one_of(st.text(max_size=3), st.integers(), st.booleans())
 
 
@@ -243,7 +249,11 @@ def test_eight_threads_convert_trees_at_once():
     import torch
 
     trees = [
-        {"x": torch.full((3,), float(number)), "n": number, "box": Box(np.full(2, number), [None, "text"])}
+        {
+            "x": torch.full((3,), float(number)),
+            "n": number,
+            "box": Box(np.full(2, number), [None, "text"]),
+        }
         for number in range(40)
     ]
     start = threading.Barrier(8)

@@ -41,7 +41,11 @@ def test_a_snapshot_has_the_same_values_in_the_same_frameworks():
     assert copied["list"] == tree["list"]
     for path, info in ferry.describe_tree(tree).items():
         found = ferry.describe_tree(copied)[path]
-        assert (found.framework, found.shape, found.dtype) == (info.framework, info.shape, info.dtype)
+        assert (found.framework, found.shape, found.dtype) == (
+            info.framework,
+            info.shape,
+            info.dtype,
+        )
     for key in tree:
         if key != "list":
             assert ferry.to_numpy(copied[key]).tobytes() == ferry.to_numpy(tree[key]).tobytes()
@@ -169,5 +173,10 @@ def test_what_has_not_one_memory_is_refused_by_path():
     import torch
 
     with pytest.raises(ferry.TreeError) as caught:
-        ferry.snapshot({"a": torch.eye(2).to_sparse(), "b": [np.ma.array([1], mask=[True])], "c": np.ones(1)})
-    assert [each.message.rpartition(" - at ")[2] for each in caught.value.exceptions] == ['$["a"]', '$["b"][0]']
+        ferry.snapshot(
+            {"a": torch.eye(2).to_sparse(), "b": [np.ma.array([1], mask=[True])], "c": np.ones(1)}
+        )
+    assert [each.message.rpartition(" - at ")[2] for each in caught.value.exceptions] == [
+        '$["a"]',
+        '$["b"][0]',
+    ]

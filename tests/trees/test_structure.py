@@ -43,7 +43,9 @@ FUNCTIONS = {
     "fast_paths": lambda tree: ferry.convert_tree(tree, "numpy"),
     "copies": lambda tree: ferry.convert_tree(tree, "torch", copy=True),
     "numbers": lambda tree: ferry.convert_tree(tree, "numpy", leaves="numbers"),
-    "callable": lambda tree: ferry.convert_tree(tree, "jax", leaves=lambda x: isinstance(x, torch.Tensor)),
+    "callable": lambda tree: ferry.convert_tree(
+        tree, "jax", leaves=lambda x: isinstance(x, torch.Tensor)
+    ),
     "snapshot": ferry.snapshot,
     "start": lambda tree: ferry.start(tree, "numpy").result(),
 }
@@ -54,7 +56,9 @@ def test_one_container_in_two_places_stays_one(function):
     """A dict, an empty list, a dataclass; beside each other, and in each other."""
     held, empty = {"x": torch.ones(2), "none": torch.ones(0), "n": 1}, []
     pair = Pair(held, [held])
-    result = FUNCTIONS[function]([held, held, empty, empty, pair, (pair,), collections.deque([empty])])
+    result = FUNCTIONS[function](
+        [held, held, empty, empty, pair, (pair,), collections.deque([empty])]
+    )
     assert result[0] is result[1] is result[4].first is result[4].second[0]
     assert result[0] is not held
     assert result[2] is result[3] is result[6][0]
@@ -99,7 +103,7 @@ def test_a_container_in_itself_is_refused():
                 function(tree)
 
 
-# -- samples that differ ------------------------------------------------------------------------------
+# -- samples that differ ---------------------------------------------------------------------------
 
 
 def with_note(note):
@@ -119,7 +123,10 @@ class Registered:
 @pytest.fixture
 def registered():
     optree.register_pytree_node(
-        Registered, lambda x: (x.values, x.unit), lambda unit, values: Registered(values, unit), namespace="tensorferry"
+        Registered,
+        lambda x: (x.values, x.unit),
+        lambda unit, values: Registered(values, unit),
+        namespace="tensorferry",
     )
     yield Registered
     optree.unregister_pytree_node(Registered, namespace="tensorferry")
@@ -139,7 +146,9 @@ def test_samples_with_other_static_fields_are_refused():
 def test_samples_with_another_registration_are_refused(registered):
     """What optree keeps of a node beside its values; with and without a leaf in it."""
     refused([[registered([torch.ones(1)], "m")], [registered([torch.ones(1)], "s")]], r"at \$\[0\]")
-    refused([[registered([], "m"), torch.ones(1)], [registered([], "s"), torch.ones(1)]], r"at \$\[0\]")
+    refused(
+        [[registered([], "m"), torch.ones(1)], [registered([], "s"), torch.ones(1)]], r"at \$\[0\]"
+    )
     assert ferry.collate([registered([torch.ones(1)], "m")] * 2, "numpy").unit == "m"
 
 
@@ -171,7 +180,9 @@ def test_samples_of_other_classes_are_refused(one, other):
 
 def test_plain_containers_may_differ():
     """They have nothing but their values, which are found by their keys."""
-    batch = ferry.collate([{"a": [1, None], "b": 2}, collections.OrderedDict(b=3, a=(4, None))], "numpy")
+    batch = ferry.collate(
+        [{"a": [1, None], "b": 2}, collections.OrderedDict(b=3, a=(4, None))], "numpy"
+    )
     assert batch["a"][0].tolist() == [1, 4]
     assert batch["b"].tolist() == [2, 3]
 

@@ -32,7 +32,9 @@ def hint_of(call):
 
 
 @pytest.mark.parametrize("function", TREES)
-@pytest.mark.parametrize("x", [LAYER.state_dict, np.ones, len, str.join, lambda: [np.ones(2)], {}.copy], ids=type)
+@pytest.mark.parametrize(
+    "x", [LAYER.state_dict, np.ones, len, str.join, lambda: [np.ones(2)], {}.copy], ids=type
+)
 def test_a_function_is_no_tree(function, x):
     """It came back as it was: a snapshot that copied nothing, a description of nothing."""
     hint, message = hint_of(lambda: TREES[function](x))
@@ -86,7 +88,9 @@ def test_functions_are_no_samples(function):
     hint, message = hint_of(lambda: function(5, "numpy"))
     assert re.fullmatch(r'(explain_)?collate\(\[x\], "numpy"\)', hint)
     assert message == "collate takes the samples of a batch, not an int."
-    with pytest.raises(TypeError, match=re.escape("not a method; prefetch(x(), to), for a function x")):
+    with pytest.raises(
+        TypeError, match=re.escape("not a method; prefetch(x(), to), for a function x")
+    ):
         ferry.prefetch(LAYER.parameters, "numpy")
 
 

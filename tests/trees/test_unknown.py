@@ -59,7 +59,10 @@ HOLDING = [
     (functools.partial(print, end=Box(TENSOR)), '.keywords["end"].held'),
     (slice(None, TENSOR), ".stop"),
     (torch.distributions.Normal(TENSOR, TENSOR), ".loc"),
-    (torch.distributions.Independent(torch.distributions.Normal(TENSOR, TENSOR), 1), ".base_dist.loc"),
+    (
+        torch.distributions.Independent(torch.distributions.Normal(TENSOR, TENSOR), 1),
+        ".base_dist.loc",
+    ),
     (torch.utils.data.TensorDataset(TENSOR), ".tensors[0]"),
     (torch.nn.Linear(1, 1), '._parameters["weight"]'),
     (
@@ -71,7 +74,9 @@ HOLDING = [
 
 EVERY_FUNCTION = {
     "convert_tree": lambda tree, **keywords: ferry.convert_tree(tree, "numpy", **keywords),
-    "numbers": lambda tree, **keywords: ferry.convert_tree(tree, "numpy", leaves="numbers", **keywords),
+    "numbers": lambda tree, **keywords: ferry.convert_tree(
+        tree, "numpy", leaves="numbers", **keywords
+    ),
     "explain_tree": lambda tree, **keywords: ferry.explain_tree(tree, "numpy", **keywords),
     "describe_tree": ferry.describe_tree,
     "snapshot": ferry.snapshot,
@@ -97,7 +102,9 @@ def test_every_function_refuses_and_keeps(function):
     assert ferry.snapshot(tree, unknown="keep")["box"] is box
 
 
-@pytest.mark.parametrize(("x", "inside"), HOLDING, ids=lambda x: x if isinstance(x, str) else type(x).__name__)
+@pytest.mark.parametrize(
+    ("x", "inside"), HOLDING, ids=lambda x: x if isinstance(x, str) else type(x).__name__
+)
 def test_where_a_tensor_is_found(x, inside):
     """In attributes and slots, and in lists, tuples, dicts, sets and objects in them."""
     with pytest.raises(ferry.UnsupportedTypeError) as caught:
@@ -164,9 +171,9 @@ def test_an_object_that_refers_to_itself_is_looked_at_once():
 def test_a_callable_says_which_tensors_are_meant():
     """An object that holds none of them is kept."""
     box = Box(TENSOR)
-    assert ferry.convert_tree([box], "numpy", leaves=lambda x: isinstance(x, (np.ndarray, list)) and x != [box]) == [
-        box
-    ]
+    assert ferry.convert_tree(
+        [box], "numpy", leaves=lambda x: isinstance(x, (np.ndarray, list)) and x != [box]
+    ) == [box]
     with pytest.raises(ferry.UnsupportedTypeError, match=r"\$\[0\]\.held"):
         ferry.convert_tree([box], "numpy", leaves=lambda x: isinstance(x, torch.Tensor))
     assert ferry.convert_tree([box], "torch", leaves=lambda x: x is box.held and False) == [box]
@@ -174,7 +181,9 @@ def test_a_callable_says_which_tensors_are_meant():
 
 def test_a_plan_says_what_is_kept():
     """Each leaf: where it is, of which type, and where its tensor is if it holds one."""
-    plan = ferry.explain_tree({"box": Box([TENSOR]), "x": TENSOR, "plain": Box(1)}, "numpy", unknown="keep")
+    plan = ferry.explain_tree(
+        {"box": Box([TENSOR]), "x": TENSOR, "plain": Box(1)}, "numpy", unknown="keep"
+    )
     assert tuple((leaf.path, leaf.type, leaf.tensor) for leaf in plan.kept) == (
         ('$["box"]', "Box", '$["box"].held[0]'),
         ('$["plain"]', "Box", None),
@@ -221,7 +230,10 @@ def test_every_sample_of_a_batch_is_looked_at():
 @pytest.mark.parametrize("unknown", ["error", "keep"])
 def test_a_file_keeps_no_objects(tmp_path, unknown):
     """Where one holds a tensor, the message says where."""
-    for x, inside in ((Box(TENSOR), ".held"), (torch.nn.Linear(1, 1), r'\._parameters\["weight"\]')):
+    for x, inside in (
+        (Box(TENSOR), ".held"),
+        (torch.nn.Linear(1, 1), r'\._parameters\["weight"\]'),
+    ):
         with pytest.raises(ferry.UnsupportedTypeError, match=rf'\$\["box"\]{inside}'):
             ferry.save({"box": x}, tmp_path / "all.npz", unknown=unknown)
     ferry.save({"box": vars(Box(TENSOR))}, tmp_path / "all.npz")
@@ -285,7 +297,9 @@ def test_an_iterator_is_refused_without_using_it_up(name):
         (ITERATORS[name](), "\n", 'convert_tree(list(x), "numpy"), if it ends'),
         ({"x": [ITERATORS[name]()]}, r' - at \$\["x"\]\[0\]\n', 'list(x["x"][0]) in its place'),
     ):
-        with pytest.raises(ferry.UnsupportedTypeError, match=rf"{name} may give tensors.*{path}") as caught:
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match=rf"{name} may give tensors.*{path}"
+        ) as caught:
             ferry.convert_tree(tree, "numpy")
         assert caught.value.hint.startswith(instead)
         assert 'unknown="keep"' in caught.value.hint
@@ -332,7 +346,9 @@ def test_a_module_of_nnx_that_is_no_pytree_is_refused(inside, tmp_path):
     for _ in range(3 if inside else 0):
         x = Plain({"a": [x]})
     for function in EVERY_FUNCTION.values():
-        with pytest.raises(ferry.UnsupportedTypeError, match=r'\$\["model"\].*\.kernel\._raw_value\n'):
+        with pytest.raises(
+            ferry.UnsupportedTypeError, match=r'\$\["model"\].*\.kernel\._raw_value\n'
+        ):
             function({"model": x})
         function({"model": x}, unknown="keep")
         function({"model": nnx.to_pure_dict(nnx.state(x))})

@@ -23,7 +23,9 @@ parameter = torch.nn.Parameter(torch.ones(2))
 # -- the target's own function --------------------------------------------------------------------
 
 assert_type(ferry.to_numpy(numbers), Array)
-assert_type(ferry.to_numpy(numbers, dtype="float16", casting="same_kind", nulls=None, ragged=None), Array)
+assert_type(
+    ferry.to_numpy(numbers, dtype="float16", casting="same_kind", nulls=None, ragged=None), Array
+)
 assert_type(ferry.to_numpy(numbers, out=np.ones(2), pad=0), Array)
 assert_type(ferry.to_numpy(holes, nulls=0.0), Array)
 assert_type(ferry.to_numpy(holes, nulls="nan"), Array)
@@ -31,8 +33,14 @@ assert_type(ferry.to_numpy(holes, nulls="mask"), tuple[Array, Array])
 assert_type(ferry.to_numpy(uneven, pad=0), Array)
 assert_type(ferry.to_numpy(uneven, ragged="rows"), Array | list[Array])
 assert_type(ferry.to_numpy([numbers], ragged="rows"), Array | list[Array])
-assert_type(ferry.to_numpy(uneven, nulls="mask", ragged="rows"), tuple[Array | list[Array], Array | list[Array]])
-assert_type(ferry.to_numpy([numbers], nulls="mask", ragged="rows"), tuple[Array | list[Array], Array | list[Array]])
+assert_type(
+    ferry.to_numpy(uneven, nulls="mask", ragged="rows"),
+    tuple[Array | list[Array], Array | list[Array]],
+)
+assert_type(
+    ferry.to_numpy([numbers], nulls="mask", ragged="rows"),
+    tuple[Array | list[Array], Array | list[Array]],
+)
 
 assert_type(ferry.to_torch(numbers), torch.Tensor)
 assert_type(ferry.to_torch(parameter, non_blocking=True), torch.Tensor)
@@ -50,7 +58,7 @@ assert_type(ferry.to_arrow(numbers), Any)
 assert_type(ferry.to_pandas([numbers]), Any)
 assert_type(ferry.to_polars(numbers), Any)
 
-# -- convert, by name, class and module -------------------------------------------------------------
+# -- convert, by name, class and module ------------------------------------------------------------
 
 assert_type(ferry.convert(numbers, "numpy"), Array)
 assert_type(ferry.convert(numbers, to="np", out=np.ones(2)), Array)
@@ -76,7 +84,7 @@ assert_type(ferry.convert(numbers, "list"), Any)
 assert_type(ferry.convert(numbers, list), Any)
 assert_type(ferry.convert([numbers], "pandas"), Any)
 
-# -- like another tensor ------------------------------------------------------------------------------
+# -- like another tensor ---------------------------------------------------------------------------
 
 assert_type(ferry.convert(numbers, like=array), Array)
 assert_type(ferry.convert(numbers, like=tensor, dtype="float16"), torch.Tensor)
@@ -88,7 +96,7 @@ assert_type(ferry.convert(1.5, like=[1.0, 2.0]), Any)
 assert_type(ferry.convert(numbers, like=ferry.TensorInfo("torch")), Any)
 assert_type(ferry.convert(holes, like=tensor, nulls="mask"), Any)
 
-# -- trees ----------------------------------------------------------------------------------------------
+# -- trees -----------------------------------------------------------------------------------------
 
 assert_type(ferry.convert_tree((1, tensor), "numpy"), Any)
 assert_type(ferry.collate([{"x": [1]}], "numpy", pad={"x": 0}, mask=True), Any)
@@ -103,7 +111,7 @@ assert_type(ferry.describe_tree([tensor]), dict[str, ferry.TensorInfo])
 assert_type(ferry.explain_tree([tensor], "jax"), ferry.TreePlan)
 assert_type(ferry.explain_collate([{"x": 1}], "numpy"), ferry.BatchPlan)
 
-# -- what converts nothing, functions, transfers ------------------------------------------------------
+# -- what converts nothing, functions, transfers ---------------------------------------------------
 
 assert_type(ferry.describe(numbers), ferry.TensorInfo)
 assert_type(ferry.TensorInfo(torch, (2,)).ndim, int)
@@ -121,7 +129,7 @@ assert_type(
     tuple[Callable[..., Any], dict[str, Any], dict[str, Any]],
 )
 
-# -- a function of any tensor that gives back what came in -------------------------------------------
+# -- a function of any tensor that gives back what came in -----------------------------------------
 
 Given = TypeVar("Given")
 

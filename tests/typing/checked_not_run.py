@@ -69,10 +69,27 @@ read_only: verbs.PresentsReadOnly = numpy.BACKEND
 writes: list[verbs.Writes] = [numpy.BACKEND, of_torch.BACKEND, tensorflow.BACKEND, cupy.BACKEND]
 reads: list[verbs.Reads] = [numpy.BACKEND, python.BACKEND, array_like.BACKEND]
 values: verbs.HasValues = tensorflow.BACKEND
-copies: list[verbs.Copies] = [numpy.BACKEND, of_torch.BACKEND, tensorflow.BACKEND, of_jax.BACKEND, cupy.BACKEND]
-casts: list[verbs.Casts] = [numpy.BACKEND, of_torch.BACKEND, tensorflow.BACKEND, of_jax.BACKEND, cupy.BACKEND]
+copies: list[verbs.Copies] = [
+    numpy.BACKEND,
+    of_torch.BACKEND,
+    tensorflow.BACKEND,
+    of_jax.BACKEND,
+    cupy.BACKEND,
+]
+casts: list[verbs.Casts] = [
+    numpy.BACKEND,
+    of_torch.BACKEND,
+    tensorflow.BACKEND,
+    of_jax.BACKEND,
+    cupy.BACKEND,
+]
 moves: list[verbs.Moves] = [of_torch.BACKEND, tensorflow.BACKEND, of_jax.BACKEND, cupy.BACKEND]
-hands: list[verbs.ImportsDlpack] = [of_torch.BACKEND, tensorflow.BACKEND, of_jax.BACKEND, cupy.BACKEND]
+hands: list[verbs.ImportsDlpack] = [
+    of_torch.BACKEND,
+    tensorflow.BACKEND,
+    of_jax.BACKEND,
+    cupy.BACKEND,
+]
 places: verbs.Places = cupy.BACKEND
 fetches: list[verbs.Fetches] = [tensorflow.BACKEND, of_jax.BACKEND, cupy.BACKEND]
 ahead: verbs.FetchesAhead = of_jax.BACKEND

@@ -1,8 +1,9 @@
 """The page where memory can be seen, as the directive ``{playground}``.
 
-Its controls, the first picture and the 27 cases are made when the site is built, by the planner. What a reader chooses
-besides, the planner answers in the page: Pyodide (https://pyodide.org) runs it there, with our own sources. So nothing
-here but `directive` needs more than the standard library.
+Its controls, the first picture and the 27 cases are made when the site is built, by the planner.
+What a reader chooses besides, the planner answers in the page: Pyodide (https://pyodide.org) runs
+it there, with our own sources. So nothing here but `directive` needs more than the standard
+library.
 """
 
 from __future__ import annotations

@@ -19,7 +19,18 @@ from tensorferry.planning.picture import picture
 from tensorferry.planning.words import WORDS as PICTURES
 
 from .sentences import said as in_words
-from .settings import CHOICES, DEFAULTS, NAMES, OPTIONS, ImpossibleError, Setting, given, keywords, read, tensor
+from .settings import (
+    CHOICES,
+    DEFAULTS,
+    NAMES,
+    OPTIONS,
+    ImpossibleError,
+    Setting,
+    given,
+    keywords,
+    read,
+    tensor,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +40,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "answer", "answer_json", "call", "refused", "said_of_writes"]
 
-_FUNCTIONS = {"python": "to_list", **{name: f"to_{name}" for name in ("numpy", "torch", "tensorflow", "jax")}}
+_FUNCTIONS = {
+    "python": "to_list",
+    **{name: f"to_{name}" for name in ("numpy", "torch", "tensorflow", "jax")},
+}
 _SOURCE = ("dtype", "shape", "layout", "device", "requires")
 """Controls of the tensor, besides its framework: what is impossible there is taken back."""
 _ASIDE = {"from": _SOURCE, "to": OPTIONS}
@@ -48,7 +62,8 @@ class Answer(NamedTuple):
         said: The answer in a line.
         note: What has been changed besides.
         html: The answer whole.
-        wished: What the reader had chosen where something else had to be put, by control: see `answer`.
+        wished: What the reader had chosen where something else had to be put, by control: see
+            `answer`.
     """
 
     query: str
@@ -70,18 +85,25 @@ def answer_json(query: str, words: str, changed: str = "", wished: str = "{}") -
 
 
 def answer(
-    setting: Setting, words: Mapping[str, str], changed: str = "", wished: Mapping[str, str] = MappingProxyType({})
+    setting: Setting,
+    words: Mapping[str, str],
+    changed: str = "",
+    wished: Mapping[str, str] = MappingProxyType({}),
 ) -> Answer:
     """The answer to a setting.
 
     Args:
         setting: The value of each control.
         words: The page's words in the reader's language.
-        changed: The control that has been changed; others that are impossible with its value are put right.
-        wished: The answer's before this one: with another framework, what had to be put right comes back.
+        changed: The control that has been changed; others that are impossible with its value are
+            put right.
+        wished: The answer's before this one: with another framework, what had to be put right comes
+            back.
     """
     left = {name: value for name, value in wished.items() if name != changed}
-    asked = Setting({**setting, **{name: left.pop(name) for name in _ASIDE.get(changed, ()) if name in left}})
+    asked = Setting(
+        {**setting, **{name: left.pop(name) for name in _ASIDE.get(changed, ()) if name in left}}
+    )
     found_right = _put_right(asked, changed)
     left |= {name: asked[name] for name in asked if found_right[name] != asked[name]}
     put_right = [name for name in setting if found_right[name] != setting[name]]
@@ -155,10 +177,17 @@ def _put_right(setting: Setting, changed: str) -> Setting:
         unknown = [name for name in OPTIONS if name not in known.names | known.finishers]
         setting = Setting({**setting, **dict.fromkeys(unknown, "")})
     elif changed in ("from", *_SOURCE) and not _exists(setting):
-        usual = Setting({**setting, **{name: DEFAULTS[name] for name in _SOURCE if name not in (changed, "shape")}})
+        usual = Setting(
+            {
+                **setting,
+                **{name: DEFAULTS[name] for name in _SOURCE if name not in (changed, "shape")},
+            }
+        )
         for name in [name for name in _SOURCE if name not in (changed, "shape")]:
             choices = (DEFAULTS[name], "float64", *CHOICES[name])
-            usual[name] = next((each for each in choices if _exists(Setting({**usual, name: each}))), usual[name])
+            usual[name] = next(
+                (each for each in choices if _exists(Setting({**usual, name: each}))), usual[name]
+            )
         if not _exists(usual):
             return setting
         # One after the other, what the reader has chosen is put back as far as it can be.
@@ -222,7 +251,9 @@ def _remarks(info: TensorInfo, words: Mapping[str, str]) -> list[str]:
     """What else is to be known of a write to a source."""
     remarks = []
     if info.overlaps_itself:
-        together = [length for length, step in zip(info.shape, info.strides, strict=True) if step == 0]
+        together = [
+            length for length, step in zip(info.shape, info.strides, strict=True) if step == 0
+        ]
         remarks.append(words["x-many"].format(count=together[0]))
     if info.requires_grad:
         remarks.append(words["x-graph"])
@@ -231,14 +262,22 @@ def _remarks(info: TensorInfo, words: Mapping[str, str]) -> list[str]:
 
 def _verdict(plan: Plan, words: Mapping[str, str]) -> tuple[str, str]:
     """What becomes of the memory: the key of its word, and what is copied over which path."""
-    copied = [words[f"copied-{step.path}"].format(size=size_text(step.bytes)) for step in plan.steps if step.copies]
+    copied = [
+        words[f"copied-{step.path}"].format(size=size_text(step.bytes))
+        for step in plan.steps
+        if step.copies
+    ]
     kind = "copied" if not plan.shares_memory else "shared" if plan.steps else "same"
     return kind, _listed(copied, words) or words["copied-nothing"]
 
 
 def _listed(parts: Sequence[str], words: Mapping[str, str]) -> str:
     """One after the other, as the language lists them."""
-    return reduce(lambda before, after: words["listed"].format(before=before, after=after), parts) if parts else ""
+    return (
+        reduce(lambda before, after: words["listed"].format(before=before, after=after), parts)
+        if parts
+        else ""
+    )
 
 
 # -- as HTML --------------------------------------------------------------------------------------
@@ -250,20 +289,30 @@ def _refusal(found: _Refused, setting: Setting, words: Mapping[str, str]) -> tup
     parts += [f"<code>{found.kind}</code> "] if found.kind else []
     parts.append(f"<span>{escape(found.message)}</span></p>")
     if found.hint is not None:
-        parts.append(f"<p class='pg-hint'><b>{escape(words['hint'])}</b> <code>{escape(found.hint)}</code></p>")
-    plain = Setting({**DEFAULTS, **{name: setting[name] for name in ("from", "shape", "to", *_SOURCE)}})
+        parts.append(
+            f"<p class='pg-hint'><b>{escape(words['hint'])}</b> <code>{escape(found.hint)}</code></p>"
+        )
+    plain = Setting(
+        {**DEFAULTS, **{name: setting[name] for name in ("from", "shape", "to", *_SOURCE)}}
+    )
     if keywords(setting) and refused(plain, words) is None:
         plan = explain(tensor(plain), plain["to"])
         of_plan, copied = _verdict(plan, words)
-        verdict = words["answer"].format(what=words["without"], why=_listed((words[of_plan], copied), words))
+        verdict = words["answer"].format(
+            what=words["without"], why=_listed((words[of_plan], copied), words)
+        )
         parts.append(f"<h3>{escape(verdict)}</h3>{_memory(plan, words)}")
-    return words["answer"].format(what=words[kind], why=found.message), f"<div class='pg-top'>{''.join(parts)}</div>"
+    return words["answer"].format(
+        what=words[kind], why=found.message
+    ), f"<div class='pg-top'>{''.join(parts)}</div>"
 
 
 def _plan(plan: Plan, setting: Setting, words: Mapping[str, str]) -> tuple[str, str]:
     kind, copied = _verdict(plan, words)
     careful = escape(words["careful"])
-    warnings = [f"<p class='pg-careful'><b>{careful}</b> {_said(text, words)}</p>" for text in plan.warnings]
+    warnings = [
+        f"<p class='pg-careful'><b>{careful}</b> {_said(text, words)}</p>" for text in plan.warnings
+    ]
     parts = [
         f"<h2 class='pg-verdict {kind}'>{escape(words[kind])} <small>{escape(copied)}</small></h2>",
         f"<p class='pg-reason'><b>{escape(words['reason'])}</b> {_said(plan.reason, words)}</p>",
@@ -286,7 +335,10 @@ def _said(text: str, words: Mapping[str, str]) -> str:
 def _memory(plan: Plan, words: Mapping[str, str]) -> str:
     """The pictures, and the buttons that write."""
     figures = []
-    language = {field: words.get(f"picture-{field}", english) for field, english in PICTURES._asdict().items()}
+    language = {
+        field: words.get(f"picture-{field}", english)
+        for field, english in PICTURES._asdict().items()
+    }
     pictures = PICTURES._replace(**language)
     for written in (None, "source", "result"):
         for name, width in _WIDTHS:
@@ -313,7 +365,11 @@ def _steps(plan: Plan, words: Mapping[str, str]) -> str:
         return f"<section class='pg-steps'>{heading}<p>{escape(words['no-steps'])}</p></section>"
     rows = []
     for number, step in enumerate(plan.steps, 1):
-        cost = words[f"copied-{step.path}"].format(size=size_text(step.bytes)) if step.copies else words["no-bytes"]
+        cost = (
+            words[f"copied-{step.path}"].format(size=size_text(step.bytes))
+            if step.copies
+            else words["no-bytes"]
+        )
         so_far = replace(plan, steps=plan.steps[:number], modules=()).code
         where = words["step-of"].format(number=number, count=len(plan.steps))
         rows.append(
@@ -336,6 +392,10 @@ def _code(plan: Plan, setting: Setting, words: Mapping[str, str]) -> str:
         f"<div class='pg-paste'><h4>{escape(words[word])}</h4>"
         f"<button type='button' data-paste='{escape(words['pasted'])}'>{escape(words['paste'])}</button>"
         f"<pre tabindex='0'>{escape(code)}</pre></div>"
-        for word, code in (("code-given", given(setting)), ("code-call", one_call), ("code-hand", plan.code))
+        for word, code in (
+            ("code-given", given(setting)),
+            ("code-call", one_call),
+            ("code-hand", plan.code),
+        )
     ]
     return f"<section class='pg-code'><h3>{escape(words['code'])}</h3>{''.join(blocks)}</section>"

@@ -15,9 +15,20 @@ PACKAGE = Path(next(iter(find_spec("tensorferry").submodule_search_locations)))
 def bundle(path: Path) -> None:
     """Put them into an archive, which a Python without NumPy can import from."""
     light = [PACKAGE / f"{name}.py" for name in ("errors", "hints", "typing")]
-    light += [*PACKAGE.glob("core/*.py"), *PACKAGE.glob("planning/*.py"), PACKAGE / "backends" / "declared.py"]
-    light += [each for name in ("declared", "snippets") for each in PACKAGE.glob(f"backends/*/{name}.py")]
-    folders = {folder / "__init__.py" for each in light for folder in each.parents if PACKAGE in folder.parents}
+    light += [
+        *PACKAGE.glob("core/*.py"),
+        *PACKAGE.glob("planning/*.py"),
+        PACKAGE / "backends" / "declared.py",
+    ]
+    light += [
+        each for name in ("declared", "snippets") for each in PACKAGE.glob(f"backends/*/{name}.py")
+    ]
+    folders = {
+        folder / "__init__.py"
+        for each in light
+        for folder in each.parents
+        if PACKAGE in folder.parents
+    }
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("tensorferry/__init__.py", "")  # its own is all of tensorferry
         for each in sorted({*light, *folders}):

@@ -34,7 +34,13 @@ if TYPE_CHECKING:
     from sphinx.util.typing import ExtensionMetadata
     from sphinx.writers.html5 import HTML5Translator
 
-PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+PYODIDE = (
+    "pyodide.mjs",
+    "pyodide.asm.mjs",
+    "pyodide.asm.wasm",
+    "python_stdlib.zip",
+    "pyodide-lock.json",
+)
 """The files of the package that a page loads; it is under the Mozilla Public License 2.0."""
 SCRIPTS = "_static/playground"
 ROOT = Path(__file__).parents[3]
@@ -112,7 +118,10 @@ def _fetch(app: Sphinx) -> None:
 
 def visit(self: HTML5Translator, node: Playground) -> None:
     """Write the page, and beside it a script with the cases."""
-    words = {**node["words"], **picture_words.of_playground(picture_words.messages_of(self.builder.config))}
+    words = {
+        **node["words"],
+        **picture_words.of_playground(picture_words.messages_of(self.builder.config)),
+    }
     found = answers(words)
     scripts = Path(self.builder.outdir, SCRIPTS)
     scripts.mkdir(parents=True, exist_ok=True)
@@ -134,9 +143,9 @@ def page(found: Mapping[str, Answer], words: Mapping[str, str], *, at: str, size
         size: What has to be loaded for the planner; empty: it is not there.
     """
     first = found[FIRST]
-    kept = json.dumps({"words": words, "first": first._asdict(), "size": size}, ensure_ascii=False).replace(
-        "</", "<\\/"
-    )
+    kept = json.dumps(
+        {"words": words, "first": first._asdict(), "size": size}, ensure_ascii=False
+    ).replace("</", "<\\/")
     return (
         f"<style>{STYLE}</style><link rel='stylesheet' href='{at}/playground.css'>"
         # What a link to a case leads to is the page's top.
@@ -203,7 +212,9 @@ def _why(control: str, first: Answer) -> str:
     return f"<small class='pg-why' id='why-{control}' data-why='{control}'>{escape(' '.join(whys))}</small>"
 
 
-def _radios(control: str, choices: Iterable[tuple[str, str]], first: Answer, words: Mapping[str, str]) -> str:
+def _radios(
+    control: str, choices: Iterable[tuple[str, str]], first: Answer, words: Mapping[str, str]
+) -> str:
     made = "".join(
         f"<label><input type='radio' name='{control}' value='{value}'{_state(control, value, first, 'checked')}>"
         f"<span>{escape(name)}</span></label>"
@@ -215,7 +226,9 @@ def _radios(control: str, choices: Iterable[tuple[str, str]], first: Answer, wor
     )
 
 
-def _select(control: str, choices: Iterable[tuple[str, str]], first: Answer, words: Mapping[str, str]) -> str:
+def _select(
+    control: str, choices: Iterable[tuple[str, str]], first: Answer, words: Mapping[str, str]
+) -> str:
     made = "".join(
         f"<option value='{value}'{_state(control, value, first, 'selected')}>{escape(name)}</option>"
         for value, name in choices

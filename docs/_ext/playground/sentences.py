@@ -1,6 +1,7 @@
 """What the planner says, as sentences with gaps: in the page, and only there, they are told in the reader's language.
 
-The library says them in English, as it does its errors. `said` looks for the sentence that a text is an instance of.
+The library says them in English, as it does its errors. `said` looks for the sentence that a text
+is an instance of.
 """
 
 from __future__ import annotations
@@ -80,14 +81,24 @@ SENTENCES = (
     "{framework} has no option {option}: {other} has it",
 )
 
-_LONG = {"why": ".+", "strides": r"\(.*\)", "shape": r"\(.*\)", "frameworks": ".+", "devices": ".+", "others": ".+"}
+_LONG = {
+    "why": ".+",
+    "strides": r"\(.*\)",
+    "shape": r"\(.*\)",
+    "frameworks": ".+",
+    "devices": ".+",
+    "others": ".+",
+}
 """What stands in a gap, where that is not one word."""
 
 
 @cache
 def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
     """Each sentence with what its instances look like; those with a gap for words come last."""
-    parts = {each: re.split(r"\{(\w+)\}", each) for each in sorted(SENTENCES, key=lambda each: "{why}" in each)}
+    parts = {
+        each: re.split(r"\{(\w+)\}", each)
+        for each in sorted(SENTENCES, key=lambda each: "{why}" in each)
+    }
     return tuple(
         (
             sentence,

@@ -39,14 +39,31 @@ NAMES = {
 }
 """The frameworks of the page, as people write them."""
 
-KEYWORDS_OF = {"copy": "copy", "as": "dtype", "casting": "casting", "place": "device", "grad": "grad"}
+KEYWORDS_OF = {
+    "copy": "copy",
+    "as": "dtype",
+    "casting": "casting",
+    "place": "device",
+    "grad": "grad",
+}
 """The keyword that each control of the call stands for; those of the options stand for themselves."""
 
 LAYOUTS = ("plain", "transposed", "second", "reversed", "broadcast", "off")
 DEVICES = ("cpu", "cuda:0", "cuda:1", "mps:0", "tpu:0")
 OPTIONS = ("pinned", "non_blocking", "variable")
 _SHOWN = (
-    *("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"),
+    *(
+        "bool",
+        "uint8",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+    ),
     *("complex64", "complex128"),
 )
 _DTYPES = (*_SHOWN, *(name for name in DTYPES if name not in _SHOWN))
@@ -108,7 +125,9 @@ class ImpossibleError(ValueError):
 def read(words: Mapping[str, str] | Iterable[tuple[str, str]]) -> Setting:
     """The setting that an address asks for; what no control has is as usual."""
     asked = dict(words)
-    shape = ",".join(part.strip() for part in asked.pop("shape", DEFAULTS["shape"]).strip("()[] ").split(","))
+    shape = ",".join(
+        part.strip() for part in asked.pop("shape", DEFAULTS["shape"]).strip("()[] ").split(",")
+    )
     told = {name: value for name, value in asked.items() if value in CHOICES.get(name, ())}
     return Setting({**DEFAULTS, **told, "shape": shape.rstrip(",")})
 
@@ -135,7 +154,8 @@ def tensor(setting: Setting) -> TensorInfo:
         setting["device"],
         strides,
         offset,
-        # NumPy closes what it broadcasts to writes, PyTorch does not; others can write the memory under it.
+        # NumPy closes what it broadcasts to writes, PyTorch does not; others can write the memory
+        # under it.
         writable=False if layout == "broadcast" and framework == "numpy" else None,
         mutable=True if layout == "broadcast" and framework == "numpy" else None,
         requires_grad=bool(setting["requires"]),
@@ -175,11 +195,17 @@ def given(setting: Setting) -> str:
         "transposed": zeros + (f".permute({tuple(range(len(lengths)))[::-1]})" if torch else ".T"),
         "second": zeros + "[..., ::2]",
         "reversed": zeros + "[::-1]",
-        "broadcast": f"{zeros}.expand({lengths})" if torch else f"{module}.broadcast_to({zeros}, {lengths})",
+        "broadcast": f"{zeros}.expand({lengths})"
+        if torch
+        else f"{module}.broadcast_to({zeros}, {lengths})",
         "off": f"{zeros}[1:].reshape({lengths})",
     }.get(layout, zeros)
-    expression += ".tolist()" if framework == "python" else ".requires_grad_()" if setting["requires"] else ""
-    return "\n".join([*lines, *([place, f"    x = {expression}"] if place else [f"x = {expression}"])])
+    expression += (
+        ".tolist()" if framework == "python" else ".requires_grad_()" if setting["requires"] else ""
+    )
+    return "\n".join(
+        [*lines, *([place, f"    x = {expression}"] if place else [f"x = {expression}"])]
+    )
 
 
 def _lengths(text: str) -> tuple[int, ...]:
@@ -222,7 +248,9 @@ def _refuse_list(lengths: tuple[int, ...], dtype: str, layout: str) -> None:
 def _refuse_layout(info: TensorInfo) -> None:
     """Raise for strides and addresses that the framework's own tensors never have: what it adopts, it can have."""
     memory, name = declarations()[info.framework].capabilities.memory, NAMES[info.framework]
-    if memory.strides == "compact" and not is_compact(info.shape, info.strides, find(info.dtype).itemsize):
+    if memory.strides == "compact" and not is_compact(
+        info.shape, info.strides, find(info.dtype).itemsize
+    ):
         raise ImpossibleError("no-strides", framework=name)
     if memory.strides == "non-negative" and any(step < 0 for step in info.strides):
         raise ImpossibleError("no-negative", framework=name)
@@ -230,7 +258,9 @@ def _refuse_layout(info: TensorInfo) -> None:
         raise ImpossibleError("no-offset", framework=name)
 
 
-def _zeros(framework: str, shape: tuple[int, ...], dtype: str, device: str) -> tuple[list[str], str, str, str]:
+def _zeros(
+    framework: str, shape: tuple[int, ...], dtype: str, device: str
+) -> tuple[list[str], str, str, str]:
     """Lines before, a line around, an expression for zeros that lie plainly on a device, and the module's name."""
     kind, _, index = device.partition(":")
     here = kind == "cpu"
@@ -238,11 +268,18 @@ def _zeros(framework: str, shape: tuple[int, ...], dtype: str, device: str) -> t
         where = "" if here else f', device="{device}"'
         return ["import torch"], "", f"torch.zeros({shape}, dtype=torch.{dtype}{where})", "torch"
     if framework == "tensorflow":
-        place = "" if here else f'with tf.device("{"GPU" if kind == "cuda" else kind.upper()}:{index}"):'
+        place = (
+            ""
+            if here
+            else f'with tf.device("{"GPU" if kind == "cuda" else kind.upper()}:{index}"):'
+        )
         return ["import tensorflow as tf"], place, f"tf.cast(tf.zeros({shape}), tf.{dtype})", "tf"
     if framework == "jax":
         wide = dtype in declarations()[framework].capabilities.dtypes.absent_reasons
-        lines = ["import jax, jax.numpy as jnp", *(['jax.config.update("jax_enable_x64", True)'] if wide else [])]
+        lines = [
+            "import jax, jax.numpy as jnp",
+            *(['jax.config.update("jax_enable_x64", True)'] if wide else []),
+        ]
         where = "" if here else f', device=jax.devices("{kind}")[{index}]'
         return lines, "", f"jnp.zeros({shape}, jnp.{dtype}{where})", "jnp"
     if framework == "cupy":

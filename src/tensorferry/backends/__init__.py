@@ -1,1 +1,4 @@
-"""Backends: the protocol, and a folder for each framework. All can be imported without the frameworks."""
+"""Backends: the protocol, and a folder for each framework.
+
+All can be imported without the frameworks.
+"""

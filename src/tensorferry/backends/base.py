@@ -1,9 +1,9 @@
 """`Backend`: the protocol that the code for each framework implements.
 
-Frameworks share host memory through an `ndarray`: a backend exports its tensor as an array over the same memory,
-and adopts an array as a tensor. So n frameworks need n backends, and no code for pairs. It must be possible to
-import a backend without its framework. `load` imports the framework; it is called only for a tensor of the framework,
-or if the user named it as the target.
+Frameworks share host memory through an `ndarray`: a backend exports its tensor as an array over the
+same memory, and adopts an array as a tensor. So n frameworks need n backends, and no code for
+pairs. It must be possible to import a backend without its framework. `load` imports the framework;
+it is called only for a tensor of the framework, or if the user named it as the target.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ __all__ = ["Backend", "kind_of_type", "unchanged"]
 _KINDS = NUMBERS | JOINS.keys() | {"Variable", "buffer", "new", "object", "scalar", "traced"}
 
 convert: Callable[[Any, Backend, Request], Any]
-"""Converts a tensor. `execution.run` puts its function here, because it is above, and no other module runs plans."""
+"""Converts a tensor.
+
+`execution.run` puts its function here, because it is above, and no other module runs plans.
+"""
 
 
 def kind_of_type(kind: type) -> str:
@@ -56,7 +59,9 @@ def unchanged(x: Any) -> Any:
 
 @cache
 def _unknown() -> DeviceFacts:
-    from ..core.capabilities import DeviceFacts  # here, because it would make `import tensorferry` a tenth slower
+    from ..core.capabilities import (
+        DeviceFacts,
+    )  # here, because it would make `import tensorferry` a tenth slower
 
     return DeviceFacts()
 
@@ -64,8 +69,9 @@ def _unknown() -> DeviceFacts:
 class Backend(ABC):
     """The base of every backend.
 
-    A subclass declares the class variables and `capabilities`, and implements `load`, `describe` and the verbs that its
-    capabilities need (`validation.missing_verbs`). Each verb has a `snippet`: the code that a person would type.
+    A subclass declares the class variables and `capabilities`, and implements `load`, `describe`
+    and the verbs that its capabilities need (`validation.missing_verbs`). Each verb has a
+    `snippet`: the code that a person would type.
     """
 
     name: str
@@ -81,7 +87,10 @@ class Backend(ABC):
     is_functional: ClassVar[bool] = False
     """Whether its functions take their parameters as arguments, instead of keeping them."""
     keeps_devices: ClassVar[bool] = False
-    """Whether its devices are the same ones as long as a process lives. Otherwise they are asked for at each call."""
+    """Whether its devices are the same ones as long as a process lives.
+
+    Otherwise they are asked for at each call.
+    """
     is_traced: ClassVar[bool] = False
     """Whether the framework has a tracer that traces the functions that a user calls."""
     reads_as_asked: ClassVar[bool] = False
@@ -100,7 +109,10 @@ class Backend(ABC):
     @property
     @abstractmethod
     def capabilities(self) -> Capabilities:
-        """What the framework can do with its present settings. The framework need not be installed."""
+        """What the framework can do with its present settings.
+
+        The framework need not be installed.
+        """
 
     # -- the framework ----------------------------------------------------------------------------
 
@@ -114,14 +126,19 @@ class Backend(ABC):
             importlib.import_module(self.module)
         except (Exception, SystemExit) as error:
             absent = isinstance(error, ModuleNotFoundError) and error.name == self.module
-            what = "is not installed" if absent else f"fails when it is imported ({type(error).__name__}: {error})"
+            what = (
+                "is not installed"
+                if absent
+                else f"fails when it is imported ({type(error).__name__}: {error})"
+            )
             raise FrameworkNotInstalledError(f"{self.module} {what}.", self.install) from error
 
     def ensure_loaded(self) -> None:
         """Load the framework once.
 
         Raises:
-            FrameworkNotInstalledError: It is not installed, its import fails, or what is imported is another module.
+            FrameworkNotInstalledError: It is not installed, its import fails, or what is imported
+                is another module.
         """
         if not self.loaded:
             self.import_framework()
@@ -192,21 +209,26 @@ class Backend(ABC):
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         """Fast paths by (type of source, name of target): functions with the same result as the plan.
 
-        A fast path returns ``None``, or raises one of `fast_paths.NOT_ACCEPTED`, for a tensor that it does not accept.
-        A fast path to NumPy gives `x` itself, or an array that does not own its memory. (If an array owns its memory,
-        it is a copy, or its values were never set.)
+        A fast path returns ``None``, or raises one of `fast_paths.NOT_ACCEPTED`, for a tensor that
+        it does not accept. A fast path to NumPy gives `x` itself, or an array that does not own its
+        memory. (If an array owns its memory, it is a copy, or its values were never set.)
         """
         return {}
 
-    def fast_paths_for_many(self) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
+    def fast_paths_for_many(
+        self,
+    ) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
         """Fast paths for all leaves of a tree together, with the same results as their plans.
 
-        All leaves are different objects. A fast path returns ``None`` for leaves that it does not accept.
+        All leaves are different objects. A fast path returns ``None`` for leaves that it does not
+        accept.
         """
         return {}
 
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Keep the framework's tracer out of a function and everything that it calls. Only called if `is_traced`.
+        """Keep the framework's tracer out of a function and everything that it calls.
+
+        Only called if `is_traced`.
 
         The result is the function to call this time, because the tracer may be running already.
         """
@@ -221,8 +243,8 @@ class Backend(ABC):
     def open(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
         """The backend of `x`, its description, and the object that the first step takes.
 
-        For example, a list of tensors opens as its leaves, of another backend. `target` and `request` are given so that
-        values that must be read can be read in the right dtype.
+        For example, a list of tensors opens as its leaves, of another backend. `target` and
+        `request` are given so that values that must be read can be read in the right dtype.
         """
         return self, self.describe(x), x
 
@@ -233,16 +255,19 @@ class Backend(ABC):
     def signature(self, x: Any) -> Hashable | None:
         """The signature of `x`, from a few attributes, which is faster than `describe`.
 
-        Tensors may have the same signature only if they differ in nothing but shape, strides and address. It is a tuple
-        that contains `signature.COMPACT` only if there are no gaps. ``None`` means that the tensor must be described,
-        because it is unusual, or not in host memory.
+        Tensors may have the same signature only if they differ in nothing but shape, strides and
+        address. It is a tuple that contains `signature.COMPACT` only if there are no gaps. ``None``
+        means that the tensor must be described, because it is unusual, or not in host memory.
         """
         return None
 
-    def signature_reader(self, kind: type, target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
+    def signature_reader(
+        self, kind: type, target: Backend, request: Request
+    ) -> Callable[[Any], Hashable | None]:
         """A function that reads the signatures of tensors of a type, for conversions to a target.
 
-        It may leave out what does not matter for the target. The first step takes the tensor itself.
+        It may leave out what does not matter for the target. The first step takes the tensor
+        itself.
         """
         return self.signature
 
@@ -252,8 +277,8 @@ class Backend(ABC):
     def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
         """One description of many tensors of one type, if they differ in nothing but shape, strides and address.
 
-        It is the description of the first one; if any tensor requires grad, it says so. Each tensor has a ``shape``.
-        ``None`` if they differ, or if a quick check does not tell.
+        It is the description of the first one; if any tensor requires grad, it says so. Each tensor
+        has a ``shape``. ``None`` if they differ, or if a quick check does not tell.
         """
         return None
 
@@ -270,7 +295,9 @@ class Backend(ABC):
         """A key for a tensor in ``like=`` that decides its dtype and device; ``None`` if it must be described."""
         return self.signature(x)
 
-    def grouped(self, tensors: Sequence[Any], alignment: int) -> Mapping[Hashable, Sequence[int]] | None:
+    def grouped(
+        self, tensors: Sequence[Any], alignment: int
+    ) -> Mapping[Hashable, Sequence[int]] | None:
         """The positions of tensors of one type, by their signatures; ``None`` if one of them must be described.
 
         Addresses count only modulo `alignment`; 0 means the alignment of the element.
@@ -283,8 +310,8 @@ class Backend(ABC):
     ) -> tuple[Sequence[int] | Array, Sequence[int] | Array] | None:
         """For many tensors, the address of the first byte of each, and of the byte after its last, in host memory.
 
-        Only called for tensors with a `signature`; `compact` says that all these are compact. ``None`` if it would take
-        as long as to describe them.
+        Only called for tensors with a `signature`; `compact` says that all these are compact.
+        ``None`` if it would take as long as to describe them.
         """
         return None
 
@@ -295,12 +322,14 @@ class Backend(ABC):
     def for_many(self) -> Mapping[str, Callable[..., Any]]:
         """Functions by the name of a verb, which do for a list of values what the verb does for each.
 
-        They are called only with tensors that have a `signature`, of one dtype, either all in a graph or none, and with
-        results of other verbs.
+        They are called only with tensors that have a `signature`, of one dtype, either all in a
+        graph or none, and with results of other verbs.
         """
         return {}
 
-    def preview(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
+    def preview(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> Opened:
         """As `open`, but for a description or a plan: the memory of tensors is not read.
 
         The object is ``None`` if it would have to be made.
@@ -345,7 +374,7 @@ class Backend(ABC):
         """Tensors that `describe_alike` accepts, concatenated; ``None`` if they must be handled one by one."""
         return None
 
-    # -- containers: the framework's own, and those that its users registered with it ---------------
+    # -- containers: the framework's own, and those that its users registered with it --------------
 
     def opener_of(self, kind: type) -> Callable[[Any], Node | None] | None:
         """The function that opens a type that is one of the framework's own containers; ``None`` if it is not.
@@ -362,7 +391,7 @@ class Backend(ABC):
         """Open a container of a registered type; ``None`` if the object is a leaf."""
         return None
 
-    # -- the framework's objects that are no tensors, in files --------------------------------------
+    # -- the framework's objects that are no tensors, in files -------------------------------------
 
     def plain_value(self, x: Any) -> tuple[str, str | list[int]] | None:
         """What an object is in plain values (``"dtype", "float32"``); ``None`` if the framework has no such object."""
@@ -372,7 +401,7 @@ class Backend(ABC):
         """The object that `plain_value` told; ``None`` if there is none."""
         return None
 
-    # -- one tensor on several devices: for a framework that has an object which says how -------------
+    # -- one tensor on several devices: for a framework that has an object which says how ----------
 
     def placement(self, device: object) -> Placement | None:
         """The placement that ``device=`` means, if it is an object of the framework for that; otherwise ``None``."""
@@ -394,7 +423,7 @@ class Backend(ABC):
         """An object with ``__dlpack__`` from which another framework can take the memory of a tensor on a device."""
         return x
 
-    # -- devices that work asynchronously: those that do not have no streams ------------------------
+    # -- devices that work asynchronously: those that do not have no streams -----------------------
 
     def current_stream(self, device: str) -> Stream | None:
         """The current stream of this thread for a device; ``None`` without streams."""
@@ -408,12 +437,13 @@ class Backend(ABC):
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         """The code that a person would type for a verb, with ``{x}`` for the value, which `info` describes.
 
-        Some verbs get special arguments here. ``adopt``: ``("newly allocated",)`` if the memory was allocated by an
-        earlier step (a person's copy need not be aligned as ours is). ``export``: ``("read-only",)`` if the array is a
-        read-only result. ``detach``: ``("by hand",)`` for a hint. ``write``: the `TensorInfo` of `out`. ``cast`` of
-        the backend's own tensors: a third argument, which is ``"host"`` if the verb casts with NumPy, ``"graph"`` if it
-        does so as one operation of a graph, and ``""`` if the framework casts.
+        Some verbs get special arguments here. ``adopt``: ``("newly allocated",)`` if the memory was
+        allocated by an earlier step (a person's copy need not be aligned as ours is). ``export``:
+        ``("read-only",)`` if the array is a read-only result. ``detach``: ``("by hand",)`` for a
+        hint. ``write``: the `TensorInfo` of `out`. ``cast`` of the backend's own tensors: a third
+        argument, which is ``"host"`` if the verb casts with NumPy, ``"graph"`` if it does so as one
+        operation of a graph, and ``""`` if the framework casts.
 
-        ``view`` is no verb. It is asked for if one of two frameworks on a device declares ``Dtypes(unnamed)``: the
-        tensor as the dtype of the same width that is named.
+        ``view`` is no verb. It is asked for if one of two frameworks on a device declares
+        ``Dtypes(unnamed)``: the tensor as the dtype of the same width that is named.
         """

@@ -1,7 +1,7 @@
 """`ColumnBackend`: the base of the backends whose tensors are columns of tables.
 
-A column is a tensor. A table is a container of columns, or one tensor if they have one dtype. `tensorferry.columns`
-reads columns, and `opening` describes them for the planner.
+A column is a tensor. A table is a container of columns, or one tensor if they have one dtype.
+`tensorferry.columns` reads columns, and `opening` describes them for the planner.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class Views(NamedTuple):
     """The columns of a table, read quickly.
 
     Args:
-        arrays: For each name, a read-only array over the column's memory; ``None`` if it must be described.
+        arrays: For each name, a read-only array over the column's memory; ``None`` if it must be
+            described.
         columns: Gives the columns as the library's own objects, over the same memory.
     """
 
@@ -84,8 +85,8 @@ class Views(NamedTuple):
 class ColumnBackend(Backend):
     """The base of a backend of columns.
 
-    A subclass implements `found`, which reads a column, and `columns_of`; and ``adopt`` if it is a target. Its `load`
-    sets the types of columns and of tables.
+    A subclass implements `found`, which reads a column, and `columns_of`; and ``adopt`` if it is a
+    target. Its `load` sets the types of columns and of tables.
     """
 
     reads_as_asked = True
@@ -148,7 +149,11 @@ class ColumnBackend(Backend):
     def found_by_arrow(self, x: Any, asked: str | None) -> Found:
         """The contents of a column, read through Arrow's interfaces."""
         found = column_of(*producers.read(x), asked)
-        return found._replace(hint=self.code.get(found.hint, found.hint)) if isinstance(found, Refused) else found
+        return (
+            found._replace(hint=self.code.get(found.hint, found.hint))
+            if isinstance(found, Refused)
+            else found
+        )
 
     def quick(self, x: Any) -> Array | None:
         """A read-only array over the memory of a plain column; ``None`` if the column must be described."""
@@ -173,7 +178,7 @@ class ColumnBackend(Backend):
         """A note for its `TensorInfo.kind`."""
         return ""
 
-    # -- as a backend ---------------------------------------------------------------------------------
+    # -- as a backend ------------------------------------------------------------------------------
 
     def describe(self, x: Any) -> TensorInfo:
         return self._opened(x, None, None, exactly=False)[0]
@@ -182,10 +187,14 @@ class ColumnBackend(Backend):
         exactly = request is not None and request.copy is False
         return self, *self._opened(x, target, request, exactly=exactly)
 
-    def preview(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
+    def preview(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> Opened:
         return self, *self._opened(x, target, request, exactly=True)
 
-    def _opened(self, x: Any, target: Backend | None, request: Request | None, *, exactly: bool) -> Described:
+    def _opened(
+        self, x: Any, target: Backend | None, request: Request | None, *, exactly: bool
+    ) -> Described:
         asked = None if request is None else asked_of(request.dtype, request.casting)
         as_it_is = _is_wanted(target is self, request)
         if self.is_table(type(x)):
@@ -193,16 +202,21 @@ class ColumnBackend(Backend):
             name, kind, note = self.name, type(x).__name__, self.note(x)
             whole = self.whole(x)
             if isinstance(whole, Gathered):
-                return open_gathered(name, kind, whole, target, note=note, kept=x if as_it_is else None)
+                return open_gathered(
+                    name, kind, whole, target, note=note, kept=x if as_it_is else None
+                )
             if whole is not None:
                 return over(name, whole, mutable=True, kind=note), x if target is self else whole
             table = self.table(x)
             columns = [(column, self.found(each, asked)) for column, each in table.columns]
             kept = x if target is self else None
-            return open_table(name, kind, table, columns, target, request, note=note, kept=kept, as_it_is=as_it_is)
+            return open_table(
+                name, kind, table, columns, target, request, note=note, kept=kept, as_it_is=as_it_is
+            )
         found = self.found(x, asked)
         if target is self and isinstance(found, Column) and found.unit:
-            # The column itself is not the numbers that were requested: a new column is made of them.
+            # The column itself is not the numbers that were requested: a new column is made of
+            # them.
             found.reasons = (*found.reasons, f"{found.unit}{READ_AS}{found.dtype}")
         return open_column(
             self.name,
@@ -216,7 +230,7 @@ class ColumnBackend(Backend):
             as_it_is=as_it_is,
         )
 
-    # -- without describing it ------------------------------------------------------------------------
+    # -- without describing it ---------------------------------------------------------------------
 
     def signature(self, x: Any) -> Hashable | None:
         array = None if self.is_table(type(x)) else self.quick(x)
@@ -229,25 +243,39 @@ class ColumnBackend(Backend):
         layout = COMPACT if compact else layout_of(array.shape, array.strides, array.itemsize)
         return self.name, array.dtype, array.ndim, layout, at
 
-    def grouped_views(self, arrays: Sequence[Array], alignment: int) -> Mapping[Hashable, Sequence[int]]:
+    def grouped_views(
+        self, arrays: Sequence[Array], alignment: int
+    ) -> Mapping[Hashable, Sequence[int]]:
         """`grouped` for columns, from arrays over their memory."""
         first = arrays[0]
         alike = len({x.dtype for x in arrays}) == len({x.ndim for x in arrays}) == 1
         where = alignment > first.itemsize or not first.flags.aligned
-        if alike and not where and {x.flags.num for x in arrays} == {first.flags.num} and first.flags.c_contiguous:
+        if (
+            alike
+            and not where
+            and {x.flags.num for x in arrays} == {first.flags.num}
+            and first.flags.c_contiguous
+        ):
             return {self._signature_of(first, 0): range(len(arrays))}
         return places_by([self._signature_of(x, memory.address(x) & 63) for x in arrays])
 
     lengths = staticmethod(lambda x: (len(x),))
 
-    def extents(self, tensors: Sequence[Any], *, compact: bool) -> tuple[Sequence[int], Sequence[int]] | None:
+    def extents(
+        self, tensors: Sequence[Any], *, compact: bool
+    ) -> tuple[Sequence[int], Sequence[int]] | None:
         arrays = [self.export(x) for x in tensors]
         starts = memory.addresses(arrays)
-        ends = [at + max(x.strides[0], x.itemsize) * len(x) for at, x in zip(starts, arrays, strict=True)]
+        ends = [
+            at + max(x.strides[0], x.itemsize) * len(x)
+            for at, x in zip(starts, arrays, strict=True)
+        ]
         return (starts, ends) if all(x.strides[0] > 0 for x in arrays) else None
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        quick = dict.fromkeys(self.plain_types(), self.quick) | dict.fromkeys(self.table_types, self._gathered)
+        quick = dict.fromkeys(self.plain_types(), self.quick) | dict.fromkeys(
+            self.table_types, self._gathered
+        )
         return {(kind, EXCHANGE): path for kind, path in quick.items()}
 
     def _gathered(self, x: Any) -> Array | None:
@@ -259,13 +287,15 @@ class ColumnBackend(Backend):
         """The types of columns that may be plain."""
         return self.column_types[:1]
 
-    # -- what it holds --------------------------------------------------------------------------------
+    # -- what it holds -----------------------------------------------------------------------------
 
     def given(self, x: Any, asked: str | None) -> TableContents:
         """The contents of a column or a table."""
         kind = type(x).__name__
         if not self.is_table(type(x)):
-            return TableContents(kind, self.name_of(x), self.found(x, asked), labels=self.labels_of(x))
+            return TableContents(
+                kind, self.name_of(x), self.found(x, asked), labels=self.labels_of(x)
+            )
         table = self.table(x)
         columns = [(name, self.found(each, asked)) for name, each in table.columns]
         return TableContents(kind, None, None, table, columns, labels=self.labels_of(x))
@@ -298,7 +328,11 @@ class ColumnBackend(Backend):
         return remark_of(info.kind)
 
     def pointer(self, x: Any) -> int | None:
-        handle = x if isinstance(x, (Later, np.ndarray)) else self._opened(x, None, None, exactly=False)[1]
+        handle = (
+            x
+            if isinstance(x, (Later, np.ndarray))
+            else self._opened(x, None, None, exactly=False)[1]
+        )
         return None if isinstance(handle, Later) else memory.address(self.export(handle))
 
     def read(self, x: Any) -> Array:
@@ -336,7 +370,10 @@ class ColumnBackend(Backend):
         known: set[object] = set()
         for number, (name, each) in enumerate([*places, *self.table(x).columns]):
             if _as_one(name) in known:
-                why, hint = f"has two columns of the name {name!r}, of which one would be lost", self.renamed
+                why, hint = (
+                    f"has two columns of the name {name!r}, of which one would be lost",
+                    self.renamed,
+                )
                 if number >= len(places) and name in dict(places):
                     why = f"has an index and a column of the name {name!r}, of which one would be lost"
                     hint = self.renamed_column.format(name=name, other=f"{name}_column")

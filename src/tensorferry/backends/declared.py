@@ -74,8 +74,10 @@ def explain(
         **options: As for `tensorferry.convert`.
 
     Raises:
-        TypeError, ValueError: A keyword's value is not one of those that it takes, or the target has no such option.
-        ConversionError: There is no such framework, no such tensor, or no such plan; the message says why.
+        TypeError, ValueError: A keyword's value is not one of those that it takes, or the target
+            has no such option.
+        ConversionError: There is no such framework, no such tensor, or no such plan; the message
+            says why.
     """
     target = _named(to)
     try:
@@ -92,11 +94,15 @@ def explain(
 def stand_in() -> None:
     """Make the declarations known to `TensorInfo`, if the registry of backends is not loaded."""
     if names.registry.known is dict:
-        names.registry = names.Registry(lambda name: _named(name).name, _named, declarations, declarations)
+        names.registry = names.Registry(
+            lambda name: _named(name).name, _named, declarations, declarations
+        )
 
 
 def _named(name: object) -> Declared:
     found = declarations().get(name) if isinstance(name, str) else None
     if found is None:
-        raise UnknownFrameworkError(f"{name!r} is not the name of a framework.", f"one of {', '.join(declarations())}")
+        raise UnknownFrameworkError(
+            f"{name!r} is not the name of a framework.", f"one of {', '.join(declarations())}"
+        )
     return found

@@ -51,14 +51,17 @@ def _with_numbers(x: Any, path: str = "x", depth: int = 0) -> Any:
     """The rows, in which tensors among numbers are replaced by their values.
 
     Raises:
-        UnsupportedTypeError: The values of a tensor cannot be read, for example because it is masked.
+        UnsupportedTypeError: The values of a tensor cannot be read, for example because it is
+            masked.
         GradientError: A tensor requires grad.
     """
     if isinstance(x, TensorInfo):
         raise described(path)
     if isinstance(x, (list, tuple)) and depth < DEEPEST:
         # Over a copy, because the code of a tensor's class could change the list.
-        return [_with_numbers(each, f"{path}[{index}]", depth + 1) for index, each in enumerate([*x])]
+        return [
+            _with_numbers(each, f"{path}[{index}]", depth + 1) for index, each in enumerate([*x])
+        ]
     if not is_tensor(x):
         return x
     try:
@@ -80,12 +83,20 @@ def _why_no_number(path: str, element: Any, x: Any) -> ConversionError:
     except ConversionError as error:
         if not isinstance(element, (str, *_DATES, set, frozenset, dict)):
             unknown = error.hint == TAKEN
-            hint = Hint("{tree:x}, which leaves it as it is") if unknown else hint_at(error.hint, path)
-            return UnsupportedTypeError(f"The {name} at {path} is not a number: {error.message}", hint)
+            hint = (
+                Hint("{tree:x}, which leaves it as it is") if unknown else hint_at(error.hint, path)
+            )
+            return UnsupportedTypeError(
+                f"The {name} at {path} is not a number: {error.message}", hint
+            )
     else:
         if owner.name != "python":
-            return UnsupportedTypeError(f"The {name} at {path} stands among numbers.", f"to_list({path})")
-    return UnsupportedTypeError(f"The {name} at {path} is not a number.", _no_number_hint(element, path, x))
+            return UnsupportedTypeError(
+                f"The {name} at {path} stands among numbers.", f"to_list({path})"
+            )
+    return UnsupportedTypeError(
+        f"The {name} at {path} is not a number.", _no_number_hint(element, path, x)
+    )
 
 
 def _no_number_hint(element: Any, path: str, x: Any) -> Hint | None:
@@ -105,7 +116,9 @@ def _no_number_hint(element: Any, path: str, x: Any) -> Hint | None:
     if isinstance(element, dict):
         inside = "{tree:x}, which converts what is in it"
         are_samples = len(found) == len(x) and all(isinstance(leaf, dict) for leaf in found)
-        return Hint(f"{inside}; or {{collate:x}}, which makes one batch of all" if are_samples else inside)
+        return Hint(
+            f"{inside}; or {{collate:x}}, which makes one batch of all" if are_samples else inside
+        )
     return Hint(f"list({here})")
 
 

@@ -1,6 +1,7 @@
 """Fast paths: functions that go straight to a framework's own call, for calls without keywords.
 
-Backends define them. A fast path accepts only ordinary tensors; all others are converted in the general way.
+Backends define them. A fast path accepts only ordinary tensors; all others are converted in the
+general way.
 """
 
 from __future__ import annotations
@@ -18,10 +19,22 @@ if TYPE_CHECKING:
 
     from .base import Backend
 
-__all__ = ["NOT_ACCEPTED", "PATHS", "add", "copies", "no_path", "open_all", "path_for_many", "paths_to"]
+__all__ = [
+    "NOT_ACCEPTED",
+    "PATHS",
+    "add",
+    "copies",
+    "no_path",
+    "open_all",
+    "path_for_many",
+    "paths_to",
+]
 
 NOT_ACCEPTED = (AssertionError, KeyError, RuntimeError, TypeError, ValueError)
-"""The exceptions that a fast path may raise for a tensor that it does not accept. They are not shown to the user."""
+"""The exceptions that a fast path may raise for a tensor that it does not accept.
+
+They are not shown to the user.
+"""
 
 PATHS: dict[str, dict[type, Callable[[Any], Any]]] = {}
 """The fast paths, by the canonical name of the target and the type of the source."""
@@ -66,7 +79,10 @@ def copies(kind: type, target: str) -> bool:
 
 
 def open_all(on: bool) -> bool:
-    """Open the fast paths, or close them, so that all conversions go the general way. Gives the state before."""
+    """Open the fast paths, or close them, so that all conversions go the general way.
+
+    Gives the state before.
+    """
     global _open
     with _lock:
         before, _open = _open, on
@@ -97,7 +113,9 @@ def add(backend: Backend, *, is_outside: bool) -> None:
         entry = _BackendPaths(backend, backend.fast_paths(), backend.fast_paths_for_many())
         for kind, target in (*entry.paths, *entry.for_many) if is_outside else ():
             if target != backend.name and not backend.claims(kind):
-                raise ValueError(f"its fast path from {kind.__qualname__} to {target!r} is between two others")
+                raise ValueError(
+                    f"its fast path from {kind.__qualname__} to {target!r} is between two others"
+                )
         _by_backend[backend.name] = entry
         if _open:
             _open_paths_of(entry)
@@ -124,12 +142,16 @@ def _join() -> None:
                 continue
             if not memory.exists:
                 PATHS[name][kind] = _joined(PATHS[EXCHANGE][kind], takes, copies=False)
-            elif memory.writable and not memory.read_only and not owner.capabilities.memory.writable:
+            elif (
+                memory.writable and not memory.read_only and not owner.capabilities.memory.writable
+            ):
                 PATHS[name][kind] = _joined(PATHS[EXCHANGE][kind], takes, copies=True)
                 _copying.add((kind, name))
 
 
-def _joined(to_array: Callable[[Any], Any], takes: Callable[[Any], Any], *, copies: bool) -> Callable[[Any], Any]:
+def _joined(
+    to_array: Callable[[Any], Any], takes: Callable[[Any], Any], *, copies: bool
+) -> Callable[[Any], Any]:
     def path(x: Any) -> Any:
         array = to_array(x)
         if not is_there(array):

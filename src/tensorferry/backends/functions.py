@@ -1,7 +1,8 @@
 """Protocols for functions across frameworks: `Inner` calls functions of a framework, `Outer` makes others part of it.
 
-They are implemented in ``backends/<framework>/inner.py`` and ``outer.py``, without mention of another framework.
-Gradients between them follow PyTorch's convention: the gradient of ``y = a * x`` is ``conj(a) * cotangent``.
+They are implemented in ``backends/<framework>/inner.py`` and ``outer.py``, without mention of
+another framework. Gradients between them follow PyTorch's convention: the gradient of ``y = a * x``
+is ``conj(a) * cotangent``.
 """
 
 from __future__ import annotations
@@ -69,8 +70,12 @@ class Function(Protocol):
     def adjoint(self, linear: Sequence[int], outs: Sequence[int]) -> Any: ...
     def run(self, tensors: Sequence[Any], outer: Outer) -> list[Any]: ...
     def aside(self, error: Exception) -> str: ...
-    def filler(self, want: Sequence[str] | None = None) -> Callable[[Sequence[Any], Sequence[Any]], None]: ...
-    def checked(self, results: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> Sequence[Any]: ...
+    def filler(
+        self, want: Sequence[str] | None = None
+    ) -> Callable[[Sequence[Any], Sequence[Any]], None]: ...
+    def checked(
+        self, results: Sequence[Any], shapes: Sequence[tuple[int, ...]]
+    ) -> Sequence[Any]: ...
 
 
 class Inner(Protocol):
@@ -93,7 +98,8 @@ class Inner(Protocol):
     def output(self, leaf: Any) -> Any:
         """A tensor that a function returned, or a number or array of NumPy's, as a tensor of the framework.
 
-        Gives ``None`` for all other objects. Python's numbers have no dtype, so they do not come here.
+        Gives ``None`` for all other objects. Python's numbers have no dtype, so they do not come
+        here.
         """
         ...
 
@@ -121,7 +127,9 @@ class Inner(Protocol):
         """For each result of a function that `borrows`: whether no other object has it, or shares its memory."""
         return [False] * len(results)
 
-    def module(self, module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]] | None:
+    def module(
+        self, module: Any, state: bool
+    ) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]] | None:
         """A module as a function of its parameters (with `state`, also of its buffers), and these; or ``None``."""
         return None
 
@@ -144,7 +152,10 @@ class Outer(Protocol):
     """The names of the framework's transformations in which such a function can be used: jit, grad …"""
 
     def spec(self, tensor: Any) -> Spec:
-        """The shape and dtype of a tensor, which may be traced. The length of an unknown axis is -1."""
+        """The shape and dtype of a tensor, which may be traced.
+
+        The length of an unknown axis is -1.
+        """
         ...
 
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:

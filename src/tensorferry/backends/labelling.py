@@ -27,10 +27,13 @@ def checked(keyword: str, value: Any, example: str) -> Any:
     """
     if isinstance(value, str):
         raise UnsupportedTypeError(
-            f"{keyword}= is one string, of which each letter would be a label.", f"{keyword}=[{keyword}]"
+            f"{keyword}= is one string, of which each letter would be a label.",
+            f"{keyword}=[{keyword}]",
         )
     if isinstance(value, (bytes, Mapping, AbstractSet)) or not isinstance(value, Iterable):
-        raise TypeError(f"{keyword} must be labels in their order, such as {example}, not {shown(value)}")
+        raise TypeError(
+            f"{keyword} must be labels in their order, such as {example}, not {shown(value)}"
+        )
     if not registry.is_tensor(type(value)):
         return value
     try:
@@ -41,7 +44,8 @@ def checked(keyword: str, value: Any, example: str) -> Any:
         return read()
     if labels.ndim != 1:
         raise ShapeError(
-            f"{keyword}= has shape {labels.shape}, and labels have one axis.", f"{keyword}={keyword}.reshape(-1)"
+            f"{keyword}= has shape {labels.shape}, and labels have one axis.",
+            f"{keyword}={keyword}.reshape(-1)",
         )
     return labels
 

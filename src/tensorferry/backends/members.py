@@ -40,14 +40,17 @@ class Members(NamedTuple):
 
     Args:
         tensors: The tensors, in order.
-        infos: Their different descriptions. If `which` is ``None``, it is one, whose shape is that of the first.
+        infos: Their different descriptions. If `which` is ``None``, it is one, whose shape is that
+            of the first.
         sources: The backend of each of `infos`.
         which: For each tensor, the index of its description; ``None`` if all tensors are alike.
         shape: The shape of the result.
-        asked: The request for each tensor, before they are joined; ``None`` if they are not converted.
+        asked: The request for each tensor, before they are joined; ``None`` if they are not
+            converted.
         places: The place of each tensor in the result, if they are padded.
         value: The padding value.
-        joined: An array with the values of all, one after the other, if these are numbers that were read together.
+        joined: An array with the values of all, one after the other, if these are numbers that were
+            read together.
         lengths: The length of the first axis of each, if they are padded.
         keywords: The keywords of `collate` for the padding.
     """
@@ -74,7 +77,10 @@ class Members(NamedTuple):
     @property
     def take_the_same_steps(self) -> bool:
         """Whether all members are converted by the same steps: they differ at most in gradients and writability."""
-        return len(self.infos) == 1 or len({(info[0], info[2:4], info[9:]) for info in self.infos}) == 1
+        return (
+            len(self.infos) == 1
+            or len({(info[0], info[2:4], info[9:]) for info in self.infos}) == 1
+        )
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -96,7 +102,10 @@ class Members(NamedTuple):
         if len(set(shapes)) > 1:
             odd = next(index for index, shape in enumerate(shapes) if shape != shapes[0])
             names = ",".join(sorted({info.dtype for info in self.infos}))
-            each, padded = f"{{tree:x||{names}}}, which converts each", f"{{collate:x|pad=0|{names}}}, which pads them"
+            each, padded = (
+                f"{{tree:x||{names}}}, which converts each",
+                f"{{collate:x|pad=0|{names}}}, which pads them",
+            )
             are_rows = len(outer) == 1 and len(set(map(len, shapes))) == 1 and len(shapes[0]) > 0
             raise ShapeError(
                 f"Tensors of unequal shapes do not stack: {tuple(shapes[0])} at {_path(outer, 0)}, "
@@ -115,7 +124,9 @@ class Members(NamedTuple):
 
     def path(self, index: int) -> str:
         """The path of a tensor in the sequence."""
-        return _path(self.shape[: len(self.shape) - len(self.infos[0].shape)] or (len(self.tensors),), index)
+        return _path(
+            self.shape[: len(self.shape) - len(self.infos[0].shape)] or (len(self.tensors),), index
+        )
 
 
 def members_of(x: Any, request: Request | None = None) -> Members | None:
@@ -135,7 +146,8 @@ def members_of(x: Any, request: Request | None = None) -> Members | None:
     named = next((kind for kind in (type(x), *kinds) if _has_names(kind)), None)
     if named is not None:
         raise UnsupportedTypeError(
-            f"{an(named.__name__, 'A')} is several tensors with names, not one tensor.", Hint("{tree:x}")
+            f"{an(named.__name__, 'A')} is several tensors with names, not one tensor.",
+            Hint("{tree:x}"),
         )
     if not any(issubclass(kind, ROWS) for kind in kinds):
         return look_at(x, (len(x),), request).stacked((len(x),))
@@ -164,13 +176,16 @@ def with_numbers(x: Any, request: Request | None = None) -> Members | None:
     return look_at([leaf for _, leaf in leaves(x)], outer, request).stacked(outer)
 
 
-def look_at(tensors: Sequence[Any], outer: tuple[int, ...], request: Request | None = None) -> Members:
+def look_at(
+    tensors: Sequence[Any], outer: tuple[int, ...], request: Request | None = None
+) -> Members:
     """Describe many tensors. No memory is read except that of Python objects.
 
     Args:
         tensors: The tensors, in order.
         outer: The shape of the sequences around them.
-        request: The request. Those that are numbers only if a dtype is named for them (dates) are read as its dtype.
+        request: The request. Those that are numbers only if a dtype is named for them (dates) are
+            read as its dtype.
 
     Raises:
         ConversionError: One of them cannot be converted; the message says where it is.
@@ -194,7 +209,9 @@ def look_at(tensors: Sequence[Any], outer: tuple[int, ...], request: Request | N
             if tensor is None:
                 placed = UnsupportedTypeError(placed.message, _without_none(outer))
             if has_no_numbers(tensor):
-                placed = UnsupportedTypeError(placed.message, Hint("{tree:x}, which leaves it as it is"))
+                placed = UnsupportedTypeError(
+                    placed.message, Hint("{tree:x}, which leaves it as it is")
+                )
             raise placed from error
         key = info._replace(strides=(), misalignment=0)
         place = known.setdefault(key, len(infos))
@@ -209,7 +226,9 @@ def _without_none(outer: tuple[int, ...]) -> Hint:
     """The hint for ``None`` among tensors: it has no shape, so that no number can replace it."""
     if len(outer) > 1:
         return Hint("{tree:x}, which leaves None as it is")
-    return Hint("[each for each in {leaf} if each is not None], which leaves it out; or {tree:x}, which keeps it")
+    return Hint(
+        "[each for each in {leaf} if each is not None], which leaves it out; or {tree:x}, which keeps it"
+    )
 
 
 def _read_as_asked(tensors: Sequence[Any], request: Request | None) -> Sequence[Any]:
@@ -253,7 +272,9 @@ def _read(column: Any, asked: str | None, request: Request) -> Any:
     if len({getattr(found, "dtype", "") for _, found in contents.columns}) == 1:
         return column
     return base.convert(
-        column, registry.backend_named(EXCHANGE), Request(EXCHANGE, dtype=request.dtype, casting=request.casting)
+        column,
+        registry.backend_named(EXCHANGE),
+        Request(EXCHANGE, dtype=request.dtype, casting=request.casting),
     )
 
 
@@ -283,7 +304,9 @@ def gathered(members: Members, target: Backend | None, request: Request | None) 
     return members._replace(asked=asked._replace(device=place))
 
 
-def _with_numbers_cast(members: Members, target: Backend | None, request: Request | None) -> Members:
+def _with_numbers_cast(
+    members: Members, target: Backend | None, request: Request | None
+) -> Members:
     """The members, which are cast one by one if Python numbers among them take the dtype of the tensors."""
     if members.asked is not None or all(info.weak_dtype is None for info in members.infos):
         return members
@@ -317,10 +340,12 @@ def _one_device(devices: Iterable[str], request: Request | None) -> str:
 
 
 def _common_dtype(infos: Sequence[TensorInfo], target: Backend | None) -> str:
-    """The narrowest dtype that has the values of all tensors. Python numbers among them have no dtype of their own.
+    """The narrowest dtype that has the values of all tensors.
 
-    Bools and integers are kept exactly by a dtype of a higher kind, or the cast raises. A number of the tensors' kind,
-    or of a higher one, takes the dtype that the target gives it.
+    Python numbers among them have no dtype of their own.
+
+    Bools and integers are kept exactly by a dtype of a higher kind, or the cast raises. A number of
+    the tensors' kind, or of a higher one, takes the dtype that the target gives it.
 
     Raises:
         LossyCastError: No dtype has.
@@ -330,7 +355,9 @@ def _common_dtype(infos: Sequence[TensorInfo], target: Backend | None) -> str:
     if not typed or not numbers:
         return dtypes.common(info.dtype for info in infos)
     highest = max(_rank(name) for name in typed)
-    higher = {_dtype_of_number(info, target) for info in numbers if not _is_kept_by(info.dtype, highest)}
+    higher = {
+        _dtype_of_number(info, target) for info in numbers if not _is_kept_by(info.dtype, highest)
+    }
     return dtypes.common(typed | higher)
 
 
@@ -341,7 +368,10 @@ def _rank(name: str) -> int:
 
 
 def _is_kept_by(number: str, rank: int) -> bool:
-    """Whether dtypes of this rank keep a number of Python, or cannot have it at all. Floats may be rounded."""
+    """Whether dtypes of this rank keep a number of Python, or cannot have it at all.
+
+    Floats may be rounded.
+    """
     return _rank(number) < rank and dtypes.find(number).kind != "float"
 
 
@@ -351,11 +381,15 @@ def _dtype_of_number(info: TensorInfo, target: Backend | None) -> str:
 
 
 def _enter_the_graph(members: Members, target: Backend) -> bool:
-    """Whether a tensor of the target is in its autograd graph. Then the others are converted, and join it there."""
+    """Whether a tensor of the target is in its autograd graph.
+
+    Then the others are converted, and join it there.
+    """
     if not target.capabilities.gradients.graph or members.places is not None:
         return False
     return any(
-        info.requires_grad and source is target for info, source in zip(members.infos, members.sources, strict=True)
+        info.requires_grad and source is target
+        for info, source in zip(members.infos, members.sources, strict=True)
     )
 
 
@@ -366,14 +400,20 @@ def _in_the_graph(members: Members, target: Backend, request: Request | None) ->
         DeviceError: The tensors of the target are on several devices, and none was asked for.
         LossyCastError: No dtype has the values of all, and none was asked for.
     """
-    own = [info for info, source in zip(members.infos, members.sources, strict=True) if source is target]
+    own = [
+        info
+        for info, source in zip(members.infos, members.sources, strict=True)
+        if source is target
+    ]
     devices = list(dict.fromkeys(info.device for info in own))
     place = devices[0] if len(devices) == 1 else _one_device(devices, request)
     asked, names = members.asked, {info.dtype for info in members.infos}
     if asked is None and len(own) == len(members.infos) and len(names) == len(devices) == 1:
         return members
     if asked is None:
-        asked = Request(target.name, dtype=_common_dtype(members.infos, target), casting=_casting(request))
+        asked = Request(
+            target.name, dtype=_common_dtype(members.infos, target), casting=_casting(request)
+        )
     return members._replace(asked=asked._replace(target=target.name, device=place))
 
 
@@ -381,9 +421,16 @@ def _of_the_dtype_asked_for(members: Members, request: Request | None) -> Member
     """The members, which are converted one by one to the dtype of the request if no dtype has the values of all."""
     asked = request and (request.out.dtype if request.out is not None else request.dtype)
     names = {info.dtype for info in members.infos}
-    if request is None or members.asked is not None or asked not in dtypes.DTYPES or dtypes.have_common(names):
+    if (
+        request is None
+        or members.asked is not None
+        or asked not in dtypes.DTYPES
+        or dtypes.have_common(names)
+    ):
         return members
-    return members._replace(asked=Request(EXCHANGE, dtype=asked, casting=request.casting, grad=request.grad))
+    return members._replace(
+        asked=Request(EXCHANGE, dtype=asked, casting=request.casting, grad=request.grad)
+    )
 
 
 def whole_of(members: Members, target: Backend | None) -> tuple[Backend | None, TensorInfo]:
@@ -436,7 +483,9 @@ def _info(
     abstract: str | None,
 ) -> TensorInfo:
     """The description of a tensor in new memory."""
-    info = TensorInfo(framework, shape, dtype, device, writable=True, mutable=True, requires_grad=requires_grad)
+    info = TensorInfo(
+        framework, shape, dtype, device, writable=True, mutable=True, requires_grad=requires_grad
+    )
     return info._replace(kind=kind, abstract=abstract)
 
 
@@ -446,7 +495,11 @@ def _stacker(members: Members, target: Backend) -> Backend | None:
     caps = source.capabilities
     if _become_tensors_of(target, members.asked):
         return target
-    if not caps.gradients.graph or any(other is not source for other in members.sources) or _are_large(members):
+    if (
+        not caps.gradients.graph
+        or any(other is not source for other in members.sources)
+        or _are_large(members)
+    ):
         return None
     one_dtype = members.asked is not None or len({info.dtype for info in infos}) == 1
     if source is not target and any(info.device != HOST for info in infos):
@@ -454,8 +507,16 @@ def _stacker(members: Members, target: Backend) -> Backend | None:
         return source if one_dtype and all(info.abstract is None for info in infos) else None
     if source is not target:
         one_call = members.which is None and members.asked is None and not caps.objects.tracer
-        return source if one_call and not infos[0].requires_grad and infos[0].abstract is None else None
-    return source if one_dtype and {info.abstract for info in infos} <= {None, *caps.objects.inside_only} else None
+        return (
+            source
+            if one_call and not infos[0].requires_grad and infos[0].abstract is None
+            else None
+        )
+    return (
+        source
+        if one_dtype and {info.abstract for info in infos} <= {None, *caps.objects.inside_only}
+        else None
+    )
 
 
 def _become_tensors_of(target: Backend, asked: Request | None) -> bool:
@@ -470,7 +531,10 @@ def _are_large(members: Members) -> bool:
     """
     if prod(members.shape) * dtypes.find(members.infos[0].dtype).itemsize < memory.MAPPED:
         return False
-    return all(info.device == HOST and info.abstract is None and not info.requires_grad for info in members.infos)
+    return all(
+        info.device == HOST and info.abstract is None and not info.requires_grad
+        for info in members.infos
+    )
 
 
 def _path(outer: tuple[int, ...], index: int) -> str:
@@ -484,7 +548,11 @@ def _has_tensors(x: Any, head: Any) -> bool:
     if not isinstance(head, np.generic):
         return False
     # A NumPy scalar may be followed by tensors.
-    others = [kind for kind in element_types(x) if not issubclass(kind, (np.generic, *PYTHON_NUMBERS, *ROWS))]
+    others = [
+        kind
+        for kind in element_types(x)
+        if not issubclass(kind, (np.generic, *PYTHON_NUMBERS, *ROWS))
+    ]
     return any(map(registry.is_tensor, others))
 
 

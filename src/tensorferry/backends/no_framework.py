@@ -22,7 +22,9 @@ _SIMILAR = 0.7
 """How similar a name is to one that is misspelt, at least. scipy is 0.67 like cupy."""
 
 
-def no_framework(name: str, known: Iterable[Backend], others: Iterable[str]) -> UnknownFrameworkError:
+def no_framework(
+    name: str, known: Iterable[Backend], others: Iterable[str]
+) -> UnknownFrameworkError:
     """The error for a name that no framework has, with the most similar known one.
 
     Args:
@@ -51,11 +53,14 @@ def no_framework(name: str, known: Iterable[Backend], others: Iterable[str]) -> 
     first, *rest = (f'"{each}"' for each in names)
     listed = f"to={first}, or one of {', '.join(rest)}"
     if _is_library(name):
-        return UnknownFrameworkError(f"{name!r} is a library of which tensorferry makes no tensors.", listed)
+        return UnknownFrameworkError(
+            f"{name!r} is a library of which tensorferry makes no tensors.", listed
+        )
     words = [*names, *(word for word in NAMES if isinstance(word, str) and NAMES[word] in names)]
     meant = nearest(name, words, least=_SIMILAR)
     return UnknownFrameworkError(
-        f"{name!r} is not the name of a framework.", f'to="{NAMES.get(meant, meant)}"' if meant else listed
+        f"{name!r} is not the name of a framework.",
+        f'to="{NAMES.get(meant, meant)}"' if meant else listed,
     )
 
 
@@ -75,4 +80,6 @@ def _is_library(name: str) -> bool:
 
     if name.casefold() in {module.casefold() for module in MODULES}:
         return True
-    return name.isidentifier() and name not in sys.stdlib_module_names and find_spec(name) is not None
+    return (
+        name.isidentifier() and name not in sys.stdlib_module_names and find_spec(name) is not None
+    )

@@ -5,15 +5,34 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from datetime import date, time, timedelta, tzinfo
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+)
 from typing import Any
 
 from ..errors import UnsupportedTypeError
 from ..hints import Hint
 
-__all__ = ["TAKEN", "UNCALLED", "full_name", "has_no_numbers", "method_for_array", "refusal_to_convert"]
+__all__ = [
+    "TAKEN",
+    "UNCALLED",
+    "full_name",
+    "has_no_numbers",
+    "method_for_array",
+    "refusal_to_convert",
+]
 
-_FUNCTIONS = (BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType, MethodWrapperType)
+_FUNCTIONS = (
+    BuiltinFunctionType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+)
 UNCALLED = (type, *_FUNCTIONS)
 """Types of functions and classes. The user may have forgotten to call one."""
 
@@ -40,7 +59,9 @@ def has_no_numbers(x: object) -> bool:
     """
     loaded = sys.modules
     return isinstance(x, _VALUES) or any(
-        isinstance(x, getattr(loaded[name], kind)) for name, kind in _LATER if loaded.get(name) is not None
+        isinstance(x, getattr(loaded[name], kind))
+        for name, kind in _LATER
+        if loaded.get(name) is not None
     )
 
 
@@ -61,10 +82,14 @@ def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
         call: The hint for a function, as the template of a `Hint`.
     """
     if isinstance(x, type):
-        return UnsupportedTypeError(f"{full_name(x)} is a class, not an object: it has no values.", "an object of it")
+        return UnsupportedTypeError(
+            f"{full_name(x)} is a class, not an object: it has no values.", "an object of it"
+        )
     if isinstance(x, _FUNCTIONS):
         hint = Hint(call) if _takes_nothing(x) else None
-        return UnsupportedTypeError(f"{x.__name__} is a function that was not called: it has no values.", hint)
+        return UnsupportedTypeError(
+            f"{x.__name__} is a function that was not called: it has no values.", hint
+        )
     refused = f"An object of type {full_name(type(x))} is not a tensor."
     if isinstance(x, (date, timedelta)):
         kind = "timedelta64" if isinstance(x, timedelta) else "datetime64"
@@ -99,4 +124,8 @@ def full_name(kind: type) -> str:
     >>> full_name(int)
     'int'
     """
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )

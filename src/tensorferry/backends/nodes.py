@@ -21,9 +21,11 @@ class Node(NamedTuple):
         entries: The part of the path for each value: ``.weight``, ``["weight"]``, ``[3]``.
         values: Its values, in order.
         rebuild: Makes the container again from as many other values.
-        static: Its attributes that are not values, by their paths. The rebuilt container has the same.
+        static: Its attributes that are not values, by their paths. The rebuilt container has the
+            same.
         registered: The static data that its registration with a framework defines.
-        stack: Makes one container for so many samples from stacked values; ``None``: as `rebuild` does.
+        stack: Makes one container for so many samples from stacked values; ``None``: as `rebuild`
+            does.
         no_batch: Why it cannot be stacked, and a hint; ``None`` if it can.
     """
 
@@ -38,7 +40,11 @@ class Node(NamedTuple):
 
 def as_dict(held: Mapping[Any, Any]) -> Node:
     """Named values as a container, which is rebuilt as a dict."""
-    return Node([item(key) for key in held], list(held.values()), lambda values: dict(zip(held, values, strict=True)))
+    return Node(
+        [item(key) for key in held],
+        list(held.values()),
+        lambda values: dict(zip(held, values, strict=True)),
+    )
 
 
 def item(key: object) -> str:

@@ -43,7 +43,8 @@ class Table(NamedTuple):
     """A table, by its columns.
 
     Args:
-        columns: The names of the columns, and the columns as the library's own objects. Names may occur twice.
+        columns: The names of the columns, and the columns as the library's own objects. Names may
+            occur twice.
         rows: The number of rows.
         put: Makes code that replaces a column, for hints.
         drop: Makes code that drops columns, for hints.
@@ -66,7 +67,8 @@ class TableContents:
         found: The contents of the column; ``None`` for a table.
         table: The table.
         columns: The names and contents of its columns.
-        words: What was done with it, for its `TensorInfo.kind`; ``None`` if nulls were replaced, or nothing was done.
+        words: What was done with it, for its `TensorInfo.kind`; ``None`` if nulls were replaced, or
+            nothing was done.
         is_one: Whether the column has one row, which is an element of shape ``()``.
         labels: The labels of the column or table.
     """
@@ -85,7 +87,13 @@ class TableContents:
         is_one: bool = False,
         labels: Labels | None = None,
     ) -> None:
-        self.kind, self.name, self.found, self.table, self.columns = kind, name, found, table, columns
+        self.kind, self.name, self.found, self.table, self.columns = (
+            kind,
+            name,
+            found,
+            table,
+            columns,
+        )
         self.words, self.is_one, self.labels = words, is_one, labels
 
     def with_found(self, found: Found) -> TableContents:
@@ -149,7 +157,8 @@ def open_column(
         request: The request.
         exactly: Whether reasons contain numbers, which differ between columns.
         note: A note for its `TensorInfo.kind`.
-        kept: The column, if the first step takes the column itself and not an array over its memory.
+        kept: The column, if the first step takes the column itself and not an array over its
+            memory.
         as_it_is: Whether the column is also the result.
 
     Raises:
@@ -176,9 +185,15 @@ def open_column(
     kind = " ".join([f"{COPIED}{kind}", *words])
     itemsize = find(found.dtype).itemsize
     physical = compact_strides((found.rows, *found.inner), itemsize)
-    strides = physical if found.order is None else (physical[0], *(physical[1 + axis] for axis in found.order))
+    strides = (
+        physical
+        if found.order is None
+        else (physical[0], *(physical[1 + axis] for axis in found.order))
+    )
     kind = f"{kind}: {', '.join(obstacles)}"
-    info = TensorInfo(framework, found.shape, found.dtype, strides=strides, misalignment=found.at, kind=kind)
+    info = TensorInfo(
+        framework, found.shape, found.dtype, strides=strides, misalignment=found.at, kind=kind
+    )
     return info, Later(found.read)
 
 
@@ -199,9 +214,13 @@ def open_table(
     Raises:
         ConversionError: See `frames.frame_of`.
     """
-    frame: Frame = frame_of(kind, columns, table.rows, request, put=table.put, drop=table.drop, apart=table.apart)
+    frame: Frame = frame_of(
+        kind, columns, table.rows, request, put=table.put, drop=table.drop, apart=table.apart
+    )
     by_rows = _takes_rows(target)
-    stored_so = all(column.dtype == frame.dtype and _is_stored_so(column) for _, column in frame.columns)
+    stored_so = all(
+        column.dtype == frame.dtype and _is_stored_so(column) for _, column in frame.columns
+    )
     if not table.rows and (kept is None or stored_so):
         view = frame.read(by_rows=by_rows)
         view.flags.writeable = False
@@ -218,7 +237,13 @@ def _is_stored_so(column: Column) -> bool:
 
 
 def open_gathered(
-    framework: str, kind: str, whole: Gathered, target: Backend | None, *, note: str, kept: object = None
+    framework: str,
+    kind: str,
+    whole: Gathered,
+    target: Backend | None,
+    *,
+    note: str,
+    kept: object = None,
 ) -> Described:
     """Open a table whose library makes the array; with `kept`, the table itself is the result."""
     if kept is not None:
@@ -230,7 +255,13 @@ def open_gathered(
 
 @lru_cache(maxsize=256)
 def _info_apart(
-    framework: str, kind: str, note: str, shape: tuple[int, int], dtype: str, by_rows: bool, misalignment: int
+    framework: str,
+    kind: str,
+    note: str,
+    shape: tuple[int, int],
+    dtype: str,
+    by_rows: bool,
+    misalignment: int,
 ) -> TensorInfo:
     """The description of a table whose columns have their own memory, as the array that is made of it."""
     words = f"{COPIED}{kind} {note}" if note else f"{COPIED}{kind}"
@@ -246,13 +277,22 @@ def _info_apart(
 
 
 def _takes_rows(target: Backend | None) -> bool:
-    """Whether the target needs row order. Otherwise the result has column order, as the table has."""
+    """Whether the target needs row order.
+
+    Otherwise the result has column order, as the table has.
+    """
     memory_of = None if target is None else target.capabilities.memory
     return memory_of is None or memory_of.strides == "compact" or not memory_of.exists
 
 
 def over(
-    framework: str, array: Array, dtype: str = "", *, mutable: bool, kind: str, writable: bool = False
+    framework: str,
+    array: Array,
+    dtype: str = "",
+    *,
+    mutable: bool,
+    kind: str,
+    writable: bool = False,
 ) -> TensorInfo:
     """The description of an object, from an array over its memory."""
     return TensorInfo(

@@ -1,7 +1,7 @@
 """Outside packages: load the things that they provide through entry points, only when they are needed.
 
-A broken package is recorded with its error, and does not break anything else. No lock is held while a package is
-imported, because its import may call tensorferry, in this thread or in another one.
+A broken package is recorded with its error, and does not break anything else. No lock is held while
+a package is imported, because its import may call tensorferry, in this thread or in another one.
 """
 
 from __future__ import annotations
@@ -78,7 +78,11 @@ class EntryPoints(Generic[Thing]):
 
     def names(self) -> list[str]:
         """The names of all entry points. No package is imported."""
-        return list(dict.fromkeys(point.name for point, _ in self._points() if point.name not in self._own()))
+        return list(
+            dict.fromkeys(
+                point.name for point, _ in self._points() if point.name not in self._own()
+            )
+        )
 
     def open(self, name: str) -> Thing | None:
         """Load the entry point with this name; ``None`` if there is none.
@@ -104,12 +108,18 @@ class EntryPoints(Generic[Thing]):
             self._searched = self.open_all()
 
     def open_all(self) -> bool:
-        """Load all entry points. Whether none has to be tried again (because it is being imported now)."""
+        """Load all entry points.
+
+        Whether none has to be tried again (because it is being imported now).
+        """
         errors = [self._try_to_load(point, package) for point, package in self._points()]
         return not any(isinstance(error, _NotYetError) for error in errors)
 
     def _try_to_load(self, point: metadata.EntryPoint, package: str) -> BaseException | None:
-        """Load one entry point, and make its thing known. Gives the error, if any, which is also recorded."""
+        """Load one entry point, and make its thing known.
+
+        Gives the error, if any, which is also recorded.
+        """
         key = point.name, package
         being_loaded = self._being_loaded.__dict__.setdefault("keys", set())
         if key in being_loaded:
@@ -131,7 +141,9 @@ class EntryPoints(Generic[Thing]):
     def _load_and_keep(self, point: metadata.EntryPoint, package: str) -> None:
         name = point.name
         if name in self._own():
-            raise ValueError(f"{name!r} is the name of a {self.what} of tensorferry itself: use another name")
+            raise ValueError(
+                f"{name!r} is the name of a {self.what} of tensorferry itself: use another name"
+            )
         if name not in self._known():
             made = self._make(name, point.load())
             with self._lock:
@@ -149,14 +161,18 @@ class EntryPoints(Generic[Thing]):
         return sorted(found, key=lambda each: (each[0].name, each[1]))
 
     def _read(self) -> list[metadata.EntryPoint]:
-        from importlib import metadata  # here, because it takes as long as the rest of ``import tensorferry``
+        from importlib import (
+            metadata,
+        )  # here, because it takes as long as the rest of ``import tensorferry``
 
         try:
             return list(metadata.entry_points(group=self.group))
         except Exception:  # noqa: BLE001 - the list of one package may be damaged; then read each by itself
             return self._read_one_by_one(metadata.distributions())
 
-    def _read_one_by_one(self, packages: Iterable[metadata.Distribution]) -> list[metadata.EntryPoint]:
+    def _read_one_by_one(
+        self, packages: Iterable[metadata.Distribution]
+    ) -> list[metadata.EntryPoint]:
         found: dict[tuple[str, str], metadata.EntryPoint] = {}
         for each in packages:
             package = _package_of(each)
@@ -173,7 +189,10 @@ class EntryPoints(Generic[Thing]):
 
     def plugins(self) -> list[Plugin]:
         """All entry points that have been loaded, also broken ones; see `open_all`."""
-        failed = [Plugin(self.group, name, package, error) for (name, package), error in self._failed.items()]
+        failed = [
+            Plugin(self.group, name, package, error)
+            for (name, package), error in self._failed.items()
+        ]
         known = self._known()
         whole = [
             Plugin(self.group, name, package, None)
@@ -196,7 +215,10 @@ class EntryPoints(Generic[Thing]):
         return True
 
     def guarded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Make a function of an outside package give ``None`` when it fails. Other functions are returned unchanged."""
+        """Make a function of an outside package give ``None`` when it fails.
+
+        Other functions are returned unchanged.
+        """
         if self.package_of(name) is None:
             return function
 
@@ -220,11 +242,19 @@ class EntryPoints(Generic[Thing]):
         found = next((key for key in self._failed if key[0] in names), None)
         return None if found is None else self.broken(*found, self._failed[found])
 
-    def broken(self, name: str, package: str, error: BaseException | str | None) -> FrameworkNotInstalledError:
+    def broken(
+        self, name: str, package: str, error: BaseException | str | None
+    ) -> FrameworkNotInstalledError:
         """The error for a user who has named a broken package."""
         why = _one_line(error) if isinstance(error, BaseException) else error
-        fix = "tensorferry doctor" if package == _UNKNOWN else f"pip install --upgrade {package.partition(' ')[0]}"
-        return FrameworkNotInstalledError(f"The {self.what} {name!r} of {package} is broken: {why}.", fix)
+        fix = (
+            "tensorferry doctor"
+            if package == _UNKNOWN
+            else f"pip install --upgrade {package.partition(' ')[0]}"
+        )
+        return FrameworkNotInstalledError(
+            f"The {self.what} {name!r} of {package} is broken: {why}.", fix
+        )
 
 
 class _Guard:
@@ -264,4 +294,6 @@ def _is_being_imported(point: metadata.EntryPoint) -> bool:
     """Whether the module of an entry point, or a package that contains it, is being imported."""
     parts = point.value.partition(":")[0].strip().split(".")
     modules = (sys.modules.get(".".join(parts[: end + 1])) for end in range(len(parts)))
-    return any(getattr(getattr(module, "__spec__", None), "_initializing", False) for module in modules)
+    return any(
+        getattr(getattr(module, "__spec__", None), "_initializing", False) for module in modules
+    )

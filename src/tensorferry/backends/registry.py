@@ -1,10 +1,11 @@
 """The registry of backends: find the backend of a type, or of a name.
 
-Each backend of this package has a folder in `backends/`. Outside packages register theirs through the entry-point
-group ``tensorferry.backends``. They are looked up only for a name that no known backend has, or for a type of a
-module that none owns. A broken one is recorded (`plugins`), and does not matter to users who have not named it. No
-framework is imported to find out whether an object is one of its tensors, and no backend of this package is imported
-before it is named or met: until then, the registry has its row in `table`.
+Each backend of this package has a folder in `backends/`. Outside packages register theirs through
+the entry-point group ``tensorferry.backends``. They are looked up only for a name that no known
+backend has, or for a type of a module that none owns. A broken one is recorded (`plugins`), and
+does not matter to users who have not named it. No framework is imported to find out whether an
+object is one of its tensors, and no backend of this package is imported before it is named or met:
+until then, the registry has its row in `table`.
 """
 
 from __future__ import annotations
@@ -63,7 +64,10 @@ _ready: dict[str, Backend] = {}
 on_change: list[Callable[[], Any]] = []
 """Functions that are called when a backend is registered, because cached results may be wrong then."""
 revision = 0
-"""How many backends have been registered. Cached results that depend on all backends are valid for one revision."""
+"""How many backends have been registered.
+
+Cached results that depend on all backends are valid for one revision.
+"""
 _by_name: dict[str, Backend] = {}
 """The backends that have been imported or registered, by name."""
 _by_module: dict[str, Backend] = {}
@@ -74,7 +78,9 @@ _failed_to_load: set[str] = set()
 
 
 def register(backend: Backend) -> None:
-    """Register a backend for its name and for the modules that it owns. It replaces a backend of the same name.
+    """Register a backend for its name and for the modules that it owns.
+
+    It replaces a backend of the same name.
 
     Args:
         backend: An instance that has not loaded its framework.
@@ -83,7 +89,9 @@ def register(backend: Backend) -> None:
         TypeError: It is not a backend, or declares an ability without the verb for it.
         ValueError: It owns a module that another backend owns.
     """
-    from .validation import validate  # here, because it takes half as long as the rest of ``import tensorferry``
+    from .validation import (
+        validate,
+    )  # here, because it takes half as long as the rest of ``import tensorferry``
 
     validate(backend)
     with _lock:
@@ -95,9 +103,13 @@ def _add(backend: Backend) -> None:
     if NAMES.get(backend.name, backend.name) != backend.name:
         raise ValueError(f"{backend.name!r} is another name of {NAMES[backend.name]}")
     for module in backend.owns:
-        owner = _by_module[module].name if module in _by_module else OWNERS.get(module, backend.name)
+        owner = (
+            _by_module[module].name if module in _by_module else OWNERS.get(module, backend.name)
+        )
         if owner != backend.name:
-            raise ValueError(f"the backend {backend.name!r} owns {module!r}, which {owner!r} owns already")
+            raise ValueError(
+                f"the backend {backend.name!r} owns {module!r}, which {owner!r} owns already"
+            )
     revision += 1
     _by_name[backend.name] = backend
     NAMES[backend.name] = backend.name
@@ -130,7 +142,9 @@ def _known(name: str) -> Backend | None:
 
 
 def known() -> dict[str, Backend]:
-    """The backends that are known now, by name: this package's in a fixed order, then others. None is looked up.
+    """The backends that are known now, by name: this package's in a fixed order, then others.
+
+    None is looked up.
 
     All of this package's are imported. `imported` and `listed` are for what every process does.
     """
@@ -138,7 +152,10 @@ def known() -> dict[str, Backend]:
 
 
 def listed() -> list[Backend | Row]:
-    """The backends that are known now, in the order of `known`. One that has not been imported is its row."""
+    """The backends that are known now, in the order of `known`.
+
+    One that has not been imported is its row.
+    """
     found: dict[str, Backend | Row] = {**ROWS, **_by_name}
     return list(found.values())
 
@@ -162,7 +179,9 @@ def _backend_of_entry_point(name: str, found: object) -> Backend:
     backend: Any = found() if isinstance(found, type) and issubclass(found, Backend) else found
     validate(backend)
     if backend.name != name:
-        raise ValueError(f"its entry point is named {name!r}, and its backend {backend.name!r}: both need one name")
+        raise ValueError(
+            f"its entry point is named {name!r}, and its backend {backend.name!r}: both need one name"
+        )
     return backend  # type: ignore[no-any-return]
 
 
@@ -242,10 +261,12 @@ def load(backend: Backend) -> Backend:
     """Load a backend's framework, and add its fast paths.
 
     Raises:
-        FrameworkNotInstalledError: The framework cannot be imported, or the backend of an outside package is broken.
+        FrameworkNotInstalledError: The framework cannot be imported, or the backend of an outside
+            package is broken.
     """
     if not backend.loaded:
-        # Without a lock, because another thread may be importing it, and its import may call tensorferry.
+        # Without a lock, because another thread may be importing it, and its import may call
+        # tensorferry.
         backend.import_framework()
         try:
             with _loading.setdefault(backend.name, threading.RLock()):
@@ -253,7 +274,9 @@ def load(backend: Backend) -> Backend:
         except BaseException as error:
             if outside.record_if_outside(backend.name, error):
                 _failed_to_load.add(backend.name)
-                raise outside.broken(backend.name, outside.package_of(backend.name) or "", error) from error
+                raise outside.broken(
+                    backend.name, outside.package_of(backend.name) or "", error
+                ) from error
             raise
         if backend.name in _failed_to_load:
             _failed_to_load.discard(backend.name)
@@ -328,7 +351,9 @@ def refusal_of(kind: type) -> UnsupportedTypeError | None:
 def refusal_of_later(kind: type) -> UnsupportedTypeError | None:
     """The error for a type whose values are still to be made, so that nobody can look into it; ``None`` for others."""
     refused = refusal_of(kind)  # which loads the framework
-    return refused if any(issubclass(kind, each.later) for each in list(_by_name.values())) else None
+    return (
+        refused if any(issubclass(kind, each.later) for each in list(_by_name.values())) else None
+    )
 
 
 def backend_that_knows(kind: type) -> Backend | None:
@@ -344,7 +369,8 @@ def _owner(kind: type) -> Backend | None:
     """The backend that claims a type, with its framework loaded; ``None`` if none does.
 
     Raises:
-        UnsupportedTypeError: The type belongs to a framework, but is not a tensor that can be converted.
+        UnsupportedTypeError: The type belongs to a framework, but is not a tensor that can be
+            converted.
     """
     for base in kind.__mro__:
         owner = _owner_of(base.__module__.partition(".")[0])
@@ -366,7 +392,10 @@ def _owner(kind: type) -> Backend | None:
 
 
 def _owner_of(module: str) -> Backend | None:
-    """The backend that owns a top-level module. If no known one does, outside packages are looked up."""
+    """The backend that owns a top-level module.
+
+    If no known one does, outside packages are looked up.
+    """
     found = _by_module.get(module)
     if found is not None:
         return found
@@ -382,7 +411,10 @@ _OWNED_BY_NO_BACKEND = frozenset({*sys.stdlib_module_names, "__main__"})
 
 
 def _find_backend(x: object) -> Backend:
-    from .no_tensor import full_name, refusal_to_convert  # here, because tensors are found without it
+    from .no_tensor import (
+        full_name,
+        refusal_to_convert,
+    )  # here, because tensors are found without it
 
     kind = type(x)
     if isinstance(x, type):
@@ -400,7 +432,9 @@ def _find_backend(x: object) -> Backend:
             if backend.accepts_foreign(x):
                 return load(backend)
     modules = {base.__module__.partition(".")[0] for base in kind.__mro__} - _OWNED_BY_NO_BACKEND
-    broken = outside.failure({*modules, *(_by_module[module].name for module in modules if module in _by_module)})
+    broken = outside.failure(
+        {*modules, *(_by_module[module].name for module in modules if module in _by_module)}
+    )
     if broken is not None:
         raise UnsupportedTypeError(
             f"An object of type {full_name(kind)} is not a tensor. {broken.message}", broken.hint
@@ -420,7 +454,9 @@ for _row in ROWS.values():
     for _word in (_row.name, *_row.aliases):
         NAMES[_word] = _row.name
 names.registry = names.Registry(canonical, backend_named, known, backends)
-hints.remedy = lambda target: "" if (found := _known(target)) is None else found.capabilities.dtypes.absent_hint
+hints.remedy = lambda target: (
+    "" if (found := _known(target)) is None else found.capabilities.dtypes.absent_hint
+)
 hints.lacks = lambda target, dtype: (
     (found := _known(target)) is not None and dtype not in found.capabilities.dtypes.held
 )

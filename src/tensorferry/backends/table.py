@@ -1,7 +1,8 @@
 """The backends of this package, as the registry knows them before it imports their code.
 
-To import all of them would take longer than a first conversion. So a backend is imported when it is named, or when its
-framework is there and one of its types is met. `tests/backends/test_table.py` compares the table with the backends.
+To import all of them would take longer than a first conversion. So a backend is imported when it is
+named, or when its framework is there and one of its types is met. `tests/backends/test_table.py`
+compares the table with the backends.
 """
 
 from __future__ import annotations

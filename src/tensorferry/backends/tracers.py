@@ -34,7 +34,10 @@ registry.on_change.append(_expect_another)
 
 
 def may_be_active() -> bool:
-    """Whether a tracer that is not kept out may be running. Then call `untraced` functions by means of `shield`."""
+    """Whether a tracer that is not kept out may be running.
+
+    Then call `untraced` functions by means of `shield`.
+    """
     if not_imported is None:
         return True
     # Not `any`, whose generator takes twice as long, for each call in a process with one framework.
@@ -46,7 +49,10 @@ def may_be_active() -> bool:
 
 
 def untraced(function: Function) -> Function:
-    """Decorate a function that tracers must not trace. At first, it is called by means of `shield`."""
+    """Decorate a function that tracers must not trace.
+
+    At first, it is called by means of `shield`.
+    """
     _untraced.append(function)
     # torch.compile reads this attribute if it comes here before its tracer is kept out.
     function.__dict__["_torchdynamo_disable"] = True
@@ -63,13 +69,17 @@ def shield(function: Callable[..., Any]) -> Callable[..., Any]:
             with registry.outside.guard(each.name):
                 if each.is_imported():
                     called = _shield_from(registry.backend_named(each.name), function, called)
-        left = tuple(each.module for each in registry.listed() if each.is_traced and each not in _shielded)
+        left = tuple(
+            each.module for each in registry.listed() if each.is_traced and each not in _shielded
+        )
         # Another backend may have been registered meanwhile.
         not_imported = left if registry.revision == revision else None
     return called
 
 
-def _shield_from(backend: Backend, function: Callable[..., Any], called: Callable[..., Any]) -> Callable[..., Any]:
+def _shield_from(
+    backend: Backend, function: Callable[..., Any], called: Callable[..., Any]
+) -> Callable[..., Any]:
     """Keep the tracer of a backend out of all `untraced` functions, once; gives what to call for `function`."""
     if backend in _shielded:
         return called

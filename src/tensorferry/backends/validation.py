@@ -30,19 +30,28 @@ def validate(backend: object) -> None:
     """Raise for an object that cannot be registered as a backend.
 
     Raises:
-        TypeError: It is not a backend, or a declaration has a wrong type, or an ability lacks its verb.
+        TypeError: It is not a backend, or a declaration has a wrong type, or an ability lacks its
+            verb.
     """
     kind = type(backend).__qualname__
     if not isinstance(backend, Backend):
-        raise TypeError(f"a backend is an instance of tensorferry.backends.base.Backend, not of {kind}")
-    declared: dict[str, Any] = {each: getattr(backend, each) for each in ("name", "owns", "aliases", "capabilities")}
+        raise TypeError(
+            f"a backend is an instance of tensorferry.backends.base.Backend, not of {kind}"
+        )
+    declared: dict[str, Any] = {
+        each: getattr(backend, each) for each in ("name", "owns", "aliases", "capabilities")
+    }
     if not isinstance(declared["name"], str):
         raise TypeError(f"{kind}.name must be a string")
     for each in ("owns", "aliases"):
-        if not isinstance(declared[each], tuple) or not all(isinstance(name, str) for name in declared[each]):
+        if not isinstance(declared[each], tuple) or not all(
+            isinstance(name, str) for name in declared[each]
+        ):
             raise TypeError(f"{kind}.{each} must be a tuple of strings")
     if not isinstance(declared["capabilities"], Capabilities):
-        raise TypeError(f"{kind}.capabilities must be of tensorferry.core.capabilities.Capabilities")
+        raise TypeError(
+            f"{kind}.capabilities must be of tensorferry.core.capabilities.Capabilities"
+        )
     missing = missing_verbs(backend)
     if missing:
         raise TypeError(f"the backend {backend.name!r} declares {', '.join(missing)}")

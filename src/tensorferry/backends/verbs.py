@@ -1,9 +1,9 @@
 """The verbs that declared abilities need, as protocols.
 
-`backends.registry.register` refuses a backend that declares one of these abilities without its verbs. A verb takes the
-value of one step and gives that of the next. A protocol can be a base class of a backend
-(``class MyBackend(Backend, Writes)``). Then a type checker compares the signatures, and Python refuses to make an
-instance without the verb.
+`backends.registry.register` refuses a backend that declares one of these abilities without its
+verbs. A verb takes the value of one step and gives that of the next. A protocol can be a base class
+of a backend (``class MyBackend(Backend, Writes)``). Then a type checker compares the signatures,
+and Python refuses to make an instance without the verb.
 
 >>> from tensorferry.core.capabilities import Capabilities, Dtypes, Memory
 >>> verbs_needed(Capabilities(Dtypes(frozenset(), {}), Memory(writable=True, out=True)))
@@ -66,8 +66,9 @@ class Writes(Protocol):
     def write(self, x: Array, out: Any) -> None:
         """Write an array's values into `out`, a tensor of the backend, cast to its dtype.
 
-        With ``Memory(writes_own=True)``, also the values of a tensor of the backend with the same dtype, on any
-        devices; and without waiting, from page-locked memory, if a third argument is true.
+        With ``Memory(writes_own=True)``, also the values of a tensor of the backend with the same
+        dtype, on any devices; and without waiting, from page-locked memory, if a third argument is
+        true.
         """
 
 
@@ -172,7 +173,10 @@ class Moves(Protocol):
 
     @abstractmethod
     def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
-        """A copy on another device, given by its canonical name. A copy on the host is complete when this returns."""
+        """A copy on another device, given by its canonical name.
+
+        A copy on the host is complete when this returns.
+        """
 
 
 class ImportsDlpack(Protocol):
@@ -188,7 +192,8 @@ class ImportsDlpack(Protocol):
 
         Args:
             x: The tensor of the other framework.
-            source: The name of its backend, whose `Backend.export_dlpack` gives an object with ``__dlpack__``.
+            source: The name of its backend, whose `Backend.export_dlpack` gives an object with
+                ``__dlpack__``.
         """
 
 
@@ -223,8 +228,8 @@ class Packs(Protocol):
     def pack(self, tensors: Sequence[Any], alignment: int, lock: bool = False) -> tuple[Any, Any]:
         """A packed buffer with the bytes of many tensors on one device, and what `unpack` needs to separate them.
 
-        Each tensor is aligned to `alignment` bytes, and to the size of its elements. With `lock`, only for a backend
-        that `pins`, the buffer is in page-locked memory.
+        Each tensor is aligned to `alignment` bytes, and to the size of its elements. With `lock`,
+        only for a backend that `pins`, the buffer is in page-locked memory.
         """
 
     @abstractmethod
@@ -273,7 +278,8 @@ class Pins(Protocol):
 
         Args:
             x: A tensor of the backend.
-            required: Whether to raise `DeviceError` if no memory can be locked, instead of giving `x`.
+            required: Whether to raise `DeviceError` if no memory can be locked, instead of giving
+                `x`.
         """
 
     @abstractmethod
@@ -283,9 +289,17 @@ class Pins(Protocol):
 
 def verbs_needed(declared: Capabilities) -> dict[str, tuple[str, ...]]:
     """The verbs that a backend must have, by the declarations that need them."""
-    memory, devices, objects, options = declared.memory, declared.devices, declared.objects, declared.options
+    memory, devices, objects, options = (
+        declared.memory,
+        declared.devices,
+        declared.objects,
+        declared.options,
+    )
     graph, inside = declared.gradients.graph, bool(objects.inside_only or objects.tracer)
-    off_host, without_host = devices.others or set(devices.kinds) != {HOST}, HOST not in devices.kinds
+    off_host, without_host = (
+        devices.others or set(devices.kinds) != {HOST},
+        HOST not in devices.kinds,
+    )
     shared_on_device = off_host and bool(declared.dtypes.held - declared.dtypes.unexported)
     table: list[tuple[str, bool, tuple[type, ...]]] = [
         ("Memory(read_only=True)", memory.read_only, (PresentsReadOnly,)),
@@ -300,7 +314,11 @@ def verbs_needed(declared: Capabilities) -> dict[str, tuple[str, ...]]:
         ("Devices(packs=True)", devices.packs, (Packs,)),
         ("Devices(pins=True)", devices.pins, (Pins,)),
         ("Devices(spreads=True)", devices.spreads, (Spreads,)),
-        ("Devices(kinds=…) and Memory(strides=…)", shared_on_device and memory.strides != "compact", (Straightens,)),
+        (
+            "Devices(kinds=…) and Memory(strides=…)",
+            shared_on_device and memory.strides != "compact",
+            (Straightens,),
+        ),
         ("Gradients(graph=True)", graph, (Detaches, Stacks, Copies, Casts)),
         ("Objects(read_kinds=…)", bool(objects.read_kinds - JOINS.keys()), (Reads,)),
         ("Objects(value_kinds=…)", bool(objects.value_kinds), (HasValues,)),
@@ -309,7 +327,11 @@ def verbs_needed(declared: Capabilities) -> dict[str, tuple[str, ...]]:
         ("Options(finishers=…)", bool(options.finishers), (Copies,)),
         ("Options(labels=…)", bool(options.labels), (TakesLabels,)),
     ]
-    found = {word: tuple(verb for kind in kinds for verb in _named(kind)) for word, holds, kinds in table if holds}
+    found = {
+        word: tuple(verb for kind in kinds for verb in _named(kind))
+        for word, holds, kinds in table
+        if holds
+    }
     if options.finishers:
         found["Options(finishers=…)"] += tuple(sorted(options.finishers))
     return found
@@ -317,4 +339,6 @@ def verbs_needed(declared: Capabilities) -> dict[str, tuple[str, ...]]:
 
 def _named(kind: type) -> tuple[str, ...]:
     """The verbs of a protocol, in order."""
-    return tuple(name for name, verb in vars(kind).items() if getattr(verb, "__isabstractmethod__", False))
+    return tuple(
+        name for name, verb in vars(kind).items() if getattr(verb, "__isabstractmethod__", False)
+    )

@@ -10,8 +10,8 @@ Data goes to stdout, messages to stderr. Exit codes:
 - 5: interrupted; ``--resume`` continues
 - 130: Ctrl-C; 129 and 143: the signals SIGHUP and SIGTERM; unfinished output is cleaned up
 
-Nothing here is imported by ``import tensorferry``: Typer and Rich come with the extra ``tensorferry[cli]``;
-``--version`` and ``-V`` need neither.
+Nothing here is imported by ``import tensorferry``: Typer and Rich come with the extra
+``tensorferry[cli]``; ``--version`` and ``-V`` need neither.
 """
 
 from __future__ import annotations

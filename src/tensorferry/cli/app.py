@@ -62,7 +62,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def root(
     _version: Annotated[
-        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", "-V", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Convert tensors between Python sequences, NumPy, PyTorch, TensorFlow, JAX, CuPy and files."""
@@ -98,7 +101,8 @@ def tour(
     unknown = command.unknown_cases(cases or [])
     if unknown:
         raise typer.BadParameter(
-            f"no case {', '.join(unknown)}; they are C01 to C{len(command.CASES):02d}", param_hint="CASE"
+            f"no case {', '.join(unknown)}; they are C01 to C{len(command.CASES):02d}",
+            param_hint="CASE",
         )
     raise _ended(partial(command.run, cases or [], brief=brief, as_json=json))
 
@@ -107,11 +111,21 @@ def tour(
 def explain(
     source: Annotated[
         str,
-        _tensor("--from", metavar="FRAMEWORK", autocompletion=completion.sources, help="The framework it comes from."),
+        _tensor(
+            "--from",
+            metavar="FRAMEWORK",
+            autocompletion=completion.sources,
+            help="The framework it comes from.",
+        ),
     ],
     target: Annotated[
         str,
-        _asked("--to", metavar="FRAMEWORK", autocompletion=completion.targets, help="The framework it goes to."),
+        _asked(
+            "--to",
+            metavar="FRAMEWORK",
+            autocompletion=completion.targets,
+            help="The framework it goes to.",
+        ),
     ],
     shape: Annotated[str, _tensor(metavar="M,N", help="Its shape; '' for a scalar.")] = "3,4",
     dtype: Annotated[
@@ -130,7 +144,9 @@ def explain(
             help="Where it is: the host by default, for CuPy the GPU.",
         ),
     ] = None,
-    strides: Annotated[str | None, _tensor(metavar="M,N", help="Its strides in bytes; compact by default.")] = None,
+    strides: Annotated[
+        str | None, _tensor(metavar="M,N", help="Its strides in bytes; compact by default.")
+    ] = None,
     misalignment: Annotated[
         int, _tensor(metavar="BYTES", help="Its address modulo 64, from 0 to 63.", min=0, max=63)
     ] = 0,
@@ -138,11 +154,16 @@ def explain(
     read_only: Annotated[bool, _tensor("--read-only", help="Nobody can write it.")] = False,
     conjugate: Annotated[bool, _tensor("--conjugate", help="Its conjugate bit is set.")] = False,
     negative: Annotated[bool, _tensor("--negative", help="Its negative bit is set.")] = False,
-    swapped: Annotated[bool, _tensor("--swapped", help="Its bytes are in the other order.")] = False,
+    swapped: Annotated[
+        bool, _tensor("--swapped", help="Its bytes are in the other order.")
+    ] = False,
     pinned: Annotated[bool, _tensor("--pinned", help="It lies in page-locked memory.")] = False,
-    memory_map: Annotated[bool, _tensor("--memory-map", help="Its memory is a mapped file.")] = False,
+    memory_map: Annotated[
+        bool, _tensor("--memory-map", help="Its memory is a mapped file.")
+    ] = False,
     copy: Annotated[
-        bool | None, _asked("--copy/--no-copy", help="copy=True or copy=False; shares if allowed by default.")
+        bool | None,
+        _asked("--copy/--no-copy", help="copy=True or copy=False; shares if allowed by default."),
     ] = None,
     to_dtype: Annotated[
         str | None,
@@ -154,11 +175,19 @@ def explain(
     ] = None,
     casting: Annotated[
         str | None,
-        _asked(metavar="RULE", autocompletion=words(*CASTINGS), help="safe, same_value, same_kind or unsafe."),
+        _asked(
+            metavar="RULE",
+            autocompletion=words(*CASTINGS),
+            help="safe, same_value, same_kind or unsafe.",
+        ),
     ] = None,
     to_device: Annotated[
         str | None,
-        _asked(metavar="NAME", autocompletion=words(*_DEVICES), help="Where it is to go; it stays by default."),
+        _asked(
+            metavar="NAME",
+            autocompletion=words(*_DEVICES),
+            help="Where it is to go; it stays by default.",
+        ),
     ] = None,
     grad: Annotated[
         str,
@@ -177,7 +206,8 @@ def explain(
         ),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write it as a page with a picture of the memory.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write it as a page with a picture of the memory."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -202,7 +232,12 @@ def explain(
             memory_map=memory_map,
         )
         target = command.understood(
-            target, dtype=to_dtype, casting=casting, device=to_device, grad=grad, options=option or []
+            target,
+            dtype=to_dtype,
+            casting=casting,
+            device=to_device,
+            grad=grad,
+            options=option or [],
         )
     except command.UsageError as error:
         raise typer.BadParameter(str(error), param_hint=error.option) from None

@@ -15,7 +15,17 @@ from tensorferry.files.reports.check import check_path
 from .console import EXIT_FAILED, line_width, printable
 from .layout import wrapped
 from .listing import MOST_STYLED, paragraph, styled
-from .outcome import code_of, counted, error_data, progress, result, show_error, waiting, without_collecting, writing
+from .outcome import (
+    code_of,
+    counted,
+    error_data,
+    progress,
+    result,
+    show_error,
+    waiting,
+    without_collecting,
+    writing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +45,11 @@ def run(paths: Sequence[Path], *, values: bool, allow: Sequence[str], as_json: b
         error: Exception | None = None
         names = frozenset(allow)
         try:
-            shown = progress("checking", partial(_total, path, names)) if values else waiting("checking")
+            shown = (
+                progress("checking", partial(_total, path, names))
+                if values
+                else waiting("checking")
+            )
             with without_collecting(), shown as moved:
                 findings.extend(check_path(path, values=values, allow=names, progress=moved))
         except (ConversionError, OSError) as caught:
@@ -69,7 +83,9 @@ def _total(path: Path, allow: frozenset[str]) -> int:
         return 0
 
 
-def _print(path: Path, findings: Sequence[FileFinding], errors: int, error: Exception | None) -> None:
+def _print(
+    path: Path, findings: Sequence[FileFinding], errors: int, error: Exception | None
+) -> None:
     is_plain = not styled() or len(findings) > MOST_STYLED
     for each in findings:
         place = printable(each.path) + ("" if each.offset is None else f":{each.offset}")
@@ -86,4 +102,6 @@ def _print(path: Path, findings: Sequence[FileFinding], errors: int, error: Exce
     words = [counted(errors, "error")] if errors else []
     words += [counted(notes, "note")] if notes else []
     verdict = ("failed", "bad") if errors else ("ok", "ok")
-    paragraph(Text.assemble(f"{printable(str(path))}: ", verdict, "".join(f", {each}" for each in words)))
+    paragraph(
+        Text.assemble(f"{printable(str(path))}: ", verdict, "".join(f", {each}" for each in words))
+    )

@@ -1,7 +1,7 @@
 """Run commands in a child process, for files whose library may end the process if they are damaged.
 
-HDF5's library does. So does tensorstore, which also expands the tree of keys of a database without a limit, so its
-process has one.
+HDF5's library does. So does tensorstore, which also expands the tree of keys of a database without
+a limit, so its process has one.
 """
 
 from __future__ import annotations
@@ -82,11 +82,20 @@ def run(command: str, sources: Sequence[Path], /, *, in_process: bool, **argumen
     what = f"damaged: HDF5's library {ended}"
     if memory is not None:
         what = f"damaged, or takes more than {memory:,} bytes of memory: its library {ended}"
-    hint = "get the file again" if memory is None else "--in-process, which has no limit, if you trust who made it"
-    error = FileFormatError(f"{which} {what}", hint if len(fragile) == 1 else "one file at a time, to see which")
+    hint = (
+        "get the file again"
+        if memory is None
+        else "--in-process, which has no limit, if you trust who made it"
+    )
+    error = FileFormatError(
+        f"{which} {what}", hint if len(fragile) == 1 else "one file at a time, to see which"
+    )
     if command == "convert" or not arguments["as_json"]:
         return failed(command, {"report": None}, error, as_json=arguments["as_json"])
-    files = [{"path": str(path), **_EACH[command], "error": error_data(error, command)} for path in sources]
+    files = [
+        {"path": str(path), **_EACH[command], "error": error_data(error, command)}
+        for path in sources
+    ]
     with writing():
         result(command, {**_ALL[command], "files": files})
     return code_of(error)
@@ -104,7 +113,9 @@ def _memory(fragile: Sequence[Path]) -> int | None:
     folders = [path for path in fragile if path.is_dir()]
     if not folders:
         return None
-    return _LEAST_MEMORY + _PER_PROCESSOR * (os.cpu_count() or 1) + _RATIO * sum(map(size_of, folders))
+    return (
+        _LEAST_MEMORY + _PER_PROCESSOR * (os.cpu_count() or 1) + _RATIO * sum(map(size_of, folders))
+    )
 
 
 def _clean(target: Path, options: Mapping[str, Any]) -> None:
@@ -129,7 +140,8 @@ def main() -> None:
 
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGTERM)
-    # The parent passes Ctrl-C on, so it must not be ignored here, even in the background of a shell.
+    # The parent passes Ctrl-C on, so it must not be ignored here, even in the background of a
+    # shell.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     command, arguments, memory = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - from this very package
     if memory is not None and sys.platform == "linux":  # elsewhere it does nothing

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["folded", "print_code"]
 
 
-def print_code(console: Console, code: str, margin: str, *, first: str | None = None, is_typed: bool = True) -> None:
+def print_code(
+    console: Console, code: str, margin: str, *, first: str | None = None, is_typed: bool = True
+) -> None:
     """Print Python code after a margin: with colours only on a terminal, and in a file as it is.
 
     In a file, a broken line would count as two.
@@ -28,7 +30,8 @@ def print_code(console: Console, code: str, margin: str, *, first: str | None = 
         code: One or more lines.
         margin: The text before each line.
         first: The text before the first line, if it differs.
-        is_typed: Whether people type it, so that a line that Python does not allow to break stays whole.
+        is_typed: Whether people type it, so that a line that Python does not allow to break stays
+            whole.
     """
     from rich.text import Text
 
@@ -63,7 +66,9 @@ def _parts(line: str, width: int, indent: str = "") -> list[str]:
     if len(indent + line) <= width:
         return [indent + line]
     if line.startswith("#"):
-        return textwrap.wrap(line, width, subsequent_indent="# ", break_long_words=False, break_on_hyphens=False)
+        return textwrap.wrap(
+            line, width, subsequent_indent="# ", break_long_words=False, break_on_hyphens=False
+        )
     first, word, second = line.partition(" or ")
     if indent and word and first.count("(") == first.count(")") and not {"'", '"'} & set(first):
         return [*_parts(first, width, indent), *_parts(f"or {second}", width, indent)]
@@ -74,7 +79,11 @@ def _parts(line: str, width: int, indent: str = "") -> list[str]:
     start, end = max(fitting or pairs[:1], key=lambda pair: pair[1] - pair[0])
     return [
         indent + line[:start],
-        *(part for each in _arguments(line[start:end]) for part in _parts(each, width, indent + "    ")),
+        *(
+            part
+            for each in _arguments(line[start:end])
+            for part in _parts(each, width, indent + "    ")
+        ),
         *_parts(line[end:], width, indent),
     ]
 

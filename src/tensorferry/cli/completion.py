@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, MutableMapping
 
-__all__ = ["any_dtypes", "bash_words", "cases", "dtypes", "formats", "options_of_target", "sources", "targets"]
+__all__ = [
+    "any_dtypes",
+    "bash_words",
+    "cases",
+    "dtypes",
+    "formats",
+    "options_of_target",
+    "sources",
+    "targets",
+]
 __all__ += ["target_dtypes", "words"]
 
 
@@ -31,7 +40,9 @@ def targets(incomplete: str) -> list[str]:
     """The frameworks that a tensor can go to."""
     from tensorferry.backends.registry import backends
 
-    return _starting((name for name, each in backends().items() if each.capabilities.dtypes.held), incomplete)
+    return _starting(
+        (name for name, each in backends().items() if each.capabilities.dtypes.held), incomplete
+    )
 
 
 def options_of_target(ctx: Any, incomplete: str) -> list[str]:
@@ -39,7 +50,11 @@ def options_of_target(ctx: Any, incomplete: str) -> list[str]:
     from tensorferry.backends.registry import backends
 
     found = backends().get(ctx.params.get("target") or "")
-    own = [] if found is None else [*found.capabilities.options.names, *found.capabilities.options.finishers]
+    own = (
+        []
+        if found is None
+        else [*found.capabilities.options.names, *found.capabilities.options.finishers]
+    )
     return _starting(sorted(own), incomplete)
 
 

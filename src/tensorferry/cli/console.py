@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_REFUSED", "EXIT_RESUMABLE", "EXIT_UNVERIFIED", "EXIT_USAGE"]
+__all__ = [
+    "EXIT_FAILED",
+    "EXIT_INTERRUPTED",
+    "EXIT_REFUSED",
+    "EXIT_RESUMABLE",
+    "EXIT_UNVERIFIED",
+    "EXIT_USAGE",
+]
 __all__ += ["err", "line_width", "out", "print_json", "printable", "quiet", "report_width"]
 
 EXIT_FAILED = 1
@@ -115,9 +122,11 @@ def print_json(data: Any) -> None:
     sys.stdout.write(_UNPRINTABLE.sub(_as_json, text) + "\n")
 
 
-# Control characters and marks for the direction of text, which a terminal could obey; and lone surrogates, which cannot
-# be encoded. Line feeds belong to the JSON.
-_UNPRINTABLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+# Control characters and marks for the direction of text, which a terminal could obey; and lone
+# surrogates, which cannot be encoded. Line feeds belong to the JSON.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
 
 
 def _as_json(found: re.Match[str]) -> str:
@@ -132,15 +141,18 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
 
 
 @contextlib.contextmanager
 def quiet(message: str = "") -> Iterator[None]:
     """A context that drops what frameworks write to stderr while they start (C++ logs, notes of plugins).
 
-    TensorFlow and XLA log from C++ straight to file descriptor 2, so the descriptor itself is redirected. Warnings are
-    dropped too, because they are for programmers, not for a person who runs a command.
+    TensorFlow and XLA log from C++ straight to file descriptor 2, so the descriptor itself is
+    redirected. Warnings are dropped too, because they are for programmers, not for a person who
+    runs a command.
 
     Args:
         message: The message that is shown on a terminal meanwhile.

@@ -46,7 +46,9 @@ def run(sources: Sequence[Path], target: Path, options: dict[str, Any], *, as_js
 
 def _total(sources: Sequence[Path], target: Path, options: dict[str, Any]) -> int:
     passes = 2 if options["verify"] else 1
-    return passes * convert_files(list(sources), target, **{**options, "dry_run": True}).bytes_written
+    return (
+        passes * convert_files(list(sources), target, **{**options, "dry_run": True}).bytes_written
+    )
 
 
 def _print(report: Report, part: tuple[int, int] | None) -> None:

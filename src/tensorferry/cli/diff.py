@@ -48,7 +48,12 @@ def run(
         total = sum(stored.nbytes for each in (one, other) for stored in each.tensors.values())
         with progress("comparing", lambda: total) as moved:
             found = diff(
-                one, other, tolerance=tolerance, any_dtype=any_dtype, tensors_only=tensors_only, progress=moved
+                one,
+                other,
+                tolerance=tolerance,
+                any_dtype=any_dtype,
+                tensors_only=tensors_only,
+                progress=moved,
             )
     except (ConversionError, OSError) as error:
         return failed("diff", paths, error, as_json=as_json)
@@ -65,7 +70,9 @@ def _with_lists(contents: Contents) -> Contents:
     """The contents, with what the rows of a table tell."""
     if not contents.columns:
         return contents
-    from tensorferry.files.opening.table_columns import lists_read  # here, because most files have no tables
+    from tensorferry.files.opening.table_columns import (
+        lists_read,
+    )  # here, because most files have no tables
 
     return lists_read(contents)
 
@@ -105,15 +112,25 @@ def _lines(found: Difference, one: Contents, other: Contents, *, every: bool) ->
     for word, held in (("renamed", was), ("only in A", only_a), ("only in B", only_b)):
         entries = [(name, stored.dtype, stored.shape) for name, stored in held.items()]
         yield from _some(_folded(word, entries, every=every), every=every)
-    differing = [(_word(each), printable(each.name), _types(each), _distance(each)) for each in found.differing]
+    differing = [
+        (_word(each), printable(each.name), _types(each), _distance(each))
+        for each in found.differing
+    ]
     yield from _some(differing, every=every)
     for word, changes in (("value", found.values), ("metadata", found.metadata)):
-        yield from _some([(word, printable(each.place), _sides(each), "") for each in changes], every=every)
-    why = [("not compared", printable(name), printable(why), "") for name, why in found.uncompared.items()]
+        yield from _some(
+            [(word, printable(each.place), _sides(each), "") for each in changes], every=every
+        )
+    why = [
+        ("not compared", printable(name), printable(why), "")
+        for name, why in found.uncompared.items()
+    ]
     yield from _some(why, every=every)
 
 
-def _folded(word: str, entries: list[tuple[str, str, tuple[int, ...]]], *, every: bool) -> list[Row]:
+def _folded(
+    word: str, entries: list[tuple[str, str, tuple[int, ...]]], *, every: bool
+) -> list[Row]:
     if every:
         return [(word, printable(name), "", "") for name, _, _ in entries]
     lines = []
@@ -143,7 +160,9 @@ def _word(each: TensorDifference) -> str:
 
 
 def _types(each: TensorDifference) -> str:
-    one, other = (f"{dtype} {list(shape)}" for dtype, shape in zip(each.dtypes, each.shapes, strict=True))
+    one, other = (
+        f"{dtype} {list(shape)}" for dtype, shape in zip(each.dtypes, each.shapes, strict=True)
+    )
     return one if one == other else f"{one} -> {other}"
 
 

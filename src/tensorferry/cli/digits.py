@@ -53,8 +53,8 @@ def classifier(digits: Digits) -> Any:
     images = ferry.to_torch(digits.train_images)
     labels = ferry.to_torch(digits.train_labels)
     for _ in range(STEPS):
-        # Plain gradient descent: torch.optim would import Triton, if PyTorch was built for CUDA, and Triton ends
-        # the process where TensorFlow is there before it.
+        # Plain gradient descent: torch.optim would import Triton, if PyTorch was built for CUDA,
+        # and Triton ends the process where TensorFlow is there before it.
         loss = torch.nn.functional.cross_entropy(model(images), labels)
         gradients = torch.autograd.grad(loss, [model.weight, model.bias])
         with torch.no_grad():

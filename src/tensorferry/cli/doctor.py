@@ -54,12 +54,21 @@ def run(*, as_json: bool) -> int:
                 "plugins": [each._asdict() for each in brought],
                 "pairs": [pair.to_dict() for pair in pairs],
                 "layouts": [
-                    {"layout": name, "target": target, "reason": outcome.reason, "shares": outcome.seen is not None}
+                    {
+                        "layout": name,
+                        "target": target,
+                        "reason": outcome.reason,
+                        "shares": outcome.seen is not None,
+                    }
                     for name, row in layouts
                     for target, outcome in row.items()
                 ],
                 "dtypes": {
-                    row.target: {"exact": list(row.exact), "refused": row.refused, "wrong": list(row.wrong)}
+                    row.target: {
+                        "exact": list(row.exact),
+                        "refused": row.refused,
+                        "wrong": list(row.wrong),
+                    }
                     for row in dtypes
                 },
                 "held": held,
@@ -94,7 +103,10 @@ def print_frameworks(status: Status) -> None:
             state = Text("ok", "ok")
         elif is_broken(found):
             state = Text.assemble(
-                ("broken: ", "bad"), _one_line(found.error or ""), "\n", (solid(found.install), "code")
+                ("broken: ", "bad"),
+                _one_line(found.error or ""),
+                "\n",
+                (solid(found.install), "code"),
             )
         else:
             state = Text.assemble(("not installed: ", "warn"), (solid(found.install), "code"))
@@ -144,7 +156,11 @@ def _print(
 def _print_plugins(brought: list[Plugin]) -> None:
     held: list[list[Cell]] = [["group", "name", "package", ""]]
     for group, name, package, error in brought:
-        state = Text("ok", "ok") if error is None else Text.assemble(("broken: ", "bad"), printable(error))
+        state = (
+            Text("ok", "ok")
+            if error is None
+            else Text.assemble(("broken: ", "bad"), printable(error))
+        )
         held.append([group, Text(printable(name), "name"), printable(package), state])
     _print_table(held)
 
@@ -161,7 +177,9 @@ def _print_pairs(pairs: list[measure.Pair]) -> None:
     _print_matrix(["from \\ to", *map(_label, targets)], held)
     notes: list[tuple[Cell, Cell]] = []
     if any(pair.word == "copies" and pair.can_share for pair in pairs):
-        notes.append(("*", f"copy=False shares; `{solid('tensorferry explain')}` says what to be careful of"))
+        notes.append(
+            ("*", f"copy=False shares; `{solid('tensorferry explain')}` says what to be careful of")
+        )
     if any(pair.word.endswith("(read-only)") for pair in pairs):
         notes.append(("ro", "read-only"))
     _print_notes(notes, numbers)
@@ -196,10 +214,14 @@ def _print_layouts(layouts: list[tuple[str, dict[str, measure.Outcome]]]) -> Non
     """Print which layouts are shared, and the reason for each number."""
     targets = list(dict.fromkeys(target for _, row in layouts for target in row))
     numbers = _numbered(
-        _core(outcome.reason) for _, row in layouts for outcome in row.values() if outcome.held and outcome.seen is None
+        _core(outcome.reason)
+        for _, row in layouts
+        for outcome in row.values()
+        if outcome.held and outcome.seen is None
     )
     held: list[list[Cell]] = [
-        [Text(name, "name"), *(_layout_cell(row[target], numbers) for target in targets)] for name, row in layouts
+        [Text(name, "name"), *(_layout_cell(row[target], numbers) for target in targets)]
+        for name, row in layouts
     ]
     _print_matrix(["", *targets], held)
     _print_notes([], numbers)
@@ -215,7 +237,9 @@ def _layout_cell(outcome: measure.Outcome, numbers: dict[str, int]) -> Text:
 
 def _core(reason: str) -> str:
     """The reason in a message `numpy to torch cannot share this memory: …`."""
-    return (_one_line(reason).partition("cannot share this memory: ")[2] or _one_line(reason)).rstrip(".")
+    return (
+        _one_line(reason).partition("cannot share this memory: ")[2] or _one_line(reason)
+    ).rstrip(".")
 
 
 def _print_dtypes(dtypes: list[measure.RoundTrips]) -> None:

@@ -45,11 +45,18 @@ class UsageError(ValueError):
 
 
 def hypothetical(
-    framework: str, *, shape: str, dtype: str | None, device: str | None, strides: str | None, **flags: Any
+    framework: str,
+    *,
+    shape: str,
+    dtype: str | None,
+    device: str | None,
+    strides: str | None,
+    **flags: Any,
 ) -> TensorInfo:
     """The description of the tensor in the options.
 
-    For Python it is a nested list of floats; or, with a dtype, a typed buffer such as `array.array`.
+    For Python it is a nested list of floats; or, with a dtype, a typed buffer such as
+    `array.array`.
 
     Raises:
         UsageError: An option has a wrong value; `option` is its name.
@@ -73,7 +80,13 @@ def hypothetical(
 
 
 def understood(
-    target: str, *, dtype: str | None, casting: str | None, device: str | None, grad: str, options: list[str]
+    target: str,
+    *,
+    dtype: str | None,
+    casting: str | None,
+    device: str | None,
+    grad: str,
+    options: list[str],
 ) -> str:
     """The target's canonical name, if all words are known to some conversion.
 
@@ -98,7 +111,9 @@ def understood(
     return target
 
 
-def run(info: TensorInfo, target: str, keywords: dict[str, Any], *, html: Path | None, as_json: bool) -> int:
+def run(
+    info: TensorInfo, target: str, keywords: dict[str, Any], *, html: Path | None, as_json: bool
+) -> int:
     """Print the plan, or why there is none; the exit code."""
     about = "explain --from"  # until it is sure that there can be such a tensor, the error is about that
     try:
@@ -107,7 +122,9 @@ def run(info: TensorInfo, target: str, keywords: dict[str, Any], *, html: Path |
         plan = ferry.explain(info, target, **keywords)
     except ferry.ConversionError as error:
         if as_json:
-            print_json({"source": info.to_dict(), "target": target, "error": error_data(error, about)})
+            print_json(
+                {"source": info.to_dict(), "target": target, "error": error_data(error, about)}
+            )
         else:
             show_error(error, about)
         return EXIT_FAILED
@@ -129,7 +146,9 @@ def _print_steps(console: Console, plan: Plan) -> None:
     """Each step on lines of its own: the code, then why it is there, and what it costs."""
     margin = " " * (len(str(len(plan.steps))) + 2)
     for number, step in enumerate(plan.steps, 1):
-        print_code(console, step.code, margin, first=f"{number:>{len(margin) - 2}}  ", is_typed=False)
+        print_code(
+            console, step.code, margin, first=f"{number:>{len(margin) - 2}}  ", is_typed=False
+        )
         cost = f"{size_text(step.bytes)} {WAYS[step.path]}" if step.copies else "no copy"
         words = Text.assemble(step.why, "  ", (f"[{cost}]", "copied" if step.copies else "quiet"))
         lines = wrapped(words, report_width() - len(margin))
@@ -204,7 +223,11 @@ def _known(framework: str, option: str) -> str:
     framework = NAMES.get(framework, framework)
     if framework not in found:
         found = backends()
-    names = [name for name, backend in found.items() if option == "--from" or backend.capabilities.dtypes.held]
+    names = [
+        name
+        for name, backend in found.items()
+        if option == "--from" or backend.capabilities.dtypes.held
+    ]
     broken = None if framework in names else outside.failure({framework})
     if broken is not None:
         raise UsageError(broken.message, option)

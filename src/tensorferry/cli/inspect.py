@@ -16,7 +16,17 @@ from tensorferry.files.reports.summary import Summary, disk_bytes, summarise
 
 from .console import EXIT_REFUSED, printable
 from .listing import facts, heading, rows
-from .outcome import code_of, counted, error_data, plain, progress, result, show_error, without_collecting, writing
+from .outcome import (
+    code_of,
+    counted,
+    error_data,
+    plain,
+    progress,
+    result,
+    show_error,
+    without_collecting,
+    writing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
@@ -36,11 +46,15 @@ _BARS = "_.:-=+*#%@"
 """The characters of a histogram, from no values to the most."""
 
 
-def run(paths: Sequence[Path], *, every: bool, allow: Sequence[str], as_json: bool, values: bool = False) -> int:
+def run(
+    paths: Sequence[Path], *, every: bool, allow: Sequence[str], as_json: bool, values: bool = False
+) -> int:
     """Print the contents of each file; gives the worst exit code."""
     with without_collecting():
         reports = [
-            _report(path, frozenset(allow), every=every, as_json=as_json, values=values, first=not n)
+            _report(
+                path, frozenset(allow), every=every, as_json=as_json, values=values, first=not n
+            )
             for n, path in enumerate(paths)
         ]
     if as_json:
@@ -57,7 +71,9 @@ def _report(
     try:
         contents = open_path(path, allow=allow, lacking=lacking)
         if values and contents.columns:
-            from tensorferry.files.opening.table_columns import lists_read  # here, because most files have no tables
+            from tensorferry.files.opening.table_columns import (
+                lists_read,
+            )  # here, because most files have no tables
 
             contents = lists_read(contents)
         allowed = _allowed(path, contents, allow)
@@ -118,7 +134,9 @@ def _allowed(path: Path, contents: Contents, allow: frozenset[str]) -> list[str]
     return []
 
 
-def _refused(path: Path, error: UnsafeFileError, *, as_json: bool, first: bool) -> tuple[int, dict[str, Any] | None]:
+def _refused(
+    path: Path, error: UnsafeFileError, *, as_json: bool, first: bool
+) -> tuple[int, dict[str, Any] | None]:
     """Print what is known about a file that is refused, or give it as plain data; with the exit code."""
     data: dict[str, Any] = {"path": str(path), "safe": False}
     # The refusal must be shown, even if another error occurs here.
@@ -181,7 +199,9 @@ def _data(
         "error": None,
     }
     if found is not None:
-        data["statistics"] = {name: None if each is None else each._asdict() for name, each in found.items()}
+        data["statistics"] = {
+            name: None if each is None else each._asdict() for name, each in found.items()
+        }
     if every:
         data["all"] = [
             {
@@ -198,7 +218,10 @@ def _data(
 
 
 def _tensors(contents: Contents) -> Iterator[tuple[str, str, list[int], Stored]]:
-    """Yield the name, dtype and shape of each tensor, and the tensor. For quantised blocks, those of the numbers."""
+    """Yield the name, dtype and shape of each tensor, and the tensor.
+
+    For quantised blocks, those of the numbers.
+    """
     blocks = blocks_of(contents)
     for name, stored in contents.tensors.items():
         if name in blocks:
@@ -214,15 +237,26 @@ def _print_statistics(found: dict[str, Statistics | None]) -> None:
         if each is None or each.smallest is None:
             numbers = ["", "", "", "", ""]
         else:
-            bars = "".join(_BARS[-(-count * (len(_BARS) - 1) // max(each.histogram))] for count in each.histogram)
+            bars = "".join(
+                _BARS[-(-count * (len(_BARS) - 1) // max(each.histogram))]
+                for count in each.histogram
+            )
             numbers = [f"{number:.4g}" for number in (each.smallest, each.largest, each.mean or 0)]
             numbers += [f"{each.zeros:,}", bars]
         odd = (
-            [f"{count:,} {word}" for count, word in ((each.nans, "NaN"), (each.infinite, "inf")) if count]
+            [
+                f"{count:,} {word}"
+                for count, word in ((each.nans, "NaN"), (each.infinite, "inf"))
+                if count
+            ]
             if each
             else []
         )
-        words = "quantised blocks" if each is None else ", ".join(odd) or ("" if numbers[0] else "no values")
+        words = (
+            "quantised blocks"
+            if each is None
+            else ", ".join(odd) or ("" if numbers[0] else "no values")
+        )
         lines.append((printable(name), *numbers, words))  # type: ignore[arg-type]
     rows(lines, styles=("name", "", "", "", "", "quiet", "warn"), right={1, 2, 3, 4}, headed=True)
 
@@ -230,7 +264,9 @@ def _print_statistics(found: dict[str, Statistics | None]) -> None:
 def _print_tensors(contents: Contents) -> None:
     """Print a line for each tensor."""
     found = _tensors(contents)
-    lines = ((printable(name), dtype, str(shape), _place(stored)) for name, dtype, shape, stored in found)
+    lines = (
+        (printable(name), dtype, str(shape), _place(stored)) for name, dtype, shape, stored in found
+    )
     rows(lines, styles=("name", "", "", "quiet"))
 
 
@@ -243,7 +279,9 @@ def _print_folds(folds: Sequence[Fold]) -> None:
                 f"{each.total:,}x" if each.total > 1 else "",
                 each.dtype,
                 str(list(each.shape)),
-                "# " + ", ".join(f"({part})" if "," in part else part for part in each.ranges) if each.ranges else "",
+                "# " + ", ".join(f"({part})" if "," in part else part for part in each.ranges)
+                if each.ranges
+                else "",
             )
             for each in folds
         ),
@@ -264,23 +302,33 @@ def _facts(summary: Summary, allowed: list[str], *, every: bool) -> Iterator[tup
     yield "size", f"{size_text(summary.nbytes)}{files}, {size_text(summary.memory)} in memory"
     if summary.shards is not None:
         there = summary.shards.total - len(summary.shards.missing)
-        lacking = f"; missing: {_few(summary.shards.missing)}" if summary.shards.missing else ", complete"
+        lacking = (
+            f"; missing: {_few(summary.shards.missing)}" if summary.shards.missing else ", complete"
+        )
         yield "shards", f"{there} of {summary.shards.total}{lacking}"
     yield "tensors", f"{summary.tensors:,}"
     counts = sorted(summary.parameters.items(), key=lambda each: -each[1])
     by_dtype = ", ".join(f"{dtype} {number:,}" for dtype, number in counts)
     total = sum(summary.parameters.values())
-    yield "parameters", f"{total:,} ({by_dtype})" if len(summary.parameters) > 1 else by_dtype or "0"
+    yield (
+        "parameters",
+        f"{total:,} ({by_dtype})" if len(summary.parameters) > 1 else by_dtype or "0",
+    )
     parts = sorted(summary.modules.items(), key=lambda each: -each[1])
     yield from _some(
-        "modules", [f"{name} {count:,} ({100 * count / max(total, 1):.0f}%)" for name, count in parts], every=every
+        "modules",
+        [f"{name} {count:,} ({100 * count / max(total, 1):.0f}%)" for name, count in parts],
+        every=every,
     )
     kinds = [f"{kind}: {counted(count, 'tensor')}" for kind, count in summary.quantised.items()]
     yield from _some("quantised", kinds, every=every)
     if summary.refuses:
         yield "safe", "no: " + ", ".join(map(printable, summary.refuses))
     elif allowed:
-        yield "allowed", f"{', '.join(map(printable, allowed))}: read as plain values, not imported (--allow)"
+        yield (
+            "allowed",
+            f"{', '.join(map(printable, allowed))}: read as plain values, not imported (--allow)",
+        )
     else:
         yield "safe", "yes"
     if summary.asks_for:
@@ -297,7 +345,9 @@ def _facts(summary: Summary, allowed: list[str], *, every: bool) -> Iterator[tup
 class _Lines:
     """Lines of names and values, which are made only when they are shown, because there may be millions."""
 
-    def __init__(self, held: Mapping[str, Any], between: str = ": ", text: Callable[[Any], str] = str) -> None:
+    def __init__(
+        self, held: Mapping[str, Any], between: str = ": ", text: Callable[[Any], str] = str
+    ) -> None:
         self._held, self._between, self._text = held, between, text
 
     def __len__(self) -> int:
@@ -311,14 +361,21 @@ def _some(word: str, lines: Collection[str] | _Lines, *, every: bool) -> Iterato
     shown = len(lines) if every or len(lines) <= _LISTED + 1 else _LISTED
     for line in islice(lines, shown):
         text = printable(line)
-        yield word, text if every or len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(line):,} characters)"
+        yield (
+            word,
+            text
+            if every or len(text) <= _LONGEST
+            else f"{text[:_LONGEST]} … ({len(line):,} characters)",
+        )
         word = ""
     if shown < len(lines):
         yield "", f"and {len(lines) - shown:,} more (--all)"
 
 
 def _few(names: Sequence[str]) -> str:
-    return printable(", ".join(names[:_LISTED])) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
+    return printable(", ".join(names[:_LISTED])) + (
+        f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    )
 
 
 def _text(value: object) -> str:

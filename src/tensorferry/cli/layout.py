@@ -1,7 +1,7 @@
 """Fit text into lines of a given width: words are whole, unless a word alone is wider than a line.
 
-A cell is a string, or a Text of Rich, which keeps its styles. A line is a list of parts: each is a piece of a cell, or
-spaces, with the number of its column.
+A cell is a string, or a Text of Rich, which keeps its styles. A line is a list of parts: each is a
+piece of a cell, or spaces, with the number of its column.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ def _spans(text: str, start: int, end: int, width: int, *, fold: bool) -> Iterat
     yield first, last
 
 
-def _pieces(text: str, start: int, end: int, width: int, *, fold: bool) -> Iterator[tuple[int, int]]:
+def _pieces(
+    text: str, start: int, end: int, width: int, *, fold: bool
+) -> Iterator[tuple[int, int]]:
     """The places of words, and of the parts of those that are too wide."""
     for word in _WORD.finditer(text, start, end):
         if not fold or cell_width(word[0]) <= width:
@@ -126,8 +128,8 @@ def table(
 ) -> Iterator[Line]:
     """Cells in columns.
 
-    In columns if they fit, with cells of several lines if not; and if a column would be narrower than a word of it,
-    one cell after the other.
+    In columns if they fit, with cells of several lines if not; and if a column would be narrower
+    than a word of it, one cell after the other.
 
     Args:
         held: The cells of each row.
@@ -145,19 +147,28 @@ def table(
     if width is None or _fits(widths, gaps, room):
         yield from _rows(held, widths, gaps, margin, right, breaks=width is not None)
         return
-    least = [max((longest_word(row[n]) for row in held if n < len(row)), default=0) for n in range(count)]
+    least = [
+        max((longest_word(row[n]) for row in held if n < len(row)), default=0) for n in range(count)
+    ]
     if _fits(widths, tight, room):
         yield from _rows(held, widths, tight, margin, right, breaks=True)
     elif count > _FEW and _fits(widths[1:], gaps[1:], room - _HANGING):
         yield from _doubled(held, widths, gaps, width, margin, right)
     elif _fits(least, gaps, room):
-        yield from _rows(held, _narrowed(widths, least, gaps, room), gaps, margin, right, breaks=True)
+        yield from _rows(
+            held, _narrowed(widths, least, gaps, room), gaps, margin, right, breaks=True
+        )
     else:
         yield from _stacked(held, width, margin, headed=headed)
 
 
 def _natural(held: Sequence[Sequence[Cell]], column: int, width: int | None) -> int:
-    found = (cell_width(line) for row in held if column < len(row) for line in str(row[column]).split("\n"))
+    found = (
+        cell_width(line)
+        for row in held
+        if column < len(row)
+        for line in str(row[column]).split("\n")
+    )
     return max((each for each in found if width is not None or each <= _WIDEST), default=0)
 
 
@@ -165,7 +176,9 @@ def _fits(widths: Sequence[int], gaps: Sequence[int], room: int) -> bool:
     return sum(widths) + sum(gaps) <= room
 
 
-def _narrowed(widths: Sequence[int], least: Sequence[int], gaps: Sequence[int], room: int) -> list[int]:
+def _narrowed(
+    widths: Sequence[int], least: Sequence[int], gaps: Sequence[int], room: int
+) -> list[int]:
     """Widths that fit: the widest columns become narrower."""
     found = [max(min(width, room), lowest) for width, lowest in zip(widths, least, strict=True)]
     while not _fits(found, gaps, room):
@@ -185,14 +198,21 @@ def _rows(
 ) -> Iterator[Line]:
     """Rows in columns, from the first column or from a later one."""
     for row in held:
-        cells = [wrapped(cell, width if breaks else None) for cell, width in zip(row, widths, strict=False)]
+        cells = [
+            wrapped(cell, width if breaks else None)
+            for cell, width in zip(row, widths, strict=False)
+        ]
         for number in range(max(map(len, cells), default=0)):
             pieces = [lines[number] if number < len(lines) else "" for lines in cells]
             yield _line(pieces, widths, gaps, margin, right)
 
 
 def _line(
-    pieces: Sequence[Cell], widths: Sequence[int], gaps: Sequence[int], margin: int, right: Collection[int]
+    pieces: Sequence[Cell],
+    widths: Sequence[int],
+    gaps: Sequence[int],
+    margin: int,
+    right: Collection[int],
 ) -> Line:
     """One line of a row. Spaces are written only where something follows."""
     line: Line = []
@@ -224,11 +244,18 @@ def _doubled(
                 yield [(" " * margin, 0), (piece, 0)]
         rest: list[Cell] = ["", *row[1:]]
         if any(map(len, rest)):
-            yield from _rows([rest], [0, *widths[1:]], [0, 0, *gaps[2:]], margin + _HANGING, right, breaks=True)
+            yield from _rows(
+                [rest], [0, *widths[1:]], [0, 0, *gaps[2:]], margin + _HANGING, right, breaks=True
+            )
 
 
-def _stacked(held: Sequence[Sequence[Cell]], width: int, margin: int, *, headed: bool) -> Iterator[Line]:
-    """Rows whose cells stand one after the other, with the heading before each. The lines hang under the first."""
+def _stacked(
+    held: Sequence[Sequence[Cell]], width: int, margin: int, *, headed: bool
+) -> Iterator[Line]:
+    """Rows whose cells stand one after the other, with the heading before each.
+
+    The lines hang under the first.
+    """
     heads = list(map(str, held[0])) if headed else []
     for row in held[1 if headed else 0 :]:
         line: Line = []
@@ -250,13 +277,19 @@ def _stacked(held: Sequence[Sequence[Cell]], width: int, margin: int, *, headed:
             for number, piece in enumerate(wrapped(cell, max(width - indent - len(lead), 1))):
                 if number:
                     yield line
-                line = [(" " * indent, column), (lead if not number else " " * len(lead), column), (piece, column)]
+                line = [
+                    (" " * indent, column),
+                    (lead if not number else " " * len(lead), column),
+                    (piece, column),
+                ]
                 used = indent + len(lead) + cell_width(piece)
         if line:
             yield line
 
 
-def blocks(heads: Sequence[Cell], held: Sequence[Sequence[Cell]], width: int) -> list[list[list[Cell]]]:
+def blocks(
+    heads: Sequence[Cell], held: Sequence[Sequence[Cell]], width: int
+) -> list[list[list[Cell]]]:
     """A wide table as several tables of fewer columns, each with the first column and the headings.
 
     Args:
@@ -272,7 +305,9 @@ def blocks(heads: Sequence[Cell], held: Sequence[Sequence[Cell]], width: int) ->
     found: list[list[int]] = []
     for column in range(1, len(heads)):
         if not found or not _fits(
-            [label, *(widths[n] for n in found[-1]), widths[column]], gap[: len(found[-1]) + 1], width
+            [label, *(widths[n] for n in found[-1]), widths[column]],
+            gap[: len(found[-1]) + 1],
+            width,
         ):
             found.append([])
         found[-1].append(column)
@@ -280,7 +315,12 @@ def blocks(heads: Sequence[Cell], held: Sequence[Sequence[Cell]], width: int) ->
 
 
 def facts(
-    lines: Iterable[tuple[Cell, Cell]], width: int | None, *, margin: int = 2, right: bool = False, label: int = 0
+    lines: Iterable[tuple[Cell, Cell]],
+    width: int | None,
+    *,
+    margin: int = 2,
+    right: bool = False,
+    label: int = 0,
 ) -> Iterator[Line]:
     """Labels, and texts beside them; a text with a word that is too wide for that stands under its label.
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["MOST_STYLED", "facts", "heading", "paragraph", "prose", "rows", "show_lines", "styled"]
 
 MOST_STYLED = 1000
-"""The most lines with styles. More are written plainly, because Rich takes a tenth of a millisecond for each."""
+"""The most lines with styles.
+
+More are written plainly, because Rich takes a tenth of a millisecond for each.
+"""
 
 
 def heading(text: str) -> None:
@@ -43,7 +46,11 @@ def facts(lines: Sequence[tuple[str, str]]) -> None:
 
 
 def rows(
-    lines: Iterable[Sequence[Cell]], styles: Sequence[str], right: Collection[int] = (), *, headed: bool = False
+    lines: Iterable[Sequence[Cell]],
+    styles: Sequence[str],
+    right: Collection[int] = (),
+    *,
+    headed: bool = False,
 ) -> None:
     """Print lines in columns: on a terminal as `layout.table` fits them, in a file one line for each.
 

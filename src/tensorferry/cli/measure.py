@@ -127,7 +127,10 @@ def pairs(frameworks: frozenset[str]) -> list[Pair]:
 def layouts(frameworks: frozenset[str]) -> list[tuple[str, dict[str, Outcome]]]:
     """The results of ``copy=False`` for ndarrays of many layouts, for each target with memory."""
     targets = [target for target in _targets(frameworks) if target not in {"python", "numpy"}]
-    return [(name, {target: _convert(make, target, False) for target in targets}) for name, make in _layouts()]
+    return [
+        (name, {target: _convert(make, target, False) for target in targets})
+        for name, make in _layouts()
+    ]
 
 
 def dtypes(frameworks: frozenset[str]) -> list[RoundTrips]:
@@ -141,7 +144,9 @@ def dtypes(frameworks: frozenset[str]) -> list[RoundTrips]:
         for name in sorted(names, key=_by_kind):
             a = _bits(name)
             try:
-                back = ferry.to_numpy(ferry.convert(a, target), dtype=name if target == "python" else None)
+                back = ferry.to_numpy(
+                    ferry.convert(a, target), dtype=name if target == "python" else None
+                )
             except ferry.ConversionError as error:
                 refused[name] = error.message
             except Exception:  # noqa: BLE001 - the doctor goes on, and tells
@@ -166,7 +171,9 @@ def _bits(name: str) -> NDArray[Any]:
 
 
 def _targets(frameworks: frozenset[str]) -> list[str]:
-    return [name for name, b in backends().items() if name in frameworks and b.capabilities.dtypes.held]
+    return [
+        name for name, b in backends().items() if name in frameworks and b.capabilities.dtypes.held
+    ]
 
 
 def _convert(make: Callable[[], Any], target: str, copy: bool | None) -> Outcome:

@@ -1,7 +1,7 @@
 """Observe whether two tensors share memory, without tensorferry, by the witnesses of the conformance suite.
 
-There are two ways: by the addresses that the frameworks give; and by mutation, if one side is writable: its elements
-are changed, the change is looked for on the other side, and undone.
+There are two ways: by the addresses that the frameworks give; and by mutation, if one side is
+writable: its elements are changed, the change is looked for on the other side, and undone.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def observe(source: Any, result: Any) -> Observation:
     shared = bool(by_address if by_mutation is None else by_mutation)
     memory = backend_of(result).capabilities.memory
     has_writes = memory.exists and memory.writable and witness_of(result) is not None
-    return Observation(shared, by_address, by_mutation, _is_writable(result) if has_writes else None)
+    return Observation(
+        shared, by_address, by_mutation, _is_writable(result) if has_writes else None
+    )
 
 
 def witness_of(x: Any) -> Witness | None:

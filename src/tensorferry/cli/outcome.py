@@ -10,10 +10,26 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tensorferry.core.sizes import size_text
-from tensorferry.errors import ConversionError, ResumableError, TreeError, UnsafeFileError, VerificationError, nearest
+from tensorferry.errors import (
+    ConversionError,
+    ResumableError,
+    TreeError,
+    UnsafeFileError,
+    VerificationError,
+    nearest,
+)
 from tensorferry.files.base.objects import Kept, Placeholder
 
-from .console import EXIT_REFUSED, EXIT_RESUMABLE, EXIT_UNVERIFIED, EXIT_USAGE, err, line_width, print_json, printable
+from .console import (
+    EXIT_REFUSED,
+    EXIT_RESUMABLE,
+    EXIT_UNVERIFIED,
+    EXIT_USAGE,
+    err,
+    line_width,
+    print_json,
+    printable,
+)
 from .hints import as_options, unbroken
 from .layout import SOLID, wrapped
 
@@ -63,8 +79,12 @@ def show_error(error: Exception, command: str) -> None:
     show_message(type(error).__name__, message, hint, _each(error))
 
 
-def show_message(title: str, message: str, hint: str | None = None, details: Iterable[str] = ()) -> None:
-    """Print a message on stderr. On a terminal, prose is broken between words, and code to type is not broken.
+def show_message(
+    title: str, message: str, hint: str | None = None, details: Iterable[str] = ()
+) -> None:
+    """Print a message on stderr.
+
+    On a terminal, prose is broken between words, and code to type is not broken.
 
     Args:
         title: The words before the message.
@@ -88,7 +108,12 @@ def show_note(text: str, title: str = "") -> None:
     """Print a note on stderr, broken between words where a terminal ends."""
     from rich.text import Text
 
-    _show(wrapped(Text.assemble((title, "warn"), text) if title else Text(text, "warn"), line_width(sys.stderr)))
+    _show(
+        wrapped(
+            Text.assemble((title, "warn"), text) if title else Text(text, "warn"),
+            line_width(sys.stderr),
+        )
+    )
 
 
 def _show(lines: Iterable[Text]) -> None:
@@ -101,7 +126,12 @@ def _show(lines: Iterable[Text]) -> None:
 def result(command: str, data: dict[str, Any], error: Exception | None = None) -> None:
     """Print the JSON of a command."""
     print_json(
-        {"schema": SCHEMA, "command": command, **data, "error": None if error is None else error_data(error, command)}
+        {
+            "schema": SCHEMA,
+            "command": command,
+            **data,
+            "error": None if error is None else error_data(error, command),
+        }
     )
 
 
@@ -182,14 +212,20 @@ def progress(words: str, total: Callable[[], int]) -> Iterator[Callable[[int], N
         def moved(count: int) -> None:
             done, speed = shown.tasks[0].completed + count, shown.tasks[0].speed
             sizes = f"{size_text(int(done))} of {size_text(whole)}"
-            shown.update(task, advance=count, sizes=sizes, rate=f"{size_text(int(speed))}/s" if speed else "")
+            shown.update(
+                task, advance=count, sizes=sizes, rate=f"{size_text(int(speed))}/s" if speed else ""
+            )
 
         yield moved
 
 
 def plain(value: Any) -> Any:
     """A value from a file's tree for JSON: as it is if JSON supports it, otherwise as Python code."""
-    if value is None or isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
+    if (
+        value is None
+        or isinstance(value, (bool, int, str))
+        or (isinstance(value, float) and math.isfinite(value))
+    ):
         return value
     if isinstance(value, Kept):
         return value.text
@@ -209,7 +245,9 @@ def unknown_word(word: str, words: Iterable[str]) -> str:
     """
     known = list(words)
     meant = nearest(word, known)
-    return f"{word!r} is not one of {', '.join(known)}" + (f". Did you mean {meant!r}?" if meant else "")
+    return f"{word!r} is not one of {', '.join(known)}" + (
+        f". Did you mean {meant!r}?" if meant else ""
+    )
 
 
 def _each(error: Exception) -> list[str]:
@@ -223,6 +261,10 @@ def _words(error: Exception, command: str) -> tuple[str, str | None]:
         hint = getattr(error.hint, "for_shell", error.hint)
         return error.message, hint and as_options(hint, command)
     if isinstance(error, OSError) and error.strerror:
-        names = [os.fspath(name) for name in (error.filename, error.filename2) if isinstance(name, (str, os.PathLike))]
+        names = [
+            os.fspath(name)
+            for name in (error.filename, error.filename2)
+            if isinstance(name, (str, os.PathLike))
+        ]
         return ": ".join([*map(str, names), error.strerror]), None
     return str(error), None

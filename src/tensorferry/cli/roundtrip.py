@@ -40,7 +40,10 @@ _TARGETS = ("numpy", "torch", "jax", "tensorflow")
 
 
 def example() -> Path | None:
-    """The path of real weights in an installed package, if there are any. The package is not imported."""
+    """The path of real weights in an installed package, if there are any.
+
+    The package is not imported.
+    """
     spec = find_spec(_PACKAGE)
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         for path in sorted(Path(folder).rglob("*.safetensors")):
@@ -62,10 +65,15 @@ def run(path: Path, *, allow: Sequence[str] = (), as_json: bool) -> int:
     held = all(row["equal"] for row in (*journeys, *loaded))
     with writing():
         if as_json:
-            result("roundtrip", {"path": str(path), "journeys": journeys, "loaded": loaded, "equal": held})
+            result(
+                "roundtrip",
+                {"path": str(path), "journeys": journeys, "loaded": loaded, "equal": held},
+            )
         else:
             sizes = sum(stored.nbytes for stored in source.tensors.values())
-            about = f": {counted(len(source.tensors), 'tensor')}, {size_text(sizes)}, {source.format}"
+            about = (
+                f": {counted(len(source.tensors), 'tensor')}, {size_text(sizes)}, {source.format}"
+            )
             paragraph(Text.assemble((printable(path.name), "title"), about))
             _print_journeys(journeys)
             _print_loads(loaded)
@@ -97,20 +105,29 @@ def _journeys(
 
 
 def _step(
-    path: Path, target: Path, source: Contents, only: str | None = None, *, allow: Sequence[str] = ()
+    path: Path,
+    target: Path,
+    source: Contents,
+    only: str | None = None,
+    *,
+    allow: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Convert once, and compare the bits of the output with those of the original file."""
     started = time.perf_counter()
     # A value that readers of a format refuse is not what is tested here.
     foreign = format_for(target).foreign(source.metadata)
-    keywords: dict[str, Any] = {"metadata": foreign} if only is None else {"include": [only], "tensors_only": True}
+    keywords: dict[str, Any] = (
+        {"metadata": foreign} if only is None else {"include": [only], "tensors_only": True}
+    )
     report = ferry.convert_files(path, target, **keywords, allow=allow)
     seconds = time.perf_counter() - started
     there = ferry.open(target)
     if only is None:
         equal = diff(source, there).equal
     else:
-        equal = _bits(source.tensors[only].array()) == _bits(next(iter(there.tensors.values())).array())
+        equal = _bits(source.tensors[only].array()) == _bits(
+            next(iter(there.tensors.values())).array()
+        )
     return {
         "from": ferry.open(path, allow=allow).format,
         "to": report.format,
@@ -142,7 +159,11 @@ def _loads(made: dict[str, Path], source: Contents) -> Iterator[dict[str, Any]]:
                 "refused": refused,
                 "seconds_mapped": mapped,
                 "seconds": used,
-                "shared": sum(ferry.shares_memory(tensors[name], arrays[name]) for name in tensors if name in arrays),
+                "shared": sum(
+                    ferry.shares_memory(tensors[name], arrays[name])
+                    for name in tensors
+                    if name in arrays
+                ),
                 "equal": all(
                     _bits(ferry.to_numpy(tensor)) == _bits(source.tensors[name].array())
                     for name, tensor in tensors.items()

@@ -72,7 +72,11 @@ class Stage:
         if not self.has("torch"):
             return ""
         torch = self.names["torch"]
-        return str(torch.accelerator.current_accelerator().type) if torch.accelerator.is_available() else ""
+        return (
+            str(torch.accelerator.current_accelerator().type)
+            if torch.accelerator.is_available()
+            else ""
+        )
 
     @property
     def tensorflow_on_host(self) -> bool:

@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CASES", "World", "run", "unknown_cases"]
 
-_NAMES = {"torch": ("torch", "torch"), "tensorflow": ("tf", "tensorflow"), "jax": ("jnp", "jax.numpy")}
+_NAMES = {
+    "torch": ("torch", "torch"),
+    "tensorflow": ("tf", "tensorflow"),
+    "jax": ("jnp", "jax.numpy"),
+}
 _STATUS_STYLE = {HELD: "ok", PLANNED: "warn", SKIPPED: "quiet", FAILED: "bad"}
 _LABELS = {
     "given": ("given", "quiet"),
@@ -69,7 +73,9 @@ def run(ids: Sequence[str], *, brief: bool, as_json: bool) -> int:
         _print_opening(status, world, worlds)
         if brief:
             prose()
-    wanted = [CASES[name] for name in sorted(name.upper() for name in ids)] or [CASES[name] for name in sorted(CASES)]
+    wanted = [CASES[name] for name in sorted(name.upper() for name in ids)] or [
+        CASES[name] for name in sorted(CASES)
+    ]
     records = []
     for case in wanted:
         record = Played(case.id, case.title)
@@ -110,7 +116,11 @@ class World:
 
     def fresh(self) -> dict[str, Any]:
         """New names for a case, so that its writes do not affect other cases."""
-        names = {**self.names, "images": self.digits.images.copy(), "labels": self.digits.labels.copy()}
+        names = {
+            **self.names,
+            "images": self.digits.images.copy(),
+            "labels": self.digits.labels.copy(),
+        }
         if "torch" in self.here:
             names["scores"] = names["model"](names["torch"].tensor(names["images"]))
         return names
@@ -121,7 +131,8 @@ def _play(record: Played, case: Case, world: World, status: Status) -> None:
     if missing:
         record.status = SKIPPED
         record.reason = "; ".join(
-            f"{name} is broken" if is_broken(status[name]) else f"{name} is not installed" for name in missing
+            f"{name} is broken" if is_broken(status[name]) else f"{name} is not installed"
+            for name in missing
         )
         return
     stage = Stage(record, world.fresh(), world.here)
@@ -176,12 +187,17 @@ def _print_opening(status: Status, world: World, rows: list[dict[str, Any]]) -> 
     from . import digits
 
     prose("A tour of tensorferry", "title")
-    prose("Every line of code was run just now, unless it says so; errors are in their own words.", "quiet")
+    prose(
+        "Every line of code was run just now, unless it says so; errors are in their own words.",
+        "quiet",
+    )
     prose()
     print_frameworks(status)
     prose()
     if not rows:
-        prose("torch is not here, so there is no classifier; the cases that need none follow.", "warn")
+        prose(
+            "torch is not here, so there is no classifier; the cases that need none follow.", "warn"
+        )
         return
     seen, held_out = len(world.digits.train_images), len(world.digits.images)
     prose(
@@ -237,9 +253,19 @@ def _print_case(record: Played, *, brief: bool) -> None:
         prose()
     rule = " " if brief else "─"
     if fill > 0:
-        prose(Text.assemble((rule * 2, "quiet"), (title, "title"), (rule * fill, "quiet"), " ", (record.status, style)))
+        prose(
+            Text.assemble(
+                (rule * 2, "quiet"),
+                (title, "title"),
+                (rule * fill, "quiet"),
+                " ",
+                (record.status, style),
+            )
+        )
     else:
-        prose(Text.assemble((f"{record.id}  {record.title}", "title"), "  ", (record.status, style)))
+        prose(
+            Text.assemble((f"{record.id}  {record.title}", "title"), "  ", (record.status, style))
+        )
     if not brief:
         _print_lines(record)
     if record.reason and (not brief or record.status == FAILED):
@@ -278,7 +304,9 @@ _WORDS = {"fails": "words", "refuses": "warn", "plan": "quiet"}
 
 
 def _print_lines(record: Played) -> None:
-    widest = max((layout.cell_width(line.code) for line in record.lines if line.kind == "row"), default=0)
+    widest = max(
+        (layout.cell_width(line.code) for line in record.lines if line.kind == "row"), default=0
+    )
     for line in record.lines:
         if line.kind == "row":
             row = [(Text(line.code, "name"), Text(line.words))]
@@ -296,7 +324,9 @@ def _content(kind: str, code: str, words: str) -> Text:
     if kind == "note":
         return Text(words, "quiet")
     if kind == "memory":
-        return Text.assemble((code, "copied" if code == "copied" else "shared"), ("  " + words, "quiet"))
+        return Text.assemble(
+            (code, "copied" if code == "copied" else "shared"), ("  " + words, "quiet")
+        )
     # Code that is broken is still code; a line that is too wide for that is broken as text.
     typed = folded(code, _room())
     if kind in ("given", "then"):
@@ -313,4 +343,7 @@ def _print_summary(records: list[Played], count: Counter[str]) -> None:
     ]
     checks = sum(len(record.checks) for record in records)
     prose()
-    prose(Text(f"{counted(len(records), 'case')}, {counted(checks, 'check')}: ") + Text(", ").join(parts))
+    prose(
+        Text(f"{counted(len(records), 'case')}, {counted(checks, 'check')}: ")
+        + Text(", ").join(parts)
+    )

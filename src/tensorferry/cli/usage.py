@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["CONTRADICTIONS", "Command", "CommandGroup"]
 
 CONTRADICTIONS: Mapping[str, Sequence[tuple[str, str, str]]] = {
-    "convert": [("--ragged", "--pad", "one keeps the lengths of rows, and the other makes them equal")],
+    "convert": [
+        ("--ragged", "--pad", "one keeps the lengths of rows, and the other makes them equal")
+    ],
     "explain": [
         ("--copy", "--no-copy", "one asks for a copy, and the other refuses it"),
         ("--pinned", "--memory-map", "memory that is page-locked is not that of a mapped file"),
@@ -48,7 +50,10 @@ class Command(TyperCommand):
         formatter.write(_help(self, ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments. If only one path is given for ``IN... OUT``, OUT is the missing one."""
+        """Read the arguments. If only one path is given for ``IN...
+
+        OUT``, OUT is the missing one.
+        """
         typed = [word for word in args if not word.startswith("-")]
         given = list(args)
         try:
@@ -72,10 +77,14 @@ class Command(TyperCommand):
                 raise _UsageError(f"{param.opts[0]} is there twice, and takes one value.", ctx)
         used = {param.opts[0] for param in options}
         used |= {word for param in options for word in param.secondary_opts if word in args}
-        used -= {param.opts[0] for param in options if param.secondary_opts and param.opts[0] not in args}
+        used -= {
+            param.opts[0] for param in options if param.secondary_opts and param.opts[0] not in args
+        }
         for one, other, why in CONTRADICTIONS.get(str(self.name), ()):
             if {one, other} <= used:
-                raise _UsageError(f"{one} and {other} contradict each other: {why}. Give one of them.", ctx)
+                raise _UsageError(
+                    f"{one} and {other} contradict each other: {why}. Give one of them.", ctx
+                )
 
 
 class CommandGroup(TyperGroup):
@@ -189,7 +198,11 @@ def _about(param: Any) -> str:
     marks = []
     if param.required:
         marks.append("[required]")
-    elif param.param_type_name == "option" and isinstance(param.default, (str, int)) and not param.is_flag:
+    elif (
+        param.param_type_name == "option"
+        and isinstance(param.default, (str, int))
+        and not param.is_flag
+    ):
         marks.append(f"[default: {param.default}]")
     return " ".join([" ".join((param.help or "").split()), *marks])
 
@@ -199,7 +212,9 @@ def _show_usage(error: Any) -> None:
     from rich.text import Text
 
     if type(error).__name__ == "NoArgsIsHelpError":
-        sys.stderr.write(_help(error.ctx.command, error.ctx) if not styled() else error.format_message())
+        sys.stderr.write(
+            _help(error.ctx.command, error.ctx) if not styled() else error.format_message()
+        )
         return
     width = line_width(sys.stderr)
     lines: list[Any] = []
@@ -208,7 +223,9 @@ def _show_usage(error: Any) -> None:
         lines += layout.wrapped(_usage(error.ctx.command, error.ctx), width)
         lines += layout.wrapped(f"Try '{layout.solid(path + ' --help')}' for help.", width)
         lines.append("")
-    lines += layout.wrapped(Text.assemble(("Error", "bad"), f": {printable(error.format_message())}"), width)
+    lines += layout.wrapped(
+        Text.assemble(("Error", "bad"), f": {printable(error.format_message())}"), width
+    )
     console = err()
     for line in lines:
         shown = Text.assemble(line)

@@ -1,4 +1,7 @@
-"""Code of pyarrow's in hints about columns, with ``{x}`` for the column. Backends have their own instead of it."""
+"""Code of pyarrow's in hints about columns, with ``{x}`` for the column.
+
+Backends have their own instead of it.
+"""
 
 from __future__ import annotations
 

@@ -56,9 +56,11 @@ class Refused(NamedTuple):
 
     Args:
         why: The reason, as the end of a sentence.
-        hint: Code that makes a tensor of it, with ``{x}`` for the column; then, perhaps, a comma and a remark.
+        hint: Code that makes a tensor of it, with ``{x}`` for the column; then, perhaps, a comma
+            and a remark.
         stays: Whether it stays as it is in a tree, because it has no numbers (text, for example).
-        asked: The dtype that must be named to convert it (dates, for example). Then the hint is a remark.
+        asked: The dtype that must be named to convert it (dates, for example). Then the hint is a
+            remark.
         lacks: With `asked`: whether it has nulls, so that ``nulls=`` must be given too.
         instead: The code for a value that can stand for nulls; empty for zero, or NaN among floats.
     """
@@ -92,7 +94,11 @@ class Ragged(NamedTuple):
         row = int(np.argmax((sizes != first).reshape(len(sizes), -1).any(1)))
         what = "elements" if self.shapes is None else "as its shape"
         why = f"has rows of unequal lengths: row 0 has {first} {what}, row {row} has {sizes[row]}"
-        return f"{why}; and nulls, the first at row {self.row_of(self.elements.nulls[1])}" if self.lacks else why
+        return (
+            f"{why}; and nulls, the first at row {self.row_of(self.elements.nulls[1])}"
+            if self.lacks
+            else why
+        )
 
     @property
     def lacks(self) -> bool:
@@ -107,18 +113,24 @@ class Ragged(NamedTuple):
         """The elements of all rows, as an array.
 
         Raises:
-            LossyCastError, UnsupportedTypeError: One is not a value of its dtype. The message names its row.
+            LossyCastError, UnsupportedTypeError: One is not a value of its dtype. The message names
+                its row.
         """
         try:
             return self.elements.read()
         except (LossyCastError, UnsupportedTypeError) as error:
-            message = re.sub(r"(?<=\bat row )\d+", lambda found: str(self.row_of(int(found[0]))), error.message)
+            message = re.sub(
+                r"(?<=\bat row )\d+", lambda found: str(self.row_of(int(found[0]))), error.message
+            )
             raise type(error)(message, error.hint) from None
 
     def rows(self, elements: Array) -> list[Array]:
         """The rows, as views of an array of all elements."""
         ends = np.cumsum(self.lengths)
-        rows = [elements[end - length : end] for length, end in zip(self.lengths.tolist(), ends.tolist(), strict=True)]
+        rows = [
+            elements[end - length : end]
+            for length, end in zip(self.lengths.tolist(), ends.tolist(), strict=True)
+        ]
         if self.shapes is None:
             return rows
         return [row.reshape(shape) for row, shape in zip(rows, self.shapes.tolist(), strict=True)]
@@ -192,14 +204,16 @@ class Column:
     @property
     def reads_as_asked(self) -> bool:
         """Whether its values are read differently if another dtype is requested."""
-        return DECIMALS in self.reasons or any(isinstance(piece.values, Decimals) for piece in self.pieces)
+        return DECIMALS in self.reasons or any(
+            isinstance(piece.values, Decimals) for piece in self.pieces
+        )
 
     @property
     def memory(self) -> list[Array]:
         """Arrays over the memory of its values."""
         return [array for piece in self.pieces for array in piece.arrays]
 
-    # -- what is missing ----------------------------------------------------------------------------
+    # -- what is missing ---------------------------------------------------------------------------
 
     @property
     def lacks(self) -> bool:
@@ -211,7 +225,11 @@ class Column:
         """How many rows have nulls, and the first of them; (0, 0) without nulls."""
         count, first, before = 0, 0, 0
         for piece in self.pieces:
-            if len(piece.missing) == 1 and piece.missing[0].each == 1 and isinstance(piece.missing[0].marks, Bits):
+            if (
+                len(piece.missing) == 1
+                and piece.missing[0].each == 1
+                and isinstance(piece.missing[0].marks, Bits)
+            ):
                 here, at = piece.missing[0].marks.zeros()
                 if here and not count:
                     first = before + at
@@ -220,7 +238,9 @@ class Column:
                 marked = np.zeros(piece.rows, bool)
                 for each in piece.missing:
                     found = each.part(0, piece.rows)
-                    marked |= found if each.each == 1 else found.reshape(piece.rows, each.each).any(1)
+                    marked |= (
+                        found if each.each == 1 else found.reshape(piece.rows, each.each).any(1)
+                    )
                 here = int(np.count_nonzero(marked))
                 if here and not count:
                     first = before + int(marked.argmax())
@@ -247,9 +267,15 @@ class Column:
         """The column, with nulls in place of NaN."""
         pieces = []
         for piece in self.pieces:
-            values: Any = piece.values  # an array, as only those of NumPy's dtypes have NaN for nulls
+            values: Any = (
+                piece.values
+            )  # an array, as only those of NumPy's dtypes have NaN for nulls
             marks = np.isnan(values)
-            missing = (*piece.missing, Missing(marks.reshape(-1), prod(self.inner))) if marks.any() else piece.missing
+            missing = (
+                (*piece.missing, Missing(marks.reshape(-1), prod(self.inner)))
+                if marks.any()
+                else piece.missing
+            )
             pieces.append(Piece(piece.rows, piece.values, missing))
         found = self._with(pieces)
         return found if found.lacks else self
@@ -275,7 +301,9 @@ class Column:
         return found
 
     def cast(self, dtype: str, casting: str | None) -> Column:
-        """The column in another dtype, with zeros for nulls. Its values are cast when they are read.
+        """The column in another dtype, with zeros for nulls.
+
+        Its values are cast when they are read.
 
         Raises:
             LossyCastError: `casting` does not allow it; or later, a value does not fit.
@@ -284,13 +312,19 @@ class Column:
         zeros = self.filled(numpy_dtype(self.dtype).type(0))
         marks = Missing(self.missing().reshape(-1), prod(self.inner))
         piece = Piece(self.rows, Cast(lambda: casts.cast(zeros.read(), dtype, check)), (marks,))
-        return Column(dtype, self.shape[1:], [piece], unit=self.unit, reasons=(f"{self.dtype}{READ_AS}{dtype}",))
+        return Column(
+            dtype,
+            self.shape[1:],
+            [piece],
+            unit=self.unit,
+            reasons=(f"{self.dtype}{READ_AS}{dtype}",),
+        )
 
     def value_of(self, value: Any, keyword: str = "nulls", hint: str = "") -> Any:
         """A value in the dtype of the column: see `value_in`."""
         return value_in(self.dtype, value, keyword, hint)
 
-    # -- its values ---------------------------------------------------------------------------------
+    # -- its values --------------------------------------------------------------------------------
 
     def obstacles(self, *, exactly: bool) -> list[str]:
         """The reasons why its memory is not that of a tensor; empty if it is.
@@ -306,7 +340,11 @@ class Column:
         if self.reads_as_asked and DECIMALS not in found:
             found.append(DECIMALS)
         found += sorted(
-            {f"encoded {piece.values.encoded}" for piece in self.pieces if isinstance(piece.values, DictionaryEncoded)}
+            {
+                f"encoded {piece.values.encoded}"
+                for piece in self.pieces
+                if isinstance(piece.values, DictionaryEncoded)
+            }
         )
         if self.fill is not None and self.lacks:
             found.append(f"nulls at row {self.nulls[1]}" if exactly else "nulls")
@@ -359,11 +397,17 @@ class Column:
                         if isinstance(each.marks, Bits) and into.ndim == 1:
                             into[each.marks.unset(start, stop)] = self.fill
                         else:
-                            _fill(into, self.fill, _spread(each.part(start, stop), into.shape, each.each))
+                            _fill(
+                                into,
+                                self.fill,
+                                _spread(each.part(start, stop), into.shape, each.each),
+                            )
             at += piece.rows
 
     def _ordered(self, array: Array) -> Array:
-        return array if self.order is None else array.transpose(0, *(axis + 1 for axis in self.order))
+        return (
+            array if self.order is None else array.transpose(0, *(axis + 1 for axis in self.order))
+        )
 
 
 def value_in(dtype: str, value: Any, keyword: str = "nulls", hint: str = "") -> Any:
@@ -376,13 +420,17 @@ def value_in(dtype: str, value: Any, keyword: str = "nulls", hint: str = "") -> 
     number: Any = float("nan") if isinstance(value, str) and value == "nan" else value
     number = number.item() if isinstance(number, np.generic) else number
     found: Any = None
-    kept = isinstance(number, bool) == (kind == "bool") and not (isinstance(number, complex) and kind != "complex")
+    kept = isinstance(number, bool) == (kind == "bool") and not (
+        isinstance(number, complex) and kind != "complex"
+    )
     try:
         with np.errstate(all="ignore"):
             found = np.asarray(number).astype(numpy_dtype(dtype)) if kept else None
         # A float may be rounded, but must not become infinite.
         rounds = kept and kind == "float" and isinstance(number, float)
-        kept = kept and bool(np.isfinite(found) == np.isfinite(number) if rounds else found.item() == number)
+        kept = kept and bool(
+            np.isfinite(found) == np.isfinite(number) if rounds else found.item() == number
+        )
     except (TypeError, ValueError, OverflowError):
         kept = False
     if not kept:

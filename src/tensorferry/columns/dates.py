@@ -68,7 +68,9 @@ def counts_of(counts: Array, missing: Array, unit: str, asked: str | None) -> Fo
         asked: The dtype that is named for them.
     """
     if not are_integers(asked):
-        return Refused(DATES, f", which counts {unit}", stays=True, asked="int64", lacks=bool(missing.any()))
+        return Refused(
+            DATES, f", which counts {unit}", stays=True, asked="int64", lacks=bool(missing.any())
+        )
     inner = counts.shape[1:]
     marked = (Missing(missing.reshape(-1), prod(inner)),) if missing.any() else ()
     pieces = [Piece(len(counts), counts, marked)] if len(counts) else []

@@ -31,7 +31,8 @@ class Decimals:
     Args:
         words: For each, its 64-bit words, lowest first; or one word of fewer bits.
         scale: The number of digits after the point; if negative, the number of zeros before it.
-        dtype: ``"float64"``, to which they are rounded; or an integer dtype, which must have each of them.
+        dtype: ``"float64"``, to which they are rounded; or an integer dtype, which must have each
+            of them.
         rounds_again: Whether the floats are rounded again, to a dtype with fewer bits.
         missing: Which of them are null, and so may have any value.
         first: The row of the first one.
@@ -40,7 +41,14 @@ class Decimals:
     __slots__ = ("_dtype", "_first", "_missing", "_rounds_again", "_scale", "words")
 
     def __init__(
-        self, words: Array, scale: int, dtype: str, *, rounds_again: bool, missing: Sequence[Missing], first: int
+        self,
+        words: Array,
+        scale: int,
+        dtype: str,
+        *,
+        rounds_again: bool,
+        missing: Sequence[Missing],
+        first: int,
     ) -> None:
         self.words, self._scale, self._dtype = words, scale, dtype
         self._rounds_again, self._missing, self._first = rounds_again, missing, first
@@ -48,7 +56,14 @@ class Decimals:
     def looked_up(self, encoded: Any, missing: Sequence[Missing], first: int) -> Decimals:
         """The decimals at the indices of a `DictionaryEncoded`."""
         words = encoded.look_up(self.words, 0, len(encoded.indices))
-        return Decimals(words, self._scale, self._dtype, rounds_again=self._rounds_again, missing=missing, first=first)
+        return Decimals(
+            words,
+            self._scale,
+            self._dtype,
+            rounds_again=self._rounds_again,
+            missing=missing,
+            first=first,
+        )
 
     def put(self, out: Array, start: int, stop: int) -> None:
         """Write some rows into an array.
@@ -68,7 +83,9 @@ class Decimals:
         if not fits.all():
             row = self._first + start + int(fits.argmin()) // each
             hint = Hint('{again:x|dtype="float64"}, which rounds')
-            error = LossyCastError(f"decimal to {self._dtype}: the value at row {row} does not fit.", hint)
+            error = LossyCastError(
+                f"decimal to {self._dtype}: the value at row {row} does not fit.", hint
+            )
             error.read_as = self._dtype
             raise error
         out[...] = values.reshape(out.shape)
@@ -91,7 +108,10 @@ class Decimals:
         low = words[:, 0]
         small = (words[:, 1:] == (low >> 63)[:, None]).all(1) & (low <= _EXACT) & (low >= -_EXACT)
         small &= 0 <= self._scale <= _POWERS
-        numbers, power = np.where(small, low, 0).astype("float64"), 10.0 ** min(max(self._scale, 0), _POWERS)
+        numbers, power = (
+            np.where(small, low, 0).astype("float64"),
+            10.0 ** min(max(self._scale, 0), _POWERS),
+        )
         values = numbers / power
         rest = _residue(numbers, values, power) if self._rounds_again else np.zeros(0)
         for index in np.flatnonzero(~small).tolist():

@@ -60,7 +60,9 @@ def piece_looked_up(
 
 
 def codes_of(kind: Type, values: Type, spans: Sequence[Span], inner: tuple[int, ...]) -> Column:
-    """The codes of categories. If the chunks have several dictionaries, they are those of one for all, in its order.
+    """The codes of categories.
+
+    If the chunks have several dictionaries, they are those of one for all, in its order.
 
     Args:
         kind: The type of the codes.
@@ -74,7 +76,9 @@ def codes_of(kind: Type, values: Type, spans: Sequence[Span], inner: tuple[int, 
     dictionaries: dict[Any, Chunk] = {}
     for each in spans:
         if each.chunk.values is None:
-            raise UnsupportedTypeError("This array of Arrow's is indices, and has no dictionary.", None)
+            raise UnsupportedTypeError(
+                "This array of Arrow's is indices, and has no dictionary.", None
+            )
         dictionaries.setdefault(_memory_of(each.chunk.values), each.chunk.values)
     integers = NUMBERS[kind.format]
     if len(dictionaries) < 2 and not any(map(_has_nulls, dictionaries.values())):
@@ -85,7 +89,10 @@ def codes_of(kind: Type, values: Type, spans: Sequence[Span], inner: tuple[int, 
     places: dict[Any, int] = {}
     known = {at: objects_in(values, [each]) for at, each in dictionaries.items()}
     if len(known) > 1:
-        codes = {at: [places.setdefault(each, len(places)) for each in found] for at, found in known.items()}
+        codes = {
+            at: [places.setdefault(each, len(places)) for each in found]
+            for at, found in known.items()
+        }
     else:
         codes = {at: list(range(len(found))) for at, found in known.items()}
     # There may be more categories together than the integers of one chunk can count.
@@ -97,9 +104,13 @@ def codes_of(kind: Type, values: Type, spans: Sequence[Span], inner: tuple[int, 
         first = sum(piece.rows for piece in pieces)
         indices, gone = over(each, integers), missing_in(each, inner)
         found = np.array(codes[at], numpy_dtype(dtype))
-        pieces.append(piece_looked_up(indices, found, absent, gone, "by several dictionaries", first, inner))
+        pieces.append(
+            piece_looked_up(indices, found, absent, gone, "by several dictionaries", first, inner)
+        )
     column = Column(dtype, inner, pieces, unit=CODES)
-    column.categories = lambda: [*places] if places else [each for found in known.values() for each in found]
+    column.categories = lambda: (
+        [*places] if places else [each for found in known.values() for each in found]
+    )
     return column
 
 

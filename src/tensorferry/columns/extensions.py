@@ -31,7 +31,9 @@ def truths(found: Found) -> Found:
         for piece in found.pieces
         if isinstance(piece.values, np.ndarray)
     ]
-    return Column("bool", found.inner, pieces, reasons=("booleans of a byte that may have any value",))
+    return Column(
+        "bool", found.inner, pieces, reasons=("booleans of a byte that may have any value",)
+    )
 
 
 def tensors(metadata: bytes, found: Found, inner: tuple[int, ...]) -> Found:
@@ -42,13 +44,19 @@ def tensors(metadata: bytes, found: Found, inner: tuple[int, ...]) -> Found:
     """
     said = _said_in(metadata)
     shape = _lengths_in(said.get("shape"))
-    order = None if shape is None or said.get("permutation") is None else _lengths_in(said["permutation"]) or ()
+    order = (
+        None
+        if shape is None or said.get("permutation") is None
+        else _lengths_in(said["permutation"]) or ()
+    )
     if shape is None or (order is not None and sorted(order) != [*range(len(shape))]):
         raise UnsupportedTypeError(_WITHOUT_SHAPE, None)
     if not isinstance(found, Column):
         return found
     if prod(shape) != prod(found.inner[len(inner) :]):
-        raise UnsupportedTypeError("The shape of these tensors is not that of their elements.", None)
+        raise UnsupportedTypeError(
+            "The shape of these tensors is not that of their elements.", None
+        )
     before = len(inner)
     found = _reshaped(found, (*inner, *shape))
     if order is not None:
@@ -90,9 +98,13 @@ def nested(metadata: bytes, found: Found) -> Found:
     except ValueError:
         return found
     shape = (
-        _lengths_in([each or 0 for each in said[0]]) if type(said) is list and said and type(said[0]) is list else None
+        _lengths_in([each or 0 for each in said[0]])
+        if type(said) is list and said and type(said[0]) is list
+        else None
     )
-    return _reshaped(found, shape) if shape is not None and len(shape) == len(found.inner) else found
+    return (
+        _reshaped(found, shape) if shape is not None and len(shape) == len(found.inner) else found
+    )
 
 
 _WITHOUT_SHAPE = "The metadata of these tensors does not say what their shape is."
@@ -111,7 +123,11 @@ def _said_in(metadata: bytes) -> dict[str, Any]:
 
 def _lengths_in(x: object) -> tuple[int, ...] | None:
     """A list from JSON, as lengths; ``None`` if it is not a list of integers from 0 on."""
-    return tuple(x) if isinstance(x, list) and all(type(each) is int and each >= 0 for each in x) else None
+    return (
+        tuple(x)
+        if isinstance(x, list) and all(type(each) is int and each >= 0 for each in x)
+        else None
+    )
 
 
 def _reshaped(found: Column, inner: tuple[int, ...]) -> Column:
@@ -141,7 +157,9 @@ def tensors_of_any_shape(metadata: bytes, data: Found, shape: Found) -> Found:
     sizes = shape.whatever()
     counts = np.full(data.rows, prod(data.inner)) if isinstance(data, Column) else data.lengths
     if (sizes.prod(1) != counts).any() or (sizes < 0).any():
-        raise UnsupportedTypeError("The shapes of these tensors are not those of their elements.", None)
+        raise UnsupportedTypeError(
+            "The shapes of these tensors are not those of their elements.", None
+        )
     if len(sizes) and (sizes != sizes[0]).any():
         elements = data.elements if isinstance(data, Ragged) else None
         if elements is None and isinstance(data, Column):

@@ -58,9 +58,15 @@ class Frame(NamedTuple):
             UnsupportedTypeError: A dictionary's index is outside of it.
         """
         dtype = numpy_dtype(self.dtype)
-        result = memory.compact(self.shape, dtype) if by_rows else memory.compact(self.shape[::-1], dtype).T
+        result = (
+            memory.compact(self.shape, dtype)
+            if by_rows
+            else memory.compact(self.shape[::-1], dtype).T
+        )
         arrays: list[tuple[int, Array]] = []
-        for index, ((name, column), check) in enumerate(zip(self.columns, self.checks, strict=True)):
+        for index, ((name, column), check) in enumerate(
+            zip(self.columns, self.checks, strict=True)
+        ):
             try:
                 if column.dtype != self.dtype:
                     result[:, index] = casts.cast(column.read(), self.dtype, check)
@@ -69,7 +75,9 @@ class Frame(NamedTuple):
                 else:
                     arrays.append((index, column.view()))
             except (LossyCastError, UnsupportedTypeError) as error:
-                raise type(error)(f"{error.message} - in column {_written(name)}", error.hint) from error
+                raise type(error)(
+                    f"{error.message} - in column {_written(name)}", error.hint
+                ) from error
         if len(arrays) == len(self.columns) and not by_rows:
             gather([array for _, array in arrays], result.T)
         else:
@@ -85,7 +93,9 @@ def write_columns(result: Array, columns: Sequence[tuple[int, Array]]) -> None:
             result[part, index] = column[part]
 
 
-def refuse(what: str, found: Column | Ragged | Refused, hint: str | None, request: Request | None) -> ConversionError:
+def refuse(
+    what: str, found: Column | Ragged | Refused, hint: str | None, request: Request | None
+) -> ConversionError:
     """The error for a column that cannot be converted. For nulls, it depends on ``copy=``."""
     if isinstance(found, Column):
         why = found.said_of_nulls()
@@ -119,15 +129,24 @@ def frame_of(
     Raises:
         UnsupportedTypeError: A column is not a tensor.
         CopyRequiredError: A column has nulls, and ``copy=False`` is given.
-        LossyCastError: The columns have no dtype in common that keeps every value, or do not take the one asked for.
+        LossyCastError: The columns have no dtype in common that keeps every value, or do not take
+            the one asked for.
     """
     if not columns:
-        raise UnsupportedTypeError(f"This {kind} has no columns, so no dtype.", Hint("{tree:x}, which has no tensors"))
-    stays = [name for name, found in columns if isinstance(found, Refused) and found.stays and not found.asked]
+        raise UnsupportedTypeError(
+            f"This {kind} has no columns, so no dtype.", Hint("{tree:x}, which has no tensors")
+        )
+    stays = [
+        name
+        for name, found in columns
+        if isinstance(found, Refused) and found.stays and not found.asked
+    ]
     for name, found in columns:
         what = f"Column {_written(name)} of this {kind}"
         if isinstance(found, Refused):
-            hint: str = drop(stays) if found.stays and len(stays) < len(columns) else put(name, found.hint)
+            hint: str = (
+                drop(stays) if found.stays and len(stays) < len(columns) else put(name, found.hint)
+            )
             if found.hint.startswith(DECODES) and found.stays and len(stays) < len(columns):
                 hint = f"{hint}; or {put(name, found.hint)}"
             if found.asked:
@@ -141,7 +160,12 @@ def frame_of(
             )
         if found.fill is None and found.nulls[0]:
             names = {other.dtype for _, other in columns if isinstance(other, Column)}
-            raise refuse(what, found, nulls_hint(found, mixed=len(names) > 1 and not _have_common(names)), request)
+            raise refuse(
+                what,
+                found,
+                nulls_hint(found, mixed=len(names) > 1 and not _have_common(names)),
+                request,
+            )
     numbers = [(name, found) for name, found in columns if isinstance(found, Column)]
     dtype = _dtype_of(kind, numbers, request, apart)
     checks = [_check_of(name, found.dtype, dtype, request) for name, found in numbers]
@@ -149,7 +173,11 @@ def frame_of(
 
 
 def _has_nulls(found: Found) -> bool:
-    return found.nulls[0] > 0 if isinstance(found, Column) else isinstance(found, Refused) and found.lacks
+    return (
+        found.nulls[0] > 0
+        if isinstance(found, Column)
+        else isinstance(found, Refused) and found.lacks
+    )
 
 
 def asked_hint(found: Refused) -> Hint:
@@ -168,11 +196,16 @@ def rows_hint(found: Ragged) -> Hint:
     elements = found.elements
     zero = "False" if DTYPES[elements.dtype].kind == "bool" else "0"
     own, asked = elements.dtype, elements.asked
-    # Another dtype, to which it was cast for the value in place of nulls, the call in the hint does not name.
+    # Another dtype, to which it was cast for the value in place of nulls, the call in the hint does
+    # not name.
     value = _value_for(own) if elements.fill is None else zero
-    lacks = elements.nulls[0] > 0  # also where they are replaced, because the code for a hint is a call of its own
+    lacks = (
+        elements.nulls[0] > 0
+    )  # also where they are replaced, because the code for a hint is a call of its own
     if asked and lacks:
-        return Hint(f'{{padded:x|dtype="{asked}", pad={zero}, nulls={value}}}, which pads them and replaces nulls')
+        return Hint(
+            f'{{padded:x|dtype="{asked}", pad={zero}, nulls={value}}}, which pads them and replaces nulls'
+        )
     if asked:
         return Hint(f'{{padded:x|dtype="{asked}", pad={zero}}}, which pads them')
     if lacks:
@@ -193,7 +226,10 @@ def _value_for(dtype: str) -> str:
 
 
 def nulls_hint(found: Column, *, mixed: bool = False) -> Hint:
-    """The hint for a column with nulls. If it is `mixed` with others, their dtypes have none in common."""
+    """The hint for a column with nulls.
+
+    If it is `mixed` with others, their dtypes have none in common.
+    """
     value = NO_CODE if found.unit == CODES else _value_for(found.dtype)
     if not found.asked and mixed:
         return Hint(
@@ -210,7 +246,9 @@ def nulls_hint(found: Column, *, mixed: bool = False) -> Hint:
     )
 
 
-def _dtype_of(kind: str, numbers: Sequence[tuple[object, Column]], request: Request | None, apart: str) -> str:
+def _dtype_of(
+    kind: str, numbers: Sequence[tuple[object, Column]], request: Request | None, apart: str
+) -> str:
     names = {found.dtype for _, found in numbers}
     if len(names) == 1:
         return names.pop()
@@ -233,13 +271,17 @@ def _dtype_of(kind: str, numbers: Sequence[tuple[object, Column]], request: Requ
     raise error
 
 
-def _two(numbers: Sequence[tuple[object, Column]]) -> tuple[tuple[object, Column], tuple[object, Column]]:
+def _two(
+    numbers: Sequence[tuple[object, Column]],
+) -> tuple[tuple[object, Column], tuple[object, Column]]:
     """The first two columns without a common dtype; or two with different dtypes."""
     firsts: dict[str, tuple[object, Column]] = {}
     for each in numbers:
         firsts.setdefault(each[1].dtype, each)
     pairs = list(combinations(firsts.values(), 2))
-    return next((pair for pair in pairs if not _have_common({found.dtype for _, found in pair})), pairs[0])
+    return next(
+        (pair for pair in pairs if not _have_common({found.dtype for _, found in pair})), pairs[0]
+    )
 
 
 def _have_common(names: set[str]) -> bool:

@@ -63,7 +63,10 @@ memory_at = (ctypes.c_char * (sys.maxsize // 2)).from_address
 """Memory from an address on. Nothing is read before it is indexed."""
 _EXTENSION, _DATASETS = b"ARROW:extension:name", "datasets.features"
 _MOST = 1 << 20
-"""The most children, buffers or metadata entries. Larger numbers mean that the structure is broken."""
+"""The most children, buffers or metadata entries.
+
+Larger numbers mean that the structure is broken.
+"""
 
 
 class Type(NamedTuple):
@@ -151,7 +154,9 @@ def type_at(at: int) -> Type:
     Raises:
         UnsupportedTypeError: It was released, or is not a schema.
     """
-    format_, name, metadata, _, count, children, values, release, _ = SCHEMA.unpack_from(memory_at(at))
+    format_, name, metadata, _, count, children, values, release, _ = SCHEMA.unpack_from(
+        memory_at(at)
+    )
     if not release or not format_ or not 0 <= count <= _MOST:
         raise UnsupportedTypeError("This is not a schema of Arrow's, or it was released.", None)
     found = Type(
@@ -163,7 +168,8 @@ def type_at(at: int) -> Type:
     )
     if not _is_whole(found):
         raise UnsupportedTypeError(
-            f"This schema of Arrow's has the format {found.format!r}, and not what belongs to it.", None
+            f"This schema of Arrow's has the format {found.format!r}, and not what belongs to it.",
+            None,
         )
     return found
 
@@ -181,7 +187,8 @@ def _is_whole(kind: Type) -> bool:
 _INTEGERS = frozenset("cCsSiIlL")
 _LIST = re.compile(r"\+(l|L|vl|vL|m|w:\d{1,18})")
 _OTHER = re.compile(
-    r"[^+dt].*|\+[^lLvmwr].*|d:\d+,-?\d+(,(32|64|128|256))?|td[Dm]|t[tD][smun]|ts[smun]:.*|ti[MDn]", re.DOTALL
+    r"[^+dt].*|\+[^lLvmwr].*|d:\d+,-?\d+(,(32|64|128|256))?|td[Dm]|t[tD][smun]|ts[smun]:.*|ti[MDn]",
+    re.DOTALL,
 )
 """Formats of lists, and other formats: those with parameters that are read are given in full."""
 
@@ -199,8 +206,15 @@ def chunk_at(at: int, kind: Type, owner: object, *, inside: bool = False) -> Chu
         UnsupportedTypeError: It was released, or is not an array of this type.
     """
     length, nulls, offset, count, inner, buffers, children, values, release, _ = array_at(at)
-    if not (release or inside) or length < 0 or offset < 0 or not (0 <= count <= _MOST and 0 <= inner <= _MOST):
-        raise UnsupportedTypeError("This array of Arrow's was released, or has a negative length or offset.", None)
+    if (
+        not (release or inside)
+        or length < 0
+        or offset < 0
+        or not (0 <= count <= _MOST and 0 <= inner <= _MOST)
+    ):
+        raise UnsupportedTypeError(
+            "This array of Arrow's was released, or has a negative length or offset.", None
+        )
     if inner != len(kind.children):
         raise UnsupportedTypeError("This array of Arrow's has other children than its type.", None)
     return Chunk(
@@ -208,8 +222,16 @@ def chunk_at(at: int, kind: Type, owner: object, *, inside: bool = False) -> Chu
         nulls,
         offset,
         pointers(buffers, count),
-        tuple(map(partial(chunk_at, owner=owner, inside=True), pointers(children, inner), kind.children)),
-        chunk_at(values, kind.values, owner, inside=True) if values and kind.values is not None else None,
+        tuple(
+            map(
+                partial(chunk_at, owner=owner, inside=True),
+                pointers(children, inner),
+                kind.children,
+            )
+        ),
+        chunk_at(values, kind.values, owner, inside=True)
+        if values and kind.values is not None
+        else None,
         owner,
     )
 
@@ -251,5 +273,9 @@ def bytes_at(at: int, shape: tuple[int, ...], dtype: np.dtype[Any], owner: objec
         UnsupportedTypeError: The address is missing.
     """
     if not at and 0 not in shape:
-        raise UnsupportedTypeError("This array of Arrow's has elements, and no memory for them.", None)
-    return memory.over_address(at, shape, compact_strides(shape, dtype.itemsize), dtype, read_only=True, owner=owner)
+        raise UnsupportedTypeError(
+            "This array of Arrow's has elements, and no memory for them.", None
+        )
+    return memory.over_address(
+        at, shape, compact_strides(shape, dtype.itemsize), dtype, read_only=True, owner=owner
+    )

@@ -51,7 +51,9 @@ CATEGORIES = Refused(
     instead=NO_CODE,
 )
 ROUNDED = '{x}.astype("float64"), which rounds'
-_FRACTIONS = Refused("holds decimals with a fraction, which no dtype keeps", ", which rounds", asked="float64")
+_FRACTIONS = Refused(
+    "holds decimals with a fraction, which no dtype keeps", ", which rounds", asked="float64"
+)
 DATES = "holds dates or durations, which are counts of a unit"
 _ROWS = "holds rows or fields, which are no numbers"
 _OF_EXTENSION = b"ARROW:extension:metadata"
@@ -63,8 +65,8 @@ def column_of(kind: Type, chunks: Sequence[Chunk | Span], asked: str | None = No
     Args:
         kind: Its type.
         chunks: Its chunks, or the spans from `fields`. Those without rows are left out.
-        asked: The requested dtype. With an integer dtype, dates become counts and categories become codes; with a
-            float dtype, decimals are rounded.
+        asked: The requested dtype. With an integer dtype, dates become counts and categories become
+            codes; with a float dtype, decimals are rounded.
 
     Raises:
         UnsupportedTypeError: The memory does not fit the type.
@@ -93,9 +95,17 @@ def fields(kind: Type, chunks: Sequence[Chunk]) -> list[tuple[Type, list[Span]]]
     spans = [marker(())(Span(each, 0, each.length)) for each in chunks]
     for each in spans:
         if any(each.at + each.length > child.length for child in each.chunk.children):
-            raise UnsupportedTypeError("A table of Arrow's has a column that ends before its rows.", None)
+            raise UnsupportedTypeError(
+                "A table of Arrow's has a column that ends before its rows.", None
+            )
     return [
-        (child, [Span(each.chunk.children[index], each.at, each.length, each.missing) for each in spans])
+        (
+            child,
+            [
+                Span(each.chunk.children[index], each.at, each.length, each.missing)
+                for each in spans
+            ],
+        )
         for index, child in enumerate(kind.children)
     ]
 
@@ -112,7 +122,11 @@ def _column(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | 
     if code in NUMBERS:
         return _numbers(NUMBERS[code], spans, inner)
     if code == "b":
-        return Column("bool", inner, [piece_of(each, inner, bits_in(each, 1)) for each in map(marker(inner), spans)])
+        return Column(
+            "bool",
+            inner,
+            [piece_of(each, inner, bits_in(each, 1)) for each in map(marker(inner), spans)],
+        )
     if code[:3] == "+w:":
         return _fixed(kind, int(code[3:]), spans, inner, asked)
     if code in ("+l", "+L"):
@@ -140,9 +154,13 @@ def _refusal(code: str, inner: tuple[int, ...]) -> Refused:
     if code == "n":
         return Refused("has nulls alone, and no dtype", LIST, stays=True)
     if code[:2] == "ti":
-        return Refused("holds dates or durations, which are counts of several units", LIST, stays=True)
+        return Refused(
+            "holds dates or durations, which are counts of several units", LIST, stays=True
+        )
     if code == "+s":
-        return Refused("holds fields, which are several columns", LIST if inner else FIELDS, stays=True)
+        return Refused(
+            "holds fields, which are several columns", LIST if inner else FIELDS, stays=True
+        )
     return Refused(_ROWS, LIST, stays=code[:2] in ("+m", "+u"))
 
 
@@ -157,7 +175,9 @@ def _numbers(dtype: str, spans: list[Span], inner: tuple[int, ...]) -> Column:
     return Column(dtype, inner, pieces)
 
 
-def _fixed(kind: Type, width: int, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
+def _fixed(
+    kind: Type, width: int, spans: list[Span], inner: tuple[int, ...], asked: str | None
+) -> Found:
     below, marked = [], list(map(marker(inner), spans))
     for each in marked:
         child = each.chunk.children[0]
@@ -204,10 +224,14 @@ def _lists(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | N
 
 
 def _no_list(row: int, inner: tuple[int, ...]) -> Refused:
-    return Refused(f"has a null in the place of a list, at row {row}", LIST if inner else WITHOUT_NULLS)
+    return Refused(
+        f"has a null in the place of a list, at row {row}", LIST if inner else WITHOUT_NULLS
+    )
 
 
-def _without_elements(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
+def _without_elements(
+    kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None
+) -> Found:
     size, lists = max(1, prod(inner)), 0
     for each in spans:
         # Without elements, a null list still differs from an empty list.
@@ -254,25 +278,41 @@ def _runs(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | No
         ends, values = each.chunk.children
         places = over(Span(ends, 0, ends.length), ends_kind)
         if (np.diff(places, prepend=0) <= 0).any() or places[-1:].sum() < each.at + each.length:
-            raise UnsupportedTypeError("The runs of an array of Arrow's go back, or end before its rows.", None)
-        indices.append(np.searchsorted(places, np.arange(each.at, each.at + each.length), side="right"))
+            raise UnsupportedTypeError(
+                "The runs of an array of Arrow's go back, or end before its rows.", None
+            )
+        indices.append(
+            np.searchsorted(places, np.arange(each.at, each.at + each.length), side="right")
+        )
         parts.append(Span(values, 0, values.length))
     return _looked_up(
-        kind.children[1], parts, indices, [missing_in(each, inner) for each in spans], inner, asked, "in runs"
+        kind.children[1],
+        parts,
+        indices,
+        [missing_in(each, inner) for each in spans],
+        inner,
+        asked,
+        "in runs",
     )
 
 
-def _dictionary(kind: Type, values: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
+def _dictionary(
+    kind: Type, values: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None
+) -> Found:
     marked = list(map(marker(inner), spans))
     if values.format in (*_TEXTS, *_BYTES):
         return codes_of(kind, values, marked, inner) if are_integers(asked) else CATEGORIES
     parts = []
     for each in marked:
         if each.chunk.values is None:
-            raise UnsupportedTypeError("This array of Arrow's is indices, and has no dictionary.", None)
+            raise UnsupportedTypeError(
+                "This array of Arrow's is indices, and has no dictionary.", None
+            )
         parts.append(Span(each.chunk.values, 0, each.chunk.values.length))
     indices = [over(each, NUMBERS[kind.format]) for each in marked]
-    return _looked_up(values, parts, indices, [missing_in(each, inner) for each in marked], inner, asked)
+    return _looked_up(
+        values, parts, indices, [missing_in(each, inner) for each in marked], inner, asked
+    )
 
 
 def _looked_up(
@@ -297,12 +337,25 @@ def _looked_up(
         first = sum(piece.rows for piece in pieces)
         decimals = one.pieces[0].values if one.pieces else None
         if isinstance(decimals, Decimals):
-            # They are read after they are looked up, so that an error names the row, and only values with a row count.
-            piece = piece_looked_up(each, decimals.words, one.missing(), gone, encoded, first, inner)
-            pieces.append(piece._replace(values=decimals.looked_up(piece.values, piece.missing, first)))
+            # They are read after they are looked up, so that an error names the row, and only
+            # values with a row count.
+            piece = piece_looked_up(
+                each, decimals.words, one.missing(), gone, encoded, first, inner
+            )
+            pieces.append(
+                piece._replace(values=decimals.looked_up(piece.values, piece.missing, first))
+            )
         else:
-            pieces.append(piece_looked_up(each, one.whatever(), one.missing(), gone, encoded, first, inner))
-    return Column(found.dtype, inner, pieces, unit=found.unit, reasons=() if pieces else (f"encoded {encoded}",))
+            pieces.append(
+                piece_looked_up(each, one.whatever(), one.missing(), gone, encoded, first, inner)
+            )
+    return Column(
+        found.dtype,
+        inner,
+        pieces,
+        unit=found.unit,
+        reasons=() if pieces else (f"encoded {encoded}",),
+    )
 
 
 def _dates(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
@@ -344,7 +397,9 @@ def decimals_in(values: Sequence[Decimal | None], asked: str | None) -> Found:
     from decimal import Decimal  # here, because only they need it
 
     gone = np.fromiter((each is None for each in values), bool)
-    odd = next((row for row, each in enumerate(values) if each is not None and not each.is_finite()), None)
+    odd = next(
+        (row for row, each in enumerate(values) if each is not None and not each.is_finite()), None
+    )
     if odd is not None:
         return Refused(f"has a decimal that is no number, {values[odd]} at row {odd}", ROUNDED)
     parts = [(0, (0,), 0) if each is None else each.as_tuple() for each in values]
@@ -352,7 +407,10 @@ def decimals_in(values: Sequence[Decimal | None], asked: str | None) -> Found:
     dtype = _dtype_of_decimals(scale, asked)
     if not dtype:
         return _FRACTIONS._replace(lacks=bool(gone.any()))
-    found = [int(Decimal((sign, digits, 0))) * 10 ** (scale + int(power)) for sign, digits, power in parts]
+    found = [
+        int(Decimal((sign, digits, 0))) * 10 ** (scale + int(power))
+        for sign, digits, power in parts
+    ]
     width = 1 + max(abs(each).bit_length() for each in found) // 64
     memory = b"".join(each.to_bytes(8 * width, "little", signed=True) for each in found)
     missing = (Missing(gone),) if gone.any() else ()
@@ -378,11 +436,16 @@ def _has_numbers(kind: Type) -> bool:
     if kind.values is not None:
         return _has_numbers(kind.values)
     return (
-        kind.format in NUMBERS or kind.format == "b" or kind.format[:2] == "d:" or any(map(_has_numbers, kind.children))
+        kind.format in NUMBERS
+        or kind.format == "b"
+        or kind.format[:2] == "d:"
+        or any(map(_has_numbers, kind.children))
     )
 
 
-def _extension(name: str, kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None) -> Found:
+def _extension(
+    name: str, kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | None
+) -> Found:
     said = kind.metadata.get(_OF_EXTENSION, b"")
     plain = kind._replace(metadata={})
     if name == "arrow.bool8":
@@ -394,9 +457,12 @@ def _extension(name: str, kind: Type, spans: list[Span], inner: tuple[int, ...],
         if known is not None:
             return known
     if name != "arrow.variable_shape_tensor":
-        # Numbers are not left behind in silence. What has none stays, as it does without the name of the type.
+        # Numbers are not left behind in silence. What has none stays, as it does without the name
+        # of the type.
         code = LIST if inner else STORAGE
-        return Refused(f"has type {name}, which is not known here", code, stays=not _has_numbers(plain))
+        return Refused(
+            f"has type {name}, which is not known here", code, stays=not _has_numbers(plain)
+        )
     if kind.format != "+s" or len(kind.children) != 2:
         raise UnsupportedTypeError("These tensors have no data or no shapes.", None)
     if inner:
@@ -404,7 +470,12 @@ def _extension(name: str, kind: Type, spans: list[Span], inner: tuple[int, ...],
     if any(marker(())(each).missing for each in spans):
         return Refused("has nulls among tensors", STORAGE)
     data, shape = (
-        _column(child, [Span(each.chunk.children[index], each.at, each.length) for each in spans], (), asked)
+        _column(
+            child,
+            [Span(each.chunk.children[index], each.at, each.length) for each in spans],
+            (),
+            asked,
+        )
         for index, child in enumerate(kind.children)
     )
     return extensions.tensors_of_any_shape(said, data, shape)

@@ -37,16 +37,18 @@ _INLINE = 12
 def objects_in(kind: Type, chunks: Sequence[Chunk | Span]) -> list[Any]:
     """The values of a column as Python objects, with ``None`` for nulls.
 
-    Lists become lists, fields dicts, and maps lists of pairs. Dates in nanoseconds, or beyond the year 9999, become
-    ``np.datetime64``, because Python's own have microseconds and four digits; durations likewise. Intervals become
-    tuples of months, days and nanoseconds, as far as they have them.
+    Lists become lists, fields dicts, and maps lists of pairs. Dates in nanoseconds, or beyond the
+    year 9999, become ``np.datetime64``, because Python's own have microseconds and four digits;
+    durations likewise. Intervals become tuples of months, days and nanoseconds, as far as they have
+    them.
 
     Args:
         kind: The column's type.
         chunks: Its chunks, or the spans from `layouts.fields`.
 
     Raises:
-        UnsupportedTypeError: Python has no such objects (unions), or the memory does not fit the type.
+        UnsupportedTypeError: Python has no such objects (unions), or the memory does not fit the
+            type.
     """
     found: list[Any] = []
     for span in spans_of(chunks):
@@ -73,7 +75,12 @@ def _values(kind: Type, span: Span) -> list[Any]:
     chunk = span.chunk
     values = _present(kind, span)
     # An array in runs and a union have no nulls of their own.
-    if kind.format[:2] in ("+r", "+u") or not chunk.null_count or not chunk.buffers or not chunk.buffers[0]:
+    if (
+        kind.format[:2] in ("+r", "+u")
+        or not chunk.null_count
+        or not chunk.buffers
+        or not chunk.buffers[0]
+    ):
         return values
     there = bits_in(span, 0).part(0, span.length)
     return [each if is_there else None for each, is_there in zip(values, there, strict=True)]
@@ -84,10 +91,15 @@ def _present(kind: Type, span: Span) -> list[Any]:
     code = kind.format
     if kind.values is not None:
         if span.chunk.values is None:
-            raise UnsupportedTypeError("This array of Arrow's is indices, and has no dictionary.", None)
+            raise UnsupportedTypeError(
+                "This array of Arrow's is indices, and has no dictionary.", None
+            )
         meanings = objects_in(kind.values, [span.chunk.values])
         none = _Broken("an index past its dictionary")
-        return [meanings[each] if 0 <= each < len(meanings) else none for each in over(span, NUMBERS[code]).tolist()]
+        return [
+            meanings[each] if 0 <= each < len(meanings) else none
+            for each in over(span, NUMBERS[code]).tolist()
+        ]
     if code in NUMBERS:
         return over(span, NUMBERS[code]).tolist()  # type: ignore[no-any-return]
     if code == "b":
@@ -99,13 +111,18 @@ def _present(kind: Type, span: Span) -> list[Any]:
     reader = next((_READERS[start] for start in (code, code[:2]) if start in _READERS), None)
     if reader is None:
         raise UnsupportedTypeError(
-            f"Python has no objects for Arrow's format {code!r}.", "pa.table(x), whose columns pyarrow reads"
+            f"Python has no objects for Arrow's format {code!r}.",
+            "pa.table(x), whose columns pyarrow reads",
         )
     return reader(kind, span)
 
 
 def _memory(span: Span, buffer: int, start: int, length: int) -> bytes:
-    there = bytes_at(buffer_of(span, buffer) + start, (length,), np.dtype("uint8"), span.chunk.owner) if length else b""
+    there = (
+        bytes_at(buffer_of(span, buffer) + start, (length,), np.dtype("uint8"), span.chunk.owner)
+        if length
+        else b""
+    )
     return bytes(there)
 
 
@@ -156,9 +173,14 @@ def _views(kind: Type, span: Span) -> list[Any]:
     # The last buffer has the lengths of those between.
     *more, lengths = range(2, len(span.chunk.buffers)) or [0]
     sizes: Any = (
-        bytes_at(span.chunk.buffers[lengths], (len(more),), np.dtype("int64"), span.chunk.owner) if more else []
+        bytes_at(span.chunk.buffers[lengths], (len(more),), np.dtype("int64"), span.chunk.owner)
+        if more
+        else []
     )
-    packed, none = _memory(span, 1, span.at * 16, span.length * 16), _Broken("a view of text past its buffers")
+    packed, none = (
+        _memory(span, 1, span.at * 16, span.length * 16),
+        _Broken("a view of text past its buffers"),
+    )
     found: list[Any] = []
     for start in range(0, len(packed), 16):
         length, _, buffer, offset = np.frombuffer(packed, "int32", 4, start).tolist()
@@ -198,12 +220,18 @@ def _time(since_midnight: timedelta) -> Any:
 def _listed(dates: Array) -> list[Any]:
     """As Python's own objects; what they cannot say as NumPy's."""
     own = (date, datetime, timedelta)
-    return [each if isinstance(each, own) else dates[index] for index, each in enumerate(dates.tolist())]
+    return [
+        each if isinstance(each, own) else dates[index] for index, each in enumerate(dates.tolist())
+    ]
 
 
 def _in_zone(found: Any, zone: tzinfo, otherwise: Any) -> Any:
     try:
-        return found.replace(tzinfo=timezone.utc).astimezone(zone) if isinstance(found, datetime) else found
+        return (
+            found.replace(tzinfo=timezone.utc).astimezone(zone)
+            if isinstance(found, datetime)
+            else found
+        )
     except OverflowError:  # there, it is the year 10,000
         return otherwise
 
@@ -219,7 +247,8 @@ def _zone_of(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:  # it may be the name of a folder of zones
         raise UnsupportedTypeError(
-            f"Python does not know the time zone {name!r}.", "pip install tzdata, which has all common zones"
+            f"Python does not know the time zone {name!r}.",
+            "pip install tzdata, which has all common zones",
         ) from error
 
 
@@ -279,7 +308,9 @@ def _fields(kind: Type, span: Span) -> list[Any]:
     ]
     names = [child.name for child in kind.children]
     if len(set(names)) < len(names):
-        raise UnsupportedTypeError("Two fields of Arrow's have the same name, and one would be lost.", None)
+        raise UnsupportedTypeError(
+            "Two fields of Arrow's have the same name, and one would be lost.", None
+        )
     rows = zip(*columns, strict=True) if columns else [()] * span.length
     return [dict(zip(names, row, strict=True)) for row in rows]
 

@@ -99,13 +99,17 @@ class DictionaryEncoded:
         if not len(values):
             if not missing.all():
                 row = self._row(start + int(missing.argmin()))
-                raise UnsupportedTypeError(f"A dictionary has no values, and row {row} has an index of one.", None)
+                raise UnsupportedTypeError(
+                    f"A dictionary has no values, and row {row} has an index of one.", None
+                )
             return np.zeros(len(each), values.dtype)
         if self.missing is not None:
             each = np.where(missing, 0, each)
         if each.size and (int(each.min()) < 0 or int(each.max()) >= len(values)):
             row = self._row(start + int(((each < 0) | (each >= len(values))).argmax()))
-            raise UnsupportedTypeError(f"A dictionary's indices point past its values, at row {row}.", None)
+            raise UnsupportedTypeError(
+                f"A dictionary's indices point past its values, at row {row}.", None
+            )
         found: Array = values[each]
         return found
 
@@ -150,7 +154,8 @@ class Missing(NamedTuple):
     """Which values are null.
 
     Args:
-        marks: Bits that are 1 where there is a value, or booleans that are true where there is none.
+        marks: Bits that are 1 where there is a value, or booleans that are true where there is
+            none.
         each: The number of marks for each row.
     """
 

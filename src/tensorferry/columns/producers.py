@@ -33,22 +33,29 @@ def gives_arrow(kind: type) -> bool:
 
 
 def is_read_again(kind: type) -> bool:
-    """Whether objects of a type surely give the same data each time. Streams, which have no length, may not."""
+    """Whether objects of a type surely give the same data each time.
+
+    Streams, which have no length, may not.
+    """
     return hasattr(kind, "__arrow_c_array__") or hasattr(kind, "__len__")
 
 
 def read(x: Any) -> tuple[Type, list[Chunk]]:
-    """Read the type and the chunks of an object. They keep it alive, since only the object may own their memory.
+    """Read the type and the chunks of an object.
+
+    They keep it alive, since only the object may own their memory.
 
     Raises:
-        UnsupportedTypeError: It was released, its stream failed, or it gives no Arrow data; or it is a stream, which
-            `leaving_streams` leaves.
+        UnsupportedTypeError: It was released, its stream failed, or it gives no Arrow data; or it
+            is a stream, which `leaving_streams` leaves.
     """
     if not hasattr(x, "__arrow_c_array__"):
         return _read_stream(x)
     capsules = _given(x, x.__arrow_c_array__)
     if not isinstance(capsules, tuple) or len(capsules) != 2:
-        raise UnsupportedTypeError(f"This {type(x).__name__} gives no pair of Arrow's capsules.", None)
+        raise UnsupportedTypeError(
+            f"This {type(x).__name__} gives no pair of Arrow's capsules.", None
+        )
     schema, array = capsules
     kind = type_in(schema)
     return kind, [chunk_at(array_in(array), kind, (array, x))]
@@ -58,19 +65,23 @@ def _given(x: object, method: Any) -> Any:
     try:
         return method()
     except Exception as error:
-        raise UnsupportedTypeError(f"Arrow's interface of this {type(x).__name__} fails: {error}", None) from error
+        raise UnsupportedTypeError(
+            f"Arrow's interface of this {type(x).__name__} fails: {error}", None
+        ) from error
 
 
 # -- streams ---------------------------------------------------------------------------------------
 
 
 class _Reading(NamedTuple):
-    """What a stream gave that cannot be read again. It is kept as long as the object that gave the stream.
+    """What a stream gave that cannot be read again.
+
+    It is kept as long as the object that gave the stream.
 
     Args:
         x: A weak reference to that object.
-        found: The type and the chunks; or the error of a stream that failed. What it gave before is lost, and the rest
-            alone would be taken for all of it.
+        found: The type and the chunks; or the error of a stream that failed. What it gave before is
+            lost, and the rest alone would be taken for all of it.
     """
 
     x: weakref.ref[Any]
@@ -101,7 +112,9 @@ def _read_stream(x: Any) -> tuple[Type, list[Chunk]]:
     if may_be_used_up and _leaves_streams.get():
         raise UnsupportedTypeError(
             f"This {type(x).__name__} is a stream that is still to be read, and only a conversion reads it.",
-            "x.read_all()" if hasattr(type(x), "read_all") else "pa.table(x), or pa.chunked_array(x) if it is a column",
+            "x.read_all()"
+            if hasattr(type(x), "read_all")
+            else "pa.table(x), or pa.chunked_array(x) if it is a column",
         )
     try:
         found = _of_stream(_given(x, x.__arrow_c_stream__))
@@ -116,7 +129,10 @@ def _read_stream(x: Any) -> tuple[Type, list[Chunk]]:
 
 
 def _keeping(found: tuple[Type, list[Chunk]], x: object) -> tuple[Type, list[Chunk]]:
-    """What was read, with `x` as an owner. What is in `_readings` has no such owner, or `x` would live for ever."""
+    """What was read, with `x` as an owner.
+
+    What is in `_readings` has no such owner, or `x` would live for ever.
+    """
     kind, chunks = found
     return kind, [_kept(each, x) for each in chunks]
 
@@ -152,14 +168,18 @@ _RELEASES = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class _Owned:
-    """A structure that a library has filled in. It is released when nothing uses what it has any more."""
+    """A structure that a library has filled in.
+
+    It is released when nothing uses what it has any more.
+    """
 
     def __init__(self, layout: struct.Struct, release: int) -> None:
         self._memory = ctypes.create_string_buffer(layout.size)
         self._place = release
         self.address = ctypes.addressof(self._memory)
 
-    # Everything that it needs is an argument, because the module's names may be deleted before, at exit.
+    # Everything that it needs is an argument, because the module's names may be deleted before, at
+    # exit.
     def __del__(self, unpack: Any = _POINTER.unpack_from, release: Any = _RELEASES) -> None:
         found = unpack(self._memory, self._place)[0]
         if found:
@@ -179,7 +199,8 @@ def _of_stream(capsule: object, most: int | None = None) -> tuple[Type, list[Chu
             "This stream of Arrow's was released: it has been read already. A table that is made of it before that can "
             "be read again and again."
         )
-    # The stream is moved, as its interface asks for: the capsule has none any more. Read again, it would be empty.
+    # The stream is moved, as its interface asks for: the capsule has none any more. Read again, it
+    # would be empty.
     stream = _Owned(_STREAM, _RELEASE_STREAM)
     ctypes.memmove(stream.address, at, _STREAM.size)
     _POINTER.pack_into(memory_at(at), _RELEASE_STREAM, 0)

@@ -1,7 +1,7 @@
 """Columns of one chunk, without nulls, whose rows all have the same length: read quickly, as arrays over their memory.
 
-The type of a column is analysed once (`regular_of`), and used for all tables with that type (`arrays_of`). All other
-columns are left to `layouts`.
+The type of a column is analysed once (`regular_of`), and used for all tables with that type
+(`arrays_of`). All other columns are left to `layouts`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def arrays_of(capsule: object, columns: Sequence[Regular | None]) -> list[Array 
         columns: The result of `regular_of` for each column.
 
     Returns:
-        For each column the array; ``None`` if it is not regular, has nulls, has rows of unequal lengths, or is empty.
+        For each column the array; ``None`` if it is not regular, has nulls, has rows of unequal
+        lengths, or is empty.
     """
     rows, nulls, offset, _, count, _, children, *_ = interface.array_at(interface.array_in(capsule))
     if nulls or count != len(columns) or not rows:
@@ -93,7 +94,9 @@ def _array(column: Regular, at: int, start: int, count: int, owner: object) -> A
     if found is None:
         return None
     start, buffers, _ = found
-    return interface.bytes_at(buffers[1] + start * column.dtype.itemsize, tuple(shape), column.dtype, owner)
+    return interface.bytes_at(
+        buffers[1] + start * column.dtype.itemsize, tuple(shape), column.dtype, owner
+    )
 
 
 def _part(at: int, start: int, count: int) -> tuple[int, Sequence[int], Sequence[int]] | None:

@@ -49,7 +49,9 @@ def marker(inner: tuple[int, ...]) -> Any:
         chunk = span.chunk
         if not chunk.null_count or not chunk.buffers or not chunk.buffers[0]:
             if chunk.null_count > 0 and chunk.buffers:
-                raise UnsupportedTypeError("This array of Arrow's counts nulls, and does not say which.", None)
+                raise UnsupportedTypeError(
+                    "This array of Arrow's counts nulls, and does not say which.", None
+                )
             return span
         bits = bits_in(span, 0)
         whole = not chunk.offset and span.length == chunk.length
@@ -69,7 +71,9 @@ def missing_in(span: Span, inner: tuple[int, ...]) -> Array | None:
 def bits_in(span: Span, buffer: int) -> Bits:
     """The bits of a span in one of its buffers."""
     first, last = span.at // 8, -(-(span.at + span.length) // 8)
-    packed = bytes_at(buffer_of(span, buffer) + first, (last - first,), numpy_dtype("uint8"), span.chunk.owner)
+    packed = bytes_at(
+        buffer_of(span, buffer) + first, (last - first,), numpy_dtype("uint8"), span.chunk.owner
+    )
     return Bits(packed, span.at % 8, span.length)
 
 
@@ -80,7 +84,9 @@ def buffer_of(span: Span, index: int) -> int:
         UnsupportedTypeError: There is none, and the span has elements.
     """
     if index >= len(span.chunk.buffers) or (span.length and not span.chunk.buffers[index]):
-        raise UnsupportedTypeError("This array of Arrow's has elements, and no memory for them.", None)
+        raise UnsupportedTypeError(
+            "This array of Arrow's has elements, and no memory for them.", None
+        )
     return span.chunk.buffers[index]
 
 

@@ -1,20 +1,33 @@
-"""What a backend declares about its framework, in groups by subject. The planner knows nothing else.
+"""What a backend declares about its framework, in groups by subject.
+
+The planner knows nothing else.
 
 >>> from tensorferry.core.capabilities import Capabilities, Dtypes, Memory
 >>> one = ("float32",)
 >>> numbers = {"bool": one, "int": one, "float": one, "complex": one}
->>> declared = Capabilities(Dtypes(frozenset(one), numbers), Memory(writable=True, strides="compact"))
+>>> declared = Capabilities(
+...     Dtypes(frozenset(one), numbers), Memory(writable=True, strides="compact")
+... )
 >>> declared.memory.strides, declared.devices.kinds
 ('compact', ('cpu',))
 """
-# No ``from __future__ import annotations``: a `NamedTuple` compiles each annotation that is a string. That would take a
-# tenth of the time of ``import tensorferry``.
+# No ``from __future__ import annotations``: a `NamedTuple` compiles each annotation that is a
+# string. That would take a tenth of the time of ``import tensorferry``.
 
 import math
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
-__all__ = ["Capabilities", "DeviceFacts", "Devices", "Dtypes", "Gradients", "Memory", "Objects", "Options"]
+__all__ = [
+    "Capabilities",
+    "DeviceFacts",
+    "Devices",
+    "Dtypes",
+    "Gradients",
+    "Memory",
+    "Objects",
+    "Options",
+]
 
 _NONE: Mapping[str, str] = {}
 _NO_KINDS: Mapping[int, str] = {}
@@ -29,18 +42,23 @@ class Dtypes(NamedTuple):
         held: The canonical names of the dtypes that its tensors can have.
         numbers: For each kind of Python number, the dtypes that its own constructor gives it,
             narrowest first: the first that holds the values is taken.
-        unshared: Those that it stores in another form than an ndarray, so that they are always copied.
+        unshared: Those that it stores in another form than an ndarray, so that they are always
+            copied.
         uncast: Those that its own operations do not cast on a device.
-        uncast_pairs: Pairs, from and to, that its own operations do not cast on a device with the same bits as NumPy.
-        cast_alike: Pairs between which its own cast, of tensors on the host, gives the same bits as NumPy's, but for
-            the payload of a signalling NaN.
+        uncast_pairs: Pairs, from and to, that its own operations do not cast on a device with the
+            same bits as NumPy.
+        cast_alike: Pairs between which its own cast, of tensors on the host, gives the same bits as
+            NumPy's, but for the payload of a signalling NaN.
         unexported: Those that it cannot share with another framework on a device.
-        unnamed: Those that its own functions for DLPack do not know, so that printed code shares them as integers.
-        absent_reasons: For a dtype that it does not have now, but could have: why, as the end of a sentence.
+        unnamed: Those that its own functions for DLPack do not know, so that printed code shares
+            them as integers.
+        absent_reasons: For a dtype that it does not have now, but could have: why, as the end of a
+            sentence.
         absent_hint: The code that gives it these dtypes, if there is any.
-        since: For a dtype that the oldest supported release does not have: the first release that has it.
-        words: What words mean in its own module (``"float"`` in ``"torch.float"``), if they mean something else, or
-            several things, without it: see `dtype_names`.
+        since: For a dtype that the oldest supported release does not have: the first release that
+            has it.
+        words: What words mean in its own module (``"float"`` in ``"torch.float"``), if they mean
+            something else, or several things, without it: see `dtype_names`.
     """
 
     held: frozenset[str]
@@ -74,22 +92,28 @@ class Memory(NamedTuple):
 
     Args:
         writable: Whether its tensors can be written.
-        shows_writes: Whether its tensors may change though they cannot be written, since others can write their memory.
+        shows_writes: Whether its tensors may change though they cannot be written, since others can
+            write their memory.
         exists: Whether its values have memory at all (a list of numbers has none to share).
-        strides: What it can adopt: ``"any"`` strides, ``"non-negative"`` whole elements, or ``"compact"`` only.
+        strides: What it can adopt: ``"any"`` strides, ``"non-negative"`` whole elements, or
+            ``"compact"`` only.
         alignment: Bytes of which an adopted address must be a multiple; 0 means the element's size,
             1 any address.
         axes: How many axes its tensors have at most.
         fewest_axes: How many they have at least.
         reshape: The code that gives one of its tensors another shape, for hints.
-        by_columns: Whether a tensor of several axes is a table, with separate memory for each column.
+        by_columns: Whether a tensor of several axes is a table, with separate memory for each
+            column.
         host_array: Whether its tensors *are* ndarrays in host memory.
-        lazy_bits: Whether its tensors can have a conjugate or a negative bit, which the verb ``resolve`` applies.
-        read_only: Whether it has read-only tensors: its verb ``read_only`` takes one of its tensors and gives a
-            read-only one over the same memory.
+        lazy_bits: Whether its tensors can have a conjugate or a negative bit, which the verb
+            ``resolve`` applies.
+        read_only: Whether it has read-only tensors: its verb ``read_only`` takes one of its tensors
+            and gives a read-only one over the same memory.
         out: Whether its tensors can be given as ``out=``: its verb ``write``.
-        writes_parts: Whether its verb ``write`` also takes `chunks.Chunks`, for an ``out=`` in host memory.
-        writes_own: Whether its verb ``write`` also takes its own tensors, wherever they and ``out=`` are.
+        writes_parts: Whether its verb ``write`` also takes `chunks.Chunks`, for an ``out=`` in host
+            memory.
+        writes_own: Whether its verb ``write`` also takes its own tensors, wherever they and
+            ``out=`` are.
     """
 
     writable: bool
@@ -113,19 +137,24 @@ class Devices(NamedTuple):
     """The devices of a framework, and how its tensors travel between them.
 
     Args:
-        kinds: The kinds of device that it supports: first the host, or, if it has no host tensors, the usual kind.
+        kinds: The kinds of device that it supports: first the host, or, if it has no host tensors,
+            the usual kind.
         others: Whether it supports all other kinds as well: see `Declaration.device_facts`.
         shards: Whether one tensor can be spread over several devices.
-        fetches: Whether one call of the framework brings a tensor from a device, or from several shards, into
-            an ndarray: its verb ``fetch``.
-        fetches_ahead: Whether its verb ``start_fetch`` starts such a transfer without waiting for it.
-        packs: Whether many of its tensors can be packed into one, on any device: ``pack`` and ``unpack``.
+        fetches: Whether one call of the framework brings a tensor from a device, or from several
+            shards, into an ndarray: its verb ``fetch``.
+        fetches_ahead: Whether its verb ``start_fetch`` starts such a transfer without waiting for
+            it.
+        packs: Whether many of its tensors can be packed into one, on any device: ``pack`` and
+            ``unpack``.
         pins: Whether it page-locks host memory: its verbs ``pin`` and ``land``.
-        spreads: Whether memory that elements, or tensors, share can be copied as such: its verbs ``narrow``,
-            ``span``, ``spread``, ``cross`` and ``copy_together``.
-        waits: Whether memory on a device must be complete before it takes it, because it names no stream.
+        spreads: Whether memory that elements, or tensors, share can be copied as such: its verbs
+            ``narrow``, ``span``, ``spread``, ``cross`` and ``copy_together``.
+        waits: Whether memory on a device must be complete before it takes it, because it names no
+            stream.
         exports_dlpack: Whether its tensors have ``__dlpack__``.
-        prefers_dlpack: Whether printed code gives it the source's tensor through DLPack, as it would copy an array.
+        prefers_dlpack: Whether printed code gives it the source's tensor through DLPack, as it
+            would copy an array.
         offloads: Whether a tensor of a device may lie in page-locked memory of the host.
     """
 
@@ -148,14 +177,17 @@ class Devices(NamedTuple):
 
 
 class DeviceFacts(NamedTuple):
-    """What a framework can do on a kind of device. The defaults are for a kind that this machine does not have.
+    """What a framework can do on a kind of device.
+
+    The defaults are for a kind that this machine does not have.
 
     Args:
         present: How many such devices this machine has, as far as the framework says.
         streams: Whether its work is queued on streams, and ordered by events.
         pins: Whether it has page-locked memory for transfers to and from such a device.
         absent: The canonical names of the dtypes that the device does not support.
-        meant: The kind that the user most likely meant, if the framework has no such kind, or it has no memory.
+        meant: The kind that the user most likely meant, if the framework has no such kind, or it
+            has no memory.
     """
 
     present: int = 0
@@ -170,8 +202,10 @@ class Gradients(NamedTuple):
 
     Args:
         graph: Whether its tensors have one.
-        records: Whether operations are recorded now. If not (PyTorch's ``no_grad``), results are in no graph.
-        tape: What may record its operations for gradients, if tensors do not show it (TensorFlow's ``GradientTape``).
+        records: Whether operations are recorded now. If not (PyTorch's ``no_grad``), results are in
+            no graph.
+        tape: What may record its operations for gradients, if tensors do not show it (TensorFlow's
+            ``GradientTape``).
         parameter: The kind of its trainable tensors. A detached one is an ordinary tensor.
         stopped: The code that gives a tensor ``x`` without its gradient, for hints.
     """
@@ -193,14 +227,15 @@ class Objects(NamedTuple):
         gathers_at: The assumed address, modulo 64, of the array that its library makes of a table.
         read_kinds: Values of `TensorInfo.kind` without memory to share, whose values must be read.
         value_kinds: Values of `TensorInfo.kind` that hold a tensor (variables).
-        taken_kinds: Those of objects of other libraries on a device, whose memory it takes by a protocol of this name:
-            its verb ``take``.
+        taken_kinds: Those of objects of other libraries on a device, whose memory it takes by a
+            protocol of this name: its verb ``take``.
         abstract: For each `TensorInfo.abstract`: why the object has no memory, and what to do.
         inside_only: Those of them that can still be converted inside their own framework.
         only_returned: Those of `inside_only` that can only be returned as they are.
-        opaque: Those of `inside_only` whose values only the framework reads: they are returned or copied.
-        tracer: What records its operations on real values now (``torch.jit.trace``). There, a value that leaves
-            the framework becomes a constant.
+        opaque: Those of `inside_only` whose values only the framework reads: they are returned or
+            copied.
+        tracer: What records its operations on real values now (``torch.jit.trace``). There, a value
+            that leaves the framework becomes a constant.
     """
 
     ordinary_kind: str = ""
@@ -223,8 +258,8 @@ class Options(NamedTuple):
     Args:
         names: Their names.
         finishers: Those that add a last step, which calls the verb of the same name.
-        labels: ``index`` and ``columns``, as far as its tensors have labels for rows and columns: its verbs
-            ``labels_given`` and ``label``.
+        labels: ``index`` and ``columns``, as far as its tensors have labels for rows and columns:
+            its verbs ``labels_given`` and ``label``.
     """
 
     names: frozenset[str] = frozenset()

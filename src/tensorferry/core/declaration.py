@@ -68,7 +68,9 @@ class Declaration(Protocol):
 
 
 class Declared:
-    """A declaration without a backend. It makes plans where neither the framework nor NumPy can be imported.
+    """A declaration without a backend.
+
+    It makes plans where neither the framework nor NumPy can be imported.
 
     >>> from tensorferry.backends.torch.declared import DECLARED
     >>> DECLARED.name, "bfloat16" in DECLARED.capabilities.dtypes.held
@@ -142,4 +144,6 @@ def as_now(declarations: Sequence[Declaration]) -> list[Declaration]:
     (True, True)
     """
     found: dict[int, Any] = {}
-    return [found.get(id(each)) or found.setdefault(id(each), _AsNow(each)) for each in declarations]
+    return [
+        found.get(id(each)) or found.setdefault(id(each), _AsNow(each)) for each in declarations
+    ]

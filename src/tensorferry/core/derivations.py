@@ -21,7 +21,8 @@ class Vjp(NamedTuple):
     Args:
         wrt: The inputs for which gradients are computed.
         outs: The outputs that have cotangents; those of the others are zero.
-        kept: How many tensors of the call are kept: the inputs, and the outputs if the inner framework needs them.
+        kept: How many tensors of the call are kept: the inputs, and the outputs if the inner
+            framework needs them.
     """
 
     wrt: tuple[int, ...]
@@ -47,7 +48,8 @@ class Vmap(NamedTuple):
     """Many calls at once. The outputs are batched along their first axis.
 
     Args:
-        dims: For each input, the axis along which it is batched; ``None`` if it is the same in all calls.
+        dims: For each input, the axis along which it is batched; ``None`` if it is the same in all
+            calls.
         size: The number of calls.
     """
 
@@ -58,14 +60,21 @@ class Vmap(NamedTuple):
 Rule = Vjp | Jvp | Vmap
 
 
-def derived(function: Callable[..., Any], rules: Sequence[Rule], how: Mapping[type, Callable[..., Any]]) -> Any:
-    """Apply rules to a function, one after the other. `how` has the framework's function for each type of rule."""
+def derived(
+    function: Callable[..., Any], rules: Sequence[Rule], how: Mapping[type, Callable[..., Any]]
+) -> Any:
+    """Apply rules to a function, one after the other.
+
+    `how` has the framework's function for each type of rule.
+    """
     for rule in rules:
         function = how[type(rule)](function, rule)
     return function
 
 
-def chosen(function: Callable[..., Sequence[Any]], inputs: Sequence[Any], rule: Vjp | Jvp) -> Callable[..., Any]:
+def chosen(
+    function: Callable[..., Sequence[Any]], inputs: Sequence[Any], rule: Vjp | Jvp
+) -> Callable[..., Any]:
     """A function that takes only the inputs in `rule.wrt`, and gives only the outputs in `rule.outs`.
 
     >>> chosen(lambda x, y: (x, x * y), [2, 3], Vjp(wrt=(1,), outs=(1,), kept=2))(10)

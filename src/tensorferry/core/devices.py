@@ -98,7 +98,9 @@ def meant(device: str, kinds: Sequence[str]) -> str:
     >>> meant("gpux", ("cpu", "cuda")), meant("mps", ("cpu", "cuda"))
     ('cuda', 'cpu')
     """
-    words = {word: kind for word, kind in _ALIASES.items() if kind in kinds} | {kind: kind for kind in kinds}
+    words = {word: kind for word, kind in _ALIASES.items() if kind in kinds} | {
+        kind: kind for kind in kinds
+    }
     found = nearest(kind_of(device), words)
     return words[found] if found else kinds[0]
 

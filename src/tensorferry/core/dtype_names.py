@@ -49,7 +49,8 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "i8": ("int64", "int8"),
     "u8": ("uint64", "uint8"),
     "f16": ("float16", "float128"),
-    # Eight bits are a float in two common ways; what nobody writes otherwise is short for one of them.
+    # Eight bits are a float in two common ways; what nobody writes otherwise is short for one of
+    # them.
     **dict.fromkeys(("fp8", "float8"), ("float8_e4m3fn", "float8_e5m2")),
     **dict.fromkeys(("e4m3", "fp8_e4m3", "f8_e4m3", "f8e4m3"), ("float8_e4m3fn", "float8_e4m3")),
     **dict.fromkeys(("e4m3fn", "fp8_e4m3fn", "f8_e4m3fn", "f8e4m3fn"), ("float8_e4m3fn",)),
@@ -82,7 +83,10 @@ _CODES = {
     # The first letter of the kind, and the number of bytes: "f4".
     **{f"{find(name).kind[0]}{find(name).itemsize}": name for name in ORDINARY},
 }
-"""NumPy's codes, in which upper and lower case differ. They may follow a sign for the byte order."""
+"""NumPy's codes, in which upper and lower case differ.
+
+They may follow a sign for the byte order.
+"""
 _OTHER_ORDER = ">" if sys.byteorder == "little" else "<"
 
 
@@ -93,16 +97,16 @@ def name_of(dtype: object) -> str:
     >>> name_of("torch.float"), name_of(np.float32), name_of("half"), name_of(float), name_of("f4")
     ('float32', 'float32', 'float16', 'float64', 'float32')
 
-    After the name of a framework, a name means what it means there. Without it, it must mean the same to all:
-    ``"half"`` and ``"bf16"`` do; ``"float"`` and ``"u8"`` do not, and are refused. Python's types are the dtypes that
-    NumPy makes of them.
+    After the name of a framework, a name means what it means there. Without it, it must mean the
+    same to all: ``"half"`` and ``"bf16"`` do; ``"float"`` and ``"u8"`` do not, and are refused.
+    Python's types are the dtypes that NumPy makes of them.
 
     Args:
         dtype: A name, a NumPy dtype or scalar type, a Python type, or a framework's dtype object.
 
     Raises:
-        UnsupportedTypeError: It is not the name of a supported dtype, or has several meanings; the hint has the nearest
-            name, or all of them.
+        UnsupportedTypeError: It is not the name of a supported dtype, or has several meanings; the
+            hint has the nearest name, or all of them.
     """
     name: str | None = None
     is_dtype = "dtype" in type(dtype).__name__.lower()
@@ -116,12 +120,16 @@ def name_of(dtype: object) -> str:
     if name is not None:
         return name
     raise UnsupportedTypeError(
-        f"{repr(dtype) if is_dtype else shown(dtype)} is not a dtype that tensorferry knows.", _nearest(dtype)
+        f"{repr(dtype) if is_dtype else shown(dtype)} is not a dtype that tensorferry knows.",
+        _nearest(dtype),
     )
 
 
 def _of_class(kind: type) -> str | None:
-    """The dtype of a class of Python or of NumPy. NumPy is imported already if the class is one of its own."""
+    """The dtype of a class of Python or of NumPy.
+
+    NumPy is imported already if the class is one of its own.
+    """
     if kind in _PYTHONS:
         return _PYTHONS[kind]
     numpy = sys.modules.get("numpy")
@@ -194,7 +202,8 @@ def meanings_of(text: str) -> tuple[str, ...]:
 
 def _in_the_other_order(dtype: object, name: str) -> UnsupportedTypeError:
     return UnsupportedTypeError(
-        f"{dtype!r} asks for bytes in the other order, and results are in the machine's.", f'dtype="{name}"'
+        f"{dtype!r} asks for bytes in the other order, and results are in the machine's.",
+        f'dtype="{name}"',
     )
 
 
@@ -239,7 +248,12 @@ def _framework_of(prefix: str) -> Declaration | None:
 
 
 def _owner_of(first: str, among: Mapping[str, Declaration]) -> Declaration | None:
-    modules = {module: each for each in list(among.values()) if each.module != "builtins" for module in each.owns}
+    modules = {
+        module: each
+        for each in list(among.values())
+        if each.module != "builtins"
+        for module in each.owns
+    }
     lines = {name: line for each in modules.values() for name, line in each.imports.items()}
     imported = lines.get(first, "").removeprefix("import ").partition(" ")[0]
     return modules.get(first) or modules.get(imported.partition(".")[0])

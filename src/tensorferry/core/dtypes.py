@@ -152,7 +152,9 @@ def exact(source: str, target: str) -> bool:
     if source == target:
         return True
     a, b = DTYPES[source], DTYPES[target]
-    if KINDS.index(a.kind) > KINDS.index(b.kind) or (a.kind == "int" and "negative" not in _signs(b)):
+    if KINDS.index(a.kind) > KINDS.index(b.kind) or (
+        a.kind == "int" and "negative" not in _signs(b)
+    ):
         return False
     if a.kind in ("bool", "uint", "int"):
         if b.kind in ("float", "complex"):
@@ -160,7 +162,12 @@ def exact(source: str, target: str) -> bool:
             fits = a.precision <= b.precision and a.precision + (a.kind == "int") <= b.highest
             return fits and b.lowest <= 0 and "zero" in b.specials
         return a.precision <= b.precision
-    return a.precision <= b.precision and a.highest <= b.highest and a.lowest >= b.lowest and a.specials <= b.specials
+    return (
+        a.precision <= b.precision
+        and a.highest <= b.highest
+        and a.lowest >= b.lowest
+        and a.specials <= b.specials
+    )
 
 
 def _signs(dtype: DType) -> frozenset[str]:
@@ -173,9 +180,14 @@ def _signs(dtype: DType) -> frozenset[str]:
 def is_misrounded(source: str, target: str) -> bool:
     """Whether ml_dtypes, and frameworks, do not always give the nearest value.
 
-    They round to float32 first, and then again. To float8_e8m0fnu, they round up what is subnormal in float32.
+    They round to float32 first, and then again. To float8_e8m0fnu, they round up what is subnormal
+    in float32.
 
-    >>> is_misrounded("float64", "bfloat16"), is_misrounded("float32", "bfloat16"), is_misrounded("float64", "float16")
+    >>> (
+    ...     is_misrounded("float64", "bfloat16"),
+    ...     is_misrounded("float32", "bfloat16"),
+    ...     is_misrounded("float64", "float16"),
+    ... )
     (True, False, False)
     """
     a, b, single = DTYPES[source], DTYPES[target], DTYPES["float32"]
@@ -184,7 +196,9 @@ def is_misrounded(source: str, target: str) -> bool:
     if "zero" not in b.specials and a.lowest < b.lowest:
         return True
     # Integers that float32 does not have are far beyond the largest number of most narrow floats.
-    return a.precision > single.precision and (a.kind in ("float", "complex") or b.highest > single.precision)
+    return a.precision > single.precision and (
+        a.kind in ("float", "complex") or b.highest > single.precision
+    )
 
 
 @cache
@@ -214,8 +228,8 @@ def casting_scale(source: str, target: str, casting: str | None) -> Scale:
     Args:
         source: The canonical name of the source's dtype.
         target: The canonical name of the requested dtype.
-        casting: ``None`` rounds floats and keeps everything else; `FINITE` does too, and keeps finite floats finite; or
-            one of NumPy's words.
+        casting: ``None`` rounds floats and keeps everything else; `FINITE` does too, and keeps
+            finite floats finite; or one of NumPy's words.
 
     Raises:
         LossyCastError: `casting` does not allow this cast.
@@ -228,7 +242,10 @@ def casting_scale(source: str, target: str, casting: str | None) -> Scale:
     rounds = a.kind in ("float", "complex") and KINDS.index(a.kind) <= KINDS.index(b.kind)
     if casting in (None, FINITE):
         rounded: Check = "" if casting is None else "finite"
-        return Scale(exact=False, check=(rounded if b.specials >= _ROUNDS else "number") if rounds else "value")
+        return Scale(
+            exact=False,
+            check=(rounded if b.specials >= _ROUNDS else "number") if rounds else "value",
+        )
     if casting == "same_value":
         return Scale(exact=False, check="value")
     if casting == "same_kind" and KINDS.index(a.kind) <= KINDS.index(b.kind):
@@ -248,10 +265,14 @@ def width(name: str) -> int:
 def fit(name: str, held: Collection[str]) -> str | None:
     """The best dtype for ``dtype="fit"`` among those in `held`; ``None`` if none is of the same kind.
 
-    It is the dtype itself; or the narrowest one of the same kind that has all values of the dtype; or, if none has
-    them, the widest one of the same kind whose values the dtype all has.
+    It is the dtype itself; or the narrowest one of the same kind that has all values of the dtype;
+    or, if none has them, the widest one of the same kind whose values the dtype all has.
 
-    >>> fit("int4", ["int2", "int8", "int16"]), fit("float64", ["float16", "float32"]), fit("bool", ["int8"])
+    >>> (
+    ...     fit("int4", ["int2", "int8", "int16"]),
+    ...     fit("float64", ["float16", "float32"]),
+    ...     fit("bool", ["int8"]),
+    ... )
     ('int8', 'float32', None)
 
     Args:
@@ -261,7 +282,10 @@ def fit(name: str, held: Collection[str]) -> str | None:
     if name in held:
         return name
     kind = find(name).kind
-    kin = sorted((other for other in held if find(other).kind == kind), key=lambda other: (_size(other), other))
+    kin = sorted(
+        (other for other in held if find(other).kind == kind),
+        key=lambda other: (_size(other), other),
+    )
     narrower = [other for other in kin if exact(other, name)]
     wider = [other for other in kin if exact(name, other)]
     if wider:
@@ -292,7 +316,11 @@ def common(names: Iterable[str]) -> str:
     if not holders:
         listed = ", ".join(sorted(found))
         is_complex = any(find(name).kind == "complex" for name in found)
-        hint = Hint('{dtype:"{widest_complex}"}' if is_complex else '{dtype:"{widest}"}, which each value must fit')
+        hint = Hint(
+            '{dtype:"{widest_complex}"}'
+            if is_complex
+            else '{dtype:"{widest}"}, which each value must fit'
+        )
         error = LossyCastError(f"No dtype holds every value of {listed}.", hint)
         error.read_as = "complex128" if is_complex else "float64"
         raise error

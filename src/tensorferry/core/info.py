@@ -65,7 +65,10 @@ COPIED_KINDS = _CopiedKinds({COPIED})
 """The kinds of objects from which an array must be made. The text after the colon says why."""
 
 NUMBERS = frozenset({"numbers", "objects"})
-"""The kinds of objects that are read number by number. All other kinds are words of the frameworks."""
+"""The kinds of objects that are read number by number.
+
+All other kinds are words of the frameworks.
+"""
 
 PADDED = "padded"
 """The kind of several tensors of unequal lengths that are padded and stacked."""
@@ -135,7 +138,9 @@ def _lengths(shape: Any) -> tuple[int, ...]:
     try:
         lengths = tuple(map(operator.index, shape))
     except TypeError:
-        raise TypeError(f"shape must be a sequence of lengths, such as shape=(3, 4), not {shown(shape)}") from None
+        raise TypeError(
+            f"shape must be a sequence of lengths, such as shape=(3, 4), not {shown(shape)}"
+        ) from None
     if any(length < 0 for length in lengths):
         raise ValueError(f"shape {lengths} has a negative length")
     return lengths
@@ -149,14 +154,19 @@ def _place(device: str) -> str:
         DeviceError: It is not the name of one, or similar to that of a kind which is known.
     """
     name = device_name(device)
-    kind, known = kind_of(name), [each.capabilities for each in list(names.registry.known().values())]
+    kind, known = (
+        kind_of(name),
+        [each.capabilities for each in list(names.registry.known().values())],
+    )
     kinds = {each for capabilities in known for each in capabilities.devices.kinds}
     if kind in kinds or any(kind in capabilities.objects.abstract for capabilities in known):
         return name
     meant = nearest(kind, kinds, _MISSPELT)
     if meant is None:
         return name  # PyTorch takes devices that others bring
-    raise DeviceError(f"{device!r} is not the name of a device.", f'device="{meant}{name[len(kind) :]}"')
+    raise DeviceError(
+        f"{device!r} is not the name of a device.", f'device="{meant}{name[len(kind) :]}"'
+    )
 
 
 _MISSPELT = 0.75
@@ -166,7 +176,11 @@ _MISSPELT = 0.75
 def _literal(value: object) -> str:
     """A value as a person would write it."""
     text = repr(value)
-    return f'"{value}"' if isinstance(value, str) and text == f"'{value}'" and '"' not in value else text
+    return (
+        f'"{value}"'
+        if isinstance(value, str) and text == f"'{value}'" and '"' not in value
+        else text
+    )
 
 
 def _ordinary(framework: str) -> tuple[str, bool | None, bool]:
@@ -195,31 +209,34 @@ def _declared(framework: Declaration) -> tuple[str, bool, bool]:
 class TensorInfo(_Fields):
     """The description of a tensor: everything that a plan needs, but not the values.
 
-    >>> info = TensorInfo("torch", shape=(3, 4), dtype="bfloat16", device="cuda:0", requires_grad=True)
+    >>> info = TensorInfo(
+    ...     "torch", shape=(3, 4), dtype="bfloat16", device="cuda:0", requires_grad=True
+    ... )
     >>> info
     TensorInfo("torch", (3, 4), "bfloat16", device="cuda:0", requires_grad=True)
     >>> info.strides, info.nbytes
     ((8, 2), 24)
 
-    What you leave out is as usual for the framework: compact strides, an address that is a multiple of 64, whether it
-    can be written, the host (CuPy: the current GPU).
+    What you leave out is as usual for the framework: compact strides, an address that is a multiple
+    of 64, whether it can be written, the host (CuPy: the current GPU).
 
     Args:
-        framework: The name of its backend (``"torch"``, ``"numpy"``, ``"python"`` …), or its module or tensor class, as
-            for `convert`; kept as its canonical name.
+        framework: The name of its backend (``"torch"``, ``"numpy"``, ``"python"`` …), or its module
+            or tensor class, as for `convert`; kept as its canonical name.
         shape: Lengths of the axes.
         dtype: A dtype of any framework, or a name; kept as its canonical name.
         device: A device of any framework, or a name; kept as its canonical name.
         strides: Bytes from one element to the next along each axis.
         misalignment: Address of the first element modulo 64 bytes.
         writable: Whether this object permits writes; left out: as is usual for the framework.
-        mutable: Whether anybody can write this memory, through this object or another; left out: as `writable`.
+        mutable: Whether anybody can write this memory, through this object or another; left out: as
+            `writable`.
         requires_grad: Whether it belongs to an autograd graph.
         conjugate: Whether the conjugate bit is set: memory holds the conjugates.
         negative: Whether the negative bit is set: memory holds the negatives.
         swapped: Whether its bytes are in the other than the machine's order.
-        weak_dtype: For Python numbers, whose dtype the target chooses: the narrowest that holds them.
-            ``None`` for everything that has a dtype of its own.
+        weak_dtype: For Python numbers, whose dtype the target chooses: the narrowest that holds
+            them. ``None`` for everything that has a dtype of its own.
         memory_map: Whether its memory is a file's.
         pinned: Whether its memory is page-locked.
         shards: On how many devices its parts lie.
@@ -231,7 +248,8 @@ class TensorInfo(_Fields):
         UnsupportedTypeError: No such dtype.
         DeviceError: No such device.
         TypeError: `shape` is not a sequence of integers.
-        ValueError: A negative length, fewer than one shard, or as many strides as axes are not given.
+        ValueError: A negative length, fewer than one shard, or as many strides as axes are not
+            given.
 
     .. versionadded:: 0.1
     """
@@ -334,7 +352,8 @@ class TensorInfo(_Fields):
         """Whether its elements have no gaps between them, in any order of the axes, and the machine's byte order."""
         steps = packed_strides(self.shape, self.strides, find(self.dtype).itemsize)
         return not self.swapped and all(
-            length == 1 or step == packed for length, step, packed in zip(self.shape, self.strides, steps, strict=True)
+            length == 1 or step == packed
+            for length, step, packed in zip(self.shape, self.strides, steps, strict=True)
         )
 
     @property

@@ -1,4 +1,7 @@
-"""`Labels`: an index and names for the rows and columns of a result. `Wanted`: where they come from."""
+"""`Labels`: an index and names for the rows and columns of a result.
+
+`Wanted`: where they come from.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,22 @@ __all__ = ["Labels", "Wanted"]
 class Labels:
     """Labels for the rows and the columns of a table, or for a column, which has one name.
 
-    Two are equal only if they have the same index, or views of it. To compare many labels would take too long.
+    Two are equal only if they have the same index, or views of it. To compare many labels would
+    take too long.
 
     Args:
         library: The name of the backend whose objects they are.
-        index: The labels of the rows, as an object of the library; ``None`` if the rows are only numbered.
+        index: The labels of the rows, as an object of the library; ``None`` if the rows are only
+            numbered.
         names: The names of the columns; ``None`` if they have none.
         is_table: Whether they are those of a table, and not of a column.
     """
 
     __slots__ = ("index", "is_table", "library", "names")
 
-    def __init__(self, library: str, index: Any, names: Sequence[Any] | None, *, is_table: bool = True) -> None:
+    def __init__(
+        self, library: str, index: Any, names: Sequence[Any] | None, *, is_table: bool = True
+    ) -> None:
         self.library = library
         self.index = index
         self.names = names
@@ -34,7 +41,9 @@ class Labels:
         if not isinstance(other, Labels) or not _is_same(self.index, other.index):
             return False
         same_names = _is_same(self.names, other.names) or (
-            isinstance(self.names, tuple) and isinstance(other.names, tuple) and self.names == other.names
+            isinstance(self.names, tuple)
+            and isinstance(other.names, tuple)
+            and self.names == other.names
         )
         return same_names and (self.library, self.is_table) == (other.library, other.is_table)
 

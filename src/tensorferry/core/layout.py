@@ -37,7 +37,10 @@ def compact_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def is_compact(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    """Whether memory is C-contiguous. Axes of length 1 do not count; a tensor without elements is contiguous."""
+    """Whether memory is C-contiguous.
+
+    Axes of length 1 do not count; a tensor without elements is contiguous.
+    """
     if 0 in shape:
         return True
     step = itemsize
@@ -48,7 +51,9 @@ def is_compact(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) 
     return True
 
 
-def packed_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+def packed_strides(
+    shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+) -> tuple[int, ...]:
     """The strides, in bytes, of memory without gaps whose axes have the same order as in `strides`."""
     order = sorted(range(len(shape)), key=lambda axis: (-abs(strides[axis]), axis))
     packed = [0] * len(shape)
@@ -78,7 +83,9 @@ def are_apart(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bo
         return True
     # This condition is sufficient, but not necessary, for elements that do not overlap.
     reach = itemsize
-    for step, length in sorted((abs(step), length) for length, step in zip(shape, strides, strict=True) if length > 1):
+    for step, length in sorted(
+        (abs(step), length) for length, step in zip(shape, strides, strict=True) if length > 1
+    ):
         if step < reach:
             return False
         reach += (length - 1) * step
@@ -88,18 +95,24 @@ def are_apart(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bo
 def overlaps_itself(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
     """Whether two elements share a byte.
 
-    >>> overlaps_itself((3, 2), (4, 4), 4), overlaps_itself((2, 3), (12, 8), 4), overlaps_itself((2, 3), (10, 4), 2)
+    >>> (
+    ...     overlaps_itself((3, 2), (4, 4), 4),
+    ...     overlaps_itself((2, 3), (12, 8), 4),
+    ...     overlaps_itself((2, 3), (10, 4), 2),
+    ... )
     (True, False, False)
 
     If it would take too long to find out, the answer is yes.
     """
     if 0 in shape or are_apart(shape, strides, itemsize):
         return False
-    axes = sorted(((abs(step), length - 1) for length, step in zip(shape, strides, strict=True) if length > 1))[::-1]
+    axes = sorted(
+        ((abs(step), length - 1) for length, step in zip(shape, strides, strict=True) if length > 1)
+    )[::-1]
     if not axes[-1][0]:
         return True
-    # Two such elements differ by so many steps along each axis that they end less than an element apart; the first
-    # such axis can be taken forward, as either of the two is the first.
+    # Two such elements differ by so many steps along each axis that they end less than an element
+    # apart; the first such axis can be taken forward, as either of the two is the first.
     reaches, commons = [0], [0]
     for step, most in reversed(axes):
         reaches.append(reaches[-1] + step * most)
@@ -115,8 +128,14 @@ def overlaps_itself(shape: Sequence[int], strides: Sequence[int], itemsize: int)
         if min(apart % commons[rest], -apart % commons[rest]) >= itemsize:
             return False
         room = reaches[rest - 1] + itemsize - 1
-        low, high = max(-((room + apart) // step), -most if differ else 0), min((room - apart) // step, most)
-        return any(meets(axis + 1, apart + step * steps, differ or steps != 0) for steps in range(low, high + 1))
+        low, high = (
+            max(-((room + apart) // step), -most if differ else 0),
+            min((room - apart) // step, most),
+        )
+        return any(
+            meets(axis + 1, apart + step * steps, differ or steps != 0)
+            for steps in range(low, high + 1)
+        )
 
     return meets(0, 0, False)
 

@@ -42,7 +42,8 @@ class DtypeRule(NamedTuple):
     """The value of ``dtype=`` for a tree. Names win over dtypes, and dtypes over kinds.
 
     Args:
-        names: By dotted name, in which ``*``, ``?`` and ``[…]`` stand for other characters as in `fnmatch`.
+        names: By dotted name, in which ``*``, ``?`` and ``[…]`` stand for other characters as in
+            `fnmatch`.
         dtypes: By canonical name of a dtype.
         kinds: By ``"bool"``, ``"uint"``, ``"int"``, ``"float"`` or ``"complex"``.
     """
@@ -79,7 +80,10 @@ def dtype_of_leaf(rule: DtypeRule, dtype: str, name: str, otherwise: Choice = No
     Names are matched by `place_of_name`.
 
     >>> rule = rule_of({"image": "bfloat16", "int64": "int32", "bool": "uint8"})
-    >>> [dtype_of_leaf(rule, dtype, name) for dtype, name in [("float32", "image"), ("int64", "label"), ("int8", "id")]]
+    >>> [
+    ...     dtype_of_leaf(rule, dtype, name)
+    ...     for dtype, name in [("float32", "image"), ("int64", "label"), ("int8", "id")]
+    ... ]
     ['bfloat16', 'int32', None]
 
     Args:
@@ -107,7 +111,9 @@ def why_idle(rule: DtypeRule, leaves: Iterable[tuple[str, str]]) -> str | None:
         rule: What was asked for.
         leaves: The name of each leaf, and the canonical name of its dtype.
     """
-    if rule == DtypeRule() or any(dtype_of_leaf(rule, dtype, name) is not None for name, dtype in leaves):
+    if rule == DtypeRule() or any(
+        dtype_of_leaf(rule, dtype, name) is not None for name, dtype in leaves
+    ):
         return None
     return "dtype changes nothing: a dtype is for the tensors of its kind, and there are none of that kind."
 
@@ -121,7 +127,8 @@ def place_of_name(names: tuple[str, ...], name: str) -> int | None:
     1
 
     Args:
-        names: The names in the mapping, in which ``*``, ``?`` and ``[…]`` are patterns as in `fnmatch`.
+        names: The names in the mapping, in which ``*``, ``?`` and ``[…]`` are patterns as in
+            `fnmatch`.
         name: The dotted name of a leaf.
     """
     exact, globs = _matchers(names)
@@ -131,9 +138,13 @@ def place_of_name(names: tuple[str, ...], name: str) -> int | None:
 
 
 @lru_cache(maxsize=64)
-def _matchers(names: tuple[str, ...]) -> tuple[dict[str, int], list[tuple[Callable[[str], object], int]]]:
+def _matchers(
+    names: tuple[str, ...],
+) -> tuple[dict[str, int], list[tuple[Callable[[str], object], int]]]:
     exact = {name: place for place, name in enumerate(names) if not _is_glob(name)}
-    return exact, [(_glob(name), place) for place, name in reversed([*enumerate(names)]) if _is_glob(name)]
+    return exact, [
+        (_glob(name), place) for place, name in reversed([*enumerate(names)]) if _is_glob(name)
+    ]
 
 
 class _Tables(NamedTuple):
@@ -161,25 +172,32 @@ def _glob(name: str) -> Callable[[str], object]:
 def rule_of(dtype: object, like: str | None = None) -> DtypeRule:
     """The rule for a value of ``dtype=``.
 
-    A single dtype is for the leaves of its own kind; an integer dtype is for signed and unsigned integers. The keys of
-    a mapping are dtypes, kinds or dotted names. A key that is a kind (``"float"``, or Python's `float`) or the full
-    name of a dtype (``"int64"``, not ``"long"``) is not a name; a leaf of that name needs a pattern (``"[f]loat"``).
+    A single dtype is for the leaves of its own kind; an integer dtype is for signed and unsigned
+    integers. The keys of a mapping are dtypes, kinds or dotted names. A key that is a kind
+    (``"float"``, or Python's `float`) or the full name of a dtype (``"int64"``, not ``"long"``) is
+    not a name; a leaf of that name needs a pattern (``"[f]loat"``).
 
     >>> rule_of("bfloat16").kinds, rule_of("int32").kinds
     ((('float', 'bfloat16'),), (('int', 'int32'), ('uint', 'int32')))
 
     Args:
         dtype: A dtype, a name, ``"default"``, ``"fit"``, ``None``, a mapping to those, or a rule.
-        like: The dtype of the tensor in ``like=``, for leaves of its kind that `dtype` does not mention.
+        like: The dtype of the tensor in ``like=``, for leaves of its kind that `dtype` does not
+            mention.
 
     Raises:
-        UnsupportedTypeError: There is no such dtype; or a key is invalid, or contradicts another key.
+        UnsupportedTypeError: There is no such dtype; or a key is invalid, or contradicts another
+            key.
     """
     if isinstance(dtype, DtypeRule):
         return dtype
     kinds = {} if like is None else _of_its_kind(like)
     if not isinstance(dtype, Mapping):
-        return DtypeRule(kinds=tuple((kinds if dtype is None else {**kinds, **_of_its_kind(asked(dtype))}).items()))
+        return DtypeRule(
+            kinds=tuple(
+                (kinds if dtype is None else {**kinds, **_of_its_kind(asked(dtype))}).items()
+            )
+        )
     tables: dict[str, dict[str, Choice]] = {"names": {}, "dtypes": {}, "kinds": {}}
     for key, value in dtype.items():
         where, what = _key(key)
@@ -190,7 +208,9 @@ def rule_of(dtype: object, like: str | None = None) -> DtypeRule:
             )
         choice = asked(value)
         if tables[where].setdefault(what, choice) != choice:
-            raise UnsupportedTypeError(f"dtype= says two things of {what}.", f'dtype={{"{what}": {quoted(choice)}}}')
+            raise UnsupportedTypeError(
+                f"dtype= says two things of {what}.", f'dtype={{"{what}": {quoted(choice)}}}'
+            )
     tables["kinds"] = {**kinds, **tables["kinds"]}
     return DtypeRule(**{where: tuple(table.items()) for where, table in tables.items()})
 
@@ -227,7 +247,9 @@ def rule_of_words(words: object) -> DtypeRule:
     for word in [words] if isinstance(words, str) else words:
         key, equals, value = word.rpartition("=") if isinstance(word, str) else ("", "", word)
         said.append(rule_of({key: value} if equals and key else word))
-    return DtypeRule(*(tuple(dict(chain.from_iterable(pairs)).items()) for pairs in zip(*said, strict=True)))
+    return DtypeRule(
+        *(tuple(dict(chain.from_iterable(pairs)).items()) for pairs in zip(*said, strict=True))
+    )
 
 
 def _key(key: object) -> tuple[str, str]:
@@ -236,7 +258,9 @@ def _key(key: object) -> tuple[str, str]:
         return "kinds", _TYPES[key]
     if type(key) is int:  # an index of a list
         return "names", str(key)
-    if isinstance(key, tuple) and not hasattr(key, "_fields"):  # the name of a column with several levels
+    if isinstance(key, tuple) and not hasattr(
+        key, "_fields"
+    ):  # the name of a column with several levels
         from glob import escape
 
         return "names", escape(str(key))
@@ -247,7 +271,9 @@ def _key(key: object) -> tuple[str, str]:
 
 def _of_its_kind(choice: Choice) -> dict[str, Choice]:
     """The choice for each kind, if a single dtype is given."""
-    return dict.fromkeys(KINDS if choice is None or choice in KEYWORDS else _kinds_of(choice), choice)
+    return dict.fromkeys(
+        KINDS if choice is None or choice in KEYWORDS else _kinds_of(choice), choice
+    )
 
 
 def with_choice(rule: DtypeRule, name: str, choice: Choice) -> DtypeRule:
@@ -263,7 +289,8 @@ def with_choice(rule: DtypeRule, name: str, choice: Choice) -> DtypeRule:
     """
     from glob import escape
 
-    # A name that would be read as a pattern, a kind or a dtype becomes a pattern of itself, and comes last, which wins.
+    # A name that would be read as a pattern, a kind or a dtype becomes a pattern of itself, and
+    # comes last, which wins.
     key = escape(name)
     if key in KINDS or key in dtypes.DTYPES:
         key = f"[{key[0]}]{key[1:]}"
@@ -281,7 +308,8 @@ def with_others(rule: DtypeRule, others: Iterable[tuple[str, str, str]]) -> str:
 
     Args:
         rule: What was asked for.
-        others: For each of these leaves: the canonical name of its dtype, its dotted name, and its choice.
+        others: For each of these leaves: the canonical name of its dtype, its dotted name, and its
+            choice.
     """
     names, types = dict(rule.names), dict(rule.dtypes)
     kinds = {kind: choice for kind, choice in rule.kinds if choice is not None}
@@ -293,7 +321,9 @@ def with_others(rule: DtypeRule, others: Iterable[tuple[str, str, str]]) -> str:
         if place is not None:
             names[list(names)[place]] = choice
         elif dtype not in types and kind in kinds:
-            kinds.update({each: choice for each in _kinds_of(dtype) if kinds.get(each) == kinds[kind]})
+            kinds.update(
+                {each: choice for each in _kinds_of(dtype) if kinds.get(each) == kinds[kind]}
+            )
         else:
             types[dtype] = choice
     alone = set(kinds.values()) if kinds and not names and not types else set()
@@ -306,7 +336,11 @@ def with_others(rule: DtypeRule, others: Iterable[tuple[str, str, str]]) -> str:
 def is_of_its_kind(dtype: str, other: str) -> bool:
     """Whether two dtypes are of one kind, for which signed and unsigned integers count as one.
 
-    >>> is_of_its_kind("uint8", "int64"), is_of_its_kind("bool", "int64"), is_of_its_kind("bfloat16", "float64")
+    >>> (
+    ...     is_of_its_kind("uint8", "int64"),
+    ...     is_of_its_kind("bool", "int64"),
+    ...     is_of_its_kind("bfloat16", "float64"),
+    ... )
     (True, False, True)
     """
     return find(dtype).kind in _kinds_of(other)
@@ -356,7 +390,10 @@ def unknown_name(
 
 
 def _is_dtype(name: str) -> str | None:
-    """The dtype that a key would mean if short names were allowed. One letter is rather the name of a leaf."""
+    """The dtype that a key would mean if short names were allowed.
+
+    One letter is rather the name of a leaf.
+    """
     if len(name) == 1:
         return None
     try:
@@ -388,7 +425,9 @@ def _kind_meant(name: str, near: Sequence[str]) -> str | None:
     from difflib import get_close_matches
 
     words = [*KINDS, *dtypes.DTYPES]
-    return next((each for each in get_close_matches(name, [*near, *words], n=1) if each in words), None)
+    return next(
+        (each for each in get_close_matches(name, [*near, *words], n=1) if each in words), None
+    )
 
 
 def mapping_in_code(mapping: Mapping[str, object]) -> str:
@@ -397,9 +436,15 @@ def mapping_in_code(mapping: Mapping[str, object]) -> str:
     >>> mapping_in_code({"a": "int8", "b": 0})
     '{"a": "int8", "b": 0}'
     """
-    return "{" + ", ".join(f"{quoted(key)}: {quoted(value)}" for key, value in mapping.items()) + "}"
+    return (
+        "{" + ", ".join(f"{quoted(key)}: {quoted(value)}" for key, value in mapping.items()) + "}"
+    )
 
 
 def quoted(word: object) -> str:
     """A value of a keyword as code."""
-    return repr(word) if not isinstance(word, str) else '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return (
+        repr(word)
+        if not isinstance(word, str)
+        else '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    )

@@ -45,7 +45,9 @@ class Registry(NamedTuple):
 
 
 def _unknown(name: object) -> NoReturn:
-    raise UnknownFrameworkError(f"{name!r} is not the name of a framework.", "import tensorferry, which knows some")
+    raise UnknownFrameworkError(
+        f"{name!r} is not the name of a framework.", "import tensorferry, which knows some"
+    )
 
 
 registry = Registry(_unknown, _unknown, dict, dict)

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import ConversionError, DeviceError, UnsupportedTypeError, nearest, shown, validate_word
+from ..errors import (
+    ConversionError,
+    DeviceError,
+    UnsupportedTypeError,
+    nearest,
+    shown,
+    validate_word,
+)
 from ..hints import Hint
 from . import names
 from .devices import HOST, device_name, host_index
@@ -136,7 +143,9 @@ def make_request(
     """
     for option, on in options:
         if option in COLUMN_KEYWORDS:
-            raise TypeError(f"{option}= is not taken here: convert_tree(x, to, {option}=…) before it does that")
+            raise TypeError(
+                f"{option}= is not taken here: convert_tree(x, to, {option}=…) before it does that"
+            )
         if option in LABEL_KEYWORDS:
             refuse_option(target, option)
             raise TypeError(
@@ -150,7 +159,8 @@ def make_request(
         raise
     except TypeError:
         pass
-    # A value that cannot be hashed fails in the cache. Without the cache, the check of the keywords refuses it.
+    # A value that cannot be hashed fails in the cache. Without the cache, the check of the keywords
+    # refuses it.
     return _canonical.__wrapped__(target, copy, dtype, casting, device, grad, options, like)
 
 
@@ -228,7 +238,8 @@ _SAME_KEYWORD = {
 def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> None:
     """Raise for a keyword that neither the function nor a framework has.
 
-    A function with a fixed target declares all its keywords, so there the options of frameworks are refused too.
+    A function with a fixed target declares all its keywords, so there the options of frameworks are
+    refused too.
 
     Raises:
         TypeError: There is such a keyword. The message names the function and a similar keyword.
@@ -248,8 +259,12 @@ def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> Non
         instead = _done_otherwise(function, keyword)
         if instead:
             raise TypeError(f"{refused}. Write {instead}") from None
-        meant = nearest(_SAME_KEYWORD.get(keyword, keyword), {*known, "to"} if takes_options else known)
-        raise TypeError(refused if meant is None else f"{refused}. Did you mean {meant!r}?") from None
+        meant = nearest(
+            _SAME_KEYWORD.get(keyword, keyword), {*known, "to"} if takes_options else known
+        )
+        raise TypeError(
+            refused if meant is None else f"{refused}. Did you mean {meant!r}?"
+        ) from None
 
 
 def _done_otherwise(function: Callable[..., Any], keyword: str) -> str:
@@ -280,7 +295,9 @@ def _all_options(among: Mapping[str, Declaration]) -> set[str]:
 
 
 def _who_has(option: str) -> str:
-    having = [backend.name for backend in names.registry.known().values() if option in _options(backend)]
+    having = [
+        backend.name for backend in names.registry.known().values() if option in _options(backend)
+    ]
     return f"{' and '.join(having) or 'no framework'} {'have' if len(having) > 1 else 'has'} it"
 
 

@@ -1,7 +1,7 @@
 """The signature of a tensor: everything that a plan can depend on, without the exact shape, strides and address.
 
-Tensors with the same signature are converted by the same steps, so a recipe that is made for one of them is kept for
-all.
+Tensors with the same signature are converted by the same steps, so a recipe that is made for one of
+them is kept for all.
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ def layout_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Ha
         return COMPACT
     steps = [step for length, step in zip(shape, strides, strict=True) if length > 1]
     forward = all(step > 0 and not step % itemsize for step in steps)
-    return SPREAD if forward and are_apart(shape, strides, itemsize) else (tuple(shape), tuple(strides))
+    return (
+        SPREAD
+        if forward and are_apart(shape, strides, itemsize)
+        else (tuple(shape), tuple(strides))
+    )
 
 
 @lru_cache(maxsize=256)
@@ -65,4 +69,13 @@ def signature_of(info: TensorInfo) -> Hashable:
         packed = packed_strides(info.shape, info.strides, itemsize)
         order = info.is_packed, packed == compact_strides(info.shape, itemsize)
     # The strides are field 5; the fields after them belong to the signature.
-    return (info.framework, len(info.shape), info.dtype, layout, is_many(info), *info[5:], info.device, *order)
+    return (
+        info.framework,
+        len(info.shape),
+        info.dtype,
+        layout,
+        is_many(info),
+        *info[5:],
+        info.device,
+        *order,
+    )

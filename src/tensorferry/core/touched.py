@@ -31,8 +31,8 @@ class Touched:
     >>> Touched((3,), (-4,), 4).elements(0, 8)
     {4: (1, 1), 0: (2, 1)}
 
-    A large tensor takes no longer than a small one. If elements overlap in more than 64 KiB, and are neither
-    windows nor repetitions, `count` can be too large; then `exact` is false.
+    A large tensor takes no longer than a small one. If elements overlap in more than 64 KiB, and
+    are neither windows nor repetitions, `count` can be too large; then `exact` is false.
 
     Args:
         shape: Lengths of the axes, none of them 0.
@@ -83,9 +83,15 @@ class Touched:
 
         ``None`` if too many elements would have to be visited.
         """
-        moving = [(abs(step), axis) for axis, step in enumerate(self.strides) if step and self.shape[axis] > 1]
+        moving = [
+            (abs(step), axis)
+            for axis, step in enumerate(self.strides)
+            if step and self.shape[axis] > 1
+        ]
         order = [axis for _, axis in sorted(moving, reverse=True)]
-        repeats = prod(length for length, step in zip(self.shape, self.strides, strict=True) if not step)
+        repeats = prod(
+            length for length, step in zip(self.shape, self.strides, strict=True) if not step
+        )
         found: dict[int, tuple[int, int]] = {}
         for visits, (at, index) in enumerate(self._walk(order, start, stop), 1):
             if visits > _VISITS:
@@ -97,7 +103,10 @@ class Touched:
 
     def _walk(self, order: Sequence[int], start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Yield the offset and index of elements; the index is -1 for a node above them."""
-        lengths, steps = [self.shape[axis] for axis in order], [self.strides[axis] for axis in order]
+        lengths, steps = (
+            [self.shape[axis] for axis in order],
+            [self.strides[axis] for axis in order],
+        )
         within = [(length - 1) * abs(step) for length, step in zip(lengths, steps, strict=True)]
         reach = [*accumulate(reversed(within), initial=self.itemsize)][::-1]
         pending = [(0, 0, 0)]

@@ -1,13 +1,15 @@
 """Page-locked host memory, which a device reads and writes while the host works, at the full speed of the bus.
 
-It comes from a framework's caching allocator, which reuses a block only after the transfers from it and into it. Two
-things are left to do here:
+It comes from a framework's caching allocator, which reuses a block only after the transfers from it
+and into it. Two things are left to do here:
 
-- a transfer to the host is followed by an event, and the host waits for it before anybody sees the result;
-- a transfer to a device starts from the very tensor that the allocator gave, because the allocator would not recognise
-  its block by another tensor over the same memory.
+- a transfer to the host is followed by an event, and the host waits for it before anybody sees the
+  result;
+- a transfer to a device starts from the very tensor that the allocator gave, because the allocator
+  would not recognise its block by another tensor over the same memory.
 
-If no more memory can be locked (``ulimit -l``), ordinary memory is used, with one warning, unless it must be locked.
+If no more memory can be locked (``ulimit -l``), ordinary memory is used, with one warning, unless
+it must be locked.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ def lock(x: Tensor, allocate: Callable[[], Tensor], *, required: bool) -> Any:
     return x if found is None else found.copy_(x)
 
 
-def land(x: Tensor, allocate: Callable[[], Tensor], stream: Stream | None, *, required: bool) -> Any:
+def land(
+    x: Tensor, allocate: Callable[[], Tensor], stream: Stream | None, *, required: bool
+) -> Any:
     """A complete copy of a device's tensor in page-locked memory; ``None`` if no memory can be locked.
 
     Args:
@@ -88,9 +92,13 @@ def block(nbytes: int, allocate: Callable[[], Tensor], *, required: bool) -> Ten
     except RuntimeError as error:
         size, why = size_text(nbytes), str(error).partition("\n")[0]
         if required:
-            raise DeviceError(f"{size} of host memory cannot be page-locked: {why}", "without pinned=") from error
+            raise DeviceError(
+                f"{size} of host memory cannot be page-locked: {why}", "without pinned="
+            ) from error
     if "pageable" not in _warned:
         _warned.add("pageable")
-        text = f"{size} of host memory cannot be page-locked ({why}): transfers go on without, slower."
+        text = (
+            f"{size} of host memory cannot be page-locked ({why}): transfers go on without, slower."
+        )
         warnings.warn(text, RuntimeWarning, stacklevel=frames_of_ours())
     return None

@@ -1,12 +1,14 @@
 """Streams and events: the work that is queued on a device, and what waits for what.
 
-A stream is a queue of work on a device; each thread has a current one. An event marks a place in a stream. Another
-stream can wait for it without the host, and the host without the other streams. Work on a side stream
+A stream is a queue of work on a device; each thread has a current one. An event marks a place in a
+stream. Another stream can wait for it without the host, and the host without the other streams.
+Work on a side stream
 
 1. waits for events of the streams on which its sources are made (`SideStreams.convert`);
 2. is queued while the side stream is the current one, and followed by an event;
-3. is waited for by the stream on which the result is used (`Landed.result`). The allocator must know this stream
-   (`Stream.uses`), because it reuses memory in the order of the stream on which it was allocated.
+3. is waited for by the stream on which the result is used (`Landed.result`). The allocator must
+   know this stream (`Stream.uses`), because it reuses memory in the order of the stream on which it
+   was allocated.
 
 The streams are those of a framework. Nothing here waits for a whole device.
 """
@@ -47,7 +49,10 @@ class Stream(Protocol):
         """Make this stream, and its device, the current ones of this thread."""
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Make the stream and the device that were current before the current ones again."""
 
@@ -109,7 +114,8 @@ class Landed:
         """The result. Work that this thread queues from now on waits until it is complete.
 
         Raises:
-            DeviceError: It is on a device, and this is a forked child process, which cannot use the parent's devices.
+            DeviceError: It is on a device, and this is a forked child process, which cannot use the
+                parent's devices.
         """
         if self.parts and os.getpid() != self.process:
             where = ", ".join(place.device for (place, _), _ in self.parts)
@@ -161,7 +167,8 @@ class SideStreams:
 
         Args:
             do: The conversion.
-            places: The places that have streams; the device of the last one becomes the current one.
+            places: The places that have streams; the device of the last one becomes the current
+                one.
             before: The events that the work waits for.
 
         Returns:

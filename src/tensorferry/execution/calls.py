@@ -33,12 +33,14 @@ _TAKES_ANY = 8
 
 
 def converts_to(name: str, declared: type) -> Callable[[Function], Function]:
-    """Decorate a conversion to the framework `name`. A call without keywords tries the fast path of ``type(x)``.
+    """Decorate a conversion to the framework `name`.
+
+    A call without keywords tries the fast path of ``type(x)``.
 
     Args:
         name: The canonical name of the framework.
-        declared: A ``TypedDict`` of the keywords. The function takes them as ``**keywords``, because each declared
-            keyword would make the call slower.
+        declared: A ``TypedDict`` of the keywords. The function takes them as ``**keywords``,
+            because each declared keyword would make the call slower.
     """
     paths, not_accepted = fast_paths.paths_to(name), fast_paths.NOT_ACCEPTED
 
@@ -107,7 +109,9 @@ def by_name(function: Function) -> Function:
     return cast("Function", wraps(function)(named))
 
 
-def refuse(function: Callable[..., Any], given: tuple[Any, ...], beyond: tuple[Any, ...]) -> NoReturn:
+def refuse(
+    function: Callable[..., Any], given: tuple[Any, ...], beyond: tuple[Any, ...]
+) -> NoReturn:
     """Raise for arguments `beyond` those that were `given` by position, as a function takes them."""
     from .positions import refuse_positions  # here, because only an error needs it
 
@@ -127,9 +131,14 @@ def _declare(function: Any, declared: Any) -> None:
         co_kwonlyargcount=len(names) - code.co_argcount,
         co_flags=code.co_flags & ~_TAKES_ANY,
     )
-    function.__kwdefaults__ = {**(function.__kwdefaults__ or {}), **{name: DEFAULTS.get(name) for name in added}}
+    function.__kwdefaults__ = {
+        **(function.__kwdefaults__ or {}),
+        **{name: DEFAULTS.get(name) for name in added},
+    }
     written = {name: getattr(kind, "__forward_arg__", kind) for name, kind in added.items()}
-    kept = {name: kind for name, kind in function.__annotations__.items() if name in (*names, "return")}
+    kept = {
+        name: kind for name, kind in function.__annotations__.items() if name in (*names, "return")
+    }
     function.__annotations__ = {**kept, **written}
 
 
@@ -171,7 +180,8 @@ def _convert(
         keywords: The keywords of the call.
         conversion: The conversion, if it is already known.
         like: The dtype of the tensor in ``like=``.
-        labels: The labels for the result, besides those in the keywords, by where they come from: see `Wanted`.
+        labels: The labels for the result, besides those in the keywords, by where they come from:
+            see `Wanted`.
     """
     if tracers.not_imported != () and tracers.may_be_active():
         shielded = tracers.shield(_convert)
@@ -184,7 +194,9 @@ def _convert(
             conversion = _conversion_as(name, keywords, like)
         return convert_one(x, conversion)
     except ConversionError as error:
-        error.complete_hint(function.__name__, name if conversion is None else conversion.target.name)
+        error.complete_hint(
+            function.__name__, name if conversion is None else conversion.target.name
+        )
         raise
     except TypeError:
         refuse_unknown(function, keywords)
@@ -195,7 +207,8 @@ def _convert(
 def _convert_first(function: Callable[..., Any], x: Any, name: str) -> Any:
     """Convert without keywords, where no tensor of this type has been converted to the target before.
 
-    If the type has a fast path, it comes with the frameworks. The planner need not be imported then.
+    If the type has a fast path, it comes with the frameworks. The planner need not be imported
+    then.
     """
     if tracers.not_imported != () and tracers.may_be_active():
         shielded = tracers.shield(_convert_first)
@@ -219,7 +232,12 @@ _OF_THE_CALL = COLUMN_KEYWORDS | LABEL_KEYWORDS | {"out"}
 
 
 def _convert_with(
-    function: Callable[..., Any], x: Any, name: str, keywords: dict[str, Any], like: str | None, labels: LabelsBySource
+    function: Callable[..., Any],
+    x: Any,
+    name: str,
+    keywords: dict[str, Any],
+    like: str | None,
+    labels: LabelsBySource,
 ) -> Any:
     """Convert with ``out=``, with labels, or with keywords for columns."""
     out = None
@@ -258,7 +276,8 @@ def _conversion_as(name: str, keywords: dict[str, Any], like: str | None) -> Con
         raise
     except TypeError:
         pass
-    # A value that cannot be hashed fails in the cache. Without the cache, the check of the keywords refuses it.
+    # A value that cannot be hashed fails in the cache. Without the cache, the check of the keywords
+    # refuses it.
     return conversion_as.__wrapped__(name, like, **keywords)
 
 
@@ -271,7 +290,10 @@ def _convert_several(
     labels: LabelsBySource,
     out: Any = None,
 ) -> Any:
-    """Convert values and their mask, as a pair; or rows, as a list. The mask keeps its own dtype."""
+    """Convert values and their mask, as a pair; or rows, as a list.
+
+    The mask keeps its own dtype.
+    """
     if out is not None:
         raise UnsupportedTypeError("out= is one tensor, and this gives several.", "without out=")
     from .column_keywords import Rows, full_mask
@@ -284,7 +306,9 @@ def _convert_several(
     else:
         values = _convert(function, x.values, name, dict(keywords), None, like, labels)
     mask = full_mask(values) if x.mask is None else x.mask
-    kept = {key: value for key, value in keywords.items() if key not in ("dtype", "casting", "copy")}
+    kept = {
+        key: value for key, value in keywords.items() if key not in ("dtype", "casting", "copy")
+    }
     if isinstance(mask, Rows):
         return values, _convert_several(function, mask, name, kept, None, labels)
     target = registry.ready(name)

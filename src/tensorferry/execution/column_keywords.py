@@ -156,31 +156,43 @@ def apply_column_keywords(
         x: The object to convert.
         dtype: The keyword of the call.
         casting: The keyword of the call.
-        in_tree: In a tree, gives the dtype that a leaf of a dtype is converted to. `dtype` is then used only for
-            columns that are not numbers without it, such as dates.
-        like: The dtype of the tensor in ``like=``, which a column of its kind takes, if `dtype` is ``None``.
+        in_tree: In a tree, gives the dtype that a leaf of a dtype is converted to. `dtype` is then
+            used only for columns that are not numbers without it, such as dates.
+        like: The dtype of the tensor in ``like=``, which a column of its kind takes, if `dtype` is
+            ``None``.
         nulls: A value that replaces nulls, ``"nan"``, or ``"mask"``, which gives a `Masked`.
         ragged: ``"rows"`` gives the `Rows` of a column whose rows have unequal lengths.
         pad: The value with which its short rows are padded.
 
     Raises:
         LossyCastError: The dtype of the column does not have the value in `nulls` or `pad`.
-        UnsupportedTypeError: `x` is a tensor, which has no nulls and no rows of unequal lengths, or a table, whose
-            columns have no rows.
+        UnsupportedTypeError: `x` is a tensor, which has no nulls and no rows of unequal lengths, or
+            a table, whose columns have no rows.
     """
     if in_tree is None and is_list(x):
         return _applied_to_list(x, dtype, nulls=nulls, ragged=ragged, pad=pad)
     if in_tree is not None and _is_array_of_objects(x):
         # As an array again: a list is a container in a tree.
-        return _as_objects(_applied_to_list(x, None, in_tree=in_tree, nulls=nulls, ragged=ragged, pad=pad))
+        return _as_objects(
+            _applied_to_list(x, None, in_tree=in_tree, nulls=nulls, ragged=ragged, pad=pad)
+        )
     name = None if isinstance(dtype, DtypeRule) or hasattr(dtype, "keys") else dtype_asked(dtype)
     read_as, masks = asked_of(name, casting), isinstance(nulls, str) and nulls == "mask"
     decide = in_tree
     if like is not None and name is None:
         decide = partial(_if_of_its_kind, like)
-        read_as = asked_of(decide("float64"), casting)  # of decimals, whose fractions only floats have
+        read_as = asked_of(
+            decide("float64"), casting
+        )  # of decimals, whose fractions only floats have
     leaf = in_tree is not None
-    fill = partial(_fill_nulls, nulls=nulls, becomes=decide or name, casting=casting, leaf=leaf, among_others=leaf)
+    fill = partial(
+        _fill_nulls,
+        nulls=nulls,
+        becomes=decide or name,
+        casting=casting,
+        leaf=leaf,
+        among_others=leaf,
+    )
     if decide:
         contents, is_as_asked = _contents_as_decided(x, read_as, decide, casting)
     else:
@@ -195,7 +207,11 @@ def apply_column_keywords(
     if contents.table is not None:
         if not in_tree:
             _refuse_of_table(contents.kind, ragged=ragged, pad=pad)
-        return x if nulls is None else _applied_to_table(x, contents, partial(fill, among_others=True), masks=masks)
+        return (
+            x
+            if nulls is None
+            else _applied_to_table(x, contents, partial(fill, among_others=True), masks=masks)
+        )
     found = contents.found
     if isinstance(found, Ragged):
         found = found._replace(elements=fill(found.elements))
@@ -228,7 +244,13 @@ def _with_nan_missing(contents: TableContents) -> TableContents:
         return contents if found is contents.found else contents.with_found(found)
     columns = [(name, marked(found)) for name, found in contents.columns]
     return TableContents(
-        contents.kind, contents.name, None, contents.table, columns, contents.words, labels=contents.labels
+        contents.kind,
+        contents.name,
+        None,
+        contents.table,
+        columns,
+        contents.words,
+        labels=contents.labels,
     )
 
 
@@ -238,7 +260,10 @@ def _is_array_of_objects(x: Any) -> bool:
 
 
 def _as_objects(values: Any) -> Any:
-    """An array of objects, or the rows as such arrays; what is one already is returned. A mask stays beside it."""
+    """An array of objects, or the rows as such arrays; what is one already is returned.
+
+    A mask stays beside it.
+    """
     if isinstance(values, Masked):
         return Masked(_as_objects(values.values), values.mask)
     if type(values) is Rows:
@@ -246,21 +271,33 @@ def _as_objects(values: Any) -> Any:
     return np.array(values, object) if type(values) is list else values
 
 
-def _applied_to_table(x: Any, contents: TableContents, fill: Callable[[Any], Any], *, masks: bool) -> Any:
+def _applied_to_table(
+    x: Any, contents: TableContents, fill: Callable[[Any], Any], *, masks: bool
+) -> Any:
     """A table without its nulls, as the object to convert; it is `x` if there are none."""
     if contents.table is None or not contents.columns:
         return x
     columns = [(each, fill(column)) for each, column in contents.columns]
     filled = x
-    if any(each is not before for (_, each), (_, before) in zip(columns, contents.columns, strict=True)):
+    if any(
+        each is not before for (_, each), (_, before) in zip(columns, contents.columns, strict=True)
+    ):
         words = _words_of(columns)
         filled = TableContents(
-            contents.kind, contents.name, None, contents.table, columns, words, labels=contents.labels
+            contents.kind,
+            contents.name,
+            None,
+            contents.table,
+            columns,
+            words,
+            labels=contents.labels,
         )
     if not masks:
         return filled
     # A column of lists is refused when the table is converted.
-    flat = [None if isinstance(each, Column) and each.inner else each for _, each in contents.columns]
+    flat = [
+        None if isinstance(each, Column) and each.inner else each for _, each in contents.columns
+    ]
     return Masked(filled, np.stack([_mask(each, contents.table.rows) for each in flat], axis=1))
 
 
@@ -283,7 +320,10 @@ def _applied_to_list(
     if filled.are_rows:
         masks = filled.mask or [None] * len(filled.values)
         rows = zip(filled.values, masks, strict=True)
-        return Masked(values, Rows(full_mask(row) if mask is None else np.array(mask, bool) for row, mask in rows))
+        return Masked(
+            values,
+            Rows(full_mask(row) if mask is None else np.array(mask, bool) for row, mask in rows),
+        )
     return Masked(values, None if filled.mask is None else np.array(filled.mask, bool))
 
 
@@ -301,7 +341,10 @@ def _applied_to_each(columns: Any, dtype: object, nulls: object) -> Any:
     if not (isinstance(nulls, str) and nulls == "mask"):
         return done
     masks = [full_mask(each.values) if each.mask is None else each.mask for each in done]
-    return Masked([each.values for each in done], None if len({each.shape for each in masks}) > 1 else np.stack(masks))
+    return Masked(
+        [each.values for each in done],
+        None if len({each.shape for each in masks}) > 1 else np.stack(masks),
+    )
 
 
 def _refuse_of_tensor(x: Any, **keywords: object) -> None:
@@ -317,11 +360,17 @@ def _refuse_of_tensor(x: Any, **keywords: object) -> None:
     takes = given == ["nulls"] and keywords["nulls"] == "mask" and info.abstract is None
     if takes:
         return
-    what = {"nulls": "no nulls", "ragged": "no rows of unequal lengths", "pad": "no rows of unequal lengths"}[given[0]]
+    what = {
+        "nulls": "no nulls",
+        "ragged": "no rows of unequal lengths",
+        "pad": "no rows of unequal lengths",
+    }[given[0]]
     if info.abstract is not None:
         reasons = registry.backend_named(info.framework).capabilities.objects.abstract
         why, hint = reasons.get(info.abstract, (f"it is {info.abstract}", None))
-        raise UnsupportedTypeError(f"{given[0]}= is for columns and lists, and this is none: {why}.", hint)
+        raise UnsupportedTypeError(
+            f"{given[0]}= is for columns and lists, and this is none: {why}.", hint
+        )
     raise UnsupportedTypeError(
         f"{given[0]}= is for columns of tables and for lists: {an(info.framework)} tensor has {what}.",
         Hint(f"{{again:x}}, without {given[0]}="),
@@ -390,7 +439,9 @@ def _contents_as_decided(
     return (contents, False) if asked is None else (contents_of(x, asked), True)
 
 
-def _apply_to_rows(contents: TableContents, found: Ragged, nulls: Any, ragged: object, pad: object) -> Any:
+def _apply_to_rows(
+    contents: TableContents, found: Ragged, nulls: Any, ragged: object, pad: object
+) -> Any:
     """Apply the keywords to a column whose rows have unequal lengths, and whose nulls are replaced."""
     elements = found.elements
     if (ragged is None and pad is None) or found.lacks:
@@ -401,9 +452,13 @@ def _apply_to_rows(contents: TableContents, found: Ragged, nulls: Any, ragged: o
         rows = Rows(_rows_of(contents, found, words))
         return rows if mask is None else Masked(rows, Rows(found.rows(mask)))
     value = elements.value_of(pad, "pad")
-    padded = _new(elements.dtype, found.longest, lambda: found.padded(found.read(), value), "rows are padded")
+    padded = _new(
+        elements.dtype, found.longest, lambda: found.padded(found.read(), value), "rows are padded"
+    )
     words = f"{words}{PADDED_WITH}{value.item()}"
-    result = TableContents(contents.kind, contents.name, padded, words=words, labels=contents.labels)
+    result = TableContents(
+        contents.kind, contents.name, padded, words=words, labels=contents.labels
+    )
     return result if mask is None else Masked(result, found.padded(mask, False))
 
 
@@ -419,7 +474,11 @@ def _rows_of(contents: TableContents, found: Ragged, words: str) -> list[Any]:
         return found.rows(found.read())
 
     made, at, size = [], 0, prod(elements.inner) * find(elements.dtype).itemsize
-    shapes = [(length,) for length in found.lengths.tolist()] if found.shapes is None else found.shapes.tolist()
+    shapes = (
+        [(length,) for length in found.lengths.tolist()]
+        if found.shapes is None
+        else found.shapes.tolist()
+    )
     for number, shape in enumerate(shapes):
         whole = (*shape, *elements.shape[1:])
         row = _new(elements.dtype, whole, lambda number=number: rows()[number], *reasons)  # type: ignore[misc]
@@ -445,10 +504,12 @@ def _fill_nulls(
     leaf: bool,
     among_others: bool,
 ) -> Any:
-    """Replace the nulls of a column. If its own dtype does not have the value, the column is first cast to `becomes`.
+    """Replace the nulls of a column.
 
-    In a hint, ``dtype=`` is a mapping if the column is a leaf of a tree. If it is one column `among_others`, the value
-    may be one of theirs, and the hint must be right for all.
+    If its own dtype does not have the value, the column is first cast to `becomes`.
+
+    In a hint, ``dtype=`` is a mapping if the column is a leaf of a tree. If it is one column
+    `among_others`, the value may be one of theirs, and the hint must be right for all.
 
     Raises:
         LossyCastError: Neither dtype has the value.
@@ -467,8 +528,14 @@ def _fill_nulls(
         hint = 'nulls="mask"'
     try:
         value = found.value_of(nulls, hint=hint)
-        if dtype in DTYPES and casting is None and DTYPES[dtype].kind == DTYPES[found.dtype].kind == "float":
-            value_in(dtype, nulls, hint=hint)  # the cast would make infinity of a number that is too large
+        if (
+            dtype in DTYPES
+            and casting is None
+            and DTYPES[dtype].kind == DTYPES[found.dtype].kind == "float"
+        ):
+            value_in(
+                dtype, nulls, hint=hint
+            )  # the cast would make infinity of a number that is too large
         return found.filled(value)
     except LossyCastError:
         if dtype not in DTYPES or dtype == found.dtype:
@@ -479,7 +546,11 @@ def _fill_nulls(
 
 def _words_of(columns: Sequence[tuple[object, Any]]) -> str:
     """What a plan says of the nulls of a table that were replaced."""
-    values = (column.fill.item() for _, column in columns if isinstance(column, Column) and column.fill is not None)
+    values = (
+        column.fill.item()
+        for _, column in columns
+        if isinstance(column, Column) and column.fill is not None
+    )
     return next((f"{FILLED}{value}" for value in values), "")
 
 

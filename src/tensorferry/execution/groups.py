@@ -27,7 +27,8 @@ class Grouped(NamedTuple):
 
     Args:
         recipes: Each recipe, and the positions of its tensors.
-        compact: Whether the tensors, and the `out` tensors if there are any, have no gaps in memory.
+        compact: Whether the tensors, and the `out` tensors if there are any, have no gaps in
+            memory.
         apart: Whether it is known that each tensor owns its memory, and there are no `out` tensors.
     """
 
@@ -56,16 +57,24 @@ def recipes_of(
         ConversionError: A tensor cannot be converted.
     """
     target = conversion.target
-    if target.capabilities.options.labels and any(registry.BY_TYPE.get(kind) is target for kind in kinds):
+    if target.capabilities.options.labels and any(
+        registry.BY_TYPE.get(kind) is target for kind in kinds
+    ):
         return None  # they have labels of their own
     environment = conversion.environment()
-    signatures = None if conversion.described else grouped(leaves, kinds, target.capabilities.memory.alignment)
+    signatures = (
+        None
+        if conversion.described
+        else grouped(leaves, kinds, target.capabilities.memory.alignment)
+    )
     if signatures is None:
         return None
     compact = all(map(_is_compact, signatures))
     if not compact and not conversion.is_for_host:
         return None  # the transfer of a tensor with gaps depends on more than its signature
-    apart = outs is None and all(registry.backend_of(leaves[at[0]]).owns_memory(s) for s, at in signatures.items())
+    apart = outs is None and all(
+        registry.backend_of(leaves[at[0]]).owns_memory(s) for s, at in signatures.items()
+    )
     if outs is not None:
         theirs = one_of_each(outs)
         strange = any(registry.BY_TYPE.get(kind) is not target for kind in theirs)
@@ -86,8 +95,11 @@ def recipes_of(
             recipe, own = made.recipe, signature if outs is None else signature[0]
             again = grouped([leaf], {type(leaf): leaf}, target.capabilities.memory.alignment)
             if made.info.abstract is None and own in (again or ()):
-                asked.keep((signature, environment), recipe)  # otherwise another thread has changed the leaf meanwhile
-        # Tensors that differ only in address or strides mostly take the same steps, and so share a recipe.
+                asked.keep(
+                    (signature, environment), recipe
+                )  # otherwise another thread has changed the leaf meanwhile
+        # Tensors that differ only in address or strides mostly take the same steps, and so share a
+        # recipe.
         plan = recipe.plan
         alike = plan.source._replace(shape=(), strides=(), misalignment=0), plan.source.is_compact
         into = plan.request.out
@@ -96,7 +108,9 @@ def recipes_of(
         before = found.get(steps)
         found[steps] = recipe, places if before is None else [*before[1], *places]
     if len(found) == 1:
-        return Grouped([(recipe, range(len(leaves))) for recipe, _ in found.values()], compact, apart)
+        return Grouped(
+            [(recipe, range(len(leaves))) for recipe, _ in found.values()], compact, apart
+        )
     return Grouped(list(found.values()), compact, apart)
 
 
@@ -113,7 +127,9 @@ def _is_compact(signature: Hashable) -> bool:
     return isinstance(signature, tuple) and COMPACT in signature
 
 
-def grouped(leaves: Sequence[Any], kinds: Mapping[type, Any], alignment: int) -> Mapping[Any, Sequence[int]] | None:
+def grouped(
+    leaves: Sequence[Any], kinds: Mapping[type, Any], alignment: int
+) -> Mapping[Any, Sequence[int]] | None:
     """The positions of tensors by their signatures; ``None`` if a tensor has no signature and must be described.
 
     Args:
@@ -128,18 +144,26 @@ def grouped(leaves: Sequence[Any], kinds: Mapping[type, Any], alignment: int) ->
         owner = registry.backend_of(kinds[kind])
         for start in range(0, len(places), AT_ONCE):
             part = places[start : start + AT_ONCE]
-            some = [leaves[place] for place in part] if len(kinds) > 1 else leaves[start : start + AT_ONCE]
+            some = (
+                [leaves[place] for place in part]
+                if len(kinds) > 1
+                else leaves[start : start + AT_ONCE]
+            )
             inside = owner.grouped(some, alignment)
             if inside is None:
                 return None
             for signature, those in inside.items():
                 all_of_them = len(those) == len(part)
-                found.setdefault(signature, []).extend(part if all_of_them else [part[at] for at in those])
+                found.setdefault(signature, []).extend(
+                    part if all_of_them else [part[at] for at in those]
+                )
     return found
 
 
 def _pairs(
-    signatures: Mapping[Hashable, Sequence[int]], written: Mapping[Hashable, Sequence[int]], count: int
+    signatures: Mapping[Hashable, Sequence[int]],
+    written: Mapping[Hashable, Sequence[int]],
+    count: int,
 ) -> Mapping[Any, Sequence[int]]:
     """The positions of tensors by two signatures: their own, and that of the `out` tensor."""
     if len(signatures) == len(written) == 1:

@@ -30,7 +30,8 @@ class Filled(NamedTuple):
 
     Args:
         values: The nested list, or its rows; the object itself if nothing changed.
-        mask: For ``nulls="mask"``: a nested list that is true where there is a value; ``None`` if all are there.
+        mask: For ``nulls="mask"``: a nested list that is true where there is a value; ``None`` if
+            all are there.
         are_rows: Whether it is several lists, which become a tensor each.
     """
 
@@ -86,7 +87,9 @@ def apply_to_list(
         return Filled(list(rows), mask, True)
     whole = [max(each) for each in lengths]
     filling = _value("pad", pad, numbers, dtype, in_tree)
-    return Filled(_padded(rows, whole, filling), None if mask is None else _padded(mask, whole, False), False)
+    return Filled(
+        _padded(rows, whole, filling), None if mask is None else _padded(mask, whole, False), False
+    )
 
 
 def plan_from(plan: Plan, keywords: Mapping[str, object]) -> Plan:
@@ -98,14 +101,17 @@ def plan_from(plan: Plan, keywords: Mapping[str, object]) -> Plan:
         return plan
     first = plan.steps[0]
     steps = (first._replace(template=first.template.replace("{x}", code)), *plan.steps[1:])
-    return replace(plan, steps=steps, modules=(*plan.modules, {"ferry": "import tensorferry as ferry"}))
+    return replace(
+        plan, steps=steps, modules=(*plan.modules, {"ferry": "import tensorferry as ferry"})
+    )
 
 
 def _levels(x: Any) -> tuple[list[Any], list[list[int]]]:
     """The elements that are no rows, and the lengths of all rows of each level.
 
     Raises:
-        ShapeError: Some elements of a level are rows, and some are numbers; or it is nested too deeply.
+        ShapeError: Some elements of a level are rows, and some are numbers; or it is nested too
+            deeply.
         UnsupportedTypeError: ``None`` is in the place of a row.
     """
     level: list[tuple[str, Any]] = [("x", x)]
@@ -114,7 +120,9 @@ def _levels(x: Any) -> tuple[list[Any], list[list[int]]]:
         if len(lengths) == DEEPEST:
             raise ShapeError(f"x is nested deeper than {DEEPEST} levels, or contains itself.", None)
         lengths.append([len(row) for _, row in level])
-        level = [(f"{path}[{index}]", each) for path, row in level for index, each in enumerate(row)]
+        level = [
+            (f"{path}[{index}]", each) for path, row in level for index, each in enumerate(row)
+        ]
         level.sort(key=lambda pair: not isinstance(pair[1], ROWS))
         odd = next((pair for pair in level if not isinstance(pair[1], ROWS)), None)
         if odd is not None and isinstance(level[0][1], ROWS):
@@ -143,11 +151,13 @@ def _padded(x: Any, whole: Sequence[int], value: Any) -> Any:
     return [_padded(row, inner, value) for row in (*x, *[()] * missing)]
 
 
-# -- tensors ------------------------------------------------------------------------------------------
+# -- tensors ---------------------------------------------------------------------------------------
 
 
 def _has_tensors(elements: list[Any]) -> bool:
-    kinds = {type(each) for each in elements if each is not None and not isinstance(each, np.generic)}
+    kinds = {
+        type(each) for each in elements if each is not None and not isinstance(each, np.generic)
+    }
     return any(map(registry.is_tensor, kinds))
 
 
@@ -160,7 +170,8 @@ def _of_tensors(x: Any, *, nulls: object, ragged: object, pad: object) -> Filled
     if nulls is not None and nulls != "mask":
         members_of(x)  # which has the error for None, and for every other element that is no tensor
         raise UnsupportedTypeError(
-            "nulls= replaces None among numbers, and this list has tensors.", Hint("{again:x}, without nulls=")
+            "nulls= replaces None among numbers, and this list has tensors.",
+            Hint("{again:x}, without nulls="),
         )
     if pad is None and ragged is None:
         return Filled(x, None, False)
@@ -170,26 +181,32 @@ def _of_tensors(x: Any, *, nulls: object, ragged: object, pad: object) -> Filled
         if ragged is not None:
             return Filled([*x], None, True)
         raise UnsupportedTypeError(
-            "pad= is about rows of numbers, and this is a list of tensors of unequal shapes.", error.hint
+            "pad= is about rows of numbers, and this is a list of tensors of unequal shapes.",
+            error.hint,
         ) from error
     except ConversionError:
         pass  # the conversion raises it again
     return Filled(x, None, False)
 
 
-# -- the values ---------------------------------------------------------------------------------------
+# -- the values ------------------------------------------------------------------------------------
 
 _KINDS: dict[type, str] = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 _ORDER = ("bool", "uint", "int", "float", "complex")
 
 
 def _value(
-    keyword: str, value: Any, numbers: list[Any], dtype: object, in_tree: Callable[[str], str | None] | None
+    keyword: str,
+    value: Any,
+    numbers: list[Any],
+    dtype: object,
+    in_tree: Callable[[str], str | None] | None,
 ) -> Any:
     """A value for a list of numbers.
 
     Raises:
-        LossyCastError: It is of another kind than the numbers, or the dtype that was asked for does not have it.
+        LossyCastError: It is of another kind than the numbers, or the dtype that was asked for does
+            not have it.
     """
     number = float("nan") if isinstance(value, str) else value
     own = _dtype_of(numbers)
@@ -200,7 +217,12 @@ def _value(
     if held:
         zero = "False" if held == "bool" else "0"
         written = f"{keyword}={zero}, or dtype={other}, {keyword}={_code_of(value)}"
-        exact = value_in(held, number, keyword, written if isinstance(number, float) and not _is_float(held) else "")
+        exact = value_in(
+            held,
+            number,
+            keyword,
+            written if isinstance(number, float) and not _is_float(held) else "",
+        )
         if any(isinstance(each, np.generic) for each in numbers):
             return exact[()]  # among NumPy's scalars, it is one of them
     return number
@@ -219,9 +241,16 @@ def _code_of(value: Any) -> str:
 
 def _dtype_of(numbers: list[Any]) -> str:
     """The dtype of the widest kind among numbers; empty if there are none."""
-    names = {_KINDS.get(kind) or _of_scalar(kind) for kind in {type(each) for each in numbers if each is not None}}
+    names = {
+        _KINDS.get(kind) or _of_scalar(kind)
+        for kind in {type(each) for each in numbers if each is not None}
+    }
     known = [name for name in names if name]
-    return max(known, key=lambda name: (_ORDER.index(DTYPES[name].kind), DTYPES[name].itemsize)) if known else ""
+    return (
+        max(known, key=lambda name: (_ORDER.index(DTYPES[name].kind), DTYPES[name].itemsize))
+        if known
+        else ""
+    )
 
 
 def _of_scalar(kind: type) -> str:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["refuse_positions"]
 
 
-def refuse_positions(function: Callable[..., Any], given: Sequence[Any], beyond: Sequence[Any]) -> NoReturn:
+def refuse_positions(
+    function: Callable[..., Any], given: Sequence[Any], beyond: Sequence[Any]
+) -> NoReturn:
     """Raise for arguments beyond those that a function takes by position.
 
     Args:
@@ -26,7 +28,8 @@ def refuse_positions(function: Callable[..., Any], given: Sequence[Any], beyond:
         beyond: The others.
 
     Raises:
-        TypeError: Always. The message has the call with the names, for dtypes, devices and words of keywords.
+        TypeError: Always. The message has the call with the names, for dtypes, devices and words of
+            keywords.
     """
     name, names = function.__name__, function.__code__.co_varnames
     first = [_shown(word, value) for word, value in zip(names, given, strict=False)]

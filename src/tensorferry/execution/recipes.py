@@ -1,4 +1,7 @@
-"""`Recipe`: the steps for every tensor of one signature, as functions. `Conversion`: keeps the recipes of a target."""
+"""`Recipe`: the steps for every tensor of one signature, as functions.
+
+`Conversion`: keeps the recipes of a target.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,15 @@ if TYPE_CHECKING:
     from ..planning.plan import Plan
     from ..planning.step import Step
 
-__all__ = ["Conversion", "Recipe", "conversion_as", "conversion_of", "forget", "one_by_one", "plan_of"]
+__all__ = [
+    "Conversion",
+    "Recipe",
+    "conversion_as",
+    "conversion_of",
+    "forget",
+    "one_by_one",
+    "plan_of",
+]
 
 MOST = 256
 """How many recently used recipes a conversion keeps. It keeps as many older ones too."""
@@ -40,15 +51,25 @@ class Recipe(_Fields):
     """The steps for every tensor of one signature.
 
     Args:
-        program: The steps, as functions of one value. With `out`, the last step takes the value and `out`.
-        plan: The plan of the first tensor with this signature. The steps are the same for all; the sizes are not.
-        steps: The plan's steps that these functions do. Without them, many values are converted one by one.
+        program: The steps, as functions of one value. With `out`, the last step takes the value and
+            `out`.
+        plan: The plan of the first tensor with this signature. The steps are the same for all; the
+            sizes are not.
+        steps: The plan's steps that these functions do. Without them, many values are converted one
+            by one.
     """
 
     @cached_property
     def bulk(self) -> tuple[Callable[..., Any], ...]:
-        """The same steps, as functions of a list of values. With `out`, the last step takes two lists."""
-        return tuple(map(_bound_for_many, self.steps, self.program) if self.steps else map(one_by_one, self.program))
+        """The same steps, as functions of a list of values.
+
+        With `out`, the last step takes two lists.
+        """
+        return tuple(
+            map(_bound_for_many, self.steps, self.program)
+            if self.steps
+            else map(one_by_one, self.program)
+        )
 
     @property
     def copies(self) -> bool:
@@ -69,7 +90,16 @@ class Conversion:
         request: The request, without `out`, which each call gives anew.
     """
 
-    __slots__ = ("_earlier", "described", "is_for_host", "is_unsteady", "readers", "recent", "request", "target")
+    __slots__ = (
+        "_earlier",
+        "described",
+        "is_for_host",
+        "is_unsteady",
+        "readers",
+        "recent",
+        "request",
+        "target",
+    )
 
     def __init__(self, target: Backend, request: Request) -> None:
         self.target = target
@@ -95,7 +125,11 @@ class Conversion:
     @property
     def returns_plain(self) -> bool:
         """Whether a plain column of the target's own is the result itself."""
-        return self.request.asks_nothing_else and self.request.like is None and self.request.labels is None
+        return (
+            self.request.asks_nothing_else
+            and self.request.like is None
+            and self.request.labels is None
+        )
 
     def environment(self) -> Hashable:
         """The target's settings, and its devices if these may change: with equal ones, the same recipes are right."""
@@ -128,7 +162,8 @@ class Conversion:
     def keep(self, key: Hashable, recipe: Recipe) -> None:
         """Keep a recipe. Recipes that have not been used for long are dropped."""
         if len(self.recent) >= MOST:
-            # Between the two assignments another thread may miss a recipe, which is then made again. That is harmless.
+            # Between the two assignments another thread may miss a recipe, which is then made
+            # again. That is harmless.
             self._earlier, self.recent = self.recent, {}
         self.recent[key] = recipe
 
@@ -153,13 +188,16 @@ class Conversion:
         Args:
             info: The description of the tensor.
             source: Its backend.
-            request: The request, with the description of `out`. If it is to be run on this machine, see `here`.
+            request: The request, with the description of `out`. If it is to be run on this machine,
+                see `here`.
 
         Raises:
             ConversionError: The tensor cannot be converted; the message says why.
         """
         plan = plan_of(info, request, source, self.target, self.target.capabilities)
-        bound = [(step, found) for step in plan.steps if (found := _bound(step, plan)) is not unchanged]
+        bound = [
+            (step, found) for step in plan.steps if (found := _bound(step, plan)) is not unchanged
+        ]
         return Recipe(tuple([one for _, one in bound]), plan, [step for step, _ in bound])
 
     def here(self, info: TensorInfo, request: Request) -> Request:
@@ -183,8 +221,11 @@ def _bound(step: Step, plan: Plan) -> Callable[..., Any]:
     """A step as a function of one value, or of one value and `out`."""
     backend, arguments = registry.backend_named(step.backend), step.arguments
     if step.backend == EXCHANGE and backend.is_imported():
-        registry.load(backend)  # it may never be asked for, and still casts between two tensors of another framework
-    # `explain` must not load a framework, and a verb that was replaced on the backend (by a test) must be called.
+        registry.load(
+            backend
+        )  # it may never be asked for, and still casts between two tensors of another framework
+    # `explain` must not load a framework, and a verb that was replaced on the backend (by a test)
+    # must be called.
     found = backend.bound(step, plan) if backend.loaded and step.verb not in vars(backend) else None
     if found is not None:
         return found
@@ -217,13 +258,17 @@ def one_by_one(step: Callable[..., Any]) -> Callable[..., list[Any]]:
 def conversion_of(target: Backend, request: Request) -> Conversion:
     """The conversion of a target and a request, the same object each time, unless the request has labels."""
     # What is kept would keep the labels, too, which can take as much memory as the result.
-    return _conversion_of(target, request) if request.labels is None else Conversion(target, request)
+    return (
+        _conversion_of(target, request) if request.labels is None else Conversion(target, request)
+    )
 
 
 _conversion_of = lru_cache(maxsize=1024)(Conversion)
 
 
-def plan_of(info: TensorInfo, request: Request, source: Backend, target: Backend, capabilities: Capabilities) -> Plan:
+def plan_of(
+    info: TensorInfo, request: Request, source: Backend, target: Backend, capabilities: Capabilities
+) -> Plan:
     """The plan of one tensor, with its own sizes: `explain` shows it, and verifying mode compares with it.
 
     Raises:
@@ -234,8 +279,16 @@ def plan_of(info: TensorInfo, request: Request, source: Backend, target: Backend
 
 
 @lru_cache(maxsize=1024)
-def _plan_of(info: TensorInfo, request: Request, source: Backend, target: Backend, _capabilities: Capabilities) -> Plan:
-    from ..planning.planner import make_plan  # here, because it would make `import tensorferry` a third slower
+def _plan_of(
+    info: TensorInfo,
+    request: Request,
+    source: Backend,
+    target: Backend,
+    _capabilities: Capabilities,
+) -> Plan:
+    from ..planning.planner import (
+        make_plan,
+    )  # here, because it would make `import tensorferry` a third slower
 
     return make_plan(info, request, source, target, registry.backend_named(EXCHANGE))
 
@@ -266,7 +319,8 @@ def conversion_as(
         options: Keywords of one framework.
 
     Raises:
-        TypeError, ValueError: A keyword has a value that it does not take, or the target has no such option.
+        TypeError, ValueError: A keyword has a value that it does not take, or the target has no
+            such option.
         ConversionError: The framework is not installed; there is no such dtype or device.
     """
     target = registry.ready(name)

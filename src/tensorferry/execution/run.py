@@ -1,6 +1,7 @@
 """Convert one tensor: find its backend, read its signature, find the recipe for the signature, run the steps.
 
-All conversions go through this module. In verifying mode, each result is compared with the plan that `explain` shows.
+All conversions go through this module. In verifying mode, each result is compared with the plan
+that `explain` shows.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ _verifying = False
 
 
 def execute(program: Sequence[Callable[..., Any]], value: Any, out: Any = None) -> Any:
-    """Run the steps of a recipe, one after the other. If `out` is given, the last step writes into it."""
+    """Run the steps of a recipe, one after the other.
+
+    If `out` is given, the last step writes into it.
+    """
     if out is None:
         for do in program:
             value = do(value)
@@ -75,12 +79,16 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
     if read is not None and (signature := read(x)) is not None:
         seen, target = signature, conversion.target
         if out is not None:
-            # If `out` is not a tensor of the target, or has another shape, no recipe is found; the planner refuses it.
+            # If `out` is not a tensor of the target, or has another shape, no recipe is found; the
+            # planner refuses it.
             written = target.signature(out) if target.capabilities.memory.out else None
             if written is not None and registry.BY_TYPE[type(x)].lengths(x) != target.lengths(out):
                 written = None
             signature = signature, written
-        key = signature, conversion.environment() if conversion.is_unsteady else target.environment()
+        key = (
+            signature,
+            conversion.environment() if conversion.is_unsteady else target.environment(),
+        )
         recipe = conversion.recent.get(key) or conversion.find(key)
         if recipe is not None:
             try:
@@ -88,7 +96,8 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
             except ConversionError:
                 raise
             except Exception:
-                # A mode of the framework may prevent it, which the description shows, but not the signature.
+                # A mode of the framework may prevent it, which the description shows, but not the
+                # signature.
                 each = prepare(x, conversion, out)
                 if each.recipe is recipe:
                     raise
@@ -111,7 +120,8 @@ def complete(each: Prepared, out: Any = None) -> Any:
     """Run a prepared conversion. `out` must be the tensor that it was prepared with.
 
     Raises:
-        ConversionError: The values of the tensor do not allow the conversion (for example, one does not fit the dtype).
+        ConversionError: The values of the tensor do not allow the conversion (for example, one does
+            not fit the dtype).
     """
     result = execute(each.recipe.program, each.handle, out)
     if _verifying:
@@ -142,7 +152,9 @@ class Prepared(NamedTuple):
     def plan(self) -> Plan:
         """The plan of this tensor, with its own sizes."""
         request = self.recipe.plan.request._replace(out=self.request.out)
-        return self._with_members(plan_of(self.info, request, self.source, self.target, self.target.capabilities))
+        return self._with_members(
+            plan_of(self.info, request, self.source, self.target, self.target.capabilities)
+        )
 
     @property
     def plan_run(self) -> Plan:
@@ -165,7 +177,11 @@ class Prepared(NamedTuple):
             return overlaps(self.handle, result, address)
         start = self.source.pointer(self.handle)
         unread = self.info.kind not in self.source.capabilities.objects.read_kinds
-        return unread and start is not None and memory.overlap(self.plan.source, start, result, address)
+        return (
+            unread
+            and start is not None
+            and memory.overlap(self.plan.source, start, result, address)
+        )
 
 
 def prepare(
@@ -182,12 +198,17 @@ def prepare(
         conversion: The target and the request.
         out: The tensor that the result is written into, or ``None``.
         decide: Chooses the conversion by the description of `x`, instead of `conversion`.
-        known: A cache of prepared conversions by the `id` of a description. Not together with `out` or `decide`.
+        known: A cache of prepared conversions by the `id` of a description. Not together with `out`
+            or `decide`.
 
     Raises:
         ConversionError: `x` cannot be converted; the message says why.
     """
-    source, target, request = registry.backend_of(x), conversion.target, _with_out(conversion.request, out)
+    source, target, request = (
+        registry.backend_of(x),
+        conversion.target,
+        _with_out(conversion.request, out),
+    )
     own = _own_labels(x, source, conversion, decide)
     if decide is not None or request.like is not None:
         opened, conversion = _opened_as_decided(source.open, x, source, conversion, decide)
@@ -224,7 +245,10 @@ def foresee(
 
 
 def _own_labels(
-    x: Any, source: Backend, conversion: Conversion, decide: Callable[[TensorInfo], Conversion] | None
+    x: Any,
+    source: Backend,
+    conversion: Conversion,
+    decide: Callable[[TensorInfo], Conversion] | None,
 ) -> Labels | None:
     """The labels of the source, if its library is the target's, and the result may be another object."""
     target = conversion.target
@@ -247,12 +271,16 @@ def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None)
     source = registry.backend_named(info.framework)
     kind = kind_of(info.device)
     if info.abstract is None and kind in source.capabilities.objects.abstract:
-        info = info._replace(abstract=kind)  # a kind of device without memory, such as PyTorch's meta
+        info = info._replace(
+            abstract=kind
+        )  # a kind of device without memory, such as PyTorch's meta
     refuse_place(info, source)
     request = _with_out(conversion.request, out)
     info = as_of_object(info, request, source, conversion.target)
     # The recipe is not kept, since the device need not exist on this machine.
-    return Prepared(source, conversion.target, info, info, request, conversion.make(info, source, request))
+    return Prepared(
+        source, conversion.target, info, info, request, conversion.make(info, source, request)
+    )
 
 
 def _opened_as_decided(
@@ -264,10 +292,11 @@ def _opened_as_decided(
 ) -> tuple[Opened, Conversion]:
     """The backend, description and handle of `x`, from the backend's `open` or `preview`; and the decided conversion.
 
-    With `decide`, `x` is opened without a request, which is not known before `x` is described. Without it, only whether
-    `x` takes the dtype of ``like=`` is to be decided. If `x` cannot be opened because its values have no numbers, or no
-    dtype, without a named dtype (dates, or integers and floats), it is decided by the dtype that they would have. If
-    the dtype matters for reading (decimals), it is opened again with the request.
+    With `decide`, `x` is opened without a request, which is not known before `x` is described.
+    Without it, only whether `x` takes the dtype of ``like=`` is to be decided. If `x` cannot be
+    opened because its values have no numbers, or no dtype, without a named dtype (dates, or
+    integers and floats), it is decided by the dtype that they would have. If the dtype matters for
+    reading (decimals), it is opened again with the request.
     """
     target = conversion.target
     try:
@@ -288,7 +317,9 @@ def _opened_as_decided(
     return do(x, target, decided.request), decided
 
 
-def _decided(conversion: Conversion, decide: Callable[[TensorInfo], Conversion] | None, info: TensorInfo) -> Conversion:
+def _decided(
+    conversion: Conversion, decide: Callable[[TensorInfo], Conversion] | None, info: TensorInfo
+) -> Conversion:
     return (conversion if decide is None else decide(info)).asked_by(info)
 
 
@@ -309,7 +340,12 @@ def _prepared(
         # What is done depends on each of them as well.
         known = None
     like = None if known is None else known.get(id(info))
-    if like is not None and like.info is info and like.source is source and like.request is conversion.request:
+    if (
+        like is not None
+        and like.info is info
+        and like.source is source
+        and like.request is conversion.request
+    ):
         return Prepared(source, like.target, info, handle, like.request, like.recipe)
     if conversion.request.placement is not None:
         conversion = _laid_out(conversion, source, handle)
@@ -345,9 +381,16 @@ def _are_several(info: TensorInfo, handle: Any) -> bool:
 def _laid_out(conversion: Conversion, source: Backend, handle: Any) -> Conversion:
     """The conversion, whose request says whether the source already has the requested layout over devices."""
     target, placement = conversion.target, conversion.request.placement
-    if placement is None or source is not target or handle is None or not target.is_laid_out(handle, placement):
+    if (
+        placement is None
+        or source is not target
+        or handle is None
+        or not target.is_laid_out(handle, placement)
+    ):
         return conversion
-    return conversion_of(target, conversion.request._replace(placement=placement._replace(lies=True)))
+    return conversion_of(
+        target, conversion.request._replace(placement=placement._replace(lies=True))
+    )
 
 
 base.convert = lambda x, target, request: convert(x, conversion_of(target, request))
@@ -381,22 +424,29 @@ def verifying(on: bool = True) -> Iterator[None]:
 def verify(each: Prepared, result: Any) -> None:
     """Compare a result, and the steps that were run, with the plan.
 
-    Compared are framework, shape, dtype, device, gradient, writability, and whether memory is shared.
+    Compared are framework, shape, dtype, device, gradient, writability, and whether memory is
+    shared.
 
     Raises:
         PlanViolation: They differ; the message says in what.
     """
     plan, target = each.plan, each.target
-    planned_steps, run_steps = ([step[:3] for step in found.steps] for found in (plan, each.plan_run))
+    planned_steps, run_steps = (
+        [step[:3] for step in found.steps] for found in (plan, each.plan_run)
+    )
     if planned_steps != run_steps:
-        raise PlanViolation(f"the plan has the steps {planned_steps}, what was run are {run_steps}\n\n{plan}")
+        raise PlanViolation(
+            f"the plan has the steps {planned_steps}, what was run are {run_steps}\n\n{plan}"
+        )
     if not target.capabilities.memory.exists or plan.source.abstract is not None:
         return
     seen = target.describe(result)
     for claim in ("framework", "shape", "dtype", "device", "shards", "requires_grad", "writable"):
         planned, observed = getattr(plan.result, claim), getattr(seen, claim)
         if planned != observed and not (claim == "device" and same_place(observed, planned)):
-            raise PlanViolation(f"the plan claims {claim} {planned!r}, observed {observed!r}\n\n{plan}")
+            raise PlanViolation(
+                f"the plan claims {claim} {planned!r}, observed {observed!r}\n\n{plan}"
+            )
     if plan.request.out is not None or seen.device != HOST:
         return
     end = target.pointer(result)
@@ -404,7 +454,9 @@ def verify(each: Prepared, result: Any) -> None:
         return
     shares = each.overlaps(seen, end)
     if shares != plan.shares_memory:
-        raise PlanViolation(f"the plan claims shares_memory {plan.shares_memory}, observed {shares}\n\n{plan}")
+        raise PlanViolation(
+            f"the plan claims shares_memory {plan.shares_memory}, observed {shares}\n\n{plan}"
+        )
 
 
 def recipe_of(info: TensorInfo, source: Backend, conversion: Conversion) -> Recipe:

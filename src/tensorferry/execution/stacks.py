@@ -1,4 +1,6 @@
-"""Stacks: several tensors, the members, become one. Each is converted, all are joined, then the result is converted.
+"""Stacks: several tensors, the members, become one.
+
+Each is converted, all are joined, then the result is converted.
 
 These are steps of a plan too: `explain` shows them, and `run.execute` runs them.
 """
@@ -53,19 +55,27 @@ def with_members(recipe: Recipe, members: Members, source: Backend) -> Recipe:
     join, after = recipe.program[place], recipe.program[place + 1 :]
     # The only steps before the join are those that leave an autograd graph.
     before = [type(members).detached] * place
-    program: tuple[Callable[..., Any], ...] = (*before, partial(_join, join, _steps_of(members, source)), *after)
+    program: tuple[Callable[..., Any], ...] = (
+        *before,
+        partial(_join, join, _steps_of(members, source)),
+        *after,
+    )
     return Recipe(program, recipe.plan)
 
 
 def composed(plan: Plan, members: Members, source: Backend) -> Plan:
     """The plan of a stack, with the steps of its members."""
-    plans = [_plan_of_members(members, place, each) for place, each in enumerate(_steps_of(members, source))]
+    plans = [
+        _plan_of_members(members, place, each)
+        for place, each in enumerate(_steps_of(members, source))
+    ]
     first = _place_of_join(plan)
     before, join, after = plan.steps[:first], plan.steps[first], plan.steps[first + 1 :]
     own: tuple[Step, ...] = ()
     modules = plan.modules
     if plan.source.kind == "stack" and source.capabilities.gradients.graph:
-        # The steps of one kind of member leave the other kinds unchanged, so the steps of all can be listed.
+        # The steps of one kind of member leave the other kinds unchanged, so the steps of all can
+        # be listed.
         own = tuple(_of_each(step) for each in plans if each is not None for step in each.steps)
     elif plan.source.kind == "stack" and plans[0] is not None:
         own = tuple(map(_of_each, plans[0].steps))
@@ -74,10 +84,21 @@ def composed(plan: Plan, members: Members, source: Backend) -> Plan:
         steps = [step for each in plans if each is not None for step in each.steps]
         crossing = sum(step.bytes for step in steps if step.path is Path.BUS)
         template = join.template.replace("pad=0", members.keywords)
-        join = join._replace(bytes=join.bytes + sum(step.bytes for step in steps) - crossing, template=template)
+        join = join._replace(
+            bytes=join.bytes + sum(step.bytes for step in steps) - crossing, template=template
+        )
         if crossing:
             why = "each of them from its device"
-            own = (join._replace(verb="fetch", template="{x}", why=why, bytes=crossing, path=Path.BUS, copies=True),)
+            own = (
+                join._replace(
+                    verb="fetch",
+                    template="{x}",
+                    why=why,
+                    bytes=crossing,
+                    path=Path.BUS,
+                    copies=True,
+                ),
+            )
     return replace(plan, steps=(*before, *own, join, *after), modules=modules)
 
 
@@ -86,7 +107,11 @@ def overlaps(members: Members, result: TensorInfo, address: int) -> bool:
     for member in members.tensors if members.joined is None else ():
         source = registry.backend_of(member)
         info = source.preview(member)[1]
-        if info.device == HOST and info.abstract is None and info.kind not in source.capabilities.objects.read_kinds:
+        if (
+            info.device == HOST
+            and info.abstract is None
+            and info.kind not in source.capabilities.objects.read_kinds
+        ):
             start = source.pointer(member)
             if start is not None and memory.overlap(info, start, result, address):
                 return True
@@ -104,7 +129,8 @@ def _steps_of(members: Members, source: Backend) -> list[tuple[Conversion, Recip
     Raises:
         ConversionError: A member cannot be converted; the message names its position.
     """
-    # A framework with an autograd graph stacks its own tensors. The members of all others become arrays.
+    # A framework with an autograd graph stacks its own tensors. The members of all others become
+    # arrays.
     stays = source.capabilities.gradients.graph
     found: list[tuple[Conversion, Recipe] | None] = []
     for place, (info, owner) in enumerate(zip(members.infos, members.sources, strict=True)):
@@ -117,7 +143,9 @@ def _steps_of(members: Members, source: Backend) -> list[tuple[Conversion, Recip
         request = Request(target) if asked is None else asked._replace(target=target)
         conversion = conversion_of(registry.backend_named(target), request)
         try:
-            found.append((conversion, run.recipe_of(info if stays else _as_member(info), owner, conversion)))
+            found.append(
+                (conversion, run.recipe_of(info if stays else _as_member(info), owner, conversion))
+            )
         except ConversionError as error:
             index = 0 if members.which is None else members.which.index(place)
             raise at_member(error, members.path(index)) from error
@@ -135,7 +163,9 @@ def _as_member(info: TensorInfo) -> TensorInfo:
     return info._replace(strides=strides, misalignment=0, requires_grad=False)
 
 
-def _join(join: Callable[..., Any], steps: Sequence[tuple[Conversion, Recipe] | None], members: Members) -> Any:
+def _join(
+    join: Callable[..., Any], steps: Sequence[tuple[Conversion, Recipe] | None], members: Members
+) -> Any:
     """Convert the members, and join them: one step of the recipe of a stack."""
     tensors = _converted(members, steps)
     if members.places is None:
@@ -143,7 +173,9 @@ def _join(join: Callable[..., Any], steps: Sequence[tuple[Conversion, Recipe] | 
     return join(tensors, members.shape, members.places, members.value)
 
 
-def _converted(members: Members, steps: Sequence[tuple[Conversion, Recipe] | None]) -> Sequence[Any]:
+def _converted(
+    members: Members, steps: Sequence[tuple[Conversion, Recipe] | None]
+) -> Sequence[Any]:
     """The members, converted."""
     tensors, which, alike = members.tensors, members.which, steps[0]
     if which is not None:
@@ -153,22 +185,30 @@ def _converted(members: Members, steps: Sequence[tuple[Conversion, Recipe] | Non
     conversion, recipe = alike
     if members.places is not None:
         whole = members.joined
-        if whole is None and (len(members.shape) == 2 or len({shape[1:] for shape in members.shapes}) == 1):
+        if whole is None and (
+            len(members.shape) == 2 or len({shape[1:] for shape in members.shapes}) == 1
+        ):
             whole = members.sources[0].join_alike(tensors)
         if whole is not None:
             array, ends = run.convert(whole, conversion), accumulate(members.lengths)
             if not isinstance(members.places, list):
                 return array  # type: ignore[no-any-return]
-            return [array[end - length : end] for end, length in zip(ends, members.lengths, strict=True)]
+            return [
+                array[end - length : end] for end, length in zip(ends, members.lengths, strict=True)
+            ]
     if run.is_verifying():
         return _converted_apart(members, [alike] * len(tensors))
     try:
         return [run.execute(recipe.program, tensor) for tensor in tensors]
     except ConversionError:
-        return _converted_apart(members, [alike] * len(tensors))  # again, since its message names the position
+        return _converted_apart(
+            members, [alike] * len(tensors)
+        )  # again, since its message names the position
 
 
-def _converted_apart(members: Members, steps: Sequence[tuple[Conversion, Recipe] | None]) -> Sequence[Any]:
+def _converted_apart(
+    members: Members, steps: Sequence[tuple[Conversion, Recipe] | None]
+) -> Sequence[Any]:
     """The members, converted one by one.
 
     Raises:
@@ -183,7 +223,9 @@ def _converted_apart(members: Members, steps: Sequence[tuple[Conversion, Recipe]
     return done
 
 
-def _plan_of_members(members: Members, place: int, step: tuple[Conversion, Recipe] | None) -> Plan | None:
+def _plan_of_members(
+    members: Members, place: int, step: tuple[Conversion, Recipe] | None
+) -> Plan | None:
     """The plan of all members of one kind, as if they were one tensor."""
     if step is None:
         return None

@@ -19,11 +19,20 @@ if TYPE_CHECKING:
     from ..core.request import Request
     from .recipes import Conversion
 
-__all__ = ["conversion_like", "describe_like", "follow", "name_like_device", "target_of", "writing_into"]
+__all__ = [
+    "conversion_like",
+    "describe_like",
+    "follow",
+    "name_like_device",
+    "target_of",
+    "writing_into",
+]
 
 
 def name_like_device(to: object, like: object, device: object) -> tuple[str, str | None, object]:
-    """The canonical name of the target, the dtype of `like`, and the device. One of `to` and `like` must be given.
+    """The canonical name of the target, the dtype of `like`, and the device.
+
+    One of `to` and `like` must be given.
 
     Raises:
         TypeError: Neither or both are given, or `to` is neither a name nor a framework's module.
@@ -45,14 +54,17 @@ def name_like_device(to: object, like: object, device: object) -> tuple[str, str
 def follow(like: object) -> tuple[str, str | None, str | None]:
     """The framework, dtype and device of a tensor in ``like=``, or of its description.
 
-    The dtype is ``None`` for Python numbers. The device is ``None`` for a CPU device other than the first.
+    The dtype is ``None`` for Python numbers. The device is ``None`` for a CPU device other than the
+    first.
 
     Raises:
         UnsupportedTypeError: `like` is not a tensor, it has no memory, or no result can be one.
     """
     info = like if isinstance(like, TensorInfo) else describe_like(like)
     if not registry.backend_named(info.framework).is_target:
-        what = info.kind or (info.framework if isinstance(like, TensorInfo) else type(like).__name__)
+        what = info.kind or (
+            info.framework if isinstance(like, TensorInfo) else type(like).__name__
+        )
         raise UnsupportedTypeError(
             f"like= is {an(what)}, which only gives its memory: no result can be one.",
             f'to="{EXCHANGE}", or like=np.asarray(x) with it as x, which gives its dtype',
@@ -66,14 +78,18 @@ def follow(like: object) -> tuple[str, str | None, str | None]:
         )
     device = getattr(like, "device", None)
     elsewhere = hasattr(device, "platform") and host_index(device)
-    return info.framework, None if info.weak_dtype is not None else info.dtype, None if elsewhere else info.device
+    return (
+        info.framework,
+        None if info.weak_dtype is not None else info.dtype,
+        None if elsewhere else info.device,
+    )
 
 
 def describe_like(like: object) -> TensorInfo:
     """The description of a tensor in ``like=``; of a column that needs ``nulls=`` or ``pad=``, without its shape.
 
-    A column of text or dates, and a table whose columns have no dtype in common, have labels to follow, if their
-    library has labels, and no dtype. Python numbers have none either.
+    A column of text or dates, and a table whose columns have no dtype in common, have labels to
+    follow, if their library has labels, and no dtype. Python numbers have none either.
 
     Raises:
         UnsupportedTypeError: `like` is not a tensor.
@@ -151,4 +167,6 @@ def _describe(x: object, keyword: str) -> TensorInfo:
         name = registry.NAMES.get(x) if isinstance(x, str) and keyword == "like" else None
         instead = f'to="{name or EXCHANGE}", without like='
         hint = instead if keyword == "like" else "without out=, which makes a new tensor"
-        raise UnsupportedTypeError(f"{keyword}= has to be a tensor. {error.message}", hint) from error
+        raise UnsupportedTypeError(
+            f"{keyword}= has to be a tensor. {error.message}", hint
+        ) from error

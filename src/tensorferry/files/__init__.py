@@ -1,4 +1,5 @@
 """Files of tensors: open, check, convert and compare them, whatever their format.
 
-No module here is about one format, and none imports a framework. `formats` has a module or folder for each format.
+No module here is about one format, and none imports a framework. `formats` has a module or folder
+for each format.
 """

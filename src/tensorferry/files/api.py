@@ -21,10 +21,12 @@ __all__ = ["convert_files", "load", "open", "save"]
 
 
 def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa: A001 - `ferry.open`, as in `os.open`
-    """Read the header of a file: names, dtypes, shapes, ties, metadata. No values are read, and no code is run.
+    """Read the header of a file: names, dtypes, shapes, ties, metadata.
 
-    HDF5 is read by its library, which may end this process if the file is damaged; docs/reference/files.md says how to
-    read such a file safely.
+    No values are read, and no code is run.
+
+    HDF5 is read by its library, which may end this process if the file is damaged;
+    docs/reference/files.md says how to read such a file safely.
 
     >>> import numpy as np, tempfile, tensorferry as ferry
     >>> folder = tempfile.mkdtemp()
@@ -34,21 +36,26 @@ def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa
     ('safetensors', 'float16', (2, 3))
 
     Args:
-        path: A file of any format in docs/reference/files.md, a folder of shards, or its ``index.json``.
-        allow: Names of classes, such as ``"package.Config"``, that a pickle may contain. Their objects become dicts of
-            their attributes; the classes are never imported. What a pickle only names, and objects of some classes of
-            Python (docs/reference/files.md lists them), need no permission.
+        path: A file of any format in docs/reference/files.md, a folder of shards, or its
+            ``index.json``.
+        allow: Names of classes, such as ``"package.Config"``, that a pickle may contain. Their
+            objects become dicts of their attributes; the classes are never imported. What a pickle
+            only names, and objects of some classes of Python (docs/reference/files.md lists them),
+            need no permission.
 
     Returns:
-        What the file holds; ``contents.tensors`` has the dtype and shape of each tensor by its name.
+        What the file holds; ``contents.tensors`` has the dtype and shape of each tensor by its
+        name.
 
     Raises:
         TypeError: `path` is not a path, or `allow` no string and no strings.
-        UnsupportedTypeError: `path` is a buffer or an open file; the hint is the code that makes a file of it.
+        UnsupportedTypeError: `path` is a buffer or an open file; the hint is the code that makes a
+            file of it.
         OSError: The file cannot be read.
-        FileFormatError: The file breaks the rules of its format, or its format is not known; or `path` is a URL, and
-            the hint is the code that downloads it.
-        UnsafeFileError: The file asks for code to be run, or would need far more memory than its size.
+        FileFormatError: The file breaks the rules of its format, or its format is not known; or
+            `path` is a URL, and the hint is the code that downloads it.
+        UnsafeFileError: The file asks for code to be run, or would need far more memory than its
+            size.
         FrameworkNotInstalledError: The library that its format needs is not installed.
 
     .. versionadded:: 0.1
@@ -56,7 +63,9 @@ def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa
     from .base.wording import path_of, several
     from .opening.shards import open_path
 
-    return open_path(path_of(path, "open(path) and load(path)"), allow=frozenset(several("allow", allow)))
+    return open_path(
+        path_of(path, "open(path) and load(path)"), allow=frozenset(several("allow", allow))
+    )
 
 
 @overload
@@ -124,60 +133,69 @@ def load(
     >>> ferry.load(f"{folder}/model.safetensors")
     {'weight': array([1., 1.], dtype=float16), 'step': 7}
 
-    Each tensor is read once, into memory of its own, which the framework takes over: nothing that happens to the file
-    later changes it. Names of tied weights have one object. Checksums are not compared here: ``tensorferry check``
-    compares them.
+    Each tensor is read once, into memory of its own, which the framework takes over: nothing that
+    happens to the file later changes it. Names of tied weights have one object. Checksums are not
+    compared here: ``tensorferry check`` compares them.
 
-    With ``lazy=True`` the result is a `LazyTree`. The file is mapped into memory, and a tensor is made when it is used.
-    That is for files larger than memory, and for those of which little is used. Compressed or encoded tensors (in some
-    ``.npz``, in Parquet, in Orbax) are decoded then. All others share the memory of the map. In NumPy and PyTorch you
-    can write to them; no write reaches the file, because the map is private. TensorFlow and JAX share the map if the
-    tensor is aligned in the file, as `save` aligns it. If somebody writes to the file meanwhile, you may or may not see
-    the change. If somebody makes the file shorter, which also happens when this process writes it anew
-    (``torch.save(…, path)``), this process ends, as with every memory map. If the file is replaced before it is mapped,
-    you get an error.
+    With ``lazy=True`` the result is a `LazyTree`. The file is mapped into memory, and a tensor is
+    made when it is used. That is for files larger than memory, and for those of which little is
+    used. Compressed or encoded tensors (in some ``.npz``, in Parquet, in Orbax) are decoded then.
+    All others share the memory of the map. In NumPy and PyTorch you can write to them; no write
+    reaches the file, because the map is private. TensorFlow and JAX share the map if the tensor is
+    aligned in the file, as `save` aligns it. If somebody writes to the file meanwhile, you may or
+    may not see the change. If somebody makes the file shorter, which also happens when this process
+    writes it anew (``torch.save(…, path)``), this process ends, as with every memory map. If the
+    file is replaced before it is mapped, you get an error.
 
     Args:
         path: As for `open`.
-        to: As for `convert`: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, or ``"python"`` for lists …
+        to: As for `convert`: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, or ``"python"``
+            for lists …
         lazy: Make tensors when they are used, over a map of the file.
         names: A pattern (``"encoder.*"``) of what to load, or several, as for `convert_files`;
             ``None`` loads everything.
         exclude: A pattern of what to leave out, or several, as for `convert_files`.
         device: As for `to_numpy`, for each tensor.
-        copy: As for `to_numpy`, for each tensor, with ``lazy=True``. Otherwise tensors always have their own memory.
-        dtype: As for `convert_tree`; names are those in the file. With ``"fit"``, JAX without 64-bit dtypes gets 32
-            bits.
+        copy: As for `to_numpy`, for each tensor, with ``lazy=True``. Otherwise tensors always have
+            their own memory.
+        dtype: As for `convert_tree`; names are those in the file. With ``"fit"``, JAX without
+            64-bit dtypes gets 32 bits.
         allow: As for `open`.
-        strict: Raise an error if something cannot be loaded (text, tensors without values …). With ``strict=False`` it
-            is left out, with one warning that names it; with ``lazy=True`` the result's ``skipped`` lists it, and
-            `LazyTree.read` warns.
-        dequantize: As for `convert_files`; otherwise tensors in quantised blocks are arrays of their bytes.
-        nulls: For columns of tables (Parquet, Arrow), as for `convert_tree`: a value, ``"nan"`` or ``"mask"``.
-        ragged: For columns of lists of unequal lengths, as for `convert_tree`: ``"rows"`` for a list of tensors.
+        strict: Raise an error if something cannot be loaded (text, tensors without values …). With
+            ``strict=False`` it is left out, with one warning that names it; with ``lazy=True`` the
+            result's ``skipped`` lists it, and `LazyTree.read` warns.
+        dequantize: As for `convert_files`; otherwise tensors in quantised blocks are arrays of
+            their bytes.
+        nulls: For columns of tables (Parquet, Arrow), as for `convert_tree`: a value, ``"nan"`` or
+            ``"mask"``.
+        ragged: For columns of lists of unequal lengths, as for `convert_tree`: ``"rows"`` for a
+            list of tensors.
         pad: For such columns, as for `convert_tree`: what is put after the elements of short lists.
 
     Returns:
         What was saved, nested as in the file; or with ``lazy=True`` a `LazyTree`.
 
     Warns:
-        UserWarning: `dtype` is for no tensor of the file; or with ``strict=False``, something is left out.
+        UserWarning: `dtype` is for no tensor of the file; or with ``strict=False``, something is
+            left out.
 
     Raises:
         OSError: The file cannot be read.
         FileFormatError: As for `open`; or the file has changed since it was opened.
-        UnsafeFileError: As for `open`; with `names` or `exclude`, only if what is taken asks for code to be run.
+        UnsafeFileError: As for `open`; with `names` or `exclude`, only if what is taken asks for
+            code to be run.
         TypeError: `path` is not a path, or a keyword has a value of the wrong type.
         ValueError: `names` is empty.
         CopyRequiredError: ``copy=False`` without ``lazy=True``.
-        FormatLimitError: Something cannot be loaded; a pattern in `names` or `exclude` matches nothing, or a part of a
-            list; or a name in `dtype` matches no tensor.
+        FormatLimitError: Something cannot be loaded; a pattern in `names` or `exclude` matches
+            nothing, or a part of a list; or a name in `dtype` matches no tensor.
         NotEnoughMemoryError: It is more than the memory that is free; nothing was read.
         UnsupportedTypeError: As for `open`; or the dtype does not exist.
         DeviceError: There is no such device.
-        FrameworkNotInstalledError: The framework, or the library that the format needs, is not installed.
-        ConversionError: As for `to_numpy`; the message ends in the name of the tensor. With ``lazy=True``, when the
-            tensor is used.
+        FrameworkNotInstalledError: The framework, or the library that the format needs, is not
+            installed.
+        ConversionError: As for `to_numpy`; the message ends in the name of the tensor. With
+            ``lazy=True``, when the tensor is used.
         TreeError: Several tensors cannot be converted.
 
     .. versionadded:: 0.1
@@ -211,7 +229,11 @@ def load(
         )
     place = path_of(path, "open(path) and load(path)")
     contents = open_path(place, allow=frozenset(classes), partly=names is not None or bool(exclude))
-    asked: dict[str, Any] = {"path": os.path.abspath(path), "to": target_of(to, copy, device), "names": names}  # noqa: PTH100
+    asked: dict[str, Any] = {
+        "path": os.path.abspath(path),  # noqa: PTH100
+        "to": target_of(to, copy, device),
+        "names": names,
+    }
     asked |= {"exclude": exclude, "device": device, "copy": copy if lazy else None, "dtype": dtype}
     asked |= {"allow": classes, "strict": strict, "dequantize": dequantize}
     asked |= {"nulls": nulls, "ragged": ragged, "pad": pad}
@@ -258,44 +280,48 @@ def save(
     >>> report.tensors, list(ferry.open(f"{folder}/all.npz").tensors)
     (2, ['a', 'b.c'])
 
-    The file is complete, or there is none: it is written beside its place, flushed to the disk and renamed. Tensors
-    are written one after the other, so host memory for one is enough. Every bit is kept, in every dtype. A tensor that
-    appears twice is stored once if the format has a convention for it, and otherwise as `ties` says. Gradients and
-    graphs are not saved.
+    The file is complete, or there is none: it is written beside its place, flushed to the disk and
+    renamed. Tensors are written one after the other, so host memory for one is enough. Every bit is
+    kept, in every dtype. A tensor that appears twice is stored once if the format has a convention
+    for it, and otherwise as `ties` says. Gradients and graphs are not saved.
 
     Args:
-        tree: A tensor; or dicts, lists and tuples that contain tensors, plain values (numbers, strings, ``None``) and
-            other such containers. A mapping becomes a dict. An OrderedDict stays one (if it is the whole tree, only if
-            it has attributes or values that are not tensors), and so does a defaultdict of a Python type. So do sets of
-            plain values, and dtypes, devices, layouts and sizes of PyTorch. Named tuples and other containers of
-            `convert_tree` (dataclasses, attrs classes, namespaces …) become a dict of their fields, or a list if they
-            have none. Flax's files have dicts in place of lists and tuples; the report says so.
+        tree: A tensor; or dicts, lists and tuples that contain tensors, plain values (numbers,
+            strings, ``None``) and other such containers. A mapping becomes a dict. An OrderedDict
+            stays one (if it is the whole tree, only if it has attributes or values that are not
+            tensors), and so does a defaultdict of a Python type. So do sets of plain values, and
+            dtypes, devices, layouts and sizes of PyTorch. Named tuples and other containers of
+            `convert_tree` (dataclasses, attrs classes, namespaces …) become a dict of their fields,
+            or a list if they have none. Flax's files have dicts in place of lists and tuples; the
+            report says so.
         path: The file, or with `shard` the folder.
         to: The name of the format; ``None``: as the suffix of the path says.
-        metadata: Strings to put beside the tensors, if the format has a place for them. A safetensors
-            file also has ``"format": "pt"``, which its readers ask for, unless you give another.
+        metadata: Strings to put beside the tensors, if the format has a place for them. A
+            safetensors file also has ``"format": "pt"``, which its readers ask for, unless you give
+            another.
         shard: Write a folder of files of at most so many bytes (``"5GB"``) and their index.
         ties: As for `convert_files`.
         verify: Read the file again and compare, before it appears.
         overwrite: Replace a file that exists.
-        unknown: As for `convert_tree`; but an object that holds a tensor is always refused, because a file cannot hold
-            objects.
+        unknown: As for `convert_tree`; but an object that holds a tensor is always refused, because
+            a file cannot hold objects.
 
     Returns:
         What was written.
 
     Raises:
         TypeError: `path` is not a path, or a keyword has a value of the wrong type.
-        ValueError: There is no format named `to`, `shard` is not a size, or `path` with it has the name of one file;
-            or `ties` is neither of the two.
+        ValueError: There is no format named `to`, `shard` is not a size, or `path` with it has the
+            name of one file; or `ties` is neither of the two.
         OSError: The file cannot be written.
-        FileFormatError: The name of the file does not say which format to write; or `path` is a URL, and the hint is
-            the code that uploads a file.
+        FileFormatError: The name of the file does not say which format to write; or `path` is a
+            URL, and the hint is the code that uploads a file.
         OutputExistsError: The file exists already.
-        FormatLimitError: The format cannot hold a dtype, a structure or a value, or ``ties="alias"``; or the name of
-            the file is that of another format. Nothing is written.
-        UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where. Or
-            `path` is a buffer or an open file; the hint is the code that puts a file into it.
+        FormatLimitError: The format cannot hold a dtype, a structure or a value, or
+            ``ties="alias"``; or the name of the file is that of another format. Nothing is written.
+        UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the
+            message says where. Or `path` is a buffer or an open file; the hint is the code that
+            puts a file into it.
         VerificationError: The file did not read back the same; there is no file then.
 
     .. versionadded:: 0.1
@@ -310,7 +336,9 @@ def save(
     place = path_of(path, "save(tree, path)")
     try:
         contents = contents_of(tree, metadata, unknown)
-        return write_contents(contents, place, to=to, shard=shard, ties=ties, verify=verify, overwrite=overwrite)
+        return write_contents(
+            contents, place, to=to, shard=shard, ties=ties, verify=verify, overwrite=overwrite
+        )
     except ConversionError as error:
         error.complete_hint("save", EXCHANGE)
         complete(error, Saved(tree, metadata or {}, open_container))
@@ -353,35 +381,42 @@ def convert_files(
     >>> import numpy as np, tempfile, tensorferry as ferry
     >>> folder = tempfile.mkdtemp()
     >>> np.savez(f"{folder}/in.npz", weight=np.ones((2, 2), "float32"))
-    >>> report = ferry.convert_files(f"{folder}/in.npz", f"{folder}/out.safetensors", dtype="bfloat16")
+    >>> report = ferry.convert_files(
+    ...     f"{folder}/in.npz", f"{folder}/out.safetensors", dtype="bfloat16"
+    ... )
     >>> ferry.load(f"{folder}/out.safetensors")["weight"].dtype
     dtype(bfloat16)
 
     Args:
-        sources: A file, a folder of shards, its ``index.json``, or several files that make one model.
+        sources: A file, a folder of shards, its ``index.json``, or several files that make one
+            model.
         target: The file to write; a folder for several, or with `shard`.
         to: The name of the format; ``None``: as the suffix of the target says.
-        dtype: As for `convert_tree`; names are those in the source. Or, as on the command line, one or several of
-            ``"bfloat16"`` and ``"KEY=bfloat16"``. ``"fit"`` takes the nearest dtype that the format can hold.
-        overflow: What happens to a float that is too large for the float dtype (also to an infinity, if the dtype has
-            none): an error, the largest number of the dtype, or NaN. If the dtype has no NaN, it is an error. Integers
-            have to fit.
-        include: A pattern (``"encoder.*"``) of what to convert, or several; without one, all is. It is
-            compared with the names of tensors, and with those of the values beside them (``"epoch"``,
-            ``"optimizer.groups.0.lr"``), as ``tensorferry inspect`` shows them. A container of which
-            nothing stays is left out, too.
+        dtype: As for `convert_tree`; names are those in the source. Or, as on the command line, one
+            or several of ``"bfloat16"`` and ``"KEY=bfloat16"``. ``"fit"`` takes the nearest dtype
+            that the format can hold.
+        overflow: What happens to a float that is too large for the float dtype (also to an
+            infinity, if the dtype has none): an error, the largest number of the dtype, or NaN. If
+            the dtype has no NaN, it is an error. Integers have to fit.
+        include: A pattern (``"encoder.*"``) of what to convert, or several; without one, all is. It
+            is compared with the names of tensors, and with those of the values beside them
+            (``"epoch"``, ``"optimizer.groups.0.lr"``), as ``tensorferry inspect`` shows them. A
+            container of which nothing stays is left out, too.
         exclude: A pattern of what to leave out, or several.
-        rename: Substitutions like ``"s/^module\\.//"``, applied to the name of each tensor in order.
+        rename: Substitutions like ``"s/^module\\.//"``, applied to the name of each tensor in
+            order.
         metadata: Strings to put beside the tensors. They take the place of those in the source with
             the same keys.
         shard: Write a folder of files of at most so many bytes (``"5GB"``) and their index.
         tensors_only: Leave out everything that is not a tensor, and the nesting.
-        ties: What becomes of a tensor with several names, in a format that cannot say that they are one. ``"copy"``
-            writes the values for each name, as other programs expect, and the report lists them. ``"alias"`` writes
-            them once, with a record that only tensorferry reads. Safetensors, PyTorch's files and HDF5 have a
-            convention of their own, and keep it.
-        dequantize: Write the numbers of tensors in quantised blocks, as GGUF has them, in float32 or as `dtype` says,
-            computed by the library of their format. Without it the bytes are kept, and the metadata says what they are.
+        ties: What becomes of a tensor with several names, in a format that cannot say that they are
+            one. ``"copy"`` writes the values for each name, as other programs expect, and the
+            report lists them. ``"alias"`` writes them once, with a record that only tensorferry
+            reads. Safetensors, PyTorch's files and HDF5 have a convention of their own, and keep
+            it.
+        dequantize: Write the numbers of tensors in quantised blocks, as GGUF has them, in float32
+            or as `dtype` says, computed by the library of their format. Without it the bytes are
+            kept, and the metadata says what they are.
         nulls: For columns of tables, as for `load`.
         ragged: For columns of tables, as for `load`; rows have names like ``"x.0"``.
         pad: For columns of tables, as for `load`.
@@ -390,28 +425,35 @@ def convert_files(
         dry_run: Raise the same errors, but write nothing.
         resume: Continue an interrupted conversion into a folder.
         overwrite: Replace an output that exists.
-        executor: Any object with ``submit``: of `concurrent.futures`, a ``dask.distributed.Client``.
+        executor: Any object with ``submit``: of `concurrent.futures`, a
+            ``dask.distributed.Client``.
         jobs: How many files are written at the same time, without an `executor`.
         engine: What writes them, without an `executor`.
-        part: ``(i, n)``: do the i-th of n parts, counted from 1, on machines that share a file system.
-        progress: A function that is called with a number of bytes, each time after they are copied, and with `verify`
-            after they are read again.
+        part: ``(i, n)``: do the i-th of n parts, counted from 1, on machines that share a file
+            system.
+        progress: A function that is called with a number of bytes, each time after they are copied,
+            and with `verify` after they are read again.
 
     Returns:
         What was written, or would be written.
 
     Raises:
         TypeError: A source or the target is not a path, or a keyword has a value of the wrong type.
-        ValueError: A keyword has no such value: ``engine="x"``, ``ties="x"``, ``shard="much"``, ``rename=["x"]``.
+        ValueError: A keyword has no such value: ``engine="x"``, ``ties="x"``, ``shard="much"``,
+            ``rename=["x"]``.
         OSError: A file cannot be read or written.
         OutputExistsError: The target exists already.
-        FileFormatError: A source breaks the rules of its format, or a checksum is wrong; the name of the target does
-            not say which format to write; or a path is a URL, as for `open` and `save`.
-        UnsafeFileError: A source asks for code to be run; with `include` or `exclude`, only if what is taken does.
-        FormatLimitError: The format cannot hold a tensor, a value or ``ties="alias"``; a pattern matches nothing, or a
-            part of a list; `include` and `exclude` leave nothing; `dequantize` has nothing to do; or the name of the
-            target is that of another format. Nothing is written.
-        LossyCastError: A number does not fit into the dtype, and `overflow` does not say what it becomes.
+        FileFormatError: A source breaks the rules of its format, or a checksum is wrong; the name
+            of the target does not say which format to write; or a path is a URL, as for `open` and
+            `save`.
+        UnsafeFileError: A source asks for code to be run; with `include` or `exclude`, only if what
+            is taken does.
+        FormatLimitError: The format cannot hold a tensor, a value or ``ties="alias"``; a pattern
+            matches nothing, or a part of a list; `include` and `exclude` leave nothing;
+            `dequantize` has nothing to do; or the name of the target is that of another format.
+            Nothing is written.
+        LossyCastError: A number does not fit into the dtype, and `overflow` does not say what it
+            becomes.
         VerificationError: The output did not read back the same; there is no output then.
         ResumableError: It was stopped in the middle; ``resume=True`` continues it.
         UnsupportedTypeError: There is no such dtype, or `metadata` is not a mapping from strings to

@@ -37,18 +37,21 @@ class LazyTree(Mapping[Any, Any]):
     ...     sorted(state), state["weight"]
     (['step', 'weight'], array([1., 1.]))
 
-    A tensor is made when it is used. As long as something refers to it, you get the same object again, under each of
-    the names of tied weights. Later, and with ``to="python"``, a new object is made. It has the same memory, so what
-    you wrote into it is still there, as long as this mapping exists. Mappings inside are of this kind too; lists and
-    tuples are plain, and made when they are used.
+    A tensor is made when it is used. As long as something refers to it, you get the same object
+    again, under each of the names of tied weights. Later, and with ``to="python"``, a new object is
+    made. It has the same memory, so what you wrote into it is still there, as long as this mapping
+    exists. Mappings inside are of this kind too; lists and tuples are plain, and made when they are
+    used.
 
-    The elements of a list that is the whole file stand under their positions, a lone tensor under the name that `open`
-    gives it. `read` gives the list or the tensor itself.
+    The elements of a list that is the whole file stand under their positions, a lone tensor under
+    the name that `open` gives it. `read` gives the list or the tensor itself.
 
-    At the end of a ``with`` block, and after `close`, no more tensors are made; those that were made do not change.
+    At the end of a ``with`` block, and after `close`, no more tensors are made; those that were
+    made do not change.
 
-    What copies or pickles it (`copy.copy`, `copy.deepcopy`, `pickle`, ``torch.save``) reads everything, and gets plain
-    containers whose tensors have memory of their own. For another process, `reference` is smaller.
+    What copies or pickles it (`copy.copy`, `copy.deepcopy`, `pickle`, ``torch.save``) reads
+    everything, and gets plain containers whose tensors have memory of their own. For another
+    process, `reference` is smaller.
 
     Args:
         source: Makes the tensors.
@@ -61,7 +64,9 @@ class LazyTree(Mapping[Any, Any]):
 
     __slots__ = ("_keys", "_node", "_source", "_whole")
 
-    def __init__(self, source: Source, node: dict[Any, Any], keys: tuple[Any, ...] = (), whole: Any = None) -> None:
+    def __init__(
+        self, source: Source, node: dict[Any, Any], keys: tuple[Any, ...] = (), whole: Any = None
+    ) -> None:
         self._source = source
         self._node = node
         self._keys = keys
@@ -87,7 +92,9 @@ class LazyTree(Mapping[Any, Any]):
         text = f"<LazyTree of {len(self)}: {', '.join(shown)}"
         skipped = self.skipped
         if skipped:
-            listed = [f"{_short(name)}: {_cut(why)}" for name, why in islice(skipped.items(), _SHOWN)]
+            listed = [
+                f"{_short(name)}: {_cut(why)}" for name, why in islice(skipped.items(), _SHOWN)
+            ]
             text += f"; {len(skipped)} skipped: {', '.join(listed)}{', …' if len(skipped) > _SHOWN else ''}"
         return f"{text}>"
 
@@ -105,7 +112,8 @@ class LazyTree(Mapping[Any, Any]):
         if type(own) in (list, tuple):
             return type(own), (own,)
         reduced = own.__reduce_ex__(max(protocol, 2))
-        # What is made by its class alone is pickled as an argument, because this object has another class.
+        # What is made by its class alone is pickled as an argument, because this object has another
+        # class.
         alone = isinstance(reduced, str) or getattr(reduced[0], "__name__", "") == "__newobj__"
         return (_itself, (own,)) if alone else reduced
 
@@ -121,18 +129,23 @@ class LazyTree(Mapping[Any, Any]):
 
     @property
     def skipped(self) -> dict[str, str]:
-        """Why something in the file cannot be loaded, by its name. Only ``strict=False`` leaves it out."""
+        """Why something in the file cannot be loaded, by its name.
+
+        Only ``strict=False`` leaves it out.
+        """
         return self._source.left_out(self._whole)
 
     def read(self) -> Any:
-        """Everything at once, as the plain dicts, lists and values that were saved. The tensors are those of this tree.
+        """Everything at once, as the plain dicts, lists and values that were saved.
+
+        The tensors are those of this tree.
 
         Returns:
             What was saved, of its own container types as far as `save` keeps them.
 
         Warns:
-            UserWarning: Something is left out, which plain containers have no place to list. In a list, ``None`` stands
-                in its place.
+            UserWarning: Something is left out, which plain containers have no place to list. In a
+                list, ``None`` stands in its place.
 
         Raises:
             ValueError: The file has been closed.
@@ -145,14 +158,17 @@ class LazyTree(Mapping[Any, Any]):
     def reference(self) -> LazyReference:
         """What another process opens this mapping by: the path of the file, and no tensors.
 
-        It is what a worker of a data loader should get. `LazyReference.open` raises an error if the file has changed.
+        It is what a worker of a data loader should get. `LazyReference.open` raises an error if the
+        file has changed.
         """
         return LazyReference(self._source.load, self._source.asked, self._source.seen, self._keys)
 
     def _own(self) -> Any:
         from .loading import loaded
 
-        return loaded(self._source, self._whole, "a part of it, or .reference() for another process")
+        return loaded(
+            self._source, self._whole, "a part of it, or .reference() for another process"
+        )
 
     def _look(self, node: Any) -> str:
         """A description of a node, from the header."""
@@ -160,7 +176,11 @@ class LazyTree(Mapping[Any, Any]):
             stored = self._source.tensors[node.name]
             blocks = self._source.blocks.get(node.name)
             held = f"{stored.dtype}{list(stored.shape)}"
-            return held if blocks is None else f"{held}, {blocks.kind}{list(blocks.shape(stored.shape))}"
+            return (
+                held
+                if blocks is None
+                else f"{held}, {blocks.kind}{list(blocks.shape(stored.shape))}"
+            )
         return f"{{{len(node)}}}" if isinstance(node, dict) else _short(node)
 
     def _made(self, node: Any, *keys: Any) -> Any:
@@ -169,7 +189,9 @@ class LazyTree(Mapping[Any, Any]):
         if type(node) in (list, tuple):
             if are_plain(node):
                 return type(node)(node)
-            return type(node)(self._element(child, *keys, place) for place, child in enumerate(node))
+            return type(node)(
+                self._element(child, *keys, place) for place, child in enumerate(node)
+            )
         if isinstance(node, Ref):
             return self._source.tensor(node.name)
         return self._source.value(node)
@@ -227,7 +249,9 @@ class LazyReference:
             OSError: The file cannot be read.
         """
         path = self._asked["path"]
-        found: Any = self._load(path, **{key: value for key, value in self._asked.items() if key != "path"}, lazy=True)
+        found: Any = self._load(
+            path, **{key: value for key, value in self._asked.items() if key != "path"}, lazy=True
+        )
         if found._source.seen != self._seen:  # noqa: SLF001 - its own module
             hint = f"load({path!r}, lazy=True).reference() again"
             raise FileFormatError(f"{path} has changed since the reference was made.", hint)
@@ -254,8 +278,8 @@ def _cut(text: str) -> str:
 def lazy_tree(source: Source) -> LazyTree:
     """The whole of a file.
 
-    What is no mapping is put into one: elements of a list or tuple under their positions, a lone tensor under the name
-    that `open` gives it, a lone value under an empty name.
+    What is no mapping is put into one: elements of a list or tuple under their positions, a lone
+    tensor under the name that `open` gives it, a lone value under an empty name.
     """
     tree = source.tree
     if isinstance(tree, dict):

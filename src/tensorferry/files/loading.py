@@ -85,7 +85,8 @@ def _refuse_what_no_plan_converts(source: Source, wanted: Mapping[str, Stored]) 
     """Raise before anything is read, for all tensors together.
 
     Raises:
-        ConversionError: The framework does not have the dtype of a tensor, or not so many axes, or not the device.
+        ConversionError: The framework does not have the dtype of a tensor, or not so many axes, or
+            not the device.
         TreeError: That is so for several tensors.
     """
     plans: dict[Hashable, ConversionError | None] = {}
@@ -95,7 +96,10 @@ def _refuse_what_no_plan_converts(source: Source, wanted: Mapping[str, Stored]) 
         if key not in plans:
             plans[key] = None
             try:
-                prepare_described(TensorInfo(EXCHANGE, stored.shape, stored.dtype), source.conversion(key[2], None))
+                prepare_described(
+                    TensorInfo(EXCHANGE, stored.shape, stored.dtype),
+                    source.conversion(key[2], None),
+                )
             except ConversionError as error:
                 plans[key] = error
         found = plans[key]

@@ -52,11 +52,14 @@ class Held(Stored):
         if info.abstract is not None:
             # Refused now, when it is known where it is, and not while the file is written.
             foresee(tensor, conversion_as(EXCHANGE))
-        # Only a tensor's own memory still exists. The address of a temporary copy may be used again.
+        # Only a tensor's own memory still exists. The address of a temporary copy may be used
+        # again.
         owns = handle is tensor and info.device == "cpu" and info.abstract is None
         pointer = backend.pointer(handle) if owns else None
         bits = info.swapped, info.conjugate, info.negative
-        self._key: Hashable = id(tensor) if not pointer else (pointer, info.shape, info.strides, info.dtype, *bits)
+        self._key: Hashable = (
+            id(tensor) if not pointer else (pointer, info.shape, info.strides, info.dtype, *bits)
+        )
 
     @property
     def key(self) -> Hashable:
@@ -76,11 +79,13 @@ def contents_of(tree: Any, metadata: Mapping[str, str] | None, unknown: str) -> 
     """The contents of a file for a tree.
 
     Raises:
-        UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the message says where. Or
-            the metadata is not a mapping from strings to strings.
+        UnsupportedTypeError: Something in the tree is neither a tensor nor a plain value; the
+            message says where. Or the metadata is not a mapping from strings to strings.
     """
     strings = strings_of(metadata)
-    outline = NOTHING if tree is None else _outline(tree, "$", 0, LeafRule("tensors", unknown=unknown))
+    outline = (
+        NOTHING if tree is None else _outline(tree, "$", 0, LeafRule("tensors", unknown=unknown))
+    )
     found: list[Held] = []
     relabel(outline, found.append, Held)
     named = names(outline, Held)
@@ -91,14 +96,18 @@ def contents_of(tree: Any, metadata: Mapping[str, str] | None, unknown: str) -> 
         paths=(),
         tensors=tensors,
         metadata=strings,
-        tree=None if _is_flat(outline, named) else relabel(outline, lambda _: Ref(next(left)), Held),
+        tree=None
+        if _is_flat(outline, named)
+        else relabel(outline, lambda _: Ref(next(left)), Held),
     )
 
 
 def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
     """The tree in plain containers, with a reference in place of each tensor."""
     if depth > DEEPEST:
-        raise UnsupportedTypeError(f"This tree is nested deeper than {DEEPEST} levels, or contains itself.")
+        raise UnsupportedTypeError(
+            f"This tree is nested deeper than {DEEPEST} levels, or contains itself."
+        )
     if type(node) in _PLAIN or isinstance(node, (np.generic, Special)):
         return node
     if type(node) is set and all(map(_is_plain, node)):
@@ -132,7 +141,11 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
             for entry, child in zip(opened.entries, opened.values, strict=True)
         ]
         # By its type, not by its names, which may be "0" and "1", or none.
-        return inside if isinstance(node, Sequence) else dict(zip(map(_name_of, opened.entries), inside, strict=True))
+        return (
+            inside
+            if isinstance(node, Sequence)
+            else dict(zip(map(_name_of, opened.entries), inside, strict=True))
+        )
     try:
         return Held(node)
     except ConversionError as error:
@@ -177,7 +190,9 @@ def _outline_of_sequence(node: Any, path: str, depth: int, rule: LeafRule) -> An
             )
         pairs = zip(fields, node, strict=True)
         return {name: _outline(child, f"{path}.{name}", depth + 1, rule) for name, child in pairs}
-    children = [_outline(child, f"{path}[{index}]", depth + 1, rule) for index, child in enumerate(node)]
+    children = [
+        _outline(child, f"{path}[{index}]", depth + 1, rule) for index, child in enumerate(node)
+    ]
     return tuple(children) if isinstance(node, tuple) else children
 
 
@@ -215,8 +230,13 @@ def open_container(node: Any) -> Node | None:
 
 def _open_any(node: Any) -> Node | None:
     """A container of `convert_tree`; ``None`` if it is not one."""
-    # A container of a library may have names and attributes besides its values, and is refused with its own message.
-    openers = () if registry.backend_that_knows(type(node)) is not None else openers_of(type(node), [node])
+    # A container of a library may have names and attributes besides its values, and is refused with
+    # its own message.
+    openers = (
+        ()
+        if registry.backend_that_knows(type(node)) is not None
+        else openers_of(type(node), [node])
+    )
     return next((found for opener in openers if (found := opener(node)) is not None), None)
 
 
@@ -259,7 +279,9 @@ def _attributes(node: Any, path: str) -> str | None:
     entries = [] if opened is None else [entry for entry in opened.entries if entry.startswith(".")]
     if opened is not None and entries and len(entries) == len(opened.entries):
         pairs = zip(opened.entries, opened.values, strict=True)
-        held = ", ".join(f'"{entry[1:]}": {_value_code(value, path + entry)}' for entry, value in pairs)
+        held = ", ".join(
+            f'"{entry[1:]}": {_value_code(value, path + entry)}' for entry, value in pairs
+        )
         return f"{{{held}}} in its place: a dict of its values"
     some = f"vars({_code(path)}) in its place: a dict of its attributes"
     return some if getattr(node, "__dict__", None) else None

@@ -16,7 +16,13 @@ import numpy as np
 from ..backends.registry import backend_named, canonical, ready
 from ..core.leaf_dtypes import dtype_of_leaf, quoted, unknown_name, why_idle
 from ..core.request import make_request
-from ..errors import ConversionError, CopyRequiredError, FileFormatError, FormatLimitError, frames_of_ours
+from ..errors import (
+    ConversionError,
+    CopyRequiredError,
+    FileFormatError,
+    FormatLimitError,
+    frames_of_ours,
+)
 from ..execution.recipes import conversion_of
 from ..execution.run import convert, foresee
 from .base.blocks import blocks_of
@@ -56,8 +62,9 @@ def target_of(to: object, copy: bool | None, device: object) -> str:
     target = ready(name)
     request = make_request(target, copy, None, None, device, "detach", ())
     if request.device is not None and request.placement is None:
-        # Any tensor tells whether there is such a device, which is better known before the first one is read. A layout
-        # over several devices must fit the shape of each tensor, and has devices that exist.
+        # Any tensor tells whether there is such a device, which is better known before the first
+        # one is read. A layout over several devices must fit the shape of each tensor, and has
+        # devices that exist.
         foresee(np.zeros(1, "float32"), conversion_of(target, request._replace(copy=None)))
     return name
 
@@ -75,10 +82,13 @@ class Source:
         UserWarning: The rule is for no tensor.
 
     Raises:
-        FormatLimitError: The rule has a name that no tensor has; or with ``strict``, something cannot be loaded.
+        FormatLimitError: The rule has a name that no tensor has; or with ``strict``, something
+            cannot be loaded.
     """
 
-    def __init__(self, contents: Contents, load: Callable[..., Any], asked: dict[str, Any], rule: DtypeRule) -> None:
+    def __init__(
+        self, contents: Contents, load: Callable[..., Any], asked: dict[str, Any], rule: DtypeRule
+    ) -> None:
         unknown = unknown_name("dtype", rule.names, contents.tensors)
         if unknown is not None:
             raise FormatLimitError(*unknown)
@@ -105,7 +115,7 @@ class Source:
         if asked["strict"]:
             self._refuse_what_is_left_out()
 
-    # -- the tree -----------------------------------------------------------------------------------
+    # -- the tree ----------------------------------------------------------------------------------
 
     def is_left_out(self, node: Any) -> bool:
         """Whether a node of the tree is something that cannot be loaded."""
@@ -116,7 +126,11 @@ class Source:
         if node is self.tree or not self.others:
             return dict(self.others)
         here = {ref.name for _, ref in leaves(node)}
-        return {name: why for name, why in self.others.items() if name in here or name.rpartition("@")[0] in here}
+        return {
+            name: why
+            for name, why in self.others.items()
+            if name in here or name.rpartition("@")[0] in here
+        }
 
     def warn_of_what_is_left_out(self, node: Any) -> None:
         """Give one warning that names all that cannot be loaded in a part of the tree.
@@ -160,7 +174,8 @@ class Source:
     def plain(self, node: Any, tensor: Callable[[str], Any]) -> Any:
         """A node of the tree in plain containers, without what cannot be loaded.
 
-        In a list or tuple, ``None`` keeps the place of that, because the places of the others would change.
+        In a list or tuple, ``None`` keeps the place of that, because the places of the others would
+        change.
 
         Args:
             node: The node.
@@ -175,7 +190,9 @@ class Source:
         if type(node) in (list, tuple):
             if are_plain(node):
                 return type(node)(node)
-            return type(node)(None if self.is_left_out(child) else self.plain(child, tensor) for child in node)
+            return type(node)(
+                None if self.is_left_out(child) else self.plain(child, tensor) for child in node
+            )
         if isinstance(node, Ref):
             return tensor(self.known(node.name))
         return self.value(node)
@@ -193,7 +210,7 @@ class Source:
             )
         return name
 
-    # -- tensors over a map -------------------------------------------------------------------------
+    # -- tensors over a map ------------------------------------------------------------------------
 
     def tensor(self, name: str) -> Any:
         """The tensor with this name, over a map of the file if that is possible; the same one as long as it is held.
@@ -225,7 +242,9 @@ class Source:
         """
         found = self._maps.get(path)
         if found is None:
-            found = self._maps.setdefault(path, mapped_private(path) if self._writes else mapped(path))
+            found = self._maps.setdefault(
+                path, mapped_private(path) if self._writes else mapped(path)
+            )
         return found
 
     def close(self) -> None:
@@ -241,16 +260,24 @@ class Source:
         array = stored.array(self.map_of)
         conversion = self.conversion(dtype, copy)
         is_plain = self.asked["device"] is None and dtype is None and not copy
-        if (self._writes and is_plain and array.flags.aligned) or conversion.request.placement is not None:
+        if (
+            self._writes and is_plain and array.flags.aligned
+        ) or conversion.request.placement is not None:
             return convert(array, conversion)
         plan = foresee(array, conversion).plan
-        if plan.shares_memory or copy is False or not plan.keeps_dtype or plan.result.device != plan.source.device:
+        if (
+            plan.shares_memory
+            or copy is False
+            or not plan.keeps_dtype
+            or plan.result.device != plan.source.device
+        ):
             return convert(array, conversion)
-        # A tensor that must be copied is read into new memory, which is faster than a copy from the map.
+        # A tensor that must be copied is read into new memory, which is faster than a copy from the
+        # map.
         self.validate(stored)
         return self.adopted(stored.load(), dtype)
 
-    # -- for both ways ------------------------------------------------------------------------------
+    # -- for both ways -----------------------------------------------------------------------------
 
     def dtype(self, name: str) -> Choice:
         """What `dtype` asks for a tensor."""
@@ -290,14 +317,22 @@ class Source:
 
         for error, name in errors:
             stored = self.tensors[name]
-            given = Given(exclude=tuple(self.asked["exclude"]), rule=self.rule, dtypes={name: stored.dtype})
+            given = Given(
+                exclude=tuple(self.asked["exclude"]), rule=self.rule, dtypes={name: stored.dtype}
+            )
             error.hint = uncast(error, given, name, self.asked["to"])
             error.complete_hint("load", self.asked["to"])
         ask_for_all(self.rule, errors)
         # The error of a column of a table has its name already.
         ends = [f" - at {name!r}" for _, name in errors]
-        messages = [error.message.removesuffix(end) + end for (error, _), end in zip(errors, ends, strict=True)]
-        return [type(error)(message, error.hint) for (error, _), message in zip(errors, messages, strict=True)]
+        messages = [
+            error.message.removesuffix(end) + end
+            for (error, _), end in zip(errors, ends, strict=True)
+        ]
+        return [
+            type(error)(message, error.hint)
+            for (error, _), message in zip(errors, messages, strict=True)
+        ]
 
     def validate(self, stored: Stored | None = None) -> None:
         """Raise if the file of a tensor has been replaced; for a decoded tensor, or for all of them, if any file has.
@@ -306,9 +341,13 @@ class Source:
             FileFormatError: It has.
         """
         path = getattr(stored, "path", None)
-        for now in fingerprints((path,) if path is not None else tuple(each.path for each in self.seen)):
+        for now in fingerprints(
+            (path,) if path is not None else tuple(each.path for each in self.seen)
+        ):
             if any(each.path == now.path and each != now for each in self.seen):
-                raise FileFormatError(f"{now.path} has changed since it was opened.", f"load({now.path!r}) again")
+                raise FileFormatError(
+                    f"{now.path} has changed since it was opened.", f"load({now.path!r}) again"
+                )
 
 
 def _mapping_of(contents: Contents) -> dict[str, Ref]:
@@ -321,7 +360,12 @@ def _mapping_of(contents: Contents) -> dict[str, Ref]:
 def _reasons(left: Mapping[str, str]) -> str:
     told = [f"{name} ({why})" for name, why in left.items()]
     more = f" and {len(told) - _SHOWN:,} more" if len(told) > _SHOWN else ""
-    return ", ".join(each if len(each) <= _WIDTH else f"{each[: _WIDTH - 1]}…" for each in told[:_SHOWN]) + more
+    return (
+        ", ".join(
+            each if len(each) <= _WIDTH else f"{each[: _WIDTH - 1]}…" for each in told[:_SHOWN]
+        )
+        + more
+    )
 
 
 def _can_adopt(own: Array, conversion: Conversion) -> bool:

@@ -43,9 +43,14 @@ def converter_to(name: str, *, lent: bool = False) -> Converter:
 
     Args:
         name: The name of the framework.
-        lent: Whether the tensor is an array whose memory is only lent for the call, so that it must be copied.
+        lent: Whether the tensor is an array whose memory is only lent for the call, so that it must
+            be copied.
     """
-    conversion, paths, not_accepted = conversion_as(name), fast_paths.paths_to(name), fast_paths.NOT_ACCEPTED
+    conversion, paths, not_accepted = (
+        conversion_as(name),
+        fast_paths.paths_to(name),
+        fast_paths.NOT_ACCEPTED,
+    )
 
     def convert_here(x: Any) -> Any:
         if lent:

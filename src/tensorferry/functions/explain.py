@@ -32,10 +32,10 @@ class WrapPlan:
         name: The function's name.
         inner: The framework that it is written for.
         outer: The framework that calls it.
-        inputs: The path of each tensor among the arguments, and its plan to the inner framework; ``None`` for a tensor
-            that has no values yet.
-        outputs: The path of each tensor in the result, and its plan to the outer framework; ``None`` if the result is
-            known only after the call.
+        inputs: The path of each tensor among the arguments, and its plan to the inner framework;
+            ``None`` for a tensor that has no values yet.
+        outputs: The path of each tensor in the result, and its plan to the outer framework;
+            ``None`` if the result is known only after the call.
         derivatives: Which derivatives there are.
         modes: The functions of the outer framework inside of which the function can be used.
         notes: Remarks.
@@ -92,7 +92,9 @@ def explain_wrap(function: Callable[..., Any], /, *args: Any, **keywords: Any) -
     """What a call of a wrapped function would do: what is converted and copied, and which derivatives there are.
 
     >>> import numpy as np, torch, tensorferry as ferry
-    >>> double = ferry.wrap(lambda x: 2 * x, inner="numpy", vjp=lambda primals, outputs, cts: (2 * cts[0],))
+    >>> double = ferry.wrap(
+    ...     lambda x: 2 * x, inner="numpy", vjp=lambda primals, outputs, cts: (2 * cts[0],)
+    ... )
     >>> plan = ferry.explain_wrap(double, torch.ones(3))
     >>> plan.bytes_copied, plan.derivatives
     (0, 'of the first order in reverse mode')
@@ -117,9 +119,13 @@ def explain_wrap(function: Callable[..., Any], /, *args: Any, **keywords: Any) -
         args = (function.__self__, *args)
     call = wrapped.ready(args, keywords)
     if isinstance(call, Own):
-        return WrapPlan(wrapped.source.name, wrapped.inner, wrapped.inner, (), (), "its own", (), ())
+        return WrapPlan(
+            wrapped.source.name, wrapped.inner, wrapped.inner, (), (), "its own", (), ()
+        )
     flat, outer = call.function.flat, call.outer
-    inputs = tuple((flat.path(index), _plan_in(flat, tensor)) for index, tensor in enumerate(call.tensors))
+    inputs = tuple(
+        (flat.path(index), _plan_in(flat, tensor)) for index, tensor in enumerate(call.tensors)
+    )
     outputs, notes = _plans_out(call)
     return WrapPlan(
         flat.source.name,

@@ -58,9 +58,11 @@ class UserFunction(NamedTuple):
 
     Args:
         function: The function, for tensors of the inner framework.
-        vjp: ``vjp(primals, outputs, cotangents)``, which gives a gradient for each primal; or ``None``.
+        vjp: ``vjp(primals, outputs, cotangents)``, which gives a gradient for each primal; or
+            ``None``.
         jvp: ``jvp(primals, tangents)``, which gives a tangent for each output; or ``None``.
-        shapes: A function from objects with ``shape`` and ``dtype`` to such objects for the results; or ``None``.
+        shapes: A function from objects with ``shape`` and ``dtype`` to such objects for the
+            results; or ``None``.
         dtype: ``"fit"`` to replace dtypes that one side does not have.
         copy: ``False`` consents to share memory with an immutable framework.
         name: The function's name in messages.
@@ -81,7 +83,8 @@ class OutputTree(NamedTuple):
     Args:
         structure: The containers; ``None`` if the result is one tensor.
         leaves: The leaves, with `TENSOR` in place of each tensor.
-        numbers: The positions of Python's numbers among the tensors, each with its dtype in the framework that calls.
+        numbers: The positions of Python's numbers among the tensors, each with its dtype in the
+            framework that calls.
     """
 
     structure: Structure | None
@@ -100,7 +103,9 @@ class OutputTree(NamedTuple):
         if self.structure is None:
             return tensors[0]
         found = iter(tensors)
-        return self.structure.rebuild([next(found) if leaf is TENSOR else leaf for leaf in self.leaves])
+        return self.structure.rebuild(
+            [next(found) if leaf is TENSOR else leaf for leaf in self.leaves]
+        )
 
 
 TENSOR: Any = type("Tensor", (), {"__slots__": ()})()
@@ -137,8 +142,12 @@ def positional(count: int) -> Structure:
 def refusal_of(kind: type) -> UnsupportedTypeError | None:
     """The error for a type of a framework that has numbers, but is not a tensor; ``None`` for all other types."""
     refused = registry.refusal_of(kind)
-    ordinary = [backend for backend in registry.known().values() if not backend.capabilities.memory.exists]
-    return None if refused is None or any(backend.refusal(kind) for backend in ordinary) else refused
+    ordinary = [
+        backend for backend in registry.known().values() if not backend.capabilities.memory.exists
+    ]
+    return (
+        None if refused is None or any(backend.refusal(kind) for backend in ordinary) else refused
+    )
 
 
 def is_text(leaf: Any) -> bool:
@@ -159,7 +168,10 @@ def _may_be_text(backend: Backend) -> bool:
 
 
 def is_number(leaf: Any) -> bool:
-    """Whether a leaf is a number of Python's, which has no dtype. NumPy's have one, also where they are a subclass."""
+    """Whether a leaf is a number of Python's, which has no dtype.
+
+    NumPy's have one, also where they are a subclass.
+    """
     return isinstance(leaf, (bool, int, float, complex)) and not isinstance(leaf, np.generic)
 
 
@@ -179,7 +191,9 @@ def path_of(structure: Structure, index: int) -> str:
 
 
 class Flat:
-    """The user's function, as a function of only the tensors among its arguments. All other arguments are fixed.
+    """The user's function, as a function of only the tensors among its arguments.
+
+    All other arguments are fixed.
 
     Args:
         source: The user's function.
@@ -208,7 +222,10 @@ class Flat:
         self.careful = False
         """Whether each call is checked, because the function could not be traced before."""
         self.generators: frozenset[Any] = frozenset()
-        """Weak references to the random generators that it used. It may make a new one in each call."""
+        """Weak references to the random generators that it used.
+
+        It may make a new one in each call.
+        """
         self.changes_inputs = False
         """Whether it has written into its arguments."""
         self.steers_autograd = False
@@ -231,17 +248,23 @@ class Flat:
         if self.into.target.capabilities.memory.writable:
             # Without a copy, it would share writable memory.
             self.enter_lent = (
-                (lambda array: ordinary(array.copy())) if self.asks else converter_to(inner.name, lent=True)
+                (lambda array: ordinary(array.copy()))
+                if self.asks
+                else converter_to(inner.name, lent=True)
             )
         self.look = lru_cache(maxsize=256)(self._look)
         self.fit = fit(inner.name)
-        self.side = f"raised in {source.name}, which is {inner.name}'s and was called across frameworks"
+        self.side = (
+            f"raised in {source.name}, which is {inner.name}'s and was called across frameworks"
+        )
         """The note that is added to exceptions."""
         self.tensors = sum(leaf is TENSOR for leaf in leaves)
         self.tree = _ONE
         """The tree that it returned last."""
         self._structure = structure
-        self._takes_tensors = self.tensors == len(leaves) and structure.is_like(positional(len(leaves)))
+        self._takes_tensors = self.tensors == len(leaves) and structure.is_like(
+            positional(len(leaves))
+        )
         """Whether all its arguments are positional tensors."""
         self._leaves = leaves
         self._own: set[type] = set()
@@ -253,11 +276,16 @@ class Flat:
     def arguments(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The positional and keyword arguments, with these tensors."""
         found = iter(tensors)
-        args, keywords = self._structure.rebuild([next(found) if leaf is TENSOR else leaf for leaf in self._leaves])
+        args, keywords = self._structure.rebuild(
+            [next(found) if leaf is TENSOR else leaf for leaf in self._leaves]
+        )
         return args, keywords
 
     def __call__(self, *tensors: Any) -> tuple[Any, ...]:
-        """Call it. The rest of the result, without tensors, is kept for this thread: see `take_tree`."""
+        """Call it.
+
+        The rest of the result, without tensors, is kept for this thread: see `take_tree`.
+        """
         result = self._result(tensors)
         if type(result) in self._own:
             self._here.tree = self.tree = _ONE
@@ -325,7 +353,11 @@ class Flat:
         if isinstance(number, int) and not -(2**63) <= number < 2**63:
             return "float(number), which rounds"
         dtypes_there = conversion_as(self.outer).target.capabilities.dtypes
-        return dtypes_there.absent_hint if wide in dtypes_there.absent_reasons else f"numpy.{wide}(number)"
+        return (
+            dtypes_there.absent_hint
+            if wide in dtypes_there.absent_reasons
+            else f"numpy.{wide}(number)"
+        )
 
     def hint_of_zeros(self) -> str:
         """What to type in the framework that calls, if a gradient of zeros is what is meant."""
@@ -335,7 +367,8 @@ class Flat:
     def warn_of_zeros(self, outs: Sequence[int]) -> None:
         """Warn of results whose tangents are zeros because they lost their graph, beside others that have one.
 
-        In reverse mode a result that is not used is not asked for. Forward mode asks for all of them.
+        In reverse mode a result that is not used is not asked for. Forward mode asks for all of
+        them.
         """
         places = " and ".join(map(self.tree.path, outs))
         warnings.warn(
@@ -436,7 +469,10 @@ class Flat:
         return shape, fitting
 
     def see(self, look: Callable[[], object]) -> None:
-        """Trace the function with `look`. If that is impossible without values, each call is checked instead."""
+        """Trace the function with `look`.
+
+        If that is impossible without values, each call is checked instead.
+        """
         try:
             look()
         except UnsupportedTypeError as error:
@@ -450,7 +486,9 @@ class Flat:
         leaves, structure = take_apart(shapes(*args, **keywords))
         told = [hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in leaves]
         found = tuple((tuple(leaf.shape), name_of(leaf.dtype)) for leaf in compress(leaves, told))
-        kept = tuple(TENSOR if is_told else leaf for leaf, is_told in zip(leaves, told, strict=True))
+        kept = tuple(
+            TENSOR if is_told else leaf for leaf, is_told in zip(leaves, told, strict=True)
+        )
         return Looked(found, OutputTree(structure, kept))
 
     def _look(self, specs: tuple[Spec, ...]) -> Looked:
@@ -469,7 +507,10 @@ class Flat:
         self.tree = _ONE if tree is None else tree
         numbers = dict(self.tree.numbers)
         inner_specs = enumerate(found)
-        return Looked(tuple((shape, numbers.get(place, name)) for place, (shape, name) in inner_specs), self.tree)
+        return Looked(
+            tuple((shape, numbers.get(place, name)) for place, (shape, name) in inner_specs),
+            self.tree,
+        )
 
 
 _aside: deque[tuple[str, str, Exception]] = deque(maxlen=8)
@@ -499,7 +540,10 @@ def first_of(error: Exception) -> Exception | None:
 
 
 def note(error: BaseException, flat: Flat) -> None:
-    """Add a note to an exception that says in which function it was raised. Its type stays the same."""
+    """Add a note to an exception that says in which function it was raised.
+
+    Its type stays the same.
+    """
     text = flat.side
     notes = getattr(error, "__notes__", None)
     if isinstance(error, ConversionError) or (notes and text in notes):

@@ -35,8 +35,8 @@ class Adjoint(NamedTuple):
     Args:
         function: The transposed function, of the known arguments and of cotangents.
         known: The indices of the known arguments.
-        axes: For each result: the axis to which its first axis, the batch, is moved; ``None`` if it is summed over the
-            batch; ``-1`` without a batch.
+        axes: For each result: the axis to which its first axis, the batch, is moved; ``None`` if it
+            is summed over the batch; ``-1`` without a batch.
     """
 
     function: Function
@@ -56,7 +56,9 @@ class Function:
         parent: The function to which the last rule was applied.
     """
 
-    def __init__(self, flat: Flat, arity: int, rules: tuple[Rule, ...] = (), parent: Function | None = None) -> None:
+    def __init__(
+        self, flat: Flat, arity: int, rules: tuple[Rule, ...] = (), parent: Function | None = None
+    ) -> None:
         self.flat = flat
         self.arity = arity
         self.rules = rules
@@ -66,7 +68,9 @@ class Function:
         self._native: Callable[..., Sequence[Any]] | None = None
 
     def __repr__(self) -> str:
-        return "·".join([self.flat.source.name, *(type(rule).__name__.lower() for rule in self.rules)])
+        return "·".join(
+            [self.flat.source.name, *(type(rule).__name__.lower() for rule in self.rules)]
+        )
 
     @property
     def native(self) -> Callable[..., Sequence[Any]]:
@@ -91,7 +95,10 @@ class Function:
         return Function(self.flat, arity, (*self.rules, rule), self)
 
     def specs(self, specs: Sequence[Spec]) -> tuple[Spec, ...]:
-        """The shapes and dtypes of its results in the inner framework. Gradients have those of their inputs."""
+        """The shapes and dtypes of its results in the inner framework.
+
+        Gradients have those of their inputs.
+        """
         if self.parent is None:
             return self.flat.look(tuple(specs)).specs
         rule = self.rules[-1]
@@ -99,8 +106,11 @@ class Function:
             return tuple(specs[index] for index in rule.wrt)
         if isinstance(rule, Jvp):
             arity = self.parent.arity
-            # Outputs that were kept are there, and may depend on values, which a look at the function does not have.
-            found = specs[arity : rule.kept] if rule.kept > arity else self.parent.specs(specs[:arity])
+            # Outputs that were kept are there, and may depend on values, which a look at the
+            # function does not have.
+            found = (
+                specs[arity : rule.kept] if rule.kept > arity else self.parent.specs(specs[:arity])
+            )
             return tuple(found[index] for index in rule.outs)
         one = [_without(spec, axis) for spec, axis in zip(specs, rule.dims, strict=True)]
         return tuple(((rule.size, *shape), name) for shape, name in self.parent.specs(one))
@@ -123,12 +133,16 @@ class Function:
         known = tuple(range(rule.kept))
         turned: Rule
         if isinstance(rule, Jvp):
-            turned = Vjp(tuple(rule.wrt[i] for i in inside), tuple(rule.outs[o] for o in outs), rule.kept)
+            turned = Vjp(
+                tuple(rule.wrt[i] for i in inside), tuple(rule.outs[o] for o in outs), rule.kept
+            )
         else:
-            turned = Jvp(tuple(rule.wrt[o] for o in outs), tuple(rule.outs[i] for i in inside), rule.kept)
+            turned = Jvp(
+                tuple(rule.wrt[o] for o in outs), tuple(rule.outs[i] for i in inside), rule.kept
+            )
         return Adjoint(parent.derived(turned), known, (-1,) * len(linear))
 
-    # -- the call -------------------------------------------------------------------------------------
+    # -- the call ----------------------------------------------------------------------------------
 
     def run(self, tensors: Sequence[Any], outer: Outer) -> list[Any]:
         """Convert tensors to the inner framework, call the function, and convert the results back.
@@ -162,7 +176,9 @@ class Function:
         inside = self._inside(tensors, flat.enter)
         results = self._called(inside)
         if not flat.lends:
-            fits = flat.source.dtype is not None and any(isinstance(rule, Vjp) for rule in self.rules)
+            fits = flat.source.dtype is not None and any(
+                isinstance(rule, Vjp) for rule in self.rules
+            )
             # Gradients have the dtypes of their inputs.
             want = [name for _, name in self.specs([*map(outer.spec, tensors)])] if fits else None
             return self._outside(results, back, want)
@@ -170,7 +186,9 @@ class Function:
         unshared = flat.inner.unshared(results, inside)
         return self._left(results, (shared if one else leave for one in unshared))
 
-    def filler(self, want: Sequence[str] | None = None) -> Callable[[Sequence[Any], Sequence[Any]], None]:
+    def filler(
+        self, want: Sequence[str] | None = None
+    ) -> Callable[[Sequence[Any], Sequence[Any]], None]:
         """A function that calls it with NumPy arrays whose memory is lent, and writes the results into other arrays.
 
         Everything that is the same for each call is looked up here, once.
@@ -179,7 +197,8 @@ class Function:
             want: The dtypes of the results, if they may differ from those of the inner framework.
 
         Raises:
-            ConversionError: When it is called: results do not have the shapes or dtypes of the arrays.
+            ConversionError: When it is called: results do not have the shapes or dtypes of the
+                arrays.
         """
         flat, inner, native = self.flat, self.flat.inner, self.native
         expected, environment = flat.environment, inner.environment
@@ -199,15 +218,22 @@ class Function:
                 note(error, flat)
                 raise
             if len(results) == len(outs):
-                results = [self._as_promised(y, out) if is_number(y) else y for y, out in zip(results, outs)]  # noqa: B905
+                results = [
+                    self._as_promised(y, out) if is_number(y) else y
+                    for y, out in zip(results, outs)  # noqa: B905
+                ]
             if flat.asks or len(results) != len(outs):
-                results = self.checked(self._outside(results, EXCHANGE, want), [out.shape for out in outs])
+                results = self.checked(
+                    self._outside(results, EXCHANGE, want), [out.shape for out in outs]
+                )
             for out, result in zip(outs, results):  # noqa: B905 - as many
                 array = leave(result)
                 if array.shape != out.shape:
                     self.checked([*map(leave, results)], [each.shape for each in outs])
                 if array.dtype is not out.dtype and array.dtype != out.dtype:
-                    raise LossyCastError(f"{flat.source.name} gave {array.dtype}, and before it promised {out.dtype}.")
+                    raise LossyCastError(
+                        f"{flat.source.name} gave {array.dtype}, and before it promised {out.dtype}."
+                    )
                 out[...] = array
             return None
 
@@ -219,7 +245,8 @@ class Function:
         if not isfinite(number) or np.isfinite(array):
             return array
         raise LossyCastError(
-            f"{number!r} in the result of {self.flat.source.name} does not fit {out.dtype}.", self.flat.hint_of(number)
+            f"{number!r} in the result of {self.flat.source.name} does not fit {out.dtype}.",
+            self.flat.hint_of(number),
         )
 
     def _inside(self, tensors: Sequence[Any], enter: Callable[[Any], Any]) -> list[Any]:
@@ -236,7 +263,8 @@ class Function:
             return enter(tensor)
         except ConversionError as error:
             if index >= flat.tensors and isinstance(error, CopyRequiredError):
-                # ``copy=False`` is for arguments and results. The layout of a gradient is not the user's choice.
+                # ``copy=False`` is for arguments and results. The layout of a gradient is not the
+                # user's choice.
                 return convert(tensor, conversion_as(flat.inner.name, dtype=flat.source.dtype))
             if isinstance(error, LossyCastError):
                 error.hint = flat.fit if flat.source.dtype is None else None
@@ -249,9 +277,15 @@ class Function:
             note(error, self.flat)
             raise
 
-    def _outside(self, results: Sequence[Any], back: str, want: Sequence[str | None] | None) -> list[Any]:
+    def _outside(
+        self, results: Sequence[Any], back: str, want: Sequence[str | None] | None
+    ) -> list[Any]:
         flat = self.flat
-        numbers = dict(flat.tree.numbers) if self.rules and all(isinstance(rule, Vmap) for rule in self.rules) else {}
+        numbers = (
+            dict(flat.tree.numbers)
+            if self.rules and all(isinstance(rule, Vmap) for rule in self.rules)
+            else {}
+        )
         if numbers:
             want = [numbers.get(place, flat.source.dtype) for place in range(len(results))]
         elif not flat.asks:
@@ -261,12 +295,17 @@ class Function:
         return self._left(
             results,
             (
-                sharing_first(conversion_as(back, dtype=name, copy=copy), conversion_as(back, dtype=name, copy=eased))
+                sharing_first(
+                    conversion_as(back, dtype=name, copy=copy),
+                    conversion_as(back, dtype=name, copy=eased),
+                )
                 for name in want or repeat(fit)
             ),
         )
 
-    def _left(self, results: Sequence[Any], converters: Iterable[Callable[[Any], Any]]) -> list[Any]:
+    def _left(
+        self, results: Sequence[Any], converters: Iterable[Callable[[Any], Any]]
+    ) -> list[Any]:
         """The results, each converted to the framework that calls.
 
         Raises:
@@ -292,7 +331,9 @@ class Function:
         Raises:
             ShapeError: They do not have the promised shapes.
         """
-        if len(results) != len(shapes) or any(each.shape != shape for each, shape in zip(results, shapes, strict=True)):
+        if len(results) != len(shapes) or any(
+            each.shape != shape for each, shape in zip(results, shapes, strict=True)
+        ):
             found = [tuple(each.shape) for each in results]
             raise ShapeError(
                 f"{self.flat.source.name} gave the shapes {found}, and before it was traced it promised "

@@ -17,7 +17,9 @@ class Key:
 
     __slots__ = ("_hash", "environment", "fixed", "leaves", "outer", "structure")
 
-    def __init__(self, structure: Structure, leaves: tuple[Any, ...], environment: Hashable, outer: str) -> None:
+    def __init__(
+        self, structure: Structure, leaves: tuple[Any, ...], environment: Hashable, outer: str
+    ) -> None:
         self.structure = structure
         self.leaves = leaves
         self.environment = environment

@@ -25,7 +25,9 @@ def wrap_module(
     module: Any, /, *, outer: object = ..., state: Literal[True], dtype: str | None = ...
 ) -> tuple[Callable[..., Any], dict[str, Any], dict[str, Any]]: ...
 @overload
-def wrap_module(module: Any, /, *, outer: object = ..., state: bool, dtype: str | None = ...) -> tuple[Any, ...]: ...
+def wrap_module(
+    module: Any, /, *, outer: object = ..., state: bool, dtype: str | None = ...
+) -> tuple[Any, ...]: ...
 def wrap_module(
     module: Any, /, *, outer: object = None, state: bool = False, dtype: str | None = None
 ) -> tuple[Any, ...]:
@@ -36,24 +38,25 @@ def wrap_module(
     >>> sorted(params), apply(params, jax.numpy.ones((3, 2))).shape
     (['bias', 'weight'], (3, 1))
 
-    ``apply(params, …)`` depends only on its arguments. It is a function as `wrap` makes them, with jit, batches and
-    every derivative. The parameters are copies, and the module itself is never changed. Parameters that do not require
-    grad, and all buffers, stay in the module.
+    ``apply(params, …)`` depends only on its arguments. It is a function as `wrap` makes them, with
+    jit, batches and every derivative. The parameters are copies, and the module itself is never
+    changed. Parameters that do not require grad, and all buffers, stay in the module.
 
     Args:
         module: A ``torch.nn.Module``.
         outer: The framework that calls it; ``None``: JAX.
-        state: Whether the buffers are an argument and a result: ``apply, params, state = …``, and then
-            ``out, state = apply(params, state, …)``. Without it, a module that changes its buffers is an error, such as
-            batch normalization while it trains.
+        state: Whether the buffers are an argument and a result: ``apply, params, state = …``, and
+            then ``out, state = apply(params, state, …)``. Without it, a module that changes its
+            buffers is an error, such as batch normalization while it trains.
         dtype: ``"fit"``: a dtype that the other framework does not have is replaced, as for `wrap`.
 
     Returns:
         ``apply``, and a dict of the parameters; with `state`, also a dict of the buffers.
 
     Raises:
-        UnsupportedTypeError: `module` is not a module. When ``apply`` is called: the module changes its buffers and
-            `state` is not set, or it uses random numbers, as dropout does while it trains.
+        UnsupportedTypeError: `module` is not a module. When ``apply`` is called: the module changes
+            its buffers and `state` is not set, or it uses random numbers, as dropout does while it
+            trains.
         ConversionError: A parameter cannot be converted.
 
     .. versionadded:: 0.1

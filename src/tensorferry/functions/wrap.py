@@ -23,7 +23,17 @@ from ..execution.run import convert
 from ..trees.leaves import leaf_rule
 from ..trees.structure import placed
 from ..trees.walk import take_apart
-from .flat import TENSOR, Flat, OutputTree, UserFunction, fit, is_text, path_of, positional, refusal_of
+from .flat import (
+    TENSOR,
+    Flat,
+    OutputTree,
+    UserFunction,
+    fit,
+    is_text,
+    path_of,
+    positional,
+    refusal_of,
+)
 from .function import Function
 from .key import Key
 
@@ -33,7 +43,17 @@ if TYPE_CHECKING:
     from ..backends.functions import Inner, Outer
     from ..trees.structure import Structure
 
-__all__ = ["WRAPPED", "Call", "Wrapped", "brings", "canonical", "inner_of", "outer_of", "validate_dtype", "wrap"]
+__all__ = [
+    "WRAPPED",
+    "Call",
+    "Wrapped",
+    "brings",
+    "canonical",
+    "inner_of",
+    "outer_of",
+    "validate_dtype",
+    "wrap",
+]
 
 
 @lru_cache(maxsize=64)
@@ -80,7 +100,11 @@ def _is_of(x: Any, name: str) -> bool:
 def _is_tensor(leaf: Any) -> bool:
     """Whether an argument is converted; all others are static."""
     try:
-        return not is_text(leaf) if registry.is_tensor(type(leaf)) else leaf_rule("tensors").takes(leaf)
+        return (
+            not is_text(leaf)
+            if registry.is_tensor(type(leaf))
+            else leaf_rule("tensors").takes(leaf)
+        )
     except UnsupportedTypeError:  # `Wrapped` refuses it, if it is not of the inner framework
         return False
 
@@ -101,7 +125,9 @@ class Call(NamedTuple):
     def specs(self) -> tuple[Any, ...]:
         """The shapes and dtypes of the tensors; an axis of unknown length counts as two."""
         found = [self.outer.spec(each) for each in self.tensors]
-        return tuple((tuple(2 if length < 0 else length for length in shape), name) for shape, name in found)
+        return tuple(
+            (tuple(2 if length < 0 else length for length in shape), name) for shape, name in found
+        )
 
 
 class Own(NamedTuple):
@@ -136,7 +162,10 @@ class Wrapped:
         self._plain: dict[tuple[type, ...], Outer] = {}
         """The outer framework, by the types of positional arguments that are all its tensors."""
         self.enter = self._entrance()
-        """Called with the positional and keyword arguments. A framework with a tracer may replace it."""
+        """Called with the positional and keyword arguments.
+
+        A framework with a tracer may replace it.
+        """
 
     def _entrance(self) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         for backend in registry.known().values():
@@ -178,7 +207,9 @@ class Wrapped:
         if not keywords:
             outer = self._plain.get(tuple(map(type, args)))
             if outer is not None and (outer.differentiates or not any(map(is_text, args))):
-                return Call(self._of_tensors(len(args), inner.environment(), outer.name), args, outer)
+                return Call(
+                    self._of_tensors(len(args), inner.environment(), outer.name), args, outer
+                )
         leaves, structure = take_apart((args, keywords))
         places = [index for index, leaf in enumerate(leaves) if _is_tensor(leaf)]
         names = {registry.backend_of(leaves[index]).name for index in places}
@@ -193,13 +224,17 @@ class Wrapped:
             if registry.backend_of(leaf).name != outer_name:
                 # If it requires grad, its gradient would be lost.
                 try:
-                    leaf = convert(leaf, conversion_as(outer_name, grad="error", dtype=self.source.dtype))
+                    leaf = convert(
+                        leaf, conversion_as(outer_name, grad="error", dtype=self.source.dtype)
+                    )
                 except ConversionError as error:
                     if isinstance(error, GradientError):
                         error.hint = "x.detach() first"
                     if isinstance(error, LossyCastError):
                         error.hint = fit(self.inner)
-                    raise placed(error, f"{path_of(structure, index)} of {self.source.name}") from None
+                    raise placed(
+                        error, f"{path_of(structure, index)} of {self.source.name}"
+                    ) from None
             tensors.append(leaf)
         if outer_name == self.inner:
             return Own(*OutputTree(structure, tuple(leaves)).filled(tensors))
@@ -212,14 +247,18 @@ class Wrapped:
     def function_of(self, args: tuple[Any, ...], keywords: dict[str, Any], outer: str) -> Function:
         """The function for arguments in which `TENSOR` is in place of each tensor, called from a framework."""
         leaves, structure = take_apart((args, keywords))
-        return self._function(Key(structure, tuple(leaves), inner_of(self.inner).environment(), outer))
+        return self._function(
+            Key(structure, tuple(leaves), inner_of(self.inner).environment(), outer)
+        )
 
     def _make_of_tensors(self, count: int, environment: Hashable, outer: str) -> Function:
         return self._function(Key(positional(count), (TENSOR,) * count, environment, outer))
 
     def _make(self, key: Key) -> Function:
         self._refuse_others(key.structure, key.leaves)
-        flat = Flat(self.source, inner_of(self.inner), key.structure, key.leaves, key.environment, key.outer)
+        flat = Flat(
+            self.source, inner_of(self.inner), key.structure, key.leaves, key.environment, key.outer
+        )
         return Function(flat, flat.tensors)
 
     def _refuse_others(self, structure: Structure, leaves: Sequence[Any]) -> None:
@@ -231,7 +270,9 @@ class Wrapped:
                 raise placed(refused, f"{path_of(structure, index)} of {self.source.name}")
 
     def _outer_of(self, names: set[str]) -> str:
-        others = sorted(names - {self.inner, EXCHANGE, *(name for name in names if not brings(name, "outer"))})
+        others = sorted(
+            names - {self.inner, EXCHANGE, *(name for name in names if not brings(name, "outer"))}
+        )
         if len(others) == 1:
             return others[0]
         what = self.source.name
@@ -243,7 +284,11 @@ class Wrapped:
         if names:
             # NumPy arrays beside tensors of a framework are converted to it.
             return self.inner if self.inner in names else EXCHANGE
-        likely = next(each for each in registry.known() if brings(each, "outer") and each not in (EXCHANGE, self.inner))
+        likely = next(
+            each
+            for each in registry.known()
+            if brings(each, "outer") and each not in (EXCHANGE, self.inner)
+        )
         raise UnsupportedTypeError(
             f"No argument of {what} tells which framework calls it: there are no tensors.",
             f'wrap(function, inner="{self.inner}", outer="{likely}")',
@@ -298,45 +343,57 @@ def wrap(
     >>> params["w"].grad
     tensor([18.,  4.])
 
-    If you call it with tensors of PyTorch, JAX or TensorFlow, it is a part of that framework's graph, jit and batching.
-    The page on functions says which derivatives and modes each pair has; `explain_wrap` says it for one call. Arguments
-    and results can be trees. An argument that is not a tensor is static, like a static argument of `jax.jit`. A Python
-    number in a result becomes a tensor with the dtype that the framework that calls gives numbers. The function may
-    take derivatives itself. Gradients follow the convention of the framework that calls: for complex numbers, JAX's
-    gradient is the conjugate of the others'. If all tensors belong to `inner`, the function itself is
-    called.
+    If you call it with tensors of PyTorch, JAX or TensorFlow, it is a part of that framework's
+    graph, jit and batching. The page on functions says which derivatives and modes each pair has;
+    `explain_wrap` says it for one call. Arguments and results can be trees. An argument that is not
+    a tensor is static, like a static argument of `jax.jit`. A Python number in a result becomes a
+    tensor with the dtype that the framework that calls gives numbers. The function may take
+    derivatives itself. Gradients follow the convention of the framework that calls: for complex
+    numbers, JAX's gradient is the conjugate of the others'. If all tensors belong to `inner`, the
+    function itself is called.
 
     Args:
         function: What to call; without it, `wrap` gives a decorator.
         inner: The framework that the function is written for.
-        outer: The framework that calls it; ``None``: the framework of the arguments that are not tensors of `inner`.
-        vjp: The gradient of a NumPy function: ``vjp(primals, outputs, cotangents)`` gives gradients, all of them
-            tuples. Of ``y = a * x`` the gradient is ``conj(a) * cotangent``. ``None`` stands for zeros.
-        jvp: Its forward mode: ``jvp(primals, tangents)`` gives the tangents of the outputs, all of them tuples.
-        shapes: A function that says the shapes and dtypes of the results. It is called with the same arguments, whose
-            tensors have only ``shape`` and ``dtype``, and returns such objects. Without it the framework is asked;
-            NumPy cannot be asked, so a NumPy function is called once with ones when it is traced.
-        dtype: ``"fit"``: a dtype that the other framework does not have is replaced, as for `convert`.
+        outer: The framework that calls it; ``None``: the framework of the arguments that are not
+            tensors of `inner`.
+        vjp: The gradient of a NumPy function: ``vjp(primals, outputs, cotangents)`` gives
+            gradients, all of them tuples. Of ``y = a * x`` the gradient is ``conj(a) * cotangent``.
+            ``None`` stands for zeros.
+        jvp: Its forward mode: ``jvp(primals, tangents)`` gives the tangents of the outputs, all of
+            them tuples.
+        shapes: A function that says the shapes and dtypes of the results. It is called with the
+            same arguments, whose tensors have only ``shape`` and ``dtype``, and returns such
+            objects. Without it the framework is asked; NumPy cannot be asked, so a NumPy function
+            is called once with ones when it is traced.
+        dtype: ``"fit"``: a dtype that the other framework does not have is replaced, as for
+            `convert`.
         copy: ``False`` consents to share memory where the sharing rule copies, as for `convert`.
 
     Raises:
         UnknownFrameworkError: `inner` or `outer` is not the name of a framework.
-        TypeError: `vjp` or `jvp` for a function that is not NumPy's, or a keyword has a value of the wrong type.
+        TypeError: `vjp` or `jvp` for a function that is not NumPy's, or a keyword has a value of
+            the wrong type.
         ValueError: A keyword has a word that is not listed above.
-        UnsupportedTypeError: When it is called: the framework brings nothing for functions; the arguments do not tell
-            `outer`; the function draws random numbers, or its shapes depend on values where it is traced.
-        GradientError: When it is called: there is no such derivative, the function has lost its graph, or it uses
-            tensors that require grad and are none of its arguments.
+        UnsupportedTypeError: When it is called: the framework brings nothing for functions; the
+            arguments do not tell `outer`; the function draws random numbers, or its shapes depend
+            on values where it is traced.
+        GradientError: When it is called: there is no such derivative, the function has lost its
+            graph, or it uses tensors that require grad and are none of its arguments.
         ConversionError: When it is called: an argument cannot cross.
 
     .. versionadded:: 0.1
     """
-    wrapping = partial(wrap, inner=inner, outer=outer, vjp=vjp, jvp=jvp, shapes=shapes, dtype=dtype, copy=copy)
+    wrapping = partial(
+        wrap, inner=inner, outer=outer, vjp=vjp, jvp=jvp, shapes=shapes, dtype=dtype, copy=copy
+    )
     if function is None:
         return wrapping
     name, outer = canonical("inner", inner), None if outer is None else canonical("outer", outer)
     if name != EXCHANGE and (vjp is not None or jvp is not None):
-        raise TypeError(f"vjp= and jvp= are for functions of {EXCHANGE}'s; {name} differentiates its own")
+        raise TypeError(
+            f"vjp= and jvp= are for functions of {EXCHANGE}'s; {name} differentiates its own"
+        )
     validate_dtype(dtype)
     for keyword, given in (("vjp", vjp), ("jvp", jvp), ("shapes", shapes)):
         if given is not None and not callable(given):
@@ -347,7 +404,9 @@ def wrap(
         # Wrap the function inside a `classmethod` or `staticmethod`.
         return type(function)(wrapping(function.__func__))
     if not callable(function) or isinstance(function, type):
-        raise TypeError(f"a function is wrapped, or an object that is called, not {shown(function)}")
+        raise TypeError(
+            f"a function is wrapped, or an object that is called, not {shown(function)}"
+        )
     what = getattr(function, "__qualname__", None) or type(function).__qualname__
     source = UserFunction(function, vjp, jvp, shapes, dtype, copy, what.replace("<locals>.", ""))
     return _as_function(Wrapped(source, name, outer), function)
@@ -373,7 +432,9 @@ def canonical(keyword: str, framework: object) -> str:
     try:
         return registry.canonical(framework)
     except TypeError:
-        raise TypeError(f"{keyword} must be a framework (its name, or its module), not {shown(framework)}") from None
+        raise TypeError(
+            f"{keyword} must be a framework (its name, or its module), not {shown(framework)}"
+        ) from None
     except UnknownFrameworkError as error:
         hint = None if error.hint is None else str(error.hint).replace("to=", f"{keyword}=", 1)
         raise UnknownFrameworkError(error.message, hint) from None

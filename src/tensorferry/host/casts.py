@@ -2,8 +2,8 @@
 
 The casts of the frameworks differ: torch saturates at the edge of float8 where ml_dtypes gives NaN,
 TensorFlow flushes subnormals, float64 is cast to float16 through float32, and the payload of a NaN
-varies (measured on torch 2.13, TensorFlow 2.21, JAX 0.10). So casts on the host use NumPy and ml_dtypes, unless a
-framework declares that its own cast gives the same bits (`Dtypes.cast_alike`).
+varies (measured on torch 2.13, TensorFlow 2.21, JAX 0.10). So casts on the host use NumPy and
+ml_dtypes, unless a framework declares that its own cast gives the same bits (`Dtypes.cast_alike`).
 What they round twice, or leave to the processor, is in `rounding`.
 They take one pass over blocks that fit into a cache; the values are compared if none may be lost.
 """
@@ -52,8 +52,9 @@ def cast(x: Array, dtype: str, check: str = "", compact: bool = False) -> Array:
     Args:
         x: Any host array of a dtype in the table.
         dtype: The canonical name of the dtype to cast to.
-        check: ``"value"`` refuses every changed value, ``"finite"`` a finite number that becomes infinite,
-            ``"number"`` a number that a float dtype without NaN, sign or zero does not have; ``""`` checks nothing.
+        check: ``"value"`` refuses every changed value, ``"finite"`` a finite number that becomes
+            infinite, ``"number"`` a number that a float dtype without NaN, sign or zero does not
+            have; ``""`` checks nothing.
         compact: Whether the result is C-contiguous; if not, its axes keep their order in memory.
 
     Raises:
@@ -77,7 +78,9 @@ def cast(x: Array, dtype: str, check: str = "", compact: bool = False) -> Array:
     return result
 
 
-def direct_cast(source: str, dtype: str, check: str = "", compact: bool = False) -> Callable[[Array], Array] | None:
+def direct_cast(
+    source: str, dtype: str, check: str = "", compact: bool = False
+) -> Callable[[Array], Array] | None:
     """A function that casts arrays of one dtype without a check of the values; ``None`` if a check is needed."""
     before, after = numpy_dtype(source), numpy_dtype(dtype)
     if check or compact or before.kind == "c":
@@ -107,7 +110,9 @@ def _is_as_in_c(x: Array) -> bool:
 
 
 @subnormals.kept
-def cast_each(arrays: Sequence[Array], dtype: str, check: str = "", compact: bool = False) -> list[Array]:
+def cast_each(
+    arrays: Sequence[Array], dtype: str, check: str = "", compact: bool = False
+) -> list[Array]:
     """`cast` for many arrays of one dtype.
 
     Raises:
@@ -171,7 +176,8 @@ def write_each(arrays: Sequence[Array], outs: Sequence[Array]) -> None:
 def _same_integers(array: Array, dtype: np.dtype[Any]) -> Array | None:
     """Integers, cast and checked by NumPy in one call; ``None`` if NumPy cannot do that, or if one does not fit.
 
-    NumPy does not check integers in the other byte order: 2**40 in ``>i8`` becomes an int32 of 0 (NumPy 2.4).
+    NumPy does not check integers in the other byte order: 2**40 in ``>i8`` becomes an int32 of 0
+    (NumPy 2.4).
     """
     if not (_COMPARES and array.dtype.kind in "iu" and dtype.kind in "iu" and array.dtype.isnative):
         return None
@@ -183,7 +189,10 @@ def _same_integers(array: Array, dtype: np.dtype[Any]) -> Array | None:
 
 
 def _fill(target: Array, source: Array, kind: str, check: str = "") -> None:
-    """Cast into `target`, which is of a kind. With the check ``"value"``, a value that is not kept may become any."""
+    """Cast into `target`, which is of a kind.
+
+    With the check ``"value"``, a value that is not kept may become any.
+    """
     if source.dtype.kind == "c" and kind not in ("complex", "bool"):
         source = source.real
     if _casts_directly(source.dtype, target.dtype):
@@ -273,7 +282,9 @@ def _why_lost(value: Any, name: str, dtype: str) -> tuple[str, str]:
         array = "to_numpy({leaf})"
         return (
             f"has an imaginary part, which {dtype} has not",
-            Hint(f"{array}.real in its place, which leaves those parts out; or np.abs({array}) in its place"),
+            Hint(
+                f"{array}.real in its place, which leaves those parts out; or np.abs({array}) in its place"
+            ),
         )
     if before.kind != "float" or after.kind not in ("int", "uint"):
         return "does not fit", 'casting="unsafe" casts anyway'
@@ -283,7 +294,9 @@ def _why_lost(value: Any, name: str, dtype: str) -> tuple[str, str]:
         return "does not fit", 'casting="unsafe" casts anyway'
     return (
         "has a fraction, which no integer has",
-        Hint(f'casting="unsafe" cuts fractions off; or np.rint({_as_array(name)}) in its place, which rounds'),
+        Hint(
+            f'casting="unsafe" cuts fractions off; or np.rint({_as_array(name)}) in its place, which rounds'
+        ),
     )
 
 
@@ -294,7 +307,10 @@ def _as_array(name: str) -> str:
 
 
 def _finite(name: str) -> Hint:
-    """The hint for NaN and infinity of a dtype: what a person does with them. An unsafe cast makes numbers of them."""
+    """The hint for NaN and infinity of a dtype: what a person does with them.
+
+    An unsafe cast makes numbers of them.
+    """
     array = _as_array(name)
     return Hint(
         f"np.nan_to_num({array}, posinf=0, neginf=0) in its place, which makes 0 of them; "
@@ -309,7 +325,10 @@ def _all_inside(source: Array, dtype: str) -> bool:
         return False
     low = -(1 << after.precision) if after.kind == "int" else 0
     high = (1 << after.precision) - 1
-    return low <= int(np.minimum.reduce(source, axis=None)) and int(np.maximum.reduce(source, axis=None)) <= high
+    return (
+        low <= int(np.minimum.reduce(source, axis=None))
+        and int(np.maximum.reduce(source, axis=None)) <= high
+    )
 
 
 def _has_place(source: Array, result: Array, dtype: str) -> Array:
@@ -327,10 +346,14 @@ def _stays_finite(source: Array, result: Array) -> Any:
 
 
 def _value_kept(source: Array, result: Array) -> Array:
-    """Where a cast keeps the value, also NaN. Floats are compared directly, other values after a cast back."""
+    """Where a cast keeps the value, also NaN.
+
+    Floats are compared directly, other values after a cast back.
+    """
     before, after = find(of_numpy(source.dtype) or ""), find(of_numpy(result.dtype) or "")
     if before.kind == after.kind == "float":
-        # Without a cast back: a narrow float dtype without infinity turns it into its largest number, and back.
+        # Without a cast back: a narrow float dtype without infinity turns it into its largest
+        # number, and back.
         wide = np.promote_types(wide_float(source.dtype), wide_float(result.dtype))
         here, there = source.astype(wide, copy=False), result.astype(wide, copy=False)
         return np.asarray((here == there) | (np.isnan(here) & np.isnan(there)))
@@ -343,9 +366,13 @@ def _value_kept(source: Array, result: Array) -> Array:
     if before.kind in ("float", "complex"):
         if before.kind == "complex" and after.kind in ("float", "complex"):
             # If one part is NaN, the other part must be equal still.
-            return np.asarray(_same(source.real, back.real, result.real) & _same(source.imag, back.imag, result.imag))
+            return np.asarray(
+                _same(source.real, back.real, result.real)
+                & _same(source.imag, back.imag, result.imag)
+            )
         if after.kind in ("float", "complex"):
-            # Cast back, a NaN may become the very number of the source, if the source's dtype has no NaN.
+            # Cast back, a NaN may become the very number of the source, if the source's dtype has
+            # no NaN.
             kept = np.where(np.isnan(result), np.isnan(source), kept)
         elif after.kind in ("int", "uint"):
             kept = kept & _inside(source.real, after.highest, signed=after.kind == "int")

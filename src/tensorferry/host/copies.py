@@ -31,8 +31,9 @@ def processors() -> int:
 def gather(rows: Sequence[Array], out: Array) -> None:
     """Copy arrays of one axis into the rows of another array of the same dtype.
 
-    One thread does not use all the bandwidth of memory, and waits while the system gives new memory page by page. So
-    from `memory.MAPPED` bytes on several threads copy, because NumPy releases the interpreter's lock.
+    One thread does not use all the bandwidth of memory, and waits while the system gives new memory
+    page by page. So from `memory.MAPPED` bytes on several threads copy, because NumPy releases the
+    interpreter's lock.
 
     >>> import numpy as np
     >>> result = np.empty((2, 3))
@@ -48,14 +49,18 @@ def gather(rows: Sequence[Array], out: Array) -> None:
     if threads < 2:
         _copy(rows, out)
         return
-    from concurrent.futures import ThreadPoolExecutor  # here, because it imports logging, which takes long
+    from concurrent.futures import (
+        ThreadPoolExecutor,
+    )  # here, because it imports logging, which takes long
 
     ends = [len(rows) * share // threads for share in range(threads + 1)]
     parts = [slice(start, end) for start, end in pairwise(ends)]
     with ThreadPoolExecutor(threads - 1, thread_name_prefix="tensorferry") as others:
         try:
             copies = [others.submit(_copy, rows[part], out[part]) for part in parts[1:]]
-        except RuntimeError:  # no thread can be started: the interpreter is ending, or the system has no more
+        except (
+            RuntimeError
+        ):  # no thread can be started: the interpreter is ending, or the system has no more
             copies, parts = [], [slice(None)]
         _copy(rows[parts[0]], out[parts[0]])
         for each in copies:

@@ -1,7 +1,8 @@
 """DLPack: make an array over host memory from a capsule, and export memory of a device to another framework.
 
-NumPy's own `from_dlpack` refuses bfloat16 and float8, so the capsule is read here, for every dtype that has a
-code. The layout of its structures is DLPack's (https://dmlc.github.io/dlpack/latest/c_api.html).
+NumPy's own `from_dlpack` refuses bfloat16 and float8, so the capsule is read here, for every dtype
+that has a code. The layout of its structures is DLPack's
+(https://dmlc.github.io/dlpack/latest/c_api.html).
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ class Taken(NamedTuple):
     """An array over memory that an object exported.
 
     Args:
-        array: The array. It is read-only if the export has no version, because then it cannot say whether it is.
+        array: The array. It is read-only if the export has no version, because then it cannot say
+            whether it is.
         versioned: Whether the export has a version.
         copied: Whether the export says that its memory is a copy.
     """
@@ -119,7 +121,10 @@ def is_on_host(x: Any) -> bool:
 
 
 def is_read_only(x: Any) -> bool:
-    """Whether an object says that the memory that it exports must not be written. Without a version it cannot say."""
+    """Whether an object says that the memory that it exports must not be written.
+
+    Without a version it cannot say.
+    """
     capsule = _export(x)  # kept while the structure is read, because the structure is freed with it
     managed = _managed_by(capsule)
     return isinstance(managed, _Versioned) and bool(managed.flags & _READ_ONLY)
@@ -136,7 +141,9 @@ def take(x: Any) -> Taken:
         UnsupportedTypeError: Its dtype is not supported.
     """
     if not is_on_host(x):
-        raise DeviceError(f"{an(type(x).__name__, 'A')} is not in host memory.", "move it to the host first")
+        raise DeviceError(
+            f"{an(type(x).__name__, 'A')} is not in host memory.", "move it to the host first"
+        )
     capsule = _export(x)
     managed = _managed_by(capsule)
     versioned = isinstance(managed, _Versioned)
@@ -163,7 +170,14 @@ def take(x: Any) -> Taken:
     if managed.deleter:
         weakref.finalize(owner, managed.deleter, ctypes.addressof(managed)).atexit = False
     start = (tensor.data or 0) + tensor.byte_offset
-    array = over_address(start, shape, strides, numpy_dtype(row.name), read_only=bool(flags & _READ_ONLY), owner=owner)
+    array = over_address(
+        start,
+        shape,
+        strides,
+        numpy_dtype(row.name),
+        read_only=bool(flags & _READ_ONLY),
+        owner=owner,
+    )
     return Taken(array, versioned, bool(flags & _IS_COPIED))
 
 
@@ -177,10 +191,11 @@ class DlpackExport(NamedTuple):
         x: The producer's tensor, or integers of the same width over its memory.
         dtype: The dtype of the elements.
         around: A context in which the producer's device is the current one.
-        streams: Whether the producer takes a stream. One that does not has finished its work when it exports.
+        streams: Whether the producer takes a stream. One that does not has finished its work when
+            it exports.
         code: The dtype code for the capsule, if the producer would write another one.
-        unified: Whether the memory is CUDA's unified memory, which has a device of its own in DLPack. It is exported as
-            memory of the GPU, because most consumers know no other.
+        unified: Whether the memory is CUDA's unified memory, which has a device of its own in
+            DLPack. It is exported as memory of the GPU, because most consumers know no other.
     """
 
     x: Any
@@ -207,7 +222,9 @@ class DlpackExport(NamedTuple):
     def __dlpack__(self, *, stream: int | None = None, **asked: Any) -> Any:
         """A capsule of the producer. The consumer's stream waits for the producer's work."""
         with self.around():
-            capsule = self.x.__dlpack__(stream=stream, **asked) if self.streams else self.x.__dlpack__()
+            capsule = (
+                self.x.__dlpack__(stream=stream, **asked) if self.streams else self.x.__dlpack__()
+            )
         if self.code is not None:
             _managed_by(capsule).tensor.code = self.code
         if self.unified:
@@ -227,7 +244,9 @@ def _export(x: Any) -> Any:
 
     try:
         parameters = inspect.signature(x.__dlpack__).parameters
-        knows = "max_version" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+        knows = "max_version" in parameters or any(
+            each.kind is each.VAR_KEYWORD for each in parameters.values()
+        )
     except (TypeError, ValueError):
         knows = True
     if not knows:

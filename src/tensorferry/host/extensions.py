@@ -1,4 +1,7 @@
-"""Find the modules that are written in C. Each is optional: without it the same is done in Python, more slowly."""
+"""Find the modules that are written in C.
+
+Each is optional: without it the same is done in Python, more slowly.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,11 @@ __all__ = ["free_memory"]
 _SYSTEM = Path("/")
 _UNIFIED = ("memory.max", "memory.current", ("inactive_file", "active_file"))
 """Version 2: https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files"""
-_LEGACY = ("memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file"))
+_LEGACY = (
+    "memory.limit_in_bytes",
+    "memory.usage_in_bytes",
+    ("total_inactive_file", "total_active_file"),
+)
 """Version 1: https://docs.kernel.org/admin-guide/cgroup-v1/memory.html"""
 
 
@@ -50,7 +54,10 @@ def _left_of_groups(system: Path) -> Iterator[int]:
 
 
 def _up_from(top: Path, place: str, names: tuple[str, str, tuple[str, ...]]) -> Iterator[int]:
-    """What the limits of a group and of all around it leave. In a container some of these folders cannot be seen."""
+    """What the limits of a group and of all around it leave.
+
+    In a container some of these folders cannot be seen.
+    """
     parts = place.split("/") if place else []
     for count in range(len(parts), -1, -1):
         folder = top.joinpath(*parts[:count])

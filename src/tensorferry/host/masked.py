@@ -13,9 +13,12 @@ __all__ = ["has_masked", "is_masked_array"]
 def is_masked_array(x: object) -> bool:
     """Whether it is a `numpy.ma.MaskedArray`.
 
-    NumPy imports `numpy.ma` only when it is used, which takes 10 ms. Before that there are no masked arrays.
+    NumPy imports `numpy.ma` only when it is used, which takes 10 ms. Before that there are no
+    masked arrays.
     """
-    return type(x) is not np.ndarray and "numpy.ma" in sys.modules and isinstance(x, np.ma.MaskedArray)
+    return (
+        type(x) is not np.ndarray and "numpy.ma" in sys.modules and isinstance(x, np.ma.MaskedArray)
+    )
 
 
 def has_masked(x: Any) -> bool:

@@ -72,8 +72,8 @@ def _slow_address(array: Array) -> int:
 def _find_address() -> Callable[[Array], int]:
     """A function that reads an array's address, if possible in a seventh of the time of the documented way.
 
-    By NumPy's C interface, the address follows the header of the object. It is tried out here whether the header has
-    the size of an `object`.
+    By NumPy's C interface, the address follows the header of the object. It is tried out here
+    whether the header has the size of an `object`.
     """
     header = object.__basicsize__
     read = ctypes.c_size_t.from_address
@@ -83,7 +83,9 @@ def _find_address() -> Callable[[Array], int]:
 
     probe = np.arange(24, dtype=np.int16)
     probes = [probe, probe[5:], probe[::-3], probe.reshape(4, 6).T]
-    works = sys.implementation.name == "cpython" and all(fast(each) == _slow_address(each) for each in probes)
+    works = sys.implementation.name == "cpython" and all(
+        fast(each) == _slow_address(each) for each in probes
+    )
     return fast if works else _slow_address
 
 
@@ -108,7 +110,11 @@ _FEW = 16
 def share_a_byte(starts: Sequence[int] | Array, ends: Sequence[int] | Array) -> bool:
     """Whether any two of many runs of bytes share a byte, in one pass after sorting.
 
-    >>> share_a_byte([0, 8], [8, 9]), share_a_byte([0, 8, 4], [8, 9, 5]), share_a_byte([0, 4], [8, 4])
+    >>> (
+    ...     share_a_byte([0, 8], [8, 9]),
+    ...     share_a_byte([0, 8, 4], [8, 9, 5]),
+    ...     share_a_byte([0, 4], [8, 4]),
+    ... )
     (False, True, False)
     """
     if len(starts) < _FEW:
@@ -136,8 +142,9 @@ class _Pages(mmap.mmap):
 def paged(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """As `compact`, for large arrays: in whole pages, which go back to the system as soon as the array is gone.
 
-    The system makes the pages when they are written; see `make_pages`. Huge pages are not asked for: if memory is full
-    of cached files, the system moves these to make room for them, which takes ten times as long as ordinary pages.
+    The system makes the pages when they are written; see `make_pages`. Huge pages are not asked
+    for: if memory is full of cached files, the system moves these to make room for them, which
+    takes ten times as long as ordinary pages.
 
     Args:
         shape: Lengths of the axes, none of them 0.
@@ -158,7 +165,8 @@ def paged(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 def make_pages(array: Array) -> None:
     """Let the system make the pages of a part of `paged` memory in one call, instead of one fault for each of them.
 
-    Nothing happens on systems that cannot do that. No value changes. The interpreter's lock is released.
+    Nothing happens on systems that cannot do that. No value changes. The interpreter's lock is
+    released.
 
     Args:
         array: Contiguous memory that other code will write.
@@ -190,7 +198,9 @@ class _Window:
 
 def over(array: Array) -> Array:
     """A writable array over the memory of a read-only one, for ``copy=False``."""
-    return over_address(address(array), array.shape, array.strides, array.dtype, read_only=False, owner=array)
+    return over_address(
+        address(array), array.shape, array.strides, array.dtype, read_only=False, owner=array
+    )
 
 
 def keeping(array: Array, giver: object) -> Array:
@@ -324,7 +334,9 @@ def is_spread(array: Array) -> bool:
     if len(strides) == 2 and 0 not in array.shape:
         # A shortcut for most views.
         (rows, columns), (row, column) = array.shape, strides
-        if (column >= itemsize or columns == 1) and (row >= (columns - 1) * column + itemsize or rows == 1):
+        if (column >= itemsize or columns == 1) and (
+            row >= (columns - 1) * column + itemsize or rows == 1
+        ):
             return True
     return are_apart(array.shape, strides, itemsize)
 

@@ -51,7 +51,9 @@ def places(sizes: Sequence[int], itemsizes: Sequence[int], alignment: int) -> tu
     return found, end
 
 
-def lay_out(arrays: Sequence[Any], strides: Iterable[tuple[int, ...]], alignment: int) -> tuple[list[Part], int]:
+def lay_out(
+    arrays: Sequence[Any], strides: Iterable[tuple[int, ...]], alignment: int
+) -> tuple[list[Part], int]:
     """The place of each array in a packed buffer, and the size of the buffer in bytes.
 
     >>> parts, nbytes = lay_out([np.zeros(3, "int8"), np.zeros((2, 2))], [(1,), (16, 8)], 1)
@@ -63,14 +65,18 @@ def lay_out(arrays: Sequence[Any], strides: Iterable[tuple[int, ...]], alignment
         strides: The strides of each array in the buffer.
         alignment: The alignment in bytes of each array, besides the size of its elements.
     """
-    found, end = places([array.nbytes for array in arrays], [int(array.itemsize) for array in arrays], alignment)
+    found, end = places(
+        [array.nbytes for array in arrays], [int(array.itemsize) for array in arrays], alignment
+    )
     return [
         Part(place, tuple(array.shape), steps, array.dtype, array.nbytes)
         for place, array, steps in zip(found, arrays, strides, strict=True)
     ], end
 
 
-def joined(pieces: Sequence[Any], parts: Sequence[Part], filling: Callable[[int], Any]) -> list[Any]:
+def joined(
+    pieces: Sequence[Any], parts: Sequence[Part], filling: Callable[[int], Any]
+) -> list[Any]:
     """The bytes of all arrays in the order of the buffer, with filling between them.
 
     Args:
@@ -89,7 +95,10 @@ def joined(pieces: Sequence[Any], parts: Sequence[Part], filling: Callable[[int]
 
 
 def pack(arrays: Sequence[Array], alignment: int) -> tuple[Array, list[Part]]:
-    """Copy arrays into a packed buffer on the host, with the order of their axes kept. Gives the place of each, too."""
+    """Copy arrays into a packed buffer on the host, with the order of their axes kept.
+
+    Gives the place of each, too.
+    """
     strides = [packed_strides(array.shape, array.strides, array.itemsize) for array in arrays]
     parts, nbytes = lay_out(arrays, strides, alignment)
     block = memory.compact((nbytes,), np.dtype(np.uint8))

@@ -1,7 +1,8 @@
 """Casts that NumPy and ml_dtypes do not define as we do: rounded once, and floats that become integers.
 
-ml_dtypes rounds float64 and wide integers to float32 first, and then again. What C makes of a float that no integer of
-the target has the value of depends on the processor, and on the loop that NumPy takes.
+ml_dtypes rounds float64 and wide integers to float32 first, and then again. What C makes of a float
+that no integer of the target has the value of depends on the processor, and on the loop that NumPy
+takes.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def step_of(source: np.dtype[Any], target: np.dtype[Any]) -> Step | None:
     return _round_to_bfloat16 if after == "bfloat16" else partial(_round_once, find(after))
 
 
-def cast_of_compact(source: np.dtype[Any], target: np.dtype[Any]) -> Callable[[Array], Array] | None:
+def cast_of_compact(
+    source: np.dtype[Any], target: np.dtype[Any]
+) -> Callable[[Array], Array] | None:
     """As `step_of`, for small arrays, which are C-contiguous and of just this dtype: a function that makes a new one.
 
     It is ``None`` without the extension, and where memory of C cannot be read or written as it is.
@@ -64,7 +67,9 @@ def cast_of_compact(source: np.dtype[Any], target: np.dtype[Any]) -> Callable[[A
         return partial(_new_cut_off, _extension.cut_off, source.char, *_bits(find(after)), target)
     if before not in ("float64", "int64", "uint64") or "zero" not in find(after).specials:
         return None
-    return partial(_new_rounded, _extension.round_to_odd, _CODES[source.kind], _lost(find(after)), target)
+    return partial(
+        _new_rounded, _extension.round_to_odd, _CODES[source.kind], _lost(find(after)), target
+    )
 
 
 def _bits(row: DType) -> tuple[int, bool]:
@@ -97,7 +102,10 @@ def _cut_off(target: Array, source: Array) -> None:
         return
     floats = source.astype(wide_float(source.dtype), copy=False)
     # Of NaN, both are NaN, which is within no bounds.
-    low, high = float(np.minimum.reduce(floats, axis=None)), float(np.maximum.reduce(floats, axis=None))
+    low, high = (
+        float(np.minimum.reduce(floats, axis=None)),
+        float(np.maximum.reduce(floats, axis=None)),
+    )
     row = find(of_numpy(target.dtype) or "")
     if (-(2.0**row.highest) if row.kind == "int" else 0.0) - 1 < low and high < 2.0**row.highest:
         target[...] = floats
@@ -133,7 +141,12 @@ def _cut_off_in_c(row: DType, target: Array, source: Array) -> None:
 
 
 def _new_cut_off(
-    cut_off: Callable[..., None], code: str, bits: int, is_signed: bool, target: np.dtype[Any], source: Array
+    cut_off: Callable[..., None],
+    code: str,
+    bits: int,
+    is_signed: bool,
+    target: np.dtype[Any],
+    source: Array,
 ) -> Array:
     whole: Array = np.empty(source.shape, target)
     cut_off(source, code, bits, is_signed, whole)
@@ -146,8 +159,8 @@ def _new_cut_off(
 def _round_to_bfloat16(target: Array, source: Array) -> None:
     """Round values to bfloat16, which has the upper half of float32's bits: to the nearest, ties to even.
 
-    To round to float32 first does harm only to a value that lands just halfway between two of bfloat16, and was not
-    there. Such a value is moved by one bit of float32 to its side.
+    To round to float32 first does harm only to a value that lands just halfway between two of
+    bfloat16, and was not there. Such a value is moved by one bit of float32 to its side.
     """
     exact = _as_float64(source)
     single = exact.astype(np.float32, "C")
@@ -163,8 +176,9 @@ def _round_to_bfloat16(target: Array, source: Array) -> None:
 def _round_once(row: DType, target: Array, source: Array) -> None:
     """Round values to a float dtype of few significant bits: to the nearest, ties to even.
 
-    float32 cannot have all bits of a value, but those that decide: two more than the target, of which the last is set
-    if any bit behind it is ("rounded to odd"). So no value is halfway between two of the target unless it was.
+    float32 cannot have all bits of a value, but those that decide: two more than the target, of
+    which the last is set if any bit behind it is ("rounded to odd"). So no value is halfway between
+    two of the target unless it was.
     """
     bits = _as_float64(source).view(np.uint64)
     lost = _lost(row)
@@ -203,11 +217,18 @@ def _as_float64(source: Array) -> Array:
     if source.dtype.kind not in "iu":
         return source.astype(np.float64, copy=False)
     if source.dtype.itemsize == 8 and source.size:
-        low, high = int(np.minimum.reduce(source, axis=None)), int(np.maximum.reduce(source, axis=None))
+        low, high = (
+            int(np.minimum.reduce(source, axis=None)),
+            int(np.maximum.reduce(source, axis=None)),
+        )
         if low < -(2**53) or high > 2**53:
             whole = source.astype(source.dtype.newbyteorder("="))
             below = whole.dtype.type(0x7FF)
             odd = (whole | ((whole & below) + below)) & ~below
-            large = (whole > 2**53) if source.dtype.kind == "u" else (whole > 2**53) | (whole < -(2**53))
+            large = (
+                (whole > 2**53)
+                if source.dtype.kind == "u"
+                else (whole > 2**53) | (whole < -(2**53))
+            )
             source = np.where(large, odd, whole)
     return source.astype(np.float64)

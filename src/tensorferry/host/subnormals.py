@@ -1,8 +1,9 @@
 """Keep subnormal floats, also on threads where a framework makes the processor flush them to zero.
 
-TensorFlow's and XLA's threads, on which callbacks run (`tf.py_function`, `tf.data.Dataset.map`, `jax.pure_callback`),
-and `torch.set_flush_denormal` switch that on: then every float operation, also a cast or a comparison, treats a
-subnormal as zero. The switch is a register of each thread (https://en.cppreference.com/w/c/numeric/fenv).
+TensorFlow's and XLA's threads, on which callbacks run (`tf.py_function`, `tf.data.Dataset.map`,
+`jax.pure_callback`), and `torch.set_flush_denormal` switch that on: then every float operation,
+also a cast or a comparison, treats a subnormal as zero. The switch is a register of each thread
+(https://en.cppreference.com/w/c/numeric/fenv).
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ def cast_to(dtype: np.dtype[Any]) -> Callable[[np.ndarray[Any, Any]], np.ndarray
 def _find_switch() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
     """A function that makes NumPy ignore floating-point flags on this thread, and one that undoes it.
 
-    ``np.errstate`` takes as long as ten casts of a small array. What it sets is not public, so it is tested here.
+    ``np.errstate`` takes as long as ten casts of a small array. What it sets is not public, so it
+    is tested here.
     """
 
     def public() -> dict[str, str]:
@@ -140,7 +142,8 @@ def _environment() -> _Environment:
     # `PyDLL` does not release the interpreter's lock.
     for name in (None, "libm.so.6"):
         library = ctypes.PyDLL(name)
-        # `fegetmode` reads the modes without the flags, in half the time. Where it does not exist, `fegetenv` is used.
+        # `fegetmode` reads the modes without the flags, in half the time. Where it does not exist,
+        # `fegetenv` is used.
         for get, put in (("fegetmode", "fesetmode"), ("fegetenv", "fesetenv")):
             if not hasattr(library, get):
                 continue

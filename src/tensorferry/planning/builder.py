@@ -121,13 +121,18 @@ class PlanBuilder:
     ) -> None:
         """Append a step. `changes` are those in the description of the value.
 
-        If `snippet_arguments` are given, the printed code is made with them instead of the verb's own arguments.
+        If `snippet_arguments` are given, the printed code is made with them instead of the verb's
+        own arguments.
         """
-        template = backend.snippet(verb, arguments if snippet_arguments is None else snippet_arguments, self.now)
+        template = backend.snippet(
+            verb, arguments if snippet_arguments is None else snippet_arguments, self.now
+        )
         self.now = self.now._replace(**changes)
         is_copy = copies is not Path.NONE
         moved = self.now.nbytes if is_copy else 0
-        self.steps.append(Step(verb, backend.name, arguments, template, why, is_copy, moved, copies))
+        self.steps.append(
+            Step(verb, backend.name, arguments, template, why, is_copy, moved, copies)
+        )
         # What is copied when it is adopted is the target's own, and is in no memory of ours.
         self.allocated = self.allocated or (is_copy and verb != "adopt")
 
@@ -152,7 +157,9 @@ class PlanBuilder:
         if self.now.size == 0 and not self.allocated:
             self.reason = "there are no elements"
         if shares and self.source_info.memory_map and self.now.writable:
-            self.warnings.append("writes reach the file that is mapped, unless it is mapped copy-on-write")
+            self.warnings.append(
+                "writes reach the file that is mapped, unless it is mapped copy-on-write"
+            )
         remark = self.source.remark(self._info_of_remark())
         if remark:
             self.warnings.append(remark)

@@ -38,13 +38,18 @@ __all__ = [
 
 
 def share_on_device(plan: PlanBuilder) -> bool:
-    """Share memory of a device with the target, if necessary after a move to another device. Returns whether it can."""
+    """Share memory of a device with the target, if necessary after a move to another device.
+
+    Returns whether it can.
+    """
     now, source, target, out = plan.now, plan.source, plan.target, plan.request.out
     if HOST in (now.device, plan.device) or source is target:
         return False
     if out is not None and not target.capabilities.memory.writes_own:
         return False
-    if kind_of(now.device) != kind_of(plan.device) or (plan.dtype != now.dtype and not agrees(plan)):
+    if kind_of(now.device) != kind_of(plan.device) or (
+        plan.dtype != now.dtype and not agrees(plan)
+    ):
         return False
     sides = (source, target)
     if any(plan.dtype not in each.capabilities.dtypes.held for each in sides):
@@ -54,7 +59,9 @@ def share_on_device(plan: PlanBuilder) -> bool:
         return False
     unnamed = [each.name for each in sides if plan.dtype in each.capabilities.dtypes.unexported]
     if unnamed:
-        plan.reason = f"{' and '.join(unnamed)} cannot name {plan.dtype} to another framework on a device"
+        plan.reason = (
+            f"{' and '.join(unnamed)} cannot name {plan.dtype} to another framework on a device"
+        )
         return False
     resolve(plan)
     if bytes_more(plan) < 0:
@@ -83,7 +90,13 @@ def share_on_device(plan: PlanBuilder) -> bool:
 def _import(plan: PlanBuilder) -> None:
     """Make the source's tensor one of the target, over the same memory."""
     before, source, target = plan.now, plan.source, plan.target
-    plan.add(target, "import_dlpack", (source.name,), "the same device: no bytes move", **plan.as_targets())
+    plan.add(
+        target,
+        "import_dlpack",
+        (source.name,),
+        "the same device: no bytes move",
+        **plan.as_targets(),
+    )
     if any(before.dtype in each.capabilities.dtypes.unnamed for each in (source, target)):
         # The verb writes the type code itself; a person has integers of the same width exported.
         integer = f"uint{8 * dtypes.find(before.dtype).itemsize}"
@@ -115,7 +128,11 @@ def _move_to_peer(plan: PlanBuilder) -> None:
     now = plan.now
     if same_place(now.device, plan.device) and now.shards == 1:
         return
-    where = f"gathered from {now.shards} shards on {now.device}" if now.shards > 1 else plan.changes_device
+    where = (
+        f"gathered from {now.shards} shards on {now.device}"
+        if now.shards > 1
+        else plan.changes_device
+    )
     plan.refuse_copy([f"its {now.shards} shards have to be gathered" if now.shards > 1 else where])
     plan.reason = where
     gathers = f"{where}: " if now.shards > 1 else ""
@@ -129,7 +146,9 @@ def _copy_on_device(plan: PlanBuilder, why: str) -> None:
     if plan.now.is_compact or plan.source.capabilities.memory.strides == "compact":
         duplicate(plan, why)
         return
-    plan.add(plan.source, "compact", (), why, copies=Path.DEVICE, strides=plan.c_order, misalignment=0)
+    plan.add(
+        plan.source, "compact", (), why, copies=Path.DEVICE, strides=plan.c_order, misalignment=0
+    )
     plan.reason = why
 
 
@@ -142,7 +161,11 @@ def to_host(plan: PlanBuilder) -> None:
     if now.device == HOST:
         return
     gathered = [f"its {now.shards} shards have to be gathered"] if now.shards > 1 else []
-    why = plan.changes_dtype if is_cast_by_host(plan) and same_place(now.device, plan.device) else plan.changes_device
+    why = (
+        plan.changes_dtype
+        if is_cast_by_host(plan) and same_place(now.device, plan.device)
+        else plan.changes_device
+    )
     plan.refuse_copy([*gathered, plan.reason or why])
     fetches = source.capabilities.devices.fetches
     if not fetches:
@@ -166,7 +189,9 @@ def to_device(plan: PlanBuilder) -> None:
         _narrow(plan, by)
     if plan.now.dtype != plan.dtype and bytes_more(plan) <= 0:
         cast_inside(plan, by)
-    if not same_place(plan.now.device, plan.device) and (out is None or plan.whole or plan.now.dtype != plan.dtype):
+    if not same_place(plan.now.device, plan.device) and (
+        out is None or plan.whole or plan.now.dtype != plan.dtype
+    ):
         _move(plan, by, plan.device)
     if plan.now.dtype != plan.dtype:
         cast_inside(plan, by, "wider after the bus: fewer bytes cross")
@@ -207,13 +232,20 @@ def change_inside(plan: PlanBuilder) -> None:
 def goes_straight(plan: PlanBuilder) -> bool:
     """Whether the source's framework writes into ``out=`` itself, without an array in host memory."""
     now, out, source = plan.now, plan.request.out, plan.source
-    if out is None or HOST == now.device == out.device or not source.capabilities.memory.writes_own or now.swapped:
+    if (
+        out is None
+        or HOST == now.device == out.device
+        or not source.capabilities.memory.writes_own
+        or now.swapped
+    ):
         return False
     if source is not plan.target:
         array = plan.target.capabilities.memory.host_array and source.capabilities.devices.pins
         if not array or rules.layout_obstacles(out, source):
             return False
-    if is_cast_by_host(plan) or (now.device == HOST and plan.dtype != now.dtype and _casts_first(plan)):
+    if is_cast_by_host(plan) or (
+        now.device == HOST and plan.dtype != now.dtype and _casts_first(plan)
+    ):
         return False
     return bytes_more(plan) <= 0 or out.device != HOST
 
@@ -221,7 +253,12 @@ def goes_straight(plan: PlanBuilder) -> bool:
 def writes_there(plan: PlanBuilder) -> bool:
     """Whether ``out=`` is on a device, and the target's framework writes into it."""
     out, caps = plan.request.out, plan.target.capabilities
-    return out is not None and out.device != HOST and caps.memory.writes_own and caps.devices.include(HOST)
+    return (
+        out is not None
+        and out.device != HOST
+        and caps.memory.writes_own
+        and caps.devices.include(HOST)
+    )
 
 
 def _write(plan: PlanBuilder, by: Declaration, overlaps: bool = False) -> None:
@@ -232,7 +269,12 @@ def _write(plan: PlanBuilder, by: Declaration, overlaps: bool = False) -> None:
     arguments = (True,) if overlaps else ()
     snippet_arguments = (out, "own", overlaps)
     plan.add(
-        by, "write", arguments, "into the memory that was given", copies=copies, snippet_arguments=snippet_arguments
+        by,
+        "write",
+        arguments,
+        "into the memory that was given",
+        copies=copies,
+        snippet_arguments=snippet_arguments,
     )
     plan.now = out
     plan.reason = "out= is written into"
@@ -269,17 +311,25 @@ def _narrow_by(plan: PlanBuilder, by: Declaration, spreads: Declaration) -> None
         why = "along an axis, all elements share this memory"
         plan.add(by, "narrow", (axes,), why, shape=_one_along(now.shape, axes))
     elif not looks and (length := _windowed(now, spreads)):
-        # Not if values are checked: an error names the position in the tensor, and gaps between elements are no values.
+        # Not if values are checked: an error names the position in the tensor, and gaps between
+        # elements are no values.
         itemsize = dtypes.find(now.dtype).itemsize
         plan.whole = now.shape, tuple(step // itemsize for step in now.strides)
-        plan.add(by, "span", (length,), "windows share this memory", shape=(length,), strides=(itemsize,))
+        plan.add(
+            by, "span", (length,), "windows share this memory", shape=(length,), strides=(itemsize,)
+        )
 
 
 def _windowed(now: TensorInfo, by: Declaration) -> int:
     """The number of elements in the memory of overlapping windows; 0 if the elements do not share memory."""
-    plain = not (now.requires_grad or now.conjugate or now.negative or now.swapped) and now.abstract is None
+    plain = (
+        not (now.requires_grad or now.conjugate or now.negative or now.swapped)
+        and now.abstract is None
+    )
     itemsize = dtypes.find(now.dtype).itemsize
-    if not (plain and now.size and by.capabilities.devices.spreads) or any(step % itemsize for step in now.strides):
+    if not (plain and now.size and by.capabilities.devices.spreads) or any(
+        step % itemsize for step in now.strides
+    ):
         return 0
     low, high = spans(now.shape, now.strides, itemsize)
     return 0 if low or high >= now.nbytes else high // itemsize
@@ -299,8 +349,13 @@ def _spread(plan: PlanBuilder, by: Declaration) -> None:
         plan.whole = None
 
 
-def _cross_in_graph(plan: PlanBuilder, own: Declaration, axes: tuple[int, ...], *, by_host: bool) -> None:
-    """Transfer a tensor in an autograd graph, whose elements share memory. The graph sees one operation."""
+def _cross_in_graph(
+    plan: PlanBuilder, own: Declaration, axes: tuple[int, ...], *, by_host: bool
+) -> None:
+    """Transfer a tensor in an autograd graph, whose elements share memory.
+
+    The graph sees one operation.
+    """
     whole, by_bus = plan.now.shape, [HOST, plan.device] if by_host else [plan.device]
     for stop in dict.fromkeys(by_bus):
         casts = plan.now.dtype != plan.dtype
@@ -309,8 +364,13 @@ def _cross_in_graph(plan: PlanBuilder, own: Declaration, axes: tuple[int, ...], 
         arguments = (stop, axes, plan.dtype, first)
         why = f"from {plan.now.device} to {stop}: along an axis, all elements share this memory"
         plan.become(shape=_one_along(whole, axes))
-        changes: dict[str, Any] = {"requires_grad": own.capabilities.gradients.records, "pinned": False}
-        plan.add(own, "cross", arguments, why, copies=Path.BUS, device=stop, dtype=crosses, **changes)
+        changes: dict[str, Any] = {
+            "requires_grad": own.capabilities.gradients.records,
+            "pinned": False,
+        }
+        plan.add(
+            own, "cross", arguments, why, copies=Path.BUS, device=stop, dtype=crosses, **changes
+        )
         plan.become(dtype=plan.dtype, shape=whole)
         plan.become(strides=plan.c_order, misalignment=0, kind="", conjugate=False, negative=False)
 
@@ -319,10 +379,24 @@ def fetch(plan: PlanBuilder) -> None:
     """Bring the values into host memory, in one call of the source's framework."""
     now = plan.now
     gathers = now.shards > 1
-    where = f"gathered from {now.shards} shards on {now.device}" if gathers else f"from {now.device}"
-    plan.refuse_copy([f"its {now.shards} shards have to be gathered" if gathers else f"it has to be brought {where}"])
+    where = (
+        f"gathered from {now.shards} shards on {now.device}" if gathers else f"from {now.device}"
+    )
+    plan.refuse_copy(
+        [
+            f"its {now.shards} shards have to be gathered"
+            if gathers
+            else f"it has to be brought {where}"
+        ]
+    )
     copies = Path.HOST if now.device == HOST else Path.BUS
-    own: dict[str, Any] = {"device": HOST, "shards": 1, "writable": True, "mutable": True, "pinned": False}
+    own: dict[str, Any] = {
+        "device": HOST,
+        "shards": 1,
+        "writable": True,
+        "mutable": True,
+        "pinned": False,
+    }
     plan.add(plan.source, "fetch", (), where, copies=copies, strides=plan.c_order, **own)
     plan.reason = plan.reason or where
 
@@ -332,7 +406,13 @@ def place(plan: PlanBuilder) -> None:
     if plan.now.swapped or not plan.now.is_packed:
         host_steps.pack_array(plan, "the bus takes packed memory only")
     where = f"from {plan.now.device} to {plan.device}"
-    changes = {**plan.as_targets(), "memory_map": False, "device": plan.device, "misalignment": 0, "pinned": False}
+    changes = {
+        **plan.as_targets(),
+        "memory_map": False,
+        "device": plan.device,
+        "misalignment": 0,
+        "pinned": False,
+    }
     plan.add(plan.target, "place", (plan.device,), where, copies=Path.BUS, **changes)
 
 
@@ -360,12 +440,17 @@ def _lands(plan: PlanBuilder, by: Declaration, device: str) -> bool:
 
 
 def _lock_on_the_way(plan: PlanBuilder, by: Declaration, device: str) -> bool:
-    """Copy into page-locked memory before a transfer that runs beside the host's work. Whether the transfer does."""
+    """Copy into page-locked memory before a transfer that runs beside the host's work.
+
+    Whether the transfer does.
+    """
     asked = OVERLAPS in plan.request.options and plan.now.abstract is None
     if not asked or plan.now.device != HOST or not _locks(by, device):
         return False
     if plan.now.pinned and not plan.allocated:
-        plan.warnings.append("the transfer may still be reading the pinned source: do not write it yet")
+        plan.warnings.append(
+            "the transfer may still be reading the pinned source: do not write it yet"
+        )
     if not plan.now.pinned:
         strides = plan.packed(by)
         why = "a transfer that overlaps reads page-locked memory"
@@ -374,7 +459,12 @@ def _lock_on_the_way(plan: PlanBuilder, by: Declaration, device: str) -> bool:
 
 
 def _one_transfer(
-    plan: PlanBuilder, by: Declaration, arguments: tuple[Any, ...], why: str, verb: str = "move", device: str = ""
+    plan: PlanBuilder,
+    by: Declaration,
+    arguments: tuple[Any, ...],
+    why: str,
+    verb: str = "move",
+    device: str = "",
 ) -> None:
     plan.add(
         by,

@@ -56,7 +56,10 @@ STYLE = (
 def clean(text: str) -> str:
     """A text without the characters that XML forbids: control characters and lone surrogates."""
     return escape(
-        "".join("\N{REPLACEMENT CHARACTER}" if category(letter) in ("Cc", "Cs") else letter for letter in text)
+        "".join(
+            "\N{REPLACEMENT CHARACTER}" if category(letter) in ("Cc", "Cs") else letter
+            for letter in text
+        )
     )
 
 

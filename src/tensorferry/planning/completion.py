@@ -1,7 +1,7 @@
 """Complete descriptions: what is left out is as in the framework's ordinary case.
 
-A description that a person made has no object. What `explain` says of it must be true of the object that it describes,
-so it gets what the backend would tell of that object.
+A description that a person made has no object. What `explain` says of it must be true of the object
+that it describes, so it gets what the backend would tell of that object.
 """
 
 from __future__ import annotations
@@ -33,10 +33,13 @@ def completed(info: TensorInfo, source: Declaration) -> TensorInfo:
         weak = info.dtype if ordinary in caps.objects.read_kinds else None
         info = info._replace(kind=ordinary, weak_dtype=info.weak_dtype or weak)
         if weak is not None:
-            # What is named is what the numbers need. They are read as the widest dtype of their kind.
+            # What is named is what the numbers need. They are read as the widest dtype of their
+            # kind.
             info = info._replace(dtype=_as_read(info.dtype))
     writable = caps.memory.writable if writable is None else writable
-    return info._replace(writable=writable, mutable=writable if info.mutable is None else info.mutable)
+    return info._replace(
+        writable=writable, mutable=writable if info.mutable is None else info.mutable
+    )
 
 
 def _as_read(dtype: str) -> str:
@@ -45,7 +48,9 @@ def _as_read(dtype: str) -> str:
     return next((name for name in candidates if exact(dtype, name)), dtype)
 
 
-def as_of_object(info: TensorInfo, request: Request, source: Declaration, target: Declaration) -> TensorInfo:
+def as_of_object(
+    info: TensorInfo, request: Request, source: Declaration, target: Declaration
+) -> TensorInfo:
     """A description, as `Backend.open` would give it of a column or a table, for this target.
 
     Args:
@@ -59,7 +64,9 @@ def as_of_object(info: TensorInfo, request: Request, source: Declaration, target
         kind = objects.kinds_by_axes.get(len(info.shape)) or objects.kinds_by_dtype.get(info.dtype)
         if kind is not None:
             gathered = info.dtype not in source.capabilities.dtypes.unshared
-            info = info._replace(kind=kind, misalignment=objects.gathers_at if gathered else info.misalignment)
+            info = info._replace(
+                kind=kind, misalignment=objects.gathers_at if gathered else info.misalignment
+            )
     if _is_the_result(info, request, source, target):
         class_and_words, _, _ = info.kind.removeprefix(COPIED).partition(": ")
         mutable = source.capabilities.memory.writable or source.capabilities.memory.shows_writes
@@ -69,7 +76,9 @@ def as_of_object(info: TensorInfo, request: Request, source: Declaration, target
     return info
 
 
-def _is_the_result(info: TensorInfo, request: Request, source: Declaration, target: Declaration) -> bool:
+def _is_the_result(
+    info: TensorInfo, request: Request, source: Declaration, target: Declaration
+) -> bool:
     """Whether a column or a table is returned as it is, though it has no memory that can be shared as an array."""
     if source is not target or not info.kind.startswith(COPIED) or not request.asks_nothing_else:
         return False

@@ -44,7 +44,9 @@ def is_cast_alike(plan: PlanBuilder) -> bool:
     now, caps = plan.now, plan.source.capabilities
     alike = (now.dtype, plan.dtype) in caps.dtypes.cast_alike and not plan.check
     # The method of a subclass could do anything, and its result would be of that class.
-    plain = now.kind in ("", caps.gradients.parameter) and not (now.conjugate or now.negative or now.requires_grad)
+    plain = now.kind in ("", caps.gradients.parameter) and not (
+        now.conjugate or now.negative or now.requires_grad
+    )
     return alike and plain and now.is_compact
 
 
@@ -56,7 +58,9 @@ def bytes_more(plan: PlanBuilder) -> int:
 def is_cast_by_host(plan: PlanBuilder) -> bool:
     """Whether a value on a device must come to the host to be cast, because the device could give other bits."""
     now = plan.now
-    there = plan.dtype != now.dtype and now.device != HOST and now.abstract is None and now.shards == 1
+    there = (
+        plan.dtype != now.dtype and now.device != HOST and now.abstract is None and now.shards == 1
+    )
     return there and not agrees(plan)
 
 
@@ -102,7 +106,11 @@ def resolve(plan: PlanBuilder) -> None:
     now = plan.now
     if not (now.conjugate or now.negative):
         return
-    bits = [word for word, is_set in (("conjugate", now.conjugate), ("negative", now.negative)) if is_set]
+    bits = [
+        word
+        for word, is_set in (("conjugate", now.conjugate), ("negative", now.negative))
+        if is_set
+    ]
     why = f"memory holds the values before the {' and '.join(bits)} bit is applied"
     plan.refuse_copy([why])
     changes: dict[str, Any] = {"conjugate": False, "negative": False, "pinned": False}
@@ -113,7 +121,12 @@ def resolve(plan: PlanBuilder) -> None:
 
 def duplicate(plan: PlanBuilder, why: str) -> None:
     """Copy on the device of the value, with the order of the axes in memory kept."""
-    changes: dict[str, Any] = {"strides": plan.packed(plan.source), "misalignment": 0, "kind": "", "pinned": False}
+    changes: dict[str, Any] = {
+        "strides": plan.packed(plan.source),
+        "misalignment": 0,
+        "kind": "",
+        "pinned": False,
+    }
     changes["requires_grad"] = plan.now.requires_grad and plan.source.capabilities.gradients.records
     plan.add(plan.source, "copy", (), why, copies=plan.path, **changes)
     plan.reason = why
@@ -137,5 +150,9 @@ def refuse_pinned(plan: PlanBuilder) -> None:
         )
     if host_steps.pinner(plan) is None and not plan.now.pinned:
         sides = dict.fromkeys([plan.source.name, plan.target.name])
-        who = f"Neither {' nor '.join(sides)} can" if len(sides) == 2 else f"{plan.source.name} cannot"
+        who = (
+            f"Neither {' nor '.join(sides)} can"
+            if len(sides) == 2
+            else f"{plan.source.name} cannot"
+        )
         raise DeviceError(f"{who} lock memory.", "without pinned=, or go over a framework that can")

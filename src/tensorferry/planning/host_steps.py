@@ -37,7 +37,13 @@ __all__ = [
     "write_out",
 ]
 
-_OWN: dict[str, Any] = {"writable": True, "mutable": True, "memory_map": False, "weak_dtype": None, "pinned": False}
+_OWN: dict[str, Any] = {
+    "writable": True,
+    "mutable": True,
+    "memory_map": False,
+    "weak_dtype": None,
+    "pinned": False,
+}
 """What changes in the description of a value when it is copied into new memory."""
 _ALIGNED: dict[str, Any] = {"misalignment": 0, "swapped": False}
 
@@ -55,7 +61,9 @@ def take_foreign(plan: PlanBuilder) -> None:
     """Take the memory of an object of another library on a device."""
     if plan.now.kind in plan.source.capabilities.objects.taken_kinds:
         arguments = (plan.now.kind,)
-        plan.add(plan.source, "take", (), "the object's memory", kind="", snippet_arguments=arguments)
+        plan.add(
+            plan.source, "take", (), "the object's memory", kind="", snippet_arguments=arguments
+        )
 
 
 def read(plan: PlanBuilder) -> None:
@@ -69,7 +77,9 @@ def read(plan: PlanBuilder) -> None:
         return
     arguments: tuple[Any, ...] = ()
     changes: dict[str, Any] = {}
-    if kind in NUMBERS and rules.reads_as_asked(plan.now, target, plan.dtype, plan.device, plan.check):
+    if kind in NUMBERS and rules.reads_as_asked(
+        plan.now, target, plan.dtype, plan.device, plan.check
+    ):
         arguments = (plan.dtype, plan.check, target.capabilities.memory.strides == "compact")
         changes = {"dtype": plan.dtype, "strides": plan.packed(target, plan.dtype)}
         changes |= {"misalignment": 0, "weak_dtype": None}
@@ -81,7 +91,9 @@ def read(plan: PlanBuilder) -> None:
     out = plan.request.out
     asked = plan.request.dtype or (None if out is None else out.dtype), plan.request.casting
     code = asked if kind in COPIED_KINDS and not joins else None
-    plan.add(owner, joins or "read", arguments, why, copies=plan.path, snippet_arguments=code, **changes)
+    plan.add(
+        owner, joins or "read", arguments, why, copies=plan.path, snippet_arguments=code, **changes
+    )
     plan.reason = why
 
 
@@ -140,7 +152,12 @@ def cast_array(plan: PlanBuilder) -> None:
         "finite": f"Python numbers take {plan.target.name}'s own dtype",
     }[plan.check]
     arguments = (plan.dtype, plan.check, plan.target.capabilities.memory.strides == "compact")
-    changes = {"dtype": plan.dtype, "strides": plan.packed(plan.target, plan.dtype), **_ALIGNED, **_OWN}
+    changes = {
+        "dtype": plan.dtype,
+        "strides": plan.packed(plan.target, plan.dtype),
+        **_ALIGNED,
+        **_OWN,
+    }
     plan.add(plan.exchange, "cast", arguments, why, copies=Path.HOST, **changes)
     plan.reason = plan.reason or plan.changes_dtype
 
@@ -155,7 +172,16 @@ def copy_array(plan: PlanBuilder, why: str) -> None:
 
 def pack_array(plan: PlanBuilder, why: str) -> None:
     """Copy into memory without gaps."""
-    plan.add(plan.exchange, "copy", (True,), why, copies=Path.HOST, strides=plan.c_order, **_ALIGNED, **_OWN)
+    plan.add(
+        plan.exchange,
+        "copy",
+        (True,),
+        why,
+        copies=Path.HOST,
+        strides=plan.c_order,
+        **_ALIGNED,
+        **_OWN,
+    )
 
 
 # -- page-locked memory -------------------------------------------------------------------------
@@ -173,14 +199,21 @@ def is_to_be_locked(plan: PlanBuilder) -> bool:
 
 def pinner(plan: PlanBuilder) -> Declaration | None:
     """The framework that can lock memory: the source's or the target's."""
-    return next((each for each in (plan.source, plan.target) if each.capabilities.devices.pins), None)
+    return next(
+        (each for each in (plan.source, plan.target) if each.capabilities.devices.pins), None
+    )
 
 
 def lock(plan: PlanBuilder, by: Declaration) -> None:
     """Copy a framework's tensor into page-locked memory."""
     why = rules.PINNED_REASON
     plan.refuse_copy([why])
-    changes: dict[str, Any] = {"strides": plan.packed(by), "misalignment": 0, "memory_map": False, "pinned": True}
+    changes: dict[str, Any] = {
+        "strides": plan.packed(by),
+        "misalignment": 0,
+        "memory_map": False,
+        "pinned": True,
+    }
     plan.add(by, "pin", (True,), why, copies=Path.HOST, **changes)
     plan.reason = plan.reason or why
 
@@ -205,7 +238,11 @@ def to_target(plan: PlanBuilder) -> None:
     if not memory.host_array or not memory.exists:
         _adopt(plan)
         present_read_only(plan)
-    elif (info.writable or info.requires_grad) and rules.why_read_only(info, target) and not plan.allocated:
+    elif (
+        (info.writable or info.requires_grad)
+        and rules.why_read_only(info, target)
+        and not plan.allocated
+    ):
         # The array of the source is writable, so a read-only view of it is made.
         plan.become(**plan.as_targets())
         present_read_only(plan)
@@ -223,15 +260,26 @@ def to_target(plan: PlanBuilder) -> None:
 
 def _adopt(plan: PlanBuilder) -> None:
     target, caps = plan.target, plan.target.capabilities
-    copies = Path.HOST if not caps.memory.exists or plan.now.dtype in caps.dtypes.unshared else Path.NONE
+    copies = (
+        Path.HOST if not caps.memory.exists or plan.now.dtype in caps.dtypes.unshared else Path.NONE
+    )
     why = rules.ADOPT_REASONS[caps.memory.exists]
-    # The printed code gives the target the source's own tensor, if it takes it, and not the array over its memory.
+    # The printed code gives the target the source's own tensor, if it takes it, and not the array
+    # over its memory.
     able = plan.now.dtype not in plan.source.capabilities.dtypes.unexported | caps.dtypes.unexported
     preferred = caps.devices.prefers_dlpack and plan.source.capabilities.devices.exports_dlpack
     through_dlpack = preferred and able and not plan.allocated and _ends_with_export(plan)
     code = target.snippet("import_dlpack", (plan.source.name,), plan.now) if through_dlpack else ""
     snippet_arguments = ("newly allocated",) if plan.allocated else ()
-    plan.add(target, "adopt", (), why, copies=copies, snippet_arguments=snippet_arguments, **plan.as_targets())
+    plan.add(
+        target,
+        "adopt",
+        (),
+        why,
+        copies=copies,
+        snippet_arguments=snippet_arguments,
+        **plan.as_targets(),
+    )
     if code:
         export, adopt = plan.steps[-2:]
         plan.steps[-2:] = [export._replace(template="{x}"), adopt._replace(template=code)]
@@ -239,7 +287,10 @@ def _adopt(plan: PlanBuilder) -> None:
 
 def _ends_with_export(plan: PlanBuilder) -> bool:
     """Whether the last step gave an array over the memory of the source."""
-    return bool(plan.steps) and (plan.steps[-1].verb, plan.steps[-1].backend) == ("export", plan.source.name)
+    return bool(plan.steps) and (plan.steps[-1].verb, plan.steps[-1].backend) == (
+        "export",
+        plan.source.name,
+    )
 
 
 def present_read_only(plan: PlanBuilder) -> None:
@@ -256,6 +307,8 @@ def write_out(plan: PlanBuilder, out: TensorInfo) -> None:
         why = "each value is compared before the first is written"
         plan.add(plan.exchange, "check", (plan.dtype, plan.check), why)
     copies, why = Path.HOST if out.device == HOST else Path.BUS, "into the memory that was given"
-    plan.add(plan.target, "write", (), why, copies=copies, snippet_arguments=(out,), dtype=plan.dtype)
+    plan.add(
+        plan.target, "write", (), why, copies=copies, snippet_arguments=(out,), dtype=plan.dtype
+    )
     plan.now = out
     plan.reason = "out= is written into"

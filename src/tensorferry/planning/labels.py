@@ -20,7 +20,8 @@ def refuse_misfit(info: TensorInfo, request: Request, target: Declaration) -> No
     """Raise if ``index=`` or ``columns=`` does not fit the result.
 
     Raises:
-        ShapeError: It has another number of labels than the result has rows, or columns; or the result is one column.
+        ShapeError: It has another number of labels than the result has rows, or columns; or the
+            result is one column.
     """
     given = None if request.labels is None else request.labels.given
     if given is None:
@@ -65,7 +66,9 @@ def label(plan: PlanBuilder) -> None:
     plan.reason = "; ".join([plan.reason, *remarks])
 
 
-def _add(plan: PlanBuilder, index: tuple[Labels | None, str], names: tuple[Labels | None, str]) -> None:
+def _add(
+    plan: PlanBuilder, index: tuple[Labels | None, str], names: tuple[Labels | None, str]
+) -> None:
     is_column = len(plan.now.shape) == 1
     codes = (
         None if index[0] is None else _INDEX[index[1]][0],
@@ -102,7 +105,9 @@ def _extent(info: TensorInfo) -> tuple[int, int]:
     return info.shape[0], 1 if len(info.shape) == 1 else info.shape[1]
 
 
-def _chosen(wanted: dict[str, Labels | None], part: str, length: int) -> tuple[Labels | None, str, int | None]:
+def _chosen(
+    wanted: dict[str, Labels | None], part: str, length: int
+) -> tuple[Labels | None, str, int | None]:
     """The first labels that have this part in the right number, and where they come from.
 
     The last is the number of those of ``like=`` that do not fit; ``None`` if they are not needed.
@@ -123,7 +128,9 @@ def _left(index: int | None, names: int | None, rows: int, columns: int) -> list
             f"the index of like= has {_counted(index, 'label')} for {_counted(rows, 'row')}, which are only numbered"
         )
     if names is not None:
-        found.append(f"like= has {_counted(names, 'name')} for {_counted(columns, 'column')}, and is not taken")
+        found.append(
+            f"like= has {_counted(names, 'name')} for {_counted(columns, 'column')}, and is not taken"
+        )
     return found
 
 

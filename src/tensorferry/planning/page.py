@@ -55,7 +55,8 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """An HTML table. The last cell of each row is prose, which may be broken into lines."""
     head = "".join(f"<th>{clean(each)}</th>" for each in heads)
     lines = (
-        "".join(f"<td>{cell}</td>" for cell in cells) + f"<td class='words'>{words}</td>" for *cells, words in rows
+        "".join(f"<td>{cell}</td>" for cell in cells) + f"<td class='words'>{words}</td>"
+        for *cells, words in rows
     )
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     return f"<div class='scroll' tabindex='0'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
@@ -82,8 +83,15 @@ def plan_page(plan: Rendered, summary: str) -> str:
     def draw(width: Literal[64, 32]) -> str:
         return picture(plan, width=width, styled=False)
 
-    rows = [(str(number), code(step.code), _way(step), escape(step.why)) for number, step in enumerate(plan.steps, 1)]
-    steps = table(("", "step", "bytes", "why"), rows) if rows else "<p>Nothing to do: x is returned as it is.</p>"
+    rows = [
+        (str(number), code(step.code), _way(step), escape(step.why))
+        for number, step in enumerate(plan.steps, 1)
+    ]
+    steps = (
+        table(("", "step", "bytes", "why"), rows)
+        if rows
+        else "<p>Nothing to do: x is returned as it is.</p>"
+    )
     head = f"<p><b>{change(plan.source, plan.result)}</b></p><p>{clean(summary)}</p>"
     return page([head, both_widths(draw), steps, warned(plan.warnings)])
 

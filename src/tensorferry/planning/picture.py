@@ -41,14 +41,16 @@ def picture(
     >>> drawn[:4], "source and result are the same 24 bytes; both may write" in drawn
     ('<svg', True)
 
-    If both are the same memory, it is one strip of bytes, with a name above and below; if not, two strips and what is
-    copied between them. The same plan gives the same text, in a few milliseconds for a tensor of any size.
+    If both are the same memory, it is one strip of bytes, with a name above and below; if not, two
+    strips and what is copied between them. The same plan gives the same text, in a few milliseconds
+    for a tensor of any size.
 
     Args:
         plan: What is drawn.
         width: Bytes in a row: 64, which is one line, or 32, which can be read on a phone.
-        written: The side whose first element is written. The element is marked, on both sides if they share
-            memory. If the side cannot be written to, or has no elements, the picture says so and marks nothing.
+        written: The side whose first element is written. The element is marked, on both sides if
+            they share memory. If the side cannot be written to, or has no elements, the picture
+            says so and marks nothing.
         styled: Whether the element has its style sheet.
         words: The words, for a picture in another language.
 
@@ -60,7 +62,9 @@ def picture(
     if written not in (None, "source", "result"):
         raise ValueError(f'written must be "source", "result" or None, not {written!r}')
     canvas = Canvas(width, words)
-    marks = written is not None and _is_writable(plan.source if written == "source" else plan.result)
+    marks = written is not None and _is_writable(
+        plan.source if written == "source" else plan.result
+    )
     if plan.shares_memory:
         _draw_shared(canvas, plan, written=marks)
     else:
@@ -72,7 +76,9 @@ def picture(
         canvas.y += 3
         canvas.lines(words.order, "quiet", 10)
     canvas.y += 6
-    told = _in_words(plan, words) + ("" if written is None else f" {_sentence_about_write(plan, written, words)}")
+    told = _in_words(plan, words) + (
+        "" if written is None else f" {_sentence_about_write(plan, written, words)}"
+    )
     return canvas.svg(_title(plan, words), told, styled=styled)
 
 
@@ -92,7 +98,9 @@ def _in_words(plan: Rendered, words: Words) -> str:
     if plan.shares_memory:
         if memory_kind(source) != "block":
             return words.told_same.format(writers=writers)
-        return words.told_same_bytes.format(bytes=words.bytes(touched(source).total), writers=writers)
+        return words.told_same_bytes.format(
+            bytes=words.bytes(touched(source).total), writers=writers
+        )
     ways = words.then.join(_ways(plan, words))
     told = words.told_copied if ways else words.told_apart
     sides = {"source": _whereabouts(source, words), "result": _whereabouts(result, words)}
@@ -173,7 +181,8 @@ class _Frame:
         self.canvas.y += 8
         high, wide = self.canvas.y - self.top, self.canvas.width - 2
         self.canvas.parts.insert(
-            self.at, f"<rect class='place' x='1' y='{self.top:g}' width='{wide}' height='{high:g}' rx='6'/>"
+            self.at,
+            f"<rect class='place' x='1' y='{self.top:g}' width='{wide}' height='{high:g}' rx='6'/>",
         )
         self.canvas.y += 1
 
@@ -224,12 +233,16 @@ def _name(canvas: Canvas, name: str, info: TensorInfo) -> None:
     mark, told = (_PENCIL, words.may_write) if _is_writable(info) else (_LOCK, words.read_only)
     x = canvas.right - max(round(wide(told)), 66)
     side = words.source if name == "source" else words.result
-    what = words.side.format(side=side, what=f"{info.framework} {info.kind} {info.dtype}{list(info.shape)}")
+    what = words.side.format(
+        side=side, what=f"{info.framework} {info.kind} {info.dtype}{list(info.shape)}"
+    )
     for number, line in enumerate(fitted(what, x - GUTTER - 24)):
         canvas.y += 17
         canvas.text(GUTTER, canvas.y - 4, line, "name")
         if not number:
-            canvas.add(f"<path class='line' d='{mark}' transform='translate({x - 15} {canvas.y - 14:g})'/>")
+            canvas.add(
+                f"<path class='line' d='{mark}' transform='translate({x - 15} {canvas.y - 14:g})'/>"
+            )
             canvas.text(x, canvas.y - 4, told)
     details = _details(info, words)
     if details:
@@ -258,7 +271,11 @@ def _memory(canvas: Canvas, info: TensorInfo, colour: str, *, written: bool) -> 
     """Draw a strip of bytes; or boxes, or a sentence, if the tensor has no block of memory."""
     kind, words = memory_kind(info), canvas.words
     if kind == "objects" and info.size:
-        told = words.one_object if info.size == 1 else words.object_count.format(count=f"{info.size:,}")
+        told = (
+            words.one_object
+            if info.size == 1
+            else words.object_count.format(count=f"{info.size:,}")
+        )
         _boxes(canvas, info.size, colour, told, written=written)
     elif kind == "parts" and info.size:
         _boxes(canvas, _count(info), colour, _parts(info, words), written=written)
@@ -268,7 +285,9 @@ def _memory(canvas: Canvas, info: TensorInfo, colour: str, *, written: bool) -> 
         why = words.no_memory.format(why=info.abstract) if kind == "none" else words.values
         canvas.y += 30
         across = canvas.right - canvas.left
-        canvas.add(f"<rect class='none' x='{canvas.left}' y='{canvas.y - 26:g}' width='{across}' height='24' rx='4'/>")
+        canvas.add(
+            f"<rect class='none' x='{canvas.left}' y='{canvas.y - 26:g}' width='{across}' height='24' rx='4'/>"
+        )
         canvas.text(canvas.left + 8, canvas.y - 10, why if info.size else words.no_elements)
 
 
@@ -280,10 +299,16 @@ def _boxes(canvas: Canvas, many: int, colour: str, told: str, *, written: bool) 
     top = canvas.y - 26
     for number in range(drawn):
         x = canvas.left + number * pitch + 1
-        canvas.add(f"<rect class='{colour}' x='{x}' y='{top:g}' width='{pitch - 10}' height='22' rx='8'/>")
-        canvas.add(f"<g class='number'><text x='{x + (pitch - 10) / 2:g}' y='{top + 15:g}'>{number}</text></g>")
+        canvas.add(
+            f"<rect class='{colour}' x='{x}' y='{top:g}' width='{pitch - 10}' height='22' rx='8'/>"
+        )
+        canvas.add(
+            f"<g class='number'><text x='{x + (pitch - 10) / 2:g}' y='{top + 15:g}'>{number}</text></g>"
+        )
     if written:
-        canvas.add(f"<rect class='written' x='{canvas.left + 1}' y='{top:g}' width='{pitch - 10}' height='22' rx='8'/>")
+        canvas.add(
+            f"<rect class='written' x='{canvas.left + 1}' y='{top:g}' width='{pitch - 10}' height='22' rx='8'/>"
+        )
     if many > drawn:
         canvas.text(canvas.left + drawn * pitch + 4, top + 15, "…")
     canvas.lines(told, "quiet")
@@ -310,5 +335,7 @@ def _carried(canvas: Canvas, plan: Rendered) -> None:
         canvas.add(f"<circle class='shape' cx='{x}' cy='{canvas.y - 10:g}' r='3'/>")
         canvas.text(x + 16, canvas.y - 6, line)
     end = canvas.y + 6
-    canvas.add(f"<path class='line' d='M{x} {top:g}V{end:g}'/><path class='shape' d='M{x - 5} {end - 2:g}h10l-5 8z'/>")
+    canvas.add(
+        f"<path class='line' d='M{x} {top:g}V{end:g}'/><path class='shape' d='M{x - 5} {end - 2:g}h10l-5 8z'/>"
+    )
     canvas.y = end + 8

@@ -1,8 +1,9 @@
 """`make_plan`: from what a tensor is and what was asked for to the steps that do it, or the reason why not.
 
-A pure function of a `TensorInfo`, a `Request` and what two frameworks declare. It imports no framework and touches
-no tensor, so a plan for a GPU can be made where there is none. Steps are ordered by cost: leave the autograd graph
-before anything that it would record, narrow before a transfer over the bus, widen after it.
+A pure function of a `TensorInfo`, a `Request` and what two frameworks declare. It imports no
+framework and touches no tensor, so a plan for a GPU can be made where there is none. Steps are
+ordered by cost: leave the autograd graph before anything that it would record, narrow before a
+transfer over the bus, widen after it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ __all__ = ["make_plan"]
 
 
 def make_plan(
-    info: TensorInfo, request: Request, source: Declaration, target: Declaration, exchange: Declaration
+    info: TensorInfo,
+    request: Request,
+    source: Declaration,
+    target: Declaration,
+    exchange: Declaration,
 ) -> Plan:
     """The plan of one conversion.
 
@@ -71,7 +76,9 @@ def _refuse_misfit(plan: PlanBuilder) -> None:
     found = None if placement is None else plan.target.misfit(placement, shape)
     if found is not None:
         why, hint = found
-        raise ShapeError(f"A tensor of shape {shape} cannot be laid out as device= says: {why}.", hint)
+        raise ShapeError(
+            f"A tensor of shape {shape} cannot be laid out as device= says: {why}.", hint
+        )
 
 
 def _decide(plan: PlanBuilder) -> None:
@@ -89,7 +96,9 @@ def _decide(plan: PlanBuilder) -> None:
         plan.refuse_copy([f"{target.name} values have no memory to share"])
     _leave_graph(plan)
     if plan.now.device != HOST and plan.now.kind in source.capabilities.objects.read_kinds:
-        host_steps.read(plan)  # a stack: made where its members are, so that one tensor crosses the bus
+        host_steps.read(
+            plan
+        )  # a stack: made where its members are, so that one tensor crosses the bus
     if not bus_steps.share_on_device(plan):
         if bus_steps.goes_straight(plan):
             device_steps.resolve(plan)
@@ -121,9 +130,20 @@ def _stays_inside(plan: PlanBuilder) -> bool:
     if on_host and _reads_array(now, caps) and now.kind in caps.objects.read_kinds:
         return False
     if plan.dtype == now.dtype and same_place(now.device, plan.device):
-        # Shards stay where they are. A framework with a graph copies its own tensors best, others an array.
-        own = caps.gradients.graph and now.is_compact and not (now.kind or now.conjugate or now.negative)
-        return plan.request.copy is not True or own or now.requires_grad or not on_host or now.shards > 1
+        # Shards stay where they are. A framework with a graph copies its own tensors best, others
+        # an array.
+        own = (
+            caps.gradients.graph
+            and now.is_compact
+            and not (now.kind or now.conjugate or now.negative)
+        )
+        return (
+            plan.request.copy is not True
+            or own
+            or now.requires_grad
+            or not on_host
+            or now.shards > 1
+        )
     if on_host and plan.device == HOST and device_steps.is_cast_alike(plan):
         return True
     leaves_graph = now.requires_grad and not device_steps.in_graph(plan)
@@ -159,7 +179,9 @@ def _stay_inside(plan: PlanBuilder) -> None:
         device_steps.duplicate(plan, "copy=True asks for independent memory")
     if plan.allocated:
         plan.refuse_copy(["a dtype or a device cannot change in place"])
-        changed = plan.changes_dtype if plan.dtype != plan.source_info.dtype else plan.changes_device
+        changed = (
+            plan.changes_dtype if plan.dtype != plan.source_info.dtype else plan.changes_device
+        )
         plan.reason = plan.reason or changed
         plan.become(writable=memory.writable, mutable=memory.writable)
     elif before.kind and memory.host_array:
@@ -211,7 +233,9 @@ def _cross_host(plan: PlanBuilder) -> None:
     waits = rules.widens_later(plan.now, target, plan.dtype, plan.device, plan.check)
     if plan.dtype != plan.now.dtype and not waits:
         host_steps.cast_array(plan)
-    elif host_steps.is_to_be_locked(plan) and not rules.layout_obstacles(plan.now, host_steps.pinner(plan) or target):
+    elif host_steps.is_to_be_locked(plan) and not rules.layout_obstacles(
+        plan.now, host_steps.pinner(plan) or target
+    ):
         pass  # which is the copy
     elif plan.device != HOST and plan.now.memory_map:
         host_steps.copy_array(plan, "a device never reads a memory map")
@@ -219,14 +243,22 @@ def _cross_host(plan: PlanBuilder) -> None:
         host_steps.copy_array(plan, reason)
     elif obstacles and shares and memory.exists:
         host_steps.copy_array(plan, obstacles[0])
-    elif (plan.allocated and host_steps.must_align(plan)) or not (plan.now.size or memory.host_array):
-        host_steps.copy_array(plan, host_steps.must_align(plan) or plan.reason or "there are no elements")
+    elif (plan.allocated and host_steps.must_align(plan)) or not (
+        plan.now.size or memory.host_array
+    ):
+        host_steps.copy_array(
+            plan, host_steps.must_align(plan) or plan.reason or "there are no elements"
+        )
     elif shares:
         plan.reason, plan.warnings = reason, warnings
     if not target.capabilities.devices.include(HOST):
         bus_steps.place(plan)
         return
-    by = host_steps.pinner(plan) if plan.device == HOST and host_steps.is_to_be_locked(plan) else None
+    by = (
+        host_steps.pinner(plan)
+        if plan.device == HOST and host_steps.is_to_be_locked(plan)
+        else None
+    )
     if by is not None and by is not target:
         host_steps.lock_array(plan, by)
     host_steps.to_target(plan)
@@ -303,11 +335,15 @@ def _warn_of_tape(plan: PlanBuilder) -> None:
     """Say that a result in the source's own framework is cut off from whatever was recording there."""
     tape = plan.source.capabilities.gradients.tape
     if tape and plan.source is plan.target and plan.allocated and device_steps.in_graph(plan):
-        plan.warnings.append(f"a {tape} does not record what is done here: no gradient flows through the result")
+        plan.warnings.append(
+            f"a {tape} does not record what is done here: no gradient flows through the result"
+        )
 
 
 def _warn_of_tracer(plan: PlanBuilder) -> None:
     """Say that a result outside the source's framework is a constant to what records there."""
     tracer = plan.source.capabilities.objects.tracer
     if tracer:
-        plan.warnings.append(f"{tracer} records no conversion: what it makes has this result as a constant")
+        plan.warnings.append(
+            f"{tracer} records no conversion: what it makes has this result as a constant"
+        )

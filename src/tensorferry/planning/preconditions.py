@@ -11,7 +11,14 @@ from ..core.info import JOINS
 from ..core.layout import AXES
 from ..core.leaf_dtypes import quoted
 from ..core.request import LEAVE, PINNED
-from ..errors import CopyRequiredError, DeviceError, GradientError, ShapeError, UnsupportedTypeError, an
+from ..errors import (
+    CopyRequiredError,
+    DeviceError,
+    GradientError,
+    ShapeError,
+    UnsupportedTypeError,
+    an,
+)
 from ..hints import Hint
 from .rules import newer
 
@@ -35,7 +42,9 @@ __all__ = [
 ]
 
 
-def refuse_abstract(info: TensorInfo, request: Request, source: Declaration, target: Declaration) -> None:
+def refuse_abstract(
+    info: TensorInfo, request: Request, source: Declaration, target: Declaration
+) -> None:
     """Raise for an object without memory, unless it stays in its own framework and does not change.
 
     Raises:
@@ -43,7 +52,9 @@ def refuse_abstract(info: TensorInfo, request: Request, source: Declaration, tar
     """
     if info.abstract is None:
         return
-    why, hint = source.capabilities.objects.abstract.get(info.abstract, (f"it is {info.abstract}", None))
+    why, hint = source.capabilities.objects.abstract.get(
+        info.abstract, (f"it is {info.abstract}", None)
+    )
     objects = source.capabilities.objects
     is_copied = request.grad != LEAVE or info.abstract in objects.opaque
     if source is target and info.abstract in objects.inside_only and is_copied:
@@ -66,7 +77,9 @@ def refuse_change(info: TensorInfo, steps: Sequence[Step], source: Declaration) 
     objects = source.capabilities.objects
     if steps and info.abstract in objects.only_returned:
         why, hint = objects.abstract[info.abstract or ""]
-        raise UnsupportedTypeError(f"This {source.name} object can only be returned as it is: {why}.", hint)
+        raise UnsupportedTypeError(
+            f"This {source.name} object can only be returned as it is: {why}.", hint
+        )
 
 
 def refuse_cast(info: TensorInfo, dtype: str, source: Declaration) -> None:
@@ -101,8 +114,12 @@ def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) ->
         if is_table and len(longer) > most:
             # The first axes stay: they are the rows.
             kept = int(most) - 1
-            shape, leaves_out = (*info.shape[:kept], prod(info.shape[kept:])), "which joins the last axes"
-        # Not every source can be reshaped, but what has too many axes even for an array has no other form.
+            shape, leaves_out = (
+                (*info.shape[:kept], prod(info.shape[kept:])),
+                "which joins the last axes",
+            )
+        # Not every source can be reshaped, but what has too many axes even for an array has no
+        # other form.
         if is_table:
             code = f"to_numpy(x).reshape({shape}), {leaves_out}"
         elif info.kind in JOINS:
@@ -135,28 +152,44 @@ def refuse_place(info: TensorInfo, source: Declaration) -> None:
 
     Raises:
         DeviceError: The framework has no such device.
-        UnsupportedTypeError: The framework does not have the dtype, gradients, lazy bits, the other byte order, or
-            several devices for one tensor; or two things are said of the tensor that cannot both be true.
+        UnsupportedTypeError: The framework does not have the dtype, gradients, lazy bits, the other
+            byte order, or several devices for one tensor; or two things are said of the tensor that
+            cannot both be true.
     """
     caps = source.capabilities
     known = caps.devices.kinds
-    if caps.dtypes.held and info.dtype not in caps.dtypes.held and info.dtype not in caps.dtypes.absent_reasons:
+    if (
+        caps.dtypes.held
+        and info.dtype not in caps.dtypes.held
+        and info.dtype not in caps.dtypes.absent_reasons
+    ):
         raise _no_such_dtype(info.dtype, source)
     if info.requires_grad and not caps.gradients.graph:
-        raise UnsupportedTypeError(f"{source.name} tensors are in no autograd graph.", _described(requires_grad=False))
+        raise UnsupportedTypeError(
+            f"{source.name} tensors are in no autograd graph.", _described(requires_grad=False)
+        )
     if (info.conjugate or info.negative) and not caps.memory.lazy_bits:
-        raise UnsupportedTypeError(f"{source.name} has no lazy bits.", _described(conjugate=False, negative=False))
+        raise UnsupportedTypeError(
+            f"{source.name} has no lazy bits.", _described(conjugate=False, negative=False)
+        )
     if info.swapped and not caps.memory.host_array:
-        raise UnsupportedTypeError(f"{source.name} has the machine's byte order only.", _described(swapped=False))
+        raise UnsupportedTypeError(
+            f"{source.name} has the machine's byte order only.", _described(swapped=False)
+        )
     if info.shards > 1 and not caps.devices.shards:
-        raise UnsupportedTypeError(f"{source.name} tensors lie on one device each.", _described(shards=1))
+        raise UnsupportedTypeError(
+            f"{source.name} tensors lie on one device each.", _described(shards=1)
+        )
     _refuse_contradiction(info, caps.devices)
     if info.abstract is None and not caps.devices.include(kind_of(info.device)):
         raise DeviceError(
-            f"{source.name} does not support {info.device}, only {', '.join(known)}.", _described(device=known[0])
+            f"{source.name} does not support {info.device}, only {', '.join(known)}.",
+            _described(device=known[0]),
         )
     if info.abstract is None and info.dtype in source.device_facts(kind_of(info.device)).absent:
-        raise UnsupportedTypeError(f"{source.name} has no {info.dtype} on {info.device}.", _described(device="cpu"))
+        raise UnsupportedTypeError(
+            f"{source.name} has no {info.dtype} on {info.device}.", _described(device="cpu")
+        )
 
 
 def _described(**fields: object) -> str:
@@ -172,9 +205,12 @@ def _held(dtype: str, held: Collection[str]) -> str:
 def _no_such_dtype(name: str, source: Declaration) -> UnsupportedTypeError:
     release = source.capabilities.dtypes.release(name)
     if release:
-        return UnsupportedTypeError(f"{source.name} has no {name} before {release}.", newer(source, release))
+        return UnsupportedTypeError(
+            f"{source.name} has no {name} before {release}.", newer(source, release)
+        )
     return UnsupportedTypeError(
-        f"{source.name} has no {name}.", _described(dtype=_held(name, source.capabilities.dtypes.held))
+        f"{source.name} has no {name}.",
+        _described(dtype=_held(name, source.capabilities.dtypes.held)),
     )
 
 
@@ -224,31 +260,43 @@ def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:
     if out is None:
         return
     if out.abstract is not None:
-        why = target.capabilities.objects.abstract.get(out.abstract, (f"it is {out.abstract}", None))[0]
+        why = target.capabilities.objects.abstract.get(
+            out.abstract, (f"it is {out.abstract}", None)
+        )[0]
         raise UnsupportedTypeError(f"out= cannot be written: {why}.", "without out=")
     able, usual = target.capabilities.memory.out, target.capabilities.memory.writable
     assignable = out.kind in target.capabilities.objects.value_kinds
     writable = assignable or (usual if out.writable is None else out.writable)
     if not able or not writable:
-        what = "this one is read-only" if able else f"{target.name} results are not memory to write to"
+        what = (
+            "this one is read-only" if able else f"{target.name} results are not memory to write to"
+        )
         what = what if usual else f"{target.name} tensors are immutable"
         raise UnsupportedTypeError(f"out= cannot be written: {what}.", "without out=")
     if out.kind in target.capabilities.objects.read_kinds:
-        raise UnsupportedTypeError(f"out= cannot be written: {an(out.kind)} has no memory of its own.", "without out=")
+        raise UnsupportedTypeError(
+            f"out= cannot be written: {an(out.kind)} has no memory of its own.", "without out="
+        )
     if out.overlaps_itself:
         raise UnsupportedTypeError(
             "out= cannot be written: several of its elements lie in one place (broadcast, or windows overlap).",
             "without out=",
         )
     if out.requires_grad:
-        raise GradientError("out= requires grad: writing into it would bypass autograd.", "out=out.detach()")
+        raise GradientError(
+            "out= requires grad: writing into it would bypass autograd.", "out=out.detach()"
+        )
     if out.shape != info.shape:
         raise ShapeError(
             f"out= has shape {out.shape}, the source has {info.shape}.",
-            f"out=out.reshape({info.shape})" if out.size == info.size and out.is_compact else "without out=",
+            f"out=out.reshape({info.shape})"
+            if out.size == info.size and out.is_compact
+            else "without out=",
         )
     if request.device is not None and not same_place(out.device, request.device):
-        raise DeviceError(f"out= is on {out.device}, and device= asks for {request.device}.", "without device=")
+        raise DeviceError(
+            f"out= is on {out.device}, and device= asks for {request.device}.", "without device="
+        )
     for option in request.options:
         if option in target.capabilities.options.finishers or (option == PINNED and not out.pinned):
             raise UnsupportedTypeError(

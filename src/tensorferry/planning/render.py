@@ -62,7 +62,10 @@ class Rendered:
             if "{y}" in template:
                 if expression != "y" and "{x}" not in template:
                     lines.append(f"y = {expression}")
-                lines.extend(part.replace("{x}", expression).replace("{y}", "y") for part in template.split("; "))
+                lines.extend(
+                    part.replace("{x}", expression).replace("{y}", "y")
+                    for part in template.split("; ")
+                )
                 expression = "y"
                 continue
             if template.count("{x}") > 1 and expression not in ("x", "y"):

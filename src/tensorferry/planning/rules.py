@@ -47,7 +47,9 @@ PINNED_REASON = "pinned=True asks for page-locked memory"
 EXPORT_REASON = "an array over the same memory"
 ADOPT_REASONS = {True: "a tensor over the array's memory", False: "Python scalars, one by one"}
 READ_ONLY_REASON = "a write would bypass autograd's version check"
-REPEATED_REASON = "elements lie in one place (expanded, or windows overlap): one write would change several"
+REPEATED_REASON = (
+    "elements lie in one place (expanded, or windows overlap): one write would change several"
+)
 READ_REASONS = {
     "numbers": "Python numbers are objects: they are read into an array in one pass",
     "lists": "Python numbers are objects: they are read and given back part by part",
@@ -87,7 +89,9 @@ def target_dtype(info: TensorInfo, request: Request, target: Declaration) -> str
         if asked in dtypes.KEYWORDS:
             asked = target_dtype(info, request._replace(out=None), target)
         if asked not in (None, request.out.dtype):
-            raise LossyCastError(f"out= is {request.out.dtype}, and dtype= asks for {asked}.", "without dtype=")
+            raise LossyCastError(
+                f"out= is {request.out.dtype}, and dtype= asks for {asked}.", "without dtype="
+            )
         return request.out.dtype
     if request.dtype not in (None, *dtypes.KEYWORDS):
         if request.dtype not in caps.dtypes.held:
@@ -105,7 +109,11 @@ def target_dtype(info: TensorInfo, request: Request, target: Declaration) -> str
     if request.dtype == dtypes.FIT and _stays_as_it_is(info, request, target):
         return info.dtype
     held = caps.dtypes.held - target.device_facts(kind_of(_place(info, request, target))).absent
-    found = _widest(info.dtype, held) if request.dtype == dtypes.DEFAULT else dtypes.fit(info.dtype, held)
+    found = (
+        _widest(info.dtype, held)
+        if request.dtype == dtypes.DEFAULT
+        else dtypes.fit(info.dtype, held)
+    )
     if found is None:
         raise _no_such_dtype(info.dtype, info.dtype, target, asked=False)
     return found
@@ -117,12 +125,18 @@ def _widest(name: str, held: frozenset[str]) -> str | None:
         return name
     kind = dtypes.find(name).kind
     kin = sorted(other for other in held if dtypes.find(other).kind == kind)
-    return max(kin, key=lambda other: (dtypes.width(other), dtypes.find(other).precision), default=None)
+    return max(
+        kin, key=lambda other: (dtypes.width(other), dtypes.find(other).precision), default=None
+    )
 
 
 def _stays_as_it_is(info: TensorInfo, request: Request, target: Declaration) -> bool:
     """Whether the source is returned as it is, though its framework does not have its dtype now (JAX without x64)."""
-    own = info.framework == target.name and not info.kind and info.dtype in target.capabilities.dtypes.absent_reasons
+    own = (
+        info.framework == target.name
+        and not info.kind
+        and info.dtype in target.capabilities.dtypes.absent_reasons
+    )
     return own and request.copy is not True and request.device is None and not request.options
 
 
@@ -137,7 +151,9 @@ def _number_dtype(weak: str, kind: str, target: Declaration, asked: str | None) 
         if dtypes.exact(weak, name):
             return name
     if asked is not None:  # each number is compared
-        return (dtypes.fit(weak, caps.dtypes.held) if asked == dtypes.FIT else None) or candidates[-1]
+        return (dtypes.fit(weak, caps.dtypes.held) if asked == dtypes.FIT else None) or candidates[
+            -1
+        ]
     remedy = caps.dtypes.absent_hint if weak in caps.dtypes.absent_reasons else ""
     wide = f'dtype="{weak}"' if weak in caps.dtypes.held else remedy
     as_floats = 'dtype="float32", which keeps each value or raises'
@@ -164,15 +180,21 @@ def check_of(info: TensorInfo, request: Request, dtype: str) -> dtypes.Check:
     return dtypes.casting_scale(info.dtype, dtype, request.casting).check
 
 
-def reads_as_asked(info: TensorInfo, target: Declaration, dtype: str, device: str, check: str) -> bool:
+def reads_as_asked(
+    info: TensorInfo, target: Declaration, dtype: str, device: str, check: str
+) -> bool:
     """Whether Python numbers are read straight as the dtype of the result, without a cast afterwards."""
-    as_it_is = dtype == info.dtype and target.capabilities.memory.alignment <= dtypes.find(dtype).itemsize
+    as_it_is = (
+        dtype == info.dtype and target.capabilities.memory.alignment <= dtypes.find(dtype).itemsize
+    )
     return not as_it_is and not widens_later(info, target, dtype, device, check)
 
 
 def reads_in_one_go(request: Request, target: Declaration) -> bool:
     """Whether Python numbers become an array of their own dtype, whichever that is."""
-    takes_all = target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS and target.capabilities.memory.exists
+    takes_all = (
+        target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS and target.capabilities.memory.exists
+    )
     return takes_all and request.is_ordinary
 
 
@@ -189,7 +211,9 @@ def fills_out(info: TensorInfo, request: Request, target: Declaration) -> bool:
     return out.device == HOST and not out.conjugate and not out.negative
 
 
-def widens_later(info: TensorInfo, target: Declaration, dtype: str, device: str, check: str) -> bool:
+def widens_later(
+    info: TensorInfo, target: Declaration, dtype: str, device: str, check: str
+) -> bool:
     """Whether the cast is made on the device, after the transfer, so that fewer bytes cross the bus."""
     wider = dtypes.find(dtype).itemsize > dtypes.find(info.dtype).itemsize
     late = wider and device != HOST and not check and agrees(info.dtype, dtype)
@@ -213,8 +237,14 @@ def why_on_host(info: TensorInfo, dtype: str) -> str:
     """Why a value that is on a device is cast on the host, as the end of a reason; empty if that needs no reason."""
     if info.device == HOST or agrees(info.dtype, dtype):
         return ""
-    twice = dtypes.is_misrounded(info.dtype, dtype) or (dtype == "float16" and not dtypes.exact(info.dtype, "float32"))
-    return "; on the host, because devices may round it twice" if twice else "; on the host, because devices differ"
+    twice = dtypes.is_misrounded(info.dtype, dtype) or (
+        dtype == "float16" and not dtypes.exact(info.dtype, "float32")
+    )
+    return (
+        "; on the host, because devices may round it twice"
+        if twice
+        else "; on the host, because devices differ"
+    )
 
 
 def _no_such_dtype(name: str, source: str, target: Declaration, *, asked: bool) -> LossyCastError:
@@ -224,14 +254,20 @@ def _no_such_dtype(name: str, source: str, target: Declaration, *, asked: bool) 
     if release:
         why, remedy = f" before {release}", newer(target, release)
     remedy = f", or {remedy}" if why and remedy else ""
-    return _absent(f"{target.name} has no {name}{why}.", name, source, caps.dtypes.held, remedy, asked=asked)
+    return _absent(
+        f"{target.name} has no {name}{why}.", name, source, caps.dtypes.held, remedy, asked=asked
+    )
 
 
-def _absent(message: str, name: str, source: str, held: frozenset[str], remedy: str, *, asked: bool) -> LossyCastError:
+def _absent(
+    message: str, name: str, source: str, held: frozenset[str], remedy: str, *, asked: bool
+) -> LossyCastError:
     """The error for a dtype that does not exist there. Its hint names another dtype."""
     fitting, remark = dtypes.fit(name, held), ""
     if fitting is None:
-        holders = sorted((other for other in sorted(held) if dtypes.exact(name, other)), key=dtypes.width)
+        holders = sorted(
+            (other for other in sorted(held) if dtypes.exact(name, other)), key=dtypes.width
+        )
         instead = holders[0] if holders else "float32"
         remark = "" if holders else ", which keeps each value or raises"
     else:
@@ -254,14 +290,21 @@ def target_device(info: TensorInfo, request: Request, target: Declaration, dtype
     caps = target.capabilities
     present = request.present
     device = _place(info, request, target)
-    if request.out is None and request.device is not None and not caps.devices.include(kind_of(device)):
+    if (
+        request.out is None
+        and request.device is not None
+        and not caps.devices.include(kind_of(device))
+    ):
         kinds = ", ".join(caps.devices.kinds)
         hint = f'device="{meant(device, caps.devices.kinds)}"'
         raise DeviceError(f"{target.name} does not support {device}, only {kinds}.", hint)
     named = request.device is not None and present is None
     unknown = target.device_facts(kind_of(device)).meant if named else ""
     if unknown:
-        raise DeviceError(f"{target.name} has no kind of device {kind_of(device)} for values.", f'device="{unknown}"')
+        raise DeviceError(
+            f"{target.name} has no kind of device {kind_of(device)} for values.",
+            f'device="{unknown}"',
+        )
     asked = request.device is not None or caps.devices.kinds[0] != HOST
     if asked and present is not None and not _is_here(device, target, present):
         seen = f"sees {', '.join(present)}" if present else "sees no device"
@@ -363,7 +406,11 @@ def layout_obstacles(info: TensorInfo, target: Declaration) -> list[str]:
         found.append("each column has its own memory")
     if caps.memory.strides != "any":
         found += _stride_obstacles(info, row.itemsize)
-    if caps.memory.strides == "compact" and not found and not is_compact(info.shape, info.strides, row.itemsize):
+    if (
+        caps.memory.strides == "compact"
+        and not found
+        and not is_compact(info.shape, info.strides, row.itemsize)
+    ):
         found.append(f"strides {info.strides} bytes of shape {info.shape} are not compact")
     alignment = caps.memory.alignment or row.alignment
     if info.misalignment % alignment:
@@ -377,7 +424,9 @@ def _stride_obstacles(info: TensorInfo, itemsize: int) -> list[str]:
         if length > 1 and stride < 0:
             found.append(f"negative stride on axis {axis}")
         elif length > 1 and stride % itemsize:
-            found.append(f"stride of {stride} bytes on axis {axis} is not a whole number of elements")
+            found.append(
+                f"stride of {stride} bytes on axis {axis} is not a whole number of elements"
+            )
     return found
 
 
@@ -397,7 +446,8 @@ def agrees(source: str, target: str) -> bool:
     """Whether all frameworks cast every value to the same result, so that the cast may be made on a device.
 
     Measured on torch 2.13 and NumPy 2.4 with random bits. The casts that are not in the list
-    (float64 to the 16-bit floats, every float8) differ in values; the others differ at most in the payload of a NaN.
+    (float64 to the 16-bit floats, every float8) differ in values; the others differ at most in the
+    payload of a NaN.
     """
     if dtypes.exact(source, target) or (source, target) in _ROUNDED_ALIKE:
         return True

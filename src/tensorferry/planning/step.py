@@ -22,7 +22,11 @@ class Path(str, Enum):
         return str.__format__(self, spec)
 
 
-WAYS = {Path.HOST: "through host memory", Path.BUS: "over the bus", Path.DEVICE: "within device memory"}
+WAYS = {
+    Path.HOST: "through host memory",
+    Path.BUS: "over the bus",
+    Path.DEVICE: "within device memory",
+}
 """How bytes go that a step writes, in words."""
 
 
@@ -33,7 +37,8 @@ class Step(NamedTuple):
         verb: The method of the backend that is called.
         backend: The name of the backend.
         arguments: The arguments of the method, besides the value.
-        template: The code that a person would type, with ``{x}`` for the value, after lines of comments.
+        template: The code that a person would type, with ``{x}`` for the value, after lines of
+            comments.
         why: Why the step is needed.
         copies: Whether it writes the elements into other memory.
         bytes: How many bytes it writes.

@@ -79,7 +79,9 @@ def _ruler(canvas: Canvas) -> None:
         canvas.text(room, canvas.y - 3, unit, "end ruler")
     else:
         squeezed = f"textLength='{room - 3}' lengthAdjust='spacingAndGlyphs'"
-        canvas.add(f"<text x='{room}' y='{canvas.y - 3:g}' class='end ruler' {squeezed}>{clean(unit)}</text>")
+        canvas.add(
+            f"<text x='{room}' y='{canvas.y - 3:g}' class='end ruler' {squeezed}>{clean(unit)}</text>"
+        )
     for tick in range(0, canvas.columns + 1, 8):
         canvas.text(canvas.left + tick * canvas.byte, canvas.y - 3, str(tick), "mid ruler")
 
@@ -94,14 +96,19 @@ def _rows(canvas: Canvas, first: int, last: int, marks: Mapping[int, str]) -> di
         canvas.add(
             f"<rect class='row' x='{canvas.left}' y='{top:g}' width='{canvas.right - canvas.left}' height='{_ROW}'/>"
         )
-        ticks += [f"M{canvas.left + tick * canvas.byte} {top:g}v{_ROW}" for tick in range(1, canvas.columns)]
+        ticks += [
+            f"M{canvas.left + tick * canvas.byte} {top:g}v{_ROW}"
+            for tick in range(1, canvas.columns)
+        ]
         if row in marks:
             canvas.text(GUTTER - 6, top + 14, marks[row], "end ruler")
     canvas.add(f"<path class='grid' d='{''.join(ticks)}'/>")
     return tops
 
 
-def _elements(canvas: Canvas, memory: Touched, window: tuple[int, int], base: int, kind: str, *, written: bool) -> None:
+def _elements(
+    canvas: Canvas, memory: Touched, window: tuple[int, int], base: int, kind: str, *, written: bool
+) -> None:
     """Rows of bytes with the elements that touch them, numbered in the order in which they are read."""
     columns, first = canvas.columns, window[0] // ALIGNMENT * ALIGNMENT
     last = -(-window[1] // ALIGNMENT) * ALIGNMENT if columns < ALIGNMENT else window[1]
@@ -112,13 +119,19 @@ def _elements(canvas: Canvas, memory: Touched, window: tuple[int, int], base: in
     starts = sorted(found or ())
     apart = all(after - before >= memory.itemsize for before, after in pairwise(starts))
     if found is None or not apart:
-        cells = [(at, at + 1) for at in range(window[0] - base, window[1] - base) if memory.count(at, at + 1)]
+        cells = [
+            (at, at + 1)
+            for at in range(window[0] - base, window[1] - base)
+            if memory.count(at, at + 1)
+        ]
         _cells(canvas, cells, base, window, tops, kind)
     else:
         _cells(canvas, [(at, at + memory.itemsize) for at in starts], base, window, tops, kind)
         _numbers(canvas, memory, found, base, window, tops)
     if written:
-        _cells(canvas, [(memory.first, memory.first + memory.itemsize)], base, window, tops, "written")
+        _cells(
+            canvas, [(memory.first, memory.first + memory.itemsize)], base, window, tops, "written"
+        )
 
 
 def _pieces(
@@ -177,7 +190,8 @@ def _numbers(
     for at, label in labels.items():
         if found[at][0] % pace == 0:
             x, y, wide = max(
-                _pieces(canvas, base + at, base + at + memory.itemsize, window, tops), key=lambda it: it[2]
+                _pieces(canvas, base + at, base + at + memory.itemsize, window, tops),
+                key=lambda it: it[2],
             )
             if wide == room or len(label) * _DIGIT <= wide - 2:
                 canvas.text(x + wide / 2, y + 14, label)
@@ -187,8 +201,14 @@ def _numbers(
 def _lines_of_64(canvas: Canvas, tops: Mapping[int, float]) -> None:
     """Thick marks where one 64-byte line ends and the next begins."""
     rows = ALIGNMENT // canvas.columns
-    marks = [f"M{canvas.left} {top - 2:g}v{_ROW + 4}" for row, top in tops.items() if row % rows == 0]
-    marks += [f"M{canvas.right} {top - 2:g}v{_ROW + 4}" for row, top in tops.items() if row % rows == rows - 1]
+    marks = [
+        f"M{canvas.left} {top - 2:g}v{_ROW + 4}" for row, top in tops.items() if row % rows == 0
+    ]
+    marks += [
+        f"M{canvas.right} {top - 2:g}v{_ROW + 4}"
+        for row, top in tops.items()
+        if row % rows == rows - 1
+    ]
     canvas.add(f"<path class='edge' d='{''.join(marks)}'/>")
 
 
@@ -215,7 +235,9 @@ def bar(canvas: Canvas, info: TensorInfo, kind: str, size: int) -> None:
     blocks = -(-memory.span // size)
     top = canvas.y + 2
     canvas.y += _BAR + 4
-    canvas.add(f"<rect class='row' x='{canvas.left}' y='{top:g}' width='{blocks * canvas.byte}' height='{_BAR}'/>")
+    canvas.add(
+        f"<rect class='row' x='{canvas.left}' y='{top:g}' width='{blocks * canvas.byte}' height='{_BAR}'/>"
+    )
     _fill(canvas, memory, 0, range(blocks), size, {0: top}, _BAR, kind)
 
 
@@ -226,7 +248,12 @@ def _overview(canvas: Canvas, memory: Touched, base: int, kind: str, *, written:
     told = canvas.words.blocks if memory.total == memory.span else canvas.words.blocks_partly
     canvas.lines(told.format(size=size_text(size)), "quiet")
     columns = canvas.columns
-    tops = _rows(canvas, 0, blocks, {row: _short(row * columns * size) for row in range(-(-blocks // columns))})
+    tops = _rows(
+        canvas,
+        0,
+        blocks,
+        {row: _short(row * columns * size) for row in range(-(-blocks // columns))},
+    )
     _fill(canvas, memory, base, range(blocks), size, tops, _ROW, kind)
     if written:
         block = (base + memory.first) // size
@@ -251,5 +278,7 @@ def _fill(
             row, column = divmod(block, canvas.columns)
             high = max(round(share * (height - 2), 1), 1)
             x = canvas.left + column * canvas.byte
-            drawn.append(f"M{x + 0.5:g} {tops[row] + height - 1:g}v{-high:g}h{canvas.byte - 1}v{high:g}z")
+            drawn.append(
+                f"M{x + 0.5:g} {tops[row] + height - 1:g}v{-high:g}h{canvas.byte - 1}v{high:g}z"
+            )
     canvas.add(f"<path class='{kind}' d='{''.join(drawn)}'/>")

@@ -60,8 +60,12 @@ class Words(NamedTuple):
     told_empty: str = "There are no elements, so there are no bytes to share or to copy."
     told_same_bytes: str = "source and result are the same {bytes}; {writers}."
     told_same: str = "source and result are the same; {writers}."
-    told_copied: str = "The source is {source}. It is copied: {ways}. The result is {result}; {writers}."
-    told_apart: str = "The source is {source}. Nothing is copied. The result is {result}; {writers}."
+    told_copied: str = (
+        "The source is {source}. It is copied: {ways}. The result is {result}; {writers}."
+    )
+    told_apart: str = (
+        "The source is {source}. Nothing is copied. The result is {result}; {writers}."
+    )
     then: str = ", then "
     on: str = "{memory} on {device}"
     objects: str = "Python objects, each in memory of its own"
@@ -82,7 +86,9 @@ class Words(NamedTuple):
 
     def way(self, path: Path, size: str) -> str:
         """A number of bytes, and the path that they take."""
-        told = {Path.HOST: self.over_host, Path.BUS: self.over_bus, Path.DEVICE: self.over_device}[path]
+        told = {Path.HOST: self.over_host, Path.BUS: self.over_bus, Path.DEVICE: self.over_device}[
+            path
+        ]
         return told.format(size=size)
 
     def bytes(self, number: int) -> str:

@@ -1,6 +1,7 @@
 """Read long sequences of Python numbers straight into the result, a chunk at a time if they must be cast.
 
-An array of all numbers before the cast would need as much memory again as the source and the result.
+An array of all numbers before the cast would need as much memory again as the source and the
+result.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class Chunks:
         copies: Whether chunks are read from copies of the lists, which no other thread can change.
 
     Raises:
-        ConversionError: During iteration, if the sequence does not have this shape and dtype, or has changed.
+        ConversionError: During iteration, if the sequence does not have this shape and dtype, or
+            has changed.
     """
 
     def __init__(self, x: Any, shape: tuple[int, ...], dtype: str, *, copies: bool = False) -> None:
@@ -85,7 +87,9 @@ class Chunks:
     def __iter__(self) -> Iterator[tuple[Index, Array]]:
         for index, _, chunk, found in self.with_rows():
             if found < 0 or found & flags.MISFIT:
-                raise _InDoubtError("The numbers changed while they were read.", "pass a copy that nobody changes")
+                raise _InDoubtError(
+                    "The numbers changed while they were read.", "pass a copy that nobody changes"
+                )
             yield index, chunk
 
     def with_rows(self) -> Iterator[tuple[Index, Any, Array, int]]:
@@ -94,13 +98,22 @@ class Chunks:
             start, stop = index[-1].start, index[-1].stop
             if self.copies:
                 own = _copied(rows[start:stop], len(shape))
-                yield index, own, *numbers.read_part(own, (stop - start, *shape[1:]), self.dtype, 0, stop - start)
+                yield (
+                    index,
+                    own,
+                    *numbers.read_part(
+                        own, (stop - start, *shape[1:]), self.dtype, 0, stop - start
+                    ),
+                )
             else:
                 yield index, rows, *numbers.read_part(rows, shape, self.dtype, start, stop)
 
 
 def read(
-    x: Any, head: Any, decide: Callable[[tuple[int, ...], Exact], Wanted], to_scalars: Callable[[Array], Any]
+    x: Any,
+    head: Any,
+    decide: Callable[[tuple[int, ...], Exact], Wanted],
+    to_scalars: Callable[[Array], Any],
 ) -> Read | None:
     """Read numbers into the result; ``None`` if they are unusual.
 
@@ -122,7 +135,8 @@ def read(
             if value is not None and exact is not None:
                 return Read(value, shape, exact)
     except (ConversionError, MemoryError, ValueError):
-        # The shape comes from the first rows. There may be no memory for it, though the others are shorter.
+        # The shape comes from the first rows. There may be no memory for it, though the others are
+        # shorter.
         pass
     return None
 
@@ -190,7 +204,13 @@ def _read_chunks(
 
 
 def _put_lists(
-    result: Any, index: Index, rows: Any, chunk: Array, found: int, wanted: Wanted, to_scalars: Callable[[Array], Any]
+    result: Any,
+    index: Index,
+    rows: Any,
+    chunk: Array,
+    found: int,
+    wanted: Wanted,
+    to_scalars: Callable[[Array], Any],
 ) -> None:
     """Put a chunk into the result: copies of the lists if no value changes, otherwise lists made from the array."""
     *outer, part = index
@@ -200,7 +220,9 @@ def _put_lists(
         result[part] = to_scalars(casts.cast(chunk, wanted.dtype, wanted.check))
     else:
         exact = flags.alike(numbers.with_types(found, rows, chunk.ndim))
-        result[part] = rows if exact is not None and exact.dtype == wanted.dtype else to_scalars(chunk)
+        result[part] = (
+            rows if exact is not None and exact.dtype == wanted.dtype else to_scalars(chunk)
+        )
 
 
 def _copied(rows: Any, depth: int) -> list[Any]:

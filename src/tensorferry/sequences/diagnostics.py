@@ -75,7 +75,9 @@ def why_unreadable(
         refuse: Gives the error for an object that is no number at a path in `x`.
     """
     ragged = _ragged(x, "x")
-    if isinstance(ragged, ShapeError) and any(isinstance(leaf, (list, tuple)) for _, leaf in leaves(x)):
+    if isinstance(ragged, ShapeError) and any(
+        isinstance(leaf, (list, tuple)) for _, leaf in leaves(x)
+    ):
         # What contains itself is no tree either.
         return ShapeError(ragged.message, None)
     if ragged is not None and ragged.hint == APART and _have_one_depth(x):
@@ -92,7 +94,8 @@ def why_unreadable(
     names = {leaf.dtype.name for _, leaf in leaves(x) if isinstance(leaf, np.generic)}
     if names and not all(isinstance(leaf, (int, np.integer)) for _, leaf in leaves(x)):
         return LossyCastError(
-            f"NumPy has no dtype for a list of {' and '.join(sorted(names))} scalars.", each_rounded(x)
+            f"NumPy has no dtype for a list of {' and '.join(sorted(names))} scalars.",
+            each_rounded(x),
         )
     return LossyCastError(
         "No dtype holds all of these integers: int64 has no room for the largest, uint64 none for the negative.",
@@ -143,14 +146,19 @@ def _why_no_number(
     if isinstance(leaf, int):
         if -(2**63) <= leaf < 2**64:
             return None
-        return LossyCastError(f"The integer at {path} does not fit into 64 bits.", each_rounded(x, path))
+        return LossyCastError(
+            f"The integer at {path} does not fit into 64 bits.", each_rounded(x, path)
+        )
     if isinstance(leaf, (list, tuple)):
-        return ShapeError(f"{path} is nested deeper than {DEEPEST} levels, or contains itself.", None)
+        return ShapeError(
+            f"{path} is nested deeper than {DEEPEST} levels, or contains itself.", None
+        )
     from fractions import Fraction  # here, because it takes long to import
 
     if isinstance(leaf, (Decimal, Fraction)):
         return UnsupportedTypeError(
-            f"The {type(leaf).__name__} at {path} is an exact number that no dtype holds.", each_rounded(x, path)
+            f"The {type(leaf).__name__} at {path} is an exact number that no dtype holds.",
+            each_rounded(x, path),
         )
     if leaf is None:
         return UnsupportedTypeError(f"None at {path} is not a number.", _filled(x))
@@ -205,7 +213,9 @@ def _ragged(x: Any, path: str, depth: int = 0) -> ConversionError | None:
     lengths = [length_of(element) for element in x]
     for index, length in enumerate(lengths):
         if length != lengths[0]:
-            here, there = (_as_row(row, size) for row, size in ((x[0], lengths[0]), (x[index], length)))
+            here, there = (
+                _as_row(row, size) for row, size in ((x[0], lengths[0]), (x[index], length))
+            )
             return ShapeError(
                 f"Rows of unequal lengths are no tensor: {here} at {path}[0], {there} at {path}[{index}].",
                 APART,
@@ -222,7 +232,11 @@ def _ragged(x: Any, path: str, depth: int = 0) -> ConversionError | None:
 def _as_row(row: Any, length: int | None) -> str:
     if length is not None:
         return f"length {length}"
-    return "a number" if isinstance(row, (int, float, complex, np.generic)) else f"the {type(row).__name__}"
+    return (
+        "a number"
+        if isinstance(row, (int, float, complex, np.generic))
+        else f"the {type(row).__name__}"
+    )
 
 
 def _ragged_across(x: Any, path: str) -> ShapeError | None:

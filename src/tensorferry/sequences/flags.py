@@ -77,7 +77,10 @@ def weak_of(dtype: str) -> str:
 
 _NARROWER = {"int64": "int32", "float64": "float32"}
 EXACT = {"bool": 0, "int64": 1, "uint64": 2, "float64": 3, "complex128": 4}
-"""The dtypes for exact Python numbers. If two occur together, the later one has the numbers of both."""
+"""The dtypes for exact Python numbers.
+
+If two occur together, the later one has the numbers of both.
+"""
 EXPECTED = {
     bool: Exact("bool", narrow=True),
     int: Exact("int64", narrow=True),
@@ -141,6 +144,7 @@ def are_exact(array: Array) -> bool:
     """Whether no integer among floats was rounded when it was read as float64."""
     parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
     return all(
-        np.minimum.reduce(part, axis=None) > -_EXACT_INTEGERS and np.maximum.reduce(part, axis=None) < _EXACT_INTEGERS
+        np.minimum.reduce(part, axis=None) > -_EXACT_INTEGERS
+        and np.maximum.reduce(part, axis=None) < _EXACT_INTEGERS
         for part in parts
     )

@@ -1,6 +1,7 @@
 """Read Python numbers into arrays of their exact dtype: with the C extension, or with NumPy if it was not built.
 
-Both give the same flags. Everything unusual is left to `reader`, which is slower and says what is wrong.
+Both give the same flags. Everything unusual is left to `reader`, which is slower and says what is
+wrong.
 """
 
 from __future__ import annotations
@@ -69,7 +70,10 @@ _CODES = {
 }
 _ROUNDED_ONCE = {("float64", "float32"), ("complex128", "complex64")}
 _FIRST = 32
-"""How many numbers decide what the others are expected to be. One is not enough, as floats may follow an int."""
+"""How many numbers decide what the others are expected to be.
+
+One is not enough, as floats may follow an int.
+"""
 
 
 def expected_of(x: Any, head: Any) -> flags.Exact | None:
@@ -85,7 +89,11 @@ def expected_of(x: Any, head: Any) -> flags.Exact | None:
     row = x
     while isinstance(row, (list, tuple)) and row and row[0] is not head:
         row = row[0]
-    return flags.exact(look(row[:_FIRST])) if type(row) in (list, tuple) else flags.EXPECTED.get(type(head))
+    return (
+        flags.exact(look(row[:_FIRST]))
+        if type(row) in (list, tuple)
+        else flags.EXPECTED.get(type(head))
+    )
 
 
 def read(x: Any, head: Any, shape: tuple[int, ...]) -> tuple[Array, int] | None:
@@ -112,7 +120,9 @@ def read(x: Any, head: Any, shape: tuple[int, ...]) -> tuple[Array, int] | None:
     return None
 
 
-def _read_by_extension(x: Any, shape: tuple[int, ...], dtype: str, start: int, stop: int) -> tuple[Array, int]:
+def _read_by_extension(
+    x: Any, shape: tuple[int, ...], dtype: str, start: int, stop: int
+) -> tuple[Array, int]:
     """A part of the first axis as an array, and the flags of its numbers.
 
     Args:
@@ -131,7 +141,9 @@ def _read_by_extension(x: Any, shape: tuple[int, ...], dtype: str, start: int, s
 
 
 @subnormals.kept
-def _read_by_numpy(x: Any, shape: tuple[int, ...], dtype: str, start: int, stop: int) -> tuple[Array, int]:
+def _read_by_numpy(
+    x: Any, shape: tuple[int, ...], dtype: str, start: int, stop: int
+) -> tuple[Array, int]:
     """`_read_by_extension`, without the extension."""
     wanted = numpy_dtype(dtype)
     part = x if stop - start == len(x) else x[start:stop]
@@ -145,11 +157,17 @@ def _read_by_numpy(x: Any, shape: tuple[int, ...], dtype: str, start: int, stop:
     if array is None or array.shape != (stop - start, *shape[1:]) or array.dtype.kind not in "bifc":
         return np.empty(0, wanted), flags.DOUBT
     found = flags.found_in(array)
-    if array.dtype.kind in "fc" and not flags.are_exact(array) and int in set(map(type, opened(part, len(shape) - 1))):
+    if (
+        array.dtype.kind in "fc"
+        and not flags.are_exact(array)
+        and int in set(map(type, opened(part, len(shape) - 1)))
+    ):
         found |= flags.LARGE
     if array.dtype == wanted:
         return array, found
-    if flags.EXACT[of_numpy(array.dtype) or ""] > flags.EXACT[dtype] or (found & flags.NEGATIVE and dtype == "uint64"):
+    if flags.EXACT[of_numpy(array.dtype) or ""] > flags.EXACT[dtype] or (
+        found & flags.NEGATIVE and dtype == "uint64"
+    ):
         return array, found | flags.MISFIT
     return array.astype(wanted), found
 
@@ -175,7 +193,11 @@ def with_types(found: int, x: Any, depth: int) -> int:
     if _extension is not None:
         return found
     kinds = set(map(type, opened(x, depth - 1)))
-    return (found & ~flags.KINDS) | sum(map(_FLAGS.__getitem__, kinds)) if kinds <= PYTHON_NUMBERS else flags.DOUBT
+    return (
+        (found & ~flags.KINDS) | sum(map(_FLAGS.__getitem__, kinds))
+        if kinds <= PYTHON_NUMBERS
+        else flags.DOUBT
+    )
 
 
 _FLAGS = {bool: flags.BOOL, int: flags.INT, float: flags.FLOAT, complex: flags.COMPLEX}
@@ -202,9 +224,12 @@ look = _look_by_numpy if _extension is None else _extension.look
 
 
 def fill(result: Array, dtype: str, check: str, x: Any, shape: tuple[int, ...]) -> int:
-    """Write numbers into new memory without gaps, in one pass, rounded as by a cast. Gives their flags.
+    """Write numbers into new memory without gaps, in one pass, rounded as by a cast.
 
-    The result is `DOUBT` if that is impossible. Then they are read into an array of their exact dtype, which is cast.
+    Gives their flags.
+
+    The result is `DOUBT` if that is impossible. Then they are read into an array of their exact
+    dtype, which is cast.
 
     Args:
         result: The array to write.
@@ -225,7 +250,8 @@ def list_reader(
     """A function that reads a list of numbers into an array, and gives ``None`` for an unusual list.
 
     Args:
-        dtypes: The dtype of the array, by the type of the first number, or by the expected type of many.
+        dtypes: The dtype of the array, by the type of the first number, or by the expected type of
+            many.
         allocate: Makes a new array.
     """
     ways = _Ways(dtypes)
@@ -241,7 +267,9 @@ def list_reader(
             return None
         dtype, code, expected = way
         if write is None:
-            x = x.copy() if len(x) < FEW else []  # a copy, which no other thread can change meanwhile
+            x = (
+                x.copy() if len(x) < FEW else []
+            )  # a copy, which no other thread can change meanwhile
             if not x or look(x) not in expected:
                 return None
             result = allocate(len(x), dtype)
@@ -259,7 +287,8 @@ def list_reader(
 class _Ways(dict[Any, "tuple[np.dtype[Any], str, frozenset[int]] | None"]):
     """How numbers of a type are read: the dtype, its code, and the flags that they may have; ``None`` if they are not.
 
-    It is filled at the first list of each, because to find the flags takes as long as to import a module.
+    It is filled at the first list of each, because to find the flags takes as long as to import a
+    module.
     """
 
     def __init__(self, dtypes: Mapping[type, str]) -> None:
@@ -270,7 +299,9 @@ class _Ways(dict[Any, "tuple[np.dtype[Any], str, frozenset[int]] | None"]):
         if dtype is None:
             return None
         exact = flags.EXPECTED[kind].dtype
-        return self.setdefault(kind, (numpy_dtype(dtype), _CODES[dtype], _all_within(exact, narrow=dtype != exact)))
+        return self.setdefault(
+            kind, (numpy_dtype(dtype), _CODES[dtype], _all_within(exact, narrow=dtype != exact))
+        )
 
 
 def is_filled(dtype: str, wanted: str, check: str) -> bool:
@@ -291,7 +322,9 @@ _HALFWAY = [
     for part in (-(2.0**-40), 0.0, 2.0**-40)
 ]
 """Floats in the middle between two 16-bit floats, or near it."""
-_NANS = struct.pack("<4Q", 0x7FF8000000000000, 0xFFF8000000000000, 0x7FF0000000000001, 0x7FF5555555555555)
+_NANS = struct.pack(
+    "<4Q", 0x7FF8000000000000, 0xFFF8000000000000, 0x7FF0000000000001, 0x7FF5555555555555
+)
 
 
 @cache
@@ -299,7 +332,8 @@ _NANS = struct.pack("<4Q", 0x7FF8000000000000, 0xFFF8000000000000, 0x7FF00000000
 def _are_cast_alike(wanted: str) -> bool:
     """Whether the extension gives the same 16-bit floats as a cast, which is tested once.
 
-    What NumPy's float16 keeps of a NaN depends on the processor, and what bfloat16 keeps on the version of ml_dtypes.
+    What NumPy's float16 keeps of a NaN depends on the processor, and what bfloat16 keeps on the
+    version of ml_dtypes.
     """
     tried = np.array([*_HALFWAY, *struct.unpack("<4d", _NANS)])
     filled = np.empty(tried.shape, numpy_dtype(wanted))
@@ -310,7 +344,11 @@ def _are_cast_alike(wanted: str) -> bool:
 @cache
 def _all_within(dtype: str, *, narrow: bool) -> frozenset[int]:
     """The flags that numbers of a dtype can have; if `narrow`, without numbers beyond float32."""
-    every = ((each, flags.exact(each)) for each in range(flags.MISFIT) if not (narrow and each & flags.BEYOND))
+    every = (
+        (each, flags.exact(each))
+        for each in range(flags.MISFIT)
+        if not (narrow and each & flags.BEYOND)
+    )
     return frozenset(each for each, seen in every if seen is not None and seen.dtype == dtype)
 
 

@@ -89,7 +89,8 @@ class Others(NamedTuple):
 def read(x: Any, head: Any, others: Others) -> tuple[Array, str | None]:
     """Numbers in a new array of their exact dtype (int64, uint64, float64 …), and the narrowest ordinary dtype.
 
-    The narrowest dtype has the range of the numbers; it is ``None`` if they have dtypes of their own.
+    The narrowest dtype has the range of the numbers; it is ``None`` if they have dtypes of their
+    own.
 
     Args:
         x: Nested sequences of numbers, or a number.
@@ -129,7 +130,11 @@ def _read_carefully(x: Any, others: Others) -> Array:
 def _read_range(x: range) -> Array:
     ends = (x[0], x[-1]) if x else (0,)
     if min(ends) >= -(2**63) and max(ends) < 2**63 and abs(x.step) < 2**63:
-        return np.array(x, np.int64) if abs(x.stop) >= 2**63 else np.arange(x.start, x.stop, x.step, dtype=np.int64)
+        return (
+            np.array(x, np.int64)
+            if abs(x.stop) >= 2**63
+            else np.arange(x.start, x.stop, x.step, dtype=np.int64)
+        )
     if min(ends) >= 0 and max(ends) < 2**64:
         return np.array(list(x), np.uint64)
     raise LossyCastError("A range beyond 64 bits fits no dtype.", "[float(number) for number in x]")
@@ -139,7 +144,9 @@ def _may_be_rounded(x: Any, array: Array) -> bool:
     """Whether an integer may have been rounded when it was read as float64."""
     if not array.size or flags.are_exact(array):
         return False
-    return any(issubclass(kind, (int, np.integer)) and kind is not bool for kind in element_types(x))
+    return any(
+        issubclass(kind, (int, np.integer)) and kind is not bool for kind in element_types(x)
+    )
 
 
 def element_types(x: Any) -> set[type]:
@@ -204,7 +211,10 @@ def _is_float64(number: int) -> bool:
 
 
 def _has_only_integers(x: Any) -> bool:
-    return all(isinstance(number, (int, np.integer)) and not isinstance(number, bool) for _, number in leaves(x))
+    return all(
+        isinstance(number, (int, np.integer)) and not isinstance(number, bool)
+        for _, number in leaves(x)
+    )
 
 
 def narrowest(array: Array) -> str:

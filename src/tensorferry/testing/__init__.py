@@ -1,23 +1,25 @@
 """Tests for a backend: the conformance suite that this package's own backends pass, and its witnesses.
 
-The suite makes thousands of conversions from and to a backend, with every layout, dtype and ``copy=``. Of each it
-checks:
+The suite makes thousands of conversions from and to a backend, with every layout, dtype and
+``copy=``. Of each it checks:
 
 - the values, the dtype and the type of the result, and whether it can be written
-- whether memory is shared, by the addresses, and by a write on one side that does or does not show on the other
+- whether memory is shared, by the addresses, and by a write on one side that does or does not show
+  on the other
 - that the source is unchanged
 - that the plan said all of this before
 
-What must happen is computed from the backend's capabilities and the memory contract, without the planner. What did
-happen is found out by a `Witness`: it makes and reads the framework's tensors with the framework's own operations,
-without the backend. To test a backend of an outside package:
+What must happen is computed from the backend's capabilities and the memory contract, without the
+planner. What did happen is found out by a `Witness`: it makes and reads the framework's tensors
+with the framework's own operations, without the backend. To test a backend of an outside package:
 
-1. Register the backend: the package's entry point in the group ``tensorferry.backends``, or, without one,
-   `tensorferry.backends.registry.register`.
-2. Write a witness for it: a name, a module, `Witness.build` (a tensor with these bytes), `Witness.place` (its address
-   and strides) and `Witness.state` (its metadata). If its tensors can be written, or have gaps, override other
-   methods too.
-3. Add the witness and run the suite, here with pytest. It uses the other frameworks that are installed::
+1. Register the backend: the package's entry point in the group ``tensorferry.backends``, or,
+   without one, `tensorferry.backends.registry.register`.
+2. Write a witness for it: a name, a module, `Witness.build` (a tensor with these bytes),
+   `Witness.place` (its address and strides) and `Witness.state` (its metadata). If its tensors can
+   be written, or have gaps, override other methods too.
+3. Add the witness and run the suite, here with pytest. It uses the other frameworks that are
+   installed::
 
     import pytest
     from tensorferry import testing
@@ -31,8 +33,8 @@ without the backend. To test a backend of an outside package:
     def test_it_keeps_the_contract(group):
         assert testing.check(group)
 
-`tensorferry.testing.strategies` has strategies for hypothesis: dtypes, special values, blocks of memory with any
-layout, and tensors in them.
+`tensorferry.testing.strategies` has strategies for hypothesis: dtypes, special values, blocks of
+memory with any layout, and tensors in them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Dtypes as bit patterns: the bits that are stored, and the exact numbers that they mean.
 
-This is written from the definitions of the formats, and uses neither NumPy, nor ml_dtypes, nor tensorferry's own table
-of dtypes, so that those can be tested with it. The narrow floats are defined in the OCP specifications of 8-bit and
-microscaling formats, and in StableHLO (https://openxla.org/stablehlo/spec#types).
+This is written from the definitions of the formats, and uses neither NumPy, nor ml_dtypes, nor
+tensorferry's own table of dtypes, so that those can be tested with it. The narrow floats are
+defined in the OCP specifications of 8-bit and microscaling formats, and in StableHLO
+(https://openxla.org/stablehlo/spec#types).
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ from functools import cache
 from math import inf, ldexp, nan
 from typing import Any, NamedTuple
 
-__all__ = ["FORMATS", "ElementFormat", "decode", "flip_sign", "nested", "numbers", "patterns", "swap"]
+__all__ = [
+    "FORMATS",
+    "ElementFormat",
+    "decode",
+    "flip_sign",
+    "nested",
+    "numbers",
+    "patterns",
+    "swap",
+]
 
 
 class ElementFormat(NamedTuple):
@@ -150,8 +160,9 @@ def _float(row: ElementFormat, pattern: int) -> float:
 def patterns(dtype: str, count: int) -> tuple[bytes, ...]:
     """Elements of a dtype, always the same: first its special values, then others.
 
-    Special values are zeros, the smallest and the largest subnormal, the ends of the range, infinities, and quiet and
-    signalling NaNs with a payload, with both signs; of integers, the largest and the smallest.
+    Special values are zeros, the smallest and the largest subnormal, the ends of the range,
+    infinities, and quiet and signalling NaNs with a payload, with both signs; of integers, the
+    largest and the smallest.
     """
     row = FORMATS[dtype]
     chosen = _specials(row)
@@ -162,7 +173,8 @@ def patterns(dtype: str, count: int) -> tuple[bytes, ...]:
     code = _CODES[row.part]
     if row.kind != "complex":
         return tuple(struct.pack(f"={code}", pattern) for pattern in chosen[:count])
-    # Two different special values in each complex number: a NaN beside a -0, an infinity beside a subnormal.
+    # Two different special values in each complex number: a NaN beside a -0, an infinity beside a
+    # subnormal.
     pairs = zip(chosen[:count], chosen[3 : count + 3], strict=True)
     return tuple(struct.pack(f"=2{code}", *pair) for pair in pairs)
 
@@ -196,7 +208,10 @@ def flip_sign(dtype: str, content: bytes, *, imaginary_only: bool = False) -> by
 
 
 def swap(dtype: str, content: bytes) -> bytes:
-    """The same elements in the other byte order. The parts of complex numbers are swapped each by itself."""
+    """The same elements in the other byte order.
+
+    The parts of complex numbers are swapped each by itself.
+    """
     size = FORMATS[dtype].part
     return b"".join(content[at : at + size][::-1] for at in range(0, len(content), size))
 

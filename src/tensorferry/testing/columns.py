@@ -16,7 +16,10 @@ __all__ = ["ColumnWitness"]
 
 
 class ColumnWitness(Witness):
-    """A library of columns. `build` makes a column; with more than one axis, a table or a column of tensors."""
+    """A library of columns.
+
+    `build` makes a column; with more than one axis, a table or a column of tensors.
+    """
 
     layouts: ClassVar[tuple[str, ...]] = ("column", "aligned", "empty")
     mutable: ClassVar[bool] = False

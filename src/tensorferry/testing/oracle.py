@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import ConversionError, CopyRequiredError, LossyCastError, ShapeError, UnsupportedTypeError
+from ..errors import (
+    ConversionError,
+    CopyRequiredError,
+    LossyCastError,
+    ShapeError,
+    UnsupportedTypeError,
+)
 from .bits import FORMATS
 
 if TYPE_CHECKING:
@@ -25,8 +31,8 @@ class Verdict(NamedTuple):
         error: The exact class of the error that it must raise, or ``None``.
         shares: Whether the result must share the source's memory; ``None`` without elements.
         writable: Whether the result must be writable; ``None`` if the contract does not say.
-        hazard: Whether the plan must have a warning: because the caller allowed something dangerous, or because of
-            something that cannot be seen.
+        hazard: Whether the plan must have a warning: because the caller allowed something
+            dangerous, or because of something that cannot be seen.
         identical: Whether the result must be the same object.
 
     .. versionadded:: 0.1
@@ -68,7 +74,9 @@ def verdict(
         return Verdict(LossyCastError)
     if not target.memory.exists:
         return Verdict(CopyRequiredError) if copy is False else Verdict()
-    newly_allocated = Verdict(shares=None if sample.empty else False, writable=target.memory.writable)
+    newly_allocated = Verdict(
+        shares=None if sample.empty else False, writable=target.memory.writable
+    )
     if same and sample.owns and not sample.swapped:
         if copy is True:
             # The plan warns about gradients only for dtypes that can have one.
@@ -80,9 +88,14 @@ def verdict(
         return newly_allocated._replace(writable=target.memory.writable if copy else None)
     possible = _possible(sample, place, source, target)
     if copy is False:
-        # `copy=False` does not allow writes to a tensor that requires grad; its user has to call `detach`.
+        # `copy=False` does not allow writes to a tensor that requires grad; its user has to call
+        # `detach`.
         refused = sample.requires_grad and target.memory.writable and not target.memory.read_only
-        return _shared(sample, place, target) if possible and not refused else Verdict(CopyRequiredError)
+        return (
+            _shared(sample, place, target)
+            if possible and not refused
+            else Verdict(CopyRequiredError)
+        )
     if copy is None and possible and _permitted(sample, target):
         return _shared(sample, place, target)
     return newly_allocated
@@ -111,7 +124,9 @@ def _repeats(place: Place | None) -> bool:
     )
 
 
-def _possible(sample: Sample, place: Place | None, source: Capabilities, target: Capabilities) -> bool:
+def _possible(
+    sample: Sample, place: Place | None, source: Capabilities, target: Capabilities
+) -> bool:
     """Whether the target can use this memory at all."""
     if not sample.owns or sample.lazy or sample.swapped or place is None:
         return False
@@ -119,8 +134,14 @@ def _possible(sample: Sample, place: Place | None, source: Capabilities, target:
         return False
     if target.memory.by_columns and len(sample.shape) > 1:
         return False
-    steps = [(length, step) for length, step in zip(place.shape, place.strides, strict=True) if length > 1]
-    if target.memory.strides == "non-negative" and any(step < 0 or step % place.itemsize for _, step in steps):
+    steps = [
+        (length, step)
+        for length, step in zip(place.shape, place.strides, strict=True)
+        if length > 1
+    ]
+    if target.memory.strides == "non-negative" and any(
+        step < 0 or step % place.itemsize for _, step in steps
+    ):
         return False
     if target.memory.strides == "compact":
         expected = place.itemsize

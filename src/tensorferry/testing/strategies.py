@@ -60,7 +60,8 @@ def images(
     Args:
         draw: Given by hypothesis.
         dtype: Canonical name.
-        plain: Whether the strides are non-negative multiples of the element's size, and the address is aligned.
+        plain: Whether the strides are non-negative multiples of the element's size, and the address
+            is aligned.
         block: The block to use instead of a new one. It must have room for at least 64 elements.
         shape: Its shape; any small one by default.
     """
@@ -84,7 +85,8 @@ def images(
         strides, offset, size = [0] * len(lengths), 0, itemsize
     memory = block
     if memory is None:
-        # If elements overlapped in part, their bytes could not be chosen, so all start at multiples of the size.
+        # If elements overlapped in part, their bytes could not be chosen, so all start at multiples
+        # of the size.
         start = offset % itemsize
         count = -(-(size - start) // itemsize)
         memory = bytes(start) + draw(contents(dtype, count))
@@ -110,7 +112,8 @@ def tensors(
         draw: Given by hypothesis.
         framework: The name of the framework.
         dtype: The canonical name of its dtype; any dtype by default.
-        shape: Its shape, or a strategy for shapes, such as ``shapes(axes=2)``; any small shape by default.
+        shape: Its shape, or a strategy for shapes, such as ``shapes(axes=2)``; any small shape by
+            default.
     """
     witness = witness_for(framework)
     name = dtype or draw(dtypes(framework))

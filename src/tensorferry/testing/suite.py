@@ -1,7 +1,7 @@
 """The conformance suite: a check of each source, layout, dtype, target and ``copy=``.
 
-A case is made for each tensor that a witness can make. So a new layout or dtype needs no new test code: if the backends
-declare it, it must work, and otherwise it must raise the right error.
+A case is made for each tensor that a witness can make. So a new layout or dtype needs no new test
+code: if the backends declare it, it must work, and otherwise it must raise the right error.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def groups(backend: str | None = None, *, paths: bool = False) -> list[Group]:
     """The groups of cells, in a fixed order.
 
     Args:
-        backend: Only groups from or to this backend, and with installed frameworks. Without it, all groups.
+        backend: Only groups from or to this backend, and with installed frameworks. Without it, all
+            groups.
         paths: Whether to check the fast paths: the calls without keywords.
 
     Raises:
@@ -103,7 +104,11 @@ def groups(backend: str | None = None, *, paths: bool = False) -> list[Group]:
     all_witnesses = witnesses()
     if backend is not None:
         named = witness_named(backend)
-        all_witnesses = {name: each for name, each in all_witnesses.items() if each is named or each.is_installed()}
+        all_witnesses = {
+            name: each
+            for name, each in all_witnesses.items()
+            if each is named or each.is_installed()
+        }
     return [
         Group(source.name, layout, target.name, mode, paths)
         for source in all_witnesses.values()
@@ -231,7 +236,9 @@ class _Case:
     def judge_error(self, name: str, error: Exception) -> None:
         if not isinstance(error, ConversionError) or type(error) is not self.must.error:
             must = self.must.error.__name__ if self.must.error else "nothing"
-            self.wrong("raises", f"{name} must raise {must}, raised {type(error).__name__}: {error}")
+            self.wrong(
+                "raises", f"{name} must raise {must}, raised {type(error).__name__}: {error}"
+            )
         elif not error.message:
             self.wrong("raises", f"{name}: the error has no message")
         elif self.must.error is not UnsupportedTypeError and not error.hint:
@@ -353,4 +360,6 @@ class _Case:
 
 def _steps(place: Place) -> tuple[int, ...]:
     """The strides of the axes with more than one element."""
-    return tuple(step for length, step in zip(place.shape, place.strides, strict=True) if length > 1)
+    return tuple(
+        step for length, step in zip(place.shape, place.strides, strict=True) if length > 1
+    )

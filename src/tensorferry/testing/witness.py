@@ -1,7 +1,8 @@
 """`Witness`: makes and reads the tensors of a framework, with the framework's own operations only.
 
-The conformance suite does not trust a backend to report about itself. So a witness makes tensors with known bytes, and
-reads their address, their values and whether they can be written, without tensorferry.
+The conformance suite does not trust a backend to report about itself. So a witness makes tensors
+with known bytes, and reads their address, their values and whether they can be written, without
+tensorferry.
 """
 
 from __future__ import annotations
@@ -24,7 +25,15 @@ if TYPE_CHECKING:
 
     from .memory import Image, Place
 
-__all__ = ["COMPACT", "Sample", "Witness", "add_witness", "witness_for", "witness_named", "witnesses"]
+__all__ = [
+    "COMPACT",
+    "Sample",
+    "Witness",
+    "add_witness",
+    "witness_for",
+    "witness_named",
+    "witnesses",
+]
 
 COMPACT = ("aligned", "zero-d", "empty")
 
@@ -78,8 +87,9 @@ class Sample:
 class Witness(ABC):
     """Makes and reads the tensors of a framework for the suite. Each framework has a subclass.
 
-    A subclass sets `name` and `module`, and implements `build`, `place` and `state`. The other methods have defaults,
-    for a framework whose tensors have no gaps, are on the host, and cannot be written.
+    A subclass sets `name` and `module`, and implements `build`, `place` and `state`. The other
+    methods have defaults, for a framework whose tensors have no gaps, are on the host, and cannot
+    be written.
 
     .. versionadded:: 0.1
     """
@@ -196,7 +206,9 @@ _outside: dict[str, Witness] = {}
 def _own() -> dict[str, Witness]:
     from . import frameworks as package
 
-    names = [f"{package.__name__}.{module.name}" for module in pkgutil.iter_modules(package.__path__)]
+    names = [
+        f"{package.__name__}.{module.name}" for module in pkgutil.iter_modules(package.__path__)
+    ]
     found = [importlib.import_module(name).WITNESS for name in names]
     return {witness.name: witness for witness in found}
 
@@ -225,7 +237,9 @@ def witness_named(name: str) -> Witness:
     """
     found = witnesses().get(name)
     if found is None:
-        raise LookupError(f"the backend {name!r} has no witness: add one with tensorferry.testing.add_witness(...)")
+        raise LookupError(
+            f"the backend {name!r} has no witness: add one with tensorferry.testing.add_witness(...)"
+        )
     return found
 
 

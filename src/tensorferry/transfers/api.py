@@ -47,12 +47,13 @@ def start(
     >>> transfer.result()
     {'x': tensor([0., 0.], dtype=torch.float64)}
 
-    *Do not write to the sources before the transfer is complete.* They stay in memory until then. A tensor that crosses
-    a bus is converted by another thread on side streams, after the work that this thread has queued for it, through
-    page-locked memory if PyTorch has some. A tensor that stays on the host is converted before this function returns,
-    and one that stays on a device is queued there, as by `convert`; the transfer is `done` then. The other thread has
-    PyTorch's default for whether gradients are recorded. There is no ``out``: other code could read a result that is
-    half written.
+    *Do not write to the sources before the transfer is complete.* They stay in memory until then. A
+    tensor that crosses a bus is converted by another thread on side streams, after the work that
+    this thread has queued for it, through page-locked memory if PyTorch has some. A tensor that
+    stays on the host is converted before this function returns, and one that stays on a device is
+    queued there, as by `convert`; the transfer is `done` then. The other thread has PyTorch's
+    default for whether gradients are recorded. There is no ``out``: other code could read a result
+    that is half written.
 
     Args:
         x: A tensor, as for `convert`, or a tree, as for `convert_tree`; a list is a tree.
@@ -69,7 +70,8 @@ def start(
         **options: As for `convert_tree`.
 
     Raises:
-        ConversionError: The conversion is impossible. Errors that depend on values are raised by `Transfer.result`.
+        ConversionError: The conversion is impossible. Errors that depend on values are raised by
+            `Transfer.result`.
         TypeError, ValueError: As for `convert`.
 
     .. versionadded:: 0.1
@@ -77,7 +79,9 @@ def start(
     from .begin import begin
     from .target import Target
 
-    target = Target.of(start, to, like, dtype, device, (copy, casting, grad, options), leaves, unknown, coalesce)
+    target = Target.of(
+        start, to, like, dtype, device, (copy, casting, grad, options), leaves, unknown, coalesce
+    )
     try:
         return begin(x, target)
     except ConversionError as error:
@@ -114,31 +118,34 @@ def prefetch(
     {'x': tensor([0, 0]), 'name': '0'}
     {'x': tensor([1, 1]), 'name': '1'}
 
-    Batches come in the order of the source, and an exception of the source or of a conversion comes in its place. At
-    most `depth` batches are read ahead. The source is first read when you ask for the first batch. More speed is not
-    promised.
+    Batches come in the order of the source, and an exception of the source or of a conversion comes
+    in its place. At most `depth` batches are read ahead. The source is first read when you ask for
+    the first batch. More speed is not promised.
 
-    If a batch comes from a device or goes to one, one thread reads the source and converts, on one side stream. To
-    devices of PyTorch, and from them to the host, batches go through PyTorch's page-locked memory. If no more memory
-    can be locked (``ulimit -l``), ordinary memory is used, with one warning. When you get a batch, your current stream
-    waits for it; the host does not wait. At most ``depth + 2`` batches are on a device, even if your loop never
-    synchronises. If no device is involved, there is no thread: each batch is converted when you ask for it.
+    If a batch comes from a device or goes to one, one thread reads the source and converts, on one
+    side stream. To devices of PyTorch, and from them to the host, batches go through PyTorch's
+    page-locked memory. If no more memory can be locked (``ulimit -l``), ordinary memory is used,
+    with one warning. When you get a batch, your current stream waits for it; the host does not
+    wait. At most ``depth + 2`` batches are on a device, even if your loop never synchronises. If no
+    device is involved, there is no thread: each batch is converted when you ask for it.
 
-    A batch may share memory with the source's batch, as with `convert`. If the source fills the same memory again for
-    each batch, use ``copy=True``, unless the batch goes to another device.
+    A batch may share memory with the source's batch, as with `convert`. If the source fills the
+    same memory again for each batch, use ``copy=True``, unless the batch goes to another device.
 
-    If the source can be read again, as a list and a ``DataLoader`` can, each ``for`` loop starts from the beginning. A
-    generator can be read once. There is a ``len`` if the source has one.
+    If the source can be read again, as a list and a ``DataLoader`` can, each ``for`` loop starts
+    from the beginning. A generator can be read once. There is a ``len`` if the source has one.
 
     Args:
-        iterable: A source of tensors or trees: a ``torch.utils.data.DataLoader``, a ``tf.data.Dataset``, a generator …
+        iterable: A source of tensors or trees: a ``torch.utils.data.DataLoader``, a
+            ``tf.data.Dataset``, a generator …
         to: As for `convert_tree`.
         like: As for `convert_tree`.
-        device: As for `convert_tree`; for JAX also a ``jax.sharding.Sharding``, over which each batch is laid out.
+        device: As for `convert_tree`; for JAX also a ``jax.sharding.Sharding``, over which each
+            batch is laid out.
         depth: How many batches may be read ahead, at least 1.
-        on_error: ``"skip"`` leaves out a batch that cannot be converted (a `ConversionError`). Such batches are counted
-            in ``.skipped``, and the first one gives a warning. An error of the source itself is always raised, because
-            only the source knows whether it can continue.
+        on_error: ``"skip"`` leaves out a batch that cannot be converted (a `ConversionError`). Such
+            batches are counted in ``.skipped``, and the first one gives a warning. An error of the
+            source itself is always raised, because only the source knows whether it can continue.
         copy: As for `convert_tree`.
         dtype: As for `convert_tree`; for one tensor, as for `convert`.
         casting: As for `convert_tree`.
@@ -149,8 +156,8 @@ def prefetch(
         **options: As for `convert_tree`.
 
     Raises:
-        TypeError: `iterable` is not an iterable of batches (a table, a dict or text would give columns, keys or
-            characters); `depth` is not an integer; or as for `convert`.
+        TypeError: `iterable` is not an iterable of batches (a table, a dict or text would give
+            columns, keys or characters); `depth` is not an integer; or as for `convert`.
         ValueError: `depth` is less than 1, or `on_error` is not one of its two words.
         DeviceError: The device does not exist.
         ConversionError: As for `convert_tree`; the iterator raises it in the place of the batch.
@@ -163,19 +170,29 @@ def prefetch(
 
     later = registry.refusal_of_later(type(iterable))
     if later is not None:
-        raise UnsupportedTypeError(later.message, Hint(f"{{prefetch:[{later.hint}]}}, which has it as one batch"))
+        raise UnsupportedTypeError(
+            later.message, Hint(f"{{prefetch:[{later.hint}]}}, which has it as one batch")
+        )
     if is_one_value(iterable):
         kind = type(iterable).__name__
         raise TypeError(
             f"prefetch reads an iterable of batches, and {an(kind)} is one value: prefetch([x], to) has it as one"
         )
     if not hasattr(iterable, "__iter__") and not hasattr(iterable, "__getitem__"):
-        called = "; prefetch(x(), to), for a function x that gives them" if callable(iterable) else ""
-        raise TypeError(f"prefetch reads an iterable of batches, not {an(type(iterable).__name__)}{called}")
+        called = (
+            "; prefetch(x(), to), for a function x that gives them" if callable(iterable) else ""
+        )
+        raise TypeError(
+            f"prefetch reads an iterable of batches, not {an(type(iterable).__name__)}{called}"
+        )
     if isinstance(depth, bool) or not hasattr(depth, "__index__"):
         raise TypeError(f"depth must be an integer, not {shown(depth)}")
     if operator.index(depth) < 1:
-        raise ValueError(f"depth must be at least 1, not {depth}: without a batch there is nothing to give")
+        raise ValueError(
+            f"depth must be at least 1, not {depth}: without a batch there is nothing to give"
+        )
     validate_word("on_error", on_error, ("raise", "skip"))
-    target = Target.of(prefetch, to, like, dtype, device, (copy, casting, grad, options), leaves, unknown, coalesce)
+    target = Target.of(
+        prefetch, to, like, dtype, device, (copy, casting, grad, options), leaves, unknown, coalesce
+    )
     return Prefetch(iterable, target, operator.index(depth), skips=on_error == "skip")

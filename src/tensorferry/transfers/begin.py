@@ -49,11 +49,19 @@ def begin(x: Any, target: Target) -> Transfer:
 
 
 def _takes_long(plan: Plan) -> bool:
-    """Whether a plan crosses the bus or waits for a device. Work within a device is only queued, which is quick."""
+    """Whether a plan crosses the bus or waits for a device.
+
+    Work within a device is only queued, which is quick.
+    """
     return any(step.path == "bus" or step.verb == "wait" for step in plan.steps)
 
 
-def _run(pending: Pending, streams: SideStreams, places: Sequence[StreamPlace], before: Sequence[PlaceEvent]) -> Landed:
+def _run(
+    pending: Pending,
+    streams: SideStreams,
+    places: Sequence[StreamPlace],
+    before: Sequence[PlaceEvent],
+) -> Landed:
     value, after = streams.convert(pending.run, places, before)
     for reached in after:
         reached.event.wait()
@@ -74,7 +82,10 @@ def _settle(future: Future[Landed], do: Callable[[], Landed]) -> None:
     else:
         future.set_result(found)
     finally:
-        del future, do  # to break a cycle: the error refers to this frame, and the future to the error
+        del (
+            future,
+            do,
+        )  # to break a cycle: the error refers to this frame, and the future to the error
 
 
 class _Queue:

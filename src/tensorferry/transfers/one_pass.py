@@ -51,7 +51,10 @@ class Tally:
         self.data_seconds += now - start - copy
 
     def skip(self, why: str) -> None:
-        """Count a batch that is left out. The first one gives a warning at the line of the consumer."""
+        """Count a batch that is left out.
+
+        The first one gives a warning at the line of the consumer.
+        """
         self.skipped += 1
         if self.skipped == 1:
             why = why.partition("\n")[0]
@@ -70,7 +73,9 @@ class OnePass:
         tally: The counts and times, which are updated.
     """
 
-    def __init__(self, iterable: Iterable[Any], target: Target, depth: int, *, skips: bool, tally: Tally) -> None:
+    def __init__(
+        self, iterable: Iterable[Any], target: Target, depth: int, *, skips: bool, tally: Tally
+    ) -> None:
         self._iterable: Any = iterable
         self._source: Iterator[Any] | None = None
         self._read: Any = _NOTHING
@@ -188,7 +193,9 @@ class OnePass:
         if self._passes:
             return self._target.convert(batch)
         pending = self._target.prepare(batch)
-        if any(info.device != HOST for plan in pending.plans for info in (plan.source, plan.result)):
+        if any(
+            info.device != HOST for plan in pending.plans for info in (plan.source, plan.result)
+        ):
             self._set_going(batch, pending.plans)
             return None
         self._passes = bool(pending.plans)
@@ -202,7 +209,11 @@ class OnePass:
 
         sources, places = places_of(plans)
         # The source may hold batches whose work this thread has queued.
-        worker = Worker(Converter(self._target.overlapping(), events_of(sources)), self._depth, skips=self._skips)
+        worker = Worker(
+            Converter(self._target.overlapping(), events_of(sources)),
+            self._depth,
+            skips=self._skips,
+        )
         weakref.finalize(self, worker.close).atexit = False
         self._worker = worker
         source: Any = self._source
@@ -223,7 +234,10 @@ class OnePass:
         self._let_go(0.0)
 
     def close(self, why: str) -> None:
-        """End the thread, and drop converted batches. After that, `next` raises an error with the text `why`."""
+        """End the thread, and drop converted batches.
+
+        After that, `next` raises an error with the text `why`.
+        """
         from .worker import PATIENCE
 
         self._closed = self._closed or why

@@ -31,7 +31,9 @@ def _place(framework: str, device: str) -> StreamPlace | None:
 
 def _places(infos: Iterable[TensorInfo]) -> tuple[StreamPlace, ...]:
     names = dict.fromkeys(
-        (info.framework, info.device) for info in infos if info.device != HOST and info.abstract is None
+        (info.framework, info.device)
+        for info in infos
+        if info.device != HOST and info.abstract is None
     )
     return tuple(dict.fromkeys(place for name in names if (place := _place(*name)) is not None))
 
@@ -39,9 +41,13 @@ def _places(infos: Iterable[TensorInfo]) -> tuple[StreamPlace, ...]:
 def places_of(plans: Sequence[Plan]) -> tuple[tuple[StreamPlace, ...], tuple[StreamPlace, ...]]:
     """The places that conversions read from; and all places, of which the one that must be the current one is last.
 
-    That is the one that is current now, if a result goes to any device of a kind; or else one that is written to.
+    That is the one that is current now, if a result goes to any device of a kind; or else one that
+    is written to.
     """
-    sources, targets = _places(plan.source for plan in plans), _places(plan.result for plan in plans)
+    sources, targets = (
+        _places(plan.source for plan in plans),
+        _places(plan.result for plan in plans),
+    )
     current = _places(plan.result for plan in plans if ":" not in plan.result.device)
     return sources, tuple(dict.fromkeys(reversed((*sources, *targets, *current))))[::-1]
 
@@ -55,7 +61,9 @@ def landed(value: Any, after: Sequence[PlaceEvent]) -> Landed:
         place = StreamPlace(backend, info.device)
         if place in events and info.abstract is None:
             parts[place].append(tensor)
-    return Landed(value, tuple((PlaceEvent(place, events[place]), found) for place, found in parts.items()))
+    return Landed(
+        value, tuple((PlaceEvent(place, events[place]), found) for place, found in parts.items())
+    )
 
 
 def tensors_in(value: Any) -> Iterator[tuple[Backend, Any]]:

@@ -24,8 +24,8 @@ class PrefetchStats(NamedTuple):
     Args:
         batches: How many batches it has given.
         data_seconds: How long the consumer waited for a batch because the source had not given it.
-        copy_seconds: How long it waited because the batch was being converted or copied. What a device's stream
-            waits for a copy is not in it: the host does not see that.
+        copy_seconds: How long it waited because the batch was being converted or copied. What a
+            device's stream waits for a copy is not in it: the host does not see that.
         threaded: Whether batches are converted ahead, or as they are asked for.
 
     .. versionadded:: 0.1
@@ -47,15 +47,18 @@ class Prefetch:
     [[0, 0], [1, 1], [2, 2]]
     [[0, 0], [1, 1], [2, 2]]
 
-    If the source can be read again, as a list or a ``DataLoader`` can, each ``for`` loop starts from the beginning, and
-    an earlier loop is over. A generator can be read once: a loop after a ``break`` continues with it, and a loop after
-    its end is an error, not an empty loop. ``next`` continues the latest loop. Its thread ends at the end of the
-    ``with`` block, after `close`, and when the object is deleted.
+    If the source can be read again, as a list or a ``DataLoader`` can, each ``for`` loop starts
+    from the beginning, and an earlier loop is over. A generator can be read once: a loop after a
+    ``break`` continues with it, and a loop after its end is an error, not an empty loop. ``next``
+    continues the latest loop. Its thread ends at the end of the ``with`` block, after `close`, and
+    when the object is deleted.
 
     .. versionadded:: 0.1
     """
 
-    def __init__(self, iterable: Iterable[Any], target: Target, depth: int, *, skips: bool = False) -> None:
+    def __init__(
+        self, iterable: Iterable[Any], target: Target, depth: int, *, skips: bool = False
+    ) -> None:
         from .one_pass import Tally
 
         self._iterable: Any = iterable
@@ -68,7 +71,9 @@ class Prefetch:
         self._closed = False
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("A prefetch has a thread and cannot be copied or pickled; make another where it is read.")
+        raise TypeError(
+            "A prefetch has a thread and cannot be copied or pickled; make another where it is read."
+        )
 
     # -- iterating --------------------------------------------------------------------------------
 
@@ -99,7 +104,9 @@ class Prefetch:
     def _begin(self) -> OnePass:
         from .one_pass import OnePass
 
-        return OnePass(self._iterable, self._target, self._depth, skips=self._skips, tally=self._tally)
+        return OnePass(
+            self._iterable, self._target, self._depth, skips=self._skips, tally=self._tally
+        )
 
     def _refuse_closed(self) -> None:
         if self._closed:
@@ -124,7 +131,8 @@ class Prefetch:
         >>> batches = ferry.prefetch([np.zeros(2)], "torch")
         >>> batches.close()
 
-        It returns within a second. A source that does not answer keeps its thread, a daemon, until it does.
+        It returns within a second. A source that does not answer keeps its thread, a daemon, until
+        it does.
         """
         self._closed = True
         self._iterable = None

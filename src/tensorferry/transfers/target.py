@@ -51,7 +51,8 @@ class Target:
         leaves: As for `convert_tree`.
         unknown: As for `convert_tree`.
         coalesce: As for `convert_tree`.
-        overlaps: Whether transfers run beside the host's work, through page-locked memory if a target has some.
+        overlaps: Whether transfers run beside the host's work, through page-locked memory if a
+            target has some.
         columns: The values of ``nulls``, ``ragged`` and ``pad``.
         theirs: The dtype of one tensor in ``like=``.
         labels: The labels of that tensor.
@@ -72,8 +73,18 @@ class Target:
     labels: Labels | None = None
 
     @classmethod
-    def of(cls, called: Callable[..., Any], to: object, like: Any, dtype: object, device: object, *rest: Any) -> Target:
-        """The target for the keywords of a call of the function `called`. One tensor in `like` is not kept.
+    def of(
+        cls,
+        called: Callable[..., Any],
+        to: object,
+        like: Any,
+        dtype: object,
+        device: object,
+        *rest: Any,
+    ) -> Target:
+        """The target for the keywords of a call of the function `called`.
+
+        One tensor in `like` is not kept.
 
         Raises:
             TypeError, ValueError: A keyword has a value that it does not take.
@@ -89,9 +100,16 @@ class Target:
         columns = {name: value for name, value in said[3].items() if name in COLUMN_KEYWORDS}
         if columns:
             options = {name: value for name, value in said[3].items() if name not in columns}
-            found = cls.of(called, to, like, dtype, device, (*said[:3], options), leaves, unknown, coalesce)
+            found = cls.of(
+                called, to, like, dtype, device, (*said[:3], options), leaves, unknown, coalesce
+            )
             return replace(found, columns=columns)
-        if to is None and like is not None and not isinstance(like, TensorInfo) and not _is_alone(like, "tensors"):
+        if (
+            to is None
+            and like is not None
+            and not isinstance(like, TensorInfo)
+            and not _is_alone(like, "tensors")
+        ):
             return cls(None, like, dtype, rule_of(dtype), device, *rest)
         name, theirs, device = name_like_device(to, like, device)
         found = cls(
@@ -131,7 +149,9 @@ class Target:
 
     def _targets(self, rule: DtypeRule, theirs: str | None) -> Targets:
         asked: Any = (self.to, self.like, rule, self.device, *self.said)
-        return targets_of(asked, self.leaves, overlaps=self.overlaps, alone=theirs, labels=self.labels)
+        return targets_of(
+            asked, self.leaves, overlaps=self.overlaps, alone=theirs, labels=self.labels
+        )
 
     def _is_one(self, x: Any) -> bool:
         return self.to is not None and _is_alone(x, self.leaves)
@@ -148,7 +168,9 @@ class Target:
         """The tree, with ``nulls=``, ``ragged=`` and ``pad=`` applied to its columns."""
         if not self.columns:
             return x
-        return with_column_keywords(x, index=False, dtype=self.rule, casting=self.said[1], **self.columns)
+        return with_column_keywords(
+            x, index=False, dtype=self.rule, casting=self.said[1], **self.columns
+        )
 
     def _prepare(self, x: Any) -> Pending:
         x = self._said(x)
@@ -192,7 +214,10 @@ class Pending:
         """For each leaf, the plan in its recipe: with the same devices, but perhaps with other sizes."""
 
     def _seen(self) -> list[Hashable]:
-        return [backend.environment() for backend in {each.target: None for each in self._prepared.values()}]
+        return [
+            backend.environment()
+            for backend in {each.target: None for each in self._prepared.values()}
+        ]
 
     def run(self) -> Any:
         """Run the conversion.

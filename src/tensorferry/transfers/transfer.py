@@ -23,8 +23,8 @@ class Transfer:
     >>> transfer.result()
     tensor([0, 1, 2])
 
-    You can ``await`` it. You can also drop it: the memory of the sources and of the result stays until the copy is
-    done.
+    You can ``await`` it. You can also drop it: the memory of the sources and of the result stays
+    until the copy is done.
 
     .. versionadded:: 0.1
     """
@@ -36,12 +36,16 @@ class Transfer:
         self._process = os.getpid()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("A transfer has a thread and cannot be copied or pickled; its result() can.")
+        raise TypeError(
+            "A transfer has a thread and cannot be copied or pickled; its result() can."
+        )
 
     def _refuse_lost(self) -> None:
         """Raise in a forked child process, which does not have the thread that would complete the transfer."""
         if not self._future.done() and os.getpid() != self._process:
-            raise RuntimeError("The thread of this transfer is not in this process; start another one here.")
+            raise RuntimeError(
+                "The thread of this transfer is not in this process; start another one here."
+            )
 
     def done(self) -> bool:
         """Whether `result` would return, or raise, without waiting.
@@ -67,7 +71,8 @@ class Transfer:
         Raises:
             TimeoutError: It is not complete in time. It continues, and you can call `result` again.
             ConversionError: An error that depends on values; all others are raised by `start`.
-            RuntimeError: This is a forked process, and the transfer was not complete before the fork.
+            RuntimeError: This is a forked process, and the transfer was not complete before the
+                fork.
             DeviceError: The result is on a device, which a forked process cannot use.
         """
         from concurrent.futures import wait
@@ -94,7 +99,11 @@ class Transfer:
         if not self.done():
             return "<Transfer: going on>"
         error = self._future.exception()
-        return "<Transfer: complete>" if error is None else f"<Transfer: failed with {type(error).__name__}>"
+        return (
+            "<Transfer: complete>"
+            if error is None
+            else f"<Transfer: failed with {type(error).__name__}>"
+        )
 
 
 def _tell(loop: Any, complete: Any) -> None:

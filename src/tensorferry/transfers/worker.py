@@ -1,9 +1,10 @@
 """`Worker`: a thread that reads a source, and converts batches ahead of the consumer.
 
-The consumer and the thread have two queues. The first one has permissions to convert a batch: `depth` at the start, and
-another for each batch that the consumer takes. A permission has events for the work that the consumer has queued on the
-devices. After these events, the memory of earlier batches can be used again. So at most ``depth + 2`` batches are on a
-device, even if the consumer does not wait for it. The second queue has the converted batches.
+The consumer and the thread have two queues. The first one has permissions to convert a batch:
+`depth` at the start, and another for each batch that the consumer takes. A permission has events
+for the work that the consumer has queued on the devices. After these events, the memory of earlier
+batches can be used again. So at most ``depth + 2`` batches are on a device, even if the consumer
+does not wait for it. The second queue has the converted batches.
 
 The thread does not refer to the `Prefetch`, so that it ends when the `Prefetch` is deleted.
 """
@@ -53,13 +54,19 @@ class Converter:
         """Convert a batch. A device may still be working on the result."""
         pending = self._target.prepare(batch)
         sources, places = places_of(pending.plans)
-        value, after = self._streams.convert(pending.run, places, (*self._before, *events_of(sources)))
+        value, after = self._streams.convert(
+            pending.run, places, (*self._before, *events_of(sources))
+        )
         self._before = ()
         self._let_source_wait(batch, pending.plans, sources, after)
         return landed(value, after)
 
     def _let_source_wait(
-        self, batch: Any, plans: Sequence[Plan], sources: Sequence[StreamPlace], after: Sequence[PlaceEvent]
+        self,
+        batch: Any,
+        plans: Sequence[Plan],
+        sources: Sequence[StreamPlace],
+        after: Sequence[PlaceEvent],
     ) -> None:
         """Make later work of the source wait until this batch has been read."""
         if any(plan.source.pinned for plan in plans):
@@ -140,7 +147,9 @@ class Worker:
             RuntimeError: This is a forked child process, which does not have the thread.
         """
         if os.getpid() != self._process:
-            raise RuntimeError("The thread of this prefetch is not in this process; make another prefetch here.")
+            raise RuntimeError(
+                "The thread of this prefetch is not in this process; make another prefetch here."
+            )
         found = self._results.get()
         if found.batch is not None:
             self._leave.put(found.batch.events_here())

@@ -66,7 +66,9 @@ def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
     # Leaves with the same signature have the same recipe.
     one_of_each = {id(each.recipe): each for each in prepared.values()}
     copied = {key for key, each in one_of_each.items() if each.recipe.copies and not is_read(each)}
-    places = {index: address_of(each) for index, each in prepared.items() if id(each.recipe) in copied}
+    places = {
+        index: address_of(each) for index, each in prepared.items() if id(each.recipe) in copied
+    }
     handles = [id(each.handle) for each in prepared.values()]
     if len(set(handles)) == len(handles) and len(set(places.values())) == len(places):
         return found
@@ -78,7 +80,8 @@ def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
         for key in _identities(each, at):
             first = seen.setdefault(key, index)
             if first != index:
-                # The first may itself be the same as an earlier one: another object over the same memory.
+                # The first may itself be the same as an earlier one: another object over the same
+                # memory.
                 found[index] = found.get(first, first)
                 break
     return found
@@ -122,7 +125,11 @@ def overlapping(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> lis
         recipe = id(each.recipe)
         if recipe not in copied:
             copied[recipe] = _is_plain_copy(each)
-        if copied[recipe] and each.info.size and not is_broadcast(each.info.shape, each.info.strides):
+        if (
+            copied[recipe]
+            and each.info.size
+            and not is_broadcast(each.info.shape, each.info.strides)
+        ):
             at = address_of(each)
             if at is not None:
                 low, high = reach_of(each.info)
@@ -130,7 +137,9 @@ def overlapping(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> lis
     return [
         group
         for intervals in found.values()
-        for group in clusters(intervals, {index: prepared[index].info.nbytes for _, _, index in intervals})
+        for group in clusters(
+            intervals, {index: prepared[index].info.nbytes for _, _, index in intervals}
+        )
     ]
 
 
@@ -147,13 +156,17 @@ def clusters(intervals: Iterable[tuple[int, int, int]], sizes: Mapping[int, int]
         for chain in left.pop():
             if len(chain) == 1:
                 continue
-            group = Cluster(chain[0][0], max(end for _, end, _ in chain), tuple(index for _, _, index in chain))
+            group = Cluster(
+                chain[0][0], max(end for _, end, _ in chain), tuple(index for _, _, index in chain)
+            )
             if group.end - group.start <= sum(sizes[index] for index in group.members):
                 found.append(group)
                 continue
             # Without the leaf with the largest gaps, the others may form a group.
             sparse = [(end - start) / sizes[index] for start, end, index in chain]
-            left.append(_chains(each for each, how in zip(chain, sparse, strict=True) if how < max(sparse)))
+            left.append(
+                _chains(each for each, how in zip(chain, sparse, strict=True) if how < max(sparse))
+            )
     return found
 
 
@@ -181,11 +194,16 @@ def _is_plain_copy(each: Prepared) -> bool:
         and each.request.placement is None
         and info.abstract is None
         and info.device == result.device
-        and (info.device == HOST or (each.source is each.target and each.source.capabilities.devices.spreads))
+        and (
+            info.device == HOST
+            or (each.source is each.target and each.source.capabilities.devices.spreads)
+        )
         and info.shards == 1
         and info.dtype == result.dtype
         and not (info.conjugate or info.negative or result.requires_grad)
-        and not layout_obstacles(info, each.target)  # in the copy it has the same strides and alignment
+        and not layout_obstacles(
+            info, each.target
+        )  # in the copy it has the same strides and alignment
         and not is_read(each)
         and info.dtype not in each.source.capabilities.dtypes.unshared
         and each.target.capabilities.memory.writable
@@ -194,7 +212,10 @@ def _is_plain_copy(each: Prepared) -> bool:
 
 
 def is_broadcast(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether elements share memory by a stride of 0. A copy must not, because each element must be independent."""
+    """Whether elements share memory by a stride of 0.
+
+    A copy must not, because each element must be independent.
+    """
     return any(length > 1 and step == 0 for length, step in zip(shape, strides, strict=True))
 
 
@@ -225,7 +246,9 @@ def converted_together(group: Cluster, prepared: Mapping[int, Prepared]) -> dict
     views = copied_together(group, arrays, memory.compact((group.room,), np.dtype(np.uint8)))
     targets = {index: prepared[index].target for index in views}
     return {
-        index: convert(view, conversion_of(targets[index], Request(targets[index].name, device=HOST)))
+        index: convert(
+            view, conversion_of(targets[index], Request(targets[index].name, device=HOST))
+        )
         for index, view in views.items()
     }
 
@@ -241,7 +264,9 @@ def copied_together(group: Cluster, arrays: Mapping[int, Array], block: Array) -
     length = group.end - group.start
     block = block[group.room - length :]
     owner = [arrays[index] for index in group.members]
-    block[...] = memory.over_address(group.start, (length,), (1,), block.dtype, read_only=True, owner=owner)
+    block[...] = memory.over_address(
+        group.start, (length,), (1,), block.dtype, read_only=True, owner=owner
+    )
     copies = {}
     for index in group.members:
         array = arrays[index]

@@ -45,10 +45,19 @@ class Alike(NamedTuple):
     def convert(self, tree: Any, target: str, rule: LeafRule) -> dict[Any, Any] | None:
         """Convert another tree to the same target; ``None`` if it is not like this one, or not for the fast path."""
         path = fast_paths.path_for_many(self.kind, target)
-        if path is None or type(tree) is not dict or rule is not self.rule or registry.revision != self.revision:
+        if (
+            path is None
+            or type(tree) is not dict
+            or rule is not self.rule
+            or registry.revision != self.revision
+        ):
             return None
         leaves = [*tree.values()]
-        if {*map(type, leaves)} != {self.kind} or [*tree] != self.keys or [*map(_DTYPE, leaves)] != self.dtypes:
+        if (
+            {*map(type, leaves)} != {self.kind}
+            or [*tree] != self.keys
+            or [*map(_DTYPE, leaves)] != self.dtypes
+        ):
             return None
         if len({*map(id, leaves)}) < len(leaves):
             return None

@@ -22,7 +22,17 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..core.labels import Labels
-    from ..typing import Casting, Grad, JaxArray, Leaves, NumpyArray, Options, To, TorchTensor, Unknown
+    from ..typing import (
+        Casting,
+        Grad,
+        JaxArray,
+        Leaves,
+        NumpyArray,
+        Options,
+        To,
+        TorchTensor,
+        Unknown,
+    )
     from .leaves import LeafRule
     from .plans import TreePlan
     from .targets import Targets
@@ -80,41 +90,44 @@ def convert_tree(
     >>> ferry.convert_tree(batch, "numpy", leaves="numbers")["label"]
     array(1)
 
-    Containers are dict, list, tuple and their subclasses, named tuples, deques, dataclasses, attrs classes,
-    namespaces, mappings, structured NumPy arrays (they become a dict of their fields), tables of pandas, polars,
-    Arrow, datasets and every object with Arrow's interfaces (a dict of their columns), caches of transformers,
-    pydantic models, graphs of PyTorch Geometric, TensorDicts (a dict in another framework), and
-    every class registered with optree, or with a framework that is imported. Their types, the order of keys
-    and everything that is not a tensor are kept; ``None`` stays ``None``. `tree` itself is never changed.
-    A tensor or a container that occurs twice is converted once, and tensors that overlap in memory still overlap,
-    unless that takes more memory than a copy of each. The result *may share memory* with the tree, as with
+    Containers are dict, list, tuple and their subclasses, named tuples, deques, dataclasses, attrs
+    classes, namespaces, mappings, structured NumPy arrays (they become a dict of their fields),
+    tables of pandas, polars, Arrow, datasets and every object with Arrow's interfaces (a dict of
+    their columns), caches of transformers, pydantic models, graphs of PyTorch Geometric,
+    TensorDicts (a dict in another framework), and every class registered with optree, or with a
+    framework that is imported. Their types, the order of keys and everything that is not a tensor
+    are kept; ``None`` stays ``None``. `tree` itself is never changed. A tensor or a container that
+    occurs twice is converted once, and tensors that overlap in memory still overlap, unless that
+    takes more memory than a copy of each. The result *may share memory* with the tree, as with
     `convert`; a `snapshot` never does.
 
     Args:
         tree: The tree, or one tensor.
         to: As for `convert`.
-        like: Instead of `to`: one tensor, whose framework and device all leaves take, and whose dtype the leaves of
-            its kind take; or a tree of the same structure, with one such tensor for each leaf. `dtype`, if given too,
-            wins for the leaves that it names.
+        like: Instead of `to`: one tensor, whose framework and device all leaves take, and whose
+            dtype the leaves of its kind take; or a tree of the same structure, with one such tensor
+            for each leaf. `dtype`, if given too, wins for the leaves that it names.
         copy: As for `convert`.
-        dtype: One dtype changes the leaves of its kind (an integer dtype: signed and unsigned integers), ``"fit"`` and
-            ``"default"`` all leaves. A mapping says more:
-            ``{"image": "bfloat16", "encoder.*": "fit", "int64": "int32", "bool": "uint8"}``. Its keys are dotted names
-            of leaves with ``*``; dtypes; or the kinds ``"float"``, ``"int"``, ``"uint"``, ``"bool"``, ``"complex"``.
-            Names win over dtypes, and dtypes over kinds. A value may be ``None``: keep the dtype.
+        dtype: One dtype changes the leaves of its kind (an integer dtype: signed and unsigned
+            integers), ``"fit"`` and ``"default"`` all leaves. A mapping says more:
+            ``{"image": "bfloat16", "encoder.*": "fit", "int64": "int32", "bool": "uint8"}``. Its
+            keys are dotted names of leaves with ``*``; dtypes; or the kinds ``"float"``, ``"int"``,
+            ``"uint"``, ``"bool"``, ``"complex"``. Names win over dtypes, and dtypes over kinds. A
+            value may be ``None``: keep the dtype.
         casting: As for `convert`.
         device: As for `convert`.
         grad: As for `convert`.
-        out: A tree of the same structure, into whose tensors the results are written. Nothing is written unless
-            every leaf can be written.
-        leaves: ``"tensors"`` converts tensors; ``"numbers"`` also Python numbers and NumPy scalars, each to a tensor
-            of shape ``()``; a callable decides for each value, containers (a list of numbers) included.
-        unknown: What happens to an object that is not a tensor, a plain value or a known container, but holds a
-            tensor, and to one that no target takes (sparse, masked, quantized …): ``"error"`` refuses it, ``"keep"``
-            keeps it as it is.
+        out: A tree of the same structure, into whose tensors the results are written. Nothing is
+            written unless every leaf can be written.
+        leaves: ``"tensors"`` converts tensors; ``"numbers"`` also Python numbers and NumPy scalars,
+            each to a tensor of shape ``()``; a callable decides for each value, containers (a list
+            of numbers) included.
+        unknown: What happens to an object that is not a tensor, a plain value or a known container,
+            but holds a tensor, and to one that no target takes (sparse, masked, quantized …):
+            ``"error"`` refuses it, ``"keep"`` keeps it as it is.
         coalesce: Send small leaves over the bus together, in one transfer for each pair of devices.
-        nulls: For columns of tables and arrays of Python numbers, as for `to_numpy`; with ``"mask"``, the mask of a
-            column is a leaf beside it, ``<name>_mask``.
+        nulls: For columns of tables and arrays of Python numbers, as for `to_numpy`; with
+            ``"mask"``, the mask of a column is a leaf beside it, ``<name>_mask``.
         ragged: For columns of tables, as for `to_numpy`.
         pad: For columns of tables, as for `to_numpy`.
         index: Whether the index of a pandas frame becomes one of its columns.
@@ -124,7 +137,8 @@ def convert_tree(
         ConversionError: A leaf cannot be converted, as for `convert`; the message ends in its path,
             ``$["encoder"][3].weight``.
         UnsupportedTypeError: `dtype` has a name that no leaf has; the hint has the nearest name.
-        TreeError: Several leaves cannot be converted; it has all their errors. No half-converted tree is returned.
+        TreeError: Several leaves cannot be converted; it has all their errors. No half-converted
+            tree is returned.
         TypeError, ValueError: As for `convert`.
 
     .. versionadded:: 0.1
@@ -132,8 +146,24 @@ def convert_tree(
     asked = (to, like, dtype, device, copy, casting, grad, options)
     if coalesce is not True or index is not False:
         _validate(coalesce, index)
-    of_columns = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype, casting)
-    return call_for(convert_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, of_columns, False)
+    of_columns = (
+        None
+        if nulls is ragged is pad is None and not index
+        else (nulls, ragged, pad, index, dtype, casting)
+    )
+    return call_for(
+        convert_tree,
+        asked,
+        _convert,
+        tree,
+        asked,
+        out,
+        leaves,
+        unknown,
+        coalesce,
+        of_columns,
+        False,
+    )
 
 
 @overload
@@ -158,18 +188,18 @@ def snapshot(tree: Any, /, *, unknown: Unknown = "error") -> Any:
     >>> before
     {'weight': array([0., 0.]), 'step': 3}
 
-    Where `convert_tree` may share memory, `snapshot` never does: each tensor is converted to its own framework with
-    ``copy=True``, on its device. A tensor that occurs twice is copied once, and tensors that overlap still overlap,
-    unless that takes more memory than a copy of each. The copies are plain tensors outside the autograd graph: not
-    parameters, not variables.
+    Where `convert_tree` may share memory, `snapshot` never does: each tensor is converted to its
+    own framework with ``copy=True``, on its device. A tensor that occurs twice is copied once, and
+    tensors that overlap still overlap, unless that takes more memory than a copy of each. The
+    copies are plain tensors outside the autograd graph: not parameters, not variables.
 
     Args:
         tree: As for `convert_tree`; everything that is not a tensor stays as it is.
         unknown: As for `convert_tree`.
 
     Raises:
-        ConversionError: A tensor has no single block of memory to copy (sparse, quantized, deleted …); several such
-            tensors raise a `TreeError`.
+        ConversionError: A tensor has no single block of memory to copy (sparse, quantized, deleted
+            …); several such tensors raise a `TreeError`.
 
     .. versionadded:: 0.1
     """
@@ -198,10 +228,16 @@ def explain_tree(
     index: bool = False,
     **options: Unpack[Options],
 ) -> TreePlan:
-    """What the same call of `convert_tree` would do: the plan of each leaf, and the bytes in all. Nothing is converted.
+    """What the same call of `convert_tree` would do: the plan of each leaf, and the bytes in all.
+
+    Nothing is converted.
 
     >>> import tensorferry as ferry
-    >>> print(ferry.explain_tree({"x": range(3), "y": ferry.TensorInfo("numpy", (2,))}, "numpy", copy=True))
+    >>> print(
+    ...     ferry.explain_tree(
+    ...         {"x": range(3), "y": ferry.TensorInfo("numpy", (2,))}, "numpy", copy=True
+    ...     )
+    ... )
     1 leaf, 1 kept as they are: 8 B copied, 0 B shared
        $["y"]  numpy float32[2] on cpu -> numpy float32[2] on cpu; copies 8 B: copy=True asks for independent memory
        $["x"]  range: kept as it is
@@ -233,15 +269,25 @@ def explain_tree(
     asked = (to, like, dtype, device, copy, casting, grad, options)
     if coalesce is not True or index is not False:
         _validate(coalesce, index)
-    of_columns = None if nulls is ragged is pad is None and not index else (nulls, ragged, pad, index, dtype, casting)
-    return call_for(explain_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, of_columns, True)  # type: ignore[no-any-return]
+    of_columns = (
+        None
+        if nulls is ragged is pad is None and not index
+        else (nulls, ragged, pad, index, dtype, casting)
+    )
+    return call_for(  # type: ignore[no-any-return]
+        explain_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, of_columns, True
+    )
 
 
-def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown = "error") -> dict[str, TensorInfo]:
+def describe_tree(
+    tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown = "error"
+) -> dict[str, TensorInfo]:
     """Describe each tensor of a tree: a dict from its path to its `TensorInfo`.
 
     >>> import numpy as np, tensorferry as ferry
-    >>> for path, info in ferry.describe_tree({"layers": [np.zeros((2, 3))], "name": "small"}).items():
+    >>> for path, info in ferry.describe_tree(
+    ...     {"layers": [np.zeros((2, 3))], "name": "small"}
+    ... ).items():
     ...     print(path, info.shape, info.dtype)
     $["layers"][0] (2, 3) float64
 
@@ -251,7 +297,8 @@ def describe_tree(tree: Any, /, *, leaves: Leaves = "tensors", unknown: Unknown 
         unknown: As for `convert_tree`.
 
     Raises:
-        ConversionError: An object in the tree cannot be described; several such objects raise a `TreeError`.
+        ConversionError: An object in the tree cannot be described; several such objects raise a
+            `TreeError`.
 
     .. versionadded:: 0.1
     """
@@ -274,7 +321,7 @@ def _validate(coalesce: object, index: object) -> None:
     validate_flags(index=index)
 
 
-# -- what they do, out of any tracer's sight ----------------------------------------------------------
+# -- what they do, out of any tracer's sight -------------------------------------------------------
 
 
 def untraced(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -288,14 +335,18 @@ def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     return function(*arguments)
 
 
-def call_for(called: Callable[..., Any], asked: Asked | None, function: Callable[..., Any], *arguments: Any) -> Any:
+def call_for(
+    called: Callable[..., Any], asked: Asked | None, function: Callable[..., Any], *arguments: Any
+) -> Any:
     """Call a function on behalf of the public one that was `called`, whose name is used in messages and hints."""
     if asked is not None and asked[-1]:
         refuse_unknown(called, asked[-1])
     try:
         return untraced(function, *arguments)
     except ConversionError as error:
-        error.complete_hint(called.__name__, EXCHANGE if asked is None else target_of(asked[0], asked[1]))
+        error.complete_hint(
+            called.__name__, EXCHANGE if asked is None else target_of(asked[0], asked[1])
+        )
         raise
 
 
@@ -305,7 +356,10 @@ for _function in (untraced, call_for):
 
 @cache
 def _conversion() -> Any:
-    """The module that converts trees. It is imported here because it imports optree, which takes time."""
+    """The module that converts trees.
+
+    It is imported here because it imports optree, which takes time.
+    """
     from . import tree_conversion
 
     return tree_conversion
@@ -315,7 +369,9 @@ def _with_column_keywords(tree: Any, column_keywords: tuple[Any, ...]) -> Any:
     from .tables import with_column_keywords
 
     nulls, ragged, pad, index, dtype, casting = column_keywords
-    return with_column_keywords(tree, nulls=nulls, ragged=ragged, pad=pad, index=index, dtype=dtype, casting=casting)
+    return with_column_keywords(
+        tree, nulls=nulls, ragged=ragged, pad=pad, index=index, dtype=dtype, casting=casting
+    )
 
 
 def _convert(
@@ -342,11 +398,19 @@ def _convert(
 
 def _snapshot(tree: Any, unknown: str) -> Any:
     own = _made(None, None)
-    return _conversion().TreeConversion(tree, own, leaf_rule("tensors", unknown=unknown), None, coalesce=True).convert()
+    return (
+        _conversion()
+        .TreeConversion(tree, own, leaf_rule("tensors", unknown=unknown), None, coalesce=True)
+        .convert()
+    )
 
 
 def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
-    return _looked_at(tree, rule, lambda x: x if isinstance(x, TensorInfo) else registry.backend_of(x).preview(x)[1])
+    return _looked_at(
+        tree,
+        rule,
+        lambda x: x if isinstance(x, TensorInfo) else registry.backend_of(x).preview(x)[1],
+    )
 
 
 def _looked_at(tree: Any, rule: LeafRule, look: Callable[[Any], Found]) -> dict[str, Found]:
@@ -402,7 +466,9 @@ def _liked(like: Any, leaves: Leaves) -> dict[str, tuple[TensorInfo, Labels | No
         return {"$": (registry.backend_of(like).describe(like), None)}
     found = _looked_at(like, leaf_rule(leaves, infos=True), _look_at_like)
     if not found:
-        raise UnsupportedTypeError("like= has no tensor in it.", "like= a tensor, or a tree of tensors")
+        raise UnsupportedTypeError(
+            "like= has no tensor in it.", "like= a tensor, or a tree of tensors"
+        )
     return found
 
 
@@ -431,7 +497,12 @@ def targets_of(
         labels: See `Targets`; with `to`.
     """
     to, like, dtype, device, copy, casting, grad, options = asked
-    keywords: dict[str, Any] = {"copy": copy, "casting": casting, "grad": grad, "options": tuple(options.items())}
+    keywords: dict[str, Any] = {
+        "copy": copy,
+        "casting": casting,
+        "grad": grad,
+        "options": tuple(options.items()),
+    }
     if overlaps:
         keywords["overlaps"] = True
     if alone is not None:
@@ -440,7 +511,10 @@ def targets_of(
         name, theirs, device = name_like_device(to, like, device)
     else:
         found = _liked(like, leaves)
-        targets = {path: (*name_like_device(None, info, device), labels) for path, (info, labels) in found.items()}
+        targets = {
+            path: (*name_like_device(None, info, device), labels)
+            for path, (info, labels) in found.items()
+        }
         if set(targets) != {"$"}:
             return _made(targets, dtype, **keywords)
         name, theirs, device, labels = targets["$"]

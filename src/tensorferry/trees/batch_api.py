@@ -29,7 +29,11 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 
 def _stacks(function: Function) -> Function:
     """Decorate `collate`: for a list of tensors and a target without other keywords, try the fast path."""
-    paths_to, not_accepted, is_tensor = fast_paths.PATHS, fast_paths.NOT_ACCEPTED, registry.is_known_tensor
+    paths_to, not_accepted, is_tensor = (
+        fast_paths.PATHS,
+        fast_paths.NOT_ACCEPTED,
+        registry.is_known_tensor,
+    )
 
     def stacking(samples: Iterable[Any], /, to: Any = None, *beyond: Any, **keywords: Any) -> Any:
         if beyond:
@@ -72,7 +76,10 @@ def collate(
     """Make one batch of a list of samples: the values of each leaf are stacked along a new first axis.
 
     >>> import numpy as np, tensorferry as ferry
-    >>> samples = [{"x": np.ones(2), "label": 1, "name": "a"}, {"x": np.zeros(2), "label": 0, "name": "b"}]
+    >>> samples = [
+    ...     {"x": np.ones(2), "label": 1, "name": "a"},
+    ...     {"x": np.zeros(2), "label": 0, "name": "b"},
+    ... ]
     >>> batch = ferry.collate(samples, "numpy")
     >>> batch["x"].shape, batch["label"].dtype, batch["name"]
     ((2, 2), dtype('int64'), ['a', 'b'])
@@ -82,46 +89,52 @@ def collate(
     >>> batch["input_ids"].tolist(), batch["labels"].tolist(), batch["input_ids_mask"].tolist()
     ([[5, 7, 2], [9, 0, 0]], [[5, 7, 2], [9, -100, -100]], [[True, True, True], [True, False, False]])
 
-    Each leaf is allocated once, and the samples are written into it. Tensors of several frameworks can be stacked if
-    one dtype holds them all. Python numbers take the dtype that the target gives them, as in `convert`; among tensors
-    they take the tensors' dtype, if it holds their values. Integers, floats, complex numbers and bools in one leaf are
-    an error, unless `dtype` says what they become. Strings and other objects become a list; if all samples have
-    ``None``, the batch has ``None``. A list of numbers, or of lists of numbers, directly below a key of a mapping
-    becomes one tensor, also an empty list; in any other place (as a sample, in a tuple or a dataclass) it is a
-    container.
+    Each leaf is allocated once, and the samples are written into it. Tensors of several frameworks
+    can be stacked if one dtype holds them all. Python numbers take the dtype that the target gives
+    them, as in `convert`; among tensors they take the tensors' dtype, if it holds their values.
+    Integers, floats, complex numbers and bools in one leaf are an error, unless `dtype` says what
+    they become. Strings and other objects become a list; if all samples have ``None``, the batch
+    has ``None``. A list of numbers, or of lists of numbers, directly below a key of a mapping
+    becomes one tensor, also an empty list; in any other place (as a sample, in a tuple or a
+    dataclass) it is a container.
 
     Args:
         samples: Trees of one structure, at least one.
         to: As for `convert`.
         like: As for `convert_tree`; if it is a tree, it has the structure of a sample.
-        dtype: As for `convert_tree`; names are those of a sample's leaves, and dtypes those that the samples have
-            together.
+        dtype: As for `convert_tree`; names are those of a sample's leaves, and dtypes those that
+            the samples have together.
         casting: As for `convert`.
         device: As for `convert`.
         grad: As for `convert`; a leaf that is padded leaves the graph.
-        leaves: As for `convert_tree`. The default also stacks Python numbers, and lists of them below keys;
-            ``"tensors"`` does not, and a callable decides for each value.
+        leaves: As for `convert_tree`. The default also stacks Python numbers, and lists of them
+            below keys; ``"tensors"`` does not, and a callable decides for each value.
         unknown: As for `convert_tree`; objects that are kept become a list.
-        pad: The number with which shorter leaves are padded: one number for all leaves that have an axis, or a
-            mapping from dotted names with ``*`` to numbers: ``{"input_ids": 0, "labels": -100}``.
-        pad_to_multiple_of: The length of each padded leaf becomes a multiple of this, on the first axis on which its
-            samples differ; on its first axis if they are all equally long.
-        padding_side: The side of that axis on which the padding goes. All other axes are padded to the longest, on
-            the right.
-        mask: Add a leaf ``<name>_mask`` beside each leaf that `pad` names: bool, of shape (batch, length of that axis),
-            true where the sample has data; also if all samples are equally long.
-        lengths: Add a leaf ``<name>_lengths`` too: int64, or the target's widest integer dtype, of shape (batch,).
+        pad: The number with which shorter leaves are padded: one number for all leaves that have an
+            axis, or a mapping from dotted names with ``*`` to numbers: ``{"input_ids": 0, "labels":
+            -100}``.
+        pad_to_multiple_of: The length of each padded leaf becomes a multiple of this, on the first
+            axis on which its samples differ; on its first axis if they are all equally long.
+        padding_side: The side of that axis on which the padding goes. All other axes are padded to
+            the longest, on the right.
+        mask: Add a leaf ``<name>_mask`` beside each leaf that `pad` names: bool, of shape (batch,
+            length of that axis), true where the sample has data; also if all samples are equally
+            long.
+        lengths: Add a leaf ``<name>_lengths`` too: int64, or the target's widest integer dtype, of
+            shape (batch,).
         nulls: For samples that are tables, or have columns of some, as for `convert_tree`.
         **options: As for `convert`.
 
     Raises:
-        ShapeError: There are no samples; or the shapes of a leaf differ, and `pad` has no number for it or the numbers
-            of axes differ. The message has both shapes and the path.
-        UnsupportedTypeError: The samples are different trees, or one has a tensor where another does not; `pad` has a
-            name that no leaf has; or `mask` or `lengths` cannot be added, because the leaf is not below a string key of
-            a dict, or because there is a leaf of that name.
+        ShapeError: There are no samples; or the shapes of a leaf differ, and `pad` has no number
+            for it or the numbers of axes differ. The message has both shapes and the path.
+        UnsupportedTypeError: The samples are different trees, or one has a tensor where another
+            does not; `pad` has a name that no leaf has; or `mask` or `lengths` cannot be added,
+            because the leaf is not below a string key of a dict, or because there is a leaf of that
+            name.
         ConversionError: As for `convert`; several leaves raise a `TreeError`.
-        LossyCastError: The dtype of a leaf cannot hold its padding; or a leaf has integers and floats.
+        LossyCastError: The dtype of a leaf cannot hold its padding; or a leaf has integers and
+            floats.
         TypeError: As for `convert`; or a keyword about padding is given without `pad`.
         ValueError: As for `convert`; or `pad_to_multiple_of` is less than 1.
 
@@ -153,10 +166,15 @@ def explain_collate(
     nulls: object = None,
     **options: Unpack[Options],
 ) -> BatchPlan:
-    """What the same call of `collate` would do: the plan of each leaf, and what is kept. Nothing is converted.
+    """What the same call of `collate` would do: the plan of each leaf, and what is kept.
+
+    Nothing is converted.
 
     >>> import numpy as np, tensorferry as ferry
-    >>> samples = [{"x": np.ones(2), "ids": [5, 7], "name": "a"}, {"x": np.zeros(2), "ids": [9], "name": "b"}]
+    >>> samples = [
+    ...     {"x": np.ones(2), "ids": [5, 7], "name": "a"},
+    ...     {"x": np.zeros(2), "ids": [9], "name": "b"},
+    ... ]
     >>> print(ferry.explain_collate(samples, "numpy", pad={"ids": 0}))
     2 leaves of 2 samples, 1 kept: 88 B copied
        $["x"]     python stack float64[2, 2] on cpu -> numpy float64[2, 2] on cpu; copies 32 B: 2 samples stacked
@@ -190,13 +208,17 @@ def explain_collate(
     """
     asked = (to, like, dtype, device, None, casting, grad, options)
     padding = _padding(pad, pad_to_multiple_of, padding_side, mask, lengths)
-    return call_for(explain_collate, asked, _explain, samples, asked, leaves, unknown, padding, nulls)  # type: ignore[no-any-return]
+    return call_for(  # type: ignore[no-any-return]
+        explain_collate, asked, _explain, samples, asked, leaves, unknown, padding, nulls
+    )
 
 
-# -- what they do, out of any tracer's sight ----------------------------------------------------------
+# -- what they do, out of any tracer's sight -------------------------------------------------------
 
 
-def _padding(pad: object, multiple: int | None, side: str, mask: bool, lengths: bool) -> dict[str, Any] | None:
+def _padding(
+    pad: object, multiple: int | None, side: str, mask: bool, lengths: bool
+) -> dict[str, Any] | None:
     """The keywords about padding; ``None`` if none was given."""
     if pad is None and multiple is None and side == "right" and not mask and not lengths:
         return None
@@ -235,7 +257,9 @@ def _batch(
         from .tables import with_column_keywords
 
         samples = [
-            with_column_keywords(each, index=False, dtype=asked[2], casting=asked[5], nulls=nulls, masks=masks)
+            with_column_keywords(
+                each, index=False, dtype=asked[2], casting=asked[5], nulls=nulls, masks=masks
+            )
             for each in samples
         ]
     return Collation(list(samples), targets_of(asked, leaves), rule, padding, masks, looks=looks)
@@ -251,7 +275,9 @@ def _refuse_one_value(samples: object) -> None:
         )
     later = registry.refusal_of_later(type(samples))
     if later is not None:
-        raise UnsupportedTypeError(later.message, Hint(f"{{collate:[{later.hint}]}}, for a batch of one"))
+        raise UnsupportedTypeError(
+            later.message, Hint(f"{{collate:[{later.hint}]}}, for a batch of one")
+        )
     if not hasattr(samples, "__iter__") and not hasattr(samples, "__getitem__"):
         raise UnsupportedTypeError(
             f"collate takes the samples of a batch, not {an(type(samples).__name__)}.",

@@ -22,7 +22,8 @@ class StackedLeaf(NamedTuple):
         path: Its path: ``$["image"]``.
         plan: The plan of that tensor, with the steps for the samples.
         padded_to: The shape to which each sample is padded; ``None`` if they are not padded.
-        beside: ``"mask"`` or ``"lengths"`` if it is the mask or the lengths of another leaf; otherwise empty.
+        beside: ``"mask"`` or ``"lengths"`` if it is the mask or the lengths of another leaf;
+            otherwise empty.
     """
 
     path: str
@@ -46,13 +47,16 @@ class BatchPlan(PlansOfLeaves):
     """What `collate` does with each leaf. `collate` runs exactly these plans.
 
     >>> import numpy as np, tensorferry as ferry
-    >>> plan = ferry.explain_collate([{"x": np.zeros(2), "name": "a"}, {"x": np.ones(2), "name": "b"}], "numpy")
+    >>> plan = ferry.explain_collate(
+    ...     [{"x": np.zeros(2), "name": "a"}, {"x": np.ones(2), "name": "b"}], "numpy"
+    ... )
     >>> plan.samples, plan.plans['$["x"]'].result.shape, plan.kept[0].path, plan.bytes_copied
     (2, (2, 2), '$["name"]', 32)
 
     Args:
         samples: How many samples there are.
-        leaves: The leaves that become a tensor, in the order of the samples; its mask and lengths follow each of them.
+        leaves: The leaves that become a tensor, in the order of the samples; its mask and lengths
+            follow each of them.
         kept: The leaves that stay objects.
 
     .. versionadded:: 0.1
@@ -78,7 +82,10 @@ class BatchPlan(PlansOfLeaves):
         }
 
     def __str__(self) -> str:
-        rows = [(leaf.path, f"{leaf.plan.source} -> {leaf.plan.result}; {leaf.what}") for leaf in self.leaves[:SHOWN]]
+        rows = [
+            (leaf.path, f"{leaf.plan.source} -> {leaf.plan.result}; {leaf.what}")
+            for leaf in self.leaves[:SHOWN]
+        ]
         rows += [(leaf.path, f"{leaf.type}: {leaf.why}") for leaf in self.kept[:SHOWN]]
         width = max((len(path) for path, _ in rows), default=0)
         lines = [self._head(), *(f"   {path:<{width}}  {what}" for path, what in rows)]

@@ -60,10 +60,14 @@ def shipments(prepared: Mapping[int, Prepared], skipped: Iterable[int]) -> list[
         if step is not None and 0 < _nbytes(each, step) <= packing.LARGEST:
             found = plan.steps[step]
             groups[_transfer_key(found, plan)].append((index, step))
-    return [_shipment(prepared, key, members) for key, members in groups.items() if len(members) > 1]
+    return [
+        _shipment(prepared, key, members) for key, members in groups.items() if len(members) > 1
+    ]
 
 
-def _shipment(prepared: Mapping[int, Prepared], key: Any, members: list[tuple[int, int]]) -> Shipment:
+def _shipment(
+    prepared: Mapping[int, Prepared], key: Any, members: list[tuple[int, int]]
+) -> Shipment:
     name, verb, source, arguments = key
     sizes = [_nbytes(prepared[index], step) for index, step in members]
     packed = registry.backend_named(name).capabilities.devices.packs
@@ -94,14 +98,20 @@ def _transfer_key(step: Step, plan: Plan) -> Any:
 
 
 def _nbytes(each: Prepared, step: int) -> int:
-    """How many bytes of a leaf cross the bus. The plan in the recipe has the sizes of another leaf."""
+    """How many bytes of a leaf cross the bus.
+
+    The plan in the recipe has the sizes of another leaf.
+    """
     plan = each.recipe.plan
     return plan.steps[step].bytes * each.info.size // max(plan.source.size, 1)
 
 
 def _itemsize(plan: Plan, step: int) -> int:
     """The size of the elements that cross the bus in a step."""
-    dtypes = [plan.source.dtype, *(each.arguments[0] for each in plan.steps[:step] if each.verb == "cast")]
+    dtypes = [
+        plan.source.dtype,
+        *(each.arguments[0] for each in plan.steps[:step] if each.verb == "cast"),
+    ]
     return find(dtypes[-1]).itemsize
 
 
@@ -118,10 +128,14 @@ def _locks_first(plan: Plan, step: int) -> bool:
 def depart(shipment: Shipment, prepared: Mapping[int, Prepared], index: int) -> Any:
     """Run the steps of one leaf that come before the transfer, and before packing."""
     each, step = prepared[index], shipment.steps[index]
-    return run.execute(each.recipe.program[: step - _locks_first(each.recipe.plan, step)], each.handle)
+    return run.execute(
+        each.recipe.program[: step - _locks_first(each.recipe.plan, step)], each.handle
+    )
 
 
-def cross(shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[int, Any]) -> dict[int, Any]:
+def cross(
+    shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[int, Any]
+) -> dict[int, Any]:
     """Transfer leaves of a batch, or start the transfer of each; gives their values."""
     first = next(iter(values))
     recipe, step = prepared[first].recipe, shipment.steps[first]
@@ -132,11 +146,15 @@ def cross(shipment: Shipment, prepared: Mapping[int, Prepared], values: Mapping[
             backend.start_fetch(value)
         return dict(values)
     lock = {"lock": True} if _locks_first(recipe.plan, step) else {}
-    parts = _packed(recipe, step, transfer, list(values.values()), _alignment(prepared, values), **lock)
+    parts = _packed(
+        recipe, step, transfer, list(values.values()), _alignment(prepared, values), **lock
+    )
     return dict(zip(values, parts, strict=True))
 
 
-def _packed(recipe: Recipe, number: int, transfer: Step, values: list[Any], alignment: int, **lock: bool) -> list[Any]:
+def _packed(
+    recipe: Recipe, number: int, transfer: Step, values: list[Any], alignment: int, **lock: bool
+) -> list[Any]:
     """Transfer values in one packed buffer, by a step of a recipe; gives views of what has arrived."""
     backend: Any = registry.backend_named(transfer.backend)
     # ``place`` takes arrays of the host, and ``fetch`` gives them.
@@ -149,7 +167,9 @@ def _packed(recipe: Recipe, number: int, transfer: Step, values: list[Any], alig
 # -- leaves that are not described one by one -----------------------------------------------------
 
 
-def sent_together(parts: Sequence[tuple[Recipe, list[Any]]], target: Backend) -> list[list[Any]] | None:
+def sent_together(
+    parts: Sequence[tuple[Recipe, list[Any]]], target: Backend
+) -> list[list[Any]] | None:
     """The results of many leaves, of which small ones cross the bus as `shipments` says.
 
     Args:
@@ -157,14 +177,16 @@ def sent_together(parts: Sequence[tuple[Recipe, list[Any]]], target: Backend) ->
         target: The target of all.
 
     Returns:
-        The results, as lists like those in `parts`. ``None``: some cannot be transferred in this way.
+        The results, as lists like those in `parts`. ``None``: some cannot be transferred in this
+        way.
     """
     looked_at = [_packable(recipe) for recipe, _ in parts]
     numbers = [number for number in looked_at if number is not None]
     if len(numbers) < len(looked_at):
         return None
     found = [
-        list(run.execute(recipe.bulk[:number], leaves)) for (recipe, leaves), number in zip(parts, numbers, strict=True)
+        list(run.execute(recipe.bulk[:number], leaves))
+        for (recipe, leaves), number in zip(parts, numbers, strict=True)
     ]
     together: dict[Any, list[tuple[int, Sequence[int]]]] = defaultdict(list)
     for which, ((recipe, leaves), number) in enumerate(zip(parts, numbers, strict=True)):

@@ -71,7 +71,9 @@ class Collation:
         self._columns, self._structure = columns_of(samples, rule)
         structure = self._structure
         known = frozenset(map(id, masks))  # the samples keep them
-        self._planner = Columns(targets, rule, self._padding, self._prepare, structure.path, structure.name, known)
+        self._planner = Columns(
+            targets, rule, self._padding, self._prepare, structure.path, structure.name, known
+        )
         self._places: list[tuple[Any, str] | None] | None = None
 
     def stack(self) -> Any:
@@ -84,7 +86,11 @@ class Collation:
         path = self._fast_path()
 
         def done(index: int, column: Any) -> Any:
-            if path is not None and type(column) is list and registry.is_known_tensor(type(column[0])):
+            if (
+                path is not None
+                and type(column) is list
+                and registry.is_known_tensor(type(column[0]))
+            ):
                 result = _tried(path, column)
                 if result is not None:
                     return result
@@ -92,7 +98,9 @@ class Collation:
             if leaf.prepared is None:
                 return leaf.kept
             result = run.complete(leaf.prepared)
-            marks.extend((index, keyword, run.complete(each)) for keyword, each in self._beside(index, leaf))
+            marks.extend(
+                (index, keyword, run.complete(each)) for keyword, each in self._beside(index, leaf)
+            )
             return result
 
         batch = self._structure.rebuild(self._each(done), len(self._samples))
@@ -120,10 +128,14 @@ class Collation:
 
                 kept.append(KeptLeaf(path, class_name(column[0]), _why_kept(leaf.kept, column)))
                 continue
-            padded_to = None if leaf.extent is None or not leaf.extent.is_needed else leaf.extent.whole
+            padded_to = (
+                None if leaf.extent is None or not leaf.extent.is_needed else leaf.extent.whole
+            )
             leaves.append(StackedLeaf(path, leaf.prepared.plan, padded_to))
             leaves += [
-                StackedLeaf(f'{path.removesuffix(chr(34) + "]")}_{keyword}"]', each.plan, None, keyword)
+                StackedLeaf(
+                    f'{path.removesuffix(chr(34) + "]")}_{keyword}"]', each.plan, None, keyword
+                )
                 for keyword, each in beside
             ]
         return BatchPlan(len(self._samples), tuple(leaves), tuple(kept))
@@ -153,7 +165,9 @@ class Collation:
                 for index, column in enumerate(self._columns)
                 if type(column) is RowsRead or any(map(takes, column))
             ]
-            refuse_unknown_name("dtype", targets.rule.names, tensors, self._leaf_named, targets.rule.without_names)
+            refuse_unknown_name(
+                "dtype", targets.rule.names, tensors, self._leaf_named, targets.rule.without_names
+            )
             refuse_unknown_name("pad", padding.by_name, tensors, self._leaf_named)
         results: list[Any] = []
         for index, column in enumerate(self._columns):
@@ -169,7 +183,10 @@ class Collation:
     def _leaf_named(self, name: str) -> Any:
         """The first sample's leaf with a dotted name; ``None`` if there is none."""
         names = map(self._structure.name, range(len(self._columns)))
-        return next((column[0] for each, column in zip(names, self._columns, strict=True) if each == name), None)
+        return next(
+            (column[0] for each, column in zip(names, self._columns, strict=True) if each == name),
+            None,
+        )
 
     def _read_as_asked(self) -> dict[int, ConversionError]:
         """Read each column of a table as the dtype that ``dtype=`` names for it; errors are returned by leaf."""
@@ -183,7 +200,9 @@ class Collation:
             try:
                 casting = self._targets.of(partial(self._structure.path, index)).request.casting
                 name = self._structure.name(index)
-                self._columns[index] = [read_as_asked(leaf, self._targets.rule, name, casting) for leaf in column]
+                self._columns[index] = [
+                    read_as_asked(leaf, self._targets.rule, name, casting) for leaf in column
+                ]
             except ConversionError as error:
                 errors[index] = error
         return errors
@@ -203,7 +222,9 @@ class Collation:
         if request.device is None and request.placement is None:
             device = leaf.prepared.recipe.plan.result.device
             request = request._replace(device=None if device == HOST else device)
-        conversion = conversion_of(leaf.prepared.target, request._replace(dtype=dtypes.FIT, casting=None))
+        conversion = conversion_of(
+            leaf.prepared.target, request._replace(dtype=dtypes.FIT, casting=None)
+        )
         made = []
         for keyword, mark in found:
             if place is None:
@@ -229,7 +250,8 @@ class Collation:
             if place is None:
                 raise placed(
                     UnsupportedTypeError(
-                        "The mapping that was made of this one takes no more keys.", "a dict in its place"
+                        "The mapping that was made of this one takes no more keys.",
+                        "a dict in its place",
                     ),
                     self._structure.path(index),
                 )

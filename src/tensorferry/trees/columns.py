@@ -140,7 +140,9 @@ class Columns:
         """
         conversion, decide = conversion_of(target, request), self._decider(index, target, request)
         if type(column) is RowsRead:
-            return self.prepare(NewArray(self._row_of(index, column), weak=True), conversion, None, decide)
+            return self.prepare(
+                NewArray(self._row_of(index, column), weak=True), conversion, None, decide
+            )
         apart = kinds is not None and (kinds.differ or kinds.numbers_among_tensors)
         if members is None and not apart:
             try:
@@ -156,7 +158,9 @@ class Columns:
             self._refuse_mixture(index, kinds, request, target)
             members = members._replace(asked=_asked(request, request.dtype))
         elif apart:
-            members = members._replace(asked=_asked(request, common_dtype(members.infos, target, request)))
+            members = members._replace(
+                asked=_asked(request, common_dtype(members.infos, target, request))
+            )
         try:
             members = members.stacked((len(column),))
         except ShapeError as error:
@@ -174,7 +178,9 @@ class Columns:
             )
         return rows.numbers.reshape(len(lengths), -1)
 
-    def _decider(self, index: int, target: Backend, request: Request) -> Callable[[Any], Conversion] | None:
+    def _decider(
+        self, index: int, target: Backend, request: Request
+    ) -> Callable[[Any], Conversion] | None:
         """A function that chooses the conversion by the description of a column; ``None`` if none is needed."""
         targets = self.targets
         conversion, name = conversion_of(target, request), partial(self.name, index)
@@ -185,12 +191,16 @@ class Columns:
     def _ragged(self, index: int, message: str, column: Sequence[Any] = ()) -> ShapeError:
         """The error for shapes that differ, with the hint to pad them if they have as many axes."""
         axes = {
-            len(getattr(each, "shape", ())) for each in column if hasattr(each, "shape") or type(each) in PYTHON_NUMBERS
+            len(getattr(each, "shape", ()))
+            for each in column
+            if hasattr(each, "shape") or type(each) in PYTHON_NUMBERS
         }
         can_be = len(axes) <= 1
         return ShapeError(message, self.padding.with_number(self.name(index)) if can_be else None)
 
-    def _refuse_mixture(self, index: int, kinds: NumberKinds, request: Request, target: Backend) -> None:
+    def _refuse_mixture(
+        self, index: int, kinds: NumberKinds, request: Request, target: Backend
+    ) -> None:
         """Raise for a column with integers and floats, unless `dtype=` says what they become.
 
         Raises:
@@ -206,9 +216,11 @@ class Columns:
         dtype = floating or dtypes_there.default(kinds.kind)
         hints = [f'dtype="{dtype}"'] if kinds.kind == "float" else []
         hints += [f'dtype={{{quoted(name or kinds.kind)}: "{dtype}"}}'] if name or not hints else []
-        raise LossyCastError(f"Numbers of different kinds do not stack: {kinds.where}.", " or ".join(hints))
+        raise LossyCastError(
+            f"Numbers of different kinds do not stack: {kinds.where}.", " or ".join(hints)
+        )
 
-    # -- padding --------------------------------------------------------------------------------------
+    # -- padding -----------------------------------------------------------------------------------
 
     def _value_of(self, index: int, column: Any) -> Any:
         """The number with which the leaves of a column are padded; ``None`` if they are not."""
@@ -232,7 +244,9 @@ class Columns:
         """What becomes of a column that `pad=` names; ``None`` if its leaves have no axes."""
         full = without_nothing(column, members, value)
         members, has_nothing = (members, False) if full is None else (full, True)
-        shapes = [(length,) for length in column.lengths] if type(column) is RowsRead else members.shapes
+        shapes = (
+            [(length,) for length in column.lengths] if type(column) is RowsRead else members.shapes
+        )
         extent = extent_of(shapes, self.padding)
         if extent is None:
             return None
@@ -250,7 +264,9 @@ class Columns:
             members = members._replace(
                 shape=(len(shapes), *extent.whole),
                 asked=asked,
-                places=extent.mask if members.which is None and extent.is_short else extent.places(),
+                places=extent.mask
+                if members.which is None and extent.is_short
+                else extent.places(),
                 value=self._filling(index, value, dtype, request, members.infos),
                 lengths=[shape[0] for shape in shapes],
                 keywords=self.padding.keywords(value),
@@ -258,7 +274,9 @@ class Columns:
             prepared = self.prepare(members, conversion_of(target, request))
         return ColumnPlan(prepared, None, extent)
 
-    def _filling(self, index: int, value: Any, dtype: str, request: Request, infos: Sequence[TensorInfo]) -> Any:
+    def _filling(
+        self, index: int, value: Any, dtype: str, request: Request, infos: Sequence[TensorInfo]
+    ) -> Any:
         name = self.name(index)
         instead = self.padding.with_number(name)
         if isinstance(value, (bool, np.bool_)) and all(info.dtype != "bool" for info in infos):
@@ -277,13 +295,21 @@ def _refuse_other_categories(column: Any) -> None:
     Raises:
         UnsupportedTypeError: The categories differ.
     """
-    if type(column) is RowsRead or type(column[0]) in PYTHON_NUMBERS or registry.is_known_tensor(type(column[0])):
+    if (
+        type(column) is RowsRead
+        or type(column[0]) in PYTHON_NUMBERS
+        or registry.is_known_tensor(type(column[0]))
+    ):
         return
     from ..backends.opening import TableContents  # here, because most batches have no columns
 
     if type(column[0]) is not TableContents:
         return
-    known = [each.found.categories() for each in column if getattr(each.found, "categories", None) is not None]
+    known = [
+        each.found.categories()
+        for each in column
+        if getattr(each.found, "categories", None) is not None
+    ]
     odd = next((number for number, each in enumerate(known) if each != known[0]), None)
     if odd is not None:
         raise UnsupportedTypeError(
@@ -297,7 +323,8 @@ def _are_numbers(column: Any) -> bool:
     if type(column) is RowsRead:
         return True
     return all(
-        kind in PYTHON_NUMBERS or kind is list or issubclass(kind, np.generic) for kind in set(map(type, column))
+        kind in PYTHON_NUMBERS or kind is list or issubclass(kind, np.generic)
+        for kind in set(map(type, column))
     )
 
 
@@ -332,7 +359,12 @@ def _asked(request: Request, dtype: str | None) -> Request:
 def _where_they_are(members: Members, target: Backend, request: Request) -> Request:
     """The request, with the device on which all leaves are, so that they are stacked there."""
     devices = {info.device for info in members.infos}
-    if request.device is not None or request.placement is not None or devices == {HOST} or len(devices) > 1:
+    if (
+        request.device is not None
+        or request.placement is not None
+        or devices == {HOST}
+        or len(devices) > 1
+    ):
         return request
     own = all(info.framework == target.name for info in members.infos)
     return request._replace(device=devices.pop() if own else None)

@@ -1,7 +1,7 @@
 """Containers of Python that optree does not know: how to open them, and to rebuild them with other values.
 
-A container is rebuilt from a shallow copy of itself. So no constructor runs again, which could check, count or
-convert, and attributes that are not values of the container are kept.
+A container is rebuilt from a shallow copy of itself. So no constructor runs again, which could
+check, count or convert, and attributes that are not values of the container are kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ from ..errors import UnsupportedTypeError, an
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Sized
 
-__all__ = ["is_tuple_with_a_constructor", "like", "open_attributes", "open_structured", "opener_of", "rest"]
+__all__ = [
+    "is_tuple_with_a_constructor",
+    "like",
+    "open_attributes",
+    "open_structured",
+    "opener_of",
+    "rest",
+]
 
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
@@ -99,14 +106,21 @@ def _open_data(x: Any, inside: Node) -> Node:
 
 
 def _open_mapping(x: Mapping[Any, Any]) -> Node:
-    """A mapping of any class. It becomes a dict if its class cannot be made from one (the mapping of a file)."""
+    """A mapping of any class.
+
+    It becomes a dict if its class cannot be made from one (the mapping of a file).
+    """
     keys = list(x)
 
     def rebuild(values: Sequence[Any]) -> Any:
         plain = dict(zip(keys, values, strict=True))
         try:
             made: Any = type(x)(plain)  # type: ignore[call-arg]
-            return made if list(made) == keys and all(made[key] is plain[key] for key in keys) else plain
+            return (
+                made
+                if list(made) == keys and all(made[key] is plain[key] for key in keys)
+                else plain
+            )
         except Exception:  # noqa: BLE001 - what a class of another library raises
             return plain
 
@@ -146,7 +160,9 @@ def _open_tuple(x: tuple[Any, ...]) -> Node:
             result.__dict__.update(x.__dict__)
         return result
 
-    return Node([attribute(name) for name in names] if names else _indices(x), held, rebuild, rest(x))
+    return Node(
+        [attribute(name) for name in names] if names else _indices(x), held, rebuild, rest(x)
+    )
 
 
 def _indices(x: Sized) -> list[str]:
@@ -158,7 +174,10 @@ def is_tuple_with_a_constructor(kind: type) -> bool:
 
     >>> from collections import namedtuple
     >>> point = namedtuple("Point", "x y")
-    >>> is_tuple_with_a_constructor(point), is_tuple_with_a_constructor(type("Scaled", (point,), {}))
+    >>> (
+    ...     is_tuple_with_a_constructor(point),
+    ...     is_tuple_with_a_constructor(type("Scaled", (point,), {})),
+    ... )
     (False, True)
     """
     return issubclass(kind, tuple) and hasattr(kind, "_fields") and tuple not in kind.__bases__
@@ -224,7 +243,8 @@ def like(x: Any) -> Any:
             if isinstance(slot, cached_property):
                 getattr(result, "__dict__", {}).pop(name, None)  # a cached result of the old values
             elif isinstance(slot, MemberDescriptorType):
-                # Through the slot, because a frozen class refuses attributes. Some slots may not be set.
+                # Through the slot, because a frozen class refuses attributes. Some slots may not be
+                # set.
                 with suppress(AttributeError, TypeError):
                     slot.__set__(result, slot.__get__(x))
     return result
@@ -240,7 +260,9 @@ def _copied(x: Any) -> Any:
     try:
         result = copy.copy(x)
     except Exception as error:
-        raise UnsupportedTypeError(f"{an(type(x).__name__, 'A')} cannot be made again: {error} ({how})") from error
+        raise UnsupportedTypeError(
+            f"{an(type(x).__name__, 'A')} cannot be made again: {error} ({how})"
+        ) from error
     if result is x or type(result) is not type(x):
         # `copy.copy` gives the object itself, so the result would be written into the source.
         raise UnsupportedTypeError(

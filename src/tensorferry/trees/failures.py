@@ -6,7 +6,14 @@ import re
 from typing import TYPE_CHECKING
 
 from ..backends.elements import KEEPS_TEXT
-from ..core.leaf_dtypes import DtypeRule, mapping_in_code, quoted, unknown_name, with_choice, with_others
+from ..core.leaf_dtypes import (
+    DtypeRule,
+    mapping_in_code,
+    quoted,
+    unknown_name,
+    with_choice,
+    with_others,
+)
 from ..errors import LossyCastError, TreeError, UnsupportedTypeError, shown
 from ..hints import Hint, code_at
 from .structure import placed
@@ -51,10 +58,16 @@ def refuse_unknown_name(
         found = None if name in names else why_no_tensor(others(name))
         if found is not None:
             why, asked = found
-            kept = {**dict(keys), name: asked} if asked else {key: value for key, value in keys if key != name}
+            kept = (
+                {**dict(keys), name: asked}
+                if asked
+                else {key: value for key, value in keys if key != name}
+            )
             kept |= dict(rest)
             hint = f"{keyword}={mapping_in_code(kept)}" if kept else f"without {keyword}="
-            raise UnsupportedTypeError(f"{keyword}= has the name {shown(name)}, which is no tensor: it {why}.", hint)
+            raise UnsupportedTypeError(
+                f"{keyword}= has the name {shown(name)}, which is no tensor: it {why}.", hint
+            )
     raise UnsupportedTypeError(*unknown)
 
 
@@ -65,10 +78,13 @@ def raise_all(
     name: Callable[[int], str] = lambda _: "",
     tree: str = "x",
 ) -> None:
-    """Raise the error of one leaf, or a group of the errors of several. Each message ends in the path of the leaf.
+    """Raise the error of one leaf, or a group of the errors of several.
+
+    Each message ends in the path of the leaf.
 
     Args:
-        errors: The error of each leaf, by its index. It is emptied, so that errors do not keep their frames alive.
+        errors: The error of each leaf, by its index. It is emptied, so that errors do not keep
+            their frames alive.
         path: Gives the path of a leaf.
         rule: The rule for dtypes: a hint with another dtype keeps the rest of it.
         name: Gives the dotted name of a leaf.
@@ -78,9 +94,13 @@ def raise_all(
         ConversionError: There is one error.
         TreeError: There are several errors.
     """
-    found = [_placed(errors[index], path(index), name(index), rule, tree) for index in sorted(errors)]
+    found = [
+        _placed(errors[index], path(index), name(index), rule, tree) for index in sorted(errors)
+    ]
     if rule is not None:
-        ask_for_all(rule, [(error, name(index)) for error, index in zip(found, sorted(errors), strict=True)])
+        ask_for_all(
+            rule, [(error, name(index)) for error, index in zip(found, sorted(errors), strict=True)]
+        )
     errors.clear()
     try:
         if len(found) == 1:
@@ -91,7 +111,9 @@ def raise_all(
         del found
 
 
-def hint_for_leaf(hint: str | None, path: str, name: str, rule: DtypeRule | None = None, tree: str = "x") -> str | None:
+def hint_for_leaf(
+    hint: str | None, path: str, name: str, rule: DtypeRule | None = None, tree: str = "x"
+) -> str | None:
     """The hint of an error for one leaf, which names this leaf.
 
     Args:
@@ -119,7 +141,9 @@ def _for_one(found: re.Match[str]) -> str:
     return re.sub(rf"\b{member}\b", "x", code) + " in its place"
 
 
-def _placed(error: ConversionError, path: str, name: str, rule: DtypeRule | None, tree: str) -> ConversionError:
+def _placed(
+    error: ConversionError, path: str, name: str, rule: DtypeRule | None, tree: str
+) -> ConversionError:
     """The error of a leaf, whose message ends in its path, and whose hint names this leaf."""
     found = placed(error, path)
     found.hint = hint_for_leaf(found.hint, path, name, rule, tree)
@@ -134,9 +158,15 @@ def ask_for_all(rule: DtypeRule, errors: Iterable[tuple[ConversionError, str]]) 
         rule: The rule for dtypes.
         errors: The error of each leaf, and its dotted name.
     """
-    found = [(error, error.instead, name) for error, name in errors if isinstance(error, LossyCastError)]
+    found = [
+        (error, error.instead, name) for error, name in errors if isinstance(error, LossyCastError)
+    ]
     others = [(*instead, name) for _, instead, name in found if instead is not None]
-    asked = with_others(rule, [(dtype, name, instead) for dtype, instead, name in others]) if others else ""
+    asked = (
+        with_others(rule, [(dtype, name, instead) for dtype, instead, name in others])
+        if others
+        else ""
+    )
     for error, instead, _ in found:
         if instead is not None and error.hint is not None:
             rest = error.hint.removeprefix(f"dtype={quoted(instead[1])}")

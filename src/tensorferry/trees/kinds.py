@@ -27,7 +27,8 @@ class NumberKinds(NamedTuple):
 
     Args:
         kind: The highest of them.
-        floating: The common dtype of the float and complex tensors, if it is of that kind; otherwise empty.
+        floating: The common dtype of the float and complex tensors, if it is of that kind;
+            otherwise empty.
         where: Two samples that differ, and their positions.
         differ: Whether two are of kinds that must not be mixed silently.
         numbers_among_tensors: Whether there are Python numbers beside tensors.
@@ -58,7 +59,11 @@ def kinds_in(column: Sequence[Any], members: Members | None) -> NumberKinds | No
         if type(leaf) is list or isinstance(leaf, _NUMBERS):
             found = _dtypes_in(leaf) if type(leaf) is not list or leaf else set()
         else:
-            found = set() if members is None or members.which is None else {_dtype_of(members, members.which[number])}
+            found = (
+                set()
+                if members is None or members.which is None
+                else {_dtype_of(members, members.which[number])}
+            )
         for name, is_weak in found:
             (weak if is_weak else typed).setdefault(name, number)
     floats = {name for name in typed if _kind(name) in ("float", "complex")}

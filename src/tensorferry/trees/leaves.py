@@ -39,9 +39,16 @@ class _Unknown(NamedTuple):
 
 
 def leaf_rule(
-    leaves: str | Callable[[Any], bool], *, infos: bool = False, unknown: str | None = None, scalars: bool = False
+    leaves: str | Callable[[Any], bool],
+    *,
+    infos: bool = False,
+    unknown: str | None = None,
+    scalars: bool = False,
 ) -> LeafRule:
-    """The `LeafRule` for these arguments. A rule that depends only on types is made once, and remembers types."""
+    """The `LeafRule` for these arguments.
+
+    A rule that depends only on types is made once, and remembers types.
+    """
     if callable(leaves):
         return LeafRule(leaves, infos=infos, unknown=unknown)
     try:
@@ -56,11 +63,12 @@ class LeafRule:
     """Decides which objects are converted.
 
     Args:
-        leaves: ``"tensors"`` for tensors of frameworks; ``"numbers"`` for Python numbers and NumPy scalars too; or
-            a callable that decides for each object, also for containers.
+        leaves: ``"tensors"`` for tensors of frameworks; ``"numbers"`` for Python numbers and NumPy
+            scalars too; or a callable that decides for each object, also for containers.
         infos: Whether a `TensorInfo` counts as a tensor.
-        unknown: ``"error"``: an object that is no container and holds a tensor is refused; ``"keep"``: it stays, and
-            so does what is refused as a leaf; ``None``: it is not looked into, and what is refused is refused.
+        unknown: ``"error"``: an object that is no container and holds a tensor is refused;
+            ``"keep"``: it stays, and so does what is refused as a leaf; ``None``: it is not looked
+            into, and what is refused is refused.
         scalars: Whether NumPy scalars are converted, because the target has Python numbers instead.
 
     Raises:
@@ -102,7 +110,8 @@ class LeafRule:
         return self._numbers
 
     def _ask(self, x: Any) -> bool:
-        # The callable is asked once for each object. The object is kept with the answer, so that its id stays unique.
+        # The callable is asked once for each object. The object is kept with the answer, so that
+        # its id stays unique.
         if self._infos and isinstance(x, TensorInfo):
             return True
         yes = self._choose is not None and bool(self._choose(x))
@@ -111,11 +120,13 @@ class LeafRule:
         return yes
 
     def takes(self, x: Any) -> bool:
-        """Whether a leaf is converted. An array of text is not a tensor, unless the user's callable says yes.
+        """Whether a leaf is converted.
+
+        An array of text is not a tensor, unless the user's callable says yes.
 
         Raises:
-            UnsupportedTypeError: It is a tensor that cannot be converted, or an object that holds a tensor and would
-                stay as it is.
+            UnsupportedTypeError: It is a tensor that cannot be converted, or an object that holds a
+                tensor and would stay as it is.
         """
         if self._infos and isinstance(x, TensorInfo):
             return True
@@ -143,7 +154,11 @@ class LeafRule:
 
     def keeps_refused(self, x: Any, error: Exception) -> bool:
         """Whether a leaf that was refused with `error` stays as it is, since it is no tensor for any target."""
-        if not self.keeps or not isinstance(error, UnsupportedTypeError) or isinstance(x, TensorInfo):
+        if (
+            not self.keeps
+            or not isinstance(error, UnsupportedTypeError)
+            or isinstance(x, TensorInfo)
+        ):
             return False
         try:
             _, info, _ = registry.backend_of(x).preview(x)
@@ -153,7 +168,9 @@ class LeafRule:
             return False
         return info.abstract is not None
 
-    def takes_each(self, leaves: Sequence[Any], kinds: Mapping[type, Any] | None = None) -> list[bool]:
+    def takes_each(
+        self, leaves: Sequence[Any], kinds: Mapping[type, Any] | None = None
+    ) -> list[bool]:
         """`takes` for many leaves. If the type decides, each type is asked once.
 
         Args:
@@ -183,7 +200,10 @@ class LeafRule:
                 text[kind] = known.is_text
         if not text:
             return [answers[type(leaf)] for leaf in leaves]
-        return [not text[kind](leaf) if (kind := type(leaf)) in text else answers[kind] for leaf in leaves]
+        return [
+            not text[kind](leaf) if (kind := type(leaf)) in text else answers[kind]
+            for leaf in leaves
+        ]
 
     def _look(self, x: Any) -> bool | Backend | UnsupportedTypeError | _Unknown:
         kind = type(x)
@@ -192,19 +212,23 @@ class LeafRule:
         if kind is list:  # of numbers; any other list would have been opened
             return self._numbers
         if isinstance(x, _NUMBERS):
-            dtype, taken = getattr(x, "dtype", _BOOL), self._scalars if isinstance(x, np.generic) else self._numbers
+            dtype, taken = (
+                getattr(x, "dtype", _BOOL),
+                self._scalars if isinstance(x, np.generic) else self._numbers,
+            )
             return taken and (dtype.kind in _KINDS or of_numpy(dtype) is not None)
         try:
             backend = registry.backend_of(x)
         except UnsupportedTypeError as error:
-            # A tensor that cannot be converted is an error. Without elements, an object is not a tensor.
+            # A tensor that cannot be converted is an error. Without elements, an object is not a
+            # tensor.
             holds = hasattr(kind, "__getitem__") or hasattr(kind, "values")
             if holds and _has(x, "shape") and _has(x, "dtype"):
                 return error.with_traceback(None)  # because the traceback refers to the leaf
             return may_hold(kind) and _Unknown(self.hint_of(x))
         return backend.capabilities.memory.exists and backend
 
-    # -- objects that are no containers -----------------------------------------------------------------
+    # -- objects that are no containers ------------------------------------------------------------
 
     def tensor_inside(self, x: Any) -> str | None:
         """The path to the first tensor inside an object; ``None`` if there is none, or if the object is a tensor."""
@@ -224,10 +248,15 @@ class LeafRule:
         """Check the attributes of containers that are not values, and that the tree is not a function or a class.
 
         Raises:
-            UnsupportedTypeError: They are, or hold, tensors, which would not be converted; or the tree is a function
-                that was not called, or a class.
+            UnsupportedTypeError: They are, or hold, tensors, which would not be converted; or the
+                tree is a function that was not called, or a class.
         """
-        if self._refuses and len(leaves) == 1 and id(leaves[0]) not in self._chosen and structure.paths() == ["$"]:
+        if (
+            self._refuses
+            and len(leaves) == 1
+            and id(leaves[0]) not in self._chosen
+            and structure.paths() == ["$"]
+        ):
             if isinstance(leaves[0], UNCALLED):
                 raise refusal_to_convert(leaves[0], "{tree:x()}")
             if is_used_up(type(leaves[0])):
@@ -259,7 +288,9 @@ class LeafRule:
         if is_used_up(type(x)):
             raise UnsupportedTypeError(
                 f"This {name} may give tensors, which would stay as they are: to look at them would use it up",
-                hint.before(f"; {kept}") if isinstance(hint, Hint) else f"list(x) in its place, if it ends; {kept}",
+                hint.before(f"; {kept}")
+                if isinstance(hint, Hint)
+                else f"list(x) in its place, if it ends; {kept}",
             )
         inside = self.tensor_inside(x)
         if inside is None:
@@ -317,15 +348,25 @@ def _has(x: Any, name: str) -> bool:
 def _is_tensor_type(kind: type) -> bool | UnsupportedTypeError:
     if kind.__module__ == "builtins" or issubclass(kind, np.generic):
         return False
-    return registry.is_tensor(kind) or registry.refusal_of(kind) or libraries.refusal_of(kind) or _gives_memory(kind)
+    return (
+        registry.is_tensor(kind)
+        or registry.refusal_of(kind)
+        or libraries.refusal_of(kind)
+        or _gives_memory(kind)
+    )
 
 
 def _gives_memory(kind: type) -> bool:
     """Whether a type of another library exports the memory of its objects, with shape and dtype."""
-    has = any(hasattr(kind, name) for name in ("__dlpack__", "__array_interface__", "__array_struct__", "__array__"))
+    has = any(
+        hasattr(kind, name)
+        for name in ("__dlpack__", "__array_interface__", "__array_struct__", "__array__")
+    )
     return has and hasattr(kind, "shape") and hasattr(kind, "dtype")
 
 
 @lru_cache(maxsize=16)
-def _rule_of_types(leaves: str, infos: bool, unknown: str | None, scalars: bool, _revision: int) -> LeafRule:
+def _rule_of_types(
+    leaves: str, infos: bool, unknown: str | None, scalars: bool, _revision: int
+) -> LeafRule:
     return LeafRule(leaves, infos=infos, unknown=unknown, scalars=scalars)

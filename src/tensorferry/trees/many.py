@@ -39,8 +39,8 @@ def convert_each(
 
     Args:
         leaves: Different leaves.
-        outs: For each leaf, the tensor that the result is written into; or ``None``. Nothing is written before all
-            values have been computed.
+        outs: For each leaf, the tensor that the result is written into; or ``None``. Nothing is
+            written before all values have been computed.
         conversion: The target and the request.
         decide: Chooses the conversion by the description of a leaf, instead of `conversion`.
         kinds: One leaf of each type.
@@ -62,7 +62,9 @@ def convert_each(
         values = found
     else:
         values = [
-            _whole([run.execute(recipe.bulk[steps], part) for part in _parts(_some(leaves, places))])
+            _whole(
+                [run.execute(recipe.bulk[steps], part) for part in _parts(_some(leaves, places))]
+            )
             for recipe, places in recipes
         ]
     if outs is None:
@@ -72,7 +74,10 @@ def convert_each(
             run.execute(recipe.bulk[-1:], some, _some(outs, places))
         results = outs
     for index, leaf in enumerate(leaves) if run.is_verifying() else ():
-        run.verify(run.prepare(leaf, conversion, None if outs is None else outs[index], decide), results[index])
+        run.verify(
+            run.prepare(leaf, conversion, None if outs is None else outs[index], decide),
+            results[index],
+        )
     return results
 
 
@@ -87,10 +92,16 @@ def _whole(parts: list[list[Any]]) -> list[Any]:
 
 def _some(leaves: list[Any], places: Places) -> list[Any]:
     """The leaves at some positions."""
-    return leaves if len(places) == len(leaves) and isinstance(places, range) else [leaves[place] for place in places]
+    return (
+        leaves
+        if len(places) == len(leaves) and isinstance(places, range)
+        else [leaves[place] for place in places]
+    )
 
 
-def _in_order(values: list[list[Any]], recipes: list[tuple[Recipe, Places]], count: int) -> list[Any]:
+def _in_order(
+    values: list[list[Any]], recipes: list[tuple[Recipe, Places]], count: int
+) -> list[Any]:
     """The results of all recipes, in the order of the leaves."""
     if len(values) == 1 and isinstance(recipes[0][1], range):
         return values[0]
@@ -111,11 +122,15 @@ def _share_no_byte(leaves: list[Any], outs: list[Any] | None, grouped: Grouped) 
         if not copies:
             return True
         copied = _some(leaves, copies[0] if len(copies) == 1 else [*chain.from_iterable(copies)])
-    return not may_share_a_byte(copied if outs is None else [*copied, *outs], compact=grouped.compact)
+    return not may_share_a_byte(
+        copied if outs is None else [*copied, *outs], compact=grouped.compact
+    )
 
 
 def may_share_a_byte(tensors: list[Any], *, compact: bool) -> bool:
-    """Whether two of many tensors may share a byte. The answer is also yes if it would take too long to find out.
+    """Whether two of many tensors may share a byte.
+
+    The answer is also yes if it would take too long to find out.
 
     Args:
         tensors: Tensors of any frameworks, each with a signature.
@@ -133,6 +148,7 @@ def may_share_a_byte(tensors: list[Any], *, compact: bool) -> bool:
     if len(reached) == 1:
         return memory.share_a_byte(*reached[0])
     starts, ends = (
-        np.concatenate([np.asarray(part, np.uint64) for part in parts]) for parts in zip(*reached, strict=True)
+        np.concatenate([np.asarray(part, np.uint64) for part in parts])
+        for parts in zip(*reached, strict=True)
     )
     return memory.share_a_byte(starts, ends)

@@ -33,7 +33,11 @@ def openers_of(kind: type, leaves: Sequence[Any]) -> tuple[Opener, ...]:
     if kind in PLAIN or issubclass(kind, TensorInfo):
         return ()
     if issubclass(kind, (np.ndarray, np.void)):
-        arrays = leaves if set(map(type, leaves)) == {kind} else [leaf for leaf in leaves if type(leaf) is kind]
+        arrays = (
+            leaves
+            if set(map(type, leaves)) == {kind}
+            else [leaf for leaf in leaves if type(leaf) is kind]
+        )
         names = any(dtype.names for dtype in set(map(_DTYPE, arrays)))
         return (_open_fields,) if names else ()
     if registry.is_known_tensor(kind):
@@ -46,7 +50,11 @@ def openers_of(kind: type, leaves: Sequence[Any]) -> tuple[Opener, ...]:
     own = opener_of(kind)
     if (registered or own is not None) and registry.is_tensor(kind):
         return ()
-    if own is not None and issubclass(kind, Mapping) and registry.backend_that_knows(kind) is not None:
+    if (
+        own is not None
+        and issubclass(kind, Mapping)
+        and registry.backend_that_knows(kind) is not None
+    ):
         return ()
     return (*registered, *(() if own is None else (own,)))
 
@@ -60,7 +68,7 @@ def _open_fields(x: Any) -> Node | None:
     return None if x.dtype.names is None or has_masked(x) else open_structured(x)
 
 
-# -- what frameworks know ----------------------------------------------------------------------------
+# -- what frameworks know --------------------------------------------------------------------------
 
 _found: dict[tuple[type, int], Opener | None] = {}
 _MOST = 4096

@@ -32,10 +32,13 @@ def in_order_of(paths: Sequence[str], outs: Sequence[Any], their_paths: Sequence
     """
     by_path = dict(zip(their_paths, outs, strict=True))
     known = set(paths)
-    odd = [path for path in paths if path not in by_path] + [path for path in their_paths if path not in known]
+    odd = [path for path in paths if path not in by_path] + [
+        path for path in their_paths if path not in known
+    ]
     if odd:
         raise UnsupportedTypeError(
-            f"out= is a tree of another structure - at {odd[0]}", "without out=, which makes a new tree"
+            f"out= is a tree of another structure - at {odd[0]}",
+            "without out=, which makes a new tree",
         )
     return [by_path[path] for path in paths]
 
@@ -45,17 +48,26 @@ def refused(prepared: Mapping[int, Prepared], outs: Sequence[Any]) -> Iterator[t
 
     That is allowed if the leaves share memory in the same way: tied weights into tied weights.
     """
-    places = {index: place for index, each in prepared.items() if (place := _out_at(each, outs[index])) is not None}
+    places = {
+        index: place
+        for index, each in prepared.items()
+        if (place := _out_at(each, outs[index])) is not None
+    }
     spans = [_span(index, *place) for index, place in places.items() if place[0].size]
     for first, second in _touching(spans):
         earlier, later = sorted((first, second))
         info, at = places[earlier]
-        if memory.overlap(info, at, *places[later]) and not _alike(prepared, places, earlier, later):
+        if memory.overlap(info, at, *places[later]) and not _alike(
+            prepared, places, earlier, later
+        ):
             yield later, earlier
 
 
 def _alike(
-    prepared: Mapping[int, Prepared], places: Mapping[int, tuple[TensorInfo, int]], earlier: int, later: int
+    prepared: Mapping[int, Prepared],
+    places: Mapping[int, tuple[TensorInfo, int]],
+    earlier: int,
+    later: int,
 ) -> bool:
     """Whether two leaves overlap in the same way as their outs, so that both write the same values."""
     first, second = prepared[earlier], prepared[later]
@@ -86,15 +98,25 @@ def write_all(prepared: Mapping[int, Prepared], results: list[Any], outs: Sequen
     """
     for index in sorted(_overwritten(prepared, outs)):
         backend = registry.backend_of(results[index])
-        results[index] = run.convert(results[index], conversion_of(backend, Request(backend.name, copy=True)))
+        results[index] = run.convert(
+            results[index], conversion_of(backend, Request(backend.name, copy=True))
+        )
     for index, each in prepared.items():
         results[index] = run.execute(each.recipe.program[-1:], results[index], outs[index])
 
 
 def _overwritten(prepared: Mapping[int, Prepared], outs: Sequence[Any]) -> set[int]:
     """Leaves that share a byte with the `out` of an earlier leaf."""
-    sources = {index: (each.info, at) for index, each in prepared.items() if (at := _source_at(each)) is not None}
-    targets = {index: place for index, each in prepared.items() if (place := _out_at(each, outs[index])) is not None}
+    sources = {
+        index: (each.info, at)
+        for index, each in prepared.items()
+        if (at := _source_at(each)) is not None
+    }
+    targets = {
+        index: place
+        for index, each in prepared.items()
+        if (place := _out_at(each, outs[index])) is not None
+    }
     # An `out` has the index of its leaf; a source has a negative index.
     spans = [_span(index, *place) for index, place in targets.items() if place[0].size]
     spans += [_span(~index, *place) for index, place in sources.items() if place[0].size]

@@ -46,7 +46,8 @@ class Padding:
     """The keywords of `collate` about padding.
 
     Args:
-        pad: A number for all leaves, or a mapping from dotted names to numbers; ``None`` if nothing is padded.
+        pad: A number for all leaves, or a mapping from dotted names to numbers; ``None`` if nothing
+            is padded.
         multiple: The length of a padded axis is a multiple of this.
         side: ``"right"`` or ``"left"``.
         mask: Whether each padded leaf gets a mask.
@@ -57,7 +58,9 @@ class Padding:
         ValueError: `side` is another word, or `multiple` is less than 1.
     """
 
-    def __init__(self, pad: object, multiple: int | None, side: str, *, mask: bool, lengths: bool) -> None:
+    def __init__(
+        self, pad: object, multiple: int | None, side: str, *, mask: bool, lengths: bool
+    ) -> None:
         validate_word("padding_side", side, ("right", "left"))
         for keyword, on in (("mask", mask), ("lengths", lengths)):
             if not isinstance(on, bool):
@@ -65,7 +68,9 @@ class Padding:
         asked = {"pad_to_multiple_of": multiple is not None, "padding_side": side != "right"}
         odd = [keyword for keyword, on in {**asked, "mask": mask, "lengths": lengths}.items() if on]
         if pad is None and odd:
-            raise TypeError(f"{odd[0]}= is about padded leaves, and pad= is not given: pad=0 pads all")
+            raise TypeError(
+                f"{odd[0]}= is about padded leaves, and pad= is not given: pad=0 pads all"
+            )
         self.on = pad is not None
         self.multiple = 1 if multiple is None else _positive(multiple)
         self.left = side == "left"
@@ -76,8 +81,12 @@ class Padding:
         """The numbers by dotted name, if `pad` is a mapping."""
         if isinstance(pad, Mapping):
             # The dotted name of an element of a list is its index.
-            keys = [(str(name) if type(name) is int else name, value) for name, value in pad.items()]
-            self.by_name = tuple((name, _number(f"pad[{shown(name)}]", value)) for name, value in keys)
+            keys = [
+                (str(name) if type(name) is int else name, value) for name, value in pad.items()
+            ]
+            self.by_name = tuple(
+                (name, _number(f"pad[{shown(name)}]", value)) for name, value in keys
+            )
         self._names = tuple(name for name, _ in self.by_name)
         if not all(isinstance(name, str) for name in self._names):
             raise TypeError('pad= takes names of leaves for its keys, as in pad={"input_ids": 0}')
@@ -123,7 +132,7 @@ def _positive(multiple: int) -> int:
 
 NOT_PADDED = Padding(None, None, "right", mask=False, lengths=False)
 
-# -- how far ------------------------------------------------------------------------------------------
+# -- how far ---------------------------------------------------------------------------------------
 
 
 class PaddedShapes(NamedTuple):
@@ -132,7 +141,8 @@ class PaddedShapes(NamedTuple):
     Args:
         shapes: The shape of each.
         whole: The shape after padding.
-        axis: The axis for `pad_to_multiple_of` and `padding_side`: the first on which shapes differ, or the first.
+        axis: The axis for `pad_to_multiple_of` and `padding_side`: the first on which shapes
+            differ, or the first.
         left: Whether they are padded on the left of that axis.
     """
 
@@ -192,12 +202,19 @@ def extent_of(shapes: Sequence[Shape], padding: Padding) -> PaddedShapes | None:
         return None
     longest = list(map(max, zip(*different, strict=True)))
     shortest = map(min, zip(*different, strict=True))
-    axis = next((axis for axis, (low, high) in enumerate(zip(shortest, longest, strict=True)) if low != high), 0)
+    axis = next(
+        (
+            axis
+            for axis, (low, high) in enumerate(zip(shortest, longest, strict=True))
+            if low != high
+        ),
+        0,
+    )
     longest[axis] += -longest[axis] % padding.multiple
     return PaddedShapes(shapes, tuple(longest), axis, padding.left)
 
 
-# -- into one array -----------------------------------------------------------------------------------
+# -- into one array --------------------------------------------------------------------------------
 
 
 def common_dtype(infos: Sequence[TensorInfo], target: Backend, request: Request) -> str:
@@ -255,15 +272,23 @@ def without_nothing(column: Sequence[Any], members: Members, value: Any) -> Memb
         empty = [not leaf for leaf in column]
     if not any(empty):
         return None
-    known = sorted({place for (_, place), is_empty in zip(pairs, empty, strict=True) if not is_empty})
+    known = sorted(
+        {place for (_, place), is_empty in zip(pairs, empty, strict=True) if not is_empty}
+    )
     infos = [members.infos[place] for place in known]
     sources = [members.sources[place] for place in known]
     if not known:
-        infos, sources = [registry.backend_of(value).preview(value)[1]], [registry.backend_of(value)]
+        infos, sources = (
+            [registry.backend_of(value).preview(value)[1]],
+            [registry.backend_of(value)],
+        )
     # With the description of the first of the others, so that it does not change the dtype.
     first, rank = infos[0], len(infos[0].shape) if known else 1
     tensors = [*column]
-    which = [0 if is_empty else known.index(place) for (_, place), is_empty in zip(pairs, empty, strict=True)]
+    which = [
+        0 if is_empty else known.index(place)
+        for (_, place), is_empty in zip(pairs, empty, strict=True)
+    ]
     for index, (leaf, place) in enumerate(pairs):
         if not empty[index]:
             continue

@@ -26,13 +26,15 @@ _ROWS = 50
 """The most leaves in the table."""
 
 
-def leaves_page(head: str, leaves: Sequence[Any], notes: Sequence[object], warnings: Iterable[str]) -> str:
+def leaves_page(
+    head: str, leaves: Sequence[Any], notes: Sequence[object], warnings: Iterable[str]
+) -> str:
     """A page about the first leaves, and the number of the others.
 
     Args:
         head: The first line.
-        leaves: The leaves, with their paths and plans, and what happens to each; `same_as` and `view_with` tell which
-            share memory.
+        leaves: The leaves, with their paths and plans, and what happens to each; `same_as` and
+            `view_with` tell which share memory.
         notes: Other lines.
         warnings: The warnings.
     """
@@ -41,7 +43,10 @@ def leaves_page(head: str, leaves: Sequence[Any], notes: Sequence[object], warni
     def draw(width: Literal[64, 32]) -> str:
         return _picture(memories, width)
 
-    rows = [(code(each.path), change(each.plan.source, each.plan.result), clean(each.what)) for each in leaves[:_ROWS]]
+    rows = [
+        (code(each.path), change(each.plan.source, each.plan.result), clean(each.what))
+        for each in leaves[:_ROWS]
+    ]
     parts = [f"<p><b>{clean(head)}</b></p>", both_widths(draw) if memories else ""]
     parts.append(table(("leaf", "what it is", "what happens"), rows) if rows else "")
     if len(leaves) > _ROWS:
@@ -68,7 +73,9 @@ def _picture(memories: dict[str, list[Any]], width: Literal[64, 32]) -> str:
     sides = [info for leaves in shown for info in (leaves[0].plan.source, leaves[0].plan.result)]
     spans = [touched(info).span for info in sides if _is_block(info)]
     size = blocks_of(max(spans, default=1), width)
-    canvas.lines(f"Each block is {size_text(size)}." if spans else "There are no bytes.", "quiet", 10)
+    canvas.lines(
+        f"Each block is {size_text(size)}." if spans else "There are no bytes.", "quiet", 10
+    )
     for leaves in shown:
         _draw(canvas, leaves, size)
     if len(memories) > len(shown):
@@ -91,14 +98,18 @@ def _draw(canvas: Canvas, leaves: list[Any], size: int) -> None:
         canvas.lines(f"… and {len(leaves) - _DRAWN:,} more over it", "name", 10)
     if plan.shares_memory:
         _side(canvas, plan.source, "shared", size)
-        canvas.lines(f"source and result, {size_text(plan.source.nbytes)} on {plan.source.device}", "quiet")
+        canvas.lines(
+            f"source and result, {size_text(plan.source.nbytes)} on {plan.source.device}", "quiet"
+        )
         return
     _side(canvas, plan.source, "source", size)
     for line in fitted(_carried(leaves[0]), canvas.right - GUTTER - 24):
         canvas.y += 18
         canvas.text(GUTTER + 24, canvas.y - 5, line)
     x, y = GUTTER + 8, canvas.y - 16
-    canvas.add(f"<path class='line' d='M{x} {y:g}v8'/><path class='shape' d='M{x - 4} {y + 6:g}h8l-4 7z'/>")
+    canvas.add(
+        f"<path class='line' d='M{x} {y:g}v8'/><path class='shape' d='M{x - 4} {y + 6:g}h8l-4 7z'/>"
+    )
     _side(canvas, plan.result, "result", size)
 
 
@@ -117,7 +128,10 @@ def _side(canvas: Canvas, info: TensorInfo, kind: str, size: int) -> None:
         bar(canvas, info, kind, size)
         return
     many = info.shape[0] if info.shape else 1
-    words = {"objects": f"{info.size:,} Python objects", "parts": f"{many:,} tensors, each in memory of its own"}
+    words = {
+        "objects": f"{info.size:,} Python objects",
+        "parts": f"{many:,} tensors, each in memory of its own",
+    }
     canvas.lines(words.get(memory_kind(info), "no memory") if info.size else "no elements", "quiet")
 
 

@@ -31,8 +31,8 @@ def convert_plainly(table: Any, targets: Targets) -> dict[object, Any] | None:
         targets: One target for all columns, and a ``dtype=`` without names.
 
     Returns:
-        The columns by name. ``None``: it is no table; a column has to be described; or two of those that are copied
-        have memory in common.
+        The columns by name. ``None``: it is no table; a column has to be described; or two of those
+        that are copied have memory in common.
     """
     if not has_columns(table) or targets.common is None:
         return None

@@ -23,10 +23,12 @@ class LeafPlan(NamedTuple):
     Args:
         path: Where it is: ``$["encoder"][3].weight``.
         plan: Its plan, as from `explain`.
-        same_as: The path of an earlier leaf that is the same, or has the same memory. They are converted once.
+        same_as: The path of an earlier leaf that is the same, or has the same memory. They are
+            converted once.
         view_with: The path of the first leaf that it overlaps. They are copied together.
         batch: The number of the batch in which it crosses the bus.
-        bytes_copied: How many bytes are written for it; 0 if the conversion of another leaf gives it.
+        bytes_copied: How many bytes are written for it; 0 if the conversion of another leaf gives
+            it.
     """
 
     path: str
@@ -57,8 +59,8 @@ class Batch(NamedTuple):
         source: The device of the sources.
         target: The device of the results.
         leaves: The number of leaves.
-        bytes: How many bytes cross the bus: those of the leaves, and of the gaps between them if the target wants each
-            to be aligned.
+        bytes: How many bytes cross the bus: those of the leaves, and of the gaps between them if
+            the target wants each to be aligned.
         transfers: The number of transfers: 1, or one for each leaf, which run at the same time.
     """
 
@@ -167,7 +169,11 @@ class TreePlan(PlansOfLeaves):
     @property
     def bytes_shared(self) -> int:
         """How many bytes the results share with the sources; what appears twice is counted once."""
-        return sum(leaf.plan.source.nbytes for leaf in self.leaves if leaf.same_as is None and leaf.plan.shares_memory)
+        return sum(
+            leaf.plan.source.nbytes
+            for leaf in self.leaves
+            if leaf.same_as is None and leaf.plan.shares_memory
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data for JSON."""
@@ -181,9 +187,15 @@ class TreePlan(PlansOfLeaves):
         }
 
     def __str__(self) -> str:
-        rows = [(leaf.path, f"{leaf.plan.source} -> {leaf.plan.result}", leaf.what) for leaf in self.leaves[:SHOWN]]
+        rows = [
+            (leaf.path, f"{leaf.plan.source} -> {leaf.plan.result}", leaf.what)
+            for leaf in self.leaves[:SHOWN]
+        ]
         width = max((len(path) for path, _, _ in rows), default=0)
-        lines = [self._head(), *(f"   {path:<{width}}  {change}; {what}" for path, change, what in rows)]
+        lines = [
+            self._head(),
+            *(f"   {path:<{width}}  {change}; {what}" for path, change, what in rows),
+        ]
         if len(self.leaves) > SHOWN:
             lines.append(f"   … and {len(self.leaves) - SHOWN} more: see .plans")
         lines += [f"   {batch}" for batch in self.batches]

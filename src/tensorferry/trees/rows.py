@@ -35,7 +35,9 @@ def is_row(x: list[Any], depth: int = 0) -> bool:
 
 @lru_cache(maxsize=256)
 def _is_number(kind: type) -> bool:
-    return kind in numbers.PYTHON_NUMBERS or (issubclass(kind, np.generic) and of_numpy(np.dtype(kind)) is not None)
+    return kind in numbers.PYTHON_NUMBERS or (
+        issubclass(kind, np.generic) and of_numpy(np.dtype(kind)) is not None
+    )
 
 
 class RowsRead(NamedTuple):
@@ -63,8 +65,8 @@ def read_rows(column: Sequence[list[Any]]) -> RowsRead | None:
 class RowFinder:
     """Tells optree which lists are leaves, while it takes a tree apart.
 
-    optree asks about an object, but not about its position. So the lists in a mapping are noted when optree asks about
-    the mapping.
+    optree asks about an object, but not about its position. So the lists in a mapping are noted
+    when optree asks about the mapping.
     """
 
     def __init__(self) -> None:
@@ -90,7 +92,9 @@ class RowFinder:
             self.note(dict.values(x))
         return False
 
-    def misplaced(self, leaves: Sequence[Any], spec: optree.PyTreeSpec, *, below_keys: bool) -> set[int]:
+    def misplaced(
+        self, leaves: Sequence[Any], spec: optree.PyTreeSpec, *, below_keys: bool
+    ) -> set[int]:
         """The indices of leaves that are rows in one place, but also occur in a place that is not below a key.
 
         Args:
@@ -103,8 +107,12 @@ class RowFinder:
             return set()
         lists = [index for index, leaf in enumerate(leaves) if type(leaf) is list]
         accessors = spec.accessors() if lists else []
-        return {index for index in lists if not _is_below_key(accessors[index], below_keys=below_keys)}
+        return {
+            index for index in lists if not _is_below_key(accessors[index], below_keys=below_keys)
+        }
 
 
 def _is_below_key(accessor: optree.PyTreeAccessor, *, below_keys: bool) -> bool:
-    return (below_keys and len(accessor) == 1) or (bool(accessor) and isinstance(accessor[-1], optree.MappingEntry))
+    return (below_keys and len(accessor) == 1) or (
+        bool(accessor) and isinstance(accessor[-1], optree.MappingEntry)
+    )

@@ -28,8 +28,8 @@ _ONE_LEAF = take_apart(None)[1]
 def columns_of(samples: Sequence[Any], rule: LeafRule) -> tuple[list[Any], Structure]:
     """The columns of samples, and the structure of the first sample.
 
-    A plain list of numbers below a key is a leaf, if numbers are tensors and there is no user's callable. A column of
-    such lists may be `RowsRead`.
+    A plain list of numbers below a key is a leaf, if numbers are tensors and there is no user's
+    callable. A column of such lists may be `RowsRead`.
 
     Raises:
         UnsupportedTypeError: A sample has another structure than the first, or cannot be stacked.
@@ -58,7 +58,9 @@ def columns_of(samples: Sequence[Any], rule: LeafRule) -> tuple[list[Any], Struc
     return columns, structure
 
 
-def _in_order_of(structure: Structure, found: list[Any], other: Structure, number: int) -> list[Any]:
+def _in_order_of(
+    structure: Structure, found: list[Any], other: Structure, number: int
+) -> list[Any]:
     """The leaves of a sample, in the order of the first sample.
 
     Raises:
@@ -66,7 +68,9 @@ def _in_order_of(structure: Structure, found: list[Any], other: Structure, numbe
     """
     paths = structure.paths()
     by_path = dict(zip(other.paths(), found, strict=True))
-    odd = [path for path in paths if path not in by_path] or [path for path in by_path if path not in set(paths)]
+    odd = [path for path in paths if path not in by_path] or [
+        path for path in by_path if path not in set(paths)
+    ]
     if odd:
         raise UnsupportedTypeError(
             f"Samples 0 and {number} are different trees: only one of them has the leaf - at {odd[0]}",
@@ -78,7 +82,9 @@ def _in_order_of(structure: Structure, found: list[Any], other: Structure, numbe
     return [by_path[path] for path in paths]
 
 
-def _compare(first: dict[str, tuple[type, Any]], other: dict[str, tuple[type, Any]], number: int) -> None:
+def _compare(
+    first: dict[str, tuple[type, Any]], other: dict[str, tuple[type, Any]], number: int
+) -> None:
     """Raise for samples whose containers differ in attributes that are not stacked.
 
     Raises:
@@ -151,4 +157,6 @@ def _are_leaves(kind: type, column: Sequence[Any]) -> bool:
     """Whether objects of a type are leaves."""
     if kind in PLAIN:
         return True
-    return (registry.is_known_tensor(kind) or registry.is_tensor(kind)) and not openers_of(kind, column)
+    return (registry.is_known_tensor(kind) or registry.is_tensor(kind)) and not openers_of(
+        kind, column
+    )

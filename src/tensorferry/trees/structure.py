@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["ITSELF", "NAMESPACE", "InnerContainer", "Structure", "equal", "placed"]
 
 NAMESPACE = "tensorferry"
-# Permanently, but only in this namespace, so that leaves come in the order in which they were written.
+# Permanently, but only in this namespace, so that leaves come in the order in which they were
+# written.
 _ORDERED = optree.dict_insertion_ordered(True, namespace=NAMESPACE)
 _ORDERED.__enter__()
 
@@ -53,7 +54,9 @@ class Structure:
 
     __slots__ = ("_inner", "_names", "_paths", "_spec", "size", "twins")
 
-    def __init__(self, spec: optree.PyTreeSpec, inner: dict[int, InnerContainer], size: int) -> None:
+    def __init__(
+        self, spec: optree.PyTreeSpec, inner: dict[int, InnerContainer], size: int
+    ) -> None:
         self._spec = spec
         self._inner = inner
         self.size = size
@@ -73,7 +76,9 @@ class Structure:
         if self._inner:
             return None
         one = self._spec.child(0)
-        many = optree.treespec_list([one] * self._spec.num_children, none_is_leaf=True, namespace=NAMESPACE)
+        many = optree.treespec_list(
+            [one] * self._spec.num_children, none_is_leaf=True, namespace=NAMESPACE
+        )
         return Structure(one, {}, one.num_leaves) if many == self._spec else None
 
     def path(self, index: int) -> str:
@@ -89,7 +94,10 @@ class Structure:
         return self._names[index]
 
     def paths(self) -> list[str]:
-        """The path of each leaf: ``$["encoder"][3].weight``. Leaves with equal paths get numbers."""
+        """The path of each leaf: ``$["encoder"][3].weight``.
+
+        Leaves with equal paths get numbers.
+        """
         found = [path for path, node in self.places("$") if node is None]
         if len(set(found)) == len(found):
             return found
@@ -101,8 +109,13 @@ class Structure:
         return numbered
 
     def names(self) -> list[str]:
-        """The dotted name of each leaf: ``encoder.3.weight``. If the tree is one leaf, the name is empty."""
-        return [name.removeprefix(".") for name, node in self.places("", spell=dotted) if node is None]
+        """The dotted name of each leaf: ``encoder.3.weight``.
+
+        If the tree is one leaf, the name is empty.
+        """
+        return [
+            name.removeprefix(".") for name, node in self.places("", spell=dotted) if node is None
+        ]
 
     def places(
         self, root: str, entries: Sequence[str] | None = None, spell: Callable[[str], str] = str
@@ -111,23 +124,28 @@ class Structure:
 
         Args:
             root: The path of the tree.
-            entries: What leads to each of its values, where it is the list of an opened container's.
+            entries: What leads to each of its values, where it is the list of an opened
+                container's.
             spell: How each step of a path is written.
         """
         for index, accessor in enumerate(self._spec.accessors()):
             first = () if entries is None else accessor[:1]
-            path = root + "".join(spell(entries[int(each.entry)]) for each in first if entries is not None)
+            path = root + "".join(
+                spell(entries[int(each.entry)]) for each in first if entries is not None
+            )
             path += "".join(spell(_entry(each)) for each in accessor[len(first) :])
             inner = self._inner.get(index)
             yield path, None if inner is None else inner.node
             if inner is not None:
-                yield from inner.structure.places(path, None if inner.node is ITSELF else inner.node.entries, spell)
+                yield from inner.structure.places(
+                    path, None if inner.node is ITSELF else inner.node.entries, spell
+                )
 
     def keys(self, tree: Any, mapping: Any = None) -> Iterator[tuple[Any, str] | None]:
         """For each leaf, the mapping that holds it in a tree of this structure, and its key there.
 
-        ``None``: it is below no key that is a str, or the mapping takes no other. The tree may be the list of the
-        values of `mapping`.
+        ``None``: it is below no key that is a str, or the mapping takes no other. The tree may be
+        the list of the values of `mapping`.
         """
         for index, accessor in enumerate(self._spec.accessors()):
             inner, parent = self._inner.get(index), tree
@@ -159,7 +177,9 @@ class Structure:
             mine, others = inner.node, other._inner[index].node
             if inner.kind is not other._inner[index].kind or mine.entries != others.entries:
                 return False
-            if not (equal(mine.static, others.static) and equal(mine.registered, others.registered)):
+            if not (
+                equal(mine.static, others.static) and equal(mine.registered, others.registered)
+            ):
                 return False
             if not inner.structure.is_like(other._inner[index].structure):
                 return False
@@ -173,7 +193,9 @@ class Structure:
         """For each container, by its path: its type, and its attributes that are not values."""
         return dict(self.statics_under("$", None))
 
-    def statics_under(self, path: str, entries: Sequence[str] | None) -> Iterator[tuple[str, tuple[type, Any]]]:
+    def statics_under(
+        self, path: str, entries: Sequence[str] | None
+    ) -> Iterator[tuple[str, tuple[type, Any]]]:
         """Yield the items of `statics`; the arguments are those of `places`."""
         return self._statics(self._spec, path, entries, 0)
 
@@ -217,10 +239,15 @@ class Structure:
             error, path = failed.why, self.path_of(failed.inner.node)
             if isinstance(error, ConversionError):
                 raise placed(error, path) from error
-            _note(error, f"raised when the {failed.inner.kind.__name__} at {path} was made again of its new values")
+            _note(
+                error,
+                f"raised when the {failed.inner.kind.__name__} at {path} was made again of its new values",
+            )
         raise error
 
-    def rebuild_from(self, leaves: Iterator[Any], count: int | None, made: dict[int, list[_Made]]) -> Any:
+    def rebuild_from(
+        self, leaves: Iterator[Any], count: int | None, made: dict[int, list[_Made]]
+    ) -> Any:
         """Make the tree again, with the next `size` leaves of an iterator.
 
         Args:
@@ -231,7 +258,9 @@ class Structure:
         values = [self._leaf(index, leaves, count, made) for index in range(self._spec.num_leaves)]
         return optree.tree_unflatten(self._spec, values)
 
-    def _leaf(self, index: int, leaves: Iterator[Any], count: int | None, made: dict[int, list[_Made]]) -> Any:
+    def _leaf(
+        self, index: int, leaves: Iterator[Any], count: int | None, made: dict[int, list[_Made]]
+    ) -> Any:
         inner = self._inner.get(index)
         if inner is None:
             return next(leaves)
@@ -248,12 +277,20 @@ class Structure:
         return result
 
     def _make(
-        self, inner: InnerContainer, leaves: Iterator[Any], count: int | None, made: dict[int, list[_Made]]
+        self,
+        inner: InnerContainer,
+        leaves: Iterator[Any],
+        count: int | None,
+        made: dict[int, list[_Made]],
     ) -> Any:
         values = inner.structure.rebuild_from(leaves, count, made)
         node = inner.node
         try:
-            return node.rebuild(values) if count is None or node.stack is None else node.stack(values, count)
+            return (
+                node.rebuild(values)
+                if count is None or node.stack is None
+                else node.stack(values, count)
+            )
         except Exception as error:  # noqa: BLE001 - what the class of the container raises
             raise _NotMadeError(inner, error) from None
 

@@ -15,7 +15,14 @@ from ..backends.opening import TableContents
 from ..columns.column import Column, Ragged, Refused
 from ..core.leaf_dtypes import dtype_of_leaf, place_of_name, rule_of
 from ..errors import ConversionError, UnsupportedTypeError
-from ..execution.column_keywords import Masked, Rows, apply_column_keywords, contents_of, full_mask, validate
+from ..execution.column_keywords import (
+    Masked,
+    Rows,
+    apply_column_keywords,
+    contents_of,
+    full_mask,
+    validate,
+)
 from ..hints import Hint
 from .unknown import PLAIN
 from .walk import take_apart
@@ -85,7 +92,10 @@ def with_column_keywords(
 
 
 def _is_table(x: Any) -> bool:
-    """Whether an object is a table. Tables are leaves here, so that their columns are still the library's own."""
+    """Whether an object is a table.
+
+    Tables are leaves here, so that their columns are still the library's own.
+    """
     kind = type(x)
     if kind not in registry.BY_TYPE and not hasattr(kind, "columns"):
         return tables.opener_of(kind) is not None
@@ -117,7 +127,10 @@ def may_be_column(kind: type) -> bool:
 
 
 def has_columns(x: Any) -> bool:
-    """Whether an object is a table of a backend. To iterate over it gives columns or their names, not rows."""
+    """Whether an object is a table of a backend.
+
+    To iterate over it gives columns or their names, not rows.
+    """
     kind = type(x)
     owner = registry.BY_TYPE.get(kind)
     if owner is None and hasattr(kind, "columns"):
@@ -174,13 +187,21 @@ def apply_to_leaf(
         if _is_text_without_rows(column) and not _names(rule, path):
             return column
         becomes = partial(dtype_of_leaf, rule, name=path)
-        found = apply_column_keywords(column, becomes(_WITHOUT), casting, in_tree=becomes, **keywords)
-        return _with_full_mask(column) if isinstance(found, Masked) and found.mask is None else found
+        found = apply_column_keywords(
+            column, becomes(_WITHOUT), casting, in_tree=becomes, **keywords
+        )
+        return (
+            _with_full_mask(column) if isinstance(found, Masked) and found.mask is None else found
+        )
 
     if isinstance(x, (str, bytes, dict, list, tuple)) or not _is_table(x):
         return apply(x, name)
     owner = registry.BY_TYPE.get(type(x))
-    columns = owner.named_columns(x, index=index) if isinstance(owner, ColumnBackend) else tables.named_columns(x)
+    columns = (
+        owner.named_columns(x, index=index)
+        if isinstance(owner, ColumnBackend)
+        else tables.named_columns(x)
+    )
     if not isinstance(columns, Mapping):
         return apply(columns, name)
     result = {}
@@ -196,7 +217,12 @@ def apply_to_leaf(
 def _is_text_without_rows(x: Any) -> bool:
     """Whether a column has no rows, and stays as it is because those with rows do."""
     owner = registry.BY_TYPE.get(type(x))
-    return isinstance(owner, ColumnBackend) and not owner.is_table(type(x)) and not len(x) and owner.is_text(x)
+    return (
+        isinstance(owner, ColumnBackend)
+        and not owner.is_table(type(x))
+        and not len(x)
+        and owner.is_text(x)
+    )
 
 
 def _with_full_mask(column: Any) -> Any:
@@ -208,7 +234,10 @@ def _with_full_mask(column: Any) -> Any:
 
 
 def put_masks_beside(x: Any, masks: list[Any]) -> Any:
-    """The tree, with each mask as a leaf ``<name>_mask`` beside its values. The masks are added to a list, too."""
+    """The tree, with each mask as a leaf ``<name>_mask`` beside its values.
+
+    The masks are added to a list, too.
+    """
     if type(x) is dict:
         result: dict[Any, Any] = {}
         for name, value in x.items():
@@ -221,7 +250,9 @@ def put_masks_beside(x: Any, masks: list[Any]) -> Any:
                 what = "such a column" if beside in x else "such a mask"
                 raise UnsupportedTypeError(
                     f"The mask of {name!r} would be named {beside!r}, and there is {what} already.",
-                    Hint("{again:x|nulls=0}, which replaces nulls; or give that column another name"),
+                    Hint(
+                        "{again:x|nulls=0}, which replaces nulls; or give that column another name"
+                    ),
                 )
             masks.append(value.mask)
             result[name], result[beside] = (put_masks_beside(each, masks) for each in value)

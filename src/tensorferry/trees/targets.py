@@ -33,15 +33,16 @@ class Targets:
     """The targets of leaves: one for all, or one for each path, or a copy of each leaf in its own framework.
 
     Args:
-        targets: The name of the backend and the device, for all leaves; or, by path, the name of the backend, the
-            dtype of the tensor in ``like=``, the device, and the labels of that tensor; or ``None`` to copy each leaf
-            in its own framework, outside its graph.
-        rule: The rule for the dtype of each leaf. What it does not mention takes the dtype of the tensor in ``like=``,
-            if it is of its kind.
+        targets: The name of the backend and the device, for all leaves; or, by path, the name of
+            the backend, the dtype of the tensor in ``like=``, the device, and the labels of that
+            tensor; or ``None`` to copy each leaf in its own framework, outside its graph.
+        rule: The rule for the dtype of each leaf. What it does not mention takes the dtype of the
+            tensor in ``like=``, if it is of its kind.
         like: The dtype of the tensor in ``like=``, if all there is to convert is one tensor.
         labels: The labels of the tensor in ``like=``, if it is one for all leaves.
         overlaps: Whether transfers run beside the host's work, if the target can do that.
-        keywords: ``copy``, ``casting``, ``grad`` and the target's options, as `make_request` takes them.
+        keywords: ``copy``, ``casting``, ``grad`` and the target's options, as `make_request` takes
+            them.
     """
 
     def __init__(
@@ -68,7 +69,9 @@ class Targets:
         """The last tree, if a tree like it can be converted faster."""
         if isinstance(targets, tuple):
             name, device = targets
-            self.common = self._make(name, None if for_all is None else for_all[0], device, like, labels)
+            self.common = self._make(
+                name, None if for_all is None else for_all[0], device, like, labels
+            )
         else:
             self._by_path = targets or {}
             self.decides_by_leaf = bool(any(rule))
@@ -78,7 +81,9 @@ class Targets:
         """Whether all leaves become Python numbers, or lists of them."""
         return self.common is not None and not self.common.target.capabilities.memory.exists
 
-    def asked_of(self, conversion: Conversion, info: TensorInfo, name: Callable[[], str]) -> Conversion:
+    def asked_of(
+        self, conversion: Conversion, info: TensorInfo, name: Callable[[], str]
+    ) -> Conversion:
         """The conversion for a leaf with this description, if `decides_by_leaf`.
 
         Args:
@@ -106,7 +111,9 @@ class Targets:
         choice = dtype_of_leaf(self.rule, dtype, name, _UNMENTIONED)
         if choice == _UNMENTIONED:
             return conversion
-        return conversion_of(conversion.target, conversion.request._replace(dtype=choice, like=None))
+        return conversion_of(
+            conversion.target, conversion.request._replace(dtype=choice, like=None)
+        )
 
     def of(self, path: Callable[[], str], leaf: Any = None) -> Conversion:
         """The conversion for a leaf; if `decides_by_leaf`, without the dtype.
@@ -125,14 +132,18 @@ class Targets:
         name, like, device, labels = target
         return self._make(name, None, device, like, labels)
 
-    def _make(self, name: str, dtype: object, device: object, like: str | None, labels: Labels | None) -> Conversion:
+    def _make(
+        self, name: str, dtype: object, device: object, like: str | None, labels: Labels | None
+    ) -> Conversion:
         backend = registry.backend_named(name)
         asked = self._keywords
         options = dict(asked["options"])
         if self._overlaps and OVERLAPS in backend.capabilities.options.names:
             options[OVERLAPS] = True
         pairs = tuple(options.items())
-        request = make_request(backend, asked["copy"], dtype, asked["casting"], device, asked["grad"], pairs, like)
+        request = make_request(
+            backend, asked["copy"], dtype, asked["casting"], device, asked["grad"], pairs, like
+        )
         return conversion_of(backend, request).labelled(like=labels)
 
 

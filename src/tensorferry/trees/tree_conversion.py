@@ -51,7 +51,9 @@ class TreeConversion:
         ConversionError: The tree cannot be taken apart, or `out` has another structure.
     """
 
-    def __init__(self, tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: bool) -> None:
+    def __init__(
+        self, tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: bool
+    ) -> None:
         self._targets = targets
         self._rule = rule
         self._coalesce = coalesce
@@ -95,7 +97,11 @@ class TreeConversion:
         if self._targets.rule.names:
             names = map(self._structure.name, sorted({*prepared, *self.errors}))
             refuse_unknown_name(
-                "dtype", self._targets.rule.names, names, self._leaf_named, self._targets.rule.without_names
+                "dtype",
+                self._targets.rule.names,
+                names,
+                self._leaf_named,
+                self._targets.rule.without_names,
             )
         for index, earlier in refused(prepared, self.outs) if self.outs is not None else ():
             path = self._structure.path(earlier)
@@ -108,7 +114,9 @@ class TreeConversion:
     def _leaf_named(self, name: str) -> Any:
         """The leaf with a dotted name; ``None`` if there is none."""
         names = map(self._structure.name, range(len(self.leaves)))
-        return next((leaf for each, leaf in zip(names, self.leaves, strict=True) if each == name), None)
+        return next(
+            (leaf for each, leaf in zip(names, self.leaves, strict=True) if each == name), None
+        )
 
     def _taken(self) -> list[bool]:
         """Whether each leaf is converted. Errors are kept."""
@@ -118,7 +126,9 @@ class TreeConversion:
                 from .tables import is_counted
 
                 for index, leaf in enumerate(self.leaves):
-                    found[index] = found[index] or is_counted(leaf, self._targets.rule, self._structure.name(index))
+                    found[index] = found[index] or is_counted(
+                        leaf, self._targets.rule, self._structure.name(index)
+                    )
             return found
         found = [False] * len(self.leaves)
         for index, leaf in enumerate(self.leaves):
@@ -135,7 +145,9 @@ class TreeConversion:
             out = None if self.outs is None else self.outs[index]
             decide = partial(self._decided, conversion, index) if targets.decides_by_leaf else None
             if isinstance(leaf, TensorInfo):
-                return run.prepare_described(leaf, conversion if decide is None else decide(leaf), out)
+                return run.prepare_described(
+                    leaf, conversion if decide is None else decide(leaf), out
+                )
             if conversion.target is not self._ready:
                 self._ready = registry.ready(conversion.target.name)
             return self._prepares(leaf, conversion, out, decide, known)
@@ -148,7 +160,9 @@ class TreeConversion:
         """The conversion of a leaf, by its description."""
         return self._targets.asked_of(conversion, info, partial(self._structure.name, index))
 
-    def bind(self, prepared: Mapping[int, Prepared]) -> tuple[dict[int, int], list[Cluster], list[Shipment]]:
+    def bind(
+        self, prepared: Mapping[int, Prepared]
+    ) -> tuple[dict[int, int], list[Cluster], list[Shipment]]:
         """The leaves that are the same, those that are copied together, and those that cross the bus together."""
         same = {} if self.outs is not None else {**self._twins(prepared), **ties(prepared)}
         groups = [] if self.outs is not None else overlapping(prepared, same)
@@ -160,7 +174,9 @@ class TreeConversion:
         return {
             index: first
             for index, first in self._structure.twins.items()
-            if index in prepared and first in prepared and prepared[index].request == prepared[first].request
+            if index in prepared
+            and first in prepared
+            and prepared[index].request == prepared[first].request
         }
 
     def plan(self) -> TreePlan:
@@ -174,7 +190,11 @@ class TreeConversion:
         bound = self.bind(prepared)
         return TreePlan(
             leaves=self._plans(prepared, *bound),
-            kept=tuple(self._kept(index, leaf) for index, leaf in enumerate(self.leaves) if index not in prepared),
+            kept=tuple(
+                self._kept(index, leaf)
+                for index, leaf in enumerate(self.leaves)
+                if index not in prepared
+            ),
             batches=tuple(shipment.batch for shipment in bound[2]),
         )
 
@@ -183,10 +203,16 @@ class TreeConversion:
         return KeptLeaf(path, type(leaf).__name__, tensor=None if inside is None else path + inside)
 
     def _plans(
-        self, prepared: Mapping[int, Prepared], same: Mapping[int, int], groups: list[Cluster], sent: list[Shipment]
+        self,
+        prepared: Mapping[int, Prepared],
+        same: Mapping[int, int],
+        groups: list[Cluster],
+        sent: list[Shipment],
     ) -> tuple[LeafPlan, ...]:
         together = {index: group for group in groups for index in group.members}
-        batches = {index: number for number, shipment in enumerate(sent) for index in shipment.steps}
+        batches = {
+            index: number for number, shipment in enumerate(sent) for index in shipment.steps
+        }
         # By the id of the description, which lives as long as `prepared`.
         plans: dict[tuple[int, int], tuple[Plan, int]] = {}
         found = []
@@ -200,19 +226,27 @@ class TreeConversion:
             same_as = same.get(index)
             group = together.get(index if same_as is None else same_as)
             if same_as is None and group is None:
-                found.append(LeafPlan(path(index), planned[0], None, None, batches.get(index), planned[1]))
+                found.append(
+                    LeafPlan(path(index), planned[0], None, None, batches.get(index), planned[1])
+                )
             else:
                 found.append(self._bound_plan(index, each, planned[0], same_as, group))
         return tuple(found)
 
-    def _bound_plan(self, index: int, each: Prepared, plan: Plan, same: int | None, group: Cluster | None) -> LeafPlan:
+    def _bound_plan(
+        self, index: int, each: Prepared, plan: Plan, same: int | None, group: Cluster | None
+    ) -> LeafPlan:
         path = self._structure.path(index)
         if group is not None:
             # In the copy it has the same strides.
-            result = plan.result._replace(strides=each.info.strides, misalignment=each.info.misalignment)
+            result = plan.result._replace(
+                strides=each.info.strides, misalignment=each.info.misalignment
+            )
             plan = replace(plan, result=result)
         if same is not None or group is None:
-            return LeafPlan(path, plan, same_as=None if same is None else self._structure.path(same))
+            return LeafPlan(
+                path, plan, same_as=None if same is None else self._structure.path(same)
+            )
         # The bytes of the copy are counted for the first leaf.
         first = group.members[0]
         if index == first:
@@ -225,10 +259,13 @@ class TreeConversion:
         """Convert the tree.
 
         Raises:
-            ConversionError: A leaf cannot be converted; several raise a `TreeError`. Nothing has been written then.
+            ConversionError: A leaf cannot be converted; several raise a `TreeError`. Nothing has
+                been written then.
         """
         results = self._directly()
-        return self.run(self._prepare_each()) if results is None else self._structure.rebuild(results)
+        return (
+            self.run(self._prepare_each()) if results is None else self._structure.rebuild(results)
+        )
 
     def run(self, prepared: dict[int, Prepared]) -> Any:
         """Convert the tree.
@@ -243,7 +280,9 @@ class TreeConversion:
         self.raise_errors()
         if self.outs is not None:
             # Rebuilt before anything is written, because a container may refuse the values.
-            self._structure.rebuild([self.outs[i] if i in prepared else leaf for i, leaf in enumerate(self.leaves)])
+            self._structure.rebuild(
+                [self.outs[i] if i in prepared else leaf for i, leaf in enumerate(self.leaves)]
+            )
             write_all(prepared, results, self.outs)
         if run.is_verifying():
             for index, each in prepared.items():
@@ -280,7 +319,10 @@ class TreeConversion:
             if self.outs is not None:
                 # Rebuilt before anything is written, because a container may refuse the values.
                 self._structure.rebuild(
-                    [out if on else leaf for out, on, leaf in zip(self.outs, taken, self.leaves, strict=True)]
+                    [
+                        out if on else leaf
+                        for out, on, leaf in zip(self.outs, taken, self.leaves, strict=True)
+                    ]
                 )
             results = self._convert_each(common, leaves, outs, kinds)
         except (ConversionError, *fast_paths.NOT_ACCEPTED):
@@ -293,7 +335,11 @@ class TreeConversion:
         return whole
 
     def _convert_each(
-        self, common: Conversion, leaves: list[Any], outs: list[Any] | None, kinds: Mapping[type, Any]
+        self,
+        common: Conversion,
+        leaves: list[Any],
+        outs: list[Any] | None,
+        kinds: Mapping[type, Any],
     ) -> list[Any] | None:
         if len(set(map(id, leaves))) < len(leaves):
             # An object that occurs several times is converted once.
@@ -310,7 +356,9 @@ class TreeConversion:
         decide = partial(self._decided, common, 0) if self._targets.decides_by_leaf else None
         return convert_each(leaves, outs, common, decide, kinds, coalesce=self._coalesce)
 
-    def _quickly(self, leaves: list[Any], kinds: Mapping[type, Any], target: str) -> list[Any] | None:
+    def _quickly(
+        self, leaves: list[Any], kinds: Mapping[type, Any], target: str
+    ) -> list[Any] | None:
         """The results of fast paths, if they accept all leaves."""
         together = {fast_paths.path_for_many(kind, target) for kind in kinds}
         paths = fast_paths.paths_to(target)
@@ -343,10 +391,18 @@ class TreeConversion:
                 self._try(index, partial(_carried, each), done)
         if self.errors:
             return []
-        return [done[same.get(index, index)] if index in prepared else leaf for index, leaf in enumerate(self.leaves)]
+        return [
+            done[same.get(index, index)] if index in prepared else leaf
+            for index, leaf in enumerate(self.leaves)
+        ]
 
-    def _ship(self, shipment: Shipment, prepared: Mapping[int, Prepared], done: dict[int, Any]) -> None:
-        """Transfer the leaves of a batch together. A leaf that fails before or after does not stop the others."""
+    def _ship(
+        self, shipment: Shipment, prepared: Mapping[int, Prepared], done: dict[int, Any]
+    ) -> None:
+        """Transfer the leaves of a batch together.
+
+        A leaf that fails before or after does not stop the others.
+        """
         values: dict[int, Any] = {}
         for index in shipment.steps:
             self._try(index, partial(depart, shipment, prepared, index), values)
@@ -377,7 +433,12 @@ def convert(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: 
         result = targets.last.convert(tree, targets.common.target.name, rule)
         if result is not None:
             return result
-    is_for_all = targets.common is not None and out is None and rule.chosen is None and not targets.rule.names
+    is_for_all = (
+        targets.common is not None
+        and out is None
+        and rule.chosen is None
+        and not targets.rule.names
+    )
     if is_for_all and hasattr(type(tree), "columns"):
         from .plain_tables import convert_plainly  # here, because most trees are no tables
 

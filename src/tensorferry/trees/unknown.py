@@ -1,9 +1,9 @@
 """Find a tensor inside an object that is not a container, without running any code of the object.
 
-The search goes through the attributes in ``__dict__`` and ``__slots__``, through lists, tuples, sets and dicts in them,
-and through the attributes of objects in them, three levels deep; also through a `functools.partial` and a slice. It
-does not go through functions, classes and modules, whose references are not data, nor through iterators, which it would
-exhaust.
+The search goes through the attributes in ``__dict__`` and ``__slots__``, through lists, tuples,
+sets and dicts in them, and through the attributes of objects in them, three levels deep; also
+through a `functools.partial` and a slice. It does not go through functions, classes and modules,
+whose references are not data, nor through iterators, which it would exhaust.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ _WITH_MEMBERS = (partial, slice)
 """Types in C that hold their arguments like a class with ``__slots__``."""
 # From Python 3.12 on, the iterator of a deque says that it is of collections.
 _OF_PYTHON = frozenset({"builtins", "_collections", "collections", "itertools"})
-_OF_PLAIN = frozenset({itertools.count, *(type(iter(x)) for x in (range(0), range(2**64), "", "é", b"", bytearray()))})
+_OF_PLAIN = frozenset(
+    {itertools.count, *(type(iter(x)) for x in (range(0), range(2**64), "", "é", b"", bytearray()))}
+)
 """Iterators whose elements are certainly not tensors."""
 _Attributes = tuple[GetSetDescriptorType | None, tuple[tuple[str, MemberDescriptorType], ...]]
 _known: WeakKeyDictionary[type, _Attributes] = WeakKeyDictionary()
@@ -62,9 +64,16 @@ def may_hold(kind: type) -> bool:
 
 
 def is_used_up(kind: type) -> bool:
-    """Whether objects of a type of Python are iterators that may give tensors. To look would exhaust them.
+    """Whether objects of a type of Python are iterators that may give tensors.
 
-    >>> is_used_up(map), is_used_up(type(iter([]))), is_used_up(type(iter("text"))), is_used_up(list)
+    To look would exhaust them.
+
+    >>> (
+    ...     is_used_up(map),
+    ...     is_used_up(type(iter([]))),
+    ...     is_used_up(type(iter("text"))),
+    ...     is_used_up(list),
+    ... )
     (True, True, False, False)
     """
     return kind not in _OF_PLAIN and any(
@@ -72,7 +81,9 @@ def is_used_up(kind: type) -> bool:
     )
 
 
-def tensor_inside(x: Any, is_tensor: Callable[[Any], bool], goes_on: Callable[[type], bool]) -> str | None:
+def tensor_inside(
+    x: Any, is_tensor: Callable[[Any], bool], goes_on: Callable[[type], bool]
+) -> str | None:
     """The path to the first tensor inside an object; ``None`` if there is none.
 
     Args:
@@ -84,7 +95,11 @@ def tensor_inside(x: Any, is_tensor: Callable[[Any], bool], goes_on: Callable[[t
 
 
 def _inside(
-    x: Any, is_tensor: Callable[[Any], bool], goes_on: Callable[[type], bool], levels: int, seen: dict[int, int]
+    x: Any,
+    is_tensor: Callable[[Any], bool],
+    goes_on: Callable[[type], bool],
+    levels: int,
+    seen: dict[int, int],
 ) -> str | None:
     for key, value, entry in _held(x):
         kind = type(value)

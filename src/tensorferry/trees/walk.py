@@ -1,8 +1,8 @@
 """Take a tree apart into its leaves and its structure.
 
-optree opens dict, OrderedDict, defaultdict, list, tuple, namedtuple, deque, the result types in C, and registered
-types. Its leaves that are containers of Python, of a framework or of one of `libraries` are opened here, and so on
-inside them.
+optree opens dict, OrderedDict, defaultdict, list, tuple, namedtuple, deque, the result types in C,
+and registered types. Its leaves that are containers of Python, of a framework or of one of
+`libraries` are opened here, and so on inside them.
 (https://optree.readthedocs.io/en/latest/typing.html)
 """
 
@@ -33,7 +33,11 @@ _DEEPEST = 200
 
 
 def take_apart(
-    tree: Any, chosen: Callable[[Any], bool] | None = None, *, sharing: bool = False, rows: bool = False
+    tree: Any,
+    chosen: Callable[[Any], bool] | None = None,
+    *,
+    sharing: bool = False,
+    rows: bool = False,
 ) -> tuple[list[Any], Structure]:
     """The leaves of a tree in order, and its structure.
 
@@ -41,7 +45,8 @@ def take_apart(
         tree: Any object. An object that is not a container is the only leaf.
         chosen: Whether an object is a leaf although it may be a container.
         sharing: Whether a container that occurs twice is also rebuilt as one object.
-        rows: Whether a plain list of numbers below a key is a leaf; not beside `chosen` or `sharing`.
+        rows: Whether a plain list of numbers below a key is a leaf; not beside `chosen` or
+            `sharing`.
 
     Raises:
         UnsupportedTypeError: It contains itself, or is nested too deep.
@@ -51,7 +56,9 @@ def take_apart(
         return flat
     walk = Walk(chosen, visits=sharing, rows=rows)
     leaves, structure = walk.take(tree)
-    shared = {number: x for number, x in walk.again.items() if _is_container(x)} if walk.again else None
+    shared = (
+        {number: x for number, x in walk.again.items() if _is_container(x)} if walk.again else None
+    )
     if shared:
         walk = Walk(chosen, shared=shared)
         leaves, structure = walk.take(tree)
@@ -73,7 +80,10 @@ def _take_flat(tree: Any) -> tuple[list[Any], Structure] | None:
 
 
 class _FlatDict(Structure):
-    """The structure of a dict that contains only leaves. The structure of optree is made only when it is needed."""
+    """The structure of a dict that contains only leaves.
+
+    The structure of optree is made only when it is needed.
+    """
 
     __slots__ = ("_keys", "_made")
 
@@ -101,7 +111,11 @@ class _FlatDict(Structure):
         return paths if len(set(paths)) == len(paths) else super().paths()
 
     def is_in_order_of(self, other: Structure) -> bool:
-        return self._keys == other.flat_keys if isinstance(other, _FlatDict) else super().is_in_order_of(other)
+        return (
+            self._keys == other.flat_keys
+            if isinstance(other, _FlatDict)
+            else super().is_in_order_of(other)
+        )
 
     def rebuild(self, leaves: Sequence[Any], count: int | None = None) -> Any:
         return dict(zip(self._keys, leaves, strict=True))
@@ -136,7 +150,13 @@ class Walk:
         self.twins: dict[int, int] = {}
 
     def take(
-        self, tree: Any, own: Any = None, around: tuple[int, ...] = (), start: int = 0, *, below_keys: bool = False
+        self,
+        tree: Any,
+        own: Any = None,
+        around: tuple[int, ...] = (),
+        start: int = 0,
+        *,
+        below_keys: bool = False,
     ) -> tuple[list[Any], Structure]:
         """The leaves of a tree, and what is left of it.
 
@@ -152,10 +172,14 @@ class Walk:
             finder.note(tree)
         is_leaf = self._is_leaf(own) if finder is None else _is_leaf_or_row(own, finder)
         try:
-            leaves, spec = optree.tree_flatten(tree, is_leaf, none_is_leaf=True, namespace=NAMESPACE)
+            leaves, spec = optree.tree_flatten(
+                tree, is_leaf, none_is_leaf=True, namespace=NAMESPACE
+            )
         except RecursionError:
             raise _too_deep() from None
-        misplaced = set() if finder is None else finder.misplaced(leaves, spec, below_keys=below_keys)
+        misplaced = (
+            set() if finder is None else finder.misplaced(leaves, spec, below_keys=below_keys)
+        )
         kinds = set(map(type, leaves))
         if finder is not None:
             kinds.discard(list)
@@ -167,7 +191,11 @@ class Walk:
         inner: dict[int, InnerContainer] = {}
         for index, leaf in enumerate(leaves):
             opened = self._open(
-                leaf, openers.get(type(leaf), ()), around, start + len(parts), itself=index in misplaced
+                leaf,
+                openers.get(type(leaf), ()),
+                around,
+                start + len(parts),
+                itself=index in misplaced,
             )
             if opened is None:
                 parts.append(leaf)
@@ -177,7 +205,12 @@ class Walk:
         return parts, Structure(spec, inner, len(parts))
 
     def take_values(
-        self, values: Sequence[Any], around: tuple[int, ...] = (), start: int = 0, *, below_keys: bool = False
+        self,
+        values: Sequence[Any],
+        around: tuple[int, ...] = (),
+        start: int = 0,
+        *,
+        below_keys: bool = False,
     ) -> tuple[list[Any], Structure]:
         """Take values apart, as a tree; the list around them is never a leaf."""
         own = list(values)
@@ -209,7 +242,9 @@ class Walk:
             node = ITSELF
             parts, structure = self.take(leaf, leaf, inside, start)
         else:
-            parts, structure = self.take_values(node.values, inside, start, below_keys=isinstance(leaf, Mapping))
+            parts, structure = self.take_values(
+                node.values, inside, start, below_keys=isinstance(leaf, Mapping)
+            )
         if shared:
             first = self._first.setdefault(id(leaf), start)
             for index in range(len(parts) if first != start else 0):

@@ -101,7 +101,8 @@ def install(
     Args:
         folder: The folder.
         name: The distribution's name.
-        module: Its framework's module, which is beside ``<module>_ferry``, where the entry points lead.
+        module: Its framework's module, which is beside ``<module>_ferry``, where the entry points
+            lead.
         body: The source of ``<module>_ferry``; ``""``: a backend that works.
         group: Which of tensorferry's groups.
         points: The entry points, as name to value; ``None``: one named as the module.
@@ -111,14 +112,18 @@ def install(
         framework: The source of the framework.
     """
     if not body:
-        more = (READ_ONLY.format(module=module) if read_only else "") + textwrap.indent(textwrap.dedent(extra), "    ")
+        more = (READ_ONLY.format(module=module) if read_only else "") + textwrap.indent(
+            textwrap.dedent(extra), "    "
+        )
         body = BACKEND.format(module=module, kind="Mine", read_only=read_only) + more
     points = {module: f"{module}_ferry:Mine"} if points is None else points
     (folder / f"{module}.py").write_text(framework, encoding="utf-8")
     (folder / f"{module}_ferry.py").write_text(textwrap.dedent(body), encoding="utf-8")
     info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8"
+    )
     lines = "".join(f"{key} = {value}\n" for key, value in points.items())
     (info / "entry_points.txt").write_text(f"[tensorferry.{group}]\n{lines}", encoding="utf-8")
     return folder

@@ -12,7 +12,15 @@ from tests.support import lives, survives
 
 from tensorferry.backends import registry, validation, verbs
 from tensorferry.backends.base import Backend
-from tensorferry.core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
+from tensorferry.core.capabilities import (
+    Capabilities,
+    Devices,
+    Dtypes,
+    Gradients,
+    Memory,
+    Objects,
+    Options,
+)
 
 ORDINARY = """
 import collections, dataclasses, typing, warnings
@@ -94,7 +102,9 @@ def test_who_uses_the_built_in_frameworks_loads_no_outside_package(tmp_path):
 def test_a_miss_opens_what_is_asked_for(tmp_path, code):
     """A name, a type, a prefix that nobody known has: the entry point is found without anybody's registering it."""
     install(tmp_path, "slabs-ferry", "slabs", extra="aliases = ('slabby',)")
-    assert loaded(lives(loads(tmp_path, f"import numpy as np, tensorferry as ferry\n{code}"))) == ["slabs_ferry"]
+    assert loaded(lives(loads(tmp_path, f"import numpy as np, tensorferry as ferry\n{code}"))) == [
+        "slabs_ferry"
+    ]
 
 
 def test_only_the_class_of_plain_tensors_names_an_outside_framework(tmp_path):
@@ -138,7 +148,10 @@ def test_an_outside_tensor_is_a_leaf_also_if_it_is_a_dataclass(tmp_path):
 
 CLASS = BACKEND.format(module="slabs", kind="Mine", read_only=False)
 BROKEN = {
-    "an import that fails": ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+    "an import that fails": (
+        "import no_such_module",
+        "ModuleNotFoundError: No module named 'no_such_module'",
+    ),
     "an import that ends the process": ("raise SystemExit('no licence')", "SystemExit: no licence"),
     "an import that panics": (
         "class PanicException(BaseException): pass\nraise PanicException('index out of bounds')",
@@ -149,21 +162,39 @@ BROKEN = {
     "a function": ("def Mine(): pass", "not of function"),
     "another class": ("class Mine: pass", "not of type"),
     "a number": ("Mine = 3", "not of int"),
-    "an abstract class": ("from tensorferry.backends.base import Backend\nclass Mine(Backend): pass", "TypeError"),
+    "an abstract class": (
+        "from tensorferry.backends.base import Backend\nclass Mine(Backend): pass",
+        "TypeError",
+    ),
     "an error that cannot be shown": (
         "class Odd(Exception):\n    def __str__(self): raise RuntimeError\nraise Odd",
         "is broken: Odd.",
     ),
-    "a constructor that fails": (CLASS + "\n    def __init__(self): raise OSError('no device')", "OSError: no device"),
-    "capabilities that raise": (CLASS + "\n    capabilities = property(lambda self: 1 / 0)", "ZeroDivisionError"),
+    "a constructor that fails": (
+        CLASS + "\n    def __init__(self): raise OSError('no device')",
+        "OSError: no device",
+    ),
+    "capabilities that raise": (
+        CLASS + "\n    capabilities = property(lambda self: 1 / 0)",
+        "ZeroDivisionError",
+    ),
     "capabilities of another type": (CLASS + "\n    capabilities = {}", "capabilities must be"),
     "owns that raises": (CLASS + "\n    owns = property(lambda self: 1 / 0)", "ZeroDivisionError"),
     "owns that is a string": (CLASS + "\n    owns = 'slabs'", "owns must be a tuple of strings"),
-    "aliases that are none": (CLASS + "\n    aliases = ['sl']", "aliases must be a tuple of strings"),
-    "another's module": (CLASS + "\n    owns = ('numpy',)", "owns 'numpy', which 'numpy' owns already"),
+    "aliases that are none": (
+        CLASS + "\n    aliases = ['sl']",
+        "aliases must be a tuple of strings",
+    ),
+    "another's module": (
+        CLASS + "\n    owns = ('numpy',)",
+        "owns 'numpy', which 'numpy' owns already",
+    ),
     "another name": (CLASS + "\n    name = 'tiles'", "named 'slabs', and its backend 'tiles'"),
     "a wrong name": (CLASS + "\n    name = None", "name must be a string"),
-    "a verb that is not there": (CLASS.replace("read_only=False", "read_only=True"), "has no verb read_only()"),
+    "a verb that is not there": (
+        CLASS.replace("read_only=False", "read_only=True"),
+        "has no verb read_only()",
+    ),
 }
 UNNAMED = """
 import json
@@ -228,7 +259,12 @@ def test_a_backend_that_cannot_say_what_is_its_own(tmp_path, what):
 
 def test_who_names_a_backend_whose_load_fails_is_told_whose_it_is(tmp_path):
     """The same words as for one that cannot be imported; and the next call tries again."""
-    install(tmp_path, "slabs-ferry", "slabs", extra="def load(self):\n    assert slabs.ready, 'not ready'\n")
+    install(
+        tmp_path,
+        "slabs-ferry",
+        "slabs",
+        extra="def load(self):\n    assert slabs.ready, 'not ready'\n",
+    )
     code = """
     import slabs, tensorferry as ferry
     slabs.ready = False
@@ -295,7 +331,9 @@ def test_a_package_whose_list_of_entry_points_is_damaged(tmp_path):
     """One that cannot be read hides the others from `importlib.metadata`, and not from here; it is told."""
     install(tmp_path, "slabs-ferry", "slabs")
     install(tmp_path, "aaa", "aaa")
-    (tmp_path / "aaa-1.0.dist-info" / "entry_points.txt").write_text("[tensorferry.backends]\nno value\n")
+    (tmp_path / "aaa-1.0.dist-info" / "entry_points.txt").write_text(
+        "[tensorferry.backends]\nno value\n"
+    )
     code = """
     import tensorferry as ferry
     assert ferry.to_list(ferry.convert([1.0], "slabs")) == [1.0]
@@ -403,7 +441,9 @@ def test_threads_that_miss_at_once_all_find_it(tmp_path):
     survives(loads(tmp_path, code))
 
 
-def test_a_thread_that_imports_the_framework_and_one_that_converts_do_not_wait_for_each_other(tmp_path):
+def test_a_thread_that_imports_the_framework_and_one_that_converts_do_not_wait_for_each_other(
+    tmp_path,
+):
     """The framework registers its own backend while it is imported, which another thread has asked to be loaded."""
     framework = (
         "import threading\n"
@@ -413,11 +453,15 @@ def test_a_thread_that_imports_the_framework_and_one_that_converts_do_not_wait_f
         "ferry.to_list(ferry.to_numpy([1, 2])), ferry.describe(np.ones(2))\n"
         "from tensorferry.backends import registry\nregistry.register(registry.backend_named('slabs'))\n"
     )
-    (tmp_path / "gate.py").write_text("import threading\ninside, go_on = threading.Event(), threading.Event()\n")
+    (tmp_path / "gate.py").write_text(
+        "import threading\ninside, go_on = threading.Event(), threading.Event()\n"
+    )
     body = CLASS.replace("import slabs\n", "").replace(
         "    def load(self):", "    def load(self):\n        import slabs"
     )
-    body = body.replace("slabs.Tensor)", "__import__('slabs').Tensor)").replace("return slabs.", "return self.")
+    body = body.replace("slabs.Tensor)", "__import__('slabs').Tensor)").replace(
+        "return slabs.", "return self."
+    )
     body = body.replace("self.Tensor(", "self.tensor(")
     install(tmp_path, "slabs-ferry", "slabs", body, framework=framework)
     code = """
@@ -453,7 +497,9 @@ class Plain(Backend):
 
     @property
     def capabilities(self):
-        return Capabilities(**{"dtypes": Dtypes(frozenset(), {}), "memory": Memory(writable=True), **self.declared})
+        return Capabilities(
+            **{"dtypes": Dtypes(frozenset(), {}), "memory": Memory(writable=True), **self.declared}
+        )
 
     def _(self, *arguments):
         raise NotImplementedError
@@ -471,13 +517,19 @@ DECLARED = {
         {"devices": Devices(("cpu", "sim")), "dtypes": Dtypes(frozenset({"float32"}), {})},
         ["copy", "cast", "move", "wait", "import_dlpack", "compact"],
     ),
-    "no host": ({"devices": Devices(("sim",)), **FLOATS}, ["copy", "cast", "move", "place", "fetch"]),
+    "no host": (
+        {"devices": Devices(("sim",)), **FLOATS},
+        ["copy", "cast", "move", "place", "fetch"],
+    ),
     "shards": ({"devices": Devices(shards=True)}, ["fetch"]),
     "fetches": ({"devices": Devices(fetches=True)}, ["fetch"]),
     "fetches_ahead": ({"devices": Devices(fetches_ahead=True)}, ["start_fetch", "fetch"]),
     "packs": ({"devices": Devices(packs=True)}, ["pack", "unpack"]),
     "pins": ({"devices": Devices(pins=True)}, ["pin", "land"]),
-    "spreads": ({"devices": Devices(spreads=True)}, ["narrow", "span", "spread", "cross", "copy_together"]),
+    "spreads": (
+        {"devices": Devices(spreads=True)},
+        ["narrow", "span", "spread", "cross", "copy_together"],
+    ),
     "others": ({"devices": Devices(others=True), **FLOATS}, ["copy", "cast", "move"]),
     "a graph": ({"gradients": Gradients(graph=True)}, ["detach", "stack", "copy", "cast"]),
     "read_kinds": ({"objects": Objects(read_kinds=frozenset({"scalar"}))}, ["read"]),
@@ -531,14 +583,18 @@ def test_a_plan_names_no_verb_that_is_not_called_for():
     assert {"adopt", "move", "cast", "import_dlpack", "place"} <= {verb for _, verb in named}
     for name, verb in named:
         verbs_needed = verbs.verbs_needed(registry.backend_named(name).capabilities).values()
-        assert verb in always | own.get(name, set()) | {each for group in verbs_needed for each in group}, (name, verb)
+        assert verb in always | own.get(name, set()) | {
+            each for group in verbs_needed for each in group
+        }, (name, verb)
 
 
 def test_a_verbs_protocol_is_a_base_that_cannot_be_left_empty():
     """Whoever derives from one is told by Python itself, before anything is registered."""
     with pytest.raises(TypeError, match="write"):
         type("Mine", (Plain, verbs.Writes), {})()
-    whole = type("Mine", (Plain, verbs.Writes), {"write": Plain._, "declared": DECLARED["out"][0]})()
+    whole = type(
+        "Mine", (Plain, verbs.Writes), {"write": Plain._, "declared": DECLARED["out"][0]}
+    )()
     assert validation.missing_verbs(whole) == []
 
 

@@ -20,7 +20,11 @@ ABSENT = 'raise ModuleNotFoundError("No module named {0!r}", name={0!r})\n'
 def doctor(folder, *arguments):
     done = subprocess.run(
         [sys.executable, "-m", "tensorferry", *arguments],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(SOURCE)]), "COLUMNS": "100"},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(folder), str(SOURCE)]),
+            "COLUMNS": "100",
+        },
         capture_output=True,
         encoding="utf-8",
         check=False,
@@ -36,8 +40,17 @@ def site(tmp_path_factory):
         (folder / f"{name}.py").write_text(ABSENT.format(name), encoding="utf-8")
     install(folder, "slabs-ferry", "slabs")
     install(folder, "tiles-ferry", "tiles", "raise SystemExit('no licence')")
-    install(folder, "rows-ferry", "rows", FORMAT, group="formats", points={"rows": "rows_ferry:Rows"})
-    install(folder, "lines-ferry", "lines", "import no_such_module", group="formats", points={"lines": "lines_ferry:L"})
+    install(
+        folder, "rows-ferry", "rows", FORMAT, group="formats", points={"rows": "rows_ferry:Rows"}
+    )
+    install(
+        folder,
+        "lines-ferry",
+        "lines",
+        "import no_such_module",
+        group="formats",
+        points={"lines": "lines_ferry:L"},
+    )
     return folder
 
 
@@ -61,7 +74,9 @@ def test_it_tells_what_is_broken_and_measures_what_is_not(site):
     assert found["frameworks"]["slabs"]["package"] == "slabs-ferry 1.0"
     assert found["frameworks"]["tiles"]["error"] == "SystemExit: no licence"
     assert found["frameworks"]["tiles"]["install"] == "pip install --upgrade tiles-ferry"
-    (pair,) = [each for each in found["pairs"] if (each["source"], each["target"]) == ("numpy", "slabs")]
+    (pair,) = [
+        each for each in found["pairs"] if (each["source"], each["target"]) == ("numpy", "slabs")
+    ]
     assert pair["default"]["word"] == "shares"
     assert pair["default"]["by_address"]
     assert found["dtypes"]["slabs"]["exact"] == ["float32"]

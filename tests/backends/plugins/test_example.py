@@ -39,7 +39,9 @@ def module_of(name):
 @pytest.fixture
 def strict():
     """array-api-strict with the example's backend and witness, which are gone again afterwards."""
-    xp = pytest.importorskip("array_api_strict", reason="array-api-strict is not installed: pip install it")
+    xp = pytest.importorskip(
+        "array_api_strict", reason="array-api-strict is not installed: pip install it"
+    )
     backend = module_of("tensorferry_array_api_strict").StrictBackend()
     with installed(xp, backend, module_of("test_contract").StrictWitness()):
         yield xp
@@ -49,7 +51,10 @@ def test_the_package_has_less_than_100_lines():
     """All of it: the project file with the entry point, and the one module."""
     lines = [(EXAMPLE / name).read_text(encoding="utf-8").splitlines() for name in PACKAGE]
     assert sum(map(len, lines)) < 100
-    assert {path.name for path in EXAMPLE.iterdir() if path.is_file()} == {*PACKAGE, "test_contract.py"}
+    assert {path.name for path in EXAMPLE.iterdir() if path.is_file()} == {
+        *PACKAGE,
+        "test_contract.py",
+    }
 
 
 def lines_of(text):
@@ -59,8 +64,12 @@ def lines_of(text):
 
 def test_the_page_shows_the_example_as_it_is():
     """Each block of code on the page is a piece of the example, word by word, or an example that runs."""
-    files = [lines_of(path.read_text(encoding="utf-8")) for path in EXAMPLE.iterdir() if path.is_file()]
-    blocks = re.findall(r"```(?:python|toml)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    files = [
+        lines_of(path.read_text(encoding="utf-8")) for path in EXAMPLE.iterdir() if path.is_file()
+    ]
+    blocks = re.findall(
+        r"```(?:python|toml)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL
+    )
     shown = [block for block in blocks if not block.startswith(">>>")]
     assert len(shown) >= 5
     for block in shown:
@@ -100,7 +109,12 @@ def test_it_refuses_in_words(strict):
 
 def test_the_code_of_its_plans_can_be_pasted(strict):
     """What `explain` prints runs, and gives what the conversion gives."""
-    sources = [np.arange(3.0), np.arange(4, dtype=np.int32)[::-2], np.frombuffer(b"abcd", np.uint8), [1, 2]]
+    sources = [
+        np.arange(3.0),
+        np.arange(4, dtype=np.int32)[::-2],
+        np.frombuffer(b"abcd", np.uint8),
+        [1, 2],
+    ]
     for source in sources:
         names = {"x": source}
         exec(ferry.explain(source, "strict").code, names)  # noqa: S102 - as a person would paste it
@@ -116,8 +130,14 @@ def test_the_code_of_its_plans_can_be_pasted(strict):
 @pytest.mark.parametrize("other", ["numpy", "python", "array_api_strict"])
 def test_it_keeps_the_contract_in_every_layout(strict, other):
     """The public suite, here from and to what needs no other framework; all of them are in the slow test."""
-    judged = [group for group in testing.groups("array_api_strict") if other in (group.source, group.target)]
-    judged = [group for group in judged if {group.source, group.target} <= {other, "array_api_strict"}]
+    judged = [
+        group
+        for group in testing.groups("array_api_strict")
+        if other in (group.source, group.target)
+    ]
+    judged = [
+        group for group in judged if {group.source, group.target} <= {other, "array_api_strict"}
+    ]
     assert len(judged) >= 14
     assert all(map(testing.check, judged))
     assert registry.backend_named("array_api_strict").loaded
@@ -134,7 +154,11 @@ def test_the_suite_is_worth_its_minute(strict, monkeypatch):
 
 def run_in(environment, *arguments, cwd):
     """A command of the fresh environment, to which nothing of this one's settings leads."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("PYTHONPATH", "PYTHONHOME")
+    }
     return subprocess.run(
         [environment / "bin" / "python", *arguments],
         cwd=cwd,
@@ -150,11 +174,22 @@ def test_it_installs_into_a_fresh_environment_and_keeps_the_contract(tmp_path):
     """tensorferry and the example, built and installed by pip; the suite from and to every framework that is here."""
     environment = tmp_path / "environment"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-    found = run_in(environment, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path)
-    # Frameworks of some GB are not installed again: they are seen where they are, behind what is installed here.
+    found = run_in(
+        environment, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path
+    )
+    # Frameworks of some GB are not installed again: they are seen where they are, behind what is
+    # installed here.
     here = Path(pytest.__file__).resolve().parents[1]
     (Path(found.stdout.strip()) / "frameworks.pth").write_text(f"{here}\n", encoding="utf-8")
-    pip = ("-m", "pip", "--disable-pip-version-check", "install", "-q", "-c", ROOT / "constraints.txt")
+    pip = (
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "-q",
+        "-c",
+        ROOT / "constraints.txt",
+    )
     done = run_in(environment, *pip, ROOT, EXAMPLE, cwd=tmp_path)
     if done.returncode and UNREACHABLE.search(done.stderr):
         pytest.skip(f"pip reaches no index here: {done.stderr.strip().splitlines()[-1]}")
@@ -177,7 +212,16 @@ def test_it_installs_into_a_fresh_environment_and_keeps_the_contract(tmp_path):
     (tmp_path / "pyproject.toml").write_text(
         '[tool.pytest.ini_options]\nfilterwarnings = ["error"]\n', encoding="utf-8"
     )
-    pytest_run = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "test_contract.py")
+    pytest_run = (
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "test_contract.py",
+    )
     done = run_in(environment, *pytest_run, cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     (passed,) = re.findall(r"^(\d+) passed in", done.stdout, re.MULTILINE)

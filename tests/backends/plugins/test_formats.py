@@ -67,10 +67,19 @@ BROKEN = {
     "an import that ends the process": ("raise SystemExit('no licence')", "SystemExit: no licence"),
     "no format": ("Rows = 3", "not of int"),
     "another class": ("class Rows: pass", "not of type"),
-    "an abstract class": ("from tensorferry.files.base.format import Format\nclass Rows(Format): pass", "TypeError"),
-    "a constructor that fails": (FORMAT + "    def __init__(self): raise OSError('no librows')", "OSError: no librows"),
+    "an abstract class": (
+        "from tensorferry.files.base.format import Format\nclass Rows(Format): pass",
+        "TypeError",
+    ),
+    "a constructor that fails": (
+        FORMAT + "    def __init__(self): raise OSError('no librows')",
+        "OSError: no librows",
+    ),
     "another name": (FORMAT.replace('"rows"', '"lines"'), "named 'rows', and its format 'lines'"),
-    "a suffix that is no tuple": (FORMAT.replace('(".rows",)', '".rows"'), "suffixes must be a tuple"),
+    "a suffix that is no tuple": (
+        FORMAT.replace('(".rows",)', '".rows"'),
+        "suffixes must be a tuple",
+    ),
     "a wrong rank": (FORMAT + "    rank = 'first'", "a whole number"),
     "no dtypes": (FORMAT.replace('frozenset({"float32"})', "None"), "dtypes must be a frozenset"),
     "an index without a suffix": (
@@ -130,7 +139,12 @@ def test_one_that_cannot_recognise_is_left_aside(tmp_path):
     except ferry.FileFormatError:
         pass
     """
-    lives(loads(tmp_path, ORDINARY + UNTOUCHED.replace(' and "rows-ferry" not in str(error)', "") + dedent(code)))
+    lives(
+        loads(
+            tmp_path,
+            ORDINARY + UNTOUCHED.replace(' and "rows-ferry" not in str(error)', "") + dedent(code),
+        )
+    )
 
 
 def dedent(code):
@@ -141,8 +155,12 @@ def dedent(code):
 
 def test_tensorferrys_own_names_and_suffixes_are_its_own(tmp_path):
     """An outside format named npz is not used, nor imported; one with a suffix of ours is asked by its name only."""
-    brings(tmp_path, FORMAT.replace('".rows"', '".npz"'), points={**POINT, "npz": "evil_ferry:Rows"})
-    (tmp_path / "evil_ferry.py").write_text("raise SystemExit('must not be imported')", encoding="utf-8")
+    brings(
+        tmp_path, FORMAT.replace('".rows"', '".npz"'), points={**POINT, "npz": "evil_ferry:Rows"}
+    )
+    (tmp_path / "evil_ferry.py").write_text(
+        "raise SystemExit('must not be imported')", encoding="utf-8"
+    )
     code = """
     from tensorferry.files.opening.registry import format_for, format_named, formats, outside
     import pathlib

@@ -101,7 +101,9 @@ def test_a_target_without_read_only_tensors_gets_a_copy(slabs, name):
 def test_out_of_a_graph_there_is_no_consent_to_writes(slabs, name, ask):
     """copy=False is refused with the reason, and the hint shares: detach is how torch itself says it."""
     x = SOURCES[name]()
-    with pytest.raises(ferry.CopyRequiredError, match="slabs has no read-only tensors: a write would bypass") as caught:
+    with pytest.raises(
+        ferry.CopyRequiredError, match="slabs has no read-only tensors: a write would bypass"
+    ) as caught:
         ask(x, "slabs", copy=False)
     code = caught.value.hint.partition(", whose")[0]
     y = eval(code, {"x": x, "convert": ferry.convert})  # noqa: S307 - the hint that a person would paste
@@ -130,7 +132,9 @@ def test_a_target_with_read_only_tensors_shares_and_cannot_be_written(glass, nam
     assert [step.verb for step in plan.steps][-2:] == ["adopt", "read_only"]
     assert plan.shares_memory
     assert plan.result.writable is False
-    assert y.array.__array_interface__["data"][0] == address(x.detach() if isinstance(x, torch.Tensor) else x)
+    assert y.array.__array_interface__["data"][0] == address(
+        x.detach() if isinstance(x, torch.Tensor) else x
+    )
     with pytest.raises(ValueError, match="read-only"):
         write(y)
     assert ferry.describe(y).writable is False
@@ -189,7 +193,9 @@ def test_on_a_device_a_tensor_in_a_graph_is_copied_for_a_writable_target():
     with pytest.raises(ferry.CopyRequiredError, match="cupy has no read-only tensors") as caught:
         ferry.explain(ON_A_DEVICE, "cupy", copy=False)
     assert caught.value.hint.startswith('convert(x.detach(), "cupy", copy=False)')
-    assert ferry.explain(ON_A_DEVICE._replace(requires_grad=False), "cupy", copy=False).shares_memory
+    assert ferry.explain(
+        ON_A_DEVICE._replace(requires_grad=False), "cupy", copy=False
+    ).shares_memory
 
 
 @pytest.mark.parametrize("writable", [True, False])
@@ -197,7 +203,9 @@ def test_on_a_device_the_verb_is_called_too(glass, monkeypatch, writable):
     """A target that presents a device's memory read-only is asked to, after the import."""
     on_cuda = glass.capabilities._replace(devices=Devices(("cuda",)))
     monkeypatch.setattr(type(glass), "capabilities", on_cuda)
-    monkeypatch.setattr(glass, "import_dlpack", None, raising=False)  # is planned here, and not called
+    monkeypatch.setattr(
+        glass, "import_dlpack", None, raising=False
+    )  # is planned here, and not called
     info = ON_A_DEVICE if writable else ON_A_DEVICE._replace(requires_grad=False, writable=False)
     plan = ferry.explain(info, "glass")
     assert [step.verb for step in plan.steps][-2:] == ["import_dlpack", "read_only"]

@@ -19,12 +19,18 @@ if TYPE_CHECKING:
 __all__ = ["is_text", "open_later"]
 
 
-def open_later(x: Any, target: Any, request: Any, take: Callable[[Any], Any] = from_array, /) -> Opened:
+def open_later(
+    x: Any, target: Any, request: Any, take: Callable[[Any], Any] = from_array, /
+) -> Opened:
     """Open an array by its shape and dtype. Nothing is computed or read before `take` is called."""
     shape, dtype = x.shape, x.dtype
     name = of_numpy(dtype) if isinstance(dtype, np.dtype) else None
     # The shape may be unknown before the values are computed.
-    if name is None or shape is None or not all(isinstance(length, (int, np.integer)) for length in shape):
+    if (
+        name is None
+        or shape is None
+        or not all(isinstance(length, (int, np.integer)) for length in shape)
+    ):
         return open_contents(x, take, target, request)
     return None, *open_later_values(x, partial(take, x), tuple(map(int, shape)), name)
 

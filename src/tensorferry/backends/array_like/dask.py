@@ -29,4 +29,6 @@ def _open(x: Any, target: Any, request: Any) -> Opened:
 
 
 def _refuse(x: Any, _target: Any, _request: Any) -> Opened:
-    raise UnsupportedTypeError(f"{an(type(x).__name__, 'A')} of dask is a computation that has not run.", "x.compute()")
+    raise UnsupportedTypeError(
+        f"{an(type(x).__name__, 'A')} of dask is a computation that has not run.", "x.compute()"
+    )

@@ -36,5 +36,7 @@ def _refuse(x: Any, _target: Any, _request: Any) -> Opened:
     kind = type(x).__name__
     # Without a format, batches are lists of Python objects, which stay as they are in a tree.
     batches = '{prefetch:x.with_format("arrow").iter(32)}'
-    hint = Hint(batches if kind == "IterableDataset" else f"{{tree:x}}, or batch by batch: {batches}")
+    hint = Hint(
+        batches if kind == "IterableDataset" else f"{{tree:x}}, or batch by batch: {batches}"
+    )
     raise UnsupportedTypeError(f"{an(kind, 'A')} of datasets is several columns.", hint)

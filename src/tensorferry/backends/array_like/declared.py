@@ -18,4 +18,9 @@ CAPABILITIES = Capabilities(
     objects=Objects(ordinary_kind="object", read_kinds=COPIED_KINDS),
 )
 
-DECLARED = Declared(NAME, CAPABILITIES, snippet, {"np": "import numpy as np", "ferry": "import tensorferry as ferry"})
+DECLARED = Declared(
+    NAME,
+    CAPABILITIES,
+    snippet,
+    {"np": "import numpy as np", "ferry": "import tensorferry as ferry"},
+)

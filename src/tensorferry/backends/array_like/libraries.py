@@ -1,7 +1,7 @@
 """Libraries whose objects must be opened otherwise than by their protocols, by their top-level modules.
 
-Each has a module beside this one. It is imported when one of the library's objects is met, so that the library has been
-imported already.
+Each has a module beside this one. It is imported when one of the library's objects is met, so that
+the library has been imported already.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def _look(kind: type) -> KnownClass | None:
     for base in kind.__mro__:
         name = MODULES.get(base.__module__.partition(".")[0])
         if name is not None:
-            found: KnownClass | None = importlib.import_module(f"{__package__}.{name}").known_class(kind)
+            found: KnownClass | None = importlib.import_module(f"{__package__}.{name}").known_class(
+                kind
+            )
             if found is not None:
                 return found
     return None

@@ -1,7 +1,8 @@
 """Protocols of objects of any library.
 
-They are ``__dlpack__``, a buffer, ``__array_interface__``, ``__array_struct__``, ``__array__``, and CUDA's. The first
-of these that an object has is used, for every target. If it fails, the object's own error is the cause of ours.
+They are ``__dlpack__``, a buffer, ``__array_interface__``, ``__array_struct__``, ``__array__``, and
+CUDA's. The first of these that an object has is used, for every target. If it fails, the object's
+own error is the cause of ours.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def protocol_of(x: object) -> str | None:
     return None
 
 
-def open_by_protocol(x: Any, target: Backend | None, request: Request | None) -> tuple[Backend | None, TensorInfo, Any]:
+def open_by_protocol(
+    x: Any, target: Backend | None, request: Request | None
+) -> tuple[Backend | None, TensorInfo, Any]:
     """Open an object through the first protocol that it has, with ``None`` in place of a backend."""
     name = protocol_of(x) or "__array__"
     try:
@@ -69,15 +72,22 @@ def open_by_protocol(x: Any, target: Backend | None, request: Request | None) ->
 
 def _carriers(protocol: str, *, imported: bool = True) -> list[Backend]:
     """The frameworks that take memory of a device by this protocol, the usual one first."""
-    found = [each for each in list(registry.known().values()) if protocol in each.capabilities.objects.taken_kinds]
-    return sorted((each for each in found if each.is_imported() or not imported), key=lambda each: each.rank)
+    found = [
+        each
+        for each in list(registry.known().values())
+        if protocol in each.capabilities.objects.taken_kinds
+    ]
+    return sorted(
+        (each for each in found if each.is_imported() or not imported), key=lambda each: each.rank
+    )
 
 
 def _open_on_device(x: Any, protocol: str, target: Backend | None) -> Opened:
     """Open an object on a device as a tensor of a framework over its memory: of the target, if it takes it.
 
     Raises:
-        DeviceError: No framework that takes it has been imported, or its memory must not be written.
+        DeviceError: No framework that takes it has been imported, or its memory must not be
+            written.
     """
     carriers, what = _carriers(protocol), an(type(x).__name__, "A")
     if not carriers:
@@ -111,7 +121,9 @@ def _open_dates(x: Any, array: Array, target: Backend | None, request: Request |
     from ...columns.layouts import asked_of
     from ..dates import dates_of
 
-    contents = dates_of(array, None if request is None else asked_of(request.dtype, request.casting))
+    contents = dates_of(
+        array, None if request is None else asked_of(request.dtype, request.casting)
+    )
     contents.kind = kind_of(x)
     if isinstance(contents.found, Column):
         contents.found.reasons = ("an array that the object gives",)
@@ -148,7 +160,9 @@ def _over_dlpack(x: Any) -> tuple[TensorInfo, Any]:
     capsule = dlpack.take(x)
     kind = kind_of(x) + DLPACK
     if capsule.versioned:
-        return open_copy(capsule.array, kind) if capsule.copied else open_view(x, capsule.array, kind)
+        return (
+            open_copy(capsule.array, kind) if capsule.copied else open_view(x, capsule.array, kind)
+        )
     # An export without a version cannot say whether it is a copy.
     return open_if_shared(x, capsule.array, kind, lambda: dlpack.take(x).array)
 
@@ -174,8 +188,11 @@ def from_array(x: Any, code: str = "np.asanyarray(x)") -> Array:
 def _from_interface(x: Any) -> Array:
     interface = x.__array_interface__
     if interface.get("mask") is not None:
-        # Its mask tells which elements are valid (https://numpy.org/doc/stable/reference/arrays.interface.html).
-        raise _masked(x, 'np.where(x.__array_interface__["mask"], np.asarray(x), 0), or another value')
+        # Its mask tells which elements are valid
+        # (https://numpy.org/doc/stable/reference/arrays.interface.html).
+        raise _masked(
+            x, 'np.where(x.__array_interface__["mask"], np.asarray(x), 0), or another value'
+        )
     data = interface.get("data")
     empty = 0 in interface["shape"]
     if empty and data is not None and not data[0]:
@@ -185,7 +202,9 @@ def _from_interface(x: Any) -> Array:
 
 
 def _masked(x: object, hint: str) -> UnsupportedTypeError:
-    return UnsupportedTypeError(f"{an(type(x).__name__, 'A')} is values and a mask, and its mask would be lost.", hint)
+    return UnsupportedTypeError(
+        f"{an(type(x).__name__, 'A')} is values and a mask, and its mask would be lost.", hint
+    )
 
 
 _TAKEN: dict[str, Callable[[Any], Array]] = {

@@ -22,5 +22,6 @@ def known_class(kind: type) -> KnownClass | None:
 
 def _refuse(x: Any, _target: Any, _request: Any) -> Opened:
     raise UnsupportedTypeError(
-        f"A {type(x).__name__} is sparse: indices and values, not one tensor.", "x.toarray(), which has every zero"
+        f"A {type(x).__name__} is sparse: indices and values, not one tensor.",
+        "x.toarray(), which has every zero",
     )

@@ -1,7 +1,7 @@
 """Open objects of other libraries: as an array over their memory, or as a copy.
 
-An array that an object gives shares the object's memory if a second one has the same address while the first one is
-alive. Otherwise it counts as a copy.
+An array that an object gives shares the object's memory if a second one has the same address while
+the first one is alive. Otherwise it counts as a copy.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def kind_of(x: object) -> str:
 
 
 def open_view(x: object, array: Array, kind: str) -> tuple[TensorInfo, Any]:
-    """Open an array over memory of an object. The view keeps the object alive, since only that may own the memory.
+    """Open an array over memory of an object.
+
+    The view keeps the object alive, since only that may own the memory.
 
     Raises:
         UnsupportedTypeError: Its dtype is not supported.
@@ -56,7 +58,8 @@ def _info_of(array: Array, kind: str) -> TensorInfo:
     dtype = of_numpy(array.dtype)
     if dtype is None:
         raise UnsupportedTypeError(
-            f"{an(kind, 'A')} gives an array of dtype {array.dtype}, which cannot be converted.", _hint_for_dtype(array)
+            f"{an(kind, 'A')} gives an array of dtype {array.dtype}, which cannot be converted.",
+            _hint_for_dtype(array),
         )
     writable = array.flags.writeable
     mutable = writable or bool(memory.writable_somewhere(array))
@@ -75,7 +78,9 @@ def open_later_values(
         dtype: The name of their dtype.
         kind: The object's `TensorInfo.kind`, if not the name of its class.
     """
-    info = TensorInfo(NAME, shape, dtype, misalignment=ANY_ADDRESS, kind=COPIED + (kind or kind_of(x)))
+    info = TensorInfo(
+        NAME, shape, dtype, misalignment=ANY_ADDRESS, kind=COPIED + (kind or kind_of(x))
+    )
     return info, opening.Later(partial(_read_and_check, read, shape, dtype, type(x).__name__))
 
 
@@ -88,7 +93,9 @@ def open_array(x: Any, take: Callable[[Any], Array]) -> tuple[TensorInfo, Any]:
     return open_if_shared(x, array, kind, lambda: take(x))
 
 
-def open_if_shared(x: object, array: Array, kind: str, again: Callable[[], Array]) -> tuple[TensorInfo, Any]:
+def open_if_shared(
+    x: object, array: Array, kind: str, again: Callable[[], Array]
+) -> tuple[TensorInfo, Any]:
     """Open an array as a view of an object's memory, if `again` gives the same address; otherwise as a copy.
 
     The object may still use such a copy, so it is made read-only, and `values_of` copies it again.
@@ -116,7 +123,9 @@ def values_of(x: Any) -> Array:
     return x if x.flags.writeable else x.copy()  # type: ignore[no-any-return]
 
 
-def _read_and_check(read: Callable[[], Array], shape: tuple[int, ...], dtype: str, kind: str) -> Array:
+def _read_and_check(
+    read: Callable[[], Array], shape: tuple[int, ...], dtype: str, kind: str
+) -> Array:
     """Read the values into memory that no other object has, and check that they have this shape and dtype."""
     with reading(kind):
         array = read()
@@ -125,7 +134,9 @@ def _read_and_check(read: Callable[[], Array], shape: tuple[int, ...], dtype: st
             f"This {kind} says that it is {dtype} of shape {shape}, and is {array.dtype} of shape {array.shape}.",
             "np.asarray(x), which is what it gives",
         )
-    ours = _is_alone(_reference_counts(array)) and array.flags.writeable and array.flags.c_contiguous
+    ours = (
+        _is_alone(_reference_counts(array)) and array.flags.writeable and array.flags.c_contiguous
+    )
     if ours and array.dtype.isnative:
         return array
     result = memory.compact(array.shape, array.dtype.newbyteorder("="))
@@ -186,5 +197,7 @@ _FEWEST_REFERENCES = _count_references()
 def _is_alone(found: list[int]) -> bool:
     """Whether only the calling function refers to the array and its memory, so that it was made for us."""
     return (
-        bool(found) and found[0] <= _FEWEST_REFERENCES[0] and all(each <= _FEWEST_REFERENCES[1] for each in found[1:])
+        bool(found)
+        and found[0] <= _FEWEST_REFERENCES[0]
+        and all(each <= _FEWEST_REFERENCES[1] for each in found[1:])
     )

@@ -25,7 +25,15 @@ if TYPE_CHECKING:
     from ...core.request import Request
     from ..base import Backend
 
-__all__ = ["ArrowColumn", "found_in", "is_known_by_arrow", "named_columns", "open_arrow", "open_contents", "opener_of"]
+__all__ = [
+    "ArrowColumn",
+    "found_in",
+    "is_known_by_arrow",
+    "named_columns",
+    "open_arrow",
+    "open_contents",
+    "opener_of",
+]
 
 
 class ArrowColumn:
@@ -58,7 +66,10 @@ class ArrowColumn:
         if not isinstance(found, Column) or found.inner:
             return objects_in(self.type, self.chunks)
         gone = found.missing().tolist()
-        return [None if is_gone else each for each, is_gone in zip(found.whatever().tolist(), gone, strict=True)]
+        return [
+            None if is_gone else each
+            for each, is_gone in zip(found.whatever().tolist(), gone, strict=True)
+        ]
 
     def __len__(self) -> int:
         return sum(each.length for each in self.chunks)
@@ -83,9 +94,14 @@ def read_arrow(x: Any) -> ArrowColumn | dict[object, ArrowColumn]:
     for child, spans in fields(kind, chunks):
         if child.name in found:
             raise UnsupportedTypeError(
-                f"This {type(x).__name__} has two columns of the name {child.name!r}, of which one would be lost.", None
+                f"This {type(x).__name__} has two columns of the name {child.name!r}, of which one would be lost.",
+                None,
             )
-        code = f"pa.array(x).drop_null().field({child.name!r})" if has_nulls else f"pa.table(x)[{child.name!r}]"
+        code = (
+            f"pa.array(x).drop_null().field({child.name!r})"
+            if has_nulls
+            else f"pa.table(x)[{child.name!r}]"
+        )
         code = code.replace("{", "{{").replace("}", "}}")
         found[child.name] = ArrowColumn(type(x).__name__, child.name, child, spans, code)
     return found
@@ -113,7 +129,9 @@ def _without(names: list[object]) -> str:
     return f"pa.table(x).drop_columns({names!r})"
 
 
-def open_arrow(x: Any, target: Backend | None, request: Request | None, *, exactly: bool) -> tuple[TensorInfo, Any]:
+def open_arrow(
+    x: Any, target: Backend | None, request: Request | None, *, exactly: bool
+) -> tuple[TensorInfo, Any]:
     """Open an object with Arrow's interfaces as one tensor."""
     given = found_in(x, None if request is None else asked_of(request.dtype, request.casting))
     return open_contents(given, target, request, exactly=exactly)
@@ -133,7 +151,11 @@ def open_contents(
     info, handle = open_column(NAME, x.kind, x.name, x.found, request, exactly=exactly, note=note)
     if not x.is_one:
         return info, handle
-    one: Any = Later(lambda: handle.read().reshape(())) if isinstance(handle, Later) else handle.reshape(())
+    one: Any = (
+        Later(lambda: handle.read().reshape(()))
+        if isinstance(handle, Later)
+        else handle.reshape(())
+    )
     return info._replace(shape=(), strides=()), one
 
 
@@ -151,12 +173,18 @@ def _open_table(x: Any) -> Node | None:
     if isinstance(read, dict):
         return as_dict(read)
     # A column is a leaf itself, unless it is a stream, which can be read once.
-    return None if producers.is_read_again(type(x)) else Node([""], [read], lambda values: values[0])
+    return (
+        None if producers.is_read_again(type(x)) else Node([""], [read], lambda values: values[0])
+    )
 
 
 def is_known_by_arrow(kind: type) -> bool:
     """Whether a type is known only by Arrow's interfaces."""
-    return producers.gives_arrow(kind) and not hasattr(kind, "__dlpack__") and known_class(kind) is None
+    return (
+        producers.gives_arrow(kind)
+        and not hasattr(kind, "__dlpack__")
+        and known_class(kind) is None
+    )
 
 
 def named_columns(x: Any) -> Any:
@@ -175,4 +203,7 @@ def named_columns(x: Any) -> Any:
 
 
 def _is_dataset(kind: type) -> bool:
-    return any(base.__name__ == "Dataset" and base.__module__.partition(".")[0] == "datasets" for base in kind.__mro__)
+    return any(
+        base.__name__ == "Dataset" and base.__module__.partition(".")[0] == "datasets"
+        for base in kind.__mro__
+    )

@@ -74,12 +74,19 @@ class ArrayLikeBackend(Backend):
         with leaving_streams():
             return self.open(x)[1]
 
-    def preview(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
+    def preview(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> Opened:
         with leaving_streams():
             return self.open(x, target, request, exactly=True)
 
     def open(
-        self, x: Any, target: Backend | None = None, request: Request | None = None, *, exactly: bool = False
+        self,
+        x: Any,
+        target: Backend | None = None,
+        request: Request | None = None,
+        *,
+        exactly: bool = False,
     ) -> Opened:
         exactly = exactly or (request is not None and request.copy is False)
         if isinstance(x, TableContents):

@@ -30,13 +30,16 @@ def known_class(kind: type) -> KnownClass | None:
 
 
 def _open(x: Any, target: Any, request: Any) -> Opened:
-    # Through the private attribute, because the public one would read the data. Unknown data count as read later.
+    # Through the private attribute, because the public one would read the data. Unknown data count
+    # as read later.
     lies_here = isinstance(getattr(getattr(x, "variable", x), "_data", None), np.ndarray)
     return (open_by_protocol if lies_here else open_later)(x, target, request)
 
 
 def _refuse(_x: Any, _target: Any, _request: Any) -> Opened:
-    raise UnsupportedTypeError("A Dataset is several arrays with names.", Hint("{tree:dict(x.variables)}"))
+    raise UnsupportedTypeError(
+        "A Dataset is several arrays with names.", Hint("{tree:dict(x.variables)}")
+    )
 
 
 def _refuse_tree(_x: Any, _target: Any, _request: Any) -> Opened:

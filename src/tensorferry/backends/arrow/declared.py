@@ -13,7 +13,12 @@ __all__ = ["CAPABILITIES", "DECLARED"]
 CAPABILITIES = Capabilities(
     dtypes=Dtypes(
         held=frozenset(name for name in ORDINARY if not name.startswith("complex")),
-        numbers={"bool": ("bool",), "int": ("int64", "uint64"), "float": ("float64",), "complex": ()},
+        numbers={
+            "bool": ("bool",),
+            "int": ("int64", "uint64"),
+            "float": ("float64",),
+            "complex": (),
+        },
         unshared=frozenset({"bool"}),
     ),
     memory=Memory(writable=False, strides="compact", fewest_axes=1),
@@ -25,5 +30,8 @@ CAPABILITIES = Capabilities(
 )
 
 DECLARED = Declared(
-    "arrow", CAPABILITIES, snippet, {"pa": "import pyarrow as pa", "ferry": "import tensorferry as ferry"}
+    "arrow",
+    CAPABILITIES,
+    snippet,
+    {"pa": "import pyarrow as pa", "ferry": "import tensorferry as ferry"},
 )

@@ -19,7 +19,10 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return "pa.array({x})"
     if verb == "adopt" and 0 in info.shape:
         # pyarrow refuses arrays without elements.
-        kind, (rows, *shape) = "pa.bool_()" if info.dtype == "bool" else f"pa.{info.dtype}()", info.shape
+        kind, (rows, *shape) = (
+            "pa.bool_()" if info.dtype == "bool" else f"pa.{info.dtype}()",
+            info.shape,
+        )
         storage = f"pa.array([[]] * {rows}, pa.list_({kind}, {prod(shape)}))"
         return f"pa.ExtensionArray.from_storage(pa.fixed_shape_tensor({kind}, {shape}), {storage})"
     if verb == "adopt":

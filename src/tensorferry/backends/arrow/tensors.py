@@ -49,27 +49,54 @@ class ArrowBackend(ColumnBackend):
         self._pa = pa
         self.table_types = (pa.Table, pa.RecordBatch)
         self.column_types = (pa.Array, pa.ChunkedArray)
-        types = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
+        types = (
+            pa.int8(),
+            pa.int16(),
+            pa.int32(),
+            pa.int64(),
+            pa.uint8(),
+            pa.uint16(),
+            pa.uint32(),
+            pa.uint64(),
+        )
         plain = {each: str(each) for each in types}
-        self._plain = {**plain, pa.float16(): "float16", pa.float32(): "float32", pa.float64(): "float64"}
+        self._plain = {
+            **plain,
+            pa.float16(): "float16",
+            pa.float32(): "float32",
+            pa.float64(): "float64",
+        }
         self._types = {name: kind for kind, name in self._plain.items()}
         self._schemas: dict[tuple[str, ...], tuple[Any, list[Regular | None]]] = {}
 
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if issubclass(kind, self._pa.RecordBatchReader):
-            return "A RecordBatchReader is record batches that are still to be read.", "x.read_all()"
+            return (
+                "A RecordBatchReader is record batches that are still to be read.",
+                "x.read_all()",
+            )
         if issubclass(kind, self._pa.Scalar):
             return "A Scalar of Arrow's is no array.", "x.as_py()"
         if kind.__module__ in _OF_FILES and hasattr(kind, "to_table"):
-            return f"{an(kind.__name__, 'A')} is rows in files that are still to be read.", "x.to_table()"
+            return (
+                f"{an(kind.__name__, 'A')} is rows in files that are still to be read.",
+                "x.to_table()",
+            )
         if kind.__module__ in _OF_FILES and hasattr(kind, "read"):
-            return f"{an(kind.__name__, 'A')} is rows in a file that are still to be read.", "x.read()"
+            return (
+                f"{an(kind.__name__, 'A')} is rows in a file that are still to be read.",
+                "x.read()",
+            )
         return None
 
     def dtype_of(self, x: Any) -> Any:
         kind = x.type
         # An extension type of a user may not be hashable.
-        return (kind.extension_name, kind.storage_type) if isinstance(kind, self._pa.BaseExtensionType) else kind
+        return (
+            (kind.extension_name, kind.storage_type)
+            if isinstance(kind, self._pa.BaseExtensionType)
+            else kind
+        )
 
     def _name(self, kind: Any) -> str | None:
         """The dtype for a type of numbers; ``None`` for other types."""
@@ -100,7 +127,9 @@ class ArrowBackend(ColumnBackend):
         if len(batches) != 1:
             return None
         return Gathered(
-            (x.num_rows, len(columns)), name, lambda by_rows: batches[0].to_tensor(row_major=by_rows).to_numpy()
+            (x.num_rows, len(columns)),
+            name,
+            lambda by_rows: batches[0].to_tensor(row_major=by_rows).to_numpy(),
         )
 
     def views(self, x: Any) -> Views | None:
@@ -129,7 +158,9 @@ class ArrowBackend(ColumnBackend):
         if name is not None and not x.null_count:
             if isinstance(x, pa.Array):
                 return Column(name, (), [Piece(len(x), x.to_numpy())] if len(x) else [])
-            return Column(name, (), [Piece(len(each), each.to_numpy()) for each in x.chunks if len(each)])
+            return Column(
+                name, (), [Piece(len(each), each.to_numpy()) for each in x.chunks if len(each)]
+            )
         found = self.found_by_arrow(x, asked)
         if name not in (None, "float16") and isinstance(found, Column) and len(found.pieces) == 1:
             found.fill_all = lambda value: self._filled(x, value)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 __all__ = ["AS_INTEGERS", "snippet"]
 
 # CuPy stores these dtypes, but its arithmetic for them is not reliable
-# (https://github.com/cupy/cupy/issues/9630). They are copied and exported as integers of the same width.
+# (https://github.com/cupy/cupy/issues/9630). They are copied and exported as integers of the same
+# width.
 AS_INTEGERS = frozenset(name for name in DTYPES if name == "bfloat16" or name.startswith("float8"))
 
 
@@ -26,7 +27,11 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     if verb in ("move", "place"):
         index = arguments[0].partition(":")[2]
         code = _by_integers("cupy.asarray({x})", info.dtype)
-        return f"with cupy.cuda.Device({index}): {{y}} = {code.replace('{x}', '{y}')}" if index else code
+        return (
+            f"with cupy.cuda.Device({index}): {{y}} = {code.replace('{x}', '{y}')}"
+            if index
+            else code
+        )
     if verb == "write":
         return _write_code(*arguments, info=info)
     if verb == "take":

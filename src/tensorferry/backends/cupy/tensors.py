@@ -34,7 +34,9 @@ _NAMES = by_numpy()
 def _described(
     shape: tuple[int, ...], name: str, device: str, strides: tuple[int, ...], misalignment: int
 ) -> TensorInfo:
-    return TensorInfo("cupy", shape, name, device, strides, misalignment, writable=True, mutable=True)
+    return TensorInfo(
+        "cupy", shape, name, device, strides, misalignment, writable=True, mutable=True
+    )
 
 
 class CupyBackend(Backend):
@@ -80,7 +82,9 @@ class CupyBackend(Backend):
     def describe(self, x: Any) -> TensorInfo:
         name = _NAMES.get(x.dtype)
         if name not in CAPABILITIES.dtypes.held:
-            raise UnsupportedTypeError(f"CuPy's {x.dtype} cannot be converted: no other framework has it.", None)
+            raise UnsupportedTypeError(
+                f"CuPy's {x.dtype} cannot be converted: no other framework has it.", None
+            )
         return _described(x.shape, name, f"cuda:{x.device.id}", x.strides, x.data.ptr & 63)
 
     def signature(self, x: Any) -> Hashable | None:
@@ -118,7 +122,10 @@ class CupyBackend(Backend):
     def place(self, x: Array, device: str) -> Any:
         """A copy of an array without gaps on a device. The array may change after this returns."""
         with self._device(device):
-            result, stream = self._empty(x.shape, x.strides, x.dtype), self.cuda.get_current_stream()
+            result, stream = (
+                self._empty(x.shape, x.strides, x.dtype),
+                self.cuda.get_current_stream(),
+            )
             result.data.copy_from_host_async(_pointer(x), x.nbytes, stream)
             stream.synchronize()
         return result
@@ -126,7 +133,9 @@ class CupyBackend(Backend):
     def copy(self, x: Any) -> Any:
         """A copy on the same device."""
         with x.device:
-            result = self._empty(x.shape, packed_strides(x.shape, x.strides, x.dtype.itemsize), x.dtype)
+            result = self._empty(
+                x.shape, packed_strides(x.shape, x.strides, x.dtype.itemsize), x.dtype
+            )
             self._integers(result)[...] = self._integers(x)
         return result
 
@@ -138,10 +147,16 @@ class CupyBackend(Backend):
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
         """A cast with the same bits as on the host."""
         before = _NAMES[x.dtype]
-        if not check and CAPABILITIES.dtypes.casts_on_device(before, dtype) and agrees(before, dtype):
+        if (
+            not check
+            and CAPABILITIES.dtypes.casts_on_device(before, dtype)
+            and agrees(before, dtype)
+        ):
             kind = numpy_dtype(dtype)
             with x.device:
-                result = self._empty(x.shape, packed_strides(x.shape, x.strides, kind.itemsize), kind)
+                result = self._empty(
+                    x.shape, packed_strides(x.shape, x.strides, kind.itemsize), kind
+                )
                 result[...] = x
             return result
         return self.place(casts.cast(self.fetch(x), dtype, check), f"cuda:{x.device.id}")
@@ -152,7 +167,10 @@ class CupyBackend(Backend):
             source = self.compact(x)
             self.cuda.get_current_stream().synchronize()
         with self._device(device):
-            result, stream = self._empty(source.shape, source.strides, source.dtype), self.cuda.get_current_stream()
+            result, stream = (
+                self._empty(source.shape, source.strides, source.dtype),
+                self.cuda.get_current_stream(),
+            )
             result.data.copy_from_device_async(source.data, source.nbytes, stream)
             stream.synchronize()
         return result
@@ -164,7 +182,10 @@ class CupyBackend(Backend):
         return x
 
     def export_dlpack(self, x: Any) -> Any:
-        around, unified = partial(self._device, f"cuda:{x.device.id}"), x.__dlpack_device__()[0] == UNIFIED
+        around, unified = (
+            partial(self._device, f"cuda:{x.device.id}"),
+            x.__dlpack_device__()[0] == UNIFIED,
+        )
         return DlpackExport(self._integers(x), _NAMES[x.dtype], around, unified=unified)
 
     def take(self, x: Any) -> Any:
@@ -178,8 +199,12 @@ class CupyBackend(Backend):
         if not taken.size:
             return taken
         low, high = spans(taken.shape, taken.strides, taken.itemsize)
-        block = self.cuda.UnownedMemory(taken.data.ptr + low, high - low, (taken, x), taken.device.id)
-        return self.cupy.ndarray(taken.shape, taken.dtype, self.cuda.MemoryPointer(block, -low), taken.strides)
+        block = self.cuda.UnownedMemory(
+            taken.data.ptr + low, high - low, (taken, x), taken.device.id
+        )
+        return self.cupy.ndarray(
+            taken.shape, taken.dtype, self.cuda.MemoryPointer(block, -low), taken.strides
+        )
 
     def import_dlpack(self, x: Any, source: str = "") -> Any:
         """An array over the memory of another framework's tensor on the same device.
@@ -219,7 +244,7 @@ class CupyBackend(Backend):
         """The bytes of an array without gaps, as an array of one axis."""
         return self.cupy.ndarray((x.nbytes,), np.uint8, x.data)
 
-    # -- many at once -------------------------------------------------------------------------------
+    # -- many at once ------------------------------------------------------------------------------
 
     def pack(self, tensors: Sequence[Any], alignment: int, lock: bool = False) -> tuple[Any, Any]:
         """A packed buffer of arrays on one device, made with one launch."""
@@ -227,13 +252,16 @@ class CupyBackend(Backend):
             packed = [x if self.describe(x).is_packed else self.compact(x) for x in tensors]
             parts, _ = packing.lay_out(packed, [x.strides for x in packed], alignment)
             filling = cache(lambda nbytes: self.cupy.zeros(nbytes, np.uint8))
-            return self.cupy.concatenate(packing.joined([self._flat(x) for x in packed], parts, filling)), parts
+            return self.cupy.concatenate(
+                packing.joined([self._flat(x) for x in packed], parts, filling)
+            ), parts
 
     def unpack(self, packed: Any, layout: Any) -> list[Any]:
         """The arrays in a packed buffer, as views."""
         with packed.device:
             return [
-                self.cupy.ndarray(part.shape, part.dtype, packed.data + part.start, part.strides) for part in layout
+                self.cupy.ndarray(part.shape, part.dtype, packed.data + part.start, part.strides)
+                for part in layout
             ]
 
 

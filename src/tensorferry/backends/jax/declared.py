@@ -32,7 +32,9 @@ def capabilities(*, x64: bool, six_bits: bool) -> Capabilities:
     """What JAX can do, with 64-bit dtypes and with those of six bits, or without them."""
     return Capabilities(
         dtypes=Dtypes(
-            held=frozenset(DTYPES) - frozenset(() if six_bits else SIX_BITS) - frozenset(() if x64 else _WIDE),
+            held=frozenset(DTYPES)
+            - frozenset(() if six_bits else SIX_BITS)
+            - frozenset(() if x64 else _WIDE),
             numbers={
                 "bool": ("bool",),
                 "int": ("int64",) if x64 else ("int32",),
@@ -50,7 +52,12 @@ def capabilities(*, x64: bool, six_bits: bool) -> Capabilities:
         ),
         memory=Memory(writable=False, strides="compact", alignment=ALIGNMENT),
         devices=Devices(
-            ("cpu", "cuda", "tpu"), shards=True, fetches=True, fetches_ahead=True, exports_dlpack=True, offloads=True
+            ("cpu", "cuda", "tpu"),
+            shards=True,
+            fetches=True,
+            fetches_ahead=True,
+            exports_dlpack=True,
+            offloads=True,
         ),
         gradients=Gradients(stopped="jax.lax.stop_gradient(x)"),
         objects=Objects(

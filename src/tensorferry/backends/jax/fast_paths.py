@@ -21,10 +21,16 @@ __all__ = ["fast_paths", "for_many"]
 def fast_paths(backend: JaxBackend) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
     """See `Backend.fast_paths`."""
     kind = backend.array
-    return {} if kind is None else {(kind, "numpy"): _to_numpy(backend), (kind, backend.name): _identity}
+    return (
+        {}
+        if kind is None
+        else {(kind, "numpy"): _to_numpy(backend), (kind, backend.name): _identity}
+    )
 
 
-def for_many(backend: JaxBackend) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
+def for_many(
+    backend: JaxBackend,
+) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
     """See `Backend.fast_paths_for_many`."""
     asarray, shares = np.asarray, _shares(backend)
     if backend.array is None or not _all_on_host(backend):
@@ -46,7 +52,8 @@ def _to_numpy(backend: JaxBackend) -> Callable[[Any], Any]:
         if not (all_host or x.platform() == HOST) or not (shares is None or shares(x)):
             return None
         array = asarray(x)
-        # An array that owns its memory is JAX's cached copy, which it made from shards or packed values.
+        # An array that owns its memory is JAX's cached copy, which it made from shards or packed
+        # values.
         return None if array.flags.owndata else array
 
     return path

@@ -42,7 +42,11 @@ class JaxInner(Inner):
         return bool(jax.config.jax_enable_x64), bool(jax.config.jax_disable_jit)
 
     def under(self, environment: Any) -> AbstractContextManager[Any]:
-        enable = jax.enable_x64 if hasattr(jax, "enable_x64") else import_module("jax.experimental").enable_x64
+        enable = (
+            jax.enable_x64
+            if hasattr(jax, "enable_x64")
+            else import_module("jax.experimental").enable_x64
+        )
         return enable(environment[0])  # type: ignore[no-any-return]
 
     def output(self, leaf: Any) -> Any:
@@ -80,7 +84,9 @@ class JaxInner(Inner):
     def remarks(self, flat: Flat) -> Sequence[str]:
         if _is_jitted(flat):
             return ()
-        return ["the function is not jitted, so it and its gradients run one operation at a time: jax.jit(function)"]
+        return [
+            "the function is not jitted, so it and its gradients run one operation at a time: jax.jit(function)"
+        ]
 
 
 def _bytes(x: Any) -> int:
@@ -92,7 +98,10 @@ def _is_jitted(flat: Flat) -> bool:
 
 
 def _vjp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
-    """JAX transposes without conjugating; the others conjugate. See https://github.com/jax-ml/jax/issues/9110."""
+    """JAX transposes without conjugating; the others conjugate.
+
+    See https://github.com/jax-ml/jax/issues/9110.
+    """
 
     def gradients(*tensors: Any) -> Sequence[Any]:
         inputs, cotangents = tensors[: rule.kept], tensors[rule.kept :]
@@ -106,7 +115,9 @@ def _jvp(function: Callable[..., Any], rule: Any) -> Callable[..., Any]:
     def tangents(*tensors: Any) -> Sequence[Any]:
         inputs, input_tangents = tensors[: rule.kept], tensors[rule.kept :]
         primals = tuple(inputs[index] for index in rule.wrt)
-        found: Sequence[Any] = jax.jvp(chosen(function, inputs, rule), primals, tuple(input_tangents))[1]
+        found: Sequence[Any] = jax.jvp(
+            chosen(function, inputs, rule), primals, tuple(input_tangents)
+        )[1]
         return found
 
     return tangents

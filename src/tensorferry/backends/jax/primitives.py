@@ -1,9 +1,12 @@
-"""A JAX primitive that calls functions of other frameworks. All uses of JAX's private interfaces for it are here.
+"""A JAX primitive that calls functions of other frameworks.
 
-The primitive calls a `Function`. Its tangents are another such call, which is linear in its last arguments; the
-transpose of that is a call of the function's gradient. It is lowered to a callback with NumPy arrays. On the CPU, these
-are over XLA's own memory, also the results. If a version of JAX has other interfaces, `jax.pure_callback` and
-`jax.custom_vjp` are used instead: see `_Fallback`.
+All uses of JAX's private interfaces for it are here.
+
+The primitive calls a `Function`. Its tangents are another such call, which is linear in its last
+arguments; the transpose of that is a call of the function's gradient. It is lowered to a callback
+with NumPy arrays. On the CPU, these are over XLA's own memory, also the results. If a version of
+JAX has other interfaces, `jax.pure_callback` and `jax.custom_vjp` are used instead: see
+`_Fallback`.
 """
 
 from __future__ import annotations
@@ -54,7 +57,8 @@ def spec_of(aval: Any) -> Spec:
         return tuple(aval.shape), _NAMES[np.dtype(aval.dtype)]
     except (KeyError, TypeError):
         raise UnsupportedTypeError(
-            f"JAX's {aval.dtype} cannot cross: no other framework has it.", "jax.random.key_data(key)"
+            f"JAX's {aval.dtype} cannot cross: no other framework has it.",
+            "jax.random.key_data(key)",
         ) from None
 
 
@@ -86,7 +90,10 @@ def _is_inexact(dtype: Any) -> bool:
 
 
 def _conj(x: Any) -> Any:
-    """JAX transposes without conjugating; the others conjugate. See https://github.com/jax-ml/jax/issues/9110."""
+    """JAX transposes without conjugating; the others conjugate.
+
+    See https://github.com/jax-ml/jax/issues/9110.
+    """
     return jnp.conj(x) if jnp.issubdtype(x.dtype, jnp.complexfloating) else x
 
 
@@ -100,20 +107,27 @@ def _run_here(function: Function, arrays: Sequence[Any], outer: Outer) -> list[A
         arrays = _together(arrays)
     results = function.run(arrays, outer)
     device = next((array.device for array in arrays if isinstance(array, jax.Array)), None)
-    return results if device is None or device.platform == "cpu" else [jax.device_put(each, device) for each in results]
+    return (
+        results
+        if device is None or device.platform == "cpu"
+        else [jax.device_put(each, device) for each in results]
+    )
 
 
 def _together(arrays: Sequence[Any]) -> Sequence[Any]:
     """The arrays on one device, as JAX's own functions get them: what nobody has put on a device goes to the others'.
 
-    Arrays that were put on different devices stay there: the function may know what to do with them.
-    See https://docs.jax.dev/en/latest/faq.html (controlling data and computation placement on devices).
+    Arrays that were put on different devices stay there: the function may know what to do with
+    them. See https://docs.jax.dev/en/latest/faq.html (controlling data and computation placement on
+    devices).
     """
     chosen = {array.device for array in arrays if isinstance(array, jax.Array) and array.committed}
     if len(chosen) != 1:
         return arrays
     (device,) = chosen
-    return [jax.device_put(array, device) if isinstance(array, jax.Array) else array for array in arrays]
+    return [
+        jax.device_put(array, device) if isinstance(array, jax.Array) else array for array in arrays
+    ]
 
 
 def _sharded(function: Function, count: int) -> UnsupportedTypeError:
@@ -123,7 +137,9 @@ def _sharded(function: Function, count: int) -> UnsupportedTypeError:
     )
 
 
-def _filling_function(function: Function, specs: Sequence[Spec]) -> Callable[[list[Any], list[Any]], None]:
+def _filling_function(
+    function: Function, specs: Sequence[Spec]
+) -> Callable[[list[Any], list[Any]], None]:
     """A function that calls it with lent NumPy arrays and writes the results into others, on a thread of XLA."""
     want = [name for _, name in specs] if function.flat.source.dtype else None
     return subnormals.unflushed(function.filler(want))
@@ -135,13 +151,22 @@ def _returning_callback(
     """The callback of XLA that takes arrays and returns arrays, whose elements are not packed: see `_unpacked`."""
     _refuse_narrowing(function, specs)
     fill = _filling_function(function, specs)
-    given, kinds = [np.dtype(aval.dtype) for aval in avals], [numpy_dtype(name) for _, name in specs]
+    given, kinds = (
+        [np.dtype(aval.dtype) for aval in avals],
+        [numpy_dtype(name) for _, name in specs],
+    )
     returned = [_unpacked(kind) for kind in kinds]
 
     def callback(*arrays: Any) -> tuple[Any, ...]:
         outs = [np.empty(shape, kind) for (shape, _), kind in zip(specs, kinds, strict=True)]
         try:
-            fill([np.asarray(x).astype(kind, copy=False) for x, kind in zip(arrays, given, strict=True)], outs)
+            fill(
+                [
+                    np.asarray(x).astype(kind, copy=False)
+                    for x, kind in zip(arrays, given, strict=True)
+                ],
+                outs,
+            )
         except Exception as error:
             raise RuntimeError(function.aside(error)) from error
         return tuple([x.astype(kind, copy=False) for x, kind in zip(outs, returned, strict=True)])
@@ -152,8 +177,8 @@ def _returning_callback(
 def _unpacked(dtype: Any) -> Any:
     """The dtype as which elements cross to a callback that takes arrays and returns arrays.
 
-    On a GPU, JAX hands packed elements to a callback as if each had a byte, so that the callback gets other numbers
-    (measured on JAX 0.11.2 with int4).
+    On a GPU, JAX hands packed elements to a callback as if each had a byte, so that the callback
+    gets other numbers (measured on JAX 0.11.2 with int4).
     """
     name = _NAMES.get(np.dtype(dtype))
     if name not in PACKED:
@@ -161,7 +186,9 @@ def _unpacked(dtype: Any) -> Any:
     return np.dtype({"int": "int8", "uint": "uint8", "float": "float32"}[dtypes.find(name).kind])
 
 
-def _filling_callback(function: Function, specs: Sequence[Spec], count: int) -> Callable[..., tuple[()]]:
+def _filling_callback(
+    function: Function, specs: Sequence[Spec], count: int
+) -> Callable[..., tuple[()]]:
     """The callback of XLA that takes its memory, of `count` arguments and of the results, which is lent."""
     fill = _filling_function(function, specs)
 
@@ -188,7 +215,7 @@ def _refuse_narrowing(function: Function, specs: Sequence[Spec]) -> None:
         )
 
 
-# -- the primitive ------------------------------------------------------------------------------------------------
+# -- the primitive ---------------------------------------------------------------------------------
 
 
 class _Primitive:
@@ -202,12 +229,16 @@ class _Primitive:
 
     def __init__(self, outer: Outer) -> None:
         primitive_of: Any = import_module("jax.extend.core").Primitive
-        ad, batching, mlir = (import_module(f"jax.interpreters.{name}") for name in ("ad", "batching", "mlir"))
+        ad, batching, mlir = (
+            import_module(f"jax.interpreters.{name}") for name in ("ad", "batching", "mlir")
+        )
         self.ad, self.mlir = ad, mlir
         self.emit = mlir.emit_python_callback
         known = inspect.signature(self.emit).parameters
         self.options = {"returns_token": False} if "returns_token" in known else {}
-        if not {"ctx", "callback", "token", "operands", "operand_avals", "result_avals"} <= set(known):
+        if not {"ctx", "callback", "token", "operands", "operand_avals", "result_avals"} <= set(
+            known
+        ):
             raise TypeError("emit_python_callback takes other arguments")
         self.by_buffer = _by_buffer(mlir)
         self.call = primitive_of("tensorferry_call")
@@ -223,7 +254,10 @@ class _Primitive:
         return self.call.bind(*arrays, function=function)  # type: ignore[no-any-return]
 
     def _abstract(self, *avals: Any, function: Function) -> list[Any]:
-        return [jax.core.ShapedArray(shape, numpy_dtype(name)) for shape, name in _result_specs(function, avals)]
+        return [
+            jax.core.ShapedArray(shape, numpy_dtype(name))
+            for shape, name in _result_specs(function, avals)
+        ]
 
     def _jvp(self, primals: Sequence[Any], tangents: Sequence[Any], *, function: Function) -> Any:
         zero, float0 = self.ad.Zero, jax.dtypes.float0
@@ -240,7 +274,9 @@ class _Primitive:
             for index, y in enumerate(outputs)
         ]
 
-    def _transpose(self, cotangents: Sequence[Any], *arguments: Any, function: Function) -> list[Any]:
+    def _transpose(
+        self, cotangents: Sequence[Any], *arguments: Any, function: Function
+    ) -> list[Any]:
         ad = self.ad
         linear = tuple(i for i, x in enumerate(arguments) if ad.is_undefined_primal(x))
         outs = tuple(o for o, ct in enumerate(cotangents) if type(ct) is not ad.Zero)
@@ -252,12 +288,20 @@ class _Primitive:
             function=adjoint.function,
         )
         for index, result, axis in zip(linear, results, adjoint.axes, strict=True):
-            whole = result if axis == -1 else result.sum(0) if axis is None else jnp.moveaxis(result, 0, axis)
+            whole = (
+                result
+                if axis == -1
+                else result.sum(0)
+                if axis is None
+                else jnp.moveaxis(result, 0, axis)
+            )
             found[index] = _conj(whole)
         return found
 
     def _batch(self, arguments: Sequence[Any], dims: Sequence[Any], *, function: Function) -> Any:
-        size = next(x.shape[axis] for x, axis in zip(arguments, dims, strict=True) if axis is not None)
+        size = next(
+            x.shape[axis] for x, axis in zip(arguments, dims, strict=True) if axis is not None
+        )
         results = self.call.bind(*arguments, function=function.derived(Vmap(tuple(dims), size)))
         return results, [0] * len(results)
 
@@ -267,7 +311,8 @@ class _Primitive:
         if devices > 1:
             raise _sharded(function, devices)
         specs = _result_specs(function, ctx.avals_in)
-        # XLA makes no call whose results it takes to be empty. But they may depend on values: only the call says.
+        # XLA makes no call whose results it takes to be empty. But they may depend on values: only
+        # the call says.
         must_run = any(0 in shape for shape, _ in specs)
         function.native  # noqa: B018 - a derivative that is not there is refused before anything is run
         if self.by_buffer is not None and tuple(module.platforms) == ("cpu",):
@@ -275,7 +320,9 @@ class _Primitive:
             lowering = self.by_buffer[must_run]
             return lowering(ctx, *operands, index=np.uint64(len(module.host_callbacks) - 1))
         callback = _returning_callback(function, ctx.avals_in, specs)
-        before, after = (list(map(_unpacked_aval, avals)) for avals in (ctx.avals_in, ctx.avals_out))
+        before, after = (
+            list(map(_unpacked_aval, avals)) for avals in (ctx.avals_in, ctx.avals_out)
+        )
         given = [*map(partial(self._recast, ctx), ctx.avals_in, before, operands)]
         results, _, keep = self.emit(
             ctx.replace(avals_in=before, avals_out=after),
@@ -309,7 +356,8 @@ def _by_buffer(mlir: Any) -> Any:
 
     The second is for a call that must be made, even if XLA does not need its results.
 
-    See https://docs.jax.dev/en/latest/_autosummary/jax.experimental.buffer_callback.buffer_callback.html.
+    See
+    https://docs.jax.dev/en/latest/_autosummary/jax.experimental.buffer_callback.buffer_callback.html.
     """
     try:
         import_module("jax.experimental.buffer_callback")
@@ -319,14 +367,17 @@ def _by_buffer(mlir: Any) -> Any:
     if not hasattr(getattr(mlir, "ModuleContext", None), "add_host_callback"):
         return None
     lowering = import_module("jax.ffi").ffi_lowering
-    return [lowering("xla_buffer_python_cpu_callback", has_side_effect=effect) for effect in (False, True)]
+    return [
+        lowering("xla_buffer_python_cpu_callback", has_side_effect=effect)
+        for effect in (False, True)
+    ]
 
 
 def _aval(x: Any) -> Any:
     return jax.typeof(x) if hasattr(jax, "typeof") else jax.core.get_aval(x)
 
 
-# -- where the primitive cannot be made ------------------------------------------------------------------------------
+# -- where the primitive cannot be made ------------------------------------------------------------
 
 
 class _Fallback:
@@ -344,7 +395,8 @@ class _Fallback:
         )
         self.remarks = (told,)
         warnings.warn(
-            told + '; jax.config.update("jax_cpu_enable_async_dispatch", False), before the first array is '
+            told
+            + '; jax.config.update("jax_cpu_enable_async_dispatch", False), before the first array is '
             "made, keeps it from waiting",
             UserWarning,
             stacklevel=2,
@@ -361,7 +413,8 @@ class _Fallback:
                 )
             kinds = [numpy_dtype(name) for _, name in specs]
             shapes = [
-                jax.ShapeDtypeStruct(shape, _unpacked(kind)) for (shape, _), kind in zip(specs, kinds, strict=True)
+                jax.ShapeDtypeStruct(shape, _unpacked(kind))
+                for (shape, _), kind in zip(specs, kinds, strict=True)
             ]
             callback, given = (
                 _returning_callback(function, arrays, specs),
@@ -380,7 +433,11 @@ class _Fallback:
             outs = tuple(o for o, y in enumerate(outputs) if _is_inexact(y.dtype))
             kept = function.kept(arrays, outputs)
             derived = function.derived(Vjp(wrt, outs, len(kept)))
-            found = iter(self(derived, [*kept, *(_conj(cotangents[o]) for o in outs)]) if wrt and outs else ())
+            found = iter(
+                self(derived, [*kept, *(_conj(cotangents[o]) for o in outs)])
+                if wrt and outs
+                else ()
+            )
             return tuple(
                 _conj(next(found)) if outs and i in wrt else np.zeros(x.shape, jax.dtypes.float0)
                 for i, x in enumerate(arrays)

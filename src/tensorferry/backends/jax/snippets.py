@@ -19,7 +19,9 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     if verb == "cast":
         return _cast_code(*arguments, info=info)
     if verb == "view":
-        return f'# tensorferry uses this memory; view copies it in JAX\n{{x}}.view("{arguments[0]}")'
+        return (
+            f'# tensorferry uses this memory; view copies it in JAX\n{{x}}.view("{arguments[0]}")'
+        )
     if verb == "move":
         return f"jax.device_put({{x}}, {_device_code(arguments[0])})"
     return _SNIPPETS[verb]

@@ -46,7 +46,9 @@ def _described(
     shape: tuple[int, ...], name: str, device: str, misalignment: int, shards: int, pinned: bool
 ) -> TensorInfo:
     never: dict[str, Any] = {"writable": False, "mutable": False}
-    return TensorInfo("jax", shape, name, device, misalignment=misalignment, shards=shards, pinned=pinned, **never)
+    return TensorInfo(
+        "jax", shape, name, device, misalignment=misalignment, shards=shards, pinned=pinned, **never
+    )
 
 
 class JaxBackend(Backend):
@@ -118,7 +120,9 @@ class JaxBackend(Backend):
             if self.jax.dtypes.issubdtype(x.dtype, self.jax.dtypes.prng_key):
                 place = device_name(next(iter(x.sharding.device_set)))
                 return TensorInfo(self.name, x.shape, "uint32", place, abstract="key")
-            raise UnsupportedTypeError(f"JAX's {x.dtype} cannot be converted: no other framework has it.", None)
+            raise UnsupportedTypeError(
+                f"JAX's {x.dtype} cannot be converted: no other framework has it.", None
+            )
         if x.is_deleted():
             return TensorInfo(self.name, x.shape, name, abstract="deleted")
         shape, shards = x.shape, x.sharding.num_devices
@@ -138,11 +142,21 @@ class JaxBackend(Backend):
             return None
         found = self._read(x)
         # The alignment of memory of a device is nobody's business.
-        return found if found is None or x.platform() != HOST else (*found, x.unsafe_buffer_pointer() & 63)
+        return (
+            found
+            if found is None or x.platform() != HOST
+            else (*found, x.unsafe_buffer_pointer() & 63)
+        )
 
-    def signature_reader(self, kind: type, target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
+    def signature_reader(
+        self, kind: type, target: Backend, request: Request
+    ) -> Callable[[Any], Hashable | None]:
         # Elements are always aligned to their size, which is enough for most targets.
-        return self._read if kind is self.array and target.capabilities.memory.alignment <= 1 else self.signature
+        return (
+            self._read
+            if kind is self.array and target.capabilities.memory.alignment <= 1
+            else self.signature
+        )
 
     def _find_reader(self) -> Callable[[Any], tuple[Any, ...] | None]:
         """A function that reads a signature without the address, for the type of concrete arrays."""
@@ -191,14 +205,19 @@ class JaxBackend(Backend):
     # -- verbs ------------------------------------------------------------------------------------
 
     def export(self, x: Any) -> Array:
-        # A transfer guard allows explicit transfers, and counts unpacking as one. JAX caches what it had to gather, and
-        # after JAX 0.11.0 that may not own its memory.
+        # A transfer guard allows explicit transfers, and counts unpacking as one. JAX caches what
+        # it had to gather, and after JAX 0.11.0 that may not own its memory.
         gathered = x.sharding.num_devices > 1 and not x.is_fully_replicated
         return self.fetch(x) if gathered or of_numpy(x.dtype) in PACKED else _export(x)
 
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         before = plan.source
-        whole = before.abstract is None and before.shards == 1 and before.device == HOST and before.dtype not in PACKED
+        whole = (
+            before.abstract is None
+            and before.shards == 1
+            and before.device == HOST
+            and before.dtype not in PACKED
+        )
         return _export if step.verb == "export" and whole else None
 
     def fetch(self, x: Any) -> Array:
@@ -245,11 +264,14 @@ class JaxBackend(Backend):
                 return jax.core.ShapedArray(shape, dtype)
 
             def place(array: Array) -> Any:
-                # `jax.device_put` tells a transfer guard in the same way that the transfer is explicit.
+                # `jax.device_put` tells a transfer guard in the same way that the transfer is
+                # explicit.
                 here = guard()
                 before, here.explicit_device_put = here.explicit_device_put, True
                 try:
-                    return put(shaped(array.shape, array.dtype), sharding, [array], [host], committed)
+                    return put(
+                        shaped(array.shape, array.dtype), sharding, [array], [host], committed
+                    )
                 finally:
                     here.explicit_device_put = before
 
@@ -266,9 +288,15 @@ class JaxBackend(Backend):
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
         """A cast with the same bits as on the host; inside a traced function, JAX's own cast."""
         before = _NAMES[x.dtype]
-        here = not check and self.capabilities.dtypes.casts_on_device(before, dtype) and agrees(before, dtype)
+        here = (
+            not check
+            and self.capabilities.dtypes.casts_on_device(before, dtype)
+            and agrees(before, dtype)
+        )
         if not isinstance(x, self.tracer) and not here:
-            return self.jax.device_put(casts.cast(self.jax.device_get(x), dtype, check, compact=True), x.sharding)
+            return self.jax.device_put(
+                casts.cast(self.jax.device_get(x), dtype, check, compact=True), x.sharding
+            )
         return (x.real if loses_imaginary(before, dtype) else x).astype(numpy_dtype(dtype))
 
     def copy(self, x: Any) -> Any:
@@ -295,7 +323,9 @@ class JaxBackend(Backend):
 
     def placement(self, device: object) -> Placement | None:
         """The placement for a ``jax.sharding.Sharding``."""
-        if not self.is_imported() or not isinstance(device, importlib.import_module(self.module).sharding.Sharding):
+        if not self.is_imported() or not isinstance(
+            device, importlib.import_module(self.module).sharding.Sharding
+        ):
             return None
         layout: Any = device
         name = device_name(next(iter(layout.device_set)))
@@ -335,7 +365,7 @@ class JaxBackend(Backend):
         exported = exported.as_named() if isinstance(exported, dlpack.DlpackExport) else exported
         return self.jax.dlpack.from_dlpack(exported)
 
-    # -- containers that are registered with jax.tree_util ------------------------------------------
+    # -- containers that are registered with jax.tree_util -----------------------------------------
 
     def has_node(self, kind: type) -> bool:
         # JAX's registry can be asked only about an object, not about a type.
@@ -351,13 +381,16 @@ class JaxBackend(Backend):
         visits = count()
 
         def is_value(_: Any) -> bool:
-            # Everything except the first visited object is a leaf, even if an object contains itself.
+            # Everything except the first visited object is a leaf, even if an object contains
+            # itself.
             return next(visits) > 0
 
         found, spec = tree_util.tree_flatten_with_path(x, is_leaf=is_value)
         entries = [entry_of(path[0], tree_util.GetAttrKey) for path, _ in found]
         values = [value for _, value in found]
-        return Node(entries, values, lambda others: tree_util.tree_unflatten(spec, others), registered=spec)
+        return Node(
+            entries, values, lambda others: tree_util.tree_unflatten(spec, others), registered=spec
+        )
 
 
 def _export(x: Any) -> Array:
@@ -369,8 +402,8 @@ def _export(x: Any) -> Array:
 def _concrete() -> Any:
     """The type of concrete arrays, which is private; ``None`` if it is not found.
 
-    To make an array and read its type would compile a program, which hangs in a forked child, and which a transfer
-    guard may forbid.
+    To make an array and read its type would compile a program, which hangs in a forked child, and
+    which a transfer guard may forbid.
     """
     try:
         return importlib.import_module("jax._src.array").ArrayImpl

@@ -22,7 +22,9 @@ _WORDS = {
 
 CAPABILITIES = Capabilities(
     dtypes=Dtypes(frozenset(DTYPES), EXCHANGE_NUMBERS, words=_WORDS),
-    memory=Memory(writable=True, axes=AXES, host_array=True, read_only=True, out=True, writes_parts=True),
+    memory=Memory(
+        writable=True, axes=AXES, host_array=True, read_only=True, out=True, writes_parts=True
+    ),
     objects=Objects(read_kinds=frozenset({"scalar"})),
     options=Options(frozenset({"pinned", "non_blocking"})),
 )
@@ -31,5 +33,9 @@ DECLARED = Declared(
     "numpy",
     CAPABILITIES,
     snippet,
-    {"np": "import numpy as np", "ml_dtypes": "import ml_dtypes", "ferry": "import tensorferry as ferry"},
+    {
+        "np": "import numpy as np",
+        "ml_dtypes": "import ml_dtypes",
+        "ferry": "import tensorferry as ferry",
+    },
 )

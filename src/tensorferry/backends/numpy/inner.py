@@ -58,12 +58,16 @@ class NumpyInner(Inner):
 
     def derivatives(self, flat: Flat) -> str:
         derivatives = (("reverse", flat.source.vjp), ("forward", flat.source.jvp))
-        modes = " and in ".join(f"{mode} mode" for mode, function in derivatives if function is not None)
+        modes = " and in ".join(
+            f"{mode} mode" for mode, function in derivatives if function is not None
+        )
         return f"of the first order in {modes}" if modes else "none, without vjp= and jvp="
 
     def remarks(self, flat: Flat) -> Sequence[str]:
         if flat.source.shapes is None:
-            return ["where it is traced, it is called once with ones to find its shapes, unless shapes= says them"]
+            return [
+                "where it is traced, it is called once with ones to find its shapes, unless shapes= says them"
+            ]
         return ()
 
 
@@ -75,7 +79,8 @@ def _derived(flat: Flat, rules: list[Rule]) -> Callable[..., Sequence[Any]]:
     if isinstance(rule, Vmap):
         return _looped(_derived(flat, before), rule)
     if before:
-        # The derivative of a batch of calls: a batch of derivatives, summed for inputs that all calls share.
+        # The derivative of a batch of calls: a batch of derivatives, summed for inputs that all
+        # calls share.
         *earlier, batch = before
         return _batched_derivative(flat, earlier, batch, rule)
     return _vjp(flat, rule) if isinstance(rule, Vjp) else _jvp(flat, rule)
@@ -96,7 +101,12 @@ def _read_only(array: Any) -> Any:
 def _looped(function: Callable[..., Sequence[Any]], rule: Vmap) -> Callable[..., Sequence[Any]]:
     def batch(*arrays: Any) -> Sequence[Any]:
         each = [
-            function(*(x if axis is None else np.take(x, i, axis) for x, axis in zip(arrays, rule.dims, strict=True)))
+            function(
+                *(
+                    x if axis is None else np.take(x, i, axis)
+                    for x, axis in zip(arrays, rule.dims, strict=True)
+                )
+            )
             for i in range(rule.size)
         ]
         return [np.stack(column) for column in zip(*each, strict=True)]
@@ -104,12 +114,18 @@ def _looped(function: Callable[..., Sequence[Any]], rule: Vmap) -> Callable[...,
     return batch
 
 
-def _batched_derivative(flat: Flat, earlier: list[Rule], batch: Any, rule: Vjp | Jvp) -> Callable[..., Sequence[Any]]:
+def _batched_derivative(
+    flat: Flat, earlier: list[Rule], batch: Any, rule: Vjp | Jvp
+) -> Callable[..., Sequence[Any]]:
     """The derivative of a batch of calls."""
     one = _derived(flat, [*earlier, rule])
     inputs = len(batch.dims)
     outputs = (0,) * (rule.kept - inputs)
-    others = (0,) * len(rule.outs) if isinstance(rule, Vjp) else tuple(batch.dims[index] for index in rule.wrt)
+    others = (
+        (0,) * len(rule.outs)
+        if isinstance(rule, Vjp)
+        else tuple(batch.dims[index] for index in rule.wrt)
+    )
     loop = _looped(one, Vmap((*batch.dims, *outputs, *others), batch.size))
 
     def derivative(*arrays: Any) -> Sequence[Any]:
@@ -117,7 +133,10 @@ def _batched_derivative(flat: Flat, earlier: list[Rule], batch: Any, rule: Vjp |
         if isinstance(rule, Jvp):
             return found
         dims = [batch.dims[index] for index in rule.wrt]
-        return [x.sum(0) if axis is None else np.moveaxis(x, 0, axis) for x, axis in zip(found, dims, strict=True)]
+        return [
+            x.sum(0) if axis is None else np.moveaxis(x, 0, axis)
+            for x, axis in zip(found, dims, strict=True)
+        ]
 
     return derivative
 
@@ -151,8 +170,17 @@ class _Arguments:
         found = self.flat.tree.filled(arrays)
         return found if isinstance(found, tuple) else (found,)
 
-    def read(self, name: str, found: Any, like: tuple[Any, ...], arrays: Sequence[Any], which: Sequence[int]) -> Any:
-        """Check the result of a derivative, a tuple like `like`. Gives its arrays with the indices in `which`.
+    def read(
+        self,
+        name: str,
+        found: Any,
+        like: tuple[Any, ...],
+        arrays: Sequence[Any],
+        which: Sequence[int],
+    ) -> Any:
+        """Check the result of a derivative, a tuple like `like`.
+
+        Gives its arrays with the indices in `which`.
 
         Raises:
             TypeError: It is not a tuple, has another length, or has another kind of number.
@@ -167,7 +195,9 @@ class _Arguments:
             expected = [leaf for leaf in self.flat.leaves_of(whole) if isinstance(leaf, np.ndarray)]
             mine = [None] * len(expected) if each is None else self.flat.leaves_of(each)
             if len(mine) != len(self.flat.leaves_of(whole)) and each is not None:
-                raise TypeError(f"{where} gave a tree of {len(mine)} leaves in the place of one of {len(expected)}")
+                raise TypeError(
+                    f"{where} gave a tree of {len(mine)} leaves in the place of one of {len(expected)}"
+                )
             if each is not None:
                 pairs = zip(mine, self.flat.leaves_of(whole), strict=True)
                 mine = [one for one, leaf in pairs if isinstance(leaf, np.ndarray)]
@@ -180,7 +210,9 @@ def _checked(found: Any, like: Any, where: str) -> Any:
         return np.zeros_like(like)
     array = np.asarray(found)
     if array.shape != like.shape:
-        raise ShapeError(f"{where} gave the shape {array.shape} for one of shape {like.shape}.", None)
+        raise ShapeError(
+            f"{where} gave the shape {array.shape} for one of shape {like.shape}.", None
+        )
     if not np.can_cast(array.dtype, like.dtype, "same_kind"):
         raise TypeError(
             f"{where} gave {array.dtype} for {like.dtype}: {'its .real' if array.dtype.kind == 'c' else ''}"
@@ -227,7 +259,9 @@ def _jvp(flat: Flat, rule: Jvp) -> Callable[..., Sequence[Any]]:
 
     def tangents(*arrays: Any) -> Sequence[Any]:
         parts = _Arguments(flat, rule, arrays)
-        found = jvp(parts.primals, parts.like_inputs(_spread(parts.derivatives, rule.wrt, parts.inputs)))
+        found = jvp(
+            parts.primals, parts.like_inputs(_spread(parts.derivatives, rule.wrt, parts.inputs))
+        )
         return parts.read("jvp", found, parts.like_outputs(parts.outputs), parts.outputs, rule.outs)  # type: ignore[no-any-return]
 
     return tangents

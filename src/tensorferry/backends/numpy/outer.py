@@ -1,4 +1,7 @@
-"""Call functions of other frameworks with NumPy arrays. NumPy has no graph, so they are only called."""
+"""Call functions of other frameworks with NumPy arrays.
+
+NumPy has no graph, so they are only called.
+"""
 
 from __future__ import annotations
 

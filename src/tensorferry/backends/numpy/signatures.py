@@ -28,7 +28,10 @@ _address = memory.address
 _C_ORDER, _ALIGNED, _WRITEABLE = 0x0001, 0x0100, 0x0400
 _FITS = _C_ORDER | _ALIGNED
 _OPENED = "mM"
-"""Kinds of dates and durations. The first step takes the counts in them, so that each has to be opened."""
+"""Kinds of dates and durations.
+
+The first step takes the counts in them, so that each has to be opened.
+"""
 _OWN = frozenset({0x0505, 0x0507})
 """``array.flags.num`` of a writable array that owns its memory and is in C order (with one axis, also in F order)."""
 
@@ -61,17 +64,32 @@ def signature_reader(
     addressed = backend.signature
 
     def unaddressed(x: Any) -> Hashable | None:
-        # To read the address takes a third of the time, and the flags say whether it fits the element.
+        # To read the address takes a third of the time, and the flags say whether it fits the
+        # element.
         flags, base, dtype = x.flags.num, x.base, x.dtype
-        own = base is None or (flags & _WRITEABLE and type(base) is np.ndarray and base.base is None)
-        if own and flags & _FITS == _FITS and x.size and not dtype.hasobject and dtype.kind not in _OPENED:
+        own = base is None or (
+            flags & _WRITEABLE and type(base) is np.ndarray and base.base is None
+        )
+        if (
+            own
+            and flags & _FITS == _FITS
+            and x.size
+            and not dtype.hasobject
+            and dtype.kind not in _OPENED
+        ):
             return dtype, x.ndim, COMPACT, 0, flags
         return addressed(x)
 
-    return addressed if kind is not np.ndarray or target.capabilities.memory.alignment > 1 else unaddressed
+    return (
+        addressed
+        if kind is not np.ndarray or target.capabilities.memory.alignment > 1
+        else unaddressed
+    )
 
 
-def grouped(backend: Backend, tensors: Sequence[Any], alignment: int) -> Mapping[Hashable, Sequence[int]] | None:
+def grouped(
+    backend: Backend, tensors: Sequence[Any], alignment: int
+) -> Mapping[Hashable, Sequence[int]] | None:
     """See `Backend.grouped`."""
     if type(tensors[0]) is not np.ndarray:
         return Backend.grouped(backend, tensors, alignment)
@@ -90,7 +108,9 @@ def grouped(backend: Backend, tensors: Sequence[Any], alignment: int) -> Mapping
     return {(dtype, rank, COMPACT, each, first.num): some for each, some in at.items()}
 
 
-def extents(_backend: Backend, tensors: Sequence[Any], *, compact: bool) -> tuple[Sequence[int], Sequence[int]]:
+def extents(
+    _backend: Backend, tensors: Sequence[Any], *, compact: bool
+) -> tuple[Sequence[int], Sequence[int]]:
     """See `Backend.extents`."""
     starts = memory.addresses(tensors)
     if compact:
@@ -116,7 +136,10 @@ def who_writes(x: Array, writable: bool) -> tuple[bool, bool, bool]:
 
 
 def _is_mutable(x: Array) -> bool:
-    """Whether the memory of a read-only array can be written through another object. If unknown, yes."""
+    """Whether the memory of a read-only array can be written through another object.
+
+    If unknown, yes.
+    """
     found = memory.writable_somewhere(x)
     if isinstance(found, bool):
         return found

@@ -72,7 +72,10 @@ _SMALL = {"int2", "int4", "uint2", "uint4"}
 
 
 def _casts(source: str, dtype: str) -> bool:
-    """Whether NumPy has a cast between two dtypes. Some between two of ml_dtypes are missing, in 0.5 most."""
+    """Whether NumPy has a cast between two dtypes.
+
+    Some between two of ml_dtypes are missing, in 0.5 most.
+    """
     pair = {source, dtype}
     if len(pair) == 1 or pair & ORDINARY:
         return True
@@ -108,7 +111,9 @@ def _cast_code(dtype: str, check: str = "", compact: bool = False, *, info: Tens
         code = f'{code}.copy(order="C")' if compact and len(info.shape) > 1 else code
         return f"{_CHECKS[check].format(dtype)}\n{code}" if check else code
     values = _values_code("{x}", info.dtype, dtype)
-    compares = check == "value" and values == "{x}" and {info.dtype, dtype} <= ORDINARY and _compares()
+    compares = (
+        check == "value" and values == "{x}" and {info.dtype, dtype} <= ORDINARY and _compares()
+    )
     if compares and info.dtype == "float16":
         # NumPy 2.4 refuses -0.0 from float16 to integers.
         values = '{x}.astype("float32")'

@@ -29,7 +29,8 @@ def stack(tensors: Sequence[Any], shape: tuple[int, ...]) -> Array:
         return result.reshape(shape)
     result = memory.compact(shape, numpy_dtype(names.pop()))
     if inner:
-        # Not `np.stack`, which makes a view of each array. For small arrays, that doubles the memory.
+        # Not `np.stack`, which makes a view of each array. For small arrays, that doubles the
+        # memory.
         np.concatenate(tensors, out=result.reshape(len(tensors) * inner[0], *inner[1:]))
     else:
         np.stack(tensors, out=result.reshape(len(tensors)))

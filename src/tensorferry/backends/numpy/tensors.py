@@ -74,7 +74,9 @@ class NumpyBackend(Backend):
 
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if issubclass(kind, np.lib.npyio.NpzFile):
-            return "An NpzFile is a file of arrays, not one of them.", Hint("{load:x.zip.filename} or {tree:dict(x)}")
+            return "An NpzFile is a file of arrays, not one of them.", Hint(
+                "{load:x.zip.filename} or {tree:dict(x)}"
+            )
         if issubclass(kind, np.matrix):
             return "A matrix is not a plain array: its products and shapes differ.", "np.asarray(x)"
         if issubclass(kind, np.rec.recarray):
@@ -127,8 +129,14 @@ class NumpyBackend(Backend):
             return _dates_of(x, target, request)
         return self, self.describe(x), x
 
-    def preview(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
-        return _numbers_of(x, target, request, looks=True) if x.dtype.hasobject else self.open(x, target, request)
+    def preview(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> Opened:
+        return (
+            _numbers_of(x, target, request, looks=True)
+            if x.dtype.hasobject
+            else self.open(x, target, request)
+        )
 
     def is_text(self, x: Any) -> bool:
         kind = x.dtype.kind
@@ -154,14 +162,19 @@ class NumpyBackend(Backend):
         """A copy without gaps in native byte order: compact and aligned, or with the order of the axes kept."""
         native = x.dtype.isnative
         if not compact:
-            packed: Array = x.copy(order="K") if native else x.astype(x.dtype.newbyteorder("="), order="K")
+            packed: Array = (
+                x.copy(order="K") if native else x.astype(x.dtype.newbyteorder("="), order="K")
+            )
             return packed
         result = memory.compact(x.shape, x.dtype if native else x.dtype.newbyteorder("="))
         result[...] = x
         return result
 
     cast = staticmethod(casts.cast)
-    """See `tensorferry.host.casts`. Not a method that calls it, because that would take as long as a small cast."""
+    """See `tensorferry.host.casts`.
+
+    Not a method that calls it, because that would take as long as a small cast.
+    """
 
     stack, pad = staticmethod(stacking.stack), staticmethod(stacking.pad)  # pyright: ignore[reportAssignmentType]
 
@@ -185,7 +198,9 @@ class NumpyBackend(Backend):
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         before, verb = plan.source, step.verb
         if verb == "write":
-            alike = plan.written == plan.result.dtype and not before.swapped and not plan.result.kind
+            alike = (
+                plan.written == plan.result.dtype and not before.swapped and not plan.result.kind
+            )
             return _write_alike if alike else None
         if before.swapped or before.weak_dtype is not None:
             return None
@@ -198,7 +213,8 @@ class NumpyBackend(Backend):
 
 def _write_alike(x: Array, out: Array) -> None:
     """`write` between arrays of one dtype."""
-    # NumPy copies first if they overlap, but not along one axis, where its order is right only for equal strides.
+    # NumPy copies first if they overlap, but not along one axis, where its order is right only for
+    # equal strides.
     if x.ndim == 1 and x.strides != out.strides and np.may_share_memory(x, out):
         x = x.copy()
     out[...] = x
@@ -230,7 +246,17 @@ def _described(
 ) -> TensorInfo:
     bits = (False, False, False, swapped)
     return TensorInfo(
-        "numpy", shape, name, "cpu", strides, misalignment, writable, mutable, *bits, memory_map=mapped, kind=kind
+        "numpy",
+        shape,
+        name,
+        "cpu",
+        strides,
+        misalignment,
+        writable,
+        mutable,
+        *bits,
+        memory_map=mapped,
+        kind=kind,
     )
 
 
@@ -244,12 +270,15 @@ def _is_text_or_none(each: Any) -> bool:
 
     if not isinstance(each, np.ndarray):
         return each is None or has_no_numbers(each)
-    return each.dtype.kind in "USTmM" or (each.dtype.kind == "O" and (not each.size or _is_all_text(each)))
+    return each.dtype.kind in "USTmM" or (
+        each.dtype.kind == "O" and (not each.size or _is_all_text(each))
+    )
 
 
 def _masked() -> UnsupportedTypeError:
     return UnsupportedTypeError(
-        "A MaskedArray is values and a mask, and its mask would be lost.", "x.filled(0), or another value"
+        "A MaskedArray is values and a mask, and its mask would be lost.",
+        "x.filled(0), or another value",
     )
 
 
@@ -311,7 +340,9 @@ def _numbers_of(x: Any, target: Backend | None, request: Request | None, *, look
         raise UnsupportedTypeError("None at x[()] is not a number.", 'float("nan")')
     if x.shape == () and not isinstance(values, (complex, float, int, np.generic)):
         held = type(values).__name__
-        raise UnsupportedTypeError(f"An array of objects of shape () holds {an(held)}, not a number.", "x.item()")
+        raise UnsupportedTypeError(
+            f"An array of objects of shape () holds {an(held)}, not a number.", "x.item()"
+        )
     try:
         owner = registry.backend_of(values)
         source, info, handle = (owner.preview if looks else owner.open)(values, target, request)

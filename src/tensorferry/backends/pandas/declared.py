@@ -11,7 +11,8 @@ from .snippets import snippet
 
 __all__ = ["CAPABILITIES", "DECLARED"]
 
-# Series are writable, but assume that no other code writes their memory (views of a series copy on write).
+# Series are writable, but assume that no other code writes their memory (views of a series copy on
+# write).
 CAPABILITIES = Capabilities(
     dtypes=Dtypes(held=ORDINARY, numbers=EXCHANGE_NUMBERS),
     memory=Memory(writable=False, shows_writes=True, fewest_axes=1, axes=2),
@@ -20,5 +21,8 @@ CAPABILITIES = Capabilities(
 )
 
 DECLARED = Declared(
-    "pandas", CAPABILITIES, snippet, {"pd": "import pandas as pd", "ferry": "import tensorferry as ferry"}
+    "pandas",
+    CAPABILITIES,
+    snippet,
+    {"pd": "import pandas as pd", "ferry": "import tensorferry as ferry"},
 )

@@ -56,7 +56,9 @@ def reads_as_list(objects: Array, na: Any) -> bool:
 
     It is not if there are nulls, ragged rows, or values that this module has a better error for.
     """
-    if _nulls(objects, na).any() or any(has_no_numbers(each) or isinstance(each, Decimal) for each in objects):
+    if _nulls(objects, na).any() or any(
+        has_no_numbers(each) or isinstance(each, Decimal) for each in objects
+    ):
         return False
     if _has_rows(objects) and any(map(_is_nan, objects)):
         return False  # there, NaN is pandas' mark for a missing row
@@ -65,7 +67,9 @@ def reads_as_list(objects: Array, na: Any) -> bool:
     if len(set(map(len, objects))) > 1:
         return False
     are_lists = not isinstance(objects[0], np.ndarray)
-    return not any(_nulls(row, na).any() or has_no_numbers(row[0]) for row in objects if are_lists and len(row))
+    return not any(
+        _nulls(row, na).any() or has_no_numbers(row[0]) for row in objects if are_lists and len(row)
+    )
 
 
 def found_in_objects(objects: Array, na: Any, asked: str | None = None) -> Found:
@@ -90,14 +94,20 @@ def found_in_objects(objects: Array, na: Any, asked: str | None = None) -> Found
         return _lists(objects, gone, na)
     if values and all(isinstance(each, Decimal) for each in objects[values]):
         kept = set(values)
-        return decimals_in([each if row in kept else None for row, each in enumerate(objects)], asked)
+        return decimals_in(
+            [each if row in kept else None for row, each in enumerate(objects)], asked
+        )
     if gone.any():
         known = objects[rows[0]]
         if hasattr(known, "shape") and not isinstance(known, np.generic):
-            return Refused(f"has a null in the place of an array, at row {gone.argmax()}", CODE[WITHOUT_NULLS])
+            return Refused(
+                f"has a null in the place of an array, at row {gone.argmax()}", CODE[WITHOUT_NULLS]
+            )
     known = objects[rows[0]] if len(rows) else None
     # With any of its numbers in the place of nulls, so that errors have the right rows.
-    found = _numbers([known if is_gone else each for each, is_gone in zip(objects, gone, strict=True)], gone)
+    found = _numbers(
+        [known if is_gone else each for each, is_gone in zip(objects, gone, strict=True)], gone
+    )
     if isinstance(found, Column) and len(values) < len(rows):
         found.with_nan_missing = partial(_with_nan_missing, found, objects, na)
     return found
@@ -132,7 +142,9 @@ def of_text(first: object) -> str:
 
 def _odd(found: Any, row: int, *, stays: bool = False) -> Refused:
     hint = next((code for base, code in _OTHER.items() if isinstance(found, base)), CODE[LIST])
-    return Refused(f"holds Python objects, such as {an(type(found).__name__)} at row {row}", hint, stays)
+    return Refused(
+        f"holds Python objects, such as {an(type(found).__name__)} at row {row}", hint, stays
+    )
 
 
 def _nulls(objects: Iterable[Any], na: Any) -> Array:
@@ -170,7 +182,10 @@ def _numbers(values: list[Any], gone: Array) -> Found:
     try:
         numbers = elements.read(values, values[0])[0] if values else np.empty(0)
     except ConversionError as error:
-        return Refused(f"has numbers of no common dtype. {_with_rows(error)}", '{x}.astype("float64"), which rounds')
+        return Refused(
+            f"has numbers of no common dtype. {_with_rows(error)}",
+            '{x}.astype("float64"), which rounds',
+        )
     return _column(numbers, gone)
 
 
@@ -192,7 +207,9 @@ def _lists(objects: Array, missing: Array, na: Any) -> Found:
         others = _lists(objects[~missing], np.zeros(len(objects), bool)[~missing], na)
         if isinstance(others, Refused) and others.stays:
             return others
-        return Refused(f"has a null in the place of a list, at row {missing.argmax()}", CODE[WITHOUT_NULLS])
+        return Refused(
+            f"has a null in the place of a list, at row {missing.argmax()}", CODE[WITHOUT_NULLS]
+        )
     lengths = np.fromiter(map(len, objects), np.int64)
     if isinstance(objects[0], np.ndarray):
         gone = np.zeros(int(lengths.sum()), bool)
@@ -217,17 +234,29 @@ def _elements(values: list[Any], gone: Array) -> Found:
     if values and known is None:
         return Refused("has nulls alone, and no dtype", CODE[LIST])
     if has_no_numbers(known):
-        what = "text, which has no numbers" if isinstance(known, (str, bytes)) else f"{type(known).__name__} objects"
+        what = (
+            "text, which has no numbers"
+            if isinstance(known, (str, bytes))
+            else f"{type(known).__name__} objects"
+        )
         return Refused(f"holds lists of {what}", CODE[LIST], stays=True)
-    return _numbers([known if is_gone else each for each, is_gone in zip(values, gone, strict=True)], gone)
+    return _numbers(
+        [known if is_gone else each for each, is_gone in zip(values, gone, strict=True)], gone
+    )
 
 
 def _deep(values: list[Any]) -> Found:
     """Lists in lists; or why rows are no lists of numbers."""
     if not any(isinstance(each, (list, tuple)) for row in values for each in row):
-        odd = [row for row, each in enumerate(values) if not all(isinstance(one, _NUMBERS) for one in each)]
+        odd = [
+            row
+            for row, each in enumerate(values)
+            if not all(isinstance(one, _NUMBERS) for one in each)
+        ]
         why = (
-            f"has a list with other objects than numbers, at row {odd[0]}" if odd else "has numbers of no common dtype"
+            f"has a list with other objects than numbers, at row {odd[0]}"
+            if odd
+            else "has numbers of no common dtype"
         )
         return Refused(why, CODE[LIST])
     try:

@@ -69,16 +69,28 @@ class PandasBackend(ColumnBackend):
         if issubclass(kind, self._pd.MultiIndex):
             return "A MultiIndex is several columns.", "x.to_frame()"
         if any(base.__name__ in _GROUPS for base in kind.__mro__):
-            return f"{an(kind.__name__, 'A')} is rows in groups, of which nothing was computed.", "x.mean()"
+            return (
+                f"{an(kind.__name__, 'A')} is rows in groups, of which nothing was computed.",
+                "x.mean()",
+            )
         return None
 
     def note(self, x: Any) -> str:
         index = getattr(x, "index", None)
-        return "" if index is None or isinstance(x, self._pd.Index) or self._is_usual(index) else INDEXED
+        return (
+            ""
+            if index is None or isinstance(x, self._pd.Index) or self._is_usual(index)
+            else INDEXED
+        )
 
     def _is_usual(self, index: Any) -> bool:
         """Whether an index only numbers the rows, or the columns."""
-        return isinstance(index, self._pd.RangeIndex) and index.start == 0 and index.step == 1 and index.name is None
+        return (
+            isinstance(index, self._pd.RangeIndex)
+            and index.start == 0
+            and index.step == 1
+            and index.name is None
+        )
 
     def open(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
         objects = self._objects(x)
@@ -86,7 +98,9 @@ class PandasBackend(ColumnBackend):
             return registry.backend_named(EXCHANGE).open(objects, target, request)
         return super().open(x, target, request)
 
-    def preview(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
+    def preview(
+        self, x: Any, target: Backend | None = None, request: Request | None = None
+    ) -> Opened:
         objects = self._objects(x)
         if objects is not None:
             return registry.backend_named(EXCHANGE).preview(objects, target, request)
@@ -147,8 +161,11 @@ class PandasBackend(ColumnBackend):
         return Views(dict(zip(x.columns, rows, strict=True)), lambda: self.named_columns(x))
 
     def is_text(self, x: Any) -> bool:
-        # Without rows, objects may be of any type. Most of them are text, which stays in other batches.
-        return (not self.is_table(type(x)) and x.dtype == object and not len(x)) or super().is_text(x)
+        # Without rows, objects may be of any type. Most of them are text, which stays in other
+        # batches.
+        return (not self.is_table(type(x)) and x.dtype == object and not len(x)) or super().is_text(
+            x
+        )
 
     def dtype_of(self, x: Any) -> Any:
         # A dtype of another package says nothing of the values, and may have no hash.
@@ -171,24 +188,34 @@ class PandasBackend(ColumnBackend):
             return self._found_in_categories(values, dtype, asked)
         if isinstance(dtype, (pd.DatetimeTZDtype, pd.PeriodDtype)):
             zone = " in UTC" if isinstance(dtype, pd.DatetimeTZDtype) else ""
-            unit = _UNITS.get(getattr(dtype, "unit", ""), f"periods of {getattr(values, 'freqstr', '')}")
-            return counts_of(values.view("i8"), np.asarray(values.isna()), f"{unit} since 1970{zone}", asked)
+            unit = _UNITS.get(
+                getattr(dtype, "unit", ""), f"periods of {getattr(values, 'freqstr', '')}"
+            )
+            return counts_of(
+                values.view("i8"), np.asarray(values.isna()), f"{unit} since 1970{zone}", asked
+            )
         if isinstance(dtype, pd.SparseDtype):
             name = of_plain(dtype.subtype)
             if name is not None:
                 return _over(np.asarray(values), ("sparse",))
         plain = getattr(dtype, "numpy_dtype", None)
         name = None if plain is None else of_plain(plain)
-        if name is not None and isinstance(dtype, getattr(pd.core.dtypes.dtypes, "NumpyEADtype", ())):
+        if name is not None and isinstance(
+            dtype, getattr(pd.core.dtypes.dtypes, "NumpyEADtype", ())
+        ):
             return _over(values.to_numpy())
         if name is not None and hasattr(values, "_mask"):
             data, mask = values._data, values._mask
             marked = (Missing(mask),) if mask.any() else ()
-            return Column(name, (), [Piece(len(data), data, marked)] if len(data) else [], mutable=True)
+            return Column(
+                name, (), [Piece(len(data), data, marked)] if len(data) else [], mutable=True
+            )
         found = None if _is_own(dtype) else self._found_in_foreign(values, asked)
         if isinstance(found, (Column, Ragged)):
             return found
-        return Refused(f"has dtype {dtype}, which cannot be converted", CODE[LIST], stays=dtype.kind == "O")
+        return Refused(
+            f"has dtype {dtype}, which cannot be converted", CODE[LIST], stays=dtype.kind == "O"
+        )
 
     def _found_in_foreign(self, values: Any, asked: str | None) -> Found | None:
         """What an array of another package (images and matrices of datasets, say) gives to Arrow, if anything."""
@@ -216,7 +243,8 @@ class PandasBackend(ColumnBackend):
         codes = values.codes
         gone = codes < 0
         marked = (Missing(gone),) if gone.any() else ()
-        # Without any category, as where all is missing, objects may be of any type. Most of them are text.
+        # Without any category, as where all is missing, objects may be of any type. Most of them
+        # are text.
         unknown = dtype.categories.dtype == object and not len(dtype.categories)
         found = None if unknown else self.found(dtype.categories, asked)
         if isinstance(found, Column) and not found.inner:  # tuples are categories, and no rows
@@ -252,11 +280,14 @@ class PandasBackend(ColumnBackend):
     def index_of(self, x: Any) -> Sequence[tuple[object, Any]]:
         index = x.index
         if isinstance(index, self._pd.MultiIndex):
-            names = [name if name is not None else f"index_{level}" for level, name in enumerate(index.names)]
+            names = [
+                name if name is not None else f"index_{level}"
+                for level, name in enumerate(index.names)
+            ]
             return [(name, index.get_level_values(level)) for level, name in enumerate(names)]
         return [("index" if index.name is None else index.name, index)]
 
-    # -- labels ---------------------------------------------------------------------------------------
+    # -- labels ------------------------------------------------------------------------------------
 
     def labels_given(self, index: object, columns: object) -> Labels:
         rows = None if index is None else self._given("index", index)
@@ -269,25 +300,34 @@ class PandasBackend(ColumnBackend):
         """The value of a keyword for labels, as an index.
 
         Raises:
-            TypeError: It is no labels, or a series or a frame, of which the index or the values could be meant.
+            TypeError: It is no labels, or a series or a frame, of which the index or the values
+                could be meant.
         """
         pd = self._pd
         if isinstance(value, pd.Index):
             return value
         if isinstance(value, pd.DataFrame):
             what = {"index": "index", "columns": "columns"}[keyword]
-            raise UnsupportedTypeError(f"{keyword}= is a DataFrame, and not its {what}.", f"{keyword}={keyword}.{what}")
+            raise UnsupportedTypeError(
+                f"{keyword}= is a DataFrame, and not its {what}.", f"{keyword}={keyword}.{what}"
+            )
         if isinstance(value, pd.Series):
             raise UnsupportedTypeError(
                 f"{keyword}= is a Series, whose index or whose values could be meant.",
                 f"{keyword}={keyword}.index, or {keyword}={keyword}.array for its values",
             )
-        labels = checked(keyword, value, 'frame.index or ["a", "b"]' if keyword == "index" else '["a", "b"]')
+        labels = checked(
+            keyword, value, 'frame.index or ["a", "b"]' if keyword == "index" else '["a", "b"]'
+        )
         try:
-            found = pd.Index(labels, tupleize_cols=False)  # as the constructors of series and frames do it
+            found = pd.Index(
+                labels, tupleize_cols=False
+            )  # as the constructors of series and frames do it
             hash(found[0] if len(found) else None)  # lists are no labels
         except (TypeError, ValueError) as error:
-            raise TypeError(f"{keyword} cannot be {an(type(value).__name__)} of this kind: {error}") from error
+            raise TypeError(
+                f"{keyword} cannot be {an(type(value).__name__)} of this kind: {error}"
+            ) from error
         return found
 
     def labels_of(self, x: Any) -> Labels | None:
@@ -300,7 +340,11 @@ class PandasBackend(ColumnBackend):
             names = None if x.name is None else (x.name,)
         elif not self._is_usual(x.columns):
             names = x.columns
-        return None if index is None and names is None else Labels(self.name, index, names, is_table=is_table)
+        return (
+            None
+            if index is None and names is None
+            else Labels(self.name, index, names, is_table=is_table)
+        )
 
     def likeness(self, x: Any) -> Hashable | None:
         return None if self.labels_of(x) is not None else self.signature(x)
@@ -312,7 +356,11 @@ class PandasBackend(ColumnBackend):
             labelled.index = index.index.view()
         if names is not None and names.names is not None:
             if self.is_table(type(x)):
-                labelled.columns = names.names.view() if isinstance(names.names, self._pd.Index) else [*names.names]
+                labelled.columns = (
+                    names.names.view()
+                    if isinstance(names.names, self._pd.Index)
+                    else [*names.names]
+                )
             else:
                 labelled.name = names.names[0]
         return labelled
@@ -323,8 +371,23 @@ class PandasBackend(ColumnBackend):
 
 _PLAIN = frozenset(
     {
-        *("Int8DType", "Int16DType", "Int32DType", "Int64DType", "UInt8DType", "UInt16DType", "UInt32DType"),
-        *("UInt64DType", "Float16DType", "Float32DType", "Float64DType", "Complex64DType", "Complex128DType"),
+        *(
+            "Int8DType",
+            "Int16DType",
+            "Int32DType",
+            "Int64DType",
+            "UInt8DType",
+            "UInt16DType",
+            "UInt32DType",
+        ),
+        *(
+            "UInt64DType",
+            "Float16DType",
+            "Float32DType",
+            "Float64DType",
+            "Complex64DType",
+            "Complex128DType",
+        ),
         *("BoolDType", "LongLongDType", "ULongLongDType"),
     }
 )
@@ -337,7 +400,11 @@ def _is_own(dtype: Any) -> bool:
 
 def _read_only(values: Any) -> Array | None:
     """The values of a block, read-only, in which each row is a column; ``None`` if they are not plain numbers."""
-    if type(values) is not np.ndarray or of_plain(values.dtype) is None or not values.dtype.isnative:
+    if (
+        type(values) is not np.ndarray
+        or of_plain(values.dtype) is None
+        or not values.dtype.isnative
+    ):
         return None
     found = values.view()
     found.flags.writeable = False
@@ -355,7 +422,9 @@ def of_plain(dtype: Any) -> str | None:
 
 def _over(array: Array, reasons: tuple[str, ...] = ()) -> Column:
     pieces = [Piece(len(array), array)] if array.size else []
-    found = Column(of_numpy(array.dtype) or "", array.shape[1:], pieces, mutable=not reasons, reasons=reasons)
+    found = Column(
+        of_numpy(array.dtype) or "", array.shape[1:], pieces, mutable=not reasons, reasons=reasons
+    )
     if array.dtype.kind in "fc":
         found.with_nan_missing = found.nan_as_null
     return found

@@ -15,11 +15,18 @@ _HELD = frozenset(name for name in ORDINARY if not name.startswith("complex"))
 CAPABILITIES = Capabilities(
     dtypes=Dtypes(
         held=_HELD,
-        numbers={"bool": ("bool",), "int": ("int64", "uint64"), "float": ("float64",), "complex": ()},
+        numbers={
+            "bool": ("bool",),
+            "int": ("int64", "uint64"),
+            "float": ("float64",),
+            "complex": (),
+        },
         unshared=frozenset({"bool"}),
         since={"float16": "1.36"},
     ),
-    memory=Memory(writable=False, strides="compact", alignment=0, fewest_axes=1, axes=2, by_columns=True),
+    memory=Memory(
+        writable=False, strides="compact", alignment=0, fewest_axes=1, axes=2, by_columns=True
+    ),
     objects=Objects(
         read_kinds=COPIED_KINDS,
         kinds_by_dtype={"bool": f"{COPIED}Series: {BIT_PACKED}"},
@@ -30,5 +37,8 @@ CAPABILITIES = Capabilities(
 )
 
 DECLARED = Declared(
-    "polars", CAPABILITIES, snippet, {"pl": "import polars as pl", "ferry": "import tensorferry as ferry"}
+    "polars",
+    CAPABILITIES,
+    snippet,
+    {"pl": "import polars as pl", "ferry": "import tensorferry as ferry"},
 )

@@ -18,7 +18,11 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return "pl.Series({x})" if len(info.shape) == 1 else "pl.from_numpy({x})"
     if verb == "label":
         _, names = arguments
-        return f"{{x}}.alias({names})" if len(info.shape) == 1 else f"{{x}}.rename(dict(zip({{x}}.columns, {names})))"
+        return (
+            f"{{x}}.alias({names})"
+            if len(info.shape) == 1
+            else f"{{x}}.rename(dict(zip({{x}}.columns, {names})))"
+        )
     # A series of lists gives an array of objects.
     if verb == "export" and len(info.shape) == 1 and not info.kind:
         return "{x}.to_numpy()"

@@ -58,8 +58,23 @@ class PolarsBackend(ColumnBackend):
         import polars as pl
 
         self._pl = pl
-        self.column_types, self.table_types, self.later = (pl.Series,), (pl.DataFrame,), (pl.LazyFrame,)
-        names = ["Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Float32", "Float64"]
+        self.column_types, self.table_types, self.later = (
+            (pl.Series,),
+            (pl.DataFrame,),
+            (pl.LazyFrame,),
+        )
+        names = [
+            "Int8",
+            "Int16",
+            "Int32",
+            "Int64",
+            "UInt8",
+            "UInt16",
+            "UInt32",
+            "UInt64",
+            "Float32",
+            "Float64",
+        ]
         if hasattr(pl, "Float16"):
             names.append("Float16")
         else:
@@ -72,17 +87,26 @@ class PolarsBackend(ColumnBackend):
         return None
 
     def note(self, x: Any) -> str:
-        # Without it, a series of rows could not be told from a frame, of which two axes are the ordinary case.
+        # Without it, a series of rows could not be told from a frame, of which two axes are the
+        # ordinary case.
         dtype = getattr(x, "dtype", None)
         return "of rows" if isinstance(dtype, (self._pl.Array, self._pl.List)) else ""
 
     def whole(self, x: Any) -> Gathered | Array | None:
         # The classes of dtypes are compared, because dtypes of numbers have no parameters.
         dtypes = [*map(type, x.dtypes)]
-        name = self._plain.get(dtypes[0]) if dtypes and dtypes.count(dtypes[0]) == len(dtypes) else None
+        name = (
+            self._plain.get(dtypes[0])
+            if dtypes and dtypes.count(dtypes[0]) == len(dtypes)
+            else None
+        )
         if name is None or not x.height or any(x.null_count().row(0)):
             return None
-        return Gathered(x.shape, name, lambda by_rows: x.to_numpy(order="c" if by_rows else "fortran", writable=True))
+        return Gathered(
+            x.shape,
+            name,
+            lambda by_rows: x.to_numpy(order="c" if by_rows else "fortran", writable=True),
+        )
 
     def quick(self, x: Any) -> Array | None:
         array = self._view(x)
@@ -99,9 +123,11 @@ class PolarsBackend(ColumnBackend):
 
     def views(self, x: Any) -> Views:
         names, columns = x.columns, x.get_columns()
-        # The series are kept, because a frame makes new memory for a constant column at each access.
+        # The series are kept, because a frame makes new memory for a constant column at each
+        # access.
         return Views(
-            dict(zip(names, map(self._view, columns), strict=True)), lambda: dict(zip(names, columns, strict=True))
+            dict(zip(names, map(self._view, columns), strict=True)),
+            lambda: dict(zip(names, columns, strict=True)),
         )
 
     def dtype_of(self, x: Any) -> Any:
@@ -117,7 +143,11 @@ class PolarsBackend(ColumnBackend):
             return Column(name, (), [Piece(len(x), x.to_numpy(allow_copy=False))] if len(x) else [])
         if dtype == pl.String:
             written = is_number(x.first()) if len(x) else False
-            hint = "{x}.cast(float), which reads numbers that are written out" if written else CODE[WORDS]
+            hint = (
+                "{x}.cast(float), which reads numbers that are written out"
+                if written
+                else CODE[WORDS]
+            )
             return Refused(TEXT, hint, stays=True)
         if dtype == pl.Binary:
             return Refused(BYTES, CODE[LIST], stays=True)
@@ -127,7 +157,8 @@ class PolarsBackend(ColumnBackend):
             return Refused("holds Python objects", CODE[LIST])
         if dtype in (pl.Int128, getattr(pl, "UInt128", pl.Int128)):
             return Refused(
-                "holds integers of 128 bits, which no dtype holds", "{x}.cast(int), which raises if one is lost"
+                "holds integers of 128 bits, which no dtype holds",
+                "{x}.cast(int), which raises if one is lost",
             )
         return self.found_by_arrow(x, asked)
 
@@ -145,7 +176,7 @@ class PolarsBackend(ColumnBackend):
     def dropped(self, names: list[object]) -> str:
         return f"x.drop({names!r})"
 
-    # -- labels ---------------------------------------------------------------------------------------
+    # -- labels ------------------------------------------------------------------------------------
 
     def labels_given(self, index: object, columns: object) -> Labels:
         names = [*checked("columns", columns, '["a", "b"]')]

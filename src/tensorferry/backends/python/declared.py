@@ -18,5 +18,8 @@ CAPABILITIES = Capabilities(
 )
 
 DECLARED = Declared(
-    "python", CAPABILITIES, snippet, {"np": "import numpy as np", "ferry": "import tensorferry as ferry"}
+    "python",
+    CAPABILITIES,
+    snippet,
+    {"np": "import numpy as np", "ferry": "import tensorferry as ferry"},
 )

@@ -42,7 +42,9 @@ def signature_reader(target: Backend, request: Request) -> Callable[[Any], Hasha
 def _exact() -> Mapping[int, flags.Exact]:
     """The exact dtype of numbers of one type, by their flags."""
     alike = ((found, flags.alike(found)) for found in range(flags.MISFIT))
-    return {found: exact for found, exact in alike if exact is not None and exact.dtype in flags.TYPES}
+    return {
+        found: exact for found, exact in alike if exact is not None and exact.dtype in flags.TYPES
+    }
 
 
 @cache
@@ -52,7 +54,11 @@ def _dtypes() -> Mapping[int, str]:
 
 def likeness(x: Any) -> Hashable | None:
     """See `Backend.likeness`. All numbers have the same likeness."""
-    return "numbers" if type(x) is list and 0 < len(x) < numbers.FEW and numbers.look(x) in _dtypes() else None
+    return (
+        "numbers"
+        if type(x) is list and 0 < len(x) < numbers.FEW and numbers.look(x) in _dtypes()
+        else None
+    )
 
 
 def read(backend: Any, step: Step, plan: Plan) -> Callable[..., Any] | None:
@@ -62,11 +68,16 @@ def read(backend: Any, step: Step, plan: Plan) -> Callable[..., Any] | None:
         return None
     whole, arguments = backend.read, step.arguments
     dtype, check, compact = arguments or (before, "", False)
-    into_list = plan.steps[-1].backend == plan.result.framework == plan.source.framework and plan.steps[-1] is not step
+    into_list = (
+        plan.steps[-1].backend == plan.result.framework == plan.source.framework
+        and plan.steps[-1] is not step
+    )
     if into_list and dtype == before == plan.result.dtype:
         return unchanged
     if numbers.is_filled(before, dtype, check):
-        straight = numbers.list_reader({flags.TYPES[before]: dtype}, _compact if compact else np.empty)
+        straight = numbers.list_reader(
+            {flags.TYPES[before]: dtype}, _compact if compact else np.empty
+        )
 
         def read_at_once(x: Any) -> Any:
             array = straight(x) if type(x) is list else None

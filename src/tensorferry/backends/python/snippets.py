@@ -23,9 +23,15 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         wider = "" if info.dtype in ORDINARY else f".astype(np.{exact_scalar(info.dtype)})"
         return f"{{x}}{wider}.tolist()"
     if verb == "give_back":
-        as_read = "np.array({x})" if arguments[0] == info.dtype else snippet("read", arguments, info)
+        as_read = (
+            "np.array({x})" if arguments[0] == info.dtype else snippet("read", arguments, info)
+        )
         remark, line, as_read = as_read.rpartition("\n")
-        return remark + line + snippet("adopt", (), info._replace(dtype=arguments[0])).format(x=as_read)
+        return (
+            remark
+            + line
+            + snippet("adopt", (), info._replace(dtype=arguments[0])).format(x=as_read)
+        )
     if verb == "detach":
         # The members leave the graph when they become arrays.
         if info.kind in ("rows", PADDED):
@@ -44,7 +50,9 @@ def _read_code(dtype: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     if (info.dtype, dtype) in _NARROWED:
         return f'np.array({numbers}, dtype="{dtype}")'
     # Without a dtype, NumPy makes floats from large integers beside small ones.
-    read = f'np.array({numbers}, dtype="uint64")' if info.dtype == "uint64" else f"np.array({numbers})"
+    read = (
+        f'np.array({numbers}, dtype="uint64")' if info.dtype == "uint64" else f"np.array({numbers})"
+    )
     if dtype == info.dtype:
         return read
     return arrays.snippet("cast", arguments, info).format(x=read)

@@ -43,7 +43,9 @@ _ROWS = (list, tuple, range)
 _REFUSED: dict[type, tuple[str, str | None]] = {
     str: (
         "A str is text, not numbers.",
-        Hint("{load:x} if it is a path; {one:[float(word) for word in x.split()]} if it is numbers"),
+        Hint(
+            "{load:x} if it is a path; {one:[float(word) for word in x.split()]} if it is numbers"
+        ),
     ),
     set: ("A set is not a tensor: it has no order.", Hint("{one:sorted(x)} or {one:list(x)}")),
     frozenset: (
@@ -55,7 +57,10 @@ _REFUSED: dict[type, tuple[str, str | None]] = {
     deque: ("A deque is not read as a sequence: it is a queue.", Hint("{one:list(x)}")),
     UserList: ("A UserList wraps a list, but is not one.", Hint("{one:list(x)}")),
     PurePath: ("A path is where a file is, not what is in it.", Hint("{load:x}")),
-    type(None): ("None is not a tensor.", 'float("nan") for a number that is missing, or leave it out'),
+    type(None): (
+        "None is not a tensor.",
+        'float("nan") for a number that is missing, or leave it out',
+    ),
 }
 _LAZY = {
     "generator",
@@ -93,7 +98,9 @@ class PythonBackend(Backend):
 
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if issubclass(kind, TensorInfo):
-            return "A TensorInfo describes a tensor, and has no values.", Hint("{explain:x} says what would be done")
+            return "A TensorInfo describes a tensor, and has no values.", Hint(
+                "{explain:x} says what would be done"
+            )
         for base, words in _REFUSED.items():
             if issubclass(kind, base):
                 return words
@@ -124,7 +131,12 @@ class PythonBackend(Backend):
         if found is not None:
             return self._opened_together(found, target, request)
         first, size = reader.first(x)
-        if size > MANY and target is not None and request is not None and not rules.reads_in_one_go(request, target):
+        if (
+            size > MANY
+            and target is not None
+            and request is not None
+            and not rules.reads_in_one_go(request, target)
+        ):
             read = self._read_many(x, first, target, request)
             if read is not None:
                 return self, _info_of_many(read.shape, read.exact, target, request), read.value
@@ -138,12 +150,16 @@ class PythonBackend(Backend):
         name = NAMES[array.dtype]
         return self, _numbers_info(array.shape, name, weak and _weak(name, weak, target)), array
 
-    def _opened_together(self, found: members.Members, target: Backend | None, request: Request | None) -> Opened:
+    def _opened_together(
+        self, found: members.Members, target: Backend | None, request: Request | None
+    ) -> Opened:
         found = members.gathered(found, target, request)
         owner, info = members.whole_of(found, target)
         return owner or self, info, found
 
-    def signature_reader(self, kind: type, target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
+    def signature_reader(
+        self, kind: type, target: Backend, request: Request
+    ) -> Callable[[Any], Hashable | None]:
         return few_numbers.signature_reader(target, request)
 
     def lengths(self, x: Any) -> tuple[int, ...]:
@@ -162,9 +178,13 @@ class PythonBackend(Backend):
         before = plan.steps[-2:-1]
         return _scalars_of(registry.backend_named(before[0].backend).export) if before else None
 
-    def _read_many(self, x: Any, first: Any, target: Backend, request: Request) -> chunks.Read | None:
+    def _read_many(
+        self, x: Any, first: Any, target: Backend, request: Request
+    ) -> chunks.Read | None:
         """Read many numbers straight into the result of the plan; ``None`` if they are unusual."""
-        here = request if request.is_for_host(target) else request._replace(present=target.devices())
+        here = (
+            request if request.is_for_host(target) else request._replace(present=target.devices())
+        )
 
         def decide(shape: tuple[int, ...], exact: flags.Exact) -> chunks.Wanted:
             info = _info_of_many(shape, exact, target, request)
@@ -206,9 +226,13 @@ class PythonBackend(Backend):
 
     # -- verbs: a Python value was opened as an array ---------------------------------------------
 
-    def read(self, x: Array, dtype: str | None = None, check: str = "", compact: bool = False) -> Array:
+    def read(
+        self, x: Array, dtype: str | None = None, check: str = "", compact: bool = False
+    ) -> Array:
         """The array into which the numbers were read when they were described, cast to `dtype`."""
-        if dtype is None or (x.dtype == numpy_dtype(dtype) and not (compact and memory.address(x) % ALIGNMENT)):
+        if dtype is None or (
+            x.dtype == numpy_dtype(dtype) and not (compact and memory.address(x) % ALIGNMENT)
+        ):
             return x
         return casts.cast(x, dtype, check, compact=compact)
 
@@ -242,19 +266,26 @@ def _weak(name: str, narrowest: str, target: Backend | None) -> str:
     return name if as_read else narrowest
 
 
-def _info_of_many(shape: tuple[int, ...], exact: flags.Exact, target: Backend, request: Request) -> TensorInfo:
+def _info_of_many(
+    shape: tuple[int, ...], exact: flags.Exact, target: Backend, request: Request
+) -> TensorInfo:
     weak = exact.weak if request.out is None else exact.dtype
     return _numbers_info(shape, exact.dtype, _weak(exact.dtype, weak, target))
 
 
 @lru_cache(maxsize=1024)
 def _numbers_info(shape: tuple[int, ...], name: str, weak: str | None) -> TensorInfo:
-    return TensorInfo("python", shape, name, writable=True, mutable=True, weak_dtype=weak, kind="numbers")
+    return TensorInfo(
+        "python", shape, name, writable=True, mutable=True, weak_dtype=weak, kind="numbers"
+    )
 
 
 @subnormals.kept
 def to_scalars(array: Array) -> Any:
-    """Nested lists of Python scalars. Narrow dtypes are first cast to a wider one, which is exact."""
+    """Nested lists of Python scalars.
+
+    Narrow dtypes are first cast to a wider one, which is exact.
+    """
     # This raises no floating-point flags, because ml_dtypes only moves bits.
     wider = _WIDER.get(of_numpy(array.dtype) or "")
     return (array if wider is None else array.astype(wider)).tolist()
@@ -293,12 +324,15 @@ def _list_path(x: Array) -> Any:
 
 def _over_buffer(x: Any) -> Array:
     if isinstance(x, arrays.array) and x.typecode in "uw":
-        raise UnsupportedTypeError("An array of characters has no numbers to convert.", "x.tounicode().encode()")
+        raise UnsupportedTypeError(
+            "An array of characters has no numbers to convert.", "x.tounicode().encode()"
+        )
     try:
         view = memoryview(x)
     except ValueError as error:
         raise UnsupportedTypeError(
-            f"This {type(x).__name__} has no memory any more: {error}.", "convert it before x.release()"
+            f"This {type(x).__name__} has no memory any more: {error}.",
+            "convert it before x.release()",
         ) from error
     try:
         # For the buffer protocol characters are bytes, but for NumPy they are text.

@@ -29,7 +29,12 @@ def bound(backend: TensorflowBackend, step: Step, plan: Plan) -> Callable[..., A
     own = before.framework == backend.name and not before.kind
     if step.verb == "export" and own and before.shape:
         return _export(backend)
-    if step.verb == "adopt" and before.size and after.dtype in ORDINARY and (before.writable or not plan.shares_memory):
+    if (
+        step.verb == "adopt"
+        and before.size
+        and after.dtype in ORDINARY
+        and (before.writable or not plan.shares_memory)
+    ):
         return _adopt(backend)
     if step.verb == "write" and plan.written == after.dtype and not before.swapped:
         return _assign(backend)
@@ -76,8 +81,11 @@ def _assign(backend: TensorflowBackend) -> Callable[[Array, Any], None] | None:
 
     def assign(value: Array, out: Any) -> None:
         if type(out) is plain and value.ndim and value.nbytes < _SMALL:
-            # The variable keeps the copy as its memory. TensorFlow copies it again if it is not aligned.
-            operation(resource=out.handle, value=eager(value.copy(), host, None), validate_shape=True)
+            # The variable keeps the copy as its memory. TensorFlow copies it again if it is not
+            # aligned.
+            operation(
+                resource=out.handle, value=eager(value.copy(), host, None), validate_shape=True
+            )
         else:
             write(value, out)
 
@@ -87,6 +95,8 @@ def _assign(backend: TensorflowBackend) -> Callable[[Array, Any], None] | None:
 def _plain_variable() -> Any:
     """The class of a variable that is not distributed, which is private; ``None`` if it is not found."""
     try:
-        return importlib.import_module("tensorflow.python.ops.resource_variable_ops").ResourceVariable
+        return importlib.import_module(
+            "tensorflow.python.ops.resource_variable_ops"
+        ).ResourceVariable
     except (ImportError, AttributeError):
         return None

@@ -27,8 +27,16 @@ CAPABILITIES = Capabilities(
         unexported=UNEXPORTED,
         since={"int2": "2.20", "uint2": "2.20", "float4_e2m1fn": "2.21"},
     ),
-    memory=Memory(writable=False, strides="compact", alignment=ALIGNMENT, out=True, reshape="tf.reshape({x}, {shape})"),
-    devices=Devices(("cpu", "cuda", "tpu"), fetches=True, waits=True, exports_dlpack=True, prefers_dlpack=True),
+    memory=Memory(
+        writable=False,
+        strides="compact",
+        alignment=ALIGNMENT,
+        out=True,
+        reshape="tf.reshape({x}, {shape})",
+    ),
+    devices=Devices(
+        ("cpu", "cuda", "tpu"), fetches=True, waits=True, exports_dlpack=True, prefers_dlpack=True
+    ),
     gradients=Gradients(tape="tf.GradientTape", stopped="tf.stop_gradient(x)"),
     objects=Objects(
         value_kinds=frozenset({"Variable"}),
@@ -59,13 +67,18 @@ REFUSED = {
         "tf.sparse.to_dense(x), or x.indices and x.values",
     ),
     "IndexedSlices": ("indices and values, not one memory", "x.indices and x.values"),
-    "KerasTensor": ("a place in a model that is being built, without values", "keras.Model(inputs, x)(values)"),
+    "KerasTensor": (
+        "a place in a model that is being built, without values",
+        "keras.Model(inputs, x)(values)",
+    ),
     "TensorArray": ("a list of tensors that is written step by step", "x.stack()"),
 }
 
 
 # The dtypes that TensorFlow copies on a GPU. For others, the operation uses the host.
 # (https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/inplace_ops.cc).
-COPIED = frozenset({"float16", "bfloat16", "float32", "float64", "int8", "uint8", "int64", "uint64"})
+COPIED = frozenset(
+    {"float16", "bfloat16", "float32", "float64", "int8", "uint8", "int64", "uint64"}
+)
 
 DEFAULT_STREAM = 1  # CUDA's legacy default stream in DLPack's numbering

@@ -41,7 +41,11 @@ def _to_numpy_path(backend: TensorflowBackend) -> Callable[[Any], Any]:
         except Exception:  # noqa: BLE001 - resources and variants raise what is no public class
             return None
         # By the tensor's dtype, because the array of a quantized tensor has plain integers.
-        if type(array) is array_type and x._datatype_enum() in enums and array.flags.num in over_memory:
+        if (
+            type(array) is array_type
+            and x._datatype_enum() in enums
+            and array.flags.num in over_memory
+        ):
             set_flags(array, False)  # type: ignore[call-arg]  # by its name it takes as long again
             return array
         return None
@@ -61,7 +65,9 @@ def _identity_path(backend: TensorflowBackend) -> Callable[[Any], Any]:
 def _numbers_path(backend: TensorflowBackend) -> Callable[[Any], Any]:
     """The fast path from a list of floats: read into memory that TensorFlow adopts without a copy."""
     host, eagerly, eager = backend.host, backend.tf.executing_eagerly, backend.eager
-    read = numbers.list_reader({float: "float32"}, lambda length, dtype: memory.compact((length,), dtype))
+    read = numbers.list_reader(
+        {float: "float32"}, lambda length, dtype: memory.compact((length,), dtype)
+    )
 
     def path(x: Any) -> Any:
         array = read(x) if eagerly() else None

@@ -25,15 +25,35 @@ if TYPE_CHECKING:
 __all__ = ["INNER"]
 
 tf: Any = registry.load(BACKEND).tf  # type: ignore[attr-defined]
-_RANDOM = ("Random", "StatefulRandom", "StatefulUniform", "StatefulStandard", "StatefulTruncated", "Multinomial")
+_RANDOM = (
+    "Random",
+    "StatefulRandom",
+    "StatefulUniform",
+    "StatefulStandard",
+    "StatefulTruncated",
+    "Multinomial",
+)
 _UNTRACEABLE = (tf.errors.OperatorNotAllowedInGraphError, AttributeError, NotImplementedError)
 """The exceptions of a function that needs the value of a traced tensor."""
 _NO_VARIABLES = ("Unable to lift tensor", "tf.function only supports singleton tf.Variables")
 """How the messages begin of the exceptions of a function that makes variables."""
-_CONSTANT = {"StopGradient", "Floor", "Ceil", "Round", "Rint", "Sign", "ZerosLike", "OnesLike", "Fill", "NextAfter"}
+_CONSTANT = {
+    "StopGradient",
+    "Floor",
+    "Ceil",
+    "Round",
+    "Rint",
+    "Sign",
+    "ZerosLike",
+    "OnesLike",
+    "Fill",
+    "NextAfter",
+}
 """Operations whose derivative is zero."""
 _SHAPES = 'wrap(function, inner="tensorflow", shapes=lambda x: x) says them; or call it outside jit, grad and vmap'
-_VARIABLES = "pass them as arguments; of a layer of Keras: layer.stateless_call(trainable, non_trainable, x)"
+_VARIABLES = (
+    "pass them as arguments; of a layer of Keras: layer.stateless_call(trainable, non_trainable, x)"
+)
 
 
 class TensorflowInner(Inner):
@@ -50,7 +70,9 @@ class TensorflowInner(Inner):
 
     def remarks(self, flat: Flat) -> Sequence[str]:
         if flat.careful:
-            return ["it cannot be traced, so it is not known whether it draws random numbers; jit needs shapes="]
+            return [
+                "it cannot be traced, so it is not known whether it draws random numbers; jit needs shapes="
+            ]
         return ()
 
     def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
@@ -92,7 +114,9 @@ def _traced(flat: Flat, specs: Sequence[Spec]) -> Any:
         return tf.function(_rewritten(flat), autograph=False).get_concrete_function(*signature)
     except Exception as error:
         text = str(error).strip()
-        needs_value = isinstance(error, _UNTRACEABLE) or (isinstance(error, TypeError) and "SymbolicTensor" in text)
+        needs_value = isinstance(error, _UNTRACEABLE) or (
+            isinstance(error, TypeError) and "SymbolicTensor" in text
+        )
         if not needs_value and not text.startswith(_NO_VARIABLES):
             raise
         raise UnsupportedTypeError(
@@ -105,8 +129,9 @@ def _traced(flat: Flat, specs: Sequence[Spec]) -> Any:
 def _rewritten(flat: Flat) -> Callable[..., Any]:
     """The function, in which only the user's code is rewritten by AutoGraph, as `tf.function` does."""
     function = flat.source.function
-    # A decorated function does it itself. A function that AutoGraph cannot rewrite is called unchanged. On Python 3.13
-    # its own library uses what is deprecated: where warnings are errors, no function would be rewritten.
+    # A decorated function does it itself. A function that AutoGraph cannot rewrite is called
+    # unchanged. On Python 3.13 its own library uses what is deprecated: where warnings are errors,
+    # no function would be rewritten.
     with suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         if not hasattr(function, "get_concrete_function"):
@@ -152,7 +177,9 @@ def _closed_over(flat: Flat) -> str:
     )
 
 
-def _vjp(flat: Flat, function: Callable[..., Any], rule: Any, refuse_lost: Any) -> Callable[..., Any]:
+def _vjp(
+    flat: Flat, function: Callable[..., Any], rule: Any, refuse_lost: Any
+) -> Callable[..., Any]:
     def gradients(*tensors: Any) -> Sequence[Any]:
         inputs, cotangents = tensors[: rule.kept], tensors[rule.kept :]
         some = [tf.identity(inputs[index]) for index in rule.wrt]
@@ -165,7 +192,10 @@ def _vjp(flat: Flat, function: Callable[..., Any], rule: Any, refuse_lost: Any) 
             refuse_lost(inputs, rule.wrt, asked)
         if tape.watched_variables():
             raise GradientError(_closed_over(flat), _VARIABLES)
-        return [tf.zeros_like(x) if y is None else tf.convert_to_tensor(y) for x, y in zip(some, found, strict=True)]
+        return [
+            tf.zeros_like(x) if y is None else tf.convert_to_tensor(y)
+            for x, y in zip(some, found, strict=True)
+        ]
 
     return gradients
 
@@ -179,7 +209,9 @@ def _jvp(_: Flat, function: Callable[..., Any], rule: Any, refuse_lost: Any) -> 
         found = [forward.jvp(y) for y in results]
         absent = [out for out, y in zip(rule.outs, found, strict=True) if y is None]
         if refuse_lost is not None and absent:
-            moved = [index for index, t in zip(rule.wrt, input_tangents, strict=True) if _is_nonzero(t)]
+            moved = [
+                index for index, t in zip(rule.wrt, input_tangents, strict=True) if _is_nonzero(t)
+            ]
             refuse_lost(inputs, moved, absent, warns=len(absent) < len(found))
         return [tf.zeros_like(y) if t is None else t for y, t in zip(results, found, strict=True)]
 
@@ -208,7 +240,10 @@ def _refuse_lost(
     if not wrt or not outs or any(not rule.size for rule in batches if isinstance(rule, Vmap)):
         return
     for rule in reversed(batches):
-        inputs = [x if axis is None else tf.gather(x, 0, axis=axis) for x, axis in zip(inputs, rule.dims, strict=True)]  # type: ignore[union-attr]
+        inputs = [
+            x if axis is None else tf.gather(x, 0, axis=axis)
+            for x, axis in zip(inputs, rule.dims, strict=True)  # type: ignore[union-attr]
+        ]
     if not flat.careful:
         traced = _traced(flat, [(tuple(x.shape), BACKEND.names[x.dtype]) for x in inputs])
         moved = [traced.inputs[index] for index in wrt]

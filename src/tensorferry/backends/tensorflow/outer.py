@@ -31,13 +31,16 @@ class TensorflowOuter(Outer):
     def spec(self, tensor: Any) -> Spec:
         if tensor.shape.rank is None:
             raise UnsupportedTypeError(
-                "How many axes this tensor has is not known while it is traced.", "x.set_shape([None, 3])"
+                "How many axes this tensor has is not known while it is traced.",
+                "x.set_shape([None, 3])",
             )
         shape = tuple(-1 if length is None else length for length in tensor.shape)
         name = BACKEND.names.get(tensor.dtype.base_dtype)
         if name is None:
             why, hint = BACKEND.capabilities.objects.abstract["text"]
-            raise UnsupportedTypeError(f"This tensorflow object has no values to convert: {why}.", hint)
+            raise UnsupportedTypeError(
+                f"This tensorflow object has no values to convert: {why}.", hint
+            )
         return shape, name
 
     def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
@@ -53,7 +56,10 @@ def _is_inexact(tensor: Any) -> bool:
 
 
 def _call(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
-    """One call; its gradient is such a call too. See https://www.tensorflow.org/api_docs/python/tf/custom_gradient."""
+    """One call; its gradient is such a call too.
+
+    See https://www.tensorflow.org/api_docs/python/tf/custom_gradient.
+    """
     wrt = tuple(index for index, x in enumerate(tensors) if _is_inexact(x))
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
@@ -64,7 +70,11 @@ def _call(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
         def gradients(*cotangents: Any) -> Any:
             kept = function.kept(tensors, outputs)
             derived = function.derived(Vjp(wrt, outs, len(kept)))
-            found = iter(_call(derived, [*kept, *(tf.convert_to_tensor(cotangents[index]) for index in outs)]))
+            found = iter(
+                _call(
+                    derived, [*kept, *(tf.convert_to_tensor(cotangents[index]) for index in outs)]
+                )
+            )
             return [next(found) if index in wrt else None for index in range(len(tensors))]
 
         return outputs, gradients
@@ -79,11 +89,15 @@ def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
         return function.run(tensors, OUTER)
     specs = [OUTER.spec(each) for each in tensors]
     known = all(-1 not in shape for shape, _ in specs)
-    promised = function.specs([(tuple(2 if length < 0 else length for length in shape), name) for shape, name in specs])
+    promised = function.specs(
+        [(tuple(2 if length < 0 else length for length in shape), name) for shape, name in specs]
+    )
     # To raise errors while it is traced, not when it runs.
     _ = function.native
     types = [BACKEND.dtypes[name] for _, name in promised]
-    results = tf.py_function(_host(function, [shape for shape, _ in promised] if known else None), tensors, types)
+    results = tf.py_function(
+        _host(function, [shape for shape, _ in promised] if known else None), tensors, types
+    )
     for result, (shape, _) in zip(results, promised, strict=True):
         result.set_shape(shape if known else [None] * len(shape))
     return results  # type: ignore[no-any-return]

@@ -15,7 +15,9 @@ __all__ = ["UNEXPORTED", "device_code", "snippet"]
 
 # TensorFlow cannot export these: "… is not supported by dlpack".
 UNEXPORTED = frozenset(
-    name for name in DTYPES if name.startswith("float8") or name.endswith(("int2", "int4", "e2m1fn"))
+    name
+    for name in DTYPES
+    if name.startswith("float8") or name.endswith(("int2", "int4", "e2m1fn"))
 )
 
 
@@ -53,13 +55,16 @@ def _cast_code(dtype: str, check: str = "", caster: str = "", *, info: TensorInf
     there = f'with tf.device("{device_code(info.device)}"): {{y}} = '
     if not caster:
         name = f'"{dtype}"' if dtype in UNEXPORTED else f"tf.{dtype}"
-        return f"tf.cast({{x}}, {name})" if info.device == HOST else f"{there}tf.cast({{y}}, {name})"
+        return (
+            f"tf.cast({{x}}, {name})" if info.device == HOST else f"{there}tf.cast({{y}}, {name})"
+        )
     remark, line, values = arrays.snippet("cast", (dtype, check), info).rpartition("\n")
     return f"{remark}{line}{there}tf.constant({values.replace('{x}', '{y}.numpy()')})"
 
 
 def _adopt_code(info: TensorInfo, *, is_new: bool) -> str:
-    # A person's copy may not be aligned as TensorFlow needs it, and with DLPack it does not check that.
+    # A person's copy may not be aligned as TensorFlow needs it, and with DLPack it does not check
+    # that.
     if is_new:
         return "tf.constant({x})"
     if info.writable and info.dtype in ORDINARY:

@@ -33,17 +33,33 @@ if TYPE_CHECKING:
     from ...typing import Array
 
 _DLPACK = frozenset(map(numpy_dtype, ORDINARY))
-"""The dtypes that NumPy's ``__dlpack__`` supports. Narrow dtypes are adopted through the constructor."""
+"""The dtypes that NumPy's ``__dlpack__`` supports.
+
+Narrow dtypes are adopted through the constructor.
+"""
 
 
 @lru_cache(maxsize=4096)
-def _described(shape: tuple[int, ...], name: str, device: str, misalignment: int, kind: str) -> TensorInfo:
+def _described(
+    shape: tuple[int, ...], name: str, device: str, misalignment: int, kind: str
+) -> TensorInfo:
     return TensorInfo(
-        "tensorflow", shape, name, device, misalignment=misalignment, writable=False, mutable=False, kind=kind
+        "tensorflow",
+        shape,
+        name,
+        device,
+        misalignment=misalignment,
+        writable=False,
+        mutable=False,
+        kind=kind,
     )
 
 
-_WRAPPERS: dict[str, Callable[[Any], Any]] = {"ListWrapper": list, "_DictWrapper": dict, "_TupleWrapper": tuple}
+_WRAPPERS: dict[str, Callable[[Any], Any]] = {
+    "ListWrapper": list,
+    "_DictWrapper": dict,
+    "_TupleWrapper": tuple,
+}
 
 
 class TensorflowBackend(Backend):
@@ -91,13 +107,19 @@ class TensorflowBackend(Backend):
         return str(self.tf.__version__)
 
     def devices(self) -> tuple[str, ...]:
-        found = [f"cuda:{index}" for index, _ in enumerate(self.tf.config.list_logical_devices("GPU"))]
+        found = [
+            f"cuda:{index}" for index, _ in enumerate(self.tf.config.list_logical_devices("GPU"))
+        ]
         return ("cpu", *found)
 
     def opener_of(self, kind: type) -> Callable[[Any], Node] | None:
         """Open the wrappers that a `tf.Module` puts around lists, dicts and tuples, as plain ones."""
         wraps = kind.__name__ in _WRAPPERS and kind.__module__.startswith(self.module)
-        return (lambda x: Node([""], [_WRAPPERS[kind.__name__](x)], lambda values: values[0])) if wraps else None
+        return (
+            (lambda x: Node([""], [_WRAPPERS[kind.__name__](x)], lambda values: values[0]))
+            if wraps
+            else None
+        )
 
     def claims(self, kind: type) -> bool:
         return issubclass(kind, (self.tf.Tensor, self.tf.Variable))
@@ -108,8 +130,12 @@ class TensorflowBackend(Backend):
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if issubclass(kind, self.tf.data.Dataset):
             return "A tf.data.Dataset is many tensors, one after the other.", Hint("{prefetch:x}")
-        if issubclass(kind, self.tf.Module) or (hasattr(kind, "variables") and hasattr(kind, "get_weights")):
-            return f"{an(kind.__name__, 'A')} holds tensors, but is not one.", Hint("{tree:x.variables}")
+        if issubclass(kind, self.tf.Module) or (
+            hasattr(kind, "variables") and hasattr(kind, "get_weights")
+        ):
+            return f"{an(kind.__name__, 'A')} holds tensors, but is not one.", Hint(
+                "{tree:x.variables}"
+            )
         found = REFUSED.get(kind.__name__)
         return None if found is None else (f"A tf.{kind.__name__} is {found[0]}.", found[1])
 
@@ -151,7 +177,9 @@ class TensorflowBackend(Backend):
         array = self._array(x)
         return (self.name, dtype, array.ndim, memory.address(array) & 63) if array.size else None
 
-    def signature_reader(self, kind: type, target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
+    def signature_reader(
+        self, kind: type, target: Backend, request: Request
+    ) -> Callable[[Any], Hashable | None]:
         # Elements are always aligned to their size, which is enough for most targets.
         asks = target.capabilities.memory.alignment > 1 or not issubclass(kind, self.eager)
         return self.signature if asks else self._read_unaligned
@@ -159,7 +187,12 @@ class TensorflowBackend(Backend):
     def _read_unaligned(self, x: Any) -> Hashable | None:
         """A signature without the address, which would take as long as everything else."""
         dtype, rank = x._datatype_enum(), x._rank()
-        ordinary = dtype in self.enums and x.backing_device == self.host and rank <= AXES and x._num_elements()
+        ordinary = (
+            dtype in self.enums
+            and x.backing_device == self.host
+            and rank <= AXES
+            and x._num_elements()
+        )
         return (self.name, dtype, rank) if ordinary else None
 
     def lengths(self, x: Any) -> tuple[int, ...]:
@@ -183,13 +216,17 @@ class TensorflowBackend(Backend):
 
     def _no_such_dtype(self, dtype: Any) -> UnsupportedTypeError:
         if dtype.name == "string":
-            return UnsupportedTypeError("A tensor of strings has no numbers to convert.", "x.numpy()")
+            return UnsupportedTypeError(
+                "A tensor of strings has no numbers to convert.", "x.numpy()"
+            )
         if dtype.name.startswith(("qint", "quint")):
             return UnsupportedTypeError(
                 f"A quantized tensor ({dtype.name}) is integers, a scale and a zero point.",
                 "tf.bitcast(x, tf.int8), which has its integers",
             )
-        return UnsupportedTypeError(f"TensorFlow's {dtype.name} cannot be converted: it has no elements.", None)
+        return UnsupportedTypeError(
+            f"TensorFlow's {dtype.name} cannot be converted: it has no elements.", None
+        )
 
     def is_text(self, x: Any) -> bool:
         return bool(x.dtype.name == "string")
@@ -205,20 +242,24 @@ class TensorflowBackend(Backend):
     def value(self, x: Any) -> Any:
         """The value of a variable, as a constant that a later assignment does not change.
 
-        After a sparse update, a variable copies its value whenever it is read. This operation makes it copy at its next
-        update instead, which may never happen.
+        After a sparse update, a variable copies its value whenever it is read. This operation makes
+        it copy at its next update instead, which may never happen.
         (https://www.tensorflow.org/api_docs/python/tf/raw_ops/DisableCopyOnRead)
         """
         if self.tf.executing_eagerly():
             try:
                 return x.read_value_no_copy()
-            except (AttributeError, TypeError):  # the result of `assign` is another kind of variable
+            except (
+                AttributeError,
+                TypeError,
+            ):  # the result of `assign` is another kind of variable
                 return x.value()
         try:
             return x.value()
         except RuntimeError as error:
             raise UnsupportedTypeError(
-                f"This variable is not of the graph that is being built: {error}", "convert it before the graph"
+                f"This variable is not of the graph that is being built: {error}",
+                "convert it before the graph",
             ) from error
 
     def export(self, x: Any) -> Array:
@@ -263,7 +304,9 @@ class TensorflowBackend(Backend):
         with self.tf.device(x.backing_device):
             if not check and agrees(self.enums[x._datatype_enum()], dtype):
                 return self.tf.cast(x, self.dtypes[dtype])
-            return self.tf.identity(self.adopt(casts.cast(self.fetch(x), dtype, check, compact=True)))
+            return self.tf.identity(
+                self.adopt(casts.cast(self.fetch(x), dtype, check, compact=True))
+            )
 
     def copy(self, x: Any) -> Any:
         """A copy on the same device; for a symbolic tensor, another one with the same values."""
@@ -285,7 +328,10 @@ class TensorflowBackend(Backend):
             return self.tf.identity(x)
 
     def wait(self, x: Any) -> Any:
-        """The tensor, after its values have been computed. TensorFlow can only wait for all devices."""
+        """The tensor, after its values have been computed.
+
+        TensorFlow can only wait for all devices.
+        """
         self.tf.test.experimental.sync_devices()
         return x
 
@@ -303,7 +349,8 @@ class TensorflowBackend(Backend):
 
     def variable(self, x: Any) -> Any:
         """A new variable with this value, on the same device."""
-        # With the device, because otherwise TensorFlow uses the first GPU (https://www.tensorflow.org/guide/variable).
+        # With the device, because otherwise TensorFlow uses the first GPU
+        # (https://www.tensorflow.org/guide/variable).
         eager = isinstance(x, self.eager) and self.tf.executing_eagerly()
         place = self.tf.device(x.backing_device) if eager else nullcontext()
         try:
@@ -312,18 +359,21 @@ class TensorflowBackend(Backend):
         except self.tf.errors.InvalidArgumentError as error:
             name = self.names[x.dtype]
             raise UnsupportedTypeError(
-                f"TensorFlow makes no variable of {name}: it has no operation that assigns one.", "without variable="
+                f"TensorFlow makes no variable of {name}: it has no operation that assigns one.",
+                "without variable=",
             ) from error
         except (RuntimeError, ValueError) as error:
             if self.tf.executing_eagerly():
                 raise
             raise UnsupportedTypeError(
-                f"TensorFlow makes no variable here, where a graph is built: {error}", "make it before the graph"
+                f"TensorFlow makes no variable here, where a graph is built: {error}",
+                "make it before the graph",
             ) from error
 
     def write(self, x: Array, out: Any) -> None:
         """Assign an array's values, cast to its dtype, to a variable."""
-        # An aligned copy, which the variable keeps as its memory. Operations on unaligned memory end the process.
+        # An aligned copy, which the variable keeps as its memory. Operations on unaligned memory
+        # end the process.
         out.assign(self.adopt(casts.cast(x, self.names[out.dtype], compact=True)), read_value=False)
 
 

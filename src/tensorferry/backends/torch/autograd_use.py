@@ -1,7 +1,7 @@
 """What a function does with autograd itself: the derivatives that it takes, the graphs that it leaves.
 
-Force fields call ``x.requires_grad_()`` on an argument, and `torch.autograd.grad`. Modes of PyTorch see that: see
-https://docs.pytorch.org/docs/stable/torch.overrides.html.
+Force fields call ``x.requires_grad_()`` on an argument, and `torch.autograd.grad`. Modes of PyTorch
+see that: see https://docs.pytorch.org/docs/stable/torch.overrides.html.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ __all__ = ["AutogradUse", "Flow", "foreign_leaves", "leaves_of"]
 torch: Any = registry.load(BACKEND).torch  # type: ignore[attr-defined]
 _storage_reference: Any = import_module("torch.multiprocessing.reductions").StorageWeakRef
 _FLAG = torch.Tensor.requires_grad.__set__
-_STEERS = {torch.Tensor.requires_grad_, torch.Tensor.detach_, torch.Tensor.retain_grad, torch.Tensor.data.__get__}
+_STEERS = {
+    torch.Tensor.requires_grad_,
+    torch.Tensor.detach_,
+    torch.Tensor.retain_grad,
+    torch.Tensor.data.__get__,
+}
 _TAKES_VALUES = {
     torch.Tensor.numpy: "numpy()",
     torch.Tensor.__array__: "numpy.asarray",
@@ -40,7 +45,8 @@ class AutogradUse(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
 
     Args:
         flow: What its tensors are computed from, if that is followed.
-        keeps_graphs: Whether a graph is kept of which it has taken a derivative, because another one is to be taken.
+        keeps_graphs: Whether a graph is kept of which it has taken a derivative, because another
+            one is to be taken.
     """
 
     def __init__(self, flow: Flow | None = None, *, keeps_graphs: bool = False) -> None:
@@ -58,9 +64,12 @@ class AutogradUse(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
         self.made: list[Any] = []
         """The tensors that it made require grad."""
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
-        # A transformation of `torch.func` that the function itself uses takes derivatives in its own way.
+        # A transformation of `torch.func` that the function itself uses takes derivatives in its
+        # own way.
         if torch._C._functorch.peek_interpreter_stack() is not None:
             return function(*args, **kwargs)
         before = args[0].requires_grad if args and isinstance(args[0], torch.Tensor) else None
@@ -69,7 +78,11 @@ class AutogradUse(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
         if function in _ENGINE:
             self.steers = True
             args, kwargs = self._derivative(_ENGINE[function], args, kwargs)
-        elif function in _STEERS or function == _FLAG or (before is not None and function is torch.tensor):
+        elif (
+            function in _STEERS
+            or function == _FLAG
+            or (before is not None and function is torch.tensor)
+        ):
             self.steers = True
         elif function is torch._C._set_grad_enabled:
             self.switches_off |= not args[0]
@@ -118,8 +131,14 @@ class Flow(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc
             # A weak reference keeps its address from being used again.
             self._origins[storage._cdata] = _storage_reference(storage), origins | self.origins(x)
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = [x for x in torch.utils._pytree.tree_leaves((args, kwargs or {})) if isinstance(x, torch.Tensor)]
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        given = [
+            x
+            for x in torch.utils._pytree.tree_leaves((args, kwargs or {}))
+            if isinstance(x, torch.Tensor)
+        ]
         origins = frozenset[int]().union(*map(self.origins, given))
         result = function(*args, **(kwargs or {}))
         name = function.name().partition("::")[2]

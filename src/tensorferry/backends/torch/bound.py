@@ -40,15 +40,23 @@ def bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] |
         return _bound_on_devices(backend, step, plan)
     integers = {backend.names[dtype] for dtype in backend.exported}
     found: Callable[..., Any] | None = None
-    if _is_copied_by_torch(step, plan) and (before.framework == after.framework or after.dtype not in integers):
-        found = _write(backend, writable=bool(before.writable)) if step.verb == "write" else unchanged
+    if _is_copied_by_torch(step, plan) and (
+        before.framework == after.framework or after.dtype not in integers
+    ):
+        found = (
+            _write(backend, writable=bool(before.writable)) if step.verb == "write" else unchanged
+        )
     elif _becomes_numbers(step, plan):
         found = unchanged
     elif step.verb == "export" and before.dtype not in integers:
         found = backend.tensor.numpy
     elif step.verb == "adopt":
         if before.writable or not plan.shares_memory:
-            found = _adopt(backend) if after.dtype not in integers else _adopt_as_integer(backend, after.dtype)
+            found = (
+                _adopt(backend)
+                if after.dtype not in integers
+                else _adopt_as_integer(backend, after.dtype)
+            )
         elif after.dtype not in integers:
             found = _alias(backend)
     elif step.verb == "cast" and _is_cast_alike(step, before) and not backend.is_tracing():
@@ -99,7 +107,10 @@ def _cast_on_device(backend: TorchBackend, before: str, dtype: str) -> Callable[
 
 
 LISTED = ORDINARY | {"bfloat16"}
-"""Dtypes for which PyTorch's `tolist` gives the exact numbers, with NaN's sign and payload. It does not for float8."""
+"""Dtypes for which PyTorch's `tolist` gives the exact numbers, with NaN's sign and payload.
+
+It does not for float8.
+"""
 
 
 def _becomes_numbers(step: Step, plan: Plan) -> bool:
@@ -121,11 +132,18 @@ def _is_cast_alike(step: Step, before: TensorInfo) -> bool:
 def _is_copied_by_torch(step: Step, plan: Plan) -> bool:
     """Whether a step belongs to a copy of bits into `out`, where neither side has gaps."""
     before, out, last = plan.source, plan.request.out, plan.steps[-1]
-    if out is None or plan.written != out.dtype or last.verb != "write" or not (before.is_compact and out.is_compact):
+    if (
+        out is None
+        or plan.written != out.dtype
+        or last.verb != "write"
+        or not (before.is_compact and out.is_compact)
+    ):
         return False
     if before.negative or before.conjugate or before.swapped or out.negative or out.conjugate:
         return False
-    exports = plan.steps[-2:-1] if before.framework == out.framework and before.dtype == out.dtype else ()
+    exports = (
+        plan.steps[-2:-1] if before.framework == out.framework and before.dtype == out.dtype else ()
+    )
     return step is last or any(step is each and each.verb == "export" for each in exports)
 
 
@@ -197,7 +215,9 @@ started by a thread that did."""
 def _cast(backend: TorchBackend, dtype: str) -> Callable[[Any], Any]:
     """PyTorch's own cast of small tensors, which takes half the time of NumPy's and two conversions."""
     # The method for each dtype takes half the time of `Tensor.to`.
-    to_dtype = getattr(backend.tensor, {"float16": "half", "float32": "float", "float64": "double"}[dtype])
+    to_dtype = getattr(
+        backend.tensor, {"float16": "half", "float32": "float", "float64": "double"}[dtype]
+    )
     count, cast, are_flushed = backend.tensor.numel, backend.cast, subnormals.are_flushed
 
     def bound(x: Any) -> Any:
@@ -207,7 +227,9 @@ def _cast(backend: TorchBackend, dtype: str) -> Callable[[Any], Any]:
             return cast(x, dtype)
 
     def for_many(tensors: list[Any]) -> list[Any]:
-        return list(map(bound if max(map(count, tensors)) >= _ALONE or are_flushed() else to_dtype, tensors))
+        return list(
+            map(bound if max(map(count, tensors)) >= _ALONE or are_flushed() else to_dtype, tensors)
+        )
 
     bound.for_many = for_many  # type: ignore[attr-defined]
     return bound
@@ -232,7 +254,11 @@ def _write(backend: TorchBackend, *, writable: bool) -> Callable[[Any, Any], Non
             return
         try:
             # PyTorch handles overlaps only within one storage.
-            if not -nbytes < (value.data_ptr() if own else address(value)) - out.data_ptr() < nbytes:
+            if (
+                not -nbytes
+                < (value.data_ptr() if own else address(value)) - out.data_ptr()
+                < nbytes
+            ):
                 out.copy_(value if own else from_numpy(value))
                 return
         except RuntimeError:  # `out` was made in inference mode
@@ -245,7 +271,9 @@ def _write(backend: TorchBackend, *, writable: bool) -> Callable[[Any, Any], Non
             for value, out in zip(values, outs, strict=True):
                 bound(value, out)
         else:
-            copy_all(outs, values if isinstance(values[0], tensor) else list(map(from_numpy, values)))
+            copy_all(
+                outs, values if isinstance(values[0], tensor) else list(map(from_numpy, values))
+            )
 
     bound.for_many = for_many  # type: ignore[attr-defined]
     return bound

@@ -79,7 +79,9 @@ def with_autograd(flat: Flat, tensors: Sequence[Any], *, plain: bool = False) ->
     return results
 
 
-def _watched(flat: Flat, function: Callable[..., Sequence[Any]], tensors: Sequence[Any]) -> Sequence[Any]:
+def _watched(
+    flat: Flat, function: Callable[..., Sequence[Any]], tensors: Sequence[Any]
+) -> Sequence[Any]:
     with Watch(flat) as watch:
         results = function(*tensors)
     watch.refuse()
@@ -98,10 +100,13 @@ def called_again(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
     known = (reference() for reference in flat.generators)
     before = {generator: generator.get_state() for generator in known if generator is not None}
     try:
-        seeded = {generator: generator.manual_seed(_UNLIKELY_SEED).get_state() for generator in before}
+        seeded = {
+            generator: generator.manual_seed(_UNLIKELY_SEED).get_state() for generator in before
+        }
         results = call(tensors)
         if any(
-            generator.initial_seed() == _UNLIKELY_SEED and not torch.equal(generator.get_state(), state)
+            generator.initial_seed() == _UNLIKELY_SEED
+            and not torch.equal(generator.get_state(), state)
             for generator, state in seeded.items()
         ):
             raise GradientError(
@@ -148,7 +153,11 @@ class _Reference:
         return self._generator
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Reference) and self._generator is not None and self._generator is other._generator
+        return (
+            isinstance(other, _Reference)
+            and self._generator is not None
+            and self._generator is other._generator
+        )
 
     def __hash__(self) -> int:
         return self._identity
@@ -166,7 +175,9 @@ class Watch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[mis
         self._flat = flat
         self._random_operator = ""
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         arguments = (*args, *(kwargs or {}).values())
         if torch.Tag.nondeterministic_seeded in function.tags:
             generators = {each for each in arguments if isinstance(each, torch.Generator)}

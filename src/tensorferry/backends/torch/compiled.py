@@ -1,7 +1,7 @@
 """Functions of other frameworks inside `torch.compile`: an operator in the graph, or a graph break if that is allowed.
 
-Dynamo traces `entered` and everything that it calls, except marked functions. So this code is simple Python.
-See https://docs.pytorch.org/docs/stable/torch.compiler_dynamo_overview.html.
+Dynamo traces `entered` and everything that it calls, except marked functions. So this code is
+simple Python. See https://docs.pytorch.org/docs/stable/torch.compiler_dynamo_overview.html.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ torch: Any = registry.load(BACKEND).torch  # type: ignore[attr-defined]
 _TENSOR, _LIST, _TUPLE, _DICT, _FIXED = range(5)
 _wrapped: dict[int, Any] = {}
 _calls: dict[int, Any] = {}
-"""The calls in compiled graphs, by number. They are never removed, because the end of a graph is not known."""
+"""The calls in compiled graphs, by number.
+
+They are never removed, because the end of a graph is not known.
+"""
 _next = count()
 
 
@@ -131,12 +134,19 @@ def _in_graph(number: int, *tensors: Any) -> Any:
 
 
 def _template_of(tree: Any, tensors: list[Any]) -> Any:
-    """A tree without its tensors, as nested tuples of constants. The tensors are appended to a list."""
+    """A tree without its tensors, as nested tuples of constants.
+
+    The tensors are appended to a list.
+    """
     if isinstance(tree, torch.Tensor):
         tensors.append(tree)
         return (_TENSOR,)
     if type(tree) is dict:
-        return (_DICT, tuple(tree.keys()), tuple([_template_of(each, tensors) for each in tree.values()]))
+        return (
+            _DICT,
+            tuple(tree.keys()),
+            tuple([_template_of(each, tensors) for each in tree.values()]),
+        )
     if type(tree) is list:
         return (_LIST, tuple([_template_of(each, tensors) for each in tree]))
     if type(tree) is tuple:

@@ -1,7 +1,7 @@
 """PyTorch's own containers and plain values, and the containers that others register with it.
 
-Registered with `torch.utils._pytree` are model outputs, caches and tensordicts: `register_pytree_node` is what
-torch.export asks libraries to call for their classes.
+Registered with `torch.utils._pytree` are model outputs, caches and tensordicts:
+`register_pytree_node` is what torch.export asks libraries to call for their classes.
 (https://docs.pytorch.org/docs/stable/export.html)
 """
 
@@ -64,11 +64,15 @@ def _open_parameter_list(x: Any) -> Node:
 
 
 def _are_parameters(before: Sequence[Any], after: Sequence[Any]) -> bool:
-    """Whether all parameters are still parameters. To wrap a plain tensor as one would cut it off its graph."""
+    """Whether all parameters are still parameters.
+
+    To wrap a plain tensor as one would cut it off its graph.
+    """
     nn: Any = sys.modules["torch"].nn
     registers = (nn.Parameter, nn.Module)
     return all(
-        isinstance(new, registers) or not isinstance(old, registers) for old, new in zip(before, after, strict=True)
+        isinstance(new, registers) or not isinstance(old, registers)
+        for old, new in zip(before, after, strict=True)
     )
 
 
@@ -102,9 +106,16 @@ def _pytree() -> Any:
 
 
 def is_registered(kind: type) -> bool:
-    """Whether a type is registered as a container. `torch.Size` does not count, because it would become a tuple."""
+    """Whether a type is registered as a container.
+
+    `torch.Size` does not count, because it would become a tuple.
+    """
     pytree = _pytree()
-    return pytree is not None and kind in pytree.SUPPORTED_NODES and kind is not sys.modules["torch"].Size
+    return (
+        pytree is not None
+        and kind in pytree.SUPPORTED_NODES
+        and kind is not sys.modules["torch"].Size
+    )
 
 
 def open_registered(x: Any) -> Node:
@@ -118,7 +129,10 @@ def open_registered(x: Any) -> Node:
     if not any(value is x for value in values):
         # A registration may lack the names of the values.
         with suppress(ValueError, IndexError):
-            paths = [path for path, _ in pytree.tree_flatten_with_path(x, is_leaf=lambda y: y is not x)[0]]
+            paths = [
+                path
+                for path, _ in pytree.tree_flatten_with_path(x, is_leaf=lambda y: y is not x)[0]
+            ]
             entries = [entry_of(path[0], pytree.GetAttrKey) for path in paths]
     if entries is None:
         entries = [item(index) for index in range(len(values))]
@@ -159,4 +173,6 @@ def value_of(kind: str, value: object) -> Any:
             return None
     # Not with `getattr`, by which a name in a file could import a module of PyTorch.
     found = vars(torch).get(value)
-    return found if kind in ("dtype", "layout") and isinstance(found, getattr(torch, kind)) else None
+    return (
+        found if kind in ("dtype", "layout") and isinstance(found, getattr(torch, kind)) else None
+    )

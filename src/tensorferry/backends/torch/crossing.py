@@ -49,7 +49,9 @@ class Joined(NamedTuple):
     places: Sequence[Sequence[int]]
 
 
-def pack(backend: TorchBackend, tensors: Sequence[Any], alignment: int, lock: bool = False) -> tuple[Any, Any]:
+def pack(
+    backend: TorchBackend, tensors: Sequence[Any], alignment: int, lock: bool = False
+) -> tuple[Any, Any]:
     """A packed buffer of tensors, made with `torch.cat`, which copies hundreds of tensors with one launch."""
     from ...devices import pinned  # here, because most processes have no other device
 
@@ -62,13 +64,19 @@ def pack(backend: TorchBackend, tensors: Sequence[Any], alignment: int, lock: bo
             pieces, parts, nbytes = _pieces(torch, list(map(backend.resolve, tensors)), alignment)
         else:
             flatten, _ = backend.joins
-            # One tensor alone is not copied, so it may have any stride along an axis of length 1, and lazy bits.
-            flat = [flatten(some) if len(some) > 1 else _flat(backend.resolve(some[0])) for some in joined.tensors]
+            # One tensor alone is not copied, so it may have any stride along an axis of length 1,
+            # and lazy bits.
+            flat = [
+                flatten(some) if len(some) > 1 else _flat(backend.resolve(some[0]))
+                for some in joined.tensors
+            ]
             if len(flat) == 1 and not lock:
                 return flat[0], joined
             pieces, nbytes = [x.view(torch.uint8) for x in flat], sum(x.nbytes for x in flat)
         locked = partial(torch.empty, nbytes, dtype=torch.uint8, device=HOST, pin_memory=True)
-        return torch.cat(pieces, out=pinned.block(nbytes, locked, required=False) if lock else None), parts
+        return torch.cat(
+            pieces, out=pinned.block(nbytes, locked, required=False) if lock else None
+        ), parts
 
 
 def _join(backend: TorchBackend, tensors: Sequence[Any], alignment: int) -> Joined | None:
@@ -89,7 +97,9 @@ def _join(backend: TorchBackend, tensors: Sequence[Any], alignment: int) -> Join
 _DTYPE, _ITEMSIZE = attrgetter("dtype"), attrgetter("itemsize")
 
 
-def _pieces(torch: Any, tensors: Sequence[Any], alignment: int) -> tuple[list[Any], list[packing.Part], int]:
+def _pieces(
+    torch: Any, tensors: Sequence[Any], alignment: int
+) -> tuple[list[Any], list[packing.Part], int]:
     """The bytes of each tensor and of the gaps between them, the places, and how many bytes they are."""
     from ...host import packing
 
@@ -100,7 +110,11 @@ def _pieces(torch: Any, tensors: Sequence[Any], alignment: int) -> tuple[list[An
     def filling(nbytes: int) -> Any:
         return torch.zeros(nbytes, dtype=torch.uint8, device=tensors[0].device)
 
-    return packing.joined([_flat(x).view(torch.uint8) for x in packed], parts, filling), parts, nbytes
+    return (
+        packing.joined([_flat(x).view(torch.uint8) for x in packed], parts, filling),
+        parts,
+        nbytes,
+    )
 
 
 def _flat(x: Any) -> Any:
@@ -120,7 +134,9 @@ def unpack(backend: TorchBackend, packed: Any, layout: Any) -> list[Any]:
     """The tensors in a packed buffer, as views."""
     if not isinstance(layout, Joined):
         return [
-            packed[part.start : part.start + part.nbytes].view(part.dtype).as_strided(part.shape, part.strides)
+            packed[part.start : part.start + part.nbytes]
+            .view(part.dtype)
+            .as_strided(part.shape, part.strides)
             for part in layout
         ]
     assert backend.joins is not None  # noqa: S101 - `pack` has looked
@@ -131,7 +147,9 @@ def unpack(backend: TorchBackend, packed: Any, layout: Any) -> list[Any]:
     found: list[Any] = [None] * sum(map(len, layout.places))
     for tensors, places in zip(layout.tensors, layout.places, strict=True):
         end = start + sum(x.nbytes for x in tensors)
-        for place, x in zip(places, unflatten(packed[start:end].view(tensors[0].dtype), tensors), strict=True):
+        for place, x in zip(
+            places, unflatten(packed[start:end].view(tensors[0].dtype), tensors), strict=True
+        ):
             found[place] = x
         start = end
     return found
@@ -150,12 +168,16 @@ def spread(x: Any, shape: tuple[int, ...], strides: tuple[int, ...] | None = Non
     return (x.expand(shape) if strides is None else x.as_strided(shape, strides)).contiguous()
 
 
-def cross(backend: TorchBackend, x: Any, device: str, axes: Sequence[int], dtype: str, first: bool) -> Any:
+def cross(
+    backend: TorchBackend, x: Any, device: str, axes: Sequence[int], dtype: str, first: bool
+) -> Any:
     """Transfer only the memory that elements share, with a cast before or after, as one operation in the graph."""
 
     def do(x: Any) -> Any:
         part = backend.resolve(memory.narrow(x, axes))
-        moved = backend.cast(part, dtype).to(device) if first else backend.cast(part.to(device), dtype)
+        moved = (
+            backend.cast(part, dtype).to(device) if first else backend.cast(part.to(device), dtype)
+        )
         return spread(moved, x.shape)
 
     return backend.in_graph(x, do)
@@ -205,8 +227,14 @@ def _first_byte(x: Any) -> int:
 
 
 def put(backend: TorchBackend, x: Any, out: Any, *, overlaps: bool) -> None:
-    """Copy a tensor into another, on any devices. A copy to the host is complete when this returns."""
-    if x.device == out.device and x.untyped_storage().data_ptr() == out.untyped_storage().data_ptr():
+    """Copy a tensor into another, on any devices.
+
+    A copy to the host is complete when this returns.
+    """
+    if (
+        x.device == out.device
+        and x.untyped_storage().data_ptr() == out.untyped_storage().data_ptr()
+    ):
         x = x.clone()  # PyTorch does not copy between overlapping tensors
     direct = out.is_cpu and not x.is_cpu and backend.accelerators.is_pinned(out)
     out.copy_(x, non_blocking=direct or (overlaps and x.is_pinned()))
@@ -220,21 +248,25 @@ def put(backend: TorchBackend, x: Any, out: Any, *, overlaps: bool) -> None:
 def export_dlpack(backend: TorchBackend, x: Any) -> DlpackExport:
     """Export a tensor's memory to another framework.
 
-    PyTorch exports only from the current device, and names the stream that is current there. Its narrow
-    floats are exported as integers, whose codes every version of it knows.
+    PyTorch exports only from the current device, and names the stream that is current there. Its
+    narrow floats are exported as integers, whose codes every version of it knows.
     """
     from ...host.dlpack import DlpackExport
 
     name = backend.names[x.dtype]
     as_integer = AS_INTEGERS.get(name)
-    # Not `x` itself, whose memory is freed when its owner calls `x.set_`, `x.resize_` or assigns `x.data`.
+    # Not `x` itself, whose memory is freed when its owner calls `x.set_`, `x.resize_` or assigns
+    # `x.data`.
     held = x.detach()
     held = held if as_integer is None else held.view(getattr(backend.torch, as_integer))
     return DlpackExport(held, name, partial(backend.accelerators.entered, x.device))
 
 
 def import_dlpack(backend: TorchBackend, exported: Any) -> Any:
-    """A tensor over memory that another framework exports. Its stream waits for the producer's stream."""
+    """A tensor over memory that another framework exports.
+
+    Its stream waits for the producer's stream.
+    """
     from ...host.dlpack import DlpackExport
 
     as_integer = AS_INTEGERS.get(exported.dtype) if isinstance(exported, DlpackExport) else None

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from ...core.capabilities import Capabilities, DeviceFacts, Devices, Dtypes, Gradients, Memory, Objects, Options
+from ...core.capabilities import (
+    Capabilities,
+    DeviceFacts,
+    Devices,
+    Dtypes,
+    Gradients,
+    Memory,
+    Objects,
+    Options,
+)
 from ...core.declaration import Declared
 from ...core.dtypes import ORDINARY
 from .snippets import AS_INTEGERS, snippet
@@ -30,8 +39,14 @@ ABSTRACT = {
         "a meta tensor has a shape and a dtype, but no memory",
         'torch.zeros_like(x, device="cpu"), whose values are zeros',
     ),
-    "FakeTensor": ("it is a FakeTensor, which has a shape and a dtype, but no memory", "use it outside FakeTensorMode"),
-    "real": ("FakeTensorMode is on, which takes no real tensor", "convert it outside FakeTensorMode"),
+    "FakeTensor": (
+        "it is a FakeTensor, which has a shape and a dtype, but no memory",
+        "use it outside FakeTensorMode",
+    ),
+    "real": (
+        "FakeTensorMode is on, which takes no real tensor",
+        "convert it outside FakeTensorMode",
+    ),
     "freed": (
         "its storage was freed, as FSDP does between its uses, so it has no values",
         "convert it while its memory is there: x.untyped_storage().nbytes() says",
@@ -40,7 +55,10 @@ ABSTRACT = {
         "it is a MaskedTensor, values and a mask, and its mask would be lost",
         "x.to_tensor(0), or another value",
     ),
-    "DTensor": ("it is a DTensor, a part of a tensor that lies on several devices", "x.full_tensor() or x.to_local()"),
+    "DTensor": (
+        "it is a DTensor, a part of a tensor that lies on several devices",
+        "x.full_tensor() or x.to_local()",
+    ),
     "wrapper": (
         "it is a wrapper subclass, whose memory is elsewhere",
         "the method of its class that gives a plain tensor",
@@ -80,12 +98,15 @@ def _capabilities(default: str, records: bool, traces: bool) -> Capabilities:
             writes_own=True,
         ),
         devices=Devices(others=True, packs=True, pins=True, spreads=True),
-        gradients=Gradients(graph=True, records=records, parameter="Parameter", stopped="x.detach()"),
+        gradients=Gradients(
+            graph=True, records=records, parameter="Parameter", stopped="x.detach()"
+        ),
         objects=Objects(
             read_kinds=frozenset({"rows", "stack"}),
             taken_kinds=frozenset({"__dlpack__"}),
             abstract=ABSTRACT,
-            inside_only=frozenset(ABSTRACT) - {"freed", "zero", "sparse", "quantized", "nested", "opaque"},
+            inside_only=frozenset(ABSTRACT)
+            - {"freed", "zero", "sparse", "quantized", "nested", "opaque"},
             only_returned=frozenset({"real"}),
             tracer="torch.jit.trace" if traces else "",
         ),

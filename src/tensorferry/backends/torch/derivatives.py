@@ -1,10 +1,12 @@
 """Derivatives and batches of functions of PyTorch: by `torch.func`, or by autograd alone.
 
-The transformations of `torch.func` refuse a function that takes derivatives by `torch.autograd`. Autograd takes it: a
-batch is then one call after the other, and forward mode is the gradient of a gradient.
+The transformations of `torch.func` refuse a function that takes derivatives by `torch.autograd`.
+Autograd takes it: a batch is then one call after the other, and forward mode is the gradient of a
+gradient.
 
-A result without a graph has zeros as its gradient. That is right if it does not depend on the arguments. If it does,
-the graph was lost on the way: PyTorch itself raises an error then, and so does `derived`.
+A result without a graph has zeros as its gradient. That is right if it does not depend on the
+arguments. If it does, the graph was lost on the way: PyTorch itself raises an error then, and so
+does `derived`.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ def derived(flat: Flat, rules: tuple[Rule, ...]) -> Derived:
     return call
 
 
-# -- by the transformations of torch.func -----------------------------------------------------------------
+# -- by the transformations of torch.func ----------------------------------------------------------
 
 
 def _by_transformations(flat: Flat, rules: tuple[Rule, ...], first: int | None) -> Derived:
@@ -110,13 +112,17 @@ def _jvp(function: Derived, rule: Jvp, is_first: bool) -> Derived:
 
 def _vmap(function: Derived, rule: Vmap) -> Derived:
     def batch(*tensors: Any) -> Sequence[Any]:
-        found: Any = torch.vmap(lambda *each: tuple(function(*each)), in_dims=tuple(rule.dims))(*tensors)
+        found: Any = torch.vmap(lambda *each: tuple(function(*each)), in_dims=tuple(rule.dims))(
+            *tensors
+        )
         return found  # type: ignore[no-any-return]
 
     return batch
 
 
-def _noting(function: Callable[..., Any], rule: Vjp | Jvp, is_linked: Callable[[Any], bool]) -> Callable[..., Any]:
+def _noting(
+    function: Callable[..., Any], rule: Vjp | Jvp, is_linked: Callable[[Any], bool]
+) -> Callable[..., Any]:
     """The function, which notes the results that have no derivative."""
 
     def noting(*some: Any) -> Any:
@@ -136,7 +142,7 @@ def _has_tangent(y: Any) -> bool:
     return torch.autograd.forward_ad.unpack_dual(y).tangent is not None
 
 
-# -- by autograd alone ------------------------------------------------------------------------------------
+# -- by autograd alone -----------------------------------------------------------------------------
 
 
 def _by_autograd(flat: Flat, rules: tuple[Rule, ...], first: int | None) -> Derived:
@@ -164,7 +170,10 @@ def _apart(flat: Flat, *tensors: Any) -> Sequence[Any]:
 def _one_by_one(function: Derived, rule: Vmap) -> Derived:
     def batch(*tensors: Any) -> Sequence[Any]:
         pairs = list(zip(tensors, rule.dims, strict=True))
-        each = [function(*(x if axis is None else x.select(axis, i) for x, axis in pairs)) for i in range(rule.size)]
+        each = [
+            function(*(x if axis is None else x.select(axis, i) for x, axis in pairs))
+            for i in range(rule.size)
+        ]
         return [torch.stack(column) for column in zip(*each, strict=True)]
 
     return batch
@@ -184,7 +193,9 @@ class _Started(NamedTuple):
     around: bool
 
 
-def _start(function: Derived, tensors: Sequence[Any], rule: Vjp | Jvp, copies: bool = False) -> _Started:
+def _start(
+    function: Derived, tensors: Sequence[Any], rule: Vjp | Jvp, copies: bool = False
+) -> _Started:
     inputs = list(tensors[: rule.kept])
     around = any(each.requires_grad for each in tensors)
     for index in rule.wrt:
@@ -198,7 +209,9 @@ def _start(function: Derived, tensors: Sequence[Any], rule: Vjp | Jvp, copies: b
     return _Started(wrt, function(*inputs), around)
 
 
-def _vjp_by_autograd(function: Derived, rule: Vjp, is_first: bool, copies: Callable[[], bool]) -> Derived:
+def _vjp_by_autograd(
+    function: Derived, rule: Vjp, is_first: bool, copies: Callable[[], bool]
+) -> Derived:
     def gradients(*tensors: Any) -> Sequence[Any]:
         cotangents = tensors[rule.kept :]
         with torch.inference_mode(False), torch.enable_grad():
@@ -206,15 +219,25 @@ def _vjp_by_autograd(function: Derived, rule: Vjp, is_first: bool, copies: Calla
             lost = [out for out in rule.outs if not results[out].requires_grad]
             if is_first and lost:
                 _note_lost(lost)
-            pairs = [(results[o], ct) for o, ct in zip(rule.outs, cotangents, strict=True) if o not in lost]
+            pairs = [
+                (results[o], ct)
+                for o, ct in zip(rule.outs, cotangents, strict=True)
+                if o not in lost
+            ]
             if not pairs:
                 return [torch.zeros_like(x, requires_grad=False) for x in wrt]
             found: Sequence[Any] = torch.autograd.grad(
-                [y for y, _ in pairs], wrt, [ct for _, ct in pairs], create_graph=around, allow_unused=True
+                [y for y, _ in pairs],
+                wrt,
+                [ct for _, ct in pairs],
+                create_graph=around,
+                allow_unused=True,
             )
             if is_first and any(x is None for x in found):
                 _note_detached(rule, found, [y for y, _ in pairs], wrt)
-            return [torch.zeros_like(x) if y is None else y for x, y in zip(wrt, found, strict=True)]
+            return [
+                torch.zeros_like(x) if y is None else y for x, y in zip(wrt, found, strict=True)
+            ]
 
     return gradients
 
@@ -238,7 +261,9 @@ def _jvp_by_autograd(function: Derived, rule: Jvp, is_first: bool) -> Derived:
         )
         if is_first and any(x is None for x in pulled):
             _note_detached(rule, pulled, [results[out] for out in linked], wrt)
-        pairs = [(x, t) for x, t in zip(pulled, given, strict=True) if x is not None and x.requires_grad]
+        pairs = [
+            (x, t) for x, t in zip(pulled, given, strict=True) if x is not None and x.requires_grad
+        ]
         if pairs:
             pushed = torch.autograd.grad(
                 [x for x, _ in pairs],
@@ -254,7 +279,7 @@ def _jvp_by_autograd(function: Derived, rule: Jvp, is_first: bool) -> Derived:
     return tangents
 
 
-# -- derivatives that are zeros, though the results depend on the arguments ------------------------------
+# -- derivatives that are zeros, though the results depend on the arguments ------------------------
 
 
 class _Lost:
@@ -281,7 +306,9 @@ def _note_lost(outs: Sequence[int]) -> None:
         _lost().outs.update(outs)
 
 
-def _note_detached(rule: Vjp | Jvp, found: Sequence[Any], results: Sequence[Any], wrt: Sequence[Any]) -> None:
+def _note_detached(
+    rule: Vjp | Jvp, found: Sequence[Any], results: Sequence[Any], wrt: Sequence[Any]
+) -> None:
     ours = set(map(id, wrt))
     if any(id(leaf) not in ours for leaf in leaves_of(results)):
         _lost().wrt.update(index for index, x in zip(rule.wrt, found, strict=True) if x is None)
@@ -308,19 +335,25 @@ def _refuse_lost(flat: Flat, rules: Sequence[Rule], lost: _Lost, tensors: Sequen
     if inputs is None:
         return
     with torch.inference_mode(False), torch.enable_grad():
-        leaves = [x.clone().requires_grad_() if i in moved else x.clone() for i, x in enumerate(inputs)]
+        leaves = [
+            x.clone().requires_grad_() if i in moved else x.clone() for i, x in enumerate(inputs)
+        ]
         copies = [x.clone() for x in leaves]
         flow = Flow(copies)
         with flow, AutogradUse(flow) as use:
             results = called_again(flat, copies)
-    origins = {out: flow.origins(results[out]) & moved for out in outs if not results[out].requires_grad}
+    origins = {
+        out: flow.origins(results[out]) & moved for out in outs if not results[out].requires_grad
+    }
     depends = any(origins.values()) or bool(use.takes_values)
     if depends and (outs == asked or use.drops_graph):
         raise _without_graph(flat, use)
     constant = [out for out, found in origins.items() if found or use.takes_values]
     if constant and isinstance(rule, Jvp):
         flat.warn_of_zeros(constant)
-    ends = frozenset[int]().union(*(flow.origins(leaf) for leaf in leaves_of(results) if leaf not in _Same(leaves)))
+    ends = frozenset[int]().union(
+        *(flow.origins(leaf) for leaf in leaves_of(results) if leaf not in _Same(leaves))
+    )
     if wrt & ends:
         raise GradientError(
             f"{flat.source.name} differentiates a copy of {flat.path(min(wrt & ends))} that is detached from it, so "
@@ -346,11 +379,20 @@ def _without_graph(flat: Flat, use: AutogradUse) -> GradientError:
             "torch.autograd.grad(y, x, create_graph=True), or torch.func.grad",
         )
     elif use.takes_values:
-        why, hint = f"takes values out of PyTorch ({use.takes_values})", "tensors of PyTorch from argument to result"
+        why, hint = (
+            f"takes values out of PyTorch ({use.takes_values})",
+            "tensors of PyTorch from argument to result",
+        )
     elif use.switches_off:
-        why, hint = "computes under torch.no_grad()", "torch.enable_grad(), or the function without torch.no_grad()"
+        why, hint = (
+            "computes under torch.no_grad()",
+            "torch.enable_grad(), or the function without torch.no_grad()",
+        )
     else:
-        why, hint = "detaches its result (detach(), .data, inference_mode)", "the function without a detach"
+        why, hint = (
+            "detaches its result (detach(), .data, inference_mode)",
+            "the function without a detach",
+        )
     return GradientError(
         f"{flat.source.name} {why}, so that the gradient of its result would be zeros, though it depends on the "
         "arguments.",

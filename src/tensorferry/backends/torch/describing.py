@@ -30,8 +30,15 @@ def describe(backend: TorchBackend, x: Any) -> TensorInfo:
         pointer = x.data_ptr() if plain else 0
     except RuntimeError:
         pointer = 0
-    # A tensor with an address is strided, and neither traced, nor a meta tensor, nor autograd's zeros.
-    if pointer < memory.LOWEST or backend.compiling() or x.is_nested or backend.modes() or backend.differentiates():
+    # A tensor with an address is strided, and neither traced, nor a meta tensor, nor autograd's
+    # zeros.
+    if (
+        pointer < memory.LOWEST
+        or backend.compiling()
+        or x.is_nested
+        or backend.modes()
+        or backend.differentiates()
+    ):
         abstract = why_abstract(backend, x)
         if abstract is not None:
             return _abstract_info(backend, x, abstract)
@@ -96,13 +103,28 @@ def dense_info(
     requires_grad, conjugate, negative, pinned, kind = marks
     bits = (requires_grad, conjugate, negative, False)
     return TensorInfo(
-        backend.name, shape, name, device, steps, misalignment, True, True, *bits, pinned=pinned, kind=kind
+        backend.name,
+        shape,
+        name,
+        device,
+        steps,
+        misalignment,
+        True,
+        True,
+        *bits,
+        pinned=pinned,
+        kind=kind,
     )
 
 
 def why_abstract(backend: TorchBackend, x: Any) -> str | None:
     """Why a tensor has no memory that can be read; ``None`` if it has."""
-    if backend.compiling() or backend.wrapped(x) or backend.functional(x) or backend.differentiates():
+    if (
+        backend.compiling()
+        or backend.wrapped(x)
+        or backend.functional(x)
+        or backend.differentiates()
+    ):
         return "traced"
     if type(x) not in backend.memories and _is_wrapper(backend, x):
         known = type(x).__name__ in ABSTRACT and type(x).__module__.startswith("torch.")
@@ -125,7 +147,10 @@ def why_abstract(backend: TorchBackend, x: Any) -> str | None:
 def _is_wrapper(backend: TorchBackend, x: Any) -> bool:
     from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-    if is_traceable_wrapper_subclass(x) or type(x).__torch_dispatch__ is not backend.torch.Tensor.__torch_dispatch__:
+    if (
+        is_traceable_wrapper_subclass(x)
+        or type(x).__torch_dispatch__ is not backend.torch.Tensor.__torch_dispatch__
+    ):
         return True
     try:
         return bool(x.numel() and not x.data_ptr() and x.is_cpu)
@@ -137,7 +162,11 @@ def _abstract_info(backend: TorchBackend, x: Any, abstract: str) -> TensorInfo:
     name = backend.names.get(x.dtype) or _QUANTIZED.get(str(x.dtype))
     if name is None:
         raise _no_such_dtype(x)
-    shape = () if abstract == "nested" else [length if isinstance(length, int) else 1 for length in x.shape]
+    shape = (
+        ()
+        if abstract == "nested"
+        else [length if isinstance(length, int) else 1 for length in x.shape]
+    )
     return TensorInfo(
         backend.name,
         shape,

@@ -1,6 +1,7 @@
 """Fast paths for PyTorch: its own calls, for ordinary tensors.
 
-Each checks attributes before the call: an attribute takes 0.05 us, an exception from `numpy()` takes 7 us.
+Each checks attributes before the call: an attribute takes 0.05 us, an exception from `numpy()`
+takes 7 us.
 """
 
 from __future__ import annotations
@@ -40,10 +41,11 @@ def fast_paths(backend: TorchBackend) -> Mapping[tuple[type, str], Callable[[Any
 def array_path(backend: TorchBackend) -> Callable[[Any], Array | None]:
     """The fast path to NumPy: an array over the tensor's memory, which is read-only if the tensor requires grad.
 
-    PyTorch refuses tensors with lazy bits, and tensors on devices, which are left out before that, because an exception
-    takes longer than their transfer. For a tensor whose storage was freed, for a
-    functional tensor, and under a fake tensor mode, it gives an array that owns its memory, with values that were
-    never set (measured on 2.13). It is for tensors that the reader in C leaves to Python, or for all if there is none.
+    PyTorch refuses tensors with lazy bits, and tensors on devices, which are left out before that,
+    because an exception takes longer than their transfer. For a tensor whose storage was freed, for
+    a functional tensor, and under a fake tensor mode, it gives an array that owns its memory, with
+    values that were never set (measured on 2.13). It is for tensors that the reader in C leaves to
+    Python, or for all if there is none.
     """
     makers, over_memory, is_spread = _array_makers(backend), memory.IN_ONE_RUN, memory.is_spread
     set_flags = np.ndarray.setflags
@@ -52,7 +54,8 @@ def array_path(backend: TorchBackend) -> Callable[[Any], Array | None]:
         if not x.is_cpu:
             return None
         make, recorded = makers[x.dtype], x.requires_grad
-        # Like `detach`, but without the version counter, which an array does not need, in half the time.
+        # Like `detach`, but without the version counter, which an array does not need, in half the
+        # time.
         array: Array | None = make(x.data if recorded else x)
         if array is None or not (array.flags.num in over_memory or is_spread(array)):
             return None
@@ -78,16 +81,29 @@ def _array_maker(backend: TorchBackend, dtype: Any) -> Callable[[Any], Any]:
     (as_integer, name), view_as = backend.exported[dtype], np.ndarray.getfield
 
     def through_integers(x: Any) -> Any:
-        # A tracer would record a view of another dtype. `getfield` gives what `view` does, in two thirds of the time.
-        return view_as(to_numpy(as_dtype(x, as_integer)), numpy_dtype(name)) if tracing() is None else None
+        # A tracer would record a view of another dtype. `getfield` gives what `view` does, in two
+        # thirds of the time.
+        return (
+            view_as(to_numpy(as_dtype(x, as_integer)), numpy_dtype(name))
+            if tracing() is None
+            else None
+        )
 
     return through_integers
 
 
 def _to_list(backend: TorchBackend) -> Callable[[Any], Any]:
-    """The fast path to lists: PyTorch's `tolist`. It would also read freed storage, so the address is checked."""
+    """The fast path to lists: PyTorch's `tolist`.
+
+    It would also read freed storage, so the address is checked.
+    """
     listed = frozenset(dtype for dtype, name in backend.names.items() if name in LISTED)
-    to_list, modes, lowest, are_flushed = backend.tensor.tolist, backend.modes, memory.LOWEST, subnormals.are_flushed
+    to_list, modes, lowest, are_flushed = (
+        backend.tensor.tolist,
+        backend.modes,
+        memory.LOWEST,
+        subnormals.are_flushed,
+    )
 
     def path(x: Any) -> Any:
         if x.dtype not in listed or not x.is_cpu or x.is_nested or modes() or are_flushed():
@@ -117,8 +133,8 @@ def _from_numpy(backend: TorchBackend) -> Callable[[Any], Any]:
 
     def path(x: Any) -> Any:
         flags = x.flags
-        # Without gaps, by rows or by columns, aligned to the element and writable. All others are for the planner.
-        # (NumPy's `farray` is also true of arrays that are none of it.)
+        # Without gaps, by rows or by columns, aligned to the element and writable. All others are
+        # for the planner. (NumPy's `farray` is also true of arrays that are none of it.)
         if not (flags.carray or (flags.behaved and flags.f_contiguous)):
             return None
         pair = adopted[x.dtype]

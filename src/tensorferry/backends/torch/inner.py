@@ -32,11 +32,16 @@ torch: Any = registry.load(BACKEND).torch  # type: ignore[attr-defined]
 def _keep_guard() -> None:
     """Set PyTorch's guard for GPUs that are not there on a thread that does not end.
 
-    The first fake tensor mode sets it otherwise. In PyTorch 2.11 it is in memory of the thread that does, and once that
-    thread has ended, as one that compiled a function may, each backward pass ends the process.
+    The first fake tensor mode sets it otherwise. In PyTorch 2.11 it is in memory of the thread that
+    does, and once that thread has ended, as one that compiled a function may, each backward pass
+    ends the process.
     """
     # PyTorch 2.6 sets none, and has no function for it.
-    if torch.version.cuda and not torch.cuda.is_available() and hasattr(torch._C, "_ensureCUDADeviceGuardSet"):
+    if (
+        torch.version.cuda
+        and not torch.cuda.is_available()
+        and hasattr(torch._C, "_ensureCUDADeviceGuardSet")
+    ):
         if threading.current_thread() is threading.main_thread():
             torch._C._ensureCUDADeviceGuardSet()
         else:
@@ -66,13 +71,19 @@ class TorchInner(Inner):
         if not _is_any_autocast_on():
             return None if default is torch.float32 else (default, ())
         kinds = ("cpu", "cuda")
-        return default, tuple((kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds)
+        return default, tuple(
+            (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
+            for kind in kinds
+        )
 
     @contextmanager
     def under(self, environment: Any) -> Iterator[None]:
         # The default dtype is global to the process, so it is not changed here.
         with ExitStack() as stack:
-            for kind, on, dtype in (environment or (None, ()))[1] or (("cpu", False, None), ("cuda", False, None)):
+            for kind, on, dtype in (environment or (None, ()))[1] or (
+                ("cpu", False, None),
+                ("cuda", False, None),
+            ):
                 stack.enter_context(torch.autocast(kind, enabled=on, dtype=dtype))
             yield
 
@@ -86,15 +97,19 @@ class TorchInner(Inner):
         except TypeError:  # a dtype that PyTorch has, and NumPy's arrays have only by an extension
             return BACKEND.adopt(np.asarray(leaf))
 
-    def module(self, module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]] | None:
+    def module(
+        self, module: Any, state: bool
+    ) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]] | None:
         return opened(module, state) if isinstance(module, torch.nn.Module) else None
 
     def remarks(self, flat: Flat) -> Sequence[str]:
         if flat.careful:
-            return ["its values decide what it does, so it cannot be traced without shapes=, and each call is watched"]
+            return [
+                "its values decide what it does, so it cannot be traced without shapes=, and each call is watched"
+            ]
         return ()
 
-    # -- derivatives ----------------------------------------------------------------------------------
+    # -- derivatives -------------------------------------------------------------------------------
 
     def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
         return derived(flat, rules) if rules else partial(forward, flat)
@@ -102,8 +117,9 @@ class TorchInner(Inner):
     def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
         """Use fake tensors, which have no values.
 
-        See https://docs.pytorch.org/docs/stable/torch.compiler_fake_tensor.html. This also finds out whether the
-        function uses random numbers, uses other tensors that require grad, or writes into its arguments.
+        See https://docs.pytorch.org/docs/stable/torch.compiler_fake_tensor.html. This also finds
+        out whether the function uses random numbers, uses other tensors that require grad, or
+        writes into its arguments.
         """
         from torch._subclasses import fake_tensor
 
@@ -112,7 +128,12 @@ class TorchInner(Inner):
             fake_tensor.DynamicOutputShapeException,
             fake_tensor.UnsupportedOperatorException,
         )
-        with self.under(flat.environment), Watch(flat) as watch, torch.inference_mode(False), torch.enable_grad():
+        with (
+            self.under(flat.environment),
+            Watch(flat) as watch,
+            torch.inference_mode(False),
+            torch.enable_grad(),
+        ):
             with fake_tensor.FakeTensorMode(allow_non_fake_inputs=True), AutogradUse() as use:
                 tensors = [torch.empty(shape, dtype=BACKEND.dtypes[name]) for shape, name in specs]
                 versions = [each._version for each in tensors]
@@ -147,7 +168,9 @@ def _autocast_on() -> bool:
     return any(map(torch.is_autocast_enabled, ("cpu", "cuda")))
 
 
-_is_any_autocast_on: Callable[[], bool] = getattr(torch._C, "_is_any_autocast_enabled", _autocast_on)
+_is_any_autocast_on: Callable[[], bool] = getattr(
+    torch._C, "_is_any_autocast_enabled", _autocast_on
+)
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,6 +1,7 @@
 """Many PyTorch tensors together: verbs and fast paths for lists of them, and those that are stacked.
 
-Where PyTorch has a function for lists, it is called once. Otherwise, settings are read once for all tensors.
+Where PyTorch has a function for lists, it is called once. Otherwise, settings are read once for all
+tensors.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def verbs(backend: TorchBackend) -> Mapping[str, Callable[..., Any]]:
     return {"copy": copy, "write": write}
 
 
-def fast_paths(backend: TorchBackend) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
+def fast_paths(
+    backend: TorchBackend,
+) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
     """See `Backend.fast_paths_for_many`."""
     tensor, parameter = backend.tensor, backend.torch.nn.Parameter
     to_numpy = _to_numpy(backend)
@@ -71,7 +74,11 @@ def _from_numpy(backend: TorchBackend) -> Callable[[list[Any]], list[Any] | None
     from_numpy = backend.from_numpy
 
     def path(arrays: list[Array]) -> list[Any] | None:
-        return None if False in {array.flags.carray for array in arrays} else list(map(from_numpy, arrays))
+        return (
+            None
+            if False in {array.flags.carray for array in arrays}
+            else list(map(from_numpy, arrays))
+        )
 
     return path
 
@@ -84,7 +91,10 @@ def list_path(backend: TorchBackend) -> Callable[[list[Any]], Any]:
 
     `torch.stack` keeps them in their graph, and refuses different shapes and devices.
     """
-    read, from_numpy = numbers.list_reader({bool: "bool", int: "int64", float: "float32"}), backend.from_numpy
+    read, from_numpy = (
+        numbers.list_reader({bool: "bool", int: "int64", float: "float32"}),
+        backend.from_numpy,
+    )
     default_dtype, single = backend.torch.get_default_dtype, backend.torch.float32
     memories, compiling, stack = backend.memories, backend.compiling, backend.torch.stack
     are_alike = backend.are_alike
@@ -95,7 +105,8 @@ def list_path(backend: TorchBackend) -> Callable[[list[Any]], Any]:
         if type(x[0]) not in memories:
             array = read(x) if default_dtype() is single else None
             return None if array is None else from_numpy(array)
-        # `torch.stack` would also read freed storage, which ends the process, and mix dtypes in silence.
+        # `torch.stack` would also read freed storage, which ends the process, and mix dtypes in
+        # silence.
         if are_alike(x) is None or x[0].is_nested:
             return None
         return stack(x) if x[0].nbytes * len(x) < memory.MAPPED or not x[0].is_cpu else None
@@ -107,7 +118,11 @@ def describe_alike(backend: TorchBackend, tensors: Sequence[Any]) -> TensorInfo 
     """See `Backend.describe_alike`."""
     # Tensors with lazy bits or tangents are described one by one.
     first = tensors[0]
-    if first.is_complex() or backend.forward._current_level >= 0 or backend.are_alike(tensors) is None:
+    if (
+        first.is_complex()
+        or backend.forward._current_level >= 0
+        or backend.are_alike(tensors) is None
+    ):
         return None
     if any(map(_IS_NESTED, tensors)) or not all(map(_IS_CPU, tensors)):
         return None

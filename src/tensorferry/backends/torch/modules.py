@@ -28,7 +28,11 @@ def opened(module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[
         tensors = {**params, **copies}
         before = {key: each._version for key, each in copies.items()}
         result = torch.func.functional_call(module, tensors, args, keywords)
-        changed = [key for key, each in copies.items() if tensors[key] is not each or each._version != before[key]]
+        changed = [
+            key
+            for key, each in copies.items()
+            if tensors[key] is not each or each._version != before[key]
+        ]
         if changed:
             raise UnsupportedTypeError(
                 f"{name} changes its buffers when it is called ({changed[0]}), which a pure function must not.",

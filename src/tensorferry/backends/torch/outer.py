@@ -48,7 +48,10 @@ class TorchOuter(Outer):
 
 
 class _Call(torch.autograd.Function):  # type: ignore[misc]
-    """One call; its derivatives are such calls too. See https://docs.pytorch.org/docs/stable/notes/extending.func.html."""
+    """One call; its derivatives are such calls too.
+
+    See https://docs.pytorch.org/docs/stable/notes/extending.func.html.
+    """
 
     generate_vmap_rule = False
 
@@ -64,7 +67,9 @@ class _Call(torch.autograd.Function):  # type: ignore[misc]
         kept = function.kept(tensors, output)
         ctx.function = function
         ctx.outputs = len(output)
-        ctx.outs = tuple(index for index, y in enumerate(output) if y.is_floating_point() or y.is_complex())
+        ctx.outs = tuple(
+            index for index, y in enumerate(output) if y.is_floating_point() or y.is_complex()
+        )
         ctx.mark_non_differentiable(*(y for index, y in enumerate(output) if index not in ctx.outs))
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*kept)
@@ -126,34 +131,51 @@ def _run_batched(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
     level = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
     batched = list(map(torch._C._functorch.is_legacy_batchedtensor, tensors))
-    whole = [torch._remove_batch_dim(x, level, 1, 0) if one else x for x, one in zip(tensors, batched, strict=True)]
+    whole = [
+        torch._remove_batch_dim(x, level, 1, 0) if one else x
+        for x, one in zip(tensors, batched, strict=True)
+    ]
     size = whole[batched.index(True)].shape[0]
     derived = function.derived(Vmap(tuple(0 if one else None for one in batched), size))
     return [torch._add_batch_dim(y, 0, level) for y in OUTER.apply(derived, whole)]
 
 
-for _each in (_Call.forward, _PlainCall.forward, _Call.setup_context, _Call.backward, _Call.jvp, _Call.vmap):
+for _each in (
+    _Call.forward,
+    _PlainCall.forward,
+    _Call.setup_context,
+    _Call.backward,
+    _Call.jvp,
+    _Call.vmap,
+):
     # Autograd calls them, maybe while torch.compile is tracing.
     BACKEND.shield(_each)
 
 
-# -- in a graph that is traced: one operator for all --------------------------------------------------
+# -- in a graph that is traced: one operator for all -----------------------------------------------
 
 
 def _is_transformed() -> bool:
     """Whether a transformation of `torch.func`, `torch.vmap` or forward-mode AD is running."""
-    return torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0
+    return (
+        torch._C._functorch.peek_interpreter_stack() is not None
+        or torch.autograd.forward_ad._current_level >= 0
+    )
 
 
 def _are_plain(tensors: Sequence[Any]) -> bool:
     """Whether all tensors have values, and no operation on them is recorded."""
     return not torch._C._len_torch_dispatch_stack() and all(
-        type(each) in BACKEND.memories or not hasattr(each, "__torch_dispatch__") for each in tensors
+        type(each) in BACKEND.memories or not hasattr(each, "__torch_dispatch__")
+        for each in tensors
     )
 
 
 _functions: dict[int, Function] = {}
-"""The functions in compiled graphs, by number. They are never removed, because the end of a graph is not known."""
+"""The functions in compiled graphs, by number.
+
+They are never removed, because the end of a graph is not known.
+"""
 _numbers: dict[Function, int] = {}
 _next = count()
 
@@ -181,7 +203,10 @@ def _operator() -> Any:
             function = _functions[number]
             specs = function.specs([OUTER.spec(each) for each in tensors])
             device = tensors[0].device if tensors else None
-            return [torch.empty(shape, dtype=BACKEND.dtypes[name], device=device) for shape, name in specs]
+            return [
+                torch.empty(shape, dtype=BACKEND.dtypes[name], device=device)
+                for shape, name in specs
+            ]
 
         _made = call
     return _made

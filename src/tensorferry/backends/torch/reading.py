@@ -1,7 +1,7 @@
 """Read PyTorch tensors in C (`_tensors.c`), with PyTorch 2.10 or later, where the extension was built.
 
-All that it reads can be read in Python too, in two to five times the time. The functions that do this are given to it,
-for tensors that it leaves to them.
+All that it reads can be read in Python too, in two to five times the time. The functions that do
+this are given to it, for tensors that it leaves to them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["reader"]
 
 
-def reader(backend: TorchBackend, signature: Callable[[Any], Any], array: Callable[[Any], Any]) -> Any:
+def reader(
+    backend: TorchBackend, signature: Callable[[Any], Any], array: Callable[[Any], Any]
+) -> Any:
     """The reader of tensors; ``None`` if there is none on this machine.
 
     Args:
@@ -39,7 +41,9 @@ def reader(backend: TorchBackend, signature: Callable[[Any], Any], array: Callab
     rows, names = [], backend.names
 
     def has_address(x: Any) -> bool:
-        strided: bool = x.is_cpu and x.layout is backend.strided and not x.is_nested and x.dtype in names
+        strided: bool = (
+            x.is_cpu and x.layout is backend.strided and not x.is_nested and x.dtype in names
+        )
         return strided and x.data_ptr() >= memory.LOWEST
 
     for dtype, name in names.items():
@@ -48,7 +52,8 @@ def reader(backend: TorchBackend, signature: Callable[[Any], Any], array: Callab
         code, bits = DLPACK_CODES[name]
         # PyTorch has other integers of one byte: uint1 to uint7, int1 to int7, and quantized ones.
         is_ambiguous = bits == 8 and name in ("int8", "uint8")
-        # Complex tensors, which may have lazy bits, are described. A negative bit is all that others can have.
+        # Complex tensors, which may have lazy bits, are described. A negative bit is all that
+        # others can have.
         has_signature = not dtype.is_complex
         # `torch._neg_view` takes integers too.
         may_be_negative = has_signature and dtype is not backend.torch.bool

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from ...typing import Array
     from .tensors import TorchBackend
 
-__all__ = ["environment_reader", "extents", "grouped", "likeness_reader", "reach", "signature_reader"]
+__all__ = [
+    "environment_reader",
+    "extents",
+    "grouped",
+    "likeness_reader",
+    "reach",
+    "signature_reader",
+]
 
 
 LARGEST = 16
@@ -27,9 +34,12 @@ _NBYTES = attrgetter("nbytes")
 
 def signature_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
     """See `Backend.signature`: reads tensors that the reader in C leaves to Python, or all if there is none."""
-    # Complex tensors, which may have lazy bits, are described; so are dual tensors, tensors without elements, and
-    # pinned ones if that matters.
-    dtypes, memories = frozenset(dtype for dtype in backend.names if not dtype.is_complex), backend.memories
+    # Complex tensors, which may have lazy bits, are described; so are dual tensors, tensors without
+    # elements, and pinned ones if that matters.
+    dtypes, memories = (
+        frozenset(dtype for dtype in backend.names if not dtype.is_complex),
+        backend.memories,
+    )
     forward, modes, tracing, lowest = backend.forward, backend.modes, backend.tracing, memory.LOWEST
 
     def signature(x: Any) -> Hashable | None:
@@ -74,15 +84,23 @@ def likeness_reader(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
 
 def environment_reader(backend: TorchBackend) -> Callable[[], Hashable]:
     """See `Backend.environment`."""
-    default_dtype, is_recording, is_tracing = backend.default_dtype, backend.is_recording, backend.is_tracing
+    default_dtype, is_recording, is_tracing = (
+        backend.default_dtype,
+        backend.is_recording,
+        backend.is_tracing,
+    )
     return lambda: (default_dtype(), is_recording(), is_tracing())
 
 
-def grouped(backend: TorchBackend, tensors: Sequence[Any], alignment: int) -> Mapping[Hashable, Sequence[int]] | None:
+def grouped(
+    backend: TorchBackend, tensors: Sequence[Any], alignment: int
+) -> Mapping[Hashable, Sequence[int]] | None:
     """See `Backend.grouped`."""
     if backend.reader is None:
         return super(type(backend), backend).grouped(tensors, alignment)
-    found: dict[Hashable, Sequence[int]] | None = backend.reader.grouped(tensors, alignment or LARGEST)
+    found: dict[Hashable, Sequence[int]] | None = backend.reader.grouped(
+        tensors, alignment or LARGEST
+    )
     if found is not None and len(found) == 1:
         return dict.fromkeys(found, range(len(tensors)))
     return found
@@ -91,7 +109,9 @@ def grouped(backend: TorchBackend, tensors: Sequence[Any], alignment: int) -> Ma
 def extents(tensors: Sequence[Any], *, compact: bool) -> tuple[Array, Array]:
     """See `Backend.extents`."""
     starts = np.fromiter(map(type(tensors[0]).data_ptr, tensors), np.uint64, len(tensors))
-    return starts, starts + np.fromiter(map(_NBYTES if compact else reach, tensors), np.uint64, len(tensors))
+    return starts, starts + np.fromiter(
+        map(_NBYTES if compact else reach, tensors), np.uint64, len(tensors)
+    )
 
 
 def reach(x: Any) -> int:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AS_INTEGERS", "snippet", "snippet_with_a_warning", "whole_strides"]
 
-# PyTorch's conversions to and from NumPy do not support these, so they are converted as integers of the same width.
+# PyTorch's conversions to and from NumPy do not support these, so they are converted as integers of
+# the same width.
 AS_INTEGERS = {
     "bfloat16": "int16",
     "float8_e4m3fn": "uint8",
@@ -35,9 +36,15 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         device, non_blocking = arguments
         if device == HOST:
             return "{x}.cpu()"
-        return f'{{x}}.to("{device}", non_blocking=True)' if non_blocking else f'{{x}}.to("{device}")'
+        return (
+            f'{{x}}.to("{device}", non_blocking=True)' if non_blocking else f'{{x}}.to("{device}")'
+        )
     if verb == "detach" and info.kind in ("stack", "rows"):
-        return "[row.detach() for row in {x}]" if info.kind == "stack" else "[[t.detach() for t in row] for row in {x}]"
+        return (
+            "[row.detach() for row in {x}]"
+            if info.kind == "stack"
+            else "[[t.detach() for t in row] for row in {x}]"
+        )
     as_integer = AS_INTEGERS.get(info.dtype)
     if verb == "export" and as_integer:
         return f"{{x}}.view(torch.{as_integer}).numpy().view(ml_dtypes.{info.dtype})"
@@ -46,7 +53,11 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     if verb == "narrow":
         return arrays.snippet(verb, arguments, info)
     if verb in ("spread", "span"):
-        return _spread_code(arguments) if verb == "spread" else f"{{x}}.as_strided(({arguments[0]},), (1,))"
+        return (
+            _spread_code(arguments)
+            if verb == "spread"
+            else f"{{x}}.as_strided(({arguments[0]},), (1,))"
+        )
     if verb == "cross":
         return _cross_code(arguments[0], arguments[2], info)
     if verb == "stack" and info.kind == "rows":
@@ -111,7 +122,9 @@ def _cast_code(dtype: str, check: str = "", caster: str = "", *, info: TensorInf
     if not caster:
         return f"{values}.to(torch.{dtype})"
     remark = _REMARKS.get(dtype, "")
-    if is_misrounded(info.dtype, dtype) or (dtype == "float16" and info.dtype in ("float64", "complex128")):
+    if is_misrounded(info.dtype, dtype) or (
+        dtype == "float16" and info.dtype in ("float64", "complex128")
+    ):
         remark = _TWICE
     if dtype == "float8_e4m3fn":
         # PyTorch gives the largest number for larger ones.
@@ -138,14 +151,20 @@ def _adopt_cast(dtype: str, check: str, array: str, info: TensorInfo) -> str:
     steps = packed_strides(info.shape, info.strides, find(dtype).itemsize)
     cast = info._replace(dtype=dtype, strides=steps, writable=True)
     remark, line, values = arrays.snippet("cast", (dtype, check), info).rpartition("\n")
-    return remark + line + _adopt_code(cast, AS_INTEGERS.get(dtype)).replace("{x}", values.replace("{x}", array))
+    return (
+        remark
+        + line
+        + _adopt_code(cast, AS_INTEGERS.get(dtype)).replace("{x}", values.replace("{x}", array))
+    )
 
 
 def _write_code(out: TensorInfo, own: str = "", overlaps: bool = False, *, info: TensorInfo) -> str:
     """The code that writes values into `out`, cast by NumPy; or those of a tensor of its dtype."""
     if own:
         destination = (
-            "out" if out.framework == info.framework else _adopt_code(out, AS_INTEGERS.get(out.dtype)).format(x="out")
+            "out"
+            if out.framework == info.framework
+            else _adopt_code(out, AS_INTEGERS.get(out.dtype)).format(x="out")
         )
         return f"{destination}.copy_({{y}}{', non_blocking=True' if overlaps else ''}); {{y}} = out"
     if out.device != HOST or out.conjugate or out.negative:
@@ -167,6 +186,10 @@ def _adopt_code(info: TensorInfo, as_integer: str | None) -> str:
     return f"{code}.view(torch.{info.dtype})" if as_integer else code
 
 
-def whole_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+def whole_strides(
+    shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+) -> tuple[int, ...]:
     """The strides, with ordinary ones for axes of length 1, whose strides PyTorch may refuse."""
-    return tuple(step if length > 1 else itemsize for length, step in zip(shape, strides, strict=True))
+    return tuple(
+        step if length > 1 else itemsize for length, step in zip(shape, strides, strict=True)
+    )

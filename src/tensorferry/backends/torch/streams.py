@@ -58,7 +58,10 @@ class TorchStream:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         # The device of the last stream becomes the current one.
         for stream in self._before.pop():
@@ -89,8 +92,11 @@ class Accelerators:
     def __init__(self, torch: Any, dtypes: dict[str, Any]) -> None:
         self.torch, self.dtypes = torch, dtypes
         self._facts: dict[str, DeviceFacts] = {}
-        # PyTorch 2.6 counts the devices to find its accelerator, which starts the driver, and raises without one.
-        self._counts = "check_available" not in signature(torch.accelerator.current_accelerator).parameters
+        # PyTorch 2.6 counts the devices to find its accelerator, which starts the driver, and
+        # raises without one.
+        self._counts = (
+            "check_available" not in signature(torch.accelerator.current_accelerator).parameters
+        )
 
     def module(self, kind: str) -> Any:
         """PyTorch's module for a kind of device; ``None`` if there is none."""
@@ -123,7 +129,11 @@ class Accelerators:
             streams = own and works("Stream", device=kind) and works("Event", kind)
             # Tested with 0 bytes. Whether memory can really be locked shows when it is needed.
             pins = own and works("empty", 0, device=HOST, pin_memory=True)
-            lacking = {name for name, dtype in self.dtypes.items() if not works("empty", 0, dtype=dtype, device=kind)}
+            lacking = {
+                name
+                for name, dtype in self.dtypes.items()
+                if not works("empty", 0, dtype=dtype, device=kind)
+            }
             absent = lacking | {name for name, part in _PARTS.items() if part in lacking}
             found = self._facts[kind] = DeviceFacts(count, streams, pins, frozenset(absent))
         return found
@@ -146,7 +156,10 @@ class Accelerators:
         return True
 
     def is_pinned(self, x: Any) -> bool:
-        """Whether a host tensor is in page-locked memory. PyTorch is asked only if an accelerator is in use."""
+        """Whether a host tensor is in page-locked memory.
+
+        PyTorch is asked only if an accelerator is in use.
+        """
         kinds: tuple[str, ...]
         if self._counts:
             kinds = ("cuda", "xpu", self.torch._C._get_privateuse1_backend_name())
@@ -170,7 +183,9 @@ class Accelerators:
         if not self._has_streams(device):
             return None
         _, _, index = device.partition(":")
-        return TorchStream(self.torch, self.torch.accelerator.current_stream(int(index) if index else None))
+        return TorchStream(
+            self.torch, self.torch.accelerator.current_stream(int(index) if index else None)
+        )
 
     def side_stream(self, device: str) -> TorchStream | None:
         """A stream of a device from PyTorch's pool."""
@@ -203,7 +218,9 @@ class Accelerators:
         """See `pinned.land`."""
         from ...devices import pinned
 
-        found = pinned.land(x, self._allocator(x), self.current_stream(device_name(x.device)), required=required)
+        found = pinned.land(
+            x, self._allocator(x), self.current_stream(device_name(x.device)), required=required
+        )
         return x.to(HOST) if found is None else found
 
     def _allocator(self, x: Any) -> Any:

@@ -51,7 +51,8 @@ def _mode_that_fakes(torch: Any) -> Callable[[], Any]:
 class _Adopted(dict[Any, "tuple[Any, Any] | None"]):
     """By the dtype of an array: the integers as which PyTorch takes it, and its own dtype; ``None`` if it needs none.
 
-    It is filled when arrays are met, because the dtypes are those of ml_dtypes, which takes long to import.
+    It is filled when arrays are met, because the dtypes are those of ml_dtypes, which takes long to
+    import.
     """
 
     def __init__(self, dtypes: Mapping[str, Any]) -> None:
@@ -113,14 +114,19 @@ class TorchBackend(Backend):
         self.dtypes = {name: getattr(torch, name) for name in names if hasattr(torch, name)}
         self.names = {dtype: name for name, dtype in self.dtypes.items()}
         self.exported = {
-            self.dtypes[name]: (getattr(torch, via), name) for name, via in AS_INTEGERS.items() if name in self.dtypes
+            self.dtypes[name]: (getattr(torch, via), name)
+            for name, via in AS_INTEGERS.items()
+            if name in self.dtypes
         }
         self.adopted = _Adopted(self.dtypes)
-        # Tensors in a loop are alike. If they have the same description object, their plan is found faster.
+        # Tensors in a loop are alike. If they have the same description object, their plan is found
+        # faster.
         self.dense = lru_cache(maxsize=4096)(partial(describing.dense_info, self))
         self.strided = torch.strided
         self.wrapped = self.torch._C._functorch.is_functorch_wrapped_tensor
-        self.functional: Callable[[Any], bool] = getattr(torch, "_is_functional_tensor", lambda _: False)
+        self.functional: Callable[[Any], bool] = getattr(
+            torch, "_is_functional_tensor", lambda _: False
+        )
         self.faking, self.differentiates = _mode_that_fakes(torch), describing.differentiates(torch)
         # The number of active modes, which also counts a FakeTensorMode, in two thirds of the time.
         self.modes = getattr(self.torch._C, "_len_torch_dispatch_stack", lambda: 1)
@@ -129,7 +135,9 @@ class TorchBackend(Backend):
         self.tensor, self.compiling = torch.Tensor, torch.compiler.is_compiling
         self.accelerators = Accelerators(torch, self.dtypes)
         self.default_dtype, self.is_recording = torch.get_default_dtype, torch.is_grad_enabled
-        self.is_tracing: Callable[[], bool] = getattr(self.torch._C, "_is_tracing", self.torch.jit.is_tracing)
+        self.is_tracing: Callable[[], bool] = getattr(
+            self.torch._C, "_is_tracing", self.torch.jit.is_tracing
+        )
         self.tracing: Callable[[], Any] = getattr(self.torch._C, "_get_tracing_state", lambda: None)
         self.memories = frozenset({torch.Tensor, torch.nn.Parameter})
         # As instance attributes instead of the methods, whose calls would take longer.
@@ -137,22 +145,32 @@ class TorchBackend(Backend):
         self.reader = reading.reader(self, signature, self.to_array)
         environment, self.are_alike = environment_reader(self), partial(many.are_alike, self)
         if self.reader is not None:
-            signature, self.to_array, environment = self.reader.signature, self.reader.array, self.reader.environment
+            signature, self.to_array, environment = (
+                self.reader.signature,
+                self.reader.array,
+                self.reader.environment,
+            )
             self.are_alike = self.reader.alike
         vars(self)["signature"], vars(self)["likeness"] = signature, likeness_reader(self)
         vars(self)["environment"] = environment
         self.by_default = {
-            (self.dtypes[name], *marks): found.holding(self.dtypes) for (name, *marks), found in BY_DEFAULT.items()
+            (self.dtypes[name], *marks): found.holding(self.dtypes)
+            for (name, *marks), found in BY_DEFAULT.items()
         }
         self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
         self.takes_read_only = _takes_read_only(self.from_dlpack)
         if not self.takes_read_only:
             vars(self)["snippet"] = snippet_with_a_warning
         lists = getattr(torch._C, "_nn", None)
-        flatten, unflatten = (getattr(lists, f"{word}_dense_tensors", None) for word in ("flatten", "unflatten"))
+        flatten, unflatten = (
+            getattr(lists, f"{word}_dense_tensors", None) for word in ("flatten", "unflatten")
+        )
         self.joins: tuple[Any, Any] | None = (flatten, unflatten) if flatten and unflatten else None
-        # Without it, `torch.autocast` casts tensors that are stacked or concatenated, or refuses their dtype.
-        self.without_autocast: Callable[[], Any] = getattr(self.torch._C, "_DisableAutocast", nullcontext)
+        # Without it, `torch.autocast` casts tensors that are stacked or concatenated, or refuses
+        # their dtype.
+        self.without_autocast: Callable[[], Any] = getattr(
+            self.torch._C, "_DisableAutocast", nullcontext
+        )
         self._for_many = many.verbs(self)
 
     @property
@@ -229,7 +247,8 @@ class TorchBackend(Backend):
     def _export_traced(self, x: Any, as_integer: Any) -> Array:
         """An array of another dtype over the same memory, hidden from `torch.jit.trace`.
 
-        The tracer would record a view of another dtype, and fail at the end. As for other dtypes, it warns.
+        The tracer would record a view of another dtype, and fail at the end. As for other dtypes,
+        it warns.
         """
         state = self.tracing()
         self.torch._C._set_tracing_state(None)
@@ -289,15 +308,23 @@ class TorchBackend(Backend):
         try:
             return method(*arguments)
         except AssertionError as error:
-            raise UnsupportedTypeError(f"PyTorch refuses: {ABSTRACT['real'][0]}.", ABSTRACT["real"][1]) from error
+            raise UnsupportedTypeError(
+                f"PyTorch refuses: {ABSTRACT['real'][0]}.", ABSTRACT["real"][1]
+            ) from error
 
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
         """A cast with the same bits as on the host, which stays in the graph of `x`."""
-        if self.compiling() or self.tracing() is not None or describing.why_abstract(self, x) is not None:
+        if (
+            self.compiling()
+            or self.tracing() is not None
+            or describing.why_abstract(self, x) is not None
+        ):
             return self._asked(x.to, self.dtypes[dtype])
         if not x.is_cpu and not check and agrees(self.names[x.dtype], dtype):
             return x.to(self.dtypes[dtype])
-        return self.in_graph(x, lambda x: self.adopt(casts.cast(self.export(self.resolve(x)), dtype, check)))
+        return self.in_graph(
+            x, lambda x: self.adopt(casts.cast(self.export(self.resolve(x)), dtype, check))
+        )
 
     def in_graph(self, x: Any, convert: Callable[[Any], Any]) -> Any:
         """Apply a conversion as one operation of autograd, whose gradient is converted back."""
@@ -321,7 +348,8 @@ class TorchBackend(Backend):
     def pin(self, x: Any, required: bool = False) -> Any:
         """A copy in page-locked memory from PyTorch's caching host allocator, which waits for transfers from it.
 
-        Not `pin_memory()`, which returns a pinned tensor unchanged, so that a later write would change the transfer.
+        Not `pin_memory()`, which returns a pinned tensor unchanged, so that a later write would
+        change the transfer.
         """
         return self.accelerators.lock(x, required)
 
@@ -348,13 +376,19 @@ class TorchBackend(Backend):
         if isinstance(x, self.tensor):
             return x
         taken = self.torch.from_dlpack(x)
-        # The storage of all views has one Python object, whose attributes live as long as the memory.
+        # The storage of all views has one Python object, whose attributes live as long as the
+        # memory.
         taken.untyped_storage().tensorferry_giver = x
         return taken
 
     def import_dlpack(self, x: Any, source: str = "") -> Any:
-        """A tensor over another framework's memory on the same device. DLPack orders the streams."""
-        return crossing.import_dlpack(self, registry.backend_named(source).export_dlpack(x) if source else x)
+        """A tensor over another framework's memory on the same device.
+
+        DLPack orders the streams.
+        """
+        return crossing.import_dlpack(
+            self, registry.backend_named(source).export_dlpack(x) if source else x
+        )
 
     def join_alike(self, tensors: Sequence[Any]) -> Any:
         with self.without_autocast():
@@ -377,7 +411,9 @@ class TorchBackend(Backend):
     def write(self, x: Any, out: Any, overlaps: bool = False) -> None:
         """Write the values of an array or a tensor into `out`, cast to its dtype, and increment its version."""
         if isinstance(x, self.tensor):
-            crossing.put(self, x, out if isinstance(out, self.tensor) else self.adopt(out), overlaps=overlaps)
+            crossing.put(
+                self, x, out if isinstance(out, self.tensor) else self.adopt(out), overlaps=overlaps
+            )
             return
         if out.is_conj() or out.is_neg():
             out.copy_(self.adopt(casts.cast(x, self.names[out.dtype])))

@@ -14,8 +14,8 @@ __all__ = ["skip"]
 def skip(torch: Any, function: Callable[..., Any]) -> None:
     """Let the compiler skip a function and everything that it calls, from the next call on.
 
-    This is like `torch.compiler.disable`, but without a wrapper around each call, and without importing the compiler,
-    which takes a second.
+    This is like `torch.compiler.disable`, but without a wrapper around each call, and without
+    importing the compiler, which takes a second.
 
     Raises:
         AttributeError: This release of PyTorch has no such way.
@@ -25,7 +25,8 @@ def skip(torch: Any, function: Callable[..., Any]) -> None:
         skipped = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
         frames.set_code_exec_strategy(function.__code__, skipped)
         return
-    # In PyTorch 2.6, only what looks at each call that begins can say so; the answer is kept with the code.
+    # In PyTorch 2.6, only what looks at each call that begins can say so; the answer is kept with
+    # the code.
     call, arguments, keywords = _without_effect(function.__code__)
     before = frames.set_eval_frame(lambda *_: frames.skip_code_recursive_flag)
     try:
@@ -41,4 +42,8 @@ def _without_effect(code: Any) -> tuple[FunctionType, list[None], dict[str, None
     """A function of this code that ends where it needs the first name, and what it takes: ``None`` for everything."""
     names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     cells = tuple(CellType() for _ in code.co_freevars)
-    return FunctionType(code, {"__builtins__": {}}, closure=cells), [None] * code.co_argcount, dict.fromkeys(names)
+    return (
+        FunctionType(code, {"__builtins__": {}}, closure=cells),
+        [None] * code.co_argcount,
+        dict.fromkeys(names),
+    )

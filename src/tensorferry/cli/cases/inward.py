@@ -141,5 +141,7 @@ def _pinned(s: Stage) -> None:
     s.check("through pinned memory", "'pin' in ' '.join(step.code for step in plan.steps)")
     s.check("crosses the bus once", "[step.path for step in plan.steps].count('bus') == 1")
     s.plan('ferry.explain(ferry.TensorInfo("torch", images.shape, device="cuda:0"), "numpy")')
-    s.check("the way back waits", "'non_blocking' not in ' '.join(step.code for step in plan.steps)")
+    s.check(
+        "the way back waits", "'non_blocking' not in ' '.join(step.code for step in plan.steps)"
+    )
     s.only_planned(NO_GPU)

@@ -53,14 +53,19 @@ def _gradient_to_list(s: Stage) -> None:
 
 @case(5, "a GPU tensor to ndarray", "torch")
 def _gpu(s: Stage) -> None:
-    _from_gpu(s, "t = scores.detach().to(torch.accelerator.current_accelerator())", "t.cpu().numpy()")
+    _from_gpu(
+        s, "t = scores.detach().to(torch.accelerator.current_accelerator())", "t.cpu().numpy()"
+    )
 
 
 @case(6, "a GPU tensor with a gradient to ndarray", "torch")
 def _gpu_gradient(s: Stage) -> None:
     given = "t = scores.to(torch.accelerator.current_accelerator())"
     _from_gpu(s, given, "t.detach().cpu().numpy()", ", requires_grad=True")
-    s.check("detached before it moves", "plan.steps[0].verb == 'detach' and plan.steps[0].path == 'none'")
+    s.check(
+        "detached before it moves",
+        "plan.steps[0].verb == 'detach' and plan.steps[0].path == 'none'",
+    )
 
 
 def _from_gpu(s: Stage, given: str, today: str, flag: str = "") -> None:
@@ -116,7 +121,9 @@ def _from_list(s: Stage) -> None:
         s.check("TensorFlow", "y.dtype == today.dtype and np.array_equal(y, today)")
         s.today("tf.Variable(pixels)")
         s.now("ferry.to_tensorflow(tuple(pixels), variable=True)")
-        s.check("Variable", "isinstance(y, tf.Variable) and np.array_equal(y.numpy(), today.numpy())")
+        s.check(
+            "Variable", "isinstance(y, tf.Variable) and np.array_equal(y.numpy(), today.numpy())"
+        )
     if s.has("jax"):
         s.today("jnp.asarray(pixels)")
         s.now("ferry.to_jax(pixels)")
@@ -212,7 +219,10 @@ def _round_trip(s: Stage) -> None:
     s.given("found = [there_and_back(kind) for kind in kinds]")
     equal = s.names["found"].count(True)
     s.check(f"{equal} dtypes bit for bit", "found.count(True) > 15 and False not in found")
-    s.check(f"{len(s.names['found']) - equal} that torch does not have are refused", "'refused' in found")
+    s.check(
+        f"{len(s.names['found']) - equal} that torch does not have are refused",
+        "'refused' in found",
+    )
 
 
 @case(24, "strided and transposed tensors share too", "torch")

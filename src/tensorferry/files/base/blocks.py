@@ -40,7 +40,10 @@ def blocks_of(contents: Contents) -> dict[str, Blocks]:
     if text is None or not _is_short(text, contents.tensors):
         return {}
     try:
-        found = {name: Blocks(kind, length, nbytes) for name, (kind, length, nbytes) in json.loads(text).items()}
+        found = {
+            name: Blocks(kind, length, nbytes)
+            for name, (kind, length, nbytes) in json.loads(text).items()
+        }
     except (ValueError, TypeError, AttributeError, RecursionError):
         return {}
     return {
@@ -56,7 +59,10 @@ def blocks_of(contents: Contents) -> dict[str, Blocks]:
 
 
 def _is_short(text: str, names: Iterable[str]) -> bool:
-    """Whether the text is not longer than these tensors need. JSON takes twenty times its length in memory."""
+    """Whether the text is not longer than these tensors need.
+
+    JSON takes twenty times its length in memory.
+    """
     most = sum(8 + len(name) for name in names)
     return sum(map(text.count, "[{,")) <= most + 8
 

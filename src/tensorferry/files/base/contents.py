@@ -17,7 +17,16 @@ if TYPE_CHECKING:
     from ...columns.interface import Chunk, Type
     from .stored import Extent, Stored
 
-__all__ = ["MOST_TENSORS", "NOTHING", "Contents", "FileFinding", "NotTensor", "Ref", "Special", "TableColumn"]
+__all__ = [
+    "MOST_TENSORS",
+    "NOTHING",
+    "Contents",
+    "FileFinding",
+    "NotTensor",
+    "Ref",
+    "Special",
+    "TableColumn",
+]
 
 
 MOST_TENSORS = 150_000
@@ -29,8 +38,8 @@ class Ref(NamedTuple):
 
     Args:
         name: Its name among the tensors, or among the `others` of `Contents`.
-        kind: What stood there: ``"tensor"``, ``"parameter"`` (of a module), ``"storage"`` or ``"untyped_storage"`` (of
-            PyTorch), ``"array"`` or ``"scalar"`` (of NumPy).
+        kind: What stood there: ``"tensor"``, ``"parameter"`` (of a module), ``"storage"`` or
+            ``"untyped_storage"`` (of PyTorch), ``"array"`` or ``"scalar"`` (of NumPy).
         requires_grad: Whether it required grad.
     """
 
@@ -43,7 +52,8 @@ class Special(NamedTuple):
     """A value in a tree that is neither a tensor nor of a plain Python type, and yet can be told in plain values.
 
     Args:
-        kind: ``"dtype"``, ``"device"``, ``"layout"`` or ``"size"``, of PyTorch; or that of `NOTHING`.
+        kind: ``"dtype"``, ``"device"``, ``"layout"`` or ``"size"``, of PyTorch; or that of
+            `NOTHING`.
         value: Its name without the module (``"float16"``, ``"cuda:0"``); the lengths of a size.
     """
 
@@ -51,12 +61,21 @@ class Special(NamedTuple):
     value: str | bytes | list[Any]
 
     def __repr__(self) -> str:
-        """As PyTorch names it, for those who look at a file. What a file says is never printed as it stands."""
+        """As PyTorch names it, for those who look at a file.
+
+        What a file says is never printed as it stands.
+        """
         if self.kind == "size":
             return f"torch.Size({self.value!r})"
-        if self.kind in ("dtype", "layout") and isinstance(self.value, str) and self.value.isidentifier():
+        if (
+            self.kind in ("dtype", "layout")
+            and isinstance(self.value, str)
+            and self.value.isidentifier()
+        ):
             return f"torch.{self.value}"
-        return f"torch.{self.kind}({self.value!r})" if self.kind.isidentifier() else repr(tuple(self))
+        return (
+            f"torch.{self.kind}({self.value!r})" if self.kind.isidentifier() else repr(tuple(self))
+        )
 
 
 NOTHING = Special("None", "")
@@ -81,7 +100,8 @@ class TableColumn(NamedTuple):
         rows: The number of rows, by the header.
         pieces: Reads it, some rows at a time, as Arrow's memory.
         whole: Reads it at once.
-        in_place: Where its numbers are in the file, if they lie there as those of a tensor; ``None`` if they do not.
+        in_place: Where its numbers are in the file, if they lie there as those of a tensor;
+            ``None`` if they do not.
         code: Code of its library that reads it, as a template of a `Hint`.
     """
 
@@ -122,20 +142,22 @@ class Contents:
     Args:
         format: The name of the format.
         paths: The files.
-        tensors: All tensors by name, in the order of the file. Tied tensors are under each of their names, with equal
-            keys.
+        tensors: All tensors by name, in the order of the file. Tied tensors are under each of their
+            names, with equal keys.
         metadata: Strings by name, as in safetensors and GGUF.
         own: The keys of metadata that belong to the format, and not to what was stored in it, each
             with the value of a new file: see `Format.own_metadata`.
-        tree: The nesting of tensors and other values: dicts (with keys of any plain type), OrderedDicts, lists,
-            tuples, plain values, and a `Ref` in place of each tensor; ``None`` for a plain mapping from names to
-            tensors, and `NOTHING` if it is ``None`` itself. In that of a pickle, a `Kept`, `Attributes` or
-            `Placeholder` of the module `objects` is in place of an object.
-        others: Names of things that cannot be loaded, and why; a `NotTensor` if it is not part of a tensor.
+        tree: The nesting of tensors and other values: dicts (with keys of any plain type),
+            OrderedDicts, lists, tuples, plain values, and a `Ref` in place of each tensor; ``None``
+            for a plain mapping from names to tensors, and `NOTHING` if it is ``None`` itself. In
+            that of a pickle, a `Kept`, `Attributes` or `Placeholder` of the module `objects` is in
+            place of an object.
+        others: Names of things that cannot be loaded, and why; a `NotTensor` if it is not part of a
+            tensor.
         asks_for: The globals that a pickle asks for.
         refuses: Those of them, and other demands, that make it unsafe to open.
-        columns: The columns of a table by name; of those that only their rows can tell to be tensors,
-            the name is among the `others` too. ``None`` for what is no table.
+        columns: The columns of a table by name; of those that only their rows can tell to be
+            tensors, the name is among the `others` too. ``None`` for what is no table.
 
     .. versionadded:: 0.1
     """
@@ -163,8 +185,11 @@ class Contents:
     @property
     def ties(self) -> dict[str, str]:
         """For each further name of a tensor, its first name."""
-        # Most files have no ties, which hashes of eight bytes show. All keys would take ten times as much memory.
-        marks = np.fromiter((hash(stored.key) for stored in self.tensors.values()), np.int64, len(self.tensors))
+        # Most files have no ties, which hashes of eight bytes show. All keys would take ten times
+        # as much memory.
+        marks = np.fromiter(
+            (hash(stored.key) for stored in self.tensors.values()), np.int64, len(self.tensors)
+        )
         marks.sort()
         twice = set(marks[1:][marks[1:] == marks[:-1]].tolist())
         first: dict[Hashable, str] = {}
@@ -183,7 +208,11 @@ class Contents:
             ties: The `ties`, if they are known already.
         """
         ties = self.ties if ties is None else ties
-        alike = Counter((stored.dtype, stored.shape) for name, stored in self.tensors.items() if name not in ties)
+        alike = Counter(
+            (stored.dtype, stored.shape)
+            for name, stored in self.tensors.items()
+            if name not in ties
+        )
         counts: Counter[str] = Counter()
         for (dtype, shape), count in alike.items():
             counts[dtype] += count * prod(shape)

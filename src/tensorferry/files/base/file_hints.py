@@ -1,7 +1,8 @@
 """`FileHint`: what to do about something that a file cannot hold, in the words of the function that was called.
 
-The code that raises the error knows tensors, keys and metadata. Which patterns and dtypes a call has already, or how
-the tree in memory is nested, only the function that was called knows: it asks the hint for its own words.
+The code that raises the error knows tensors, keys and metadata. Which patterns and dtypes a call
+has already, or how the tree in memory is nested, only the function that was called knows: it asks
+the hint for its own words.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ class Saved(NamedTuple):
     Args:
         tree: The tree, which is `x` in a hint.
         metadata: The metadata.
-        open_node: Gives the places and values in an object that is no dict, list or tuple; ``None`` if it has none.
+        open_node: Gives the places and values in an object that is no dict, list or tuple; ``None``
+            if it has none.
     """
 
     tree: Any
@@ -109,7 +111,9 @@ class Saved(NamedTuple):
 
     def _child(self, node: Any, key: Any) -> tuple[str, Any]:
         if isinstance(node, Mapping):
-            found = key if key in node else next((each for each in node if str(each) == str(key)), None)
+            found = (
+                key if key in node else next((each for each in node if str(each) == str(key)), None)
+            )
             if found is None:
                 raise LookupError(key)
             return f"[{_plain(found)!r}]", node[found]
@@ -183,7 +187,9 @@ def complete(error: ConversionError, call: Given | Saved) -> None:
     """Put what a call has already into the hints of an error that have gaps for it."""
     for each in error.exceptions if isinstance(error, TreeError) else (error,):
         if isinstance(each.hint, FileHint):
-            each.hint = each.hint.for_save(call) if isinstance(call, Saved) else each.hint.for_files(call)
+            each.hint = (
+                each.hint.for_save(call) if isinstance(call, Saved) else each.hint.for_files(call)
+            )
             each.args = (each.message, each.hint)
 
 
@@ -213,7 +219,7 @@ def uncast(error: ConversionError, call: Given, name: str, target: str) -> str |
     return f"dtype={with_choice(call.rule, name, None).as_code()}, which leaves it as it is"
 
 
-# -- the ways -------------------------------------------------------------------------------------------
+# -- the ways --------------------------------------------------------------------------------------
 
 
 class Words(NamedTuple):
@@ -305,7 +311,9 @@ class Renamed(NamedTuple):
         if not 0 < len(self.keys) <= _MOST_LISTED:
             return None
         new = _new_names(self.keys, self.taken, self.better)
-        return f"rename={[*given.rename, *(_substitution(old, name) for old, name in new.items())]!r}"
+        return (
+            f"rename={[*given.rename, *(_substitution(old, name) for old, name in new.items())]!r}"
+        )
 
     def for_save(self, saved: Saved) -> str | None:  # noqa: D102
         found = _in_one_dict(saved, self.keys.values()) if self.in_tree else None
@@ -342,7 +350,11 @@ class OtherDtypes(NamedTuple):
     def for_save(self, saved: Saved) -> str | None:  # noqa: D102
         del saved
         casts = ", ".join(f"{quoted(own)}: {quoted(other)}" for own, other in self.casts.items())
-        return f'save(convert_tree(x, "numpy", dtype={{{casts}}}), path){self.remark}' if self._for_all else None
+        return (
+            f'save(convert_tree(x, "numpy", dtype={{{casts}}}), path){self.remark}'
+            if self._for_all
+            else None
+        )
 
     @property
     def _for_all(self) -> bool:
@@ -464,7 +476,10 @@ class Keyed(NamedTuple):
 
 
 IN_SHARDS = FileHint(
-    Words('shard="5GB"', 'save(x, os.path.splitext(path)[0], to="safetensors", shard="5GB"), which makes a folder')
+    Words(
+        'shard="5GB"',
+        'save(x, os.path.splitext(path)[0], to="safetensors", shard="5GB"), which makes a folder',
+    )
 )
 OTHER_FORMAT = FileHint(Leaving('to="safetensors", or another format that has a place for it'))
 
@@ -493,7 +508,9 @@ def _in_one_dict(saved: Saved, places: Iterable[tuple[Any, ...]]) -> tuple[str, 
     return code, [_plain(key) for key in keys if key in node]
 
 
-def _new_names(names: Iterable[str], taken: frozenset[str], better: Callable[[str], str]) -> dict[str, str]:
+def _new_names(
+    names: Iterable[str], taken: frozenset[str], better: Callable[[str], str]
+) -> dict[str, str]:
     """A new name for each, which no other tensor has."""
     new: dict[str, str] = {}
     for name in names:

@@ -24,5 +24,9 @@ def fingerprints(paths: tuple[str, ...]) -> tuple[Fingerprint, ...]:
     for path in sorted(set(paths)):
         status = os.stat(path)  # noqa: PTH116 - plain strings
         if not stat.S_ISDIR(status.st_mode):
-            found.append(Fingerprint(os.path.realpath(path), status.st_size, status.st_mtime_ns, status.st_ino))
+            found.append(
+                Fingerprint(
+                    os.path.realpath(path), status.st_size, status.st_mtime_ns, status.st_ino
+                )
+            )
     return tuple(found)

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
 from ...core.dtypes import fit
 from ...errors import ConversionError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
 from .contents import MOST_TENSORS, FileFinding, NotTensor
-from .file_hints import IN_SHARDS, OTHER_FORMAT, FileHint, Metadataless, OneOf, OtherDtypes, Renamed, Without, Words
+from .file_hints import (
+    IN_SHARDS,
+    OTHER_FORMAT,
+    FileHint,
+    Metadataless,
+    OneOf,
+    OtherDtypes,
+    Renamed,
+    Without,
+    Words,
+)
 from .nesting import keys_of
 from .wording import as_unicode, is_unicode, named
 
@@ -57,8 +67,8 @@ class Format(ABC):
     that its readers take. The first is that of a new file."""
     ties: ClassVar[Literal["own", "copy or alias", "copy"]] = "copy or alias"
     """How it says that two names are one tensor: by a convention of its ``own``. Without one the values are written for
-    each name, a ``copy``; if it has a place for strings of ours, a record of the further names, an ``alias``, can stand
-    there instead."""
+    each name, a ``copy``; if it has a place for strings of ours, a record of the further names, an
+    ``alias``, can stand there instead."""
     unicode_only: ClassVar[bool] = False
     """Whether all names and strings must be valid Unicode."""
     most_axes: ClassVar[int] = 64
@@ -80,7 +90,8 @@ class Format(ABC):
     def recognises(self, path: Path, head: bytes) -> bool:
         """Whether a file is of this format, by its first bytes.
 
-        `head` is empty for a folder, and for a path that does not exist (it may be the prefix of several files' names).
+        `head` is empty for a folder, and for a path that does not exist (it may be the prefix of
+        several files' names).
         """
 
     def is_named(self, path: Path, head: bytes) -> bool:
@@ -99,8 +110,8 @@ class Format(ABC):
 
         Args:
             path: A file (or a folder, for formats that are folders).
-            allow: Names of classes, such as ``"package.Config"``, that a pickle may contain. Their objects are read as
-                plain containers of their attributes.
+            allow: Names of classes, such as ``"package.Config"``, that a pickle may contain. Their
+                objects are read as plain containers of their attributes.
 
         Raises:
             FileFormatError: It breaks the rules of the format.
@@ -121,7 +132,9 @@ class Format(ABC):
         return self.read(path, allow=allow)
 
     def asks_for(self, path: Path) -> tuple[str, ...]:
-        """The globals that a file asks for, even if `read` refuses it. Nothing is built or executed.
+        """The globals that a file asks for, even if `read` refuses it.
+
+        Nothing is built or executed.
 
         Raises:
             FileFormatError: It breaks the rules of the format.
@@ -143,7 +156,8 @@ class Format(ABC):
             self._refuse_number(contents)
         if contents.tree is not None and not self.holds_tree:
             raise FormatLimitError(
-                f"{self.title or self.name} has no place for what is not a tensor, nor for how they nest.", OTHER_FORMAT
+                f"{self.title or self.name} has no place for what is not a tensor, nor for how they nest.",
+                OTHER_FORMAT,
             )
         if not self.holds_metadata:
             hint = FileHint(Metadataless(tuple(contents.metadata)))
@@ -153,7 +167,9 @@ class Format(ABC):
                 f"{len(contents.tensors):,} tensors in one file are more than is read back, which is {MOST_TENSORS:,}.",
                 IN_SHARDS,
             )
-        deep = [name for name, stored in contents.tensors.items() if len(stored.shape) > self.most_axes]
+        deep = [
+            name for name, stored in contents.tensors.items() if len(stored.shape) > self.most_axes
+        ]
         without = FileHint(Without(keys_of(contents, deep)))
         self.refuse_any(deep, f"holds tensors of at most {self.most_axes} axes, unlike", without)
         if self.unicode_only:
@@ -161,13 +177,17 @@ class Format(ABC):
             hint = self.other_names(contents, odd, as_unicode)
             what = "holds names in UTF-8, and these are not valid Unicode"
             self.refuse_any((repr(name)[:80] for name in odd), what, hint)
-            strings = {key: text for key, text in contents.metadata.items() if not is_unicode(key + text)}
+            strings = {
+                key: text for key, text in contents.metadata.items() if not is_unicode(key + text)
+            }
             shown = (f"{key!r}: {text!r}"[:80] for key, text in strings.items())
             hint = FileHint(Metadataless(tuple(strings)))
             self.refuse_any(shown, "holds metadata in UTF-8, and these are not valid Unicode", hint)
 
     def as_held(self, contents: Contents) -> Contents:
-        """The contents as a file of the format has them, if it has another form for some. No values are read.
+        """The contents as a file of the format has them, if it has another form for some.
+
+        No values are read.
 
         Raises:
             FormatLimitError: It has no form for something.
@@ -193,7 +213,10 @@ class Format(ABC):
         theirs = {key for key in contents.own if key not in own}
         if self.holds_metadata:
             theirs = {key for key in theirs if contents.metadata.get(key) == contents.own[key]}
-        return {**own, **{key: text for key, text in contents.metadata.items() if key not in theirs}}
+        return {
+            **own,
+            **{key: text for key, text in contents.metadata.items() if key not in theirs},
+        }
 
     def changes(self, contents: Contents) -> Iterator[str]:
         """What the format has in another form, or not at all: a line for each kind of it, for the report.
@@ -220,7 +243,9 @@ class Format(ABC):
         instead = {dtype: other for dtype, other in held.items() if other is not None}
         return FileHint(OtherDtypes(own, instead), Without(keys_of(contents, own)))
 
-    def other_names(self, contents: Contents, names: Iterable[str], better: Callable[[str], str]) -> FileHint:
+    def other_names(
+        self, contents: Contents, names: Iterable[str], better: Callable[[str], str]
+    ) -> FileHint:
         """The hint for tensors with names that it cannot hold.
 
         Args:
@@ -233,7 +258,9 @@ class Format(ABC):
 
     def lacks(self, contents: Contents) -> list[str]:
         """The names of tensors with a dtype that it cannot hold."""
-        return [name for name, stored in contents.tensors.items() if stored.dtype not in self.dtypes]
+        return [
+            name for name, stored in contents.tensors.items() if stored.dtype not in self.dtypes
+        ]
 
     def refuse_any(self, names: Iterable[object], what: str, hint: str) -> None:
         """Raise if there are any of these names of tensors or strings.
@@ -248,7 +275,8 @@ class Format(ABC):
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         """Write a new file (or folder). The caller flushes it to the disk.
 
-        The bytes of tensors go through `pump`, which counts them and compares checksums. `refuse` has been called.
+        The bytes of tensors go through `pump`, which counts them and compares checksums. `refuse`
+        has been called.
         """
         raise FormatLimitError(f"{self.title or self.name} can be read, not written.", _INSTEAD)
 
@@ -262,7 +290,11 @@ class Format(ABC):
         raise FormatLimitError(f"{name}: {self.title or self.name} has no blocks of {blocks.kind}.")
 
     def check(
-        self, path: Path, *, allow: frozenset[str] = frozenset(), found: Contents | ConversionError | None = None
+        self,
+        path: Path,
+        *,
+        allow: frozenset[str] = frozenset(),
+        found: Contents | ConversionError | None = None,
     ) -> Iterator[FileFinding]:
         """Find everything that is wrong with a file. ``read`` may still raise for it.
 
@@ -310,7 +342,9 @@ class Format(ABC):
         try:
             return self.read(path, allow=allow)
         except ConversionError as error:
-            return error.with_traceback(None)  # because the traceback refers to everything that was read
+            return error.with_traceback(
+                None
+            )  # because the traceback refers to everything that was read
 
     def own_entries(self, folder: Path) -> list[str]:
         """The names in a folder that belong to the format with everything inside them.
@@ -343,7 +377,8 @@ def owned(folder: Path, fits: Callable[[str], object]) -> list[str]:
 
     Args:
         folder: The folder.
-        fits: Whether a file belongs to it, by its path in the folder with ``/``. A symlink counts as a file.
+        fits: Whether a file belongs to it, by its path in the folder with ``/``. A symlink counts
+            as a file.
     """
     return [name for name in os.listdir(folder) if all(map(fits, _files(folder, name)))]  # noqa: PTH208 - names only
 

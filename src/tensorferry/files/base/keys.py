@@ -14,8 +14,9 @@ _MOST_ALIKE = 64
 class Keys:
     """Decides which keys of dicts, and elements of sets, a file may have: plain values, and small tuples of them.
 
-    The hashes of numbers can be predicted, so a file could make them all equal; then a dict compares each key with all
-    others. So only a few keys with the same hash are allowed. (The hashes of strings cannot be predicted.)
+    The hashes of numbers can be predicted, so a file could make them all equal; then a dict
+    compares each key with all others. So only a few keys with the same hash are allowed. (The
+    hashes of strings cannot be predicted.)
     """
 
     def __init__(self) -> None:
@@ -28,7 +29,11 @@ class Keys:
     def are_few(self, key: Any) -> bool:
         """Whether there are not too many different keys with the same hash."""
         kind = type(key)
-        if kind in (str, float, bool, bytes) or key is None or (kind is int and -_OWN_HASH < key < _OWN_HASH):
+        if (
+            kind in (str, float, bool, bytes)
+            or key is None
+            or (kind is int and -_OWN_HASH < key < _OWN_HASH)
+        ):
             return True
         alike = self._alike.setdefault(hash(key), [])
         if key not in alike:

@@ -14,7 +14,16 @@ if TYPE_CHECKING:
 
     from .contents import Contents
 
-__all__ = ["CONTAINER", "DEEPEST", "MOST", "PLAIN", "are_plain", "children_of", "free_name", "is_container"]
+__all__ = [
+    "CONTAINER",
+    "DEEPEST",
+    "MOST",
+    "PLAIN",
+    "are_plain",
+    "children_of",
+    "free_name",
+    "is_container",
+]
 __all__ += ["is_flat", "keys_of", "leaves", "like", "name_at", "named_values", "names", "relabel"]
 __all__ += ["text_keys", "written"]
 
@@ -97,7 +106,8 @@ def name_at(keys: tuple[Any, ...], taken: Collection[str], counts: dict[str, int
     Args:
         keys: The keys that lead to it.
         taken: The names of the tensors before it.
-        counts: How many tensors would have the same name. It is updated by calls for all tensors, in order.
+        counts: How many tensors would have the same name. It is updated by calls for all tensors,
+            in order.
     """
     return free_name(".".join(map(str, keys)) if keys else _LONE, taken, counts)
 
@@ -245,7 +255,9 @@ def written(value: Any) -> str:
         return f"({', '.join(map(written, value))}{',' if len(value) == 1 else ''})"
     if not isinstance(value, dict):
         return repr(value)
-    text = "{" + ", ".join(f"{written(key)}: {written(child)}" for key, child in value.items()) + "}"
+    text = (
+        "{" + ", ".join(f"{written(key)}: {written(child)}" for key, child in value.items()) + "}"
+    )
     if isinstance(value, defaultdict):
         text = f"{kind.__name__}({value.default_factory!r}, {text})"
     elif kind is not dict:

@@ -40,7 +40,8 @@ class Kept(NamedTuple):
 
     Args:
         text: The text.
-        kind: The name of its class: ``"pathlib.PosixPath"``; or what it is: ``"the type numpy.float32"``.
+        kind: The name of its class: ``"pathlib.PosixPath"``; or what it is: ``"the type
+            numpy.float32"``.
     """
 
     text: str
@@ -60,7 +61,9 @@ class Attributes(dict[Any, Any]):
 
 
 class Placeholder:
-    """The place of a class or function that a pickle only names. It can be neither called nor found.
+    """The place of a class or function that a pickle only names.
+
+    It can be neither called nor found.
 
     It is equal to nothing but itself.
 
@@ -124,7 +127,9 @@ def refuse_demands(contents: Contents) -> None:
 
 
 def objects_in(tree: Any) -> dict[str, str]:
-    """What the objects in a tree were, by their paths. Those in attributes of containers are named as ``PATH@NAME``.
+    """What the objects in a tree were, by their paths.
+
+    Those in attributes of containers are named as ``PATH@NAME``.
 
     >>> objects_in({"a": [Kept("/tmp", "pathlib.PosixPath"), 1], "f": Placeholder("pkg.f")})
     {'a.0': 'pathlib.PosixPath', 'f': 'only named: pkg.f'}
@@ -181,7 +186,9 @@ def in_text(contents: Contents) -> tuple[Contents, dict[str, str]]:
     if not contents.asks_for or contents.tree is None:
         return contents, {}
     found = objects_in(contents.tree)
-    return (replace(contents, tree=_plain(contents.tree, as_text=True)) if found else contents), found
+    return (
+        replace(contents, tree=_plain(contents.tree, as_text=True)) if found else contents
+    ), found
 
 
 def _plain(node: Any, *, as_text: bool) -> Any:

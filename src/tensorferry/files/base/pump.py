@@ -56,7 +56,9 @@ class Pump:
 
     @contextmanager
     def deferring(self) -> Iterator[None]:
-        """A context in which large regions are checked while later ones are copied. At its end, all have been checked.
+        """A context in which large regions are checked while later ones are copied.
+
+        At its end, all have been checked.
 
         Raises:
             FileFormatError: A checksum is wrong.
@@ -130,7 +132,9 @@ class Pump:
 
     def _defer(self, record: Record) -> None:
         if self._checkers is None:
-            from concurrent.futures import ThreadPoolExecutor  # here, because it imports logging, which takes long
+            from concurrent.futures import (
+                ThreadPoolExecutor,
+            )  # here, because it imports logging, which takes long
 
             self._checkers = ThreadPoolExecutor(_CHECKERS)
         self._checked.add(record)
@@ -162,7 +166,9 @@ class Pump:
                 self._defer(record)
             yield
             return
-        from concurrent.futures import ThreadPoolExecutor  # here, because it imports logging, which takes long
+        from concurrent.futures import (
+            ThreadPoolExecutor,
+        )  # here, because it imports logging, which takes long
 
         with ThreadPoolExecutor(1) as aside:
             checked = aside.submit(self.check, stored)
@@ -175,7 +181,9 @@ class Pump:
             while done < total:
                 wanted = min(total - done, 16 * BLOCK_BYTES)
                 try:
-                    count = os.copy_file_range(file.fileno(), descriptor, wanted, stored.offset + done)
+                    count = os.copy_file_range(
+                        file.fileno(), descriptor, wanted, stored.offset + done
+                    )
                 except OSError as error:
                     if error.errno not in _NO_RANGES:
                         raise
@@ -189,7 +197,9 @@ class Pump:
         if done < total:
             self._copy_blocks(stored, descriptor, None, done)
 
-    def _copy_blocks(self, stored: Packed, descriptor: int, crc: int | None, done: int = 0) -> int | None:
+    def _copy_blocks(
+        self, stored: Packed, descriptor: int, crc: int | None, done: int = 0
+    ) -> int | None:
         view = memoryview(bytearray(min(BLOCK_BYTES, max(stored.nbytes, 1))))
         with open(stored.path, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
             total = stored.nbytes

@@ -27,7 +27,9 @@ def read_fully(descriptor: int, view: memoryview, offset: int, path: str) -> Non
             error.filename = path
             raise
         if not count:
-            raise FileFormatError(f"{path} ends at byte {offset + done}, in the middle of a tensor.")
+            raise FileFormatError(
+                f"{path} ends at byte {offset + done}, in the middle of a tensor."
+            )
         done += count
 
 
@@ -87,11 +89,21 @@ def mapped(path: str) -> mmap.mmap:
 def mapped_private(path: str) -> mmap.mmap:
     """A private, writable map of a file: a page that is written becomes a copy, and the file does not change."""
     with open(path, "rb") as file:  # noqa: PTH123 - a descriptor for mmap
-        return mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE | _NO_RESERVE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        return mmap.mmap(
+            file.fileno(),
+            0,
+            flags=mmap.MAP_PRIVATE | _NO_RESERVE,
+            prot=mmap.PROT_READ | mmap.PROT_WRITE,
+        )
 
 
-_NO_RESERVE: int = getattr(mmap, "MAP_NORESERVE", 0x4000 if os.uname().machine in ("x86_64", "aarch64") else 0)
-"""The flag to reserve no memory for written pages. Otherwise a file larger than memory could not be mapped."""
+_NO_RESERVE: int = getattr(
+    mmap, "MAP_NORESERVE", 0x4000 if os.uname().machine in ("x86_64", "aarch64") else 0
+)
+"""The flag to reserve no memory for written pages.
+
+Otherwise a file larger than memory could not be mapped.
+"""
 
 
 @lru_cache(maxsize=16)

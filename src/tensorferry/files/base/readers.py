@@ -91,11 +91,14 @@ class _Begun(NamedTuple):
         return self.arrays
 
 
-def read_ahead(tensors: Iterable[Readable], most: int | None = None) -> Generator[Array | None, None, None]:
+def read_ahead(
+    tensors: Iterable[Readable], most: int | None = None
+) -> Generator[Array | None, None, None]:
     """Read tensors into memory of their own, which any framework can adopt; yield them in their order.
 
-    Bytes that stand in a file as they are needed are read straight into this memory, by several threads if there are
-    many of them. For a tensor that must be decoded it yields ``None``, and the caller does that.
+    Bytes that stand in a file as they are needed are read straight into this memory, by several
+    threads if there are many of them. For a tensor that must be decoded it yields ``None``, and the
+    caller does that.
 
     Args:
         tensors: The tensors.
@@ -112,7 +115,9 @@ def read_ahead(tensors: Iterable[Readable], most: int | None = None) -> Generato
         for group in _groups(wanted):
             yield from _begin(group, None).arrays
         return
-    from concurrent.futures import ThreadPoolExecutor  # here, because it imports logging, which takes long
+    from concurrent.futures import (
+        ThreadPoolExecutor,
+    )  # here, because it imports logging, which takes long
 
     pool = ThreadPoolExecutor(threads, thread_name_prefix="tensorferry")
     waiting: deque[_Begun] = deque()
@@ -154,7 +159,9 @@ def _begin(group: Sequence[Readable], pool: ThreadPoolExecutor | None) -> _Begun
     jobs: list[Future[None]] = []
     for part in _parts(pieces):
         if pool is not None:
-            with suppress(RuntimeError):  # no thread can be started: the interpreter is ending, or there are no more
+            with suppress(
+                RuntimeError
+            ):  # no thread can be started: the interpreter is ending, or there are no more
                 jobs.append(pool.submit(_read, part))
                 continue
         _read(part)
@@ -178,7 +185,8 @@ def _parts(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
 
 def _read(pieces: Sequence[Piece]) -> None:
     for path, group in groupby(pieces, _path_of):
-        # Not opened for longer, because a model may have more shards than a process can have open files.
+        # Not opened for longer, because a model may have more shards than a process can have open
+        # files.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             for piece in group:

@@ -46,4 +46,6 @@ def with_scalars(contents: Contents) -> Contents:
             now.append(Ref(name, "scalar"))
             tensors[name] = InMemory(np.asarray(leaf), dtype, ("scalar", name))
     again = iter(now)
-    return replace(contents, tensors=tensors, tree=relabel(contents.tree, lambda _: next(again), _LEAVES))
+    return replace(
+        contents, tensors=tensors, tree=relabel(contents.tree, lambda _: next(again), _LEAVES)
+    )

@@ -20,7 +20,18 @@ if TYPE_CHECKING:
 
     from ...typing import Array
 
-__all__ = ["BLOCK_BYTES", "Decoded", "Extent", "InMemory", "Packed", "Record", "Stored", "Turned", "View", "chunks"]
+__all__ = [
+    "BLOCK_BYTES",
+    "Decoded",
+    "Extent",
+    "InMemory",
+    "Packed",
+    "Record",
+    "Stored",
+    "Turned",
+    "View",
+    "chunks",
+]
 
 BLOCK_BYTES = 1 << 20
 """How many bytes are in memory at a time while a tensor is copied."""
@@ -36,7 +47,9 @@ class Record(NamedTuple):
 
 
 class Stored(ABC):
-    """A tensor in a file. Its values are row-major and little-endian, whatever the file's own order.
+    """A tensor in a file.
+
+    Its values are row-major and little-endian, whatever the file's own order.
 
     Args of every subclass begin with `dtype`, a canonical name, and `shape`.
     """
@@ -71,7 +84,9 @@ class Stored(ABC):
 
     @abstractmethod
     def blocks(self) -> Iterator[Array]:
-        """Yield its values in order, as one-dimensional native arrays of about `BLOCK_BYTES`. Do not write to them.
+        """Yield its values in order, as one-dimensional native arrays of about `BLOCK_BYTES`.
+
+        Do not write to them.
 
         A block is valid only until the next one is requested.
         """
@@ -131,7 +146,8 @@ class Packed(Stored):
         view = buffer.view(np.uint8).data
         for done in range(0, self.nbytes, view.nbytes):
             wanted = min(view.nbytes, self.nbytes - done)
-            # Not open between the blocks, because a table is written from blocks of all its columns.
+            # Not open between the blocks, because a table is written from blocks of all its
+            # columns.
             with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - unbuffered, for preadv
                 read_fully(file.fileno(), view[:wanted], self.offset + done, self.path)
             block = buffer[: wanted // dtype.itemsize]
@@ -140,7 +156,9 @@ class Packed(Stored):
     def array(self, map_of: Callable[[str], mmap.mmap] = mapped) -> Array:
         if self.swapped or not self.size:
             return self.load()
-        array: Array = np.ndarray(self.shape, numpy_dtype(self.dtype), map_of(self.path), self.offset)
+        array: Array = np.ndarray(
+            self.shape, numpy_dtype(self.dtype), map_of(self.path), self.offset
+        )
         return array
 
     def begin(self) -> tuple[Array, Piece] | None:
@@ -217,13 +235,18 @@ class View(_Placed):
         if not self.size or not self.shape:
             return self.path, self.offset
         index = np.unravel_index(element, self.shape)
-        return self.path, self.offset + sum(int(i) * step for i, step in zip(index, self.strides, strict=True))
+        return self.path, self.offset + sum(
+            int(i) * step for i, step in zip(index, self.strides, strict=True)
+        )
 
     def blocks(self) -> Iterator[Array]:
-        # A separate map, whose pages are freed as soon as they are read, because mapped pages count as memory.
+        # A separate map, whose pages are freed as soon as they are read, because mapped pages count
+        # as memory.
         with open(self.path, "rb") as file:  # noqa: PTH123 - a descriptor for mmap
             pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        array: Array = np.ndarray(self.shape, numpy_dtype(self.dtype), pages, self.offset, self.strides)
+        array: Array = np.ndarray(
+            self.shape, numpy_dtype(self.dtype), pages, self.offset, self.strides
+        )
         for part in chunks(array, 8 * BLOCK_BYTES):
             packed = np.empty(part.shape, part.dtype)
             for source, target in _tiles(part, packed, 8 * BLOCK_BYTES):
@@ -235,7 +258,9 @@ class View(_Placed):
     def array(self, map_of: Callable[[str], mmap.mmap] = mapped) -> Array:
         if self.swapped or not self.size:
             return self.load()
-        array: Array = np.ndarray(self.shape, numpy_dtype(self.dtype), map_of(self.path), self.offset, self.strides)
+        array: Array = np.ndarray(
+            self.shape, numpy_dtype(self.dtype), map_of(self.path), self.offset, self.strides
+        )
         return array
 
 
@@ -245,13 +270,16 @@ class Decoded(Stored):
     Args:
         dtype: The canonical name of the dtype.
         shape: Lengths of the axes.
-        read: Yields its values in order, as arrays of the dtype with any shape. It is called for each reading.
+        read: Yields its values in order, as arrays of the dtype with any shape. It is called for
+            each reading.
         key: See `Stored.key`.
     """
 
     __slots__ = ("_key", "dtype", "read", "shape")
 
-    def __init__(self, dtype: str, shape: tuple[int, ...], read: Callable[[], Iterator[Array]], key: Hashable) -> None:
+    def __init__(
+        self, dtype: str, shape: tuple[int, ...], read: Callable[[], Iterator[Array]], key: Hashable
+    ) -> None:
         self.dtype = dtype
         self.shape = shape
         self.read = read
@@ -349,7 +377,9 @@ def chunks(array: Array, nbytes: int = BLOCK_BYTES) -> Iterator[Array]:
 
 def _tiles(source: Array, target: Array, nbytes: int) -> Iterator[tuple[Array, Array]]:
     """Yield corresponding parts of two arrays, cut so that parts of the first span about `nbytes` if possible."""
-    reach = [(length - 1) * stride for length, stride in zip(source.shape, source.strides, strict=True)]
+    reach = [
+        (length - 1) * stride for length, stride in zip(source.shape, source.strides, strict=True)
+    ]
     if sum(reach) <= nbytes:
         yield source, target
         return

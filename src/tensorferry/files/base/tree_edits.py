@@ -18,11 +18,14 @@ __all__ = ["rename", "without"]
 def rename(tree: Any, mapping: Mapping[str, str]) -> Any:
     """A tree with new names of tensors, and therefore new keys in its dicts.
 
-    If the new name of a tensor does not begin with the path of its dict, the tensor moves up to a dict for which it
-    does. If all tensors of a container move in the same way, the container moves with its other values. A dict that
-    becomes empty is removed.
+    If the new name of a tensor does not begin with the path of its dict, the tensor moves up to a
+    dict for which it does. If all tensors of a container move in the same way, the container moves
+    with its other values. A dict that becomes empty is removed.
 
-    >>> rename({"model": {"module.weight": Ref("model.module.weight")}}, {"model.module.weight": "model.weight"})
+    >>> rename(
+    ...     {"model": {"module.weight": Ref("model.module.weight")}},
+    ...     {"model.module.weight": "model.weight"},
+    ... )
     {'model': {'weight': Ref(name='model.weight', kind='tensor', requires_grad=False)}}
     >>> rename({"model": {"weight": Ref("model.weight")}, "epoch": 3}, {"model.weight": "weight"})
     {'weight': Ref(name='weight', kind='tensor', requires_grad=False), 'epoch': 3}
@@ -32,8 +35,8 @@ def rename(tree: Any, mapping: Mapping[str, str]) -> Any:
         mapping: The new names of tensors.
 
     Raises:
-        FormatLimitError: The key of a tensor is not a string, or the tensor is in a list whose other elements do not
-            move with it, or the new key exists already.
+        FormatLimitError: The key of a tensor is not a string, or the tensor is in a list whose
+            other elements do not move with it, or the new key exists already.
     """
     changed = {old: new for old, new in mapping.items() if old != new}
     return _renamed(tree, (), changed)[0] if changed else tree
@@ -47,8 +50,8 @@ def without(
 ) -> Any:
     """A tree without some of its tensors and values.
 
-    A container of nothing else goes with them, but for the root. The attributes of a container, such
-    as the ``_metadata`` of a state dict, stay with it.
+    A container of nothing else goes with them, but for the root. The attributes of a container,
+    such as the ``_metadata`` of a state dict, stay with it.
 
     >>> without({"a": Ref("a"), "b": [Ref("b.0"), Ref("b.1")], "step": 3}, {"a", "b.0", "b.1"})
     {'step': 3}
@@ -62,7 +65,8 @@ def without(
         hint: Gives the hint for a list that cannot lose only some of its elements, from its path.
 
     Raises:
-        FormatLimitError: Some elements of a list are left out, but not all: the positions of others would change.
+        FormatLimitError: Some elements of a list are left out, but not all: the positions of others
+            would change.
     """
     is_empty = is_container(tree) and not tree
     if tree is None or is_empty or not (excluded or any(dropped)):
@@ -75,7 +79,9 @@ def without(
     return type(tree)() if is_container(tree) else {}
 
 
-def _renamed(node: Any, keys: tuple[str, ...], mapping: Mapping[str, str]) -> tuple[Any, list[tuple[str, Any]]]:
+def _renamed(
+    node: Any, keys: tuple[str, ...], mapping: Mapping[str, str]
+) -> tuple[Any, list[tuple[str, Any]]]:
     """A node with the new names; and the names, and tensors or containers, that move out of it."""
     if isinstance(node, Ref):
         return _relabelled(node, mapping), []
@@ -135,7 +141,12 @@ def _new_name(node: Any, keys: tuple[str, ...], mapping: Mapping[str, str]) -> s
     found: str | None = None
     for _, ref in leaves(node):
         rest, new = ref.name[len(old) :], mapping.get(ref.name)
-        if new is None or not rest.startswith(".") or not ref.name.startswith(old) or not new.endswith(rest):
+        if (
+            new is None
+            or not rest.startswith(".")
+            or not ref.name.startswith(old)
+            or not new.endswith(rest)
+        ):
             return None
         if found not in (None, new[: -len(rest)]):
             return None

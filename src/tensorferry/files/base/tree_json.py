@@ -1,8 +1,8 @@
 """Encode trees of values as JSON text, and decode them, bit for bit.
 
-Dicts with strings as keys, lists, strings, ``None``, bools, finite floats and integers of up to 64 bits are plain JSON.
-Everything else is an object whose key ``"@"`` names its type. A tensor whose name follows from its path is just
-``{"@":"ref"}``.
+Dicts with strings as keys, lists, strings, ``None``, bools, finite floats and integers of up to 64
+bits are plain JSON. Everything else is an object whose key ``"@"`` names its type. A tensor whose
+name follows from its path is just ``{"@":"ref"}``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ __all__ = ["FACTORIES", "MOST_BITS", "decode", "encode"]
 
 _TAG = "@"
 _KINDS = ("tensor", "parameter", "storage", "untyped_storage", "array", "scalar")
-FACTORIES: dict[str, Any] = {each.__name__: each for each in (dict, list, set, tuple, int, float, str, bool)}
+FACTORIES: dict[str, Any] = {
+    each.__name__: each for each in (dict, list, set, tuple, int, float, str, bool)
+}
 """The default factories of a ``defaultdict`` that can be stored, by name."""
 _TAKEN = frozenset(dir(OrderedDict()))
 MOST_BITS = 8192
@@ -47,8 +49,8 @@ def encode(tree: Any) -> str:
     """A tree as JSON text.
 
     Raises:
-        FormatLimitError: Something in it is neither a plain value nor a container of them, or it is nested too deeply;
-            the message says where.
+        FormatLimitError: Something in it is neither a plain value nor a container of them, or it is
+            nested too deeply; the message says where.
     """
     return json.dumps(_Encoder(tree).node(tree, ()), separators=(",", ":"), allow_nan=False)
 
@@ -67,11 +69,21 @@ def decode(text: str, paths: Sequence[str]) -> Any:
         raw = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
         tree = _Decoder().node(raw, 0)
         own = iter(names(tree))
-        # `next` is called for every tensor, also for those with a name, so that the others stay in step.
+        # `next` is called for every tensor, also for those with a name, so that the others stay in
+        # step.
         return relabel(tree, lambda ref: ref._replace(name=_first(ref.name, next(own))))
-    except (ValueError, TypeError, KeyError, RecursionError, OverflowError, FormatLimitError) as error:
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        RecursionError,
+        OverflowError,
+        FormatLimitError,
+    ) as error:
         what = "it nests too deep" if isinstance(error, RecursionError) else str(error)
-        raise FileFormatError(f"The tree that {named(paths)} describes cannot be read: {what}.") from error
+        raise FileFormatError(
+            f"The tree that {named(paths)} describes cannot be read: {what}."
+        ) from error
 
 
 def _first(name: str | None, own: str) -> str:
@@ -89,9 +101,17 @@ class _Encoder:
         if kind is str or kind is bool or node is None:
             return node
         if kind is int:
-            return node if -(1 << 63) <= node < 1 << 64 else {_TAG: "int", "hex": _hexadecimal(node, keys)}
+            return (
+                node
+                if -(1 << 63) <= node < 1 << 64
+                else {_TAG: "int", "hex": _hexadecimal(node, keys)}
+            )
         if kind is float:
-            return node if math.isfinite(node) else {_TAG: "float", "bits": struct.pack(">d", node).hex()}
+            return (
+                node
+                if math.isfinite(node)
+                else {_TAG: "float", "bits": struct.pack(">d", node).hex()}
+            )
         self.left -= 1
         if len(keys) > DEEPEST or self.left < 0:
             raise FormatLimitError(
@@ -101,11 +121,18 @@ class _Encoder:
         if kind is Ref:
             return self._ref(node)
         if kind is Special:
-            return {_TAG: "special", "kind": node.kind, "value": self.node(node.value, (*keys, node.kind))}
+            return {
+                _TAG: "special",
+                "kind": node.kind,
+                "value": self.node(node.value, (*keys, node.kind)),
+            }
         if kind is list:
             return [self.node(child, (*keys, place)) for place, child in enumerate(node)]
         if kind in (tuple, set, frozenset):
-            return {_TAG: kind.__name__, "items": [self.node(child, (*keys, n)) for n, child in enumerate(node)]}
+            return {
+                _TAG: kind.__name__,
+                "items": [self.node(child, (*keys, n)) for n, child in enumerate(node)],
+            }
         if kind in (dict, OrderedDict, defaultdict):
             return self._mapping(node, keys)
         if kind in (bytes, bytearray):
@@ -136,14 +163,19 @@ class _Encoder:
         if plain:
             content = {key: self.node(child, (*keys, key)) for key, child in node.items()}
         else:
-            content = [[self._key(key, keys), self.node(child, (*keys, key))] for key, child in node.items()]
+            content = [
+                [self._key(key, keys), self.node(child, (*keys, key))]
+                for key, child in node.items()
+            ]
         if type(node) is dict and plain and _TAG not in content:
             return content  # type: ignore[no-any-return]
         result = {_TAG: type(node).__name__, "items": content}
         if isinstance(node, defaultdict):
             factory = getattr(node.default_factory, "__name__", None)
             if factory is not None and FACTORIES.get(factory) is not node.default_factory:
-                raise FormatLimitError(f"{_at(keys)} makes its missing values by {factory}, which is code.")
+                raise FormatLimitError(
+                    f"{_at(keys)} makes its missing values by {factory}, which is code."
+                )
             result["factory"] = factory
         if getattr(node, "__dict__", None):
             result["attributes"] = self.node(vars(node), (*keys, "__dict__"))
@@ -176,15 +208,21 @@ class _Decoder:
             "special": self._special,
             "tuple": lambda node, depth: tuple(self._items(node, depth)),
             "set": lambda node, depth: set(map(self.validate, self._items(node, depth))),
-            "frozenset": lambda node, depth: frozenset(map(self.validate, self._items(node, depth))),
+            "frozenset": lambda node, depth: frozenset(
+                map(self.validate, self._items(node, depth))
+            ),
             "dict": self._mapping,
             "OrderedDict": self._mapping,
             "defaultdict": self._mapping,
             "bytes": lambda node, _: base64.b64decode(_text(node, "base64"), validate=True),
-            "bytearray": lambda node, _: bytearray(base64.b64decode(_text(node, "base64"), validate=True)),
+            "bytearray": lambda node, _: bytearray(
+                base64.b64decode(_text(node, "base64"), validate=True)
+            ),
             "int": self._integer,
             "float": lambda node, _: struct.unpack(">d", bytes.fromhex(_text(node, "bits")))[0],
-            "complex": lambda node, _: complex(*struct.unpack(">dd", bytes.fromhex(_text(node, "bits")))),
+            "complex": lambda node, _: complex(
+                *struct.unpack(">dd", bytes.fromhex(_text(node, "bits")))
+            ),
             "numpy": self._scalar,
         }
 
@@ -240,11 +278,17 @@ class _Decoder:
 
     def _mapping(self, node: dict[str, Any], depth: int) -> dict[Any, Any]:
         items = node["items"]
-        result: Any = {"dict": dict, "OrderedDict": OrderedDict, "defaultdict": defaultdict}[node[_TAG]]()
+        result: Any = {"dict": dict, "OrderedDict": OrderedDict, "defaultdict": defaultdict}[
+            node[_TAG]
+        ]()
         if isinstance(result, defaultdict):
-            result.default_factory = None if node["factory"] is None else FACTORIES[_text(node, "factory")]
+            result.default_factory = (
+                None if node["factory"] is None else FACTORIES[_text(node, "factory")]
+            )
         pairs = (
-            items.items() if isinstance(items, dict) else [(self.node(key, depth + 1), child) for key, child in items]
+            items.items()
+            if isinstance(items, dict)
+            else [(self.node(key, depth + 1), child) for key, child in items]
         )
         for key, child in pairs:
             self.validate(key)

@@ -29,17 +29,19 @@ metadata has a string of that name."""
 def pack(contents: Contents) -> dict[str, str]:
     """The strings to store with tensors: metadata, the tree, and further names of tied tensors.
 
-    Each further name is also a key, with the first name as its string, as in ``safetensors.torch.save_model``
-    (https://huggingface.co/docs/safetensors/torch_shared_tensors).
+    Each further name is also a key, with the first name as its string, as in
+    ``safetensors.torch.save_model`` (https://huggingface.co/docs/safetensors/torch_shared_tensors).
 
     Raises:
-        FormatLimitError: A value in the tree is neither plain nor a container of plain values; the message names it.
-            Or the metadata already has one of these keys.
+        FormatLimitError: A value in the tree is neither plain nor a container of plain values; the
+            message names it. Or the metadata already has one of these keys.
     """
     packed = dict(contents.metadata)
     taken = [key for key in (TREE, TIES) if key in packed]
     if taken:
-        raise FormatLimitError(f"The metadata has a string {taken[0]!r}, whose name tensorferry needs.")
+        raise FormatLimitError(
+            f"The metadata has a string {taken[0]!r}, whose name tensorferry needs."
+        )
     ties = contents.ties
     if contents.tree is not None:
         packed[TREE] = encode(contents.tree)
@@ -48,7 +50,9 @@ def pack(contents: Contents) -> dict[str, str]:
         # This marks metadata whose key is also a further name.
         own = {name: [1] for name in contents.metadata}
         places = {
-            name: [ties[name], place, *own.get(name, [])] for place, name in enumerate(contents.tensors) if name in ties
+            name: [ties[name], place, *own.get(name, [])]
+            for place, name in enumerate(contents.tensors)
+            if name in ties
         }
         packed[TIES] = json.dumps(places, separators=(",", ":"))
         for name, first in ties.items():
@@ -67,7 +71,11 @@ def unpack(contents: Contents) -> Contents:
     stored = contents.tensors
     if ties is not None:
         tensors, own = _tied(contents, ties)
-        aliases = {name: metadata[name] for name in _aliases(metadata, stored) if name in tensors and name not in own}
+        aliases = {
+            name: metadata[name]
+            for name in _aliases(metadata, stored)
+            if name in tensors and name not in own
+        }
     else:
         aliases = _aliases(metadata, stored)
         tensors = {**stored, **{name: stored[first] for name, first in aliases.items()}}
@@ -89,7 +97,11 @@ def packed(contents: Contents, *, ties: bool = True) -> dict[str, str]:
         ties: Whether to include the ties. Some formats store ties themselves.
     """
     wanted = {TREE, TIES} if ties else {TREE}
-    return {key: text for key, text in pack(contents).items() if key in wanted or key in contents.metadata}
+    return {
+        key: text
+        for key, text in pack(contents).items()
+        if key in wanted or key in contents.metadata
+    }
 
 
 def unpacked(contents: Contents) -> Contents:
@@ -102,7 +114,9 @@ def unpacked(contents: Contents) -> Contents:
 def _aliases(metadata: Mapping[str, str], stored: Mapping[str, Stored]) -> dict[str, str]:
     """The strings that are further names of tensors, in the convention of ``save_model``."""
     return {
-        name: first for name, first in metadata.items() if first in stored and name not in stored and name != "format"
+        name: first
+        for name, first in metadata.items()
+        if first in stored and name not in stored and name != "format"
     }
 
 
@@ -111,14 +125,25 @@ def _tied(contents: Contents, text: str) -> tuple[dict[str, Stored], set[str]]:
     where = f"The string {TIES!r} of {named(contents.paths)}"
     stored = contents.tensors
     try:
-        entries = [(place, name, first, own) for name, (first, place, *own) in json.loads(text).items()]
+        entries = [
+            (place, name, first, own) for name, (first, place, *own) in json.loads(text).items()
+        ]
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise FileFormatError(f"{where} cannot be read: {error}.") from error
     for place, name, first, own in entries:
-        if type(place) is not int or type(first) is not str or first not in stored or own not in ([], [1]):
-            raise FileFormatError(f"{where} makes {name!r} another name of {str(first)[:200]!r}, which is not there.")
+        if (
+            type(place) is not int
+            or type(first) is not str
+            or first not in stored
+            or own not in ([], [1])
+        ):
+            raise FileFormatError(
+                f"{where} makes {name!r} another name of {str(first)[:200]!r}, which is not there."
+            )
         if name in stored:
-            raise FileFormatError(f"{where} makes {name!r} another name of {first!r}, but it is stored itself.")
+            raise FileFormatError(
+                f"{where} makes {name!r} another name of {first!r}, but it is stored itself."
+            )
     entries.sort()
     tensors: dict[str, Stored] = {}
     position = 0

@@ -59,7 +59,8 @@ def refuse_url(path: str | Path, *, is_target: bool = False) -> None:
         is_target: Whether it is to be written.
 
     Raises:
-        FileFormatError: It is a URL. The hint is the code that downloads it, or uploads what was written.
+        FileFormatError: It is a URL. The hint is the code that downloads it, or uploads what was
+            written.
     """
     text = os.fspath(path)
     found = _URL.match(text)
@@ -76,10 +77,17 @@ def refuse_url(path: str | Path, *, is_target: bool = False) -> None:
         hint = _downloaded(scheme, url)
     if is_secret:
         # What a URL has of passwords and tokens is in no message, and so not in the code either.
-        python, shell = (str(hint).replace(repr(url), "url"), hint.for_shell.replace(shlex.quote(url), '"$URL"'))
-        hint = ShellHint(f"with the whole URL in url: {python}", f"with the whole URL in URL: {shell}")
+        python, shell = (
+            str(hint).replace(repr(url), "url"),
+            hint.for_shell.replace(shlex.quote(url), '"$URL"'),
+        )
+        hint = ShellHint(
+            f"with the whole URL in url: {python}", f"with the whole URL in URL: {shell}"
+        )
     what = "written to" if is_target else "read from"
-    raise FileFormatError(f"{told} is a URL, and files are {what} paths of this machine only.", hint)
+    raise FileFormatError(
+        f"{told} is a URL, and files are {what} paths of this machine only.", hint
+    )
 
 
 def refuse_no_path(given: object, call: str) -> None:
@@ -181,7 +189,9 @@ def _hub_file(scheme: str, url: str) -> ShellHint | None:
         python.append(f"revision={revision!r}")
         shell += f" --revision {shlex.quote(revision)}"
     call = "hf_hub_download" if rest else "snapshot_download"
-    return ShellHint(f"from huggingface_hub import {call}; path = {call}({', '.join(python)})", shell)
+    return ShellHint(
+        f"from huggingface_hub import {call}; path = {call}({', '.join(python)})", shell
+    )
 
 
 def _uploaded(scheme: str, url: str) -> ShellHint:
@@ -202,10 +212,14 @@ def _uploaded(scheme: str, url: str) -> ShellHint:
         )
         shell = f"hf upload {shlex.quote(repository)} {file} {shlex.quote(place)}"
     elif scheme in ("http", "https", "ftp"):
-        return ShellHint(f"the path of a file here, such as {name!r}", f"the path of a file here, such as {file}")
+        return ShellHint(
+            f"the path of a file here, such as {name!r}", f"the path of a file here, such as {file}"
+        )
     else:
         call = f"import fsspec; fsspec.filesystem({scheme!r}).put({name!r}, {url!r})"
         shell = f"python -c {shlex.quote(call)}"
         if scheme in ("gs", "gcs"):
             shell = f"gcloud storage cp {file} {quoted}"
-    return ShellHint(f"{name!r} as the path, and then: {call}", f"{file} as the path, and then: {shell}")
+    return ShellHint(
+        f"{name!r} as the path, and then: {call}", f"{file} as the path, and then: {shell}"
+    )

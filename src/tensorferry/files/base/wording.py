@@ -42,7 +42,8 @@ def path_of(path: object, call: str) -> Path:
 
     Raises:
         TypeError: It is not a path.
-        UnsupportedTypeError: It is a buffer or an open file; the hint is the code that makes a file of it.
+        UnsupportedTypeError: It is a buffer or an open file; the hint is the code that makes a file
+            of it.
     """
     if not isinstance(path, (str, os.PathLike)):
         from .urls import refuse_no_path  # here, because only an error needs it

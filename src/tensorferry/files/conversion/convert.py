@@ -38,7 +38,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Report", "convert_files", "shard_bytes", "shards_of", "write_contents"]
 
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+_UNITS = {
+    "": 1,
+    "K": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "KI": 2**10,
+    "MI": 2**20,
+    "GI": 2**30,
+    "TI": 2**40,
+}
 
 _LARGEST = 2**63 - 1
 
@@ -53,11 +63,11 @@ class Report:
         format: The name of its format.
         tensors: The number of names of tensors in it; tied tensors count once for each name.
         bytes_read: The bytes of the tensors in the sources; tied tensors count once.
-        bytes_written: The bytes of the tensors in the target; tied tensors count once, unless they are written for
-            each name.
+        bytes_written: The bytes of the tensors in the target; tied tensors count once, unless they
+            are written for each name.
         seconds: How long it took.
-        warnings: What has changed, though no tensor is lost: what was written twice, what the format has in another
-            form; with `tensors_only`, what was left out.
+        warnings: What has changed, though no tensor is lost: what was written twice, what the
+            format has in another form; with `tensors_only`, what was left out.
         written: The paths that were written, or would be written.
         skipped: The paths that were complete already.
         verified: Whether the output was read again and compared.
@@ -81,7 +91,10 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data for JSON."""
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        return {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in asdict(self).items()
+        }
 
 
 def convert_files(
@@ -143,7 +156,13 @@ def convert_files(
     }
     allowed = frozenset(several("allow", allow))
     differing: dict[str, list[str]] = {}
-    before = open_all(paths, allowed, tensors_only=tensors_only, differing=differing, partly=takes_a_part(selection))
+    before = open_all(
+        paths,
+        allowed,
+        tensors_only=tensors_only,
+        differing=differing,
+        partly=takes_a_part(selection),
+    )
     # A path may be the common prefix of the names of several files.
     seen = fingerprints((*filter(os.path.exists, paths), *before.paths))
     is_several = len(paths) > 1 or any(index_of(Path(path)) is not None for path in paths)
@@ -153,7 +172,9 @@ def convert_files(
         _validate_carriable(contents)
         shards = shards_of(place, format_, shard, several=is_several)
         layout = Layout.of(contents, format_, place, shards, ties)
-        recipe = FileRecipe(paths, seen, allowed, tuple(selection.items()), format_.name, shards, ties)
+        recipe = FileRecipe(
+            paths, seen, allowed, tuple(selection.items()), format_.name, shards, ties
+        )
         warnings = [*_warnings(before, contents, selection), *_of_objects(objects)]
         warnings += _of_metadata(before, layout, selection, differing)
         report = _report(paths, layout, tuple(warnings))
@@ -167,7 +188,15 @@ def convert_files(
         )
         in_threads = executor is None and engine == "threads"
         run = partial(run_all, executor=executor, engine=engine, workers=jobs, progress=progress)
-        work = Work(recipe, layout, run, in_threads=in_threads, verify=verify, overwrite=overwrite, resume=resume)
+        work = Work(
+            recipe,
+            layout,
+            run,
+            in_threads=in_threads,
+            verify=verify,
+            overwrite=overwrite,
+            resume=resume,
+        )
         if dry_run:
             work.rehearse(part)
             return replace(report, seconds=time.monotonic() - started, dry_run=True)
@@ -228,7 +257,9 @@ def write_contents(
     validate_target(path, overwrite=overwrite, is_folder=True)
     _validate_carriable(contents)
     format_ = _format(path, to)
-    layout = Layout.of(contents, format_, path, shards_of(path, format_, shard, several=False), ties)
+    layout = Layout.of(
+        contents, format_, path, shards_of(path, format_, shard, several=False), ties
+    )
     report = _report((), layout, ())
     room, own, folder = report.bytes_written, layout.replaceable(), layout.is_folder
     validate_target(path, overwrite=overwrite, nbytes=room, is_folder=folder, own=own)
@@ -245,7 +276,9 @@ def write_contents(
 
 def _is_one(sources: object) -> bool:
     """Whether something is one source, or something in its place, though it can be iterated."""
-    return isinstance(sources, (str, os.PathLike, bytes, bytearray, memoryview)) or hasattr(sources, "read")
+    return isinstance(sources, (str, os.PathLike, bytes, bytearray, memoryview)) or hasattr(
+        sources, "read"
+    )
 
 
 def _report(paths: tuple[str, ...], layout: Layout, warnings: tuple[str, ...]) -> Report:
@@ -261,7 +294,9 @@ def _report(paths: tuple[str, ...], layout: Layout, warnings: tuple[str, ...]) -
     warnings += tuple(layout.format.changes(layout.contents))
     again = repeated(layout.contents)
     if again:
-        pairs = named(f"{name or ascii(name)} is {first or ascii(first)}" for name, first in again.items())
+        pairs = named(
+            f"{name or ascii(name)} is {first or ascii(first)}" for name, first in again.items()
+        )
         warnings += (f"Written twice, since {title} has no way to say that they are one: {pairs}.",)
     return Report(
         source=paths,
@@ -300,9 +335,13 @@ def _validate_options(
         raise ValueError("There is nothing to convert: no source was named.")
     validate_engine(engine)
     if executor is not None and not callable(getattr(executor, "submit", None)):
-        raise TypeError(f"executor must have a method submit, as those of concurrent.futures do, not {shown(executor)}")
+        raise TypeError(
+            f"executor must have a method submit, as those of concurrent.futures do, not {shown(executor)}"
+        )
     if progress is not None and not callable(progress):
-        raise TypeError(f"progress must be a function of the number of bytes, not {shown(progress)}")
+        raise TypeError(
+            f"progress must be a function of the number of bytes, not {shown(progress)}"
+        )
     if type(jobs) is not int:
         raise TypeError(f"jobs must be a whole number, not {shown(jobs)}")
     if jobs < 1:
@@ -312,12 +351,15 @@ def _validate_options(
     if not isinstance(part, tuple) or [type(each) for each in part] != [int, int]:
         raise TypeError(f"part must be two whole numbers, as in part=(1, 4), not {shown(part)}")
     if not 1 <= part[0] <= part[1]:
-        raise ValueError(f"part={part} is no part: the first is (1, {part[1]}), the last ({part[1]}, {part[1]})")
+        raise ValueError(
+            f"part={part} is no part: the first is (1, {part[1]}), the last ({part[1]}, {part[1]})"
+        )
 
 
 def _validate_carriable(contents: Contents) -> None:
     if contents.others:
-        # Tensors that only `exclude` leaves out come first, because with the other hint the next try would fail too.
+        # Tensors that only `exclude` leaves out come first, because with the other hint the next
+        # try would fail too.
         tensors = [name for name, why in contents.others.items() if not isinstance(why, NotTensor)]
         name = tensors[0] if tensors else next(iter(contents.others))
         without = Without(dict.fromkeys(contents.others, ()))
@@ -333,7 +375,8 @@ def _format(target: Path, to: str | None, source: str | None = None) -> Format:
     Args:
         target: The file or folder.
         to: Its name, if it is given.
-        source: The format of the sources, if the target is a folder of shards, whose name need not say the format.
+        source: The format of the sources, if the target is a folder of shards, whose name need not
+            say the format.
 
     Raises:
         FileFormatError: Neither `to` nor the suffix names a format.
@@ -344,7 +387,11 @@ def _format(target: Path, to: str | None, source: str | None = None) -> Format:
         name = target.with_suffix(".safetensors").name
         raise FormatLimitError(
             f"{format_.title or format_.name} can be read, not written.",
-            FileHint(Words('to="safetensors", or another format', f'save(x, "{name}"), or another format')),
+            FileHint(
+                Words(
+                    'to="safetensors", or another format', f'save(x, "{name}"), or another format'
+                )
+            ),
         )
     format_.ensure_loaded()
     return format_
@@ -361,7 +408,9 @@ def _of_shards(target: Path, source: str | None) -> Format:
         return format_
 
 
-def shards_of(target: Path, format_: Format, shard: int | str | None, *, several: bool) -> int | None:
+def shards_of(
+    target: Path, format_: Format, shard: int | str | None, *, several: bool
+) -> int | None:
     """How the output is split: see `FileRecipe`.
 
     Args:
@@ -377,7 +426,9 @@ def shards_of(target: Path, format_: Format, shard: int | str | None, *, several
     name = target.name.lower()
     if shard is None and not several:
         return None
-    names_a_file = "." in name and any(name.endswith(suffix) for each in each_format() for suffix in each.suffixes)
+    names_a_file = "." in name and any(
+        name.endswith(suffix) for each in each_format() for suffix in each.suffixes
+    )
     if shard is None:
         return 0 if format_.index_suffix and not names_a_file else None
     if not format_.index_suffix:
@@ -399,7 +450,9 @@ def shard_bytes(size: int | str) -> int:
     """
     text = str(size) if not isinstance(size, int) or abs(size) <= _LARGEST else "a huge number"
     found = re.fullmatch(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([KMGT]?I?)B?\s*", text.upper())
-    nbytes = int(float(found[1]) * _UNITS[found[2]]) if found is not None and found[2] in _UNITS else 0
+    nbytes = (
+        int(float(found[1]) * _UNITS[found[2]]) if found is not None and found[2] in _UNITS else 0
+    )
     if nbytes <= 0:
         told = text if len(text) <= 20 else f"{text[:20]}…"
         raise ValueError(f"{told!r} is not a size, such as 5GB, 500MB, 2GiB or a number of bytes")
@@ -409,7 +462,9 @@ def shard_bytes(size: int | str) -> int:
 def _warnings(before: Contents, after: Contents, selection: Mapping[str, Any]) -> Iterable[str]:
     """Warnings about changes, though nothing is lost; and about options that apply to no tensor."""
     own = {**after.tensors, **before.tensors}.items() if before.columns else before.tensors.items()
-    idle = why_idle(selection["dtype"], ((name, getattr(each, "inner", each).dtype) for name, each in own))
+    idle = why_idle(
+        selection["dtype"], ((name, getattr(each, "inner", each).dtype) for name, each in own)
+    )
     if idle is not None:
         yield idle
     shared = overlaps(after)

@@ -1,7 +1,7 @@
 """`run_all`: run jobs on threads, processes, Dask, Ray, or any object with ``submit``.
 
-A job is a small message of paths and options; tensors are never sent. Each job writes one file, and the executor's own
-queue schedules the jobs.
+A job is a small message of paths and options; tensors are never sent. Each job writes one file, and
+the executor's own queue schedules the jobs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, CancelledError, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import (
+    BrokenExecutor,
+    CancelledError,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -60,15 +66,17 @@ def run_all(
     """Call a function for each job.
 
     Args:
-        call: A function that takes a job and, if it runs in this process, a function for the progress. It must be
-            importable by its name.
+        call: A function that takes a job and, if it runs in this process, a function for the
+            progress. It must be importable by its name.
         jobs: The jobs, which can be pickled.
         done: Called with each result, in the order of the jobs.
         executor: Runs the jobs; ``None`` to use `engine`.
         engine: A name in `ENGINES`.
         workers: How many jobs run at the same time.
-        progress: Called with numbers of bytes, if jobs run in this process; never by two threads at the same time.
-        abort: Called after the first error, to stop jobs that have not begun; then all are waited for.
+        progress: Called with numbers of bytes, if jobs run in this process; never by two threads at
+            the same time.
+        abort: Called after the first error, to stop jobs that have not begun; then all are waited
+            for.
 
     Raises:
         ValueError: There is no such engine.
@@ -92,7 +100,9 @@ def run_all(
 def _lost(error: Exception) -> ChildProcessError:
     """The error for a worker that ended, or could not be started, for all engines."""
     what = str(error).partition("\n")[0][:200] or type(error).__name__
-    return ChildProcessError(errno.ECHILD, f"a worker process ended before its work was done: {what}")
+    return ChildProcessError(
+        errno.ECHILD, f"a worker process ended before its work was done: {what}"
+    )
 
 
 def validate_engine(engine: object) -> None:
@@ -105,7 +115,9 @@ def validate_engine(engine: object) -> None:
     validate_word("engine", engine, [*ENGINES])
 
 
-def _gather(futures: list[Any], done: Callable[[Any], None], abort: Callable[[], object] | None) -> None:
+def _gather(
+    futures: list[Any], done: Callable[[Any], None], abort: Callable[[], object] | None
+) -> None:
     """Wait for all. After the first error no job is begun, and running ones are waited for."""
     try:
         for future in futures:
@@ -122,7 +134,11 @@ def _gather(futures: list[Any], done: Callable[[Any], None], abort: Callable[[],
 
 
 def _in_threads(
-    call: Callable[..., Any], jobs: Sequence[Any], done: Callable[[Any], None], workers: int, progress: Progress | None
+    call: Callable[..., Any],
+    jobs: Sequence[Any],
+    done: Callable[[Any], None],
+    workers: int,
+    progress: Progress | None,
 ) -> None:
     if workers <= 1 or len(jobs) <= 1:
         for job in jobs:
@@ -219,7 +235,9 @@ class _RayExecutor:
         self.ray = ray
 
     def submit(self, call: Callable[..., Any], /, *arguments: Any) -> Submitted:
-        return _RayFuture(self.ray, self.ray.remote(max_retries=0)(_called).remote(call, *arguments))
+        return _RayFuture(
+            self.ray, self.ray.remote(max_retries=0)(_called).remote(call, *arguments)
+        )
 
 
 def _called(call: Callable[..., Any], *arguments: Any) -> Any:

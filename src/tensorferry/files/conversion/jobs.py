@@ -30,7 +30,17 @@ if TYPE_CHECKING:
     from ..base.fingerprints import Fingerprint
     from ..base.format import Format
 
-__all__ = ["Done", "FileRecipe", "Job", "chosen", "keep", "open_all", "run_job", "takes_a_part", "write_piece"]
+__all__ = [
+    "Done",
+    "FileRecipe",
+    "Job",
+    "chosen",
+    "keep",
+    "open_all",
+    "run_job",
+    "takes_a_part",
+    "write_piece",
+]
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,8 @@ class FileRecipe:
         allow: As for `Format.read`.
         selection: The keywords of `select`.
         format: The name of the output's format.
-        shards: How the output is split: ``None`` not at all, ``0`` like the source, otherwise into this many bytes.
+        shards: How the output is split: ``None`` not at all, ``0`` like the source, otherwise into
+            this many bytes.
         ties: As for `untied`.
     """
 
@@ -65,9 +76,10 @@ class Job:
         number: The number of the piece, from 0.
         target: The path.
         verify: Whether to read the file again before it appears.
-        alone: Whether no other process can write there, so that the file may be visible while it grows.
-        stop: A path. If it exists, the job does not begin. It also distinguishes jobs of different runs, for executors
-            that cache results.
+        alone: Whether no other process can write there, so that the file may be visible while it
+            grows.
+        stop: A path. If it exists, the job does not begin. It also distinguishes jobs of different
+            runs, for executors that cache results.
     """
 
     recipe: FileRecipe
@@ -90,7 +102,8 @@ def run_job(job: Job, progress: Callable[[int], None] | None = None) -> Done:
     """Open the sources, and write one piece of the output.
 
     Raises:
-        FileFormatError: A source has changed since the job was planned, or breaks its format's rules.
+        FileFormatError: A source has changed since the job was planned, or breaks its format's
+            rules.
         VerificationError: The file does not read back the same.
         OSError: It cannot be written.
     """
@@ -113,7 +126,13 @@ def run_job(job: Job, progress: Callable[[int], None] | None = None) -> Done:
 
 
 def write_piece(
-    piece: Contents, format_: Format, path: Path, pump: Pump, *, check: bool, allow: frozenset[str] = frozenset()
+    piece: Contents,
+    format_: Format,
+    path: Path,
+    pump: Pump,
+    *,
+    check: bool,
+    allow: frozenset[str] = frozenset(),
 ) -> None:
     """Write contents to a path, and, with `check`, read them again and compare.
 
@@ -144,8 +163,8 @@ def open_all(
         sources: Their paths.
         allow: As for `Format.read`.
         tensors_only: Whether only their tensors must fit together.
-        differing: A dict that gets the metadata of their format in which they differ: the values, by
-            key. The first is taken.
+        differing: A dict that gets the metadata of their format in which they differ: the values,
+            by key. The first is taken.
         partly: As for `open_path`.
 
     Raises:
@@ -155,7 +174,9 @@ def open_all(
     opened = [open_path(Path(source), allow=allow, partly=partly) for source in sources]
     for contents in opened:
         if contents.refuses:
-            raise UnsafeFileError(f"{named(contents.paths)} asks for {named(contents.refuses)}, which is not run.")
+            raise UnsafeFileError(
+                f"{named(contents.paths)} asks for {named(contents.refuses)}, which is not run."
+            )
     if len(opened) == 1:
         return opened[0]
     whole = Contents(opened[0].format, tuple(path for each in opened for path in each.paths))
@@ -198,7 +219,9 @@ def takes_a_part(selection: Mapping[str, Any]) -> bool:
     return bool(selection["include"] or selection["exclude"] or selection["tensors_only"])
 
 
-def chosen(opened: Contents, selection: Mapping[str, Any], format_: Format) -> tuple[Contents, dict[str, str]]:
+def chosen(
+    opened: Contents, selection: Mapping[str, Any], format_: Format
+) -> tuple[Contents, dict[str, str]]:
     """What is written of contents; and the objects among it, which are texts and dicts in a file: see `objects_in`.
 
     Raises:
@@ -220,7 +243,9 @@ def _own_metadata(opened: Sequence[Contents]) -> dict[str, list[str]]:
 def _validate_new(what: str, there: Collection[str], more: Iterable[str]) -> None:
     twice = [name for name in more if name in there]
     if twice:
-        raise FileFormatError(f"The sources do not go together: two {what} are named {named(twice)}.")
+        raise FileFormatError(
+            f"The sources do not go together: two {what} are named {named(twice)}."
+        )
 
 
 _kept: tuple[FileRecipe, list[Contents]] | None = None
@@ -238,7 +263,10 @@ def keep(recipe: FileRecipe, made: list[Contents]) -> Iterator[None]:
 
 
 def _pieces(recipe: FileRecipe) -> list[Contents]:
-    """The pieces of the output. They are cached between jobs, because a long header takes time to read."""
+    """The pieces of the output.
+
+    They are cached between jobs, because a long header takes time to read.
+    """
     global _kept
     kept = _kept
     if kept is None or kept[0] != recipe:
@@ -259,4 +287,6 @@ def _validate_unchanged(recipe: FileRecipe) -> None:
     now = set(fingerprints(tuple(each.path for each in recipe.fingerprints)))
     changed = [each.path for each in recipe.fingerprints if each not in now]
     if changed:
-        raise FileFormatError(f"{named(changed)} has changed since the conversion began.", "begin anew")
+        raise FileFormatError(
+            f"{named(changed)} has changed since the conversion began.", "begin anew"
+        )

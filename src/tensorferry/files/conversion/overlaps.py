@@ -30,7 +30,9 @@ class _Span(NamedTuple):
 
 
 def overlaps(contents: Contents) -> list[tuple[str, str]]:
-    """Pairs of names of tensors that share bytes; at least one pair for each such tensor. Tied tensors do not count.
+    """Pairs of names of tensors that share bytes; at least one pair for each such tensor.
+
+    Tied tensors do not count.
 
     If each is stored separately in a file, they do not share memory any more.
     """
@@ -60,7 +62,10 @@ def _spans(tensors: Iterable[tuple[str, Stored]]) -> Iterator[_Span]:
         if isinstance(stored, (Packed, View)) and stored.size:
             reach = find(stored.dtype).itemsize
             if isinstance(stored, View):
-                reach += sum((length - 1) * step for length, step in zip(stored.shape, stored.strides, strict=True))
+                reach += sum(
+                    (length - 1) * step
+                    for length, step in zip(stored.shape, stored.strides, strict=True)
+                )
             else:
                 reach = stored.nbytes
             yield _Span(stored.path, stored.offset, stored.offset + reach, name, stored)

@@ -31,17 +31,17 @@ _AHEAD = 8 * BLOCK_BYTES
 class Recast(Stored):
     """A stored tensor whose values are cast when they are read, with the same bits as by `tensorferry.host.casts`.
 
-    Between two float dtypes, numbers are rounded to the nearest, ties to even. NaN stays NaN, and an infinity stays an
-    infinity if the dtype has infinities; if not, it is too large, like a finite number outside of the dtype's range.
-    `overflow` decides what becomes of these:
+    Between two float dtypes, numbers are rounded to the nearest, ties to even. NaN stays NaN, and
+    an infinity stays an infinity if the dtype has infinities; if not, it is too large, like a
+    finite number outside of the dtype's range. `overflow` decides what becomes of these:
 
     - ``"raise"``: an error.
     - ``"saturate"``: the largest finite number of the dtype, with the sign.
     - ``"nan"``: NaN.
 
-    A number or NaN for which the dtype has no place is an error in every mode. If one of the dtypes is not a float
-    dtype, each value must be kept, whatever `overflow` is. A lost value is a `LossyCastError` with the name of the
-    tensor and the position, when it is read.
+    A number or NaN for which the dtype has no place is an error in every mode. If one of the dtypes
+    is not a float dtype, each value must be kept, whatever `overflow` is. A lost value is a
+    `LossyCastError` with the name of the tensor and the position, when it is read.
 
     Args:
         inner: The tensor.
@@ -126,7 +126,8 @@ class Recast(Stored):
             infinite, missing = np.isinf(block), np.isnan(block)
             too_large = np.abs(block.astype(np.float64)) > ends.largest
             if ends.has_nan:
-                # A number slightly larger than the largest is rounded to it, which is not an overflow.
+                # A number slightly larger than the largest is rounded to it, which is not an
+                # overflow.
                 too_large &= ~np.isfinite(result)
             too_large &= ~infinite if ends.has_infinity else ~missing
             lost = missing if not ends.has_nan else ~missing & ~np.isfinite(result)
@@ -136,7 +137,9 @@ class Recast(Stored):
             if ends.lowest > 0:
                 too_large &= block > 0
             if self.overflow == "saturate":
-                result[too_large] = np.where(block[too_large] < 0, ends.lowest, ends.largest).astype(result.dtype)
+                result[too_large] = np.where(
+                    block[too_large] < 0, ends.lowest, ends.largest
+                ).astype(result.dtype)
                 lost &= ~too_large
             elif self.overflow == "nan" and ends.has_nan:
                 result[too_large] = np.nan
@@ -151,7 +154,9 @@ class Recast(Stored):
         ways = [" or ".join(f'overflow="{mode}"' for mode in modes)] if modes else []
         if self.spared is not None:
             ways.append(self.spared())
-        where = [int(index) for index in np.unravel_index(position, self.shape)] if self.shape else []
+        where = (
+            [int(index) for index in np.unravel_index(position, self.shape)] if self.shape else []
+        )
         return LossyCastError(
             f"{self.name or 'The tensor'}: {self.inner.dtype} to {self.dtype}: "
             f"the value{f' at {where}' if where else ''} does not fit.",

@@ -10,7 +10,14 @@ from glob import escape
 from typing import TYPE_CHECKING
 
 from ...core.dtypes import DEFAULT, FIT, fit
-from ...core.leaf_dtypes import DtypeRule, dtype_of_leaf, quoted, rule_of_words, unknown_name, with_choice
+from ...core.leaf_dtypes import (
+    DtypeRule,
+    dtype_of_leaf,
+    quoted,
+    rule_of_words,
+    unknown_name,
+    with_choice,
+)
 from ...errors import FormatLimitError, UnsupportedTypeError, nearest, validate_word
 from ..base.blocks import blocks_of, noted
 from ..base.contents import NotTensor
@@ -57,34 +64,39 @@ def select(
 ) -> Contents:
     """Make new contents over the same files. No values are read.
 
-    Patterns are those of `fnmatch`, are case-sensitive, and match whole names in the source; ``*`` also matches dots.
-    The names are those of tensors, and of values that are not tensors by their paths
-    (`named_values`). A container of which nothing stays is left out too, and so are metadata of a
-    tensor or container that is left out (``"name@key"``).
+    Patterns are those of `fnmatch`, are case-sensitive, and match whole names in the source; ``*``
+    also matches dots. The names are those of tensors, and of values that are not tensors by their
+    paths (`named_values`). A container of which nothing stays is left out too, and so are metadata
+    of a tensor or container that is left out (``"name@key"``).
 
     Args:
         contents: The contents.
         include: Patterns of what to take; empty for all.
         exclude: Patterns of what to leave out.
-        rename: Substitutions ``"s/REGEX/REPLACEMENT/"``, applied to each name one after the other. As in sed, any
-            character may be the separator, and only a ``g`` after the last one replaces more than the first match.
+        rename: Substitutions ``"s/REGEX/REPLACEMENT/"``, applied to each name one after the other.
+            As in sed, any character may be the separator, and only a ``g`` after the last one
+            replaces more than the first match.
         dtype: As for `rule_of_words`.
         overflow: As for `Recast`.
-        tensors_only: Leave out metadata, values that are not tensors, and the nesting; never a tensor.
+        tensors_only: Leave out metadata, values that are not tensors, and the nesting; never a
+            tensor.
         metadata: Strings to put among the metadata, in place of those with the same keys.
         dequantize: Take the numbers of tensors in quantised blocks, as float32.
         include_as: The user's name for `include`, for messages.
-        to: The format of the output: its dtypes for ``"fit"``, its own metadata; ``None`` without one.
-        columns: The keywords for tables, whose columns are read for their shapes; ``None`` to leave them.
+        to: The format of the output: its dtypes for ``"fit"``, its own metadata; ``None`` without
+            one.
+        columns: The keywords for tables, whose columns are read for their shapes; ``None`` to leave
+            them.
 
     Raises:
         TypeError: `overflow` is not a string.
         ValueError: A substitution is malformed, or `overflow` is not one of the three.
-        FormatLimitError: A pattern matches nothing; two tensors would have the same name; the new names do not fit the
-            tree; there is nothing to dequantise, or the library cannot do it.
+        FormatLimitError: A pattern matches nothing; two tensors would have the same name; the new
+            names do not fit the tree; there is nothing to dequantise, or the library cannot do it.
         FrameworkNotInstalledError: The library that dequantises is not installed.
         UnsafeFileError: What is taken asks for a call that is not allowed.
-        UnsupportedTypeError: There is no such dtype, or it is ``"default"``, which a file does not have.
+        UnsupportedTypeError: There is no such dtype, or it is ``"default"``, which a file does not
+            have.
     """
     validate_word("overflow", overflow, OVERFLOWS)
     if columns is not None:
@@ -93,7 +105,13 @@ def select(
         # First the choice, because what is left out need not be read.
         taken = contents
         if include or exclude:
-            taken = select(contents, include=include, exclude=exclude, include_as=include_as, tensors_only=tensors_only)
+            taken = select(
+                contents,
+                include=include,
+                exclude=exclude,
+                include_as=include_as,
+                tensors_only=tensors_only,
+            )
         contents = with_columns(taken, columns, rule_of_words(dtype), exclude=exclude)
         include, exclude = (), ()
     held = None if to is None else to.dtypes
@@ -123,7 +141,9 @@ def select(
         stored = contents.tensors[name]
         wanted = casts.get(name, stored.dtype)
         if wanted != stored.dtype:
-            stored = Recast(stored, wanted, overflow, name, partial(_spared, rule, name, stored.dtype, held))
+            stored = Recast(
+                stored, wanted, overflow, name, partial(_spared, rule, name, stored.dtype, held)
+            )
         tensors[mapping.get(name, name)] = stored
     tree = None
     if contents.tree is not None and not tensors_only:
@@ -136,7 +156,9 @@ def select(
     # The meaning of a tensor's bytes belongs to it, like its shape.
     carried = noted(carried, {mapping.get(name, name): each for name, each in blocks.items()})
     own = {key: text for key, text in contents.own.items() if key in carried and key not in given}
-    chosen = replace(contents, tensors=tensors, tree=tree, metadata={**carried, **given}, others=others, own=own)
+    chosen = replace(
+        contents, tensors=tensors, tree=tree, metadata={**carried, **given}, others=others, own=own
+    )
     refuse_demands(chosen)
     return chosen
 
@@ -203,14 +225,17 @@ def _whole_list(include: Sequence[str], exclude: Sequence[str], include_as: str,
 def _spared(rule: DtypeRule, name: str, own: str, held: Collection[str] | None) -> str:
     """The code that leaves one tensor as it is."""
     if held is not None and own not in held:
-        return f"exclude={quoted(escape(name))}, which leaves it out: the format does not hold {own}"
+        return (
+            f"exclude={quoted(escape(name))}, which leaves it out: the format does not hold {own}"
+        )
     return f"dtype={with_choice(rule, name, own).as_code()}, which leaves it as it is"
 
 
 def _dequantised(contents: Contents, blocks: Mapping[str, Blocks]) -> Contents:
     if not blocks:
         raise FormatLimitError(
-            "dequantize: no tensor that is taken is in blocks that can be dequantised.", "without dequantize="
+            "dequantize: no tensor that is taken is in blocks that can be dequantised.",
+            "without dequantize=",
         )
     formats = {each.name: each for each in each_format()}
     tensors = dict(contents.tensors)
@@ -253,10 +278,15 @@ def _kept(
 def _refuse_nothing(include: Sequence[str], exclude: Sequence[str], include_as: str) -> None:
     """Raise if it is patterns that leave nothing: no part of a file is empty."""
     globs = {include_as: include, "exclude": exclude}
-    asked = " and ".join(f"{word} {named(map(repr, found))}" for word, found in globs.items() if found)
+    asked = " and ".join(
+        f"{word} {named(map(repr, found))}" for word, found in globs.items() if found
+    )
     if asked:
-        # Where only exclude= leaves nothing, an earlier hint may have said it: without it, that error comes again.
-        raise FormatLimitError(f"Nothing is left by {asked}.", "without exclude=" if include and exclude else None)
+        # Where only exclude= leaves nothing, an earlier hint may have said it: without it, that
+        # error comes again.
+        raise FormatLimitError(
+            f"Nothing is left by {asked}.", "without exclude=" if include and exclude else None
+        )
 
 
 def _fitting(glob: str, given: Sequence[str], names: Collection[str], option: str) -> list[str]:
@@ -265,7 +295,9 @@ def _fitting(glob: str, given: Sequence[str], names: Collection[str], option: st
     found = [name for name in names if fits(name)]
     if not found:
         hint = _other_pattern(glob, given, names, option)
-        raise FormatLimitError(f"{option}: no name fits {glob!r}; there are {named(names) or 'none'}.", hint)
+        raise FormatLimitError(
+            f"{option}: no name fits {glob!r}; there are {named(names) or 'none'}.", hint
+        )
     return found
 
 
@@ -282,7 +314,9 @@ def _other_pattern(glob: str, given: Sequence[str], names: Collection[str], opti
     if whole != glob and any(map(re.compile(fnmatch.translate(whole)).match, names)):
         return f"{instead(whole)}, which has nothing in it that is named"
     near = nearest(glob.strip("*."), names, 0.5)
-    likely = next((name for name in names if near is not None and name.casefold() == near.casefold()), None)
+    likely = next(
+        (name for name in names if near is not None and name.casefold() == near.casefold()), None
+    )
     return instead(*([] if likely is None else [escape(likely)]))
 
 
@@ -293,7 +327,9 @@ def _renamed(names: Sequence[str], substitutions: Sequence[str]) -> dict[str, st
         substitute = substitution(text)
         after = [substitute(name) for name in now]
         if after == now:
-            raise FormatLimitError(f"rename: {text!r} changes no name; there are {named(now) or 'none'}.")
+            raise FormatLimitError(
+                f"rename: {text!r} changes no name; there are {named(now) or 'none'}."
+            )
         now = after
     if len(set(now)) < len(now):
         seen: dict[str, str] = {}
@@ -305,7 +341,9 @@ def _renamed(names: Sequence[str], substitutions: Sequence[str]) -> dict[str, st
     renamed = {old: new for old, new in zip(names, now, strict=True) if old != new}
     for old, new in renamed.items():
         if not new:
-            raise FormatLimitError(f"rename: {old} would have no name.", _with_name(old, substitutions))
+            raise FormatLimitError(
+                f"rename: {old} would have no name.", _with_name(old, substitutions)
+            )
     return renamed
 
 
@@ -315,7 +353,9 @@ def _with_name(old: str, substitutions: Sequence[str]) -> str:
     if mark is None:
         return "rename=[…] that leaves it a name"
     own = old.replace("\\", r"\\")
-    return f"rename={[*substitutions, f's{mark}^${mark}{own}{mark}']}, or another name in the last one"
+    return (
+        f"rename={[*substitutions, f's{mark}^${mark}{own}{mark}']}, or another name in the last one"
+    )
 
 
 @lru_cache(maxsize=64)
@@ -343,7 +383,10 @@ def substitution(text: str) -> Callable[[str], str]:
 
 
 def _split(text: str, mark: str) -> list[str]:
-    """The pieces between separators. An escaped separator belongs to its piece, without the escape."""
+    """The pieces between separators.
+
+    An escaped separator belongs to its piece, without the escape.
+    """
     pieces, start, place = [], 0, 0
     while place < len(text):
         if text[place] == "\\":
@@ -383,7 +426,9 @@ def _casts(
         own = tensors[name].dtype
         choice = dtype_of_leaf(rule, own, name)
         if choice == DEFAULT:
-            raise UnsupportedTypeError("A file has no default dtype.", 'dtype="float32", or dtype="fit"')
+            raise UnsupportedTypeError(
+                "A file has no default dtype.", 'dtype="float32", or dtype="fit"'
+            )
         if name in blocks:
             if choice not in (FIT, None, own):
                 raise FormatLimitError(
@@ -391,6 +436,9 @@ def _casts(
                     _with_bytes(rule, [each for each in names if each in blocks]),
                 )
             continue
-        # A dtype that does not fit at all is refused later, with everything else that the format cannot hold.
-        casts[name] = (own if held is None else fit(own, held) or own) if choice == FIT else choice or own
+        # A dtype that does not fit at all is refused later, with everything else that the format
+        # cannot hold.
+        casts[name] = (
+            (own if held is None else fit(own, held) or own) if choice == FIT else choice or own
+        )
     return casts

@@ -35,8 +35,8 @@ def verify(
 ) -> None:
     """Compare names, dtypes, shapes and bits of tensors, then everything else.
 
-    The sources are read a second time (their checksums were compared the first time). The output is read from the disk,
-    not from the page cache, if it was flushed and the system drops its pages.
+    The sources are read a second time (their checksums were compared the first time). The output is
+    read from the disk, not from the page cache, if it was flushed and the system drops its pages.
 
     Args:
         expected: The contents that were to be written.
@@ -61,7 +61,13 @@ def verify(
         added = [name for name in tensors if name not in expected.tensors]
         raise VerificationError(
             f"{path.name} does not read back the same: "
-            + (f"without {named(absent)}." if absent else f"with {named(added)}." if added else "in another order.")
+            + (
+                f"without {named(absent)}."
+                if absent
+                else f"with {named(added)}."
+                if added
+                else "in another order."
+            )
         )
     wrong = _different(expected, tensors, progress)
     if wrong:
@@ -69,15 +75,17 @@ def verify(
     _beside(expected, found, path)
 
 
-def _different(expected: Contents, tensors: dict[str, Stored], progress: Callable[[int], None] | None) -> list[str]:
+def _different(
+    expected: Contents, tensors: dict[str, Stored], progress: Callable[[int], None] | None
+) -> list[str]:
     wrong = []
     for name, before in expected.tensors.items():
         after = tensors[name]
         if (before.dtype, before.shape) != (after.dtype, after.shape):
             wrong.append(f"{name} (dtype or shape)")
             continue
-        # A format may store tied tensors once, or for each name. The expected tensor is read for each name, in case
-        # that different tensors were taken for tied ones.
+        # A format may store tied tensors once, or for each name. The expected tensor is read for
+        # each name, in case that different tensors were taken for tied ones.
         try:
             for _, one, other in pairs(before, after):
                 if not np.array_equal(words(one), words(other)):
@@ -93,13 +101,18 @@ def _different(expected: Contents, tensors: dict[str, Stored], progress: Callabl
 def _beside(expected: Contents, found: Contents, path: Path) -> None:
     lost = [key for key, value in expected.metadata.items() if found.metadata.get(key) != value]
     if lost:
-        raise VerificationError(f"{path.name} does not read back the same: its metadata {named(lost)}.")
+        raise VerificationError(
+            f"{path.name} does not read back the same: its metadata {named(lost)}."
+        )
     if expected.tree is not None and _tree(found) != _tree(expected):
-        raise VerificationError(f"{path.name} does not read back the same: its values that are not tensors.")
+        raise VerificationError(
+            f"{path.name} does not read back the same: its values that are not tensors."
+        )
 
 
 def _tree(contents: Contents) -> str:
-    # A dict from names to tensors equals a file without a tree. Some formats cannot distinguish an OrderedDict from it.
+    # A dict from names to tensors equals a file without a tree. Some formats cannot distinguish an
+    # OrderedDict from it.
     flat = {name: Ref(name) for name in contents.tensors}
     tree = flat if contents.tree is None else contents.tree
     return written(flat if tree == flat and type(tree) is OrderedDict and not vars(tree) else tree)
@@ -107,7 +120,9 @@ def _tree(contents: Contents) -> str:
 
 def _forget(path: Path) -> None:
     """Ask the system to drop the pages of a file from its cache, if they are on the disk."""
-    files: list[Any] = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
+    files: list[Any] = (
+        [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
+    )
     for each in files:
         descriptor = os.open(each, os.O_RDONLY | os.O_CLOEXEC)
         try:

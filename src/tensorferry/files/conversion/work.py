@@ -42,7 +42,8 @@ class Layout:
         pieces: The contents of each file.
         format: The format.
         target: The file or folder.
-        names: The names of the files in a folder of shards; empty for one file, and for formats that are folders.
+        names: The names of the files in a folder of shards; empty for one file, and for formats
+            that are folders.
     """
 
     contents: Contents
@@ -52,11 +53,19 @@ class Layout:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, contents: Contents, format_: Format, target: Path, shards: int | None, ties: str = "copy") -> Layout:
+    def of(
+        cls,
+        contents: Contents,
+        format_: Format,
+        target: Path,
+        shards: int | None,
+        ties: str = "copy",
+    ) -> Layout:
         """The layout for a number of bytes in each file: see `FileRecipe`.
 
         Raises:
-            FormatLimitError: The format cannot hold the contents, or no file of it can have this name.
+            FormatLimitError: The format cannot hold the contents, or no file of it can have this
+                name.
         """
         contents = untied(contents, format_, ties)
         parts = pieces(contents, shards, format_)
@@ -95,7 +104,11 @@ class Layout:
             stem, ending = re.escape(self.names[0]).split("00001\\-of\\-", 1)
             one = re.compile(rf"{stem}\d{{5,}}-of-\d{{5,}}{ending[5:]}")
             index = index_name(self.format)
-            return [each.name for each in self.target.iterdir() if one.fullmatch(each.name) or each.name == index]
+            return [
+                each.name
+                for each in self.target.iterdir()
+                if one.fullmatch(each.name) or each.name == index
+            ]
         if self.format.is_folder and self.format.recognises(self.target, b""):
             return self.format.own_entries(self.target)
         return []
@@ -181,7 +194,8 @@ class Work:
         """Run the jobs of one of several parts. The last part publishes the output.
 
         Raises:
-            OutputExistsError: The target exists, or is being made by a conversion with other options.
+            OutputExistsError: The target exists, or is being made by a conversion with other
+                options.
             ResumableError: It was stopped, and some shards are complete.
         """
         number, count = part
@@ -201,7 +215,8 @@ class Work:
             raise
         finally:
             space.unlock()
-        # The last part finds all shards. If two parts end at the same time, the second finds the published output.
+        # The last part finds all shards. If two parts end at the same time, the second finds the
+        # published output.
         space.lock(wait=True)
         try:
             if not (space.folder / _STATE).exists():
@@ -224,7 +239,8 @@ class Work:
                 space.unlock()
                 space.lock()
             except OutputExistsError as error:
-                # Another part may be making or publishing the folder, which is quick; a whole conversion is not.
+                # Another part may be making or publishing the folder, which is quick; a whole
+                # conversion is not.
                 problem = error
                 time.sleep(0.05)
                 continue
@@ -240,7 +256,9 @@ class Work:
             finally:
                 space.unlock()
         else:
-            raise problem or OutputExistsError(f"{self.layout.target} is being made by several conversions at once.")
+            raise problem or OutputExistsError(
+                f"{self.layout.target} is being made by several conversions at once."
+            )
         try:
             self._validate()
         except BaseException:
@@ -249,7 +267,12 @@ class Work:
 
     def _validate(self) -> None:
         layout = self.layout
-        validate_target(layout.target, overwrite=self.overwrite, is_folder=layout.is_folder, own=layout.replaceable())
+        validate_target(
+            layout.target,
+            overwrite=self.overwrite,
+            is_folder=layout.is_folder,
+            own=layout.replaceable(),
+        )
 
     def _begin(self, space: Workspace) -> None:
         if self.layout.names:
@@ -257,7 +280,9 @@ class Work:
         state = {"conversion": self._conversion(), "folder": identity(space.output)}
         (space.folder / _STATE).write_text(json.dumps(state), "utf-8")
 
-    def _do(self, space: Workspace, numbers: Iterable[int], progress: Callable[[int], None] | None) -> Written:
+    def _do(
+        self, space: Workspace, numbers: Iterable[int], progress: Callable[[int], None] | None
+    ) -> Written:
         layout, outcome = self.layout, Written()
         finished = self._finished(space)
         left = []
@@ -282,7 +307,14 @@ class Work:
         alone = self.in_threads and not layout.names
         stop = space.folder / f"stop-{uuid4().hex}"
         jobs = [
-            Job(self.recipe, number, str(layout.file(number, space.output)), self.verify, str(stop), alone=alone)
+            Job(
+                self.recipe,
+                number,
+                str(layout.file(number, space.output)),
+                self.verify,
+                str(stop),
+                alone=alone,
+            )
             for number in left
         ]
         try:
@@ -333,8 +365,8 @@ class Work:
     def _is_ours(self, space: Workspace, *, anywhere: bool = False) -> bool:
         """Whether the existing shards belong to the same conversion of the same sources.
 
-        While a new folder replaces an old one, the old one is for a moment at the place of the new one. So the identity
-        of the folder is compared, unless `anywhere`.
+        While a new folder replaces an old one, the old one is for a moment at the place of the new
+        one. So the identity of the folder is compared, unless `anywhere`.
         """
         try:
             found: Any = json.loads((space.folder / _STATE).read_text("utf-8"))
@@ -354,7 +386,10 @@ class Work:
             "tensorferry": __version__,
             "sources": [(each.path, each.nbytes, each.changed) for each in recipe.fingerprints],
             "format": recipe.format,
-            "selection": {**dict(recipe.selection), "columns": repr(dict(recipe.selection)["columns"])},
+            "selection": {
+                **dict(recipe.selection),
+                "columns": repr(dict(recipe.selection)["columns"]),
+            },
             "allow": sorted(recipe.allow),
             "ties": recipe.ties,
             "verify": self.verify,

@@ -1,7 +1,7 @@
 """`Workspace`: the hidden folder beside a target, in which the new output is made.
 
-The name of the folder is always the same, so that a run finds the remains of a killed run. A lock in it, which ends
-with its process, shows whether a run is still working.
+The name of the folder is always the same, so that a run finds the remains of a killed run. A lock
+in it, which ends with its process, shows whether a run is still working.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class Workspace:
             except BlockingIOError:
                 os.close(descriptor)
                 raise OutputExistsError(
-                    f"{self.target} is being written by another process at this moment.", "wait for it to end"
+                    f"{self.target} is being written by another process at this moment.",
+                    "wait for it to end",
                 ) from None
             except OSError as error:
                 if error.errno not in _NO_LOCKS:
@@ -164,7 +165,8 @@ class Workspace:
         if not folders:
             self.output.replace(self.target)
         elif not _rename(self.output, self.target, _EXCHANGE):
-            # Only here the target is missing for a moment. If this process is killed then, `recover` restores it.
+            # Only here the target is missing for a moment. If this process is killed then,
+            # `recover` restores it.
             self.target.rename(self.folder / _PREVIOUS)
             self.output.rename(self.target)
 
@@ -195,7 +197,8 @@ class Workspace:
             owners = (os.geteuid(), self.target.parent.stat().st_uid)
             if not stat.S_ISDIR(status.st_mode) or status.st_uid not in owners:
                 raise OutputExistsError(
-                    f"{self.folder}, in which {self.target.name} would be made, is not a folder of yours.", "remove it"
+                    f"{self.folder}, in which {self.target.name} would be made, is not a folder of yours.",
+                    "remove it",
                 )
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             return os.open(self.folder / _LOCK, flags, 0o666)

@@ -91,8 +91,8 @@ def read_column(
 ) -> Any:
     """What `convert_tree` would make of a column: its dtype and shape are known then, and its values are read later.
 
-    A column whose type has a shape is not read yet. Another one is read once, some rows at a time; and a second time,
-    as a whole, if its rows differ.
+    A column whose type has a shape is not read yet. Another one is read once, some rows at a time;
+    and a second time, as a whole, if its rows differ.
 
     Args:
         column: The column.
@@ -122,7 +122,9 @@ def read_column(
 
 
 def validate_column(column: TableColumn) -> None:
-    """Read a column, whatever it holds, and compare what can be compared. Nulls and unequal rows are no damage.
+    """Read a column, whatever it holds, and compare what can be compared.
+
+    Nulls and unequal rows are no damage.
 
     Raises:
         ConversionError: The column is damaged.
@@ -180,7 +182,9 @@ def has_fixed_shape(kind: Type) -> bool:
     """Whether a type says the shape of its rows."""
     if kind.extension == _ANY_SHAPE or kind.format in _LISTS:
         return False
-    return all(map(has_fixed_shape, (*kind.children, *([] if kind.values is None else [kind.values]))))
+    return all(
+        map(has_fixed_shape, (*kind.children, *([] if kind.values is None else [kind.values])))
+    )
 
 
 def _found(leaf: Any) -> Found:
@@ -240,7 +244,10 @@ class _Reader:
         values = self.of_fixed_shape(found)
         if not self._masks_nulls:
             return Leaf(values)
-        return Masked(Leaf(values), Leaf(Decoded("bool", values.shape, self._masks, (self.column.key, "mask"))))
+        return Masked(
+            Leaf(values),
+            Leaf(Decoded("bool", values.shape, self._masks, (self.column.key, "mask"))),
+        )
 
     def shape_of(self, found: Column) -> tuple[int, ...]:
         """The shape of the tensor, with the rows of the header."""
@@ -250,7 +257,7 @@ class _Reader:
         _refuse_bomb(column, prod(shape) * itemsize)
         return shape
 
-    # -- rows of one shape ----------------------------------------------------------------------------
+    # -- rows of one shape -------------------------------------------------------------------------
 
     def _filled_dtype(self, found: Column) -> str:
         """The dtype of a column whose nulls are replaced, if it has any."""
@@ -261,7 +268,9 @@ class _Reader:
         x = TableContents(_KIND, None, Column(found.dtype, (), [one]))
         becomes = partial(dtype_of_leaf, rule, name=name)
         try:
-            filled = _found(apply_column_keywords(x, becomes("float64"), in_tree=becomes, nulls=nulls))
+            filled = _found(
+                apply_column_keywords(x, becomes("float64"), in_tree=becomes, nulls=nulls)
+            )
         except LossyCastError:
             return found.dtype  # an error only if there are nulls
         assert isinstance(filled, Column)  # noqa: S101 - it was one
@@ -310,10 +319,12 @@ class _Reader:
             leaf = self.leaf(chunks, nulls="mask")
             yield leaf.mask
 
-    # -- rows whose shapes their values tell ------------------------------------------------------------
+    # -- rows whose shapes their values tell -------------------------------------------------------
 
     def measured(self) -> Column | None:
-        """Some rows of a column, if all its rows have the same shape; otherwise ``None``. It is read once for that.
+        """Some rows of a column, if all its rows have the same shape; otherwise ``None``.
+
+        It is read once for that.
 
         Raises:
             UnsupportedTypeError: They have, and there are nulls that are not replaced.
@@ -403,7 +414,9 @@ class _Reader:
     def changed(self) -> FileFormatError:
         """The error for a column that does not have the rows that it had, or that its header declares."""
         column = self.column
-        return FileFormatError(f"{column.path}: {column.name!r} does not have the rows that it had, or declares.")
+        return FileFormatError(
+            f"{column.path}: {column.name!r} does not have the rows that it had, or declares."
+        )
 
     def lacks(self, asked: str) -> bool:
         """Whether it has nulls, if it is read as a dtype: the hint then says what replaces them."""
@@ -411,7 +424,7 @@ class _Reader:
         counts = (column_of(column.kind, chunks, asked) for chunks in _parts(column))
         return any(isinstance(found, Column) and found.nulls[0] for found in counts)
 
-    # -- errors -----------------------------------------------------------------------------------------
+    # -- errors ------------------------------------------------------------------------------------
 
     def refusal(self, found: Found, before: int = 0) -> ConversionError:
         """The error for a column that cannot be converted, which `convert_tree` would raise."""
@@ -478,7 +491,12 @@ class _Reader:
         other = {"ragged": "pad=", "pad": "ragged="}
         odd = [word for given, word in other.items() if given in self.keywords]
         ways = [] if hint is None else hint.split("; or ")
-        return "; or ".join(way for way in ways if not any(word in way.partition(", which")[0] for word in odd)) or None
+        return (
+            "; or ".join(
+                way for way in ways if not any(word in way.partition(", which")[0] for word in odd)
+            )
+            or None
+        )
 
 
 class _Held:

@@ -1,7 +1,8 @@
 """CRC-32C (Castagnoli), the checksum of TensorFlow's files: by google-crc32c if it is installed, otherwise by NumPy.
 
-The library uses an instruction of the processor. Without it, a block is divided into lanes that are computed together.
-Their remainders are combined by tables for appended zeros, as in zlib's ``crc32_combine``.
+The library uses an instruction of the processor. Without it, a block is divided into lanes that are
+computed together. Their remainders are combined by tables for appended zeros, as in zlib's
+``crc32_combine``.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def crc32c(data: Any, before: int = 0) -> int:
             state = table[(state ^ word) & 0xFFFF] ^ (state >> 16)
     level = 0
     while state.size > 1:
-        # A lane of zeros at the front does not change the checksum, and makes the number of lanes even.
+        # A lane of zeros at the front does not change the checksum, and makes the number of lanes
+        # even.
         if state.size % 2:
             state = np.concatenate([np.zeros(1, np.uint32), state])
         tables = _zeros(level)
@@ -72,8 +74,8 @@ def _library() -> Callable[[int, Any], int] | None:
 def masked(checksum: int) -> int:
     """A checksum in the form in which it is stored.
 
-    Masked as in https://github.com/google/crc32c and LevelDB, since the checksum of bytes that contain
-    their own checksum is a constant.
+    Masked as in https://github.com/google/crc32c and LevelDB, since the checksum of bytes that
+    contain their own checksum is a constant.
     """
     return ((checksum >> 15 | checksum << 17) + _MASK) & 0xFFFFFFFF
 

@@ -1,7 +1,8 @@
 """Read JSON piece by piece, for text that is not trusted, and of which only strings by name are needed.
 
-`json.loads` would make two gigabytes from 100 MB of ``[[],[],…``; this raises an error. Each function takes a position
-in the text, gives the value there and the position after it, and raises `Cut` if the text is cut off or malformed.
+`json.loads` would make two gigabytes from 100 MB of ``[[],[],…``; this raises an error. Each
+function takes a position in the text, gives the value there and the position after it, and raises
+`Cut` if the text is cut off or malformed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,18 @@ from ...errors import FileFormatError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BLANK", "Cut", "blank", "compound", "expect", "loaded", "pairs", "string", "strings", "value"]
+__all__ = [
+    "BLANK",
+    "Cut",
+    "blank",
+    "compound",
+    "expect",
+    "loaded",
+    "pairs",
+    "string",
+    "strings",
+    "value",
+]
 
 BLANK = rb"[ \t\n\r]*"
 """White space, which is allowed between any two tokens of JSON."""
@@ -70,7 +82,9 @@ def compound(text: bytes, position: int) -> tuple[bytes, int]:
     if flat is not None:
         return flat[0], flat.end()
     depth = 0
-    for token in _TOKEN.finditer(text, position) if text[position : position + 1] in (b"{", b"[") else ():
+    for token in (
+        _TOKEN.finditer(text, position) if text[position : position + 1] in (b"{", b"[") else ()
+    ):
         first = token[0][:1]
         depth += first in b"{["
         depth -= first in b"}]"
@@ -90,9 +104,15 @@ def strings(text: bytes, position: int) -> tuple[list[tuple[str, str]], int]:
 
 
 def pairs(
-    text: bytes, position: int, read: Callable[[bytes, int], tuple[str, int]], usual: re.Pattern[bytes] | None = None
+    text: bytes,
+    position: int,
+    read: Callable[[bytes, int], tuple[str, int]],
+    usual: re.Pattern[bytes] | None = None,
 ) -> tuple[list[tuple[str, str]], int]:
-    """An object whose values `read` gives as strings. `usual` is a fast pattern for ordinary pairs."""
+    """An object whose values `read` gives as strings.
+
+    `usual` is a fast pattern for ordinary pairs.
+    """
     position = expect(text, position, b"{")
     found: list[tuple[str, str]] = []
     empty = blank(text, position)
@@ -132,7 +152,9 @@ def value(text: bytes, position: int) -> tuple[Any, int]:
 
 
 def loaded(where: str, key: str, text: str | bytes, kind: type) -> Any:
-    """The value of JSON text, which must have the type `kind`. Messages name the file `where` and the `key`.
+    """The value of JSON text, which must have the type `kind`.
+
+    Messages name the file `where` and the `key`.
 
     Raises:
         FileFormatError: It is not JSON, or the value has another type.
@@ -142,5 +164,7 @@ def loaded(where: str, key: str, text: str | bytes, kind: type) -> Any:
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{where}: {key!r} is no JSON: {error}.") from error
     if not isinstance(value, kind):
-        raise FileFormatError(f"{where}: {key!r} holds {type(value).__name__}, not {kind.__name__}.")
+        raise FileFormatError(
+            f"{where}: {key!r} holds {type(value).__name__}, not {kind.__name__}."
+        )
     return value

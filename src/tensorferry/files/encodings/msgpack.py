@@ -1,7 +1,7 @@
 """Read MessagePack without its data, with all bounds checked.
 
-The encoding is described at https://github.com/msgpack/msgpack/blob/master/spec.md. The msgpack library reads whole
-values, so that each tensor would be in memory.
+The encoding is described at https://github.com/msgpack/msgpack/blob/master/spec.md. The msgpack
+library reads whole values, so that each tensor would be in memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from ...errors import FileFormatError
 if TYPE_CHECKING:
     import mmap
 
-__all__ = ["Array", "Binary", "Extension", "Map", "Reader", "array_header", "binary_header", "extension_header"]
+__all__ = [
+    "Array",
+    "Binary",
+    "Extension",
+    "Map",
+    "Reader",
+    "array_header",
+    "binary_header",
+    "extension_header",
+]
 __all__ += ["map_header", "packed"]
 
 
@@ -48,12 +57,25 @@ class Extension(NamedTuple):
 
 _NUMBERS = {0xCA: ">f", 0xCB: ">d", 0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q"}
 _NUMBERS |= {0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q"}
-_LENGTHS = {0xC4: ">B", 0xC5: ">H", 0xC6: ">I", 0xC7: ">B", 0xC8: ">H", 0xC9: ">I", 0xD9: ">B", 0xDA: ">H", 0xDB: ">I"}
+_LENGTHS = {
+    0xC4: ">B",
+    0xC5: ">H",
+    0xC6: ">I",
+    0xC7: ">B",
+    0xC8: ">H",
+    0xC9: ">I",
+    0xD9: ">B",
+    0xDA: ">H",
+    0xDB: ">I",
+}
 _LENGTHS |= {0xDC: ">H", 0xDD: ">I", 0xDE: ">H", 0xDF: ">I"}
 
 
 class Reader:
-    """Reads one value after another between two positions. Values inside arrays and maps are read like all others."""
+    """Reads one value after another between two positions.
+
+    Values inside arrays and maps are read like all others.
+    """
 
     def __init__(self, data: mmap.mmap, path: str, begin: int, end: int) -> None:
         self.at = begin
@@ -84,11 +106,17 @@ class Reader:
         if 0xD4 <= first <= 0xD8:
             return self._extension(1 << (first - 0xD4))
         if first not in _LENGTHS:
-            raise FileFormatError(f"{self._path} is no MessagePack: no value begins with byte {first:#x}, at {begin}.")
+            raise FileFormatError(
+                f"{self._path} is no MessagePack: no value begins with byte {first:#x}, at {begin}."
+            )
         length = self._number(_LENGTHS[first])
         if first >= 0xDC:
             return Array(length) if first <= 0xDD else Map(length)
-        return self._extension(length) if 0xC7 <= first <= 0xC9 else self._binary(length, is_text=first >= 0xD9)
+        return (
+            self._extension(length)
+            if 0xC7 <= first <= 0xC9
+            else self._binary(length, is_text=first >= 0xD9)
+        )
 
     def bytes_of(self, binary: Binary) -> bytes | str:
         """The bytes or the string at a position.
@@ -100,12 +128,16 @@ class Reader:
         try:
             return raw.decode() if binary.is_text else raw
         except UnicodeDecodeError as error:
-            raise FileFormatError(f"{self._path}: the string at byte {binary.begin} is not UTF-8.") from error
+            raise FileFormatError(
+                f"{self._path}: the string at byte {binary.begin} is not UTF-8."
+            ) from error
 
     def _take(self, count: int) -> int:
         begin = self.at
         if begin + count > self._end:
-            raise FileFormatError(f"{self._path} is cut off: a value at byte {begin} reaches past byte {self._end}.")
+            raise FileFormatError(
+                f"{self._path} is cut off: a value at byte {begin} reaches past byte {self._end}."
+            )
         self.at = begin + count
         return begin
 
@@ -142,11 +174,15 @@ def packed(value: Any) -> bytes:
         )
     if isinstance(value, str):
         raw = value.encode()
-        return (bytes([0xA0 | len(raw)]) if len(raw) < 32 else _header(len(raw), 0xD9, 0xDA, 0xDB)) + raw
+        return (
+            bytes([0xA0 | len(raw)]) if len(raw) < 32 else _header(len(raw), 0xD9, 0xDA, 0xDB)
+        ) + raw
     if isinstance(value, list):
         return array_header(len(value)) + b"".join(map(packed, value))
     if isinstance(value, dict):
-        return map_header(len(value)) + b"".join(packed(key) + packed(each) for key, each in value.items())
+        return map_header(len(value)) + b"".join(
+            packed(key) + packed(each) for key, each in value.items()
+        )
     return binary_header(len(value)) + bytes(value)
 
 

@@ -1,7 +1,8 @@
 """Arrays in NumPy's format: a header, the values, and after them strings that NumPy does not read.
 
-The header is described at https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html. `numpy.load` does not
-read the bytes after the values. So the name of a dtype that the header cannot express, such as bfloat16, is put there.
+The header is described at https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html.
+`numpy.load` does not read the bytes after the values. So the name of a dtype that the header cannot
+express, such as bfloat16, is put there.
 """
 
 from __future__ import annotations
@@ -28,7 +29,16 @@ if TYPE_CHECKING:
 
     from ..base.stored import Record
 
-__all__ = ["DTYPE", "LONGEST_TRAILER", "MAGIC", "NAME", "Header", "dtype_string", "header_of", "parse_header"]
+__all__ = [
+    "DTYPE",
+    "LONGEST_TRAILER",
+    "MAGIC",
+    "NAME",
+    "Header",
+    "dtype_string",
+    "header_of",
+    "parse_header",
+]
 __all__ += ["parse_trailer", "stored_at", "trailer", "with_dtype"]
 
 MAGIC = b"\x93NUMPY"
@@ -62,7 +72,8 @@ class Header(NamedTuple):
     Args:
         dtype: The canonical name of the dtype; empty if it has none.
         swapped: Whether the values are big-endian.
-        void: The size in bytes of a value whose dtype only the strings after the values can tell; otherwise 0.
+        void: The size in bytes of a value whose dtype only the strings after the values can tell;
+            otherwise 0.
         why: Without a dtype: what the values are.
         fortran: Whether the first axis varies fastest.
         shape: Lengths of the axes.
@@ -101,11 +112,15 @@ def parse_header(read: Callable[[int], bytes], where: str) -> Header:
         raise FileFormatError(f"{where} is not a NumPy array: it does not begin with {MAGIC!r}.")
     pattern = _HEADER_LENGTHS.get(head[6]) if len(head) > 7 else None
     if pattern is None or head[7]:
-        raise FileFormatError(f"{where} has version {tuple(head[6:8])} of NumPy's format; known are 1.0, 2.0 and 3.0.")
+        raise FileFormatError(
+            f"{where} has version {tuple(head[6:8])} of NumPy's format; known are 1.0, 2.0 and 3.0."
+        )
     begin = 8 + struct.calcsize(pattern)
     length = struct.unpack_from(pattern, head, 8)[0] if len(head) >= begin else 0
     if length > _LONGEST_HEADER:
-        raise FileFormatError(f"{where} has a header of {length} bytes; no more than {_LONGEST_HEADER} are read.")
+        raise FileFormatError(
+            f"{where} has a header of {length} bytes; no more than {_LONGEST_HEADER} are read."
+        )
     if begin + length > len(head):
         head = read(begin + length)
     if begin + length > len(head) or not length:
@@ -114,11 +129,22 @@ def parse_header(read: Callable[[int], bytes], where: str) -> Header:
         text = head[begin : begin + length].decode("utf-8" if head[6] == 3 else "latin1")
         descr, fortran, shape = _fields(text)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
-        raise FileFormatError(f"{where} has a header that cannot be read: {type(error).__name__}.") from error
+        raise FileFormatError(
+            f"{where} has a header that cannot be read: {type(error).__name__}."
+        ) from error
     is_pickle = isinstance(descr, str) and _OBJECTS.fullmatch(descr) is not None
     dtype, swapped, void, why = ("", False, 0, "") if is_pickle else _described(descr, where)
     itemsize = find(dtype).itemsize if dtype else max(void, 1)
-    return Header(dtype, swapped, void, why, fortran, checked(shape, itemsize, where), begin + length, is_pickle)
+    return Header(
+        dtype,
+        swapped,
+        void,
+        why,
+        fortran,
+        checked(shape, itemsize, where),
+        begin + length,
+        is_pickle,
+    )
 
 
 def stored_at(header: Header, path: str, begin: int, record: Record | None = None) -> Extent | View:
@@ -131,7 +157,10 @@ def stored_at(header: Header, path: str, begin: int, record: Record | None = Non
 
 
 def header_of(dtype: str, shape: tuple[int, ...]) -> bytes:
-    """The header that NumPy writes, byte for byte. For a dtype that NumPy cannot load, it is a header of bytes."""
+    """The header that NumPy writes, byte for byte.
+
+    For a dtype that NumPy cannot load, it is a header of bytes.
+    """
     extents = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
     text = f"{{'descr': {_descr(dtype)!r}, 'fortran_order': False, 'shape': ({extents}), }}"
     text += " " * (_GROWTH - len(str(shape[0])) if shape else 0)
@@ -152,9 +181,13 @@ def parse_trailer(raw: bytes, where: str) -> dict[str, str] | None:
     try:
         pairs, end = strings(raw, len(_MARK))
     except Cut as cut:
-        raise FileFormatError(f"{where} has strings behind its values that cannot be read: {cut}.") from cut
+        raise FileFormatError(
+            f"{where} has strings behind its values that cannot be read: {cut}."
+        ) from cut
     if len(dict(pairs)) != len(pairs) or blank(raw, end) != len(raw):
-        raise FileFormatError(f"{where} has strings behind its values of which one stands there twice, or more.")
+        raise FileFormatError(
+            f"{where} has strings behind its values of which one stands there twice, or more."
+        )
     return dict(pairs)
 
 
@@ -175,7 +208,9 @@ def with_dtype(header: Header, name: str, where: str) -> Header:
         FileFormatError: There is no such dtype, or its values have another size.
     """
     if name not in DTYPES or find(name).itemsize != header.void:
-        raise FileFormatError(f"{where} has values of {header.void} bytes, and names their dtype {name[:80]!r}.")
+        raise FileFormatError(
+            f"{where} has values of {header.void} bytes, and names their dtype {name[:80]!r}."
+        )
     return header._replace(dtype=name, void=0, why="")
 
 
@@ -203,7 +238,11 @@ def _fields(text: str) -> tuple[Any, bool, tuple[int, ...]]:
     if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
         raise ValueError("its fields are descr, fortran_order and shape")
     shape, fortran = fields["shape"], fields["fortran_order"]
-    if not isinstance(shape, tuple) or any(type(each) is not int for each in shape) or not isinstance(fortran, bool):
+    if (
+        not isinstance(shape, tuple)
+        or any(type(each) is not int for each in shape)
+        or not isinstance(fortran, bool)
+    ):
         raise TypeError("a shape is a tuple of integers")
     return fields["descr"], fortran, shape
 
@@ -228,7 +267,12 @@ def _described(descr: Any, where: str) -> tuple[str, bool, int, str]:
         if void is not None and 0 < int(void[1]) <= 2:
             return "", False, int(void[1]), f"values of {void[1]} bytes whose dtype is not named"
     why = f"values of {str(descr)[:80]}, which are no numbers that tensors have"
-    return "", False, 0, NotTensor(why) if isinstance(descr, str) and descr.lstrip("<>=|")[:1] in _TEXT else why
+    return (
+        "",
+        False,
+        0,
+        NotTensor(why) if isinstance(descr, str) and descr.lstrip("<>=|")[:1] in _TEXT else why,
+    )
 
 
 def _has_objects(descr: Any) -> bool:

@@ -31,8 +31,8 @@ def is_entry(name: str) -> bool:
 def refuse_links_out(folder: Path, marker: str) -> None:
     """Raise if a link in a folder leads out of it, because the library would read its target as a part of the folder.
 
-    In the cache of a hub, all files are links to one folder. So links may also lead to the folder to which the link
-    `marker` leads, which is the file that identifies the format.
+    In the cache of a hub, all files are links to one folder. So links may also lead to the folder
+    to which the link `marker` leads, which is the file that identifies the format.
 
     Raises:
         UnsafeFileError: There is such a link.
@@ -42,7 +42,9 @@ def refuse_links_out(folder: Path, marker: str) -> None:
         if entry.is_symlink():
             real = Path(os.path.realpath(entry.path))
             if not real.is_relative_to(inside) and real.parent != cache:
-                raise UnsafeFileError(f"{entry.path} is a link that leads out of its folder, to {real}.")
+                raise UnsafeFileError(
+                    f"{entry.path} is a link that leads out of its folder, to {real}."
+                )
 
 
 def size_of(folder: Path | str) -> int:
@@ -95,7 +97,9 @@ def walked(paths: Iterable[str]) -> list[str]:
 
 
 def restore_names(contents: Contents) -> None:
-    """Restore the names and the order of tensors from the attribute `NAMES`, if it exists. Others come last.
+    """Restore the names and the order of tensors from the attribute `NAMES`, if it exists.
+
+    Others come last.
 
     Raises:
         FileFormatError: The attribute is malformed, or does not fit the tensors.
@@ -106,9 +110,15 @@ def restore_names(contents: Contents) -> None:
     where, left = contents.paths[0], dict(contents.tensors)
     found: dict[str, Stored] = {}
     for pair in loaded(where, NAMES, text, list):
-        fits = isinstance(pair, list) and len(pair) == 2 and all(isinstance(each, str) for each in pair)
+        fits = (
+            isinstance(pair, list)
+            and len(pair) == 2
+            and all(isinstance(each, str) for each in pair)
+        )
         if not fits or pair[1] not in left or pair[0] in found:
-            raise FileFormatError(f"{where}: the attribute {NAMES!r} does not fit the tensors, at {pair!r:.80}.")
+            raise FileFormatError(
+                f"{where}: the attribute {NAMES!r} does not fit the tensors, at {pair!r:.80}."
+            )
         found[pair[0]] = left.pop(pair[1])
     clash = found.keys() & left.keys()
     if clash:

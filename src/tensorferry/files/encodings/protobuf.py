@@ -1,7 +1,7 @@
 """Protocol Buffers' wire format: find fields in a file without reading their payloads, and write fields.
 
-The encoding is described at https://protobuf.dev/programming-guides/encoding/. A library would parse
-a whole message into memory, with all weights. Here only the requested fields are read.
+The encoding is described at https://protobuf.dev/programming-guides/encoding/. A library would
+parse a whole message into memory, with all weights. Here only the requested fields are read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from ...errors import FileFormatError, UnsafeFileError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BYTES", "VARINT", "Field", "Message", "bytes_field", "number_field", "varint", "varint_at"]
+__all__ = [
+    "BYTES",
+    "VARINT",
+    "Field",
+    "Message",
+    "bytes_field",
+    "number_field",
+    "varint",
+    "varint_at",
+]
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _MOST_FIELDS = 5_000_000
@@ -60,7 +69,9 @@ class Message:
         self._window = held or b""
         self._at = 0
         self._left = _MOST_FIELDS
-        self.size = len(self._window) if self._file is None else os.fstat(self._file.fileno()).st_size
+        self.size = (
+            len(self._window) if self._file is None else os.fstat(self._file.fileno()).st_size
+        )
 
     def close(self) -> None:
         """Close the file."""
@@ -78,7 +89,9 @@ class Message:
         while start < end:
             self._left -= 1
             if self._left < 0:
-                raise UnsafeFileError(f"{self.path} has more than {_MOST_FIELDS:,} fields.", "get the file again")
+                raise UnsafeFileError(
+                    f"{self.path} has more than {_MOST_FIELDS:,} fields.", "get the file again"
+                )
             head = self._peek(start, min(_LONGEST_HEAD, end - start))
             tag, at = varint_at(head, 0, self.path)
             number, kind = tag >> 3, tag & 7
@@ -93,9 +106,13 @@ class Message:
                 first = start + at
                 last = first + (8 if kind == FIXED64 else 4)
             else:
-                raise FileFormatError(f"{self.path} has a field of wire type {kind} at byte {start}.")
+                raise FileFormatError(
+                    f"{self.path} has a field of wire type {kind} at byte {start}."
+                )
             if last > end or not number:
-                raise FileFormatError(f"{self.path} has a field at byte {start} that ends past its message.")
+                raise FileFormatError(
+                    f"{self.path} has a field at byte {start} that ends past its message."
+                )
             yield Field(number, kind, value, first, last)
             start = last
 
@@ -107,10 +124,14 @@ class Message:
             UnsafeFileError: It is too long for a text.
         """
         if field.kind != BYTES:
-            raise FileFormatError(f"{self.path} has a number at byte {field.start}, where a text belongs.")
+            raise FileFormatError(
+                f"{self.path} has a number at byte {field.start}, where a text belongs."
+            )
         length = field.end - field.start
         if length > _LONGEST_TEXT:
-            raise UnsafeFileError(f"{self.path} has a text of {length:,} bytes at byte {field.start}.")
+            raise UnsafeFileError(
+                f"{self.path} has a text of {length:,} bytes at byte {field.start}."
+            )
         return self._peek(field.start, length)
 
     def text(self, field: Field) -> str:
@@ -122,20 +143,31 @@ class Message:
         try:
             return self.payload(field).decode()
         except UnicodeDecodeError as error:
-            raise FileFormatError(f"{self.path} has a text at byte {field.start} that is not UTF-8.") from error
+            raise FileFormatError(
+                f"{self.path} has a text at byte {field.start} that is not UTF-8."
+            ) from error
 
     def inner(self, field: Field) -> Iterator[Field]:
         """The fields of a field that is a message itself."""
         if field.kind != BYTES:
-            raise FileFormatError(f"{self.path} has a number at byte {field.start}, where a message belongs.")
+            raise FileFormatError(
+                f"{self.path} has a number at byte {field.start}, where a message belongs."
+            )
         return self.fields(field.start, field.end)
 
     def _peek(self, offset: int, count: int) -> bytes:
-        if self._file is not None and not (self._at <= offset and offset + count <= self._at + len(self._window)):
-            self._at, self._window = offset, os.pread(self._file.fileno(), max(_WINDOW, count), offset)
+        if self._file is not None and not (
+            self._at <= offset and offset + count <= self._at + len(self._window)
+        ):
+            self._at, self._window = (
+                offset,
+                os.pread(self._file.fileno(), max(_WINDOW, count), offset),
+            )
         found = self._window[offset - self._at : offset - self._at + count]
         if len(found) < count:
-            raise FileFormatError(f"{self.path} ends at byte {offset + len(found)}, in the middle of a field.")
+            raise FileFormatError(
+                f"{self.path} ends at byte {offset + len(found)}, in the middle of a field."
+            )
         return found
 
 
@@ -173,6 +205,9 @@ def number_field(number: int, value: int) -> bytes:
 
 
 def bytes_field(number: int, payload: bytes | str, following: int = 0) -> bytes:
-    """Encode a field with bytes, text or a message. The caller writes its last `following` bytes."""
+    """Encode a field with bytes, text or a message.
+
+    The caller writes its last `following` bytes.
+    """
     payload = payload.encode() if isinstance(payload, str) else payload
     return varint(number << 3 | BYTES) + varint(len(payload) + following) + payload

@@ -52,7 +52,12 @@ class _Joined(Decoded):
     __slots__ = ("grid", "regions")
 
     def __init__(
-        self, dtype: str, shape: tuple[int, ...], grid: tuple[int, ...], regions: list[Region], key: object
+        self,
+        dtype: str,
+        shape: tuple[int, ...],
+        grid: tuple[int, ...],
+        regions: list[Region],
+        key: object,
     ) -> None:
         super().__init__(dtype, shape, self._read, key)
         self.grid = grid
@@ -83,9 +88,13 @@ class _Joined(Decoded):
                 ]
                 if all(begin < end for begin, end in cuts):
                     inner = [
-                        (begin - first, end - first) for (begin, end), first in zip(cuts, region.start, strict=True)
+                        (begin - first, end - first)
+                        for (begin, end), first in zip(cuts, region.start, strict=True)
                     ]
-                    into = tuple(slice(a - each.start, b - each.start) for (a, b), each in zip(cuts, box, strict=True))
+                    into = tuple(
+                        slice(a - each.start, b - each.start)
+                        for (a, b), each in zip(cuts, box, strict=True)
+                    )
                     whole[into] = _part(region, inner)
             yield whole
 
@@ -101,14 +110,22 @@ def _part(region: Region, box: Sequence[tuple[int, int]]) -> Array:
         return Extent(stored.dtype, shape, stored.path, begin, swapped=stored.swapped).load()
     if isinstance(stored, View) and not region.offset:
         begin = stored.offset + sum(a * step for a, step in zip(first, stored.strides, strict=True))
-        return View(stored.dtype, shape, stored.path, begin, stored.strides, swapped=stored.swapped).load()
+        return View(
+            stored.dtype, shape, stored.path, begin, stored.strides, swapped=stored.swapped
+        ).load()
     flat = stored.load().reshape(-1)[region.offset : region.offset + prod(region.shape)]
     found: Array = flat.reshape(region.shape)[tuple(slice(*each) for each in box)]
     return found
 
 
 def joined(
-    where: str, name: str, dtype: str, shape: tuple[int, ...], regions: Sequence[Region], *, flat: bool = False
+    where: str,
+    name: str,
+    dtype: str,
+    shape: tuple[int, ...],
+    regions: Sequence[Region],
+    *,
+    flat: bool = False,
 ) -> Stored:
     """A whole tensor from its regions: boxes; or, if `flat`, runs of its values in row-major order.
 
@@ -117,7 +134,9 @@ def joined(
         UnsafeFileError: There are far too many.
     """
     if is_too_large(shape, find(dtype).itemsize):
-        raise FileFormatError(f"{where}: {name[:200]} is {list(shape[:64])}, larger than any array.")
+        raise FileFormatError(
+            f"{where}: {name[:200]} is {list(shape[:64])}, larger than any array."
+        )
     grid = (prod(shape),) if flat else shape
     kept = [each for each in regions if prod(each.shape)]
     what = f"{where}: the pieces of {name[:200]}, which is {list(shape[:64])},"
@@ -126,12 +145,16 @@ def joined(
             begin < 0 or begin + length > whole
             for begin, length, whole in zip(each.start, each.shape, grid, strict=True)
         ):
-            raise FileFormatError(f"{what} lie outside of it: one of {list(each.shape)} at {list(each.start)}.")
+            raise FileFormatError(
+                f"{what} lie outside of it: one of {list(each.shape)} at {list(each.start)}."
+            )
         if each.stored.dtype != dtype:
             raise FileFormatError(f"{what} are of {each.stored.dtype}, where it is {dtype}.")
     have, want = sum(prod(each.shape) for each in kept), prod(grid)
     if have < want:
-        raise FileFormatError(f"{what} do not cover it: {have:,} of its {want:,} elements are there.")
+        raise FileFormatError(
+            f"{what} do not cover it: {have:,} of its {want:,} elements are there."
+        )
     if not want:
         return InMemory(np.empty(shape, numpy_dtype(dtype)), dtype, (where, name))
     _refuse_overlaps(what, grid, kept)
@@ -157,7 +180,10 @@ def runs(vectors: Sequence[Any], offset: int, count: int, begin: int) -> list[Re
 
 def differ(a: Any, b: Any) -> bool:
     """Whether the copies of a tensor from two processes differ in dtype, shape or checksum."""
-    if (getattr(a, "dtype", None), getattr(a, "shape", None)) != (getattr(b, "dtype", None), getattr(b, "shape", None)):
+    if (getattr(a, "dtype", None), getattr(a, "shape", None)) != (
+        getattr(b, "dtype", None),
+        getattr(b, "shape", None),
+    ):
         return True
     sums = [getattr(getattr(each, "record", None), "crc", None) for each in (a, b)]
     return None not in sums and sums[0] != sums[1]
@@ -171,11 +197,13 @@ def values_of(tree: Any) -> str:
 def _refuse_overlaps(what: str, grid: tuple[int, ...], regions: list[Region]) -> None:
     """Raise for regions that do not tile a tensor.
 
-    The differences along all axes of the indicator of a region are its corners, with signs. Their sum equals that of
-    the tensor if, and only if, each element is covered exactly once.
+    The differences along all axes of the indicator of a region are its corners, with signs. Their
+    sum equals that of the tensor if, and only if, each element is covered exactly once.
     """
     if len(regions) << len(grid) > _MOST_CORNERS:
-        raise UnsafeFileError(f"{what} are {len(regions):,}, on {len(grid)} axes: out of all proportion.")
+        raise UnsafeFileError(
+            f"{what} are {len(regions):,}, on {len(grid)} axes: out of all proportion."
+        )
     corners: Counter[tuple[int, ...]] = Counter()
     _count(corners, -1, (0,) * len(grid), grid)
     for each in regions:
@@ -184,7 +212,9 @@ def _refuse_overlaps(what: str, grid: tuple[int, ...], regions: list[Region]) ->
         raise FileFormatError(f"{what} overlap.")
 
 
-def _count(corners: Counter[tuple[int, ...]], sign: int, start: tuple[int, ...], shape: tuple[int, ...]) -> None:
+def _count(
+    corners: Counter[tuple[int, ...]], sign: int, start: tuple[int, ...], shape: tuple[int, ...]
+) -> None:
     ends = [((begin, 1), (begin + length, -1)) for begin, length in zip(start, shape, strict=True)]
     for corner in product(*ends):
         corners[tuple(place for place, _ in corner)] += sign * prod(side for _, side in corner)

@@ -16,7 +16,10 @@ _MOST_AXES = 64
 _MOST_BYTES = 1 << 63
 _LEAST_BOMB = 1 << 26
 _MOST_RATIO = 2000
-"""The largest plausible ratio of compression. Deflate's limit is 1032 (https://zlib.net/zlib_tech.html)."""
+"""The largest plausible ratio of compression.
+
+Deflate's limit is 1032 (https://zlib.net/zlib_tech.html).
+"""
 ZSTD_RATIO = 1 << 15
 """The largest ratio of Zstandard: blocks of 128 KiB in 4 bytes (RFC 8878, 3.1.1.2)."""
 
@@ -31,7 +34,9 @@ def checked(shape: Iterable[int], itemsize: int, where: str) -> tuple[int, ...]:
     if any(each < 0 for each in found):
         raise FileFormatError(f"{where} has an axis of negative length.")
     if len(found) > _MOST_AXES:
-        raise FileFormatError(f"{where} has {len(found)} axes; {_MOST_AXES} is the most an array can have.")
+        raise FileFormatError(
+            f"{where} has {len(found)} axes; {_MOST_AXES} is the most an array can have."
+        )
     if is_too_large(found, itemsize):
         raise FileFormatError(f"{where} has a shape whose bytes no 64-bit number counts.")
     return found

@@ -18,15 +18,20 @@ SLAB_BYTES = 1 << 24
 
 
 def slabs(
-    shape: Sequence[int], itemsize: int, chunks: Sequence[int] | None = None, nbytes: int = SLAB_BYTES
+    shape: Sequence[int],
+    itemsize: int,
+    chunks: Sequence[int] | None = None,
+    nbytes: int = SLAB_BYTES,
 ) -> Iterator[tuple[slice, ...]]:
     """Yield boxes that cover an array. Each is a run of consecutive values in row-major order.
 
     Args:
         shape: Lengths of the axes.
         itemsize: The size of an element in bytes.
-        chunks: The shape of the chunks in which it is stored. Boxes end at the ends of chunks, if a chunk fits.
-        nbytes: The most bytes of a box; or the size of a chunk, if that is larger, since chunks are read as a whole.
+        chunks: The shape of the chunks in which it is stored. Boxes end at the ends of chunks, if a
+            chunk fits.
+        nbytes: The most bytes of a box; or the size of a chunk, if that is larger, since chunks are
+            read as a whole.
     """
     if not prod(shape):
         return

@@ -42,8 +42,8 @@ class ThriftReader:
         """The struct at this position: some of its fields by number. Everything else is skipped.
 
         Args:
-            wanted: The fields. For each: ``None`` for an integer, otherwise the fields of the struct, or of the structs
-                in the list.
+            wanted: The fields. For each: ``None`` for an integer, otherwise the fields of the
+                struct, or of the structs in the list.
 
         Raises:
             FileFormatError: The bytes are malformed, or end before.
@@ -148,7 +148,9 @@ class ThriftReader:
                 return value
             shift += 7
             if shift > 63:
-                raise FileFormatError(f"{self._where} has a number that does not end, before byte {self.at}.")
+                raise FileFormatError(
+                    f"{self._where} has a number that does not end, before byte {self.at}."
+                )
 
     def _integer(self) -> int:
         value = self._varint()

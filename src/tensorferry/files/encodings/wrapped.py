@@ -52,7 +52,9 @@ def wrapped(path: Path, head: bytes) -> FileFormatError | None:
     for magic, (what, command) in _MAGIC.items():
         if head.startswith(magic):
             hint = command.format(shlex.quote(str(path)), shlex.quote(str(out)))
-            return FileFormatError(f"{path} is compressed, by {what}{_kind(inside)}: nothing in it has a place.", hint)
+            return FileFormatError(
+                f"{path} is compressed, by {what}{_kind(inside)}: nothing in it has a place.", hint
+            )
     if head[:1] == b"\x78" and int.from_bytes(head[:2], "big") % 31 == 0 and inside:
         what, hint = "zlib, as joblib does", _INFLATE
     elif head.startswith(b"\x5d\0\0") and inside:
@@ -60,13 +62,17 @@ def wrapped(path: Path, head: bytes) -> FileFormatError | None:
     else:
         return _tar(path)
     hint = hint.format(str(path), str(out))
-    return FileFormatError(f"{path} is compressed, by {what}{_kind(inside)}: nothing in it has a place.", hint)
+    return FileFormatError(
+        f"{path} is compressed, by {what}{_kind(inside)}: nothing in it has a place.", hint
+    )
 
 
 def _plain(name: str) -> str:
     suffix = next((each for each in _SUFFIXES if name.lower().endswith(each)), "")
     stem, dot, last = name.rpartition(".")
-    return name[: -len(suffix)] if suffix else f"{stem}.unpacked.{last}" if dot else f"{name}.unpacked"
+    return (
+        name[: -len(suffix)] if suffix else f"{stem}.unpacked.{last}" if dot else f"{name}.unpacked"
+    )
 
 
 def _first(path: Path) -> bytes:

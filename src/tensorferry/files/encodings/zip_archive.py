@@ -1,8 +1,8 @@
 """Read zip archives with all bounds checked.
 
-The format is described at https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT (6.3.10). The standard library's
-`zipfile` makes an object with a dozen fields for each member, which is too much for 100,000 tensors, and it accepts
-members that overlap. The writer is in `zip_writer`.
+The format is described at https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT (6.3.10). The
+standard library's `zipfile` makes an object with a dozen fields for each member, which is too much
+for 100,000 tensors, and it accepts members that overlap. The writer is in `zip_writer`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ _MANY = 1000
 
 def is_number(name: str) -> bool:
     """Whether the name of a member is a number in the usual spelling, with at most nine digits."""
-    return name.isascii() and name.isdecimal() and len(name) < 10 and (name[0] != "0" or name == "0")
+    return (
+        name.isascii() and name.isdecimal() and len(name) < 10 and (name[0] != "0" or name == "0")
+    )
 
 
 class Member(NamedTuple):
@@ -70,15 +72,17 @@ class Archive(Mapping[str, Member]):
 
     Args:
         path: The file.
-        tolerant: Whether problems are collected in `problems`, if possible, instead of raising the first one.
+        tolerant: Whether problems are collected in `problems`, if possible, instead of raising the
+            first one.
         may_lack_sums: Whether checksums that are all zero mean that there are none, as in PyTorch.
         within: Its position and length in the file; ``None`` if it is the whole file.
 
     Raises:
         OSError: It cannot be read.
-        FileFormatError: It is not a zip archive, is cut off, or has members that overlap or are outside of it.
-        UnsafeFileError: Two members have the same name, a name leads out of the archive, the declared size of a
-            member is impossible, or the directory is far too large.
+        FileFormatError: It is not a zip archive, is cut off, or has members that overlap or are
+            outside of it.
+        UnsafeFileError: Two members have the same name, a name leads out of the archive, the
+            declared size of a member is impossible, or the directory is far too large.
     """
 
     def __init__(
@@ -118,7 +122,10 @@ class Archive(Mapping[str, Member]):
 
     @property
     def names(self) -> list[str]:
-        """The names of the members, in the order of the directory. They are read again if they were dropped."""
+        """The names of the members, in the order of the directory.
+
+        They are read again if they were dropped.
+        """
         if self._names is None:
             self._names = self._directory.names()
         return self._names
@@ -145,7 +152,10 @@ class Archive(Mapping[str, Member]):
         return found
 
     def forget_names(self) -> None:
-        """Drop the names, which take most of the memory. They are read again when they are needed."""
+        """Drop the names, which take most of the memory.
+
+        They are read again when they are needed.
+        """
         self._names = self._index = None
 
     def size(self, index: int) -> int:
@@ -185,7 +195,9 @@ class Archive(Mapping[str, Member]):
             FileFormatError: They differ, or the data overlaps the next member.
         """
         raw = read_at(self.path, member.header, 30 + len(member.name.encode()), self._descriptor)
-        signature, flags, method, crc, packed, size, name_length, extra_length = _LOCAL.unpack_from(raw)
+        signature, flags, method, crc, packed, size, name_length, extra_length = _LOCAL.unpack_from(
+            raw
+        )
         wrong = self._wrong(member)
         if signature != 0x04034B50:
             raise wrong("has no local header")
@@ -193,8 +205,11 @@ class Archive(Mapping[str, Member]):
             raise wrong("has a local header with another method than the directory")
         if raw[30:] != member.name.encode() or name_length != len(raw) - 30:
             raise wrong("has another name in its local header")
-        # With bit 3, checksum and sizes follow the data, and may be zero here. 0xFFFFFFFF means the extra field.
-        if not flags & 8 and (crc != member.crc or not {packed, size} <= {member.packed, member.size, 0xFFFFFFFF}):
+        # With bit 3, checksum and sizes follow the data, and may be zero here. 0xFFFFFFFF means the
+        # extra field.
+        if not flags & 8 and (
+            crc != member.crc or not {packed, size} <= {member.packed, member.size, 0xFFFFFFFF}
+        ):
             raise wrong("has another size or checksum in its local header")
         begin = member.header + 30 + name_length + extra_length
         if begin + member.packed > self._directory.after(member.header):
@@ -233,24 +248,32 @@ class Archive(Mapping[str, Member]):
         """Yield the bytes of a member in order, in blocks of about `BLOCK_BYTES`, decompressed.
 
         Raises:
-            FileFormatError: It is cut off or corrupt, or its size or checksum is not that of the directory (raised
-                after the last block).
+            FileFormatError: It is cut off or corrupt, or its size or checksum is not that of the
+                directory (raised after the last block).
         """
         wrong = self._wrong(member)
         found = done = 0
-        for block in self._raw_blocks(member) if member.method == STORED else self._inflated(member):
+        for block in (
+            self._raw_blocks(member) if member.method == STORED else self._inflated(member)
+        ):
             done += len(block)
             if done > member.size:
-                raise wrong(f"inflates to more than the {member.size:,} bytes that the directory says")
+                raise wrong(
+                    f"inflates to more than the {member.size:,} bytes that the directory says"
+                )
             found = zlib.crc32(block, found)
             yield block
         if done != member.size:
-            raise wrong(f"inflates to {done:,} bytes, not the {member.size:,} that the directory says")
+            raise wrong(
+                f"inflates to {done:,} bytes, not the {member.size:,} that the directory says"
+            )
         self._compare(member, found)
 
     def _compare(self, member: Member, found: int) -> None:
         if found != member.crc and not self.lacks_sums:
-            raise self._wrong(member)(f"is corrupt: its CRC-32 is {found:08x}, the directory says {member.crc:08x}")
+            raise self._wrong(member)(
+                f"is corrupt: its CRC-32 is {found:08x}, the directory says {member.crc:08x}"
+            )
 
     @contextmanager
     def held_open(self) -> Iterator[None]:
@@ -282,17 +305,23 @@ class Archive(Mapping[str, Member]):
         if self._tolerant:
             self.problems.append(FileFinding(self.path, offset, name, f"{message}."))
         elif unsafe:
-            raise UnsafeFileError(f"{self.path}: {message}.", "do not open it with anything else either")
+            raise UnsafeFileError(
+                f"{self.path}: {message}.", "do not open it with anything else either"
+            )
         else:
             raise FileFormatError(f"{self.path}: {message}.")
 
     def _wrong(self, member: Member) -> Callable[[str], FileFormatError]:
-        return lambda what: FileFormatError(f"{self.path}: {member.name} (at byte {member.header}) {what}.")
+        return lambda what: FileFormatError(
+            f"{self.path}: {member.name} (at byte {member.header}) {what}."
+        )
 
     def _raw_blocks(self, member: Member) -> Iterator[bytes]:
         begin = self.offset(member)
         for start in range(0, member.packed, BLOCK_BYTES):
-            yield read_at(self.path, begin + start, min(BLOCK_BYTES, member.packed - start), self._descriptor)
+            yield read_at(
+                self.path, begin + start, min(BLOCK_BYTES, member.packed - start), self._descriptor
+            )
 
     def _inflated(self, member: Member) -> Iterator[bytes]:
         wrong = self._wrong(member)

@@ -52,8 +52,10 @@ class Directory:
 
     Args:
         path: The archive.
-        problem: Called for each problem of a member: its position, its name, the message, and whether it is unsafe.
-        within: The position and length of the archive in the file; ``None`` if it is the whole file.
+        problem: Called for each problem of a member: its position, its name, the message, and
+            whether it is unsafe.
+        within: The position and length of the archive in the file; ``None`` if it is the whole
+            file.
 
     Raises:
         OSError: It cannot be read.
@@ -61,7 +63,9 @@ class Directory:
         UnsafeFileError: The directory is far too large.
     """
 
-    def __init__(self, path: str, problem: Callable[..., None], within: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self, path: str, problem: Callable[..., None], within: tuple[int, int] | None = None
+    ) -> None:
         self.path = path
         self._base, self._size = within or (0, os.stat(path).st_size)  # noqa: PTH116 - a plain string
         self.comment = b""
@@ -89,7 +93,9 @@ class Directory:
     def name(self, place: int) -> str:
         """The name of one member, read again."""
         start = self.begin + self._starts[place]
-        return _name(read_at(self.path, start, 46 + _LENGTHS.unpack(read_at(self.path, start + 28, 6))[0]), 0)
+        return _name(
+            read_at(self.path, start, 46 + _LENGTHS.unpack(read_at(self.path, start + 28, 6))[0]), 0
+        )
 
     def after(self, header: int) -> int:
         """The position of the next local header, or of the directory."""
@@ -101,7 +107,9 @@ class Directory:
         tail_at = max(0, size - 22 - 0xFFFF)
         tail = read_at(self.path, base + tail_at, size - tail_at)
         at = tail.rfind(b"PK\5\6")
-        while at >= 0 and (len(tail) - at < 22 or at + 22 + _END.unpack_from(tail, at)[7] != len(tail)):
+        while at >= 0 and (
+            len(tail) - at < 22 or at + 22 + _END.unpack_from(tail, at)[7] != len(tail)
+        ):
             at = tail.rfind(b"PK\5\6", 0, at)
         if at < 0:
             raise FileFormatError(
@@ -114,7 +122,9 @@ class Directory:
         if end >= 20 and read_at(self.path, base + end - 20, 4) == b"PK\6\7":
             _, _, end_64, disks = _LOCATOR.unpack(read_at(self.path, base + end - 20, 20))
             if disks > 1 or end_64 + 56 != end - 20:
-                raise FileFormatError(f"{self.path}: the zip64 end of the directory is not where it must be.")
+                raise FileFormatError(
+                    f"{self.path}: the zip64 end of the directory is not where it must be."
+                )
             fields = _END_64.unpack(read_at(self.path, base + end_64, 56))
             wide = fields[4:]
             narrow = (disk, start_disk, here, count, nbytes, begin)
@@ -122,7 +132,9 @@ class Directory:
             if fields[0] != 0x06064B50 or any(
                 a not in (b, most) for a, b, most in zip(narrow, wide, saturated, strict=True)
             ):
-                raise FileFormatError(f"{self.path}: the two ends of the zip directory contradict each other.")
+                raise FileFormatError(
+                    f"{self.path}: the two ends of the zip directory contradict each other."
+                )
             disk, start_disk, here, count, nbytes, begin = wide
             end = end_64
         if disk or start_disk or here != count:
@@ -146,7 +158,9 @@ class Directory:
             starts, begin, entries = array("I"), len(names), list[bytes]()
             for place in range(begin, min(begin + _PART, count)):
                 if at + 46 > nbytes:
-                    raise FileFormatError(f"{self.path}: the zip directory ends after {place:,} of {count:,} members.")
+                    raise FileFormatError(
+                        f"{self.path}: the zip directory ends after {place:,} of {count:,} members."
+                    )
                 name_length, extra_length, comment_length = lengths(raw, at + 28)
                 after = at + 46 + name_length
                 starts.append(at)
@@ -155,10 +169,14 @@ class Directory:
                 try:
                     names.append(raw[after - name_length : after].decode())
                 except UnicodeDecodeError:
-                    raise FileFormatError(f"{self.path}: the name of member {place:,} is not UTF-8.") from None
+                    raise FileFormatError(
+                        f"{self.path}: the name of member {place:,} is not UTF-8."
+                    ) from None
             self._enter(raw, starts, np.frombuffer(b"".join(entries), _CENTRAL), names[begin:])
         if at != nbytes:
-            raise FileFormatError(f"{self.path}: the zip directory is {nbytes:,} bytes long, its members take {at:,}.")
+            raise FileFormatError(
+                f"{self.path}: the zip directory is {nbytes:,} bytes long, its members take {at:,}."
+            )
         self._look_at(names)
         self._lay_out(names)
         return names
@@ -168,7 +186,9 @@ class Directory:
         if damaged.size:
             first = damaged[0]
             where, place = self.begin + starts[first], len(self._starts) + first
-            raise FileFormatError(f"{self.path}: the zip directory is damaged at byte {where}, member {place:,}.")
+            raise FileFormatError(
+                f"{self.path}: the zip directory is damaged at byte {where}, member {place:,}."
+            )
         sizes = np.stack([*fields["sizes"].T, fields["header"]], axis=1).astype(np.int64)
         for place in np.flatnonzero((sizes == _NARROW).any(axis=1)).tolist():
             name_length, extra_length, _ = fields["lengths"][place].tolist()
@@ -181,9 +201,12 @@ class Directory:
         # With subtractions, because a sum could overflow.
         outside = (packed > self.begin) | (header > self.begin - span)
         problems = {
-            "is encrypted, or compressed in an unknown way": ((fields["method"] != STORED) & ~deflated)
+            "is encrypted, or compressed in an unknown way": (
+                (fields["method"] != STORED) & ~deflated
+            )
             | (fields["flags"] & 0x41 != 0),
-            "is stored, yet takes another number of bytes than it holds": ~deflated & (packed != size),
+            "is stored, yet takes another number of bytes than it holds": ~deflated
+            & (packed != size),
             "lies outside of the archive": outside,
         }
         for what, found in problems.items():
@@ -208,14 +231,18 @@ class Directory:
         if _UNSAFE_NAME.search("\n".join(names)):
             for place, name in enumerate(names):
                 if _UNSAFE_NAME.search(name):
-                    self._problem(self.headers[place], name, f"{name!r} leads out of the archive", unsafe=True)
+                    self._problem(
+                        self.headers[place], name, f"{name!r} leads out of the archive", unsafe=True
+                    )
         marks = np.fromiter(map(hash, names), np.int64, len(names))
         marks.sort()
         if (marks[1:] == marks[:-1]).any():
             seen: set[str] = set()
             for place, name in enumerate(names):
                 if name in seen:
-                    self._problem(self.headers[place], name, f"{name!r} is there twice", unsafe=True)
+                    self._problem(
+                        self.headers[place], name, f"{name!r} is there twice", unsafe=True
+                    )
                 seen.add(name)
 
     def _wide(self, extra: bytes, sizes: Any, name: str) -> list[int]:
@@ -227,12 +254,16 @@ class Directory:
             if kind == 1:
                 if length >= 8 * len(wanted) and at + 4 + length <= len(extra):
                     for step, place in enumerate(wanted):
-                        values[place] = int.from_bytes(extra[at + 4 + 8 * step : at + 12 + 8 * step], "little")
+                        values[place] = int.from_bytes(
+                            extra[at + 4 + 8 * step : at + 12 + 8 * step], "little"
+                        )
                     if max(values) < 1 << 62:
                         return values
                 break
             at += 4 + length
-        raise FileFormatError(f"{self.path}: {name} has no possible zip64 sizes where it must have them.")
+        raise FileFormatError(
+            f"{self.path}: {name} has no possible zip64 sizes where it must have them."
+        )
 
     def _lay_out(self, names: list[str]) -> None:
         headers, spans = np.asarray(self.headers), np.asarray(self._spans)
@@ -250,6 +281,9 @@ class Directory:
 
 
 def _name(raw: bytes | mmap.mmap, start: int) -> str:
-    """The name in an entry of the directory. If the file has changed, it will not match the local header."""
+    """The name in an entry of the directory.
+
+    If the file has changed, it will not match the local header.
+    """
     length = _LENGTHS.unpack_from(raw, start + 28)[0]
     return raw[start + 46 : start + 46 + length].decode(errors="replace")

@@ -97,7 +97,13 @@ class ZipExtent(Packed):
     @property
     def key(self) -> Hashable:
         region, (archive, dtype, shape, _, start) = self._region, self.layout
-        return (archive.id, region if type(region) is int else self.region.index, start, shape, dtype)
+        return (
+            archive.id,
+            region if type(region) is int else self.region.index,
+            start,
+            shape,
+            dtype,
+        )
 
 
 class ZipView(View):
@@ -136,4 +142,11 @@ class ZipView(View):
 
     @property
     def key(self) -> Hashable:
-        return (self.region.archive.id, self.region.index, self.start, self.shape, self.dtype, self.strides)
+        return (
+            self.region.archive.id,
+            self.region.index,
+            self.start,
+            self.shape,
+            self.dtype,
+            self.strides,
+        )

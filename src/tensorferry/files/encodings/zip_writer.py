@@ -25,8 +25,9 @@ _DAY = 0x21
 class ArchiveWriter:
     """Writes a zip archive, member after member, without seeking.
 
-    The layout is the same as that of ``torch.save``: checksum and sizes follow the data of each member, and an extra
-    field ``FB`` pads its header. ``torch.utils.serialization.config.load.calculate_storage_offsets`` depends on it:
+    The layout is the same as that of ``torch.save``: checksum and sizes follow the data of each
+    member, and an extra field ``FB`` pads its header.
+    ``torch.utils.serialization.config.load.calculate_storage_offsets`` depends on it:
     https://docs.pytorch.org/docs/stable/notes/serialization.html
 
     Args:
@@ -64,20 +65,29 @@ class ArchiveWriter:
         size = len(prefix) + (stored.nbytes if stored is not None else 0) + len(suffix)
         raw_name = name.encode()
         header = self._at
-        extra = _zip64((size, size) if size >= _MOST_NARROW else (), (header,) if header >= _MOST_NARROW else ())
+        extra = _zip64(
+            (size, size) if size >= _MOST_NARROW else (),
+            (header,) if header >= _MOST_NARROW else (),
+        )
         begin = header + 30 + len(raw_name) + len(extra) + 4
         padding = -begin % ALIGNMENT
         narrow = _MOST_NARROW if size >= _MOST_NARROW else 0
         lengths = len(raw_name), len(extra) + 4 + padding
         version = 45 if extra else 20
-        local = struct.pack("<IHHHHHIIIHH", 0x04034B50, version, 0x808, 0, 0, _DAY, 0, narrow, narrow, *lengths)
-        self._write(local + raw_name + extra + b"FB" + struct.pack("<H", padding) + b"Z" * padding + prefix)
+        local = struct.pack(
+            "<IHHHHHIIIHH", 0x04034B50, version, 0x808, 0, 0, _DAY, 0, narrow, narrow, *lengths
+        )
+        self._write(
+            local + raw_name + extra + b"FB" + struct.pack("<H", padding) + b"Z" * padding + prefix
+        )
         crc = zlib.crc32(prefix)
         if stored is not None and pump is not None:
             crc = pump.copy(stored, self._descriptor, crc=crc) or 0
             self._at += stored.nbytes
         crc = zlib.crc32(suffix, crc)
-        self._write(suffix + struct.pack("<IIQQ" if extra else "<IIII", 0x08074B50, crc, size, size))
+        self._write(
+            suffix + struct.pack("<IIQQ" if extra else "<IIII", 0x08074B50, crc, size, size)
+        )
         self._enter(raw_name, header, size, crc, extra)
 
     def finish(self, comment: bytes = b"") -> None:
@@ -85,7 +95,9 @@ class ArchiveWriter:
         begin, nbytes, count = self._at, len(self._directory), self._count
         end = b""
         if count >= 0xFFFF or begin >= _MOST_NARROW or nbytes >= _MOST_NARROW:
-            end = struct.pack("<IQHHIIQQQQ", 0x06064B50, 44, 45, 45, 0, 0, count, count, nbytes, begin)
+            end = struct.pack(
+                "<IQHHIIQQQQ", 0x06064B50, 44, 45, 45, 0, 0, count, count, nbytes, begin
+            )
             end += struct.pack("<IIQI", 0x07064B50, 0, begin + nbytes, 1)
         narrow = min(count, 0xFFFF)
         place = min(nbytes, _MOST_NARROW), min(begin, _MOST_NARROW)
@@ -100,7 +112,9 @@ class ArchiveWriter:
         self._directory += struct.pack(
             "<IHHHHHHIII", 0x02014B50, version, version, 0x808, 0, 0, _DAY, crc, narrow, narrow
         )
-        self._directory += struct.pack("<HHHHHII", len(name), len(extra), 0, 0, 0, 0, min(header, _MOST_NARROW))
+        self._directory += struct.pack(
+            "<HHHHHII", len(name), len(extra), 0, 0, 0, 0, min(header, _MOST_NARROW)
+        )
         self._directory += name + extra
 
     def _write(self, raw: bytes) -> None:

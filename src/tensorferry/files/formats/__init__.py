@@ -1,4 +1,7 @@
-"""A module or folder for each file format. `tensorferry.files.opening.registry` finds them in this folder."""
+"""A module or folder for each file format.
+
+`tensorferry.files.opening.registry` finds them in this folder.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ MODULES = {
     "pickle": "pickle",
     "joblib": "pickle",
 }
-"""The usual module for a suffix, if it has another name. It is tried before the others are imported."""
+"""The usual module for a suffix, if it has another name.
+
+It is tried before the others are imported.
+"""
 
 
 def is_fragile(name: str, head: bytes) -> bool:
@@ -31,7 +37,9 @@ def is_fragile(name: str, head: bytes) -> bool:
     if head.startswith(b"\x89HDF"):
         return True
     # Archives of Keras, by the name of their first member.
-    inner = name.lower().endswith(".keras") or head[30:].startswith((b"metadata.json", b"config.json"))
+    inner = name.lower().endswith(".keras") or head[30:].startswith(
+        (b"metadata.json", b"config.json")
+    )
     return inner and head.startswith(b"PK\3\4")
 
 
@@ -41,4 +49,6 @@ def is_fragile_folder(path: Path) -> bool:
     A database is in the folder itself, or in an item of a step.
     """
     name = "manifest.ocdbt"
-    return (path / name).is_file() or ((path / "_CHECKPOINT_METADATA").is_file() and any(path.glob(f"*/{name}")))
+    return (path / name).is_file() or (
+        (path / "_CHECKPOINT_METADATA").is_file() and any(path.glob(f"*/{name}"))
+    )

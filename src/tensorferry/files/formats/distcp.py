@@ -1,9 +1,11 @@
 """Read folders of ``torch.distributed.checkpoint``, without that package, as one tree of whole tensors.
 
-``.metadata`` is a pickle that tells which file has which region of which tensor. Each region, and each other value, is
-a file of ``torch.save`` inside these files (torch/distributed/checkpoint/filesystem.py).
+``.metadata`` is a pickle that tells which file has which region of which tensor. Each region, and
+each other value, is a file of ``torch.save`` inside these files
+(torch/distributed/checkpoint/filesystem.py).
 
-This module has the name of the files' suffix, so that it is tried before the format of ``torch.save``.
+This module has the name of the files' suffix, so that it is tried before the format of
+``torch.save``.
 """
 
 from __future__ import annotations
@@ -91,7 +93,8 @@ def _folder(path: Path) -> Path:
         return path
     if path.name != _METADATA:
         raise FileFormatError(
-            f"{path} is what one of several processes saved, of a checkpoint.", path_hint(path.parent.absolute())
+            f"{path} is what one of several processes saved, of a checkpoint.",
+            path_hint(path.parent.absolute()),
         )
     return path.parent
 
@@ -102,7 +105,9 @@ def _refuse_fragments(folder: Path, where: Path) -> None:
     if described <= _FEW_METADATA:
         return
     with os.scandir(folder) as entries:
-        held = sum(each.stat().st_size for each in entries if each.name != _METADATA and each.is_file())
+        held = sum(
+            each.stat().st_size for each in entries if each.name != _METADATA and each.is_file()
+        )
     if held < _LEAST_RATIO * described:
         raise UnsafeFileError(
             f"{where} has {described:,} bytes that say where pieces are, and those are no more than {held:,}: out of "
@@ -114,7 +119,9 @@ def _refuse_fragments(folder: Path, where: Path) -> None:
 def _pages(path: Path) -> mmap.mmap:
     size = path.stat().st_size
     if size > _MOST_METADATA:
-        raise UnsafeFileError(f"{path} is larger than {_MOST_METADATA:,} bytes, out of all proportion.")
+        raise UnsafeFileError(
+            f"{path} is larger than {_MOST_METADATA:,} bytes, out of all proportion."
+        )
     return read_pages(os.fspath(path), 0, size)
 
 
@@ -149,7 +156,10 @@ class _SavedRegion(Stored):
         if self._inner is None:
             found = _opened(self._item, frozenset())[0]
             stored = next(iter(found.leaves.values()), None)
-            if len(found.leaves) != 1 or (getattr(stored, "dtype", None), getattr(stored, "shape", None)) != (
+            if len(found.leaves) != 1 or (
+                getattr(stored, "dtype", None),
+                getattr(stored, "shape", None),
+            ) != (
                 self.dtype,
                 self.shape,
             ):
@@ -201,7 +211,9 @@ def _opened(item: _Item, allow: frozenset[str], wrap: Any = None) -> Any:
 class _DistributedCheckpoint:
     """A folder, by its metadata."""
 
-    def __init__(self, folder: Path, root: Any, asked: dict[str, None], allow: frozenset[str]) -> None:
+    def __init__(
+        self, folder: Path, root: Any, asked: dict[str, None], allow: frozenset[str]
+    ) -> None:
         from ..pickles.torch_distributed import fields
 
         self._folder = folder
@@ -213,10 +225,16 @@ class _DistributedCheckpoint:
         self._described: Any = metadata.get("state_dict_metadata")
         places = metadata.get("storage_data")
         self._paths: Any = metadata.get("planner_data") or {}
-        if type(self._described) is not dict or type(places) is not dict or type(self._paths) is not dict:
+        if (
+            type(self._described) is not dict
+            or type(places) is not dict
+            or type(self._paths) is not dict
+        ):
             raise FileFormatError(f"{self._where} does not say which tensors there are, or where.")
         if len(self._described) > MOST_TENSORS:
-            raise UnsafeFileError(f"{self._where} has more than {MOST_TENSORS:,} tensors, out of all proportion.")
+            raise UnsafeFileError(
+                f"{self._where} has more than {MOST_TENSORS:,} tensors, out of all proportion."
+            )
         self._items = self._validated(places)
         self._values_left = _MOST_VALUES
 
@@ -234,8 +252,15 @@ class _DistributedCheckpoint:
                 at.get("offset"),
                 at.get("length"),
             )
-            if type(name) is not str or type(file) is not str or type(offset) is not int or type(nbytes) is not int:
-                raise FileFormatError(f"{self._where}: a place in it has no name, file, offset or length.")
+            if (
+                type(name) is not str
+                or type(file) is not str
+                or type(offset) is not int
+                or type(nbytes) is not int
+            ):
+                raise FileFormatError(
+                    f"{self._where}: a place in it has no name, file, offset or length."
+                )
             if at.get("transform_descriptors"):
                 raise FileFormatError(
                     f"{self._where}: {name[:200]} was put through {at['transform_descriptors']!s:.100}, as extensions "
@@ -243,7 +268,9 @@ class _DistributedCheckpoint:
                     "a checkpoint that was saved without extensions",
                 )
             if not is_entry(file):
-                raise UnsafeFileError(f"{self._where} names the file {file[:200]!r}, which leads out of its folder.")
+                raise UnsafeFileError(
+                    f"{self._where} names the file {file[:200]!r}, which leads out of its folder."
+                )
             path = os.fspath(self._folder / file)
             if file not in sizes:
                 sizes[file] = os.stat(path).st_size if os.path.isfile(path) else None  # noqa: PTH116, PTH113 - plain strings
@@ -253,16 +280,24 @@ class _DistributedCheckpoint:
                     f"{path} is {size:,} bytes long; {name[:200]} should be at {offset:,}, and is {nbytes:,} bytes."
                 )
             place = lengths(asked.get("offset"))
-            if found.setdefault((name, place), _Item(path, offset, nbytes)) != (path, offset, nbytes):
+            if found.setdefault((name, place), _Item(path, offset, nbytes)) != (
+                path,
+                offset,
+                nbytes,
+            ):
                 raise FileFormatError(f"{self._where} has {name[:200]} twice at {place}.")
         missing = [file for file, size in sizes.items() if size is None]
         if missing:
-            raise FileFormatError(f"{self._where} names files that are missing: {named(missing)}.", "get them too")
+            raise FileFormatError(
+                f"{self._where} names files that are missing: {named(missing)}.", "get them too"
+            )
         self._files = tuple(os.fspath(self._folder / file) for file in sizes)
         ordered = sorted((item, name) for (name, _), item in found.items())
         for (before, first), (after, second) in pairwise(ordered):
             if before.path == after.path and before.offset + before.nbytes > after.offset:
-                raise UnsafeFileError(f"{before.path}: {second[:200]} overlaps {first[:200]} at byte {after.offset}.")
+                raise UnsafeFileError(
+                    f"{before.path}: {second[:200]} overlaps {first[:200]} at byte {after.offset}."
+                )
         return found
 
     def contents(self) -> Contents:
@@ -273,7 +308,9 @@ class _DistributedCheckpoint:
         for name, described in self._described.items():
             keys = self._paths.get(name, (name,))
             if type(name) is not str or type(keys) is not tuple or not 0 < len(keys) < DEEPEST:
-                raise FileFormatError(f"{self._where} has no name, or place in a tree, of {str(name)[:100]}.")
+                raise FileFormatError(
+                    f"{self._where} has no name, or place in a tree, of {str(name)[:100]}."
+                )
             is_tensor = bool(self._fields(described, ".TensorStorageMetadata"))
             flat = flat and is_tensor and keys == (name,)
             value, reason = self._tensor(name, described) if is_tensor else self._value(name)
@@ -292,18 +329,41 @@ class _DistributedCheckpoint:
 
         tree = relabel(tree, label, Stored)
         paths = (*self._files, self._where)
-        return Contents("torch_distributed", paths, tensors, {}, None if flat else tree, others, tuple(self._asked))
+        return Contents(
+            "torch_distributed",
+            paths,
+            tensors,
+            {},
+            None if flat else tree,
+            others,
+            tuple(self._asked),
+        )
 
     def _tensor(self, name: str, described: InstanceOf) -> tuple[Any, str]:
         from ..encodings.regions import Region, joined
         from ..pickles.torch_distributed import lengths
 
         about = self._fields(described, ".TensorStorageMetadata")
-        properties, shape, chunks = about.get("properties"), lengths(about.get("size")), about.get("chunks")
+        properties, shape, chunks = (
+            about.get("properties"),
+            lengths(about.get("size")),
+            about.get("chunks"),
+        )
         state = getattr(properties, "state", None)
-        dtype = state[0] if type(state) is tuple and state else self._fields(properties, "").get("dtype")
-        if type(dtype) is not Special or dtype.kind != "dtype" or shape is None or type(chunks) is not list:
-            raise FileFormatError(f"{self._where} does not say of what dtype and shape {name[:200]} is.")
+        dtype = (
+            state[0]
+            if type(state) is tuple and state
+            else self._fields(properties, "").get("dtype")
+        )
+        if (
+            type(dtype) is not Special
+            or dtype.kind != "dtype"
+            or shape is None
+            or type(chunks) is not list
+        ):
+            raise FileFormatError(
+                f"{self._where} does not say of what dtype and shape {name[:200]} is."
+            )
         own = str(dtype.value)
         if own not in DTYPES:
             return None, f"its dtype is torch.{own}, which has no counterpart"
@@ -314,8 +374,12 @@ class _DistributedCheckpoint:
             inside = self._fields(chunk, ".ChunkStorageMetadata")
             start, sizes = lengths(inside.get("offsets")), lengths(inside.get("sizes"))
             if start is None or sizes is None or len(start) != len(sizes):
-                raise FileFormatError(f"{self._where} has a piece of {name[:200]} without a place or size.")
-            item = self._items.get((name, start)) or (self._items.get((name, None)) if len(chunks) == 1 else None)
+                raise FileFormatError(
+                    f"{self._where} has a piece of {name[:200]} without a place or size."
+                )
+            item = self._items.get((name, start)) or (
+                self._items.get((name, None)) if len(chunks) == 1 else None
+            )
             if item is None:
                 raise FileFormatError(
                     f"{self._where} does not say where the piece of {name[:200]} at {list(start)} is."
@@ -344,15 +408,20 @@ class _DistributedCheckpoint:
         for key in keys[:-1]:
             node = node.setdefault(key, _UnfinishedContainer()) if type(key) in (str, int) else None
             if type(node) is not _UnfinishedContainer:
-                raise FileFormatError(f"{self._where} has both a value and more at {'.'.join(map(str, keys))[:200]}.")
+                raise FileFormatError(
+                    f"{self._where} has both a value and more at {'.'.join(map(str, keys))[:200]}."
+                )
         if type(keys[-1]) not in (str, int) or keys[-1] in node:
-            raise FileFormatError(f"{self._where} has two values at {'.'.join(map(str, keys))[:200]}.")
+            raise FileFormatError(
+                f"{self._where} has two values at {'.'.join(map(str, keys))[:200]}."
+            )
         node[keys[-1]] = value
 
     def _listed(self, node: Any) -> Any:
         """The original containers: those with indices as keys are lists."""
         made = {
-            key: self._listed(child) if type(child) is _UnfinishedContainer else child for key, child in node.items()
+            key: self._listed(child) if type(child) is _UnfinishedContainer else child
+            for key, child in node.items()
         }
         numbered = [key for key in made if type(key) is int]
         if not numbered:

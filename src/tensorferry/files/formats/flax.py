@@ -43,9 +43,9 @@ _FIRST = frozenset({*range(0x80, 0xA0), *range(0xC7, 0xCA), *range(0xD4, 0xD9), 
 class Flax(Format):
     """Flax's msgpack, https://github.com/google/flax/blob/main/flax/serialization.py.
 
-    What is written is what `flax.serialization.to_bytes` writes, so that Flax restores it into a template: lists and
-    tuples are dicts of their positions, and all keys are text. Flax compares all keys with those of the template, so
-    there is no place for anything else.
+    What is written is what `flax.serialization.to_bytes` writes, so that Flax restores it into a
+    template: lists and tuples are dicts of their positions, and all keys are text. Flax compares
+    all keys with those of the template, so there is no place for anything else.
     """
 
     name = "flax"
@@ -61,7 +61,8 @@ class Flax(Format):
         return path.name.endswith(self.suffixes) and bool(head) and head[0] in _FIRST
 
     def is_named(self, path: Path, head: bytes) -> bool:
-        # A number or a text alone begins with a byte that files of many other formats have, so the name decides.
+        # A number or a text alone begins with a byte that files of many other formats have, so the
+        # name decides.
         return path.name.endswith(self.suffixes)
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
@@ -101,7 +102,11 @@ class Flax(Format):
         """
         form = _StateDict()
         contents = with_scalars(contents)
-        tree = contents.tree if contents.tree is not None else {name: Ref(name) for name in contents.tensors}
+        tree = (
+            contents.tree
+            if contents.tree is not None
+            else {name: Ref(name) for name in contents.tensors}
+        )
         tree = form.node(tree, ())
         self.refuse_any(form.refused, "has no form for these values", FileHint(*form.ways))
         tensors: dict[str, Stored] = {}
@@ -159,12 +164,18 @@ class _Tree:
             return [None if child is _OTHER else child for child in children]
         if isinstance(value, msgpack.Map):
             return self._map(reader, value.length, keys)
-        return self._extension(value, ".".join(keys)) if isinstance(value, msgpack.Extension) else value
+        return (
+            self._extension(value, ".".join(keys))
+            if isinstance(value, msgpack.Extension)
+            else value
+        )
 
     def _plain(self, reader: msgpack.Reader, value: msgpack.Binary) -> bytes | str:
         self._text += value.end - value.begin
         if self._text > _MOST_TEXT:
-            raise UnsafeFileError(f"{self._path} has more than {_MOST_TEXT} bytes that are no tensors.")
+            raise UnsafeFileError(
+                f"{self._path} has more than {_MOST_TEXT} bytes that are no tensors."
+            )
         return reader.bytes_of(value)
 
     def _map(self, reader: msgpack.Reader, count: int, keys: tuple[str, ...]) -> Any:
@@ -174,9 +185,13 @@ class _Tree:
             key = reader.next()
             key = self._plain(reader, key) if isinstance(key, msgpack.Binary) else key
             if isinstance(key, tuple):
-                raise FileFormatError(f"{self._path}: the key of a map, at byte {at}, is no plain value.")
+                raise FileFormatError(
+                    f"{self._path}: the key of a map, at byte {at}, is no plain value."
+                )
             if key in found:
-                raise FileFormatError(f"{self._path}: the key {key!r}, at byte {at}, is there twice.")
+                raise FileFormatError(
+                    f"{self._path}: the key {key!r}, at byte {at}, is there twice."
+                )
             found[key] = self._node(reader, (*keys, str(key)))
         if found.get(_CHUNKED) is True:
             return self._chunked(found, ".".join(keys))
@@ -186,11 +201,17 @@ class _Tree:
         inner = msgpack.Reader(self._data, self._path, value.begin, value.end)
         if value.code == _COMPLEX:
             parts = [inner.next() for _ in range(3)]
-            if parts[0] != msgpack.Array(2) or not all(isinstance(part, (int, float)) for part in parts[1:]):
-                raise FileFormatError(f"{self._path}: {name!r}, at byte {value.begin}, is no complex number.")
+            if parts[0] != msgpack.Array(2) or not all(
+                isinstance(part, (int, float)) for part in parts[1:]
+            ):
+                raise FileFormatError(
+                    f"{self._path}: {name!r}, at byte {value.begin}, is no complex number."
+                )
             return complex(parts[1], parts[2])
         if value.code not in (_NDARRAY, _SCALAR):
-            self._others[name] = f"a MessagePack extension of type {value.code}, which is not Flax's"
+            self._others[name] = (
+                f"a MessagePack extension of type {value.code}, which is not Flax's"
+            )
             return _OTHER
         where = f"{self._path}: {name!r}, at byte {value.begin},"
         begins = inner.next() == msgpack.Array(3), inner.next()
@@ -199,7 +220,11 @@ class _Tree:
             raise FileFormatError(f"{where} is no array of Flax.")
         lengths = [inner.next() for _ in range(axes)]
         label, data = inner.next(), inner.next()
-        fits = isinstance(label, msgpack.Binary) and label.end - label.begin < 256 and isinstance(data, msgpack.Binary)
+        fits = (
+            isinstance(label, msgpack.Binary)
+            and label.end - label.begin < 256
+            and isinstance(data, msgpack.Binary)
+        )
         if not fits or not all(type(each) is int for each in lengths) or inner.at != value.end:
             raise FileFormatError(f"{where} is no array of Flax.")
         dtype = inner.bytes_of(label._replace(is_text=True))
@@ -209,7 +234,9 @@ class _Tree:
         shape = checked(lengths, find(str(dtype)).itemsize, where)
         stored = Extent(str(dtype), shape, self._path, data.begin)
         if stored.nbytes != data.end - data.begin:
-            raise FileFormatError(f"{where} has {data.end - data.begin} bytes; its shape needs {stored.nbytes}.")
+            raise FileFormatError(
+                f"{where} has {data.end - data.begin} bytes; its shape needs {stored.nbytes}."
+            )
         return _FlaxLeaf(stored, "scalar" if value.code == _SCALAR and not shape else "tensor")
 
     def _chunked(self, found: dict[Any, Any], name: str) -> Any:
@@ -219,12 +246,16 @@ class _Tree:
             raise wrong
         parts = [chunks.get(str(index)) for index in range(len(chunks))]
         lengths: list[Any] = [shape.get(str(index)) for index in range(len(shape))]
-        if not all(isinstance(part, _FlaxLeaf) for part in parts) or not all(type(each) is int for each in lengths):
+        if not all(isinstance(part, _FlaxLeaf) for part in parts) or not all(
+            type(each) is int for each in lengths
+        ):
             raise wrong
         pieces = [part.stored for part in parts if part is not None]
         dtype = pieces[0].dtype
         whole = checked(lengths, find(dtype).itemsize, f"{self._path}: {name!r}")
-        if {piece.dtype for piece in pieces} != {dtype} or prod(whole) != sum(piece.size for piece in pieces):
+        if {piece.dtype for piece in pieces} != {dtype} or prod(whole) != sum(
+            piece.size for piece in pieces
+        ):
             raise wrong
 
         def read() -> Iterator[np.ndarray[Any, Any]]:
@@ -254,13 +285,17 @@ class _StateDict:
             return self._dict(node, keys)
         if type(node) in (list, tuple):
             self._note("lists and tuples became dicts of their positions", keys)
-            return {str(place): self.node(child, (*keys, str(place))) for place, child in enumerate(node)}
+            return {
+                str(place): self.node(child, (*keys, str(place)))
+                for place, child in enumerate(node)
+            }
         if type(node) is bytearray:
             self._note("bytearrays became bytes", keys)
             return bytes(node)
         if not _is_plain(node):
             self._refuse(
-                f"{_place(keys)} ({_kind_of(node)})", InPlace(keys, "hex({})" if type(node) is int else "repr({})")
+                f"{_place(keys)} ({_kind_of(node)})",
+                InPlace(keys, "hex({})" if type(node) is int else "repr({})"),
             )
         return node
 
@@ -275,7 +310,9 @@ class _StateDict:
                 self._note("keys became text", (*keys, text))
             if text == _CHUNKED or not is_unicode(text):
                 other = f"{as_unicode(text).strip('_')}_"
-                self._refuse(f"{ascii('.'.join((*keys, text)))[1:-1]} (this key)", Keyed(keys, {key: other}))
+                self._refuse(
+                    f"{ascii('.'.join((*keys, text)))[1:-1]} (this key)", Keyed(keys, {key: other})
+                )
         return {key: self.node(child, (*keys, key)) for key, child in named_by_text.items()}
 
     def _ref(self, ref: Ref, keys: tuple[str, ...]) -> Ref:
@@ -313,7 +350,11 @@ def _is_plain(node: Any) -> bool:
         return is_unicode(node)
     if isinstance(node, Special):
         return node == NOTHING
-    return node is None or type(node) in (bool, float, complex) or (type(node) is bytes and len(node) < 1 << 31)
+    return (
+        node is None
+        or type(node) in (bool, float, complex)
+        or (type(node) is bytes and len(node) < 1 << 31)
+    )
 
 
 class _FlaxWriter:
@@ -362,9 +403,13 @@ class _FlaxWriter:
         most = max(_MOST_CHUNK // find(stored.dtype).itemsize, 1)
         sizes = cuts(stored.size, most)
         steps = [cuts(size, BLOCK_BYTES // find(stored.dtype).itemsize) for size in sizes]
-        pieces = filled(self._pump.blocks(stored), chain.from_iterable(steps), numpy_dtype(stored.dtype))
+        pieces = filled(
+            self._pump.blocks(stored), chain.from_iterable(steps), numpy_dtype(stored.dtype)
+        )
         lengths = {str(axis): length for axis, length in enumerate(stored.shape)}
-        self._waiting += msgpack.map_header(3) + msgpack.packed(_CHUNKED) + msgpack.packed(value=True)
+        self._waiting += (
+            msgpack.map_header(3) + msgpack.packed(_CHUNKED) + msgpack.packed(value=True)
+        )
         self._waiting += msgpack.packed("shape") + msgpack.packed(lengths)
         self._waiting += msgpack.packed("chunks") + msgpack.map_header(len(sizes))
         for index, size in enumerate(sizes):

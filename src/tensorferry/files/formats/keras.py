@@ -1,7 +1,7 @@
 """Weights of Keras, with h5py: ``.weights.h5``, the weights in ``.keras``, and the ``.h5`` of Keras 2."""
 
-# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportArgumentType=false
-# h5py has no types.
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false,
+# reportArgumentType=false h5py has no types.
 
 from __future__ import annotations
 
@@ -45,13 +45,15 @@ _CREATED: tuple[str, ...] = (
 
 
 class Keras(Format):
-    """Files of Keras: https://keras.io/guides/serialization_and_saving/. Their configurations become text.
+    """Files of Keras: https://keras.io/guides/serialization_and_saving/.
+
+    Their configurations become text.
 
     The layout of the HDF5 files is that of ``H5IOStore`` in
-    https://github.com/keras-team/keras/blob/master/keras/src/saving/saving_lib.py and, for Keras 2, of
-    https://github.com/keras-team/keras/blob/master/keras/src/legacy/saving/legacy_h5_format.py.
-    Variables with Keras's names, such as ``dense.kernel``, are written to the path where Keras looks for them,
-    ``layers/dense/vars/0``. An attribute has the names.
+    https://github.com/keras-team/keras/blob/master/keras/src/saving/saving_lib.py and, for Keras 2,
+    of https://github.com/keras-team/keras/blob/master/keras/src/legacy/saving/legacy_h5_format.py.
+    Variables with Keras's names, such as ``dense.kernel``, are written to the path where Keras
+    looks for them, ``layers/dense/vars/0``. An attribute has the names.
     """
 
     name = "keras"
@@ -90,7 +92,9 @@ class Keras(Format):
             raise FormatLimitError(
                 f"Keras would not find {named(foreign)}: its weights are named like layers/dense/vars/0, or as its "
                 "layers name them, like dense.kernel.",
-                FileHint(Words(any_name, any_name), *([self._numbered(contents, foreign)] if few else [])),
+                FileHint(
+                    Words(any_name, any_name), *([self._numbered(contents, foreign)] if few else [])
+                ),
             )
         taken = set(paths.values())
         above = {path[:at] for path in taken for at, letter in enumerate(path) if letter == "/"}
@@ -138,7 +142,9 @@ def _paths(names: Iterable[str]) -> dict[str, str]:
         if is_path(name) and _VARIABLE.search(name):
             paths[name] = name
         elif last in _CREATED and is_path("/".join([*above, last])):
-            layer = "/".join([*(["layers"] if above and above[0] != "layers" else []), *above, "vars"])
+            layer = "/".join(
+                [*(["layers"] if above and above[0] != "layers" else []), *above, "vars"]
+            )
             layers.setdefault(layer, []).append((_CREATED.index(last), name))
             paths[name] = ""
     for layer, variables in layers.items():
@@ -152,7 +158,11 @@ def _is_weights(path: Path) -> bool:
         import h5py
 
         with h5py.File(path, "r") as file:
-            roots = {key for key in file if file.id.links.get_info(key.encode()).type == h5py.h5l.TYPE_HARD}
+            roots = {
+                key
+                for key in file
+                if file.id.links.get_info(key.encode()).type == h5py.h5l.TYPE_HARD
+            }
             described = {"keras_version", "layer_names"} & set(file.attrs)
             return bool(described) or (bool(roots) and roots <= _ROOTS)
     except Exception:  # noqa: BLE001 - whatever it is, it is not Keras's; reading it as HDF5 says what is wrong
@@ -164,8 +174,15 @@ def _read_archive(form: str, path: Path) -> Contents:
 
     archive = Archive(path)
     if _WEIGHTS not in archive:
-        what = "has its weights in several files" if "model.weights.json" in archive else "has no weights"
-        raise FileFormatError(f"{path} {what}: there is no {_WEIGHTS} in it.", "model.save_weights('model.weights.h5')")
+        what = (
+            "has its weights in several files"
+            if "model.weights.json" in archive
+            else "has no weights"
+        )
+        raise FileFormatError(
+            f"{path} {what}: there is no {_WEIGHTS} in it.",
+            "model.save_weights('model.weights.h5')",
+        )
     record = archive.record(archive[_WEIGHTS])
     contents = read_hdf5(form, Location(str(path), record.offset, record.nbytes, record))
     for member in archive:

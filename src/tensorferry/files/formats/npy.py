@@ -63,7 +63,9 @@ class _Npy(Format):
                 return self._objects(path, header, size, allow, partly=partly)
             end = header.length + header.nbytes if header.dtype or header.void else size
             if end > size:
-                raise FileFormatError(f"{where} ends at byte {size}, its array of shape {list(header.shape)} at {end}.")
+                raise FileFormatError(
+                    f"{where} ends at byte {size}, its array of shape {list(header.shape)} at {end}."
+                )
             behind = os.pread(descriptor, min(size - end, arrays.LONGEST_TRAILER), end)
         contents = Contents(self.name, (where,))
         held = arrays.parse_trailer(behind, where)
@@ -98,7 +100,9 @@ class _Npy(Format):
         vocabulary = BareNames(str(path), allow, pages_of(path))
         vocabulary.partly = partly
         found, others = read_objects(vocabulary, header.length, size)
-        return Contents(self.name, (str(path),), found.leaves, {}, found.tree, others, found.asks_for)
+        return Contents(
+            self.name, (str(path),), found.leaves, {}, found.tree, others, found.asks_for
+        )
 
     def asks_for(self, path: Path) -> tuple[str, ...]:
         from ..pickles.in_file import BareNames, asked_by_objects
@@ -129,7 +133,11 @@ class _Npy(Format):
             file.write(_strings(contents))
 
     def check(
-        self, path: Path, *, allow: frozenset[str] = frozenset(), found: Contents | ConversionError | None = None
+        self,
+        path: Path,
+        *,
+        allow: frozenset[str] = frozenset(),
+        found: Contents | ConversionError | None = None,
     ) -> Iterator[FileFinding]:
         contents = self.tried(path, allow) if found is None else found
         if isinstance(contents, ConversionError):

@@ -1,7 +1,8 @@
 """NumPy's ``.npz``: a zip archive of arrays by name.
 
-https://numpy.org/doc/stable/reference/generated/numpy.savez.html. Other values are in the archive's comment, or, if
-they are too long for it, after the values of the first array. So `numpy.load` lists only the arrays.
+https://numpy.org/doc/stable/reference/generated/numpy.savez.html. Other values are in the archive's
+comment, or, if they are too long for it, after the values of the first array. So `numpy.load` lists
+only the arrays.
 """
 
 from __future__ import annotations
@@ -130,10 +131,13 @@ class _Npz(Format):
         if lengths and max(lengths) > 0xFFFF - 64:
             longest = max(contents.tensors, key=len)
             hint = self.other_names(contents, [longest], _shortened)
-            raise FormatLimitError(f"A name in a zip archive has at most 65,535 bytes: {longest[:80]} …", hint)
+            raise FormatLimitError(
+                f"A name in a zip archive has at most 65,535 bytes: {longest[:80]} …", hint
+            )
         if len(packed) > (arrays.LONGEST_TRAILER if contents.tensors else _LONGEST_COMMENT):
             raise FormatLimitError(
-                f"{self.title} has no place for {len(packed)} bytes of what is not a tensor.", OTHER_FORMAT
+                f"{self.title} has no place for {len(packed)} bytes of what is not a tensor.",
+                OTHER_FORMAT,
             )
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
@@ -153,7 +157,11 @@ class _Npz(Format):
             archive.finish(comment if fits else b"")
 
     def check(
-        self, path: Path, *, allow: frozenset[str] = frozenset(), found: Contents | ConversionError | None = None
+        self,
+        path: Path,
+        *,
+        allow: frozenset[str] = frozenset(),
+        found: Contents | ConversionError | None = None,
     ) -> Iterator[FileFinding]:
         try:
             archive = Archive(path, tolerant=True)
@@ -190,7 +198,9 @@ class _Npz(Format):
                     yield FileFinding(str(path), member.header, _tensor(member_name), error.message)
                     continue
                 for other in list(contents.others)[told:]:
-                    yield FileFinding(str(path), member.header, other, contents.others[other], error=False)
+                    yield FileFinding(
+                        str(path), member.header, other, contents.others[other], error=False
+                    )
         if not damaged:
             try:
                 contents.metadata |= _commented(archive.comment, str(path))
@@ -230,7 +240,12 @@ class _Pickled:
         from ..pickles.in_file import read_objects
 
         if self.member.method != STORED and self.member.size > _MOST_INFLATED:
-            _put(contents, name, f"Python objects: a compressed pickle of {self.member.size:,} bytes", {})
+            _put(
+                contents,
+                name,
+                f"Python objects: a compressed pickle of {self.member.size:,} bytes",
+                {},
+            )
             return Ref(name)
         vocabulary, begin, end, record = self._opened(allow)
         vocabulary.partly = self.partly
@@ -279,7 +294,9 @@ def _tensor(member_name: str) -> str:
     return member_name.removesuffix(_SUFFIX)
 
 
-def _array(archive: Archive, member: Member, descriptor: int) -> tuple[str, Stored | _Pickled | str, dict[str, str]]:
+def _array(
+    archive: Archive, member: Member, descriptor: int
+) -> tuple[str, Stored | _Pickled | str, dict[str, str]]:
     """The name of a member, its array (or why it has none), and the strings after the array."""
     where, name = f"{archive.path}: {member.name}", _tensor(member.name)
     begin = archive.offset(member) if member.method == STORED else 0
@@ -293,7 +310,9 @@ def _array(archive: Archive, member: Member, descriptor: int) -> tuple[str, Stor
     if not head.startswith(arrays.MAGIC):
         return name, NotTensor("a member that is no array"), {}
     try:
-        header = arrays.parse_header(lambda count: start(count) if count > _USUAL else head[:count], where)
+        header = arrays.parse_header(
+            lambda count: start(count) if count > _USUAL else head[:count], where
+        )
     except UnsafeFileError:
         return name, NotTensor("Python objects: a pickle, which could run any code"), {}
     if header.is_pickle:
@@ -311,9 +330,23 @@ def _array(archive: Archive, member: Member, descriptor: int) -> tuple[str, Stor
     if not header.dtype:
         return name, header.why, held
     if member.method == STORED:
-        return name, arrays.stored_at(header, archive.path, begin, archive.record(member, begin)), held
-    read = _by_columns if header.fortran and sum(length > 1 for length in header.shape) > 1 else _by_rows
-    return name, Decoded(header.dtype, header.shape, read(archive, member, header), (archive.path, member.header)), held
+        return (
+            name,
+            arrays.stored_at(header, archive.path, begin, archive.record(member, begin)),
+            held,
+        )
+    read = (
+        _by_columns
+        if header.fortran and sum(length > 1 for length in header.shape) > 1
+        else _by_rows
+    )
+    return (
+        name,
+        Decoded(
+            header.dtype, header.shape, read(archive, member, header), (archive.path, member.header)
+        ),
+        held,
+    )
 
 
 def _behind(archive: Archive, member: Member, descriptor: int, begin: int, end: int) -> bytes:
@@ -333,7 +366,9 @@ def _behind(archive: Archive, member: Member, descriptor: int, begin: int, end: 
     return b"".join(parts)
 
 
-def _by_rows(archive: Archive, member: Member, header: arrays.Header) -> Callable[[], Iterator[Array]]:
+def _by_rows(
+    archive: Archive, member: Member, header: arrays.Header
+) -> Callable[[], Iterator[Array]]:
     dtype = numpy_dtype(header.dtype)
 
     def read() -> Iterator[Array]:
@@ -351,7 +386,9 @@ def _by_rows(archive: Archive, member: Member, header: arrays.Header) -> Callabl
     return read
 
 
-def _by_columns(archive: Archive, member: Member, header: arrays.Header) -> Callable[[], Iterator[Array]]:
+def _by_columns(
+    archive: Archive, member: Member, header: arrays.Header
+) -> Callable[[], Iterator[Array]]:
     def read() -> Iterator[Array]:
         # Rows need the whole array, so it is written to a temporary file, to save memory.
         with tempfile.NamedTemporaryFile() as inflated:

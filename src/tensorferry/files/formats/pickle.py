@@ -1,6 +1,7 @@
 """Pickles by `pickle.dump` (https://docs.python.org/3/library/pickle.html), and files of joblib.
 
-Arrays and tensors are read from the file. Everything that is not data is refused, and never made or run.
+Arrays and tensors are read from the file. Everything that is not data is refused, and never made or
+run.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class Pickle(Format):
         from ..pickles.in_file import read_pickle_file
 
         found, others = read_pickle_file(path, allow, partly=partly)
-        return Contents(self.name, (os.fspath(path),), found.leaves, {}, found.tree, others, found.asks_for)
+        return Contents(
+            self.name, (os.fspath(path),), found.leaves, {}, found.tree, others, found.asks_for
+        )
 
     def asks_for(self, path: Path) -> tuple[str, ...]:
         from ..pickles.in_file import asked_in_pickle

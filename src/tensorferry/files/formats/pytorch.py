@@ -1,7 +1,8 @@
 """Files of ``torch.save``: state dicts, checkpoints, single tensors; in the zip format and in the older one.
 
-https://docs.pytorch.org/docs/stable/notes/serialization.html describes the archive: ``data.pkl`` is a pickle whose
-persistent ids name the storages ``data/0``, ``data/1``, …; ``byteorder`` is the byte order of their elements.
+https://docs.pytorch.org/docs/stable/notes/serialization.html describes the archive: ``data.pkl`` is
+a pickle whose persistent ids name the storages ``data/0``, ``data/1``, …; ``byteorder`` is the byte
+order of their elements.
 """
 
 from __future__ import annotations
@@ -41,8 +42,28 @@ class PyTorch(Format):
     suffixes = (".pt", ".pth", ".bin", ".ckpt")
     other_suffixes = (".pkl",)
     dtypes = frozenset(
-        {"bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16"}
-        | {"float32", "float64", "complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"}
+        {
+            "bool",
+            "uint8",
+            "uint16",
+            "uint32",
+            "uint64",
+            "int8",
+            "int16",
+            "int32",
+            "int64",
+            "float16",
+            "bfloat16",
+        }
+        | {
+            "float32",
+            "float64",
+            "complex64",
+            "complex128",
+            "float8_e4m3fn",
+            "float8_e4m3fnuz",
+            "float8_e5m2",
+        }
         | {"float8_e5m2fnuz", "float8_e8m0fnu"}
     )
     holds_tree = True
@@ -76,14 +97,18 @@ class PyTorch(Format):
         where = os.fspath(path)
         if _is_legacy(path):
             found, others = read_legacy_file(path, allow, partly=partly)
-            return Contents(self.name, (where,), found.leaves, {}, found.tree, others, found.asks_for)
+            return Contents(
+                self.name, (where,), found.leaves, {}, found.tree, others, found.asks_for
+            )
         archive = Archive(path, may_lack_sums=True)
         stem = stem_of(archive)
         metadata = _metadata(archive, f"{stem}/{_METADATA}")
         vocabulary = Names(where, allow)
         vocabulary.partly = partly
         found, others = unpickled_in(archive, stem, vocabulary)
-        return Contents(self.name, (where,), found.leaves, metadata, found.tree, others, found.asks_for)
+        return Contents(
+            self.name, (where,), found.leaves, metadata, found.tree, others, found.asks_for
+        )
 
     def asks_for(self, path: Path) -> tuple[str, ...]:
         from ..encodings.zip_archive import Archive
@@ -129,10 +154,18 @@ class PyTorch(Format):
             os.close(descriptor)
 
     def check(
-        self, path: Path, *, allow: frozenset[str] = frozenset(), found: Contents | ConversionError | None = None
+        self,
+        path: Path,
+        *,
+        allow: frozenset[str] = frozenset(),
+        found: Contents | ConversionError | None = None,
     ) -> Iterator[FileFinding]:
         found = self.tried(path, allow) if found is None else found
-        return super().check(path, allow=allow, found=found) if _is_legacy(path) else check_archive(path, found)
+        return (
+            super().check(path, allow=allow, found=found)
+            if _is_legacy(path)
+            else check_archive(path, found)
+        )
 
 
 def check_archive(path: Path, found: Contents | ConversionError) -> Iterator[FileFinding]:

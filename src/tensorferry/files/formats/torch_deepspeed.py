@@ -1,8 +1,9 @@
 """Read folders of DeepSpeed with ZeRO-1, 2 and 3, without DeepSpeed: whole parameters in their master precision.
 
-Each process has a file with its part of the optimizer, with flat vectors of parameters: in stages 1 and 2 the vectors
-of all processes together have all parameters; in stage 3 each has a part of each parameter. ``*_model_states.pt`` has
-the order of the parameters, and everything that is not distributed (see deepspeed/utils/zero_to_fp32.py).
+Each process has a file with its part of the optimizer, with flat vectors of parameters: in stages 1
+and 2 the vectors of all processes together have all parameters; in stage 3 each has a part of each
+parameter. ``*_model_states.pt`` has the order of the parameters, and everything that is not
+distributed (see deepspeed/utils/zero_to_fp32.py).
 """
 
 from __future__ import annotations
@@ -36,9 +37,27 @@ _PARTS = re.compile(r"(?:[a-z0-9]+_)?zero_pp_rank_(\d{1,6})_mp_rank_(\d{1,6})_op
 _LATEST = "latest"
 _PACKAGES = ("deepspeed.", "torch.distributed.")
 _LAYOUT = frozenset(
-    {"param_shapes", "buffer_names", "frozen_param_shapes", "frozen_param_fragments", "shared_params", "module"}
-    | {"base_optimizer_state", "optimizer_state_dict", "single_partition_of_fp32_groups", "fp32_flat_groups"}
-    | {"zero_stage", "group_paddings", "param_alignment_paddings", "partition_count", "param_slice_mappings"}
+    {
+        "param_shapes",
+        "buffer_names",
+        "frozen_param_shapes",
+        "frozen_param_fragments",
+        "shared_params",
+        "module",
+    }
+    | {
+        "base_optimizer_state",
+        "optimizer_state_dict",
+        "single_partition_of_fp32_groups",
+        "fp32_flat_groups",
+    }
+    | {
+        "zero_stage",
+        "group_paddings",
+        "param_alignment_paddings",
+        "partition_count",
+        "param_slice_mappings",
+    }
 )
 """Entries about the distribution of tensors, which do not apply to whole tensors."""
 
@@ -55,13 +74,18 @@ class DeepSpeed(Format):
     rank = 5
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        return not head and path.is_dir() and (any(map(_PARTS.fullmatch, _listed(path))) or _latest(path) is not None)
+        return (
+            not head
+            and path.is_dir()
+            and (any(map(_PARTS.fullmatch, _listed(path))) or _latest(path) is not None)
+        )
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         models, optimizers = _files(path)
         refuse_links_out(models[0].parent, models[0].name)
         saved = [
-            [_ProcessFile(each, _names(os.fspath(each), allow)) for each in files] for files in (models, optimizers)
+            [_ProcessFile(each, _names(os.fspath(each), allow)) for each in files]
+            for files in (models, optimizers)
         ]
         return _DeepSpeedCheckpoint(os.fspath(path), *saved).contents()
 
@@ -93,7 +117,11 @@ def _files(path: Path) -> tuple[list[Path], list[Path]]:
     ranks: dict[int, str] = {}
     for name in entries:
         match = _PARTS.fullmatch(name)
-        if (match is not None and int(match[2])) or "expert_" in name or re.match(r"layer_\d+", name):
+        if (
+            (match is not None and int(match[2]))
+            or "expert_" in name
+            or re.match(r"layer_\d+", name)
+        ):
             raise FormatLimitError(
                 f"{folder} is of a model that is itself in parts ({name}), by tensors, experts or stages: how they go "
                 "together is not said there.",
@@ -105,7 +133,9 @@ def _files(path: Path) -> tuple[list[Path], list[Path]]:
             )
     missing = sorted({*range(min(max(ranks) + 1, 100_000))} - ranks.keys())
     if missing:
-        raise FileFormatError(f"{folder} lacks the optimizers of processes {named(missing)}.", "get them too")
+        raise FileFormatError(
+            f"{folder} lacks the optimizers of processes {named(missing)}.", "get them too"
+        )
     own = [f"zero_pp_rank_{rank}_mp_rank_00_model_states.pt" for rank in sorted(ranks)]
     models = own if own[0] in entries else ["mp_rank_00_model_states.pt"]
     missing_files = [name for name in models if name not in entries]
@@ -146,7 +176,11 @@ class _ProcessFile(SavedFile):
         """A flat vector without gaps."""
         from ..base.stored import Packed
 
-        stored = self.resolve(name, leaf) if type(leaf) is TensorOf and len(leaf.view.shape) == 1 else None
+        stored = (
+            self.resolve(name, leaf)
+            if type(leaf) is TensorOf and len(leaf.view.shape) == 1
+            else None
+        )
         if not isinstance(stored, Packed):
             raise FileFormatError(f"{self.path}: {name} is no flat vector.")
         return stored
@@ -163,7 +197,9 @@ class _Slice(NamedTuple):
 class _DeepSpeedCheckpoint:
     """The files of all processes: the states of the model, and the parts of the optimizer."""
 
-    def __init__(self, where: str, models: list[_ProcessFile], optimizers: list[_ProcessFile]) -> None:
+    def __init__(
+        self, where: str, models: list[_ProcessFile], optimizers: list[_ProcessFile]
+    ) -> None:
         self._where = where
         self._models = models
         self._optimizers = optimizers
@@ -172,7 +208,9 @@ class _DeepSpeedCheckpoint:
         if type(stage) is InstanceOf and len(stage.arguments) == 1:
             stage = stage.arguments[0]
         if stage not in (1, 2, 3) or type(stage) is not int:
-            raise FileFormatError(f"{optimizers[0].path} is of no stage of ZeRO that is known: {str(stage)[:50]}.")
+            raise FileFormatError(
+                f"{optimizers[0].path} is of no stage of ZeRO that is known: {str(stage)[:50]}."
+            )
         self._is_third = stage == 3
         counts = self._states[0].get("partition_count")
         most = max(counts) if isinstance(counts, list) and counts else counts
@@ -182,10 +220,15 @@ class _DeepSpeedCheckpoint:
                 "get them too",
             )
         if self._is_third and len(models) != len(optimizers):
-            raise FileFormatError(f"{where} has the model's states of {len(models)} processes, of {len(optimizers)}.")
+            raise FileFormatError(
+                f"{where} has the model's states of {len(models)} processes, of {len(optimizers)}."
+            )
         key = "fp32_flat_groups" if self._is_third else "single_partition_of_fp32_groups"
         self._vectors = [
-            [saved.vector(leaf, f"{key}.{group}") for group, leaf in enumerate(saved.part(state, key, list))]
+            [
+                saved.vector(leaf, f"{key}.{group}")
+                for group, leaf in enumerate(saved.part(state, key, list))
+            ]
             for saved, state in zip(optimizers, self._states, strict=True)
         ]
         self._places = dict(self._placed())
@@ -198,10 +241,14 @@ class _DeepSpeedCheckpoint:
         offset = 0
         for group, shapes in enumerate(groups):
             offset = offset if self._is_third else 0
-            padding = paddings[group] if isinstance(paddings, list) and group < len(paddings) else ()
+            padding = (
+                paddings[group] if isinstance(paddings, list) and group < len(paddings) else ()
+            )
             for place, (name, shape) in enumerate(self._shapes(shapes)):
                 yield name, _Slice(group, offset, shape)
-                offset += -(-prod(shape) // len(self._optimizers)) if self._is_third else prod(shape)
+                offset += (
+                    -(-prod(shape) // len(self._optimizers)) if self._is_third else prod(shape)
+                )
                 if not self._is_third and place < len(padding) and type(padding[place]) is int:
                     offset += max(padding[place], 0)
 
@@ -212,7 +259,9 @@ class _DeepSpeedCheckpoint:
         for name, told in shapes.items() if isinstance(shapes, dict) else [("", None)]:
             shape = lengths(told)
             if type(name) is not str or shape is None or len(shape) > 64:
-                raise FileFormatError(f"{self._models[0].path} does not say of what shape {str(name)[:100]!r} is.")
+                raise FileFormatError(
+                    f"{self._models[0].path} does not say of what shape {str(name)[:100]!r} is."
+                )
             found.append((name, shape))
         return found
 
@@ -235,9 +284,14 @@ class _DeepSpeedCheckpoint:
     def contents(self) -> Contents:
         """The contents: whole tensors, and other values."""
         first, others = self._models[0], dict[str, str]()
-        tree: dict[Any, Any] = {"module": self._module(others), "optimizer": self._optimizer(others)}
+        tree: dict[Any, Any] = {
+            "module": self._module(others),
+            "optimizer": self._optimizer(others),
+        }
         tree["optimizer"] |= self._values(self._optimizers[0], self._states[0])
-        tree |= self._values(first, {key: value for key, value in first.root.items() if key != "optimizer"})
+        tree |= self._values(
+            first, {key: value for key, value in first.root.items() if key != "optimizer"}
+        )
         found = first.described(tree)
         self._compare("values", self._optimizers, self._states, others)
         self._compare("values", self._models, [each.root for each in self._models], others)
@@ -250,12 +304,20 @@ class _DeepSpeedCheckpoint:
                 tensors[name] = stored
         paths = tuple(each.path for each in (*self._models, *self._optimizers))
         asked = tuple(
-            dict.fromkeys(name for each in (*self._models, *self._optimizers) for name in each.vocabulary.asked)
+            dict.fromkeys(
+                name
+                for each in (*self._models, *self._optimizers)
+                for name in each.vocabulary.asked
+            )
         )
         return Contents("deepspeed", paths, tensors, {}, found.tree, others, asked)
 
     def _compare(
-        self, what: str, files: list[_ProcessFile], holders: list[dict[Any, Any]], others: dict[str, str]
+        self,
+        what: str,
+        files: list[_ProcessFile],
+        holders: list[dict[Any, Any]],
+        others: dict[str, str],
     ) -> None:
         """Add files to `others` whose values (except distributed ones) differ from those of the file that is used."""
         from ..encodings.regions import differ
@@ -272,36 +334,54 @@ class _DeepSpeedCheckpoint:
         """The values of a file that are not distributed, as text; and the tensors among them."""
         from ..encodings.regions import values_of
 
-        kept = self._values(saved, {key: value for key, value in holder.items() if key != "optimizer"})
+        kept = self._values(
+            saved, {key: value for key, value in holder.items() if key != "optimizer"}
+        )
         found = saved.described(kept)
-        return values_of(found.tree), {name: getattr(leaf, "stored", None) for name, leaf in found.leaves.items()}
+        return values_of(found.tree), {
+            name: getattr(leaf, "stored", None) for name, leaf in found.leaves.items()
+        }
 
     def _values(self, saved: _ProcessFile, holder: dict[Any, Any]) -> dict[Any, Any]:
         """The entries of a dict, without those about the distribution."""
         kept = {key: value for key, value in holder.items() if key not in _LAYOUT}
-        made: dict[Any, Any] = relabel(kept, lambda leaf: _Whole(saved.resolve("a value", leaf)), TensorStandIn)
+        made: dict[Any, Any] = relabel(
+            kept, lambda leaf: _Whole(saved.resolve("a value", leaf)), TensorStandIn
+        )
         return made
 
     def _module(self, others: dict[str, str]) -> dict[str, Any]:
         """The state dict: parameters in the precision of the optimizer, and everything that is not distributed."""
         first = self._models[0]
         module = first.part(first.root, "module", dict)
-        made = {name: self._whole(name, place, self._vectors) for name, place in self._places.items()}
+        made = {
+            name: self._whole(name, place, self._vectors) for name, place in self._places.items()
+        }
         made |= self._frozen()
         shared = first.root.get("shared_params")
         for name, other in shared.items() if isinstance(shared, dict) else ():
             if type(name) is str and type(other) is str and other in made:
                 made[name] = made[other]
         # Tensors that are tied in the file.
-        known = {_identity(leaf): made[name] for name, leaf in module.items() if name in made and _identity(leaf)}
+        known = {
+            _identity(leaf): made[name]
+            for name, leaf in module.items()
+            if name in made and _identity(leaf)
+        }
         ordered: dict[str, Any] = {}
         for name, leaf in module.items():
             if name in made or _identity(leaf) in known:
                 ordered[name] = made.get(name) or known[_identity(leaf)]
             elif self._is_third and type(leaf) is TensorOf and leaf.view.shape == (0,):
-                others[f"module.{name}"] = NotTensor("its place is empty: most likely it is tied to another parameter")
+                others[f"module.{name}"] = NotTensor(
+                    "its place is empty: most likely it is tied to another parameter"
+                )
             else:
-                ordered[name] = _Whole(first.resolve(str(name), leaf)) if isinstance(leaf, TensorStandIn) else leaf
+                ordered[name] = (
+                    _Whole(first.resolve(str(name), leaf))
+                    if isinstance(leaf, TensorStandIn)
+                    else leaf
+                )
         return ordered | {name: leaf for name, leaf in made.items() if name not in ordered}
 
     def _frozen(self) -> dict[str, Any]:
@@ -313,12 +393,18 @@ class _DeepSpeedCheckpoint:
         for name, shape in self._shapes(shapes) if shapes else ():
             regions: list[Region] = []
             if not self._is_third:
-                fragments = self._models[0].part(self._models[0].root, "frozen_param_fragments", dict)
-                made[name] = _Whole(self._models[0].resolve(name, self._models[0].part(fragments, name, TensorOf)))
+                fragments = self._models[0].part(
+                    self._models[0].root, "frozen_param_fragments", dict
+                )
+                made[name] = _Whole(
+                    self._models[0].resolve(name, self._models[0].part(fragments, name, TensorOf))
+                )
                 continue
             dtype, done = "float32", 0
             for saved in self._models:
-                stored = saved.vector(saved.part(saved.root, "frozen_param_fragments", dict).get(name), name)
+                stored = saved.vector(
+                    saved.part(saved.root, "frozen_param_fragments", dict).get(name), name
+                )
                 regions += runs([stored], 0, min(stored.size, prod(shape) - done), done)
                 dtype, done = stored.dtype, min(done + stored.size, prod(shape))
             made[name] = _Whole(joined(self._where, name, dtype, shape, regions, flat=True))
@@ -334,21 +420,35 @@ class _DeepSpeedCheckpoint:
             others["optimizer.state"] = "it is not kept as one dict for each process"
             return {}
         made: dict[str, Any] = {}
-        kinds = dict.fromkeys(kind for each in states[0].values() if isinstance(each, dict) for kind in each)
+        kinds = dict.fromkeys(
+            kind for each in states[0].values() if isinstance(each, dict) for kind in each
+        )
         for kind in kinds:
-            leaves = [[each.get(kind) for each in state.values() if isinstance(each, dict)] for state in states]
-            flat = all(type(leaf) is TensorOf and len(leaf.view.shape) == 1 for own in leaves for leaf in own)
+            leaves = [
+                [each.get(kind) for each in state.values() if isinstance(each, dict)]
+                for state in states
+            ]
+            flat = all(
+                type(leaf) is TensorOf and len(leaf.view.shape) == 1
+                for own in leaves
+                for leaf in own
+            )
             if flat and all(len(own) == len(self._vectors[0]) for own in leaves):
                 vectors = [
                     [saved.vector(leaf, str(kind)) for leaf in own]
                     for saved, own in zip(self._optimizers, leaves, strict=True)
                 ]
-                made[kind] = {name: self._whole(name, place, vectors) for name, place in self._places.items()}
+                made[kind] = {
+                    name: self._whole(name, place, vectors) for name, place in self._places.items()
+                }
             else:
                 single = [dict(enumerate(own)) for own in leaves]
                 made[kind] = self._values(self._optimizers[0], single[0])
                 self._compare(f"optimizer.{kind}", self._optimizers, single, others)
-        rest = [{name: value for name, value in (base or {}).items() if name != "state"} for base in bases]
+        rest = [
+            {name: value for name, value in (base or {}).items() if name != "state"}
+            for base in bases
+        ]
         self._compare("optimizer", self._optimizers, rest, others)
         return made | self._values(self._optimizers[0], rest[0])
 

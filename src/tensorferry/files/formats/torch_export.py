@@ -1,7 +1,10 @@
-"""Archives of `torch.export.save`: the weights and constants of a program. The program itself is ignored.
+"""Archives of `torch.export.save`: the weights and constants of a program.
 
-Since PyTorch 2.8 they have a member for each storage, and JSON that describes the tensors (torch/export/pt2_archive).
-Before, the weights were in a file of ``torch.save`` inside, ``serialized_state_dict.pt``.
+The program itself is ignored.
+
+Since PyTorch 2.8 they have a member for each storage, and JSON that describes the tensors
+(torch/export/pt2_archive). Before, the weights were in a file of ``torch.save`` inside,
+``serialized_state_dict.pt``.
 """
 
 from __future__ import annotations
@@ -32,9 +35,28 @@ _FOLDERS = {"data/weights": "_weights_config.json", "data/constants": "_constant
 """The folders of storages, and the ends of the names of their descriptions, after the name of the model."""
 _STRIDED = 7
 _KINDS = {
-    **dict(enumerate(("uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32"), 1)),
+    **dict(
+        enumerate(
+            (
+                "uint8",
+                "int8",
+                "int16",
+                "int32",
+                "int64",
+                "float16",
+                "float32",
+                "float64",
+                "complex32",
+            ),
+            1,
+        )
+    ),
     **dict(enumerate(("complex64", "complex128", "bool", "bfloat16"), 10)),
-    **dict(enumerate(("uint16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), 28)),
+    **dict(
+        enumerate(
+            ("uint16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), 28
+        )
+    ),
     **dict(enumerate(("float8_e8m0fnu", "uint32", "uint64"), 33)),
 }
 """``ScalarType`` in torch/_export/serde/schema.py."""
@@ -56,7 +78,11 @@ class TorchExport(Format):
             return False
         first = first_member(path)
         inner = first.partition("/")[2]
-        return first in _FIRST or self.claims(path.name) or inner.startswith((*_FOLDERS, "archive_format"))
+        return (
+            first in _FIRST
+            or self.claims(path.name)
+            or inner.startswith((*_FOLDERS, "archive_format"))
+        )
 
     def claims(self, name: str) -> bool:
         return name.endswith(self.suffixes)
@@ -74,11 +100,17 @@ class TorchExport(Format):
                 if name in archive:
                     _read_inside(archive, name, contents, allow)
         else:
-            raise FileFormatError(f"{path} is a zip archive, but has no weights as torch.export.save writes them.")
+            raise FileFormatError(
+                f"{path} is a zip archive, but has no weights as torch.export.save writes them."
+            )
         return contents
 
     def check(
-        self, path: Path, *, allow: frozenset[str] = frozenset(), found: Contents | ConversionError | None = None
+        self,
+        path: Path,
+        *,
+        allow: frozenset[str] = frozenset(),
+        found: Contents | ConversionError | None = None,
     ) -> Iterator[FileFinding]:
         return check_archive(path, self.tried(path, allow) if found is None else found)
 
@@ -96,7 +128,9 @@ def _read_inside(archive: Archive, name: str, contents: Contents, allow: frozens
     _add(contents, archive, found.leaves, others)
 
 
-def _add(contents: Contents, archive: Archive, tensors: dict[str, Any], others: dict[str, str]) -> None:
+def _add(
+    contents: Contents, archive: Archive, tensors: dict[str, Any], others: dict[str, str]
+) -> None:
     twice = (contents.tensors.keys() | contents.others.keys()) & (tensors.keys() | others.keys())
     if twice:
         raise FileFormatError(f"{archive.path} has two tensors named {min(twice)}.")
@@ -127,7 +161,9 @@ def _read_members(archive: Archive, stem: str, contents: Contents) -> None:
             if described.get("use_pickle") is not False or type(meta) is not dict:
                 leaf: Any = "it is pickled there, as an object of a class is"
             elif place not in archive:
-                raise FileFormatError(f"{archive.path}: the bytes of {name[:100]}, {place[:200]}, are not there.")
+                raise FileFormatError(
+                    f"{archive.path}: the bytes of {name[:100]}, {place[:200]}, are not there."
+                )
             else:
                 leaf = _leaf(names, described["path_name"], archive[place].size, meta)
             tensors[f"{model}.{name}" if several else name] = leaf
@@ -135,16 +171,25 @@ def _read_members(archive: Archive, stem: str, contents: Contents) -> None:
         for name, leaf in tensors.items():
             found = leaf if type(leaf) is str else resolvers[folder](name, leaf)
             if isinstance(found, str):
-                others[name] = NotTensor(found) if folder == "data/constants" and type(leaf) is str else found
+                others[name] = (
+                    NotTensor(found) if folder == "data/constants" and type(leaf) is str else found
+                )
             tensors[name] = found
-        _add(contents, archive, {name: found for name, found in tensors.items() if name not in others}, others)
+        _add(
+            contents,
+            archive,
+            {name: found for name, found in tensors.items() if name not in others},
+            others,
+        )
 
 
 def _entries(archive: Archive, member: str) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
         config: Any = json.loads(archive.read_bytes(archive[member], _MOST_JSON))["config"]
     except (ValueError, RecursionError, KeyError, TypeError) as error:
-        raise FileFormatError(f"{archive.path}: {member} is no JSON with a config ({type(error).__name__}).") from None
+        raise FileFormatError(
+            f"{archive.path}: {member} is no JSON with a config ({type(error).__name__})."
+        ) from None
     for name, described in config.items() if type(config) is dict else [("", None)]:
         if type(described) is not dict or type(described.get("path_name")) is not str:
             raise FileFormatError(f"{archive.path}: {member} does not say where {name[:100]!r} is.")
@@ -170,11 +215,14 @@ def _leaf(names: Names, key: str, nbytes: int, meta: dict[str, Any]) -> Any:
     if type(kind) is not int or kind not in _KINDS:
         raise names.wrong(f"describes a tensor of an unknown dtype, {str(kind)[:50]}")
     sizes, strides = (
-        tuple(map(_whole, told)) if type(told) is list else None for told in (meta.get("sizes"), meta.get("strides"))
+        tuple(map(_whole, told)) if type(told) is list else None
+        for told in (meta.get("sizes"), meta.get("strides"))
     )
     storage = StorageOf(key, "uint8", nbytes, "storage")
     offset = _whole(meta.get("storage_offset"))
-    return names.tensor_v3(storage, offset, sizes, strides, False, (), Special("dtype", _KINDS[kind]))
+    return names.tensor_v3(
+        storage, offset, sizes, strides, False, (), Special("dtype", _KINDS[kind])
+    )
 
 
 def _whole(told: Any) -> Any:

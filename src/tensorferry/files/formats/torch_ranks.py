@@ -1,7 +1,7 @@
 """Folders with a file of ``torch.save`` from each process, with pieces of distributed tensors (FSDP, DTensor).
 
-A ``ShardedTensor`` (of FSDP's ``SHARDED_STATE_DICT``) and a ``DTensor`` tell which regions of the whole they have. All
-other values must be the same in all files, or the difference is reported.
+A ``ShardedTensor`` (of FSDP's ``SHARDED_STATE_DICT``) and a ``DTensor`` tell which regions of the
+whole they have. All other values must be the same in all files, or the difference is reported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "SavedFile", "asked_by"]
 
-_NAMED = re.compile(r"(.*?)(?:rank|shard)[-_.]?(\d{1,6})((?:[-_.].*)?\.(?:pt|pth|bin|ckpt))", re.IGNORECASE)
+_NAMED = re.compile(
+    r"(.*?)(?:rank|shard)[-_.]?(\d{1,6})((?:[-_.].*)?\.(?:pt|pth|bin|ckpt))", re.IGNORECASE
+)
 """The name of a file: the part before the number of its process, the number, and the part after it."""
 _TENSORS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 _MOST_RANKS = 100_000
@@ -57,7 +59,9 @@ class SavedFile:
         return described(root, self.vocabulary, self._nbytes)
 
 
-def asked_by(files: Iterable[Path], vocabulary: Callable[[str, frozenset[str]], Names]) -> tuple[str, ...]:
+def asked_by(
+    files: Iterable[Path], vocabulary: Callable[[str, frozenset[str]], Names]
+) -> tuple[str, ...]:
     """The globals that files of ``torch.save`` ask for."""
     from ..encodings.zip_archive import Archive
     from ..pickles.torch_archive import asked_in, stem_of
@@ -65,7 +69,9 @@ def asked_by(files: Iterable[Path], vocabulary: Callable[[str, frozenset[str]], 
     asked: dict[str, None] = {}
     for file in files:
         archive = Archive(file, may_lack_sums=True)
-        asked |= dict.fromkeys(asked_in(archive, stem_of(archive), vocabulary(os.fspath(file), frozenset())))
+        asked |= dict.fromkeys(
+            asked_in(archive, stem_of(archive), vocabulary(os.fspath(file), frozenset()))
+        )
     return tuple(asked)
 
 
@@ -122,12 +128,15 @@ def _files(folder: Path) -> list[Path]:
     if len(found) != 1:
         several = [f"{before}…{behind}" for before, behind in found]
         raise FileFormatError(
-            f"{folder} has files of several sets of processes: {named(several)}.", "a folder with one of them each"
+            f"{folder} has files of several sets of processes: {named(several)}.",
+            "a folder with one of them each",
         )
     (ranks,) = found.values()
     missing = sorted(set(range(max(ranks) + 1 if max(ranks) < _MOST_RANKS else 0)) - ranks.keys())
     if missing or max(ranks) >= _MOST_RANKS:
-        raise FileFormatError(f"{folder} lacks the files of processes {named(missing)}.", "get them too")
+        raise FileFormatError(
+            f"{folder} lacks the files of processes {named(missing)}.", "get them too"
+        )
     return [folder / ranks[rank] for rank in sorted(ranks)]
 
 
@@ -149,14 +158,18 @@ def _merged(where: str, ranks: list[_Rank]) -> Contents:
     for rank in ranks[1:]:
         if rank.found.leaves.keys() != first.leaves.keys():
             odd = rank.found.leaves.keys() ^ first.leaves.keys()
-            raise FileFormatError(f"{rank.path} has other tensors than {ranks[0].path}: {named(sorted(odd))}.")
+            raise FileFormatError(
+                f"{rank.path} has other tensors than {ranks[0].path}: {named(sorted(odd))}."
+            )
     for name, leaf in first.leaves.items():
         leaves = [rank.found.leaves[name] for rank in ranks]
         if type(leaf) is PiecesOf:
             _join(where, name, ranks, contents)
             continue
         if len({type(each) for each in leaves}) > 1:
-            raise FileFormatError(f"{where}: {name[:200]} is shared out by some of the processes only.")
+            raise FileFormatError(
+                f"{where}: {name[:200]} is shared out by some of the processes only."
+            )
         stored = ranks[0].resolve(name, leaf)
         if isinstance(stored, str):
             contents.others[name] = stored
@@ -164,11 +177,15 @@ def _merged(where: str, ranks: list[_Rank]) -> Contents:
         contents.tensors[name] = stored
         for number, (rank, other) in enumerate(zip(ranks[1:], leaves[1:], strict=True), 1):
             if differ(stored, rank.resolve(name, other)):
-                contents.others[f"{name} (process {number})"] = "it is not what process 0 has under that name"
+                contents.others[f"{name} (process {number})"] = (
+                    "it is not what process 0 has under that name"
+                )
     plain = [values_of(rank.found.tree) for rank in ranks]
     for number, text in enumerate(plain):
         if text != plain[0]:
-            contents.others[f"values (process {number})"] = NotTensor("its values are not those of process 0")
+            contents.others[f"values (process {number})"] = NotTensor(
+                "its values are not those of process 0"
+            )
     return contents
 
 
@@ -180,8 +197,13 @@ def _join(where: str, name: str, ranks: list[_Rank], contents: Contents) -> None
     whole: Any = None
     for rank in ranks:
         leaf = rank.found.leaves[name]
-        if type(leaf) is not PiecesOf or (whole or (leaf.dtype, leaf.shape)) != (leaf.dtype, leaf.shape):
-            raise FileFormatError(f"{rank.path}: {name[:200]} is not what it is in {ranks[0].path}.")
+        if type(leaf) is not PiecesOf or (whole or (leaf.dtype, leaf.shape)) != (
+            leaf.dtype,
+            leaf.shape,
+        ):
+            raise FileFormatError(
+                f"{rank.path}: {name[:200]} is not what it is in {ranks[0].path}."
+            )
         whole = leaf.dtype, leaf.shape
         for start, tensor in leaf.pieces:
             stored = rank.resolve(name, tensor)
@@ -190,7 +212,9 @@ def _join(where: str, name: str, ranks: list[_Rank], contents: Contents) -> None
                 return
             before = regions.setdefault((start, stored.shape), Region(start, stored.shape, stored))
             if differ(before.stored, stored):
-                contents.others[f"{name} ({rank.path})"] = "it is not what another process has of the same region"
+                contents.others[f"{name} ({rank.path})"] = (
+                    "it is not what another process has of the same region"
+                )
     if whole[0] not in DTYPES:
         contents.others[name] = f"its dtype is torch.{whole[0]}, which has no counterpart"
         return

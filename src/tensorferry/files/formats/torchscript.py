@@ -1,7 +1,10 @@
-"""TorchScript archives by `torch.jit.save`: the tensors and constants of a module. Its program is ignored.
+"""TorchScript archives by `torch.jit.save`: the tensors and constants of a module.
 
-https://github.com/pytorch/pytorch/blob/main/torch/csrc/jit/docs/serialization.md describes the archive: ``data.pkl``
-has the module, ``constants.pkl`` the tensors that the code in ``code/`` uses; each has a folder of storages.
+Its program is ignored.
+
+https://github.com/pytorch/pytorch/blob/main/torch/csrc/jit/docs/serialization.md describes the
+archive: ``data.pkl`` has the module, ``constants.pkl`` the tensors that the code in ``code/`` uses;
+each has a folder of storages.
 """
 
 from __future__ import annotations
@@ -53,12 +56,22 @@ class TorchScript(Format):
 
         def named(root: Any) -> Any:
             if type(root) is not tuple or type(tree) is not dict:
-                raise FileFormatError(f"{where}: its constants are no tuple, or its module is no object.")
+                raise FileFormatError(
+                    f"{where}: its constants are no tuple, or its module is no object."
+                )
             if root and _CONSTANTS in tree:
-                raise FileFormatError(f"{where}: its module has an attribute {_CONSTANTS}, and there are constants.")
-            return {_CONSTANTS: {f"c{place}": value for place, value in enumerate(root)}} if root else {}
+                raise FileFormatError(
+                    f"{where}: its module has an attribute {_CONSTANTS}, and there are constants."
+                )
+            return (
+                {_CONSTANTS: {f"c{place}": value for place, value in enumerate(root)}}
+                if root
+                else {}
+            )
 
-        constants, besides = unpickled_in(archive, stem, ScriptNames(where, allow), "constants", wrap=named)
+        constants, besides = unpickled_in(
+            archive, stem, ScriptNames(where, allow), "constants", wrap=named
+        )
         made.tensors |= constants.leaves
         made.tree = {**tree, **(constants.tree or {})}
         made.others |= besides
@@ -77,7 +90,11 @@ class TorchScript(Format):
         return tuple(dict.fromkeys(name for names in asked for name in names))
 
     def check(
-        self, path: Path, *, allow: frozenset[str] = frozenset(), found: Contents | ConversionError | None = None
+        self,
+        path: Path,
+        *,
+        allow: frozenset[str] = frozenset(),
+        found: Contents | ConversionError | None = None,
     ) -> Iterator[FileFinding]:
         return check_archive(path, self.tried(path, allow) if found is None else found)
 
@@ -89,7 +106,9 @@ def _opened(path: Path) -> tuple[Archive, str]:
     archive = Archive(path, may_lack_sums=True)
     stem = stem_of(archive)
     if f"{stem}/constants.pkl" not in archive:
-        raise FileFormatError(f"{path}: there is no {stem}/constants.pkl in it, as TorchScript has it.")
+        raise FileFormatError(
+            f"{path}: there is no {stem}/constants.pkl in it, as TorchScript has it."
+        )
     return archive, stem
 
 

@@ -92,16 +92,26 @@ def _make(name: str, found: Any) -> Format:
     made = found() if isinstance(found, type) and issubclass(found, Format) else found
     kind = type(made).__qualname__
     if not isinstance(made, Format):
-        raise TypeError(f"a format is an instance of tensorferry.files.base.format.Format, not of {kind}")
-    declared: dict[str, Any] = {each: getattr(made, each) for each in ("name", "suffixes", "dtypes", "rank")}
-    if not isinstance(declared["suffixes"], tuple) or not all(isinstance(each, str) for each in declared["suffixes"]):
+        raise TypeError(
+            f"a format is an instance of tensorferry.files.base.format.Format, not of {kind}"
+        )
+    declared: dict[str, Any] = {
+        each: getattr(made, each) for each in ("name", "suffixes", "dtypes", "rank")
+    }
+    if not isinstance(declared["suffixes"], tuple) or not all(
+        isinstance(each, str) for each in declared["suffixes"]
+    ):
         raise TypeError(f"{kind}.suffixes must be a tuple of strings")
     if not isinstance(declared["dtypes"], frozenset) or not isinstance(declared["rank"], int):
-        raise TypeError(f"{kind}.dtypes must be a frozenset of names, and {kind}.rank a whole number")
+        raise TypeError(
+            f"{kind}.dtypes must be a frozenset of names, and {kind}.rank a whole number"
+        )
     if made.index_suffix and not made.suffixes:
         raise TypeError(f"{kind} has an index_suffix, and no suffix that it is put after")
     if declared["name"] != name:
-        raise ValueError(f"its entry point is named {name!r}, and its format {made.name!r}: both need one name")
+        raise ValueError(
+            f"its entry point is named {name!r}, and its format {made.name!r}: both need one name"
+        )
     return made
 
 
@@ -118,12 +128,19 @@ outside: EntryPoints[Format] = EntryPoints(
 
 
 def _namesake(path: Path) -> list[Format]:
-    """The format for the file's suffix. Mostly it is the right one, so that the others need not be imported."""
+    """The format for the file's suffix.
+
+    Mostly it is the right one, so that the others need not be imported.
+    """
     from .. import formats as package
 
     suffix = path.suffix[1:].lower()
     wanted = package.MODULES.get(suffix, suffix)
-    return [importlib.import_module(f"{package.__name__}.{wanted}").FORMAT] if wanted in _modules() else []
+    return (
+        [importlib.import_module(f"{package.__name__}.{wanted}").FORMAT]
+        if wanted in _modules()
+        else []
+    )
 
 
 def _place(format: Format) -> tuple[int, str]:  # noqa: A002 - the term
@@ -181,7 +198,9 @@ def format_of(path: Path) -> Format:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     broken = outside.failure({suffix[1:].lower() for suffix in path.suffixes})
     if broken is not None:
-        raise FileFormatError(f"{path} is of no format that tensorferry knows. {broken.message}", broken.hint)
+        raise FileFormatError(
+            f"{path} is of no format that tensorferry knows. {broken.message}", broken.hint
+        )
     from ..encodings.wrapped import wrapped  # here, because only an error needs it
 
     inside = wrapped(path, head)
@@ -235,10 +254,15 @@ def format_for(path: Path) -> Format:
     name = path.name.lower()
     for among in (own_formats, _others):
         fitting = [
-            (each.writes, len(suffix), each) for each in among() for suffix in each.suffixes if name.endswith(suffix)
+            (each.writes, len(suffix), each)
+            for each in among()
+            for suffix in each.suffixes
+            if name.endswith(suffix)
         ]
         if fitting:
             # The first of those that are equally good.
             return max(fitting, key=lambda fit: fit[:2])[2]
     other = f", in a file such as {path.stem}.safetensors" if path.suffix else ""
-    raise FileFormatError(f"The name {path.name} does not say which format to write.", f'to="safetensors"{other}')
+    raise FileFormatError(
+        f"The name {path.name} does not say which format to write.", f'to="safetensors"{other}'
+    )

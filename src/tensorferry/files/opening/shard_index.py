@@ -1,8 +1,9 @@
 """The index of a folder of shards: which file has which tensor, and values that are not tensors.
 
-The convention is that of Hugging Face: files named ``<stem>-00001-of-00002<suffix>`` and ``<stem><suffix>.index.json``,
-for any format that has shards (https://huggingface.co/docs/transformers/main/en/big_models). A tree and ties are in
-the ``metadata`` of the index.
+The convention is that of Hugging Face: files named ``<stem>-00001-of-00002<suffix>`` and
+``<stem><suffix>.index.json``, for any format that has shards
+(https://huggingface.co/docs/transformers/main/en/big_models). A tree and ties are in the
+``metadata`` of the index.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def index_name(format: Format) -> str:  # noqa: A002 - the term
 
 def shard_names(format: Format, count: int) -> list[str]:  # noqa: A002 - the term
     """The names of `count` shards."""
-    return [f"{format.shard_stem}-{n:05}-of-{count:05}{format.suffixes[0]}" for n in range(1, count + 1)]
+    return [
+        f"{format.shard_stem}-{n:05}-of-{count:05}{format.suffixes[0]}" for n in range(1, count + 1)
+    ]
 
 
 def index_text(contents: Contents, pieces: Mapping[str, Contents]) -> str:
@@ -57,7 +60,9 @@ def index_text(contents: Contents, pieces: Mapping[str, Contents]) -> str:
     ties = contents.ties
     packed = pack(contents)
     metadata: dict[str, Any] = {
-        "total_size": sum(stored.nbytes for name, stored in contents.tensors.items() if name not in ties)
+        "total_size": sum(
+            stored.nbytes for name, stored in contents.tensors.items() if name not in ties
+        )
     }
     clashing = {key: text for key, text in contents.metadata.items() if key in _DERIVED}
     metadata |= {key: text for key, text in contents.metadata.items() if key not in clashing}
@@ -80,7 +85,9 @@ class ShardIndex:
     def read(cls, path: Path) -> ShardIndex:
         """Read an index, and check that the names of its shards do not lead out of the folder."""
         if path.stat().st_size > _LARGEST_INDEX:
-            raise FileFormatError(f"{path} has more than {_LARGEST_INDEX} bytes, which no index needs.")
+            raise FileFormatError(
+                f"{path} has more than {_LARGEST_INDEX} bytes, which no index needs."
+            )
         found = cls()
         try:
             found._parse(path.read_bytes())
@@ -88,7 +95,9 @@ class ShardIndex:
             raise FileFormatError(f"{path} is not the index of a folder of shards: {cut}.") from cut
         for name in found.files():
             if not is_entry(name):
-                raise UnsafeFileError(f"{path} names the shard {name[:200]!r}, which leads out of its folder.")
+                raise UnsafeFileError(
+                    f"{path} names the shard {name[:200]!r}, which leads out of its folder."
+                )
         return found
 
     def _parse(self, text: bytes) -> None:
@@ -134,7 +143,11 @@ class ShardIndex:
     def differences(self, shards: Mapping[str, Contents]) -> Iterator[tuple[str, str]]:
         """Yield the tensors on which the index and the existing shards differ, and how."""
         for tensor, file in self.weight_map.items():
-            if file in shards and tensor not in shards[file].tensors and tensor not in shards[file].others:
+            if (
+                file in shards
+                and tensor not in shards[file].tensors
+                and tensor not in shards[file].others
+            ):
                 yield tensor, f"it should be in {file}, and is not"
         for file, shard in shards.items():
             ties = shard.ties

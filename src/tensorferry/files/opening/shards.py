@@ -38,14 +38,14 @@ def open_path(
     Args:
         path: A file, a folder of shards, or the index of one.
         allow: As for `Format.read`.
-        lacking: A list to which the error for missing shards is appended; then their tensors are in ``others``. Without
-            it, the error is raised.
+        lacking: A list to which the error for missing shards is appended; then their tensors are in
+            ``others``. Without it, the error is raised.
         partly: Whether only a part of it is used, as for `Format.read_partly`.
 
     Raises:
         OSError: It cannot be read.
-        FileFormatError: It breaks the rules of its format, or is not of a known one; or index and shards differ, which
-            the message names.
+        FileFormatError: It breaks the rules of its format, or is not of a known one; or index and
+            shards differ, which the message names.
         UnsafeFileError: As for `Format.read`; or the index leads out of the folder.
         FrameworkNotInstalledError: The library that its format needs is not installed.
     """
@@ -117,7 +117,9 @@ def _index_among(folder: Path, names: Collection[str], among: Iterable[Format]) 
             return folder / index_name(each)
         found = sorted(name for name in names if _is_index(name, each))
         if len(found) > 1:
-            raise FileFormatError(f"{folder} has several indexes: {named(found)}.", path_hint(folder / found[0]))
+            raise FileFormatError(
+                f"{folder} has several indexes: {named(found)}.", path_hint(folder / found[0])
+            )
         if found:
             return folder / found[0]
     return None
@@ -147,7 +149,9 @@ def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterato
     for name in plan.files():
         shard = _place(index, name)
         if shard is None:
-            yield FileFinding(str(index), None, None, f"the shard {name} is missing, with {named(plan.of(name))}")
+            yield FileFinding(
+                str(index), None, None, f"the shard {name} is missing, with {named(plan.of(name))}"
+            )
             continue
         held = found.tried(shard, allow)
         findings = list(found.check(shard, allow=allow, found=held))
@@ -169,7 +173,9 @@ def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterato
 def _format_of_index(index: Path) -> Format:
     found = _format_named_in(index)
     if found is None:
-        raise FileFormatError(f"The name {index.name} does not say of which format's shards it is the index.")
+        raise FileFormatError(
+            f"The name {index.name} does not say of which format's shards it is the index."
+        )
     return found
 
 
@@ -188,7 +194,9 @@ def refuse_name(path: Path, format: Format) -> None:  # noqa: A002 - the term
     if _format_named_in(path) is not None:
         kind = "an index of shards"
     else:
-        other = next((each for each in own_formats() if each is not format and each.claims(path.name)), None)
+        other = next(
+            (each for each in own_formats() if each is not format and each.claims(path.name)), None
+        )
         other = other or _said_by_suffix(path, format)
         if other is None:
             return
@@ -208,7 +216,12 @@ def _said_by_suffix(path: Path, format: Format) -> Format | None:  # noqa: A002 
     name = path.name.lower()
     if name.endswith((*format.suffixes, *format.other_suffixes)):
         return None
-    named_so = [(len(suffix), each) for each in own_formats() for suffix in each.suffixes if name.endswith(suffix)]
+    named_so = [
+        (len(suffix), each)
+        for each in own_formats()
+        for suffix in each.suffixes
+        if name.endswith(suffix)
+    ]
     return max(named_so, key=lambda pair: pair[0])[1] if named_so else None
 
 
@@ -221,7 +234,11 @@ def lone(folder: Path) -> Path:
     found = _lone_among(folder, own_formats()) or _lone_among(folder, each_format())
     if found is not None:
         return found
-    known = [f"*{each.suffixes[0]}{each.index_suffix}" for each in formats().values() if each.index_suffix]
+    known = [
+        f"*{each.suffixes[0]}{each.index_suffix}"
+        for each in formats().values()
+        if each.index_suffix
+    ]
     raise FileFormatError(
         f"{folder} is a folder without an index of shards ({', '.join(known)}), and of no format that is a folder.",
         "the path of a file in it",
@@ -243,7 +260,9 @@ def _place(index: Path, name: str) -> Path | None:
         return None
     real = shard.resolve().parent
     if real not in (index.parent.resolve(), index.resolve().parent):
-        raise UnsafeFileError(f"{shard} is a link that leads out of its folder, to {shard.resolve()}.")
+        raise UnsafeFileError(
+            f"{shard} is a link that leads out of its folder, to {shard.resolve()}."
+        )
     return shard
 
 
@@ -261,9 +280,13 @@ def _together(
     places = {name: _place(index, name) for name in plan.files()}
     missing = {name: plan.of(name) for name, place in places.items() if place is None}
     if missing:
-        told = "; ".join(f"{name}, with {named(of)}" for name, of in [*missing.items()][:_MOST_TOLD])
+        told = "; ".join(
+            f"{name}, with {named(of)}" for name, of in [*missing.items()][:_MOST_TOLD]
+        )
         more = f"; {len(missing) - _MOST_TOLD} more" if len(missing) > _MOST_TOLD else ""
-        error = FileFormatError(f"{index} names shards that are missing: {told}{more}.", "get them too")
+        error = FileFormatError(
+            f"{index} names shards that are missing: {told}{more}.", "get them too"
+        )
         if lacking is None:
             raise error
         lacking.append(error)
@@ -280,16 +303,24 @@ def _together(
     # The tree and the ties are for all shards, so they are left out if some are missing.
     plan.metadata = {key: text for key, text in plan.metadata.items() if key not in (TIES, TREE)}
     there = _merged(index, found, plan, shards)
-    there.others |= {tensor: f"its shard {name} is missing" for name, of in missing.items() for tensor in of}
+    there.others |= {
+        tensor: f"its shard {name} is missing" for name, of in missing.items() for tensor in of
+    }
     return there
 
 
-def _merged(index: Path, found: Format, plan: ShardIndex, shards: Mapping[str, Contents]) -> Contents:
+def _merged(
+    index: Path, found: Format, plan: ShardIndex, shards: Mapping[str, Contents]
+) -> Contents:
     paths = tuple(str(index.parent / name) for name in shards)
     whole = Contents(found.name, (*paths, str(index)), metadata=dict(plan.metadata))
     tied: dict[str, Stored] = {}
     for name, shard in shards.items():
-        tied |= {tensor: stored for tensor, stored in shard.tensors.items() if tensor not in plan.weight_map}
+        tied |= {
+            tensor: stored
+            for tensor, stored in shard.tensors.items()
+            if tensor not in plan.weight_map
+        }
         whole.others |= shard.others
         for key, text in shard.metadata.items():
             if whole.metadata.setdefault(key, text) != text:

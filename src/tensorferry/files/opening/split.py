@@ -35,7 +35,8 @@ def untied(contents: Contents, format: Format, ties: str) -> Contents:  # noqa: 
         ties: ``"copy"`` or ``"alias"``; a format with a convention of its own follows that.
 
     Raises:
-        FormatLimitError: The format has neither a convention nor a place for a record of the further names.
+        FormatLimitError: The format has neither a convention nor a place for a record of the
+            further names.
     """
     if format.ties == "own" or (ties == "alias" and format.ties != "copy"):
         return contents
@@ -48,13 +49,20 @@ def untied(contents: Contents, format: Format, ties: str) -> Contents:  # noqa: 
     further = contents.ties
     if not further:
         return contents
-    tensors = {name: Repeated(stored, name) if name in further else stored for name, stored in contents.tensors.items()}
+    tensors = {
+        name: Repeated(stored, name) if name in further else stored
+        for name, stored in contents.tensors.items()
+    }
     return replace(contents, tensors=tensors)
 
 
 def repeated(contents: Contents) -> dict[str, str]:
     """For each name whose values are written again, the first name of the tensor."""
-    found = {name: stored.inner.key for name, stored in contents.tensors.items() if isinstance(stored, Repeated)}
+    found = {
+        name: stored.inner.key
+        for name, stored in contents.tensors.items()
+        if isinstance(stored, Repeated)
+    }
     again = set(found.values())
     first: dict[Hashable, str] = {}
     for name, stored in contents.tensors.items() if found else ():
@@ -94,11 +102,17 @@ def pieces(contents: Contents, shards: int | None, format: Format | None = None)
 
 def _by_file(tensors: Mapping[str, Stored]) -> dict[str, Hashable]:
     """The source file of each tensor."""
-    return {name: getattr(getattr(stored, "inner", stored), "path", None) for name, stored in tensors.items()}
+    return {
+        name: getattr(getattr(stored, "inner", stored), "path", None)
+        for name, stored in tensors.items()
+    }
 
 
 def _by_size(tensors: Mapping[str, Stored], nbytes: int) -> dict[str, Hashable]:
-    """The number of the shard for each tensor. A tensor larger than `nbytes` has a shard of its own."""
+    """The number of the shard for each tensor.
+
+    A tensor larger than `nbytes` has a shard of its own.
+    """
     numbers: dict[str, Hashable] = {}
     number = filled = 0
     for name, stored in tensors.items():
@@ -110,11 +124,16 @@ def _by_size(tensors: Mapping[str, Stored], nbytes: int) -> dict[str, Hashable]:
 
 
 def sizes(piece: Contents) -> tuple[int, int]:
-    """How many bytes of tensors are read and written. Tied tensors count once, unless they are written repeatedly."""
+    """How many bytes of tensors are read and written.
+
+    Tied tensors count once, unless they are written repeatedly.
+    """
     ties = piece.ties
     stored = [each for name, each in piece.tensors.items() if name not in ties]
     own = [each for each in stored if not isinstance(each, Repeated)]
-    return sum(getattr(each, "inner", each).nbytes for each in own), sum(each.nbytes for each in stored)
+    return sum(getattr(each, "inner", each).nbytes for each in own), sum(
+        each.nbytes for each in stored
+    )
 
 
 def merged_tree(opened: Sequence[Contents]) -> dict[Any, Any]:
@@ -125,13 +144,18 @@ def merged_tree(opened: Sequence[Contents]) -> dict[Any, Any]:
     """
     merged: dict[Any, Any] = {}
     for contents in opened:
-        tree = contents.tree if contents.tree is not None else {name: Ref(name) for name in contents.tensors}
+        tree = (
+            contents.tree
+            if contents.tree is not None
+            else {name: Ref(name) for name in contents.tensors}
+        )
         twice = [key for key in tree if key in merged] if isinstance(tree, dict) else []
         if not isinstance(tree, dict) or twice:
             kind = tree.kind if isinstance(tree, Special) else type(tree).__name__
             what = f"two entries are named {named(twice)}" if twice else f"it holds {an(kind)}"
             raise FileFormatError(
-                f"{named(contents.paths)} does not go together with the others: {what}.", FileHint(Leaving())
+                f"{named(contents.paths)} does not go together with the others: {what}.",
+                FileHint(Leaving()),
             )
         if isinstance(tree, OrderedDict) and not isinstance(merged, OrderedDict):
             merged = OrderedDict(merged)

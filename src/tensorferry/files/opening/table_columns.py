@@ -79,7 +79,9 @@ def with_columns(
     strict: bool = True,
     exclude: Sequence[str] = (),
 ) -> Contents:
-    """The contents, with the tensors that the columns of tables become. Columns are read for their shapes.
+    """The contents, with the tensors that the columns of tables become.
+
+    Columns are read for their shapes.
 
     Args:
         contents: The contents.
@@ -87,7 +89,8 @@ def with_columns(
         rule: The rule for dtypes, by which dates and the like become numbers.
         call: The function that was called, for hints.
         target: Its target, for hints.
-        strict: Whether a column that cannot be converted is an error. If not, it is among the ``others``.
+        strict: Whether a column that cannot be converted is an error. If not, it is among the
+            ``others``.
         exclude: What the call leaves out, which hints add to.
 
     Raises:
@@ -101,7 +104,9 @@ def with_columns(
         if keywords.given:
             words = " and ".join(f"{name}=" for name in keywords.given)
             why = f"{words} is for columns of tables, as Parquet has them"
-            raise FormatLimitError(f"{why}, and {named(contents.paths)} has none.", f"without {words}")
+            raise FormatLimitError(
+                f"{why}, and {named(contents.paths)} has none.", f"without {words}"
+            )
         return contents
     made: dict[str, Any] = {}
     errors: list[tuple[ConversionError, str]] = []
@@ -133,8 +138,15 @@ def with_columns(
 
 
 def lists_read(contents: Contents) -> Contents:
-    """The contents, with columns of lists of one length as tensors. What is no tensor stays among the others."""
-    return with_columns(contents, ColumnKeywords(), DtypeRule(), strict=False) if contents.columns else contents
+    """The contents, with columns of lists of one length as tensors.
+
+    What is no tensor stays among the others.
+    """
+    return (
+        with_columns(contents, ColumnKeywords(), DtypeRule(), strict=False)
+        if contents.columns
+        else contents
+    )
 
 
 def _raise_all(
@@ -170,7 +182,9 @@ def _put_together(contents: Contents, made: Mapping[str, Any]) -> Contents:
     tree = {name: Ref(name) for name in made} if contents.tree is None else contents.tree
     nested = put_masks_beside(relabel(tree, lambda ref: made.get(ref.name, ref)), [])
     tensors: dict[str, Stored] = {}
-    others: dict[str, str] = {name: why for name, why in contents.others.items() if name not in made}
+    others: dict[str, str] = {
+        name: why for name, why in contents.others.items() if name not in made
+    }
     counts: dict[str, int] = {}
     names: dict[str, None] = {}
     for keys, leaf in leaves(nested, Leaf):

@@ -1,4 +1,6 @@
-"""Read files that are one pickle, by `pickle.dump` or joblib. Large values in them stay in the file.
+"""Read files that are one pickle, by `pickle.dump` or joblib.
+
+Large values in them stay in the file.
 
 joblib writes the bytes of an array after the BUILD opcode of its wrapper (joblib/numpy_pickle.py).
 """
@@ -37,13 +39,16 @@ class BareNames(Names):
         where: The file, for messages.
         allow: As for `Names`.
         data: The file.
-        path: Its path, if it is not `where`; empty if `data` are bytes in memory, in which all values stay.
+        path: Its path, if it is not `where`; empty if `data` are bytes in memory, in which all
+            values stay.
     """
 
     span_from = SPAN_FROM
     array_kind = "tensor"  # as in .npz: other formats write it as their own tensors
 
-    def __init__(self, where: str, allow: frozenset[str], data: Any, path: str | None = None) -> None:
+    def __init__(
+        self, where: str, allow: frozenset[str], data: Any, path: str | None = None
+    ) -> None:
         super().__init__(where, allow)
         self.data = data
         self.path = where if path is None else path
@@ -79,7 +84,9 @@ class BareNames(Names):
         if alignment is not None:
             machine.leave(machine.take(1)[0])
         nbytes = prod(shape) * dtype.itemsize
-        self._fill(array, UnreadBytes(machine.leave(nbytes), nbytes, bytes), dtype, shape, order == "F")
+        self._fill(
+            array, UnreadBytes(machine.leave(nbytes), nbytes, bytes), dtype, shape, order == "F"
+        )
 
     def _pass_objects(self, machine: Any) -> None:
         """Read the nested pickle of an array of objects."""
@@ -100,7 +107,13 @@ class BareNames(Names):
         if type(raw) is UnreadBytes:
             data, begin, end = self.data, raw.start, raw.start + raw.nbytes
         else:
-            data = self.encoded(raw) if type(raw) is str else bytes(raw) if type(raw) in (bytes, bytearray) else b""
+            data = (
+                self.encoded(raw)
+                if type(raw) is str
+                else bytes(raw)
+                if type(raw) in (bytes, bytearray)
+                else b""
+            )
             begin, end = 0, len(data)
         inner = LegacyNames(self.where, self.allow)
         # What is refused in it is told together with what is refused around it.
@@ -128,7 +141,9 @@ BareNames.calls = Names.calls | {
 }
 
 
-def read_pickle_file(path: Path, allow: frozenset[str], *, partly: bool = False) -> tuple[Unpickled, dict[str, str]]:
+def read_pickle_file(
+    path: Path, allow: frozenset[str], *, partly: bool = False
+) -> tuple[Unpickled, dict[str, str]]:
     """Read a file that is one pickle, of joblib or not; gives the result and why some leaves cannot be loaded.
 
     Args:
@@ -138,7 +153,8 @@ def read_pickle_file(path: Path, allow: frozenset[str], *, partly: bool = False)
 
     Raises:
         FileFormatError: It is damaged, or there is something after the pickle.
-        UnsafeFileError: It asks for something that is not data, or needs far too much memory or time.
+        UnsafeFileError: It asks for something that is not data, or needs far too much memory or
+            time.
     """
     data = pages_of(path)
     vocabulary = BareNames(os.fspath(path), allow, data)
@@ -162,7 +178,9 @@ def read_objects(
     member: str | None = None,
     record: Record | None = None,
 ) -> tuple[Unpickled, dict[str, str]]:
-    """Read the pickle of an array of objects. The object of an array without axes stands for itself.
+    """Read the pickle of an array of objects.
+
+    The object of an array without axes stands for itself.
 
     Args:
         vocabulary: Defines the meaning of its names; its data are those of the file.
@@ -177,7 +195,9 @@ def read_objects(
     """
     root = root_of(lambda: vocabulary.data, vocabulary, begin)
     if vocabulary.machine.at != end:
-        raise vocabulary.wrong(f"ends at byte {vocabulary.machine.at:,}, and what it is in at {end:,}")
+        raise vocabulary.wrong(
+            f"ends at byte {vocabulary.machine.at:,}, and what it is in at {end:,}"
+        )
     if type(root) is ArrayOf and root.alone is not None:
         (root,) = root.alone
     resolve = FileResolver(vocabulary.path or vocabulary.where, vocabulary.places, record)

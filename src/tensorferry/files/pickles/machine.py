@@ -1,10 +1,12 @@
 """A machine that runs the program of a pickle safely: it calls nothing, imports nothing, and makes no object.
 
-It knows the opcodes that data needs (all are described in https://github.com/python/cpython/blob/main/Lib/pickletools.py)
-and refuses the others by name. A call that a pickle asks for goes to a `Vocabulary`, as a name and arguments.
+It knows the opcodes that data needs (all are described in
+https://github.com/python/cpython/blob/main/Lib/pickletools.py) and refuses the others by name. A
+call that a pickle asks for goes to a `Vocabulary`, as a name and arguments.
 
-`pickle.Unpickler` is not safe, even with another ``find_class``: it hashes keys of any depth (which may end the process
-or never return), a few bytes can make its memo arbitrarily large, and it sets attributes of the objects that it finds.
+`pickle.Unpickler` is not safe, even with another ``find_class``: it hashes keys of any depth (which
+may end the process or never return), a few bytes can make its memo arbitrarily large, and it sets
+attributes of the objects that it finds.
 """
 
 from __future__ import annotations
@@ -50,7 +52,12 @@ class Machine(Tape):
     """
 
     def __init__(
-        self, data: bytes | mmap, vocabulary: Vocabulary, where: str, begin: int = 0, most: int = MOST_STEPS
+        self,
+        data: bytes | mmap,
+        vocabulary: Vocabulary,
+        where: str,
+        begin: int = 0,
+        most: int = MOST_STEPS,
     ) -> None:
         super().__init__(data, where, begin)
         self.vocabulary = vocabulary
@@ -69,7 +76,8 @@ class Machine(Tape):
 
         Raises:
             FileFormatError: It is not a pickle, or is cut off.
-            UnsafeFileError: It uses an opcode that data does not need, or needs far too much memory or time.
+            UnsafeFileError: It uses an opcode that data does not need, or needs far too much memory
+                or time.
         """
         data, handlers, start = self.data, _HANDLERS, 0
         try:
@@ -82,19 +90,35 @@ class Machine(Tape):
                     if self.done:
                         return self.stack[-1]
                 self.weigh(self.at)
-        except (IndexError, KeyError, TypeError, ValueError, OverflowError, AttributeError, StructError) as error:
+        except (
+            IndexError,
+            KeyError,
+            TypeError,
+            ValueError,
+            OverflowError,
+            AttributeError,
+            StructError,
+        ) as error:
             if isinstance(error, UnsafeFileError | FileFormatError):
                 raise
             # Python's message about wrong arguments would contain internal names.
             fits = not isinstance(error, TypeError | AttributeError)
-            what = f"{type(error).__name__}: {error}" if fits else "a value is not what is done with it"
-            raise FileFormatError(f"{self.where}: its pickle is damaged at byte {start} ({what}).") from None
+            what = (
+                f"{type(error).__name__}: {error}"
+                if fits
+                else "a value is not what is done with it"
+            )
+            raise FileFormatError(
+                f"{self.where}: its pickle is damaged at byte {start} ({what})."
+            ) from None
         raise self.bomb(f"takes more than {self.most:,} steps")
 
     def contain(self, weight: int = 1) -> None:
         self.containers += weight
         if self.containers > _MOST_CONTAINERS:
-            raise self.bomb(f"makes more than {_MOST_CONTAINERS:,} containers (a call counts as {_WORK // 2})")
+            raise self.bomb(
+                f"makes more than {_MOST_CONTAINERS:,} containers (a call counts as {_WORK // 2})"
+            )
 
     def items(self) -> list[Any]:
         items, self.stack = self.stack, self.marked.pop()
@@ -116,7 +140,9 @@ class Machine(Tape):
     def push_bytes(self, kind: Struct, made: type = bytes) -> None:
         count = self.unpack(kind)
         leave = count >= self.vocabulary.span_from
-        self.stack.append(UnreadBytes(self.leave(count), count, made) if leave else made(self.take(count)))
+        self.stack.append(
+            UnreadBytes(self.leave(count), count, made) if leave else made(self.take(count))
+        )
 
     def push_latin(self, nbytes: int) -> None:
         self.stack.append(self.take(nbytes).decode("latin-1"))
@@ -147,7 +173,9 @@ class Machine(Tape):
 
     def frame(self) -> None:
         if self.unpack(_U64) > len(self.data) - self.at:
-            raise FileFormatError(f"{self.where}: its pickle is cut off: a frame at {self.at} reaches past its end.")
+            raise FileFormatError(
+                f"{self.where}: its pickle is cut off: a frame at {self.at} reaches past its end."
+            )
 
     # The stack and the memo.
 
@@ -248,7 +276,8 @@ class Machine(Tape):
         takes = self.vocabulary.keys.takes
         for item in items:
             if not takes(item):
-                # At the first, because each that was made to collide takes longer than the one before.
+                # At the first, because each that was made to collide takes longer than the one
+                # before.
                 raise self.wrong_key("a set with an element", item)
         return items
 
@@ -318,7 +347,9 @@ class Machine(Tape):
         name = _UNUSED.get(opcode)
         if name is None:
             raise ValueError(f"no opcode is {opcode:#04x}")
-        raise UnsafeFileError(f"{self.where}: its pickle uses {name} at byte {self.at - 1}, which no data needs.")
+        raise UnsafeFileError(
+            f"{self.where}: its pickle uses {name} at byte {self.at - 1}, which no data needs."
+        )
 
 
 def _fixed(kind: Struct) -> _Handler:

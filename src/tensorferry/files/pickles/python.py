@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FACTORIES", "PYTHON_CALLS", "PythonWords"]
 
-FACTORIES = frozenset(f"builtins.{name}" for name in ("dict", "list", "set", "tuple", "int", "float", "str", "bool"))
+FACTORIES = frozenset(
+    f"builtins.{name}" for name in ("dict", "list", "set", "tuple", "int", "float", "str", "bool")
+)
 """The allowed default factories of a ``defaultdict``."""
 
 
@@ -54,8 +56,13 @@ class PythonWords(VocabularyPart, ABC):
         return made
 
     def defaulting(self, factory: Any = None, pairs: Any = ()) -> Any:
-        """``defaultdict(factory, pairs)``. With an allowed factory it is an object, whose factory is only named."""
-        if type(factory) is InstanceOf or (type(factory) is Global and factory.name in self.allow - FACTORIES):
+        """``defaultdict(factory, pairs)``.
+
+        With an allowed factory it is an object, whose factory is only named.
+        """
+        if type(factory) is InstanceOf or (
+            type(factory) is Global and factory.name in self.allow - FACTORIES
+        ):
             instance = InstanceOf("collections.defaultdict", (factory,), is_told=True)
             self._put(instance.entries, pairs)
             return instance
@@ -100,7 +107,11 @@ class PythonWords(VocabularyPart, ABC):
 
     def encoded(self, text: Any, encoding: Any = "latin1") -> bytes:
         """``_codecs.encode(text, encoding)``: bytes in protocol 2."""
-        if type(text) is not str or type(encoding) is not str or encoding.replace("-", "") not in ("latin1", "ascii"):
+        if (
+            type(text) is not str
+            or type(encoding) is not str
+            or encoding.replace("-", "") not in ("latin1", "ascii")
+        ):
             raise self.wrong("has bytes in an unknown encoding")
         self.spend(len(text))
         return text.encode("latin-1")

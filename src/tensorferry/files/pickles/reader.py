@@ -14,7 +14,17 @@ from ..base.nesting import CONTAINER, DEEPEST, MOST, PLAIN, are_plain, name_at
 from ..base.objects import Attributes, Kept, Placeholder, Refusal, RefusedValue, escaped
 from ..base.wording import named
 from .shortcuts import run
-from .standins import ASK, DTypeOf, InstanceOf, KeptOf, OtherOf, RefusedOf, TensorOf, TensorStandIn, title
+from .standins import (
+    ASK,
+    DTypeOf,
+    InstanceOf,
+    KeptOf,
+    OtherOf,
+    RefusedOf,
+    TensorOf,
+    TensorStandIn,
+    title,
+)
 from .table import VALUES
 from .words import Global, Ordered, UnreadBytes
 
@@ -28,7 +38,9 @@ __all__ = ["Unpickled", "described", "globals_of", "root_of"]
 
 _OTHERS = frozenset({complex, bytes, bytearray, Special})
 _STEPS_FOR_GLOBALS = 200_000
-_FACTORIES: dict[str, Any] = {each.__name__: each for each in (dict, list, set, tuple, int, float, str, bool)}
+_FACTORIES: dict[str, Any] = {
+    each.__name__: each for each in (dict, list, set, tuple, int, float, str, bool)
+}
 _TAKEN = frozenset(dir(OrderedDict()))
 _MOST_SEARCHED = 1_000_000
 
@@ -50,10 +62,12 @@ class Unpickled(NamedTuple):
 
 
 def root_of(read: Callable[[], bytes | mmap], vocabulary: Names, begin: int = 0) -> Any:
-    """The result of a pickle, with stand-ins. If it asks for something that is not data, it is refused first.
+    """The result of a pickle, with stand-ins.
 
-    If the vocabulary reads `partly`, the results of calls that are not allowed are `RefusedOf`, and only what nothing
-    allows is refused.
+    If it asks for something that is not data, it is refused first.
+
+    If the vocabulary reads `partly`, the results of calls that are not allowed are `RefusedOf`, and
+    only what nothing allows is refused.
 
     Args:
         read: Gives the pickle; see `run`.
@@ -62,7 +76,8 @@ def root_of(read: Callable[[], bytes | mmap], vocabulary: Names, begin: int = 0)
 
     Raises:
         FileFormatError: It is damaged, or describes impossible tensors.
-        UnsafeFileError: It asks for something that is not data, or needs far too much memory or time.
+        UnsafeFileError: It asks for something that is not data, or needs far too much memory or
+            time.
     """
     try:
         root = run(read, vocabulary, vocabulary.where, begin)
@@ -94,7 +109,9 @@ def described(root: Any, vocabulary: Names, nbytes: int) -> Unpickled:
         plain = all(view.kind == "tensor" and not view.requires_grad for view in views)
         if attributes or not plain or getattr(root, "factory", None) is not None:
             tree = _container(root, attributes)
-            tree.update((name, Ref(name, leaf.kind, leaf.requires_grad)) for name, leaf in flat.items())
+            tree.update(
+                (name, Ref(name, leaf.kind, leaf.requires_grad)) for name, leaf in flat.items()
+            )
         found = {**flat} if type(flat) is Ordered else flat
         return Unpickled(found, tree, asks_for, _besides(vocabulary, found))
     builder = _TreeBuilder(vocabulary, nbytes)
@@ -102,7 +119,9 @@ def described(root: Any, vocabulary: Names, nbytes: int) -> Unpickled:
     return Unpickled(builder.leaves, whole, asks_for, _besides(vocabulary, builder.leaves))
 
 
-def globals_of(read: Callable[[], bytes | mmap], vocabulary: Names, begin: int = 0) -> tuple[str, ...]:
+def globals_of(
+    read: Callable[[], bytes | mmap], vocabulary: Names, begin: int = 0
+) -> tuple[str, ...]:
     """The globals that a pickle asks for, as far as it can be read.
 
     Args:
@@ -119,7 +138,8 @@ def globals_of(read: Callable[[], bytes | mmap], vocabulary: Names, begin: int =
 def _refuse(vocabulary: Names) -> None:
     if vocabulary.demands:
         raise UnsafeFileError(
-            f"{vocabulary.where} asks for {named(vocabulary.demands)}; it was not run.", vocabulary.hint
+            f"{vocabulary.where} asks for {named(vocabulary.demands)}; it was not run.",
+            vocabulary.hint,
         )
 
 
@@ -127,7 +147,11 @@ def _besides(vocabulary: Names, leaves: dict[str, Any]) -> dict[str, str]:
     if not vocabulary.besides:
         return {}
     of = {id(leaf): besides for leaf, besides in vocabulary.besides}
-    found = ((f"{name}@{key}", why) for name, leaf in leaves.items() for key, why in of.get(id(leaf), {}).items())
+    found = (
+        (f"{name}@{key}", why)
+        for name, leaf in leaves.items()
+        for key, why in of.get(id(leaf), {}).items()
+    )
     return {name if name not in leaves else f"{name}@": why for name, why in found}
 
 
@@ -141,14 +165,18 @@ def _flat(root: Any) -> dict[str, Any] | None:
 def _container(node: dict[Any, Any], attributes: dict[str, Any]) -> dict[Any, Any]:
     if type(node) is not Ordered:
         return {}
-    made: dict[Any, Any] = OrderedDict() if node.factory is None else defaultdict(_FACTORIES.get(node.factory))
+    made: dict[Any, Any] = (
+        OrderedDict() if node.factory is None else defaultdict(_FACTORIES.get(node.factory))
+    )
     if attributes:
         vars(made).update(attributes)
     return made
 
 
 class _TreeBuilder:
-    """Turns the result of a pickle into a tree. A value that is used many times is counted each time.
+    """Turns the result of a pickle into a tree.
+
+    A value that is used many times is counted each time.
 
     `leaves` are the stand-ins of tensors, by their names.
     """
@@ -169,7 +197,8 @@ class _TreeBuilder:
         Args:
             node: A value of the pickle.
             keys: The keys that lead to it.
-            is_value: Whether tensors in it belong to the tree. In attributes of containers they do not.
+            is_value: Whether tensors in it belong to the tree. In attributes of containers they do
+                not.
         """
         kind = type(node)
         if kind in PLAIN or isinstance(node, np.generic):
@@ -184,7 +213,9 @@ class _TreeBuilder:
         if kind in (Global, KeptOf, DTypeOf):
             return self.object(node)
         if len(keys) >= DEEPEST:
-            raise UnsafeFileError(f"{self.where}: its pickle nests values more than {DEEPEST} levels deep.")
+            raise UnsafeFileError(
+                f"{self.where}: its pickle nests values more than {DEEPEST} levels deep."
+            )
         if kind is dict or kind is Ordered:
             made = _container(node, self.attributes(node, keys))
             return self.fill(made, node, keys, is_value=is_value)
@@ -192,7 +223,10 @@ class _TreeBuilder:
             if are_plain(node):
                 self.weigh(len(node))
                 return kind(node)
-            return kind(self.node(child, (*keys, place), is_value=is_value) for place, child in enumerate(node))
+            return kind(
+                self.node(child, (*keys, place), is_value=is_value)
+                for place, child in enumerate(node)
+            )
         if kind is UnreadBytes:
             return node.kind(self.machine.take_left(node))
         if kind is set or kind is frozenset:
@@ -225,7 +259,10 @@ class _TreeBuilder:
         return OtherOf(kind(node.demand, self.vocabulary.hint))
 
     def has_tensors(self, held: list[Any]) -> bool:
-        """Whether there may be tensors in what an object was made from. Where it is too large to look, there may."""
+        """Whether there may be tensors in what an object was made from.
+
+        Where it is too large to look, there may.
+        """
         left: list[Any] = [held]
         seen = set()
         while left:
@@ -263,7 +300,9 @@ class _TreeBuilder:
         """Count values, and raise if there are too many."""
         self.left -= values
         if self.left < 0:
-            what = f"than {MOST:,} values (a container counts as {CONTAINER}), out of all proportion"
+            what = (
+                f"than {MOST:,} values (a container counts as {CONTAINER}), out of all proportion"
+            )
             if self.most < MOST:
                 what = "values than it has bytes, by using some many times over: a bomb"
             raise UnsafeFileError(f"{self.where}: its pickle makes more {what}.")
@@ -273,7 +312,9 @@ class _TreeBuilder:
         self.leaves[name] = self.refused(leaf) if type(leaf) is RefusedOf else leaf
         return Ref(name, getattr(leaf, "kind", "tensor"), getattr(leaf, "requires_grad", False))
 
-    def fill(self, made: dict[Any, Any], node: dict[Any, Any], keys: tuple[Any, ...], *, is_value: bool) -> Any:
+    def fill(
+        self, made: dict[Any, Any], node: dict[Any, Any], keys: tuple[Any, ...], *, is_value: bool
+    ) -> Any:
         if are_plain(node.values()):
             self.weigh(len(node))
             made.update(node)
@@ -284,9 +325,15 @@ class _TreeBuilder:
 
     def attributes(self, node: Any, keys: tuple[Any, ...] = ()) -> dict[str, Any]:
         found = getattr(node, "attributes", None) or {}
-        if any(type(name) is not str or name in _TAKEN for name in found) or (found and node.factory is not None):
-            raise UnsafeFileError(f"{self.where} replaces what an OrderedDict does with attributes of that name.")
-        return {name: self.node(value, (*keys, name), is_value=False) for name, value in found.items()}
+        if any(type(name) is not str or name in _TAKEN for name in found) or (
+            found and node.factory is not None
+        ):
+            raise UnsafeFileError(
+                f"{self.where} replaces what an OrderedDict does with attributes of that name."
+            )
+        return {
+            name: self.node(value, (*keys, name), is_value=False) for name, value in found.items()
+        }
 
     def instance(self, node: InstanceOf) -> dict[Any, Any]:
         states = node.state if type(node.state) is tuple and len(node.state) == 2 else (node.state,)

@@ -105,10 +105,16 @@ class Resolver(ABC):
         if leaf.placed is not None:
             return self._placed(*leaf.placed)
         if leaf.values is None:
-            raise FileFormatError(f"{self.path}: its pickle has an array of NumPy, {name}, without values.")
-        return InMemory(leaf.values, by_numpy()[leaf.values.dtype], (self.path, "pickle", id(leaf.values)))
+            raise FileFormatError(
+                f"{self.path}: its pickle has an array of NumPy, {name}, without values."
+            )
+        return InMemory(
+            leaf.values, by_numpy()[leaf.values.dtype], (self.path, "pickle", id(leaf.values))
+        )
 
-    def _placed(self, start: int, dtype: np.dtype[Any], shape: tuple[int, ...], fortran: bool) -> Stored:
+    def _placed(
+        self, start: int, dtype: np.dtype[Any], shape: tuple[int, ...], fortran: bool
+    ) -> Stored:
         swapped = not dtype.isnative
         name = by_numpy()[dtype.newbyteorder("=")]
         if not fortran or len(shape) < 2:
@@ -122,11 +128,14 @@ class FileResolver(Resolver):
 
     Args:
         path: The file.
-        places: The position of each storage, by its name in the pickle; or its bytes, if they are encoded there.
+        places: The position of each storage, by its name in the pickle; or its bytes, if they are
+            encoded there.
         record: The region with a checksum that the pickle is in.
     """
 
-    def __init__(self, path: str, places: dict[str, int | bytes], record: Record | None = None) -> None:
+    def __init__(
+        self, path: str, places: dict[str, int | bytes], record: Record | None = None
+    ) -> None:
         super().__init__(path)
         self._places = places
         self.record = record
@@ -139,17 +148,29 @@ class FileResolver(Resolver):
         itemsize = find(view.dtype).itemsize
         compact = is_compact(view.shape, view.strides, 1)
         strides = None if compact else tuple(step * itemsize for step in view.strides)
-        stored = self._at(name, leaf.storage, view.dtype, view.offset * itemsize, view.shape, strides)
+        stored = self._at(
+            name, leaf.storage, view.dtype, view.offset * itemsize, view.shape, strides
+        )
         return Turned(stored, conj=view.conj, neg=view.neg) if view.conj or view.neg else stored
 
     def _at(
-        self, name: str, storage: StorageOf, dtype: str, start: int, shape: tuple[int, ...], strides: Any
+        self,
+        name: str,
+        storage: StorageOf,
+        dtype: str,
+        start: int,
+        shape: tuple[int, ...],
+        strides: Any,
     ) -> Stored:
         place = self._places.get(storage.key)
         if place is None:
-            raise FileFormatError(f"{self.path}: the bytes of {name}, storage {storage.key[:100]}, are not there.")
+            raise FileFormatError(
+                f"{self.path}: the bytes of {name}, storage {storage.key[:100]}, are not there."
+            )
         if isinstance(place, bytes):
-            values: np.ndarray[Any, Any] = np.ndarray(shape, numpy_dtype(dtype), place, start, strides)
+            values: np.ndarray[Any, Any] = np.ndarray(
+                shape, numpy_dtype(dtype), place, start, strides
+            )
             return InMemory(values, dtype, (self.path, id(place), start, shape, dtype, strides))
         if strides is None:
             return Extent(dtype, shape, self.path, place + start, self.record)
@@ -179,11 +200,15 @@ class ArchiveResolver(Resolver):
         if byteorder in archive:
             order = archive.read_bytes(archive[byteorder], 16)
             if order not in (b"little", b"big"):
-                raise FileFormatError(f"{archive.path}: its byteorder is {order!r}, neither little nor big.")
+                raise FileFormatError(
+                    f"{archive.path}: its byteorder is {order!r}, neither little nor big."
+                )
             self._swapped = order == b"big"
 
     def storage(self, name: str, leaf: StorageOf, dtype: str) -> Stored:
-        layout = MemberForm(self._archive, dtype, (leaf.size,), self._swapped and find(dtype).itemsize > 1)
+        layout = MemberForm(
+            self._archive, dtype, (leaf.size,), self._swapped and find(dtype).itemsize > 1
+        )
         return ZipExtent(layout, self._region(name, leaf))
 
     def tensor(self, name: str, leaf: TensorOf) -> Stored:
@@ -191,7 +216,11 @@ class ArchiveResolver(Resolver):
         if number is not None:
             series = self._series.get(id(view)) or self._begin(view)
             place = self._places[number] if series.plain and number < len(self._places) else -1
-            if place >= 0 and self._archive.size(place) == series.nbytes and not self._archive.is_deflated(place):
+            if (
+                place >= 0
+                and self._archive.size(place) == series.nbytes
+                and not self._archive.is_deflated(place)
+            ):
                 return ZipExtent(series.layout, place)
         region = self._region(name, leaf.storage)
         form = self._form(view)
@@ -200,7 +229,9 @@ class ArchiveResolver(Resolver):
         if form.strides is None:
             stored = ZipExtent(form.layout._replace(start=start) if start else form.layout, region)
         else:
-            stored = ZipView(view.dtype, view.shape, region, start, form.strides, swapped=form.layout.swapped)
+            stored = ZipView(
+                view.dtype, view.shape, region, start, form.strides, swapped=form.layout.swapped
+            )
         return Turned(stored, conj=view.conj, neg=view.neg) if view.conj or view.neg else stored
 
     def _begin(self, view: ViewOf) -> _Series:
@@ -219,7 +250,9 @@ class ArchiveResolver(Resolver):
             strides = None
             if not is_compact(view.shape, view.strides, 1):
                 strides = tuple(step * itemsize for step in view.strides)
-            layout = MemberForm(self._archive, view.dtype, view.shape, self._swapped and itemsize > 1)
+            layout = MemberForm(
+                self._archive, view.dtype, view.shape, self._swapped and itemsize > 1
+            )
             form = self._forms[key] = _Form(layout, itemsize, strides)
         return form
 

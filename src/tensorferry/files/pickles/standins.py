@@ -49,7 +49,8 @@ class StorageOf(TensorStandIn):
 
     Args:
         key: Its name in the archive.
-        dtype: The canonical name of the dtype; ``"uint8"`` for untyped storages; ``None`` if it is not supported.
+        dtype: The canonical name of the dtype; ``"uint8"`` for untyped storages; ``None`` if it is
+            not supported.
         size: The number of elements.
         kind: See `Ref`.
         raw: The canonical name of the integers of quantised elements, if each takes whole bytes.
@@ -99,7 +100,8 @@ class TensorOf(TensorStandIn):
 
     Args:
         view: Its view of a storage.
-        number: The name of its storage, which otherwise equals that of the view; ``None`` for the view's own storage.
+        number: The name of its storage, which otherwise equals that of the view; ``None`` for the
+            view's own storage.
     """
 
     view: ViewOf
@@ -119,7 +121,11 @@ class TensorOf(TensorStandIn):
     def storage(self) -> StorageOf:
         """Its storage."""
         like = self.view.storage
-        return like if self.number is None else StorageOf(str(self.number), like.dtype, like.size, like.kind)
+        return (
+            like
+            if self.number is None
+            else StorageOf(str(self.number), like.dtype, like.size, like.kind)
+        )
 
     def but(self, **changes: Any) -> TensorOf:
         """Another view of the same storage."""
@@ -134,8 +140,8 @@ class ArrayOf(TensorStandIn):
         kind: See `Ref`.
         values: Its values; ``None`` until its state is known.
         reason: Why it cannot be loaded, or ``None``.
-        placed: If its values were left in the file: the position, the dtype, the shape, and whether the first axis
-            varies fastest.
+        placed: If its values were left in the file: the position, the dtype, the shape, and whether
+            the first axis varies fastest.
         alone: If it is an array of one object without axes: a list of the object.
     """
 
@@ -165,7 +171,9 @@ class OtherOf(TensorStandIn):
 
 @dataclass(slots=True, eq=False)
 class InstanceOf:
-    """The arguments and attributes of an object of an allowed class. The object itself is never made.
+    """The arguments and attributes of an object of an allowed class.
+
+    The object itself is never made.
 
     Args:
         name: The name of the class.

@@ -1,8 +1,9 @@
 """The closed table of classes and values of Python, NumPy, ml_dtypes and JAX that pickles of data have beside tensors.
 
-Nothing in it is imported because a file names it, and nothing of a file is called. Each row is an exact name, and what
-is made of it: a text for a name that stands alone, and for a call a function here, which checks its arguments. The text
-is what Python prints. What is not in the table, or is called in another way, is as unknown as any other name.
+Nothing in it is imported because a file names it, and nothing of a file is called. Each row is an
+exact name, and what is made of it: a text for a name that stands alone, and for a call a function
+here, which checks its arguments. The text is what Python prints. What is not in the table, or is
+called in another way, is as unknown as any other name.
 """
 
 from __future__ import annotations
@@ -37,7 +38,15 @@ _BUILTINS = (
 _SINGLETONS = {"Ellipsis": "ellipsis", "NotImplemented": "NotImplementedType"}
 """Values that are pickled as their names, and the names of their types."""
 _TYPING = (
-    *("AbstractSet", "Annotated", "Any", "AnyStr", "AsyncGenerator", "AsyncIterable", "AsyncIterator"),
+    *(
+        "AbstractSet",
+        "Annotated",
+        "Any",
+        "AnyStr",
+        "AsyncGenerator",
+        "AsyncIterable",
+        "AsyncIterator",
+    ),
     *("Awaitable", "BinaryIO", "ByteString", "Callable", "ChainMap", "ClassVar", "Collection"),
     *("Concatenate", "Container", "Coroutine", "Counter", "DefaultDict", "Deque", "Dict", "Final"),
     *("FrozenSet", "Generator", "Generic", "Hashable", "IO", "ItemsView", "Iterable", "Iterator"),
@@ -45,18 +54,67 @@ _TYPING = (
     *("MutableMapping", "MutableSequence", "MutableSet", "Never", "NoReturn", "Optional"),
     *("OrderedDict", "Pattern", "Protocol", "Reversible", "Self", "Sequence", "Set", "Sized"),
     *("SupportsAbs", "SupportsBytes", "SupportsComplex", "SupportsFloat", "SupportsIndex"),
-    *("SupportsInt", "SupportsRound", "TextIO", "Tuple", "Type", "TypeGuard", "Union", "ValuesView"),
+    *(
+        "SupportsInt",
+        "SupportsRound",
+        "TextIO",
+        "Tuple",
+        "Type",
+        "TypeGuard",
+        "Union",
+        "ValuesView",
+    ),
 )
 _NUMPY = (
-    *("bool", "bool_", "bytes_", "character", "clongdouble", "complex64", "complex128", "complex256"),
-    *("complexfloating", "datetime64", "dtype", "flexible", "float16", "float32", "float64", "float128"),
-    *("floating", "generic", "inexact", "int8", "int16", "int32", "int64", "intc", "integer", "long"),
+    *(
+        "bool",
+        "bool_",
+        "bytes_",
+        "character",
+        "clongdouble",
+        "complex64",
+        "complex128",
+        "complex256",
+    ),
+    *(
+        "complexfloating",
+        "datetime64",
+        "dtype",
+        "flexible",
+        "float16",
+        "float32",
+        "float64",
+        "float128",
+    ),
+    *(
+        "floating",
+        "generic",
+        "inexact",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "intc",
+        "integer",
+        "long",
+    ),
     *("longdouble", "longlong", "ndarray", "number", "object_", "record", "signedinteger", "str_"),
     *("timedelta64", "uint8", "uint16", "uint32", "uint64", "uintc", "ulong", "ulonglong"),
     *("unsignedinteger", "void"),
 )
 _ML_DTYPES = (*DTYPES, "int1", "uint1", "bcomplex32", "complex32")
-_JAX = (*_ML_DTYPES, "bool_", "complex_", "float_", "int_", "uint", "cdouble", "csingle", "double", "single")
+_JAX = (
+    *_ML_DTYPES,
+    "bool_",
+    "complex_",
+    "float_",
+    "int_",
+    "uint",
+    "cdouble",
+    "csingle",
+    "double",
+    "single",
+)
 _SYSTEMS: dict[str, type[PurePath]] = {"Posix": PurePosixPath, "Windows": PureWindowsPath}
 _PATHS = {
     f"pathlib.{module}{pure}{system}Path": _SYSTEMS[system]
@@ -69,7 +127,9 @@ _PATHS = {
 _MOST_PARTS, _LONGEST_PATH = 10_000, 100_000
 _LONGEST_TYPE = 1_000
 _LONGEST_NUMBER = 4_000
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:E[+-]?[0-9]+)?|[+-]?(?:Infinity|s?NaN[0-9]*)")
+_DECIMAL = re.compile(
+    r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:E[+-]?[0-9]+)?|[+-]?(?:Infinity|s?NaN[0-9]*)"
+)
 _FRACTION = re.compile(r"(-?[0-9]+)(?:/([0-9]+))?")
 
 
@@ -181,7 +241,9 @@ def set_uuid(names: VocabularyPart, instance: KeptOf, state: Any) -> None:
     Raises:
         FileFormatError: It is not that.
     """
-    number = state.get("int") if type(state) is dict and state.keys() <= {"int", "is_safe"} else None
+    number = (
+        state.get("int") if type(state) is dict and state.keys() <= {"int", "is_safe"} else None
+    )
     if type(number) is not int or not 0 <= number < 1 << 128:
         raise names.wrong("has a UUID without its 128 bits")
     instance.text = str(uuid.UUID(int=number))
@@ -217,7 +279,9 @@ def _deque(names: VocabularyPart, values: Any = (), length: Any = None) -> Any:
     return [*values]
 
 
-def _jax_array(names: Vocabulary, make: Any, arguments: Any, state: Any, about: Any) -> ArrayOf | Any:
+def _jax_array(
+    names: Vocabulary, make: Any, arguments: Any, state: Any, about: Any
+) -> ArrayOf | Any:
     """``_reconstruct_array(make, arguments, state, about)``: an array of NumPy, of which JAX makes its own."""
     fits = type(make) is Global and make.name in _NUMPY_MAKE and type(about) is dict
     if not fits or type(state) is not tuple or len(state) != 5:
@@ -237,12 +301,20 @@ def _type_of(names: VocabularyPart, *given: Any) -> Any:
     if value is None:
         return names.kept("NoneType", "the type NoneType")
     name = value.name.removeprefix("builtins.") if type(value) is Global else ""
-    return names.kept(_SINGLETONS[name], f"the type {_SINGLETONS[name]}") if name in _SINGLETONS else ODD
+    return (
+        names.kept(_SINGLETONS[name], f"the type {_SINGLETONS[name]}")
+        if name in _SINGLETONS
+        else ODD
+    )
 
 
 def _subscripted(names: VocabularyPart, outer: Any, inner: Any) -> Any:
     """``operator.getitem(typing.List, int)``: ``typing.List[int]``."""
-    if type(outer) is not Global or outer.name.partition(".")[0] != "typing" or outer.name not in VALUES:
+    if (
+        type(outer) is not Global
+        or outer.name.partition(".")[0] != "typing"
+        or outer.name not in VALUES
+    ):
         return ODD
     # A tuple stands for several; but for `typing.Callable`, the first is a list.
     given = inner if type(inner) is tuple else (inner,)
@@ -253,7 +325,9 @@ def _subscripted(names: VocabularyPart, outer: Any, inner: Any) -> Any:
     if texts is None:
         return ODD
     if outer.name == "typing.Union" and len(texts) == 2 and "NoneType" in texts:
-        return _type(names, f"typing.Optional[{next(text for text in texts if text != 'NoneType')}]")
+        return _type(
+            names, f"typing.Optional[{next(text for text in texts if text != 'NoneType')}]"
+        )
     return _type(names, f"{outer.name}[{', '.join(texts) or '()'}]")
 
 
@@ -304,10 +378,16 @@ def _type_text(names: VocabularyPart, given: Any, *, is_free: bool) -> str | Non
     if kind is KeptOf:
         return given.text if given.kind.startswith("the type ") else None
     if kind is list:
-        inside = _type_texts(names, given) if not any(type(each) is list for each in given) else None
+        inside = (
+            _type_texts(names, given) if not any(type(each) is list for each in given) else None
+        )
         return None if inside is None else f"[{', '.join(inside)}]"
     is_short = kind is not str or len(given) <= _LONGEST_TYPE
-    return repr(given) if is_free and is_short and (given is None or kind in (str, int, bool)) else None
+    return (
+        repr(given)
+        if is_free and is_short and (given is None or kind in (str, int, bool))
+        else None
+    )
 
 
 _CORES = ("core", "_core")
@@ -320,10 +400,16 @@ VALUES: dict[str, str] = {
     **{name: _own_name(name) for name in (f"ml_dtypes.{each}" for each in _ML_DTYPES)},
     **{name: _own_name(name) for name in (f"jax.numpy.{each}" for each in _JAX)},
     **{name: name for name in _PATHS},
-    **{f"datetime.{name}": f"datetime.{name}" for name in ("date", "datetime", "time", "timedelta", "timezone")},
+    **{
+        f"datetime.{name}": f"datetime.{name}"
+        for name in ("date", "datetime", "time", "timedelta", "timezone")
+    },
     **{name: name for name in ("decimal.Decimal", "fractions.Fraction", "uuid.UUID")},
     **{name: name for name in ("argparse.Namespace", "types.SimpleNamespace")},
-    **{f"collections.{name}": f"collections.{name}" for name in ("Counter", "OrderedDict", "defaultdict", "deque")},
+    **{
+        f"collections.{name}": f"collections.{name}"
+        for name in ("Counter", "OrderedDict", "defaultdict", "deque")
+    },
 }
 """What a name is as text, where it stands alone."""
 

@@ -80,7 +80,9 @@ class Tape:
         """Read the next line, without its end."""
         end = self.data.find(b"\n", self.at, self.at + most)
         if end < 0:
-            raise FileFormatError(f"{self.where}: its pickle has a name without an end at byte {self.at}.")
+            raise FileFormatError(
+                f"{self.where}: its pickle has a name without an end at byte {self.at}."
+            )
         start, self.at = self.at, end + 1
         return self.data[start:end].decode(encoding)
 

@@ -58,7 +58,10 @@ STORAGES = {
     "QUInt4x2": None,
     "QUInt2x4": None,
 }
-"""The classes in https://docs.pytorch.org/docs/stable/storage.html and their dtypes. Quantised ones have none."""
+"""The classes in https://docs.pytorch.org/docs/stable/storage.html and their dtypes.
+
+Quantised ones have none.
+"""
 _STORAGE_CLASSES = {
     f"{module}.{kind}Storage": dtype
     for kind, dtype in STORAGES.items()
@@ -82,7 +85,9 @@ _SPECIALS |= {
     )
 }
 _PLAIN = frozenset({str, int, float, bool, complex, bytes, Special, Global, KeptOf})
-_CLASSES = frozenset({"numpy.ndarray", "numpy.memmap", "torch.Tensor", "torch.nn.parameter.Parameter"})
+_CLASSES = frozenset(
+    {"numpy.ndarray", "numpy.memmap", "torch.Tensor", "torch.nn.parameter.Parameter"}
+)
 _JAGGED = "torch.nested._internal.nested_tensor.NestedTensor"
 _ARGUMENTS = _CLASSES | {_JAGGED}
 """Names that occur only as arguments."""
@@ -118,7 +123,9 @@ class Names(NumPyWords):
 
     calls: ClassVar[dict[str, Callable[..., Any]]]
     """The known functions by name, and their replacements."""
-    rebuilds = frozenset({Global("torch._utils._rebuild_tensor_v2"), Global("torch._utils._rebuild_tensor_v3")})
+    rebuilds = frozenset(
+        {Global("torch._utils._rebuild_tensor_v2"), Global("torch._utils._rebuild_tensor_v3")}
+    )
 
     def __init__(self, where: str, allow: frozenset[str]) -> None:
         super().__init__(where)
@@ -215,11 +222,18 @@ class Names(NumPyWords):
             return
         for key, value in zip(values[::2], values[1::2], strict=True):
             if not self.keys.takes(key):
-                raise UnsafeFileError(f"{self.where}: its pickle has an object with a key that is no plain value.")
+                raise UnsafeFileError(
+                    f"{self.where}: its pickle has an object with a key that is no plain value."
+                )
             instance.entries[key] = value
 
     def load(self, key: Any) -> Any:
-        if type(key) is not tuple or len(key) not in (5, 6) or type(key[0]) is not str or key[0] != "storage":
+        if (
+            type(key) is not tuple
+            or len(key) not in (5, 6)
+            or type(key[0]) is not str
+            or key[0] != "storage"
+        ):
             return self.refuse("a persistent id that is no storage")
         _, kind, name, _, size, *_ = key
         if type(kind) is RefusedOf:
@@ -232,7 +246,11 @@ class Names(NumPyWords):
         named = "untyped_storage" if kind.name.endswith(".UntypedStorage") else "storage"
         found = self.known(name)
         if found is None:
-            raw = QUANTISED.get(kind.name.rpartition(".")[2].removesuffix("Storage")) if dtype is None else None
+            raw = (
+                QUANTISED.get(kind.name.rpartition(".")[2].removesuffix("Storage"))
+                if dtype is None
+                else None
+            )
             found = self.storages[name] = StorageOf(name, dtype, size, named, raw)
             if is_number(name):
                 self.largest = max(self.largest, int(name))
@@ -259,13 +277,30 @@ class Names(NumPyWords):
         return found
 
     def tensor_v2(
-        self, storage: Any, offset: Any, size: Any, stride: Any, grad: Any = False, hooks: Any = (), bits: Any = None
+        self,
+        storage: Any,
+        offset: Any,
+        size: Any,
+        stride: Any,
+        grad: Any = False,
+        hooks: Any = (),
+        bits: Any = None,
     ) -> Any:
         """``_rebuild_tensor_v2(…)``, and its shorter predecessor."""
-        return self._tensor(storage, offset, size, stride, grad, hooks, getattr(storage, "dtype", None), bits)
+        return self._tensor(
+            storage, offset, size, stride, grad, hooks, getattr(storage, "dtype", None), bits
+        )
 
     def tensor_v3(
-        self, storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any, dtype: Any, bits: Any = None
+        self,
+        storage: Any,
+        offset: Any,
+        size: Any,
+        stride: Any,
+        grad: Any,
+        hooks: Any,
+        dtype: Any,
+        bits: Any = None,
     ) -> Any:
         """``_rebuild_tensor_v3(…)``, which has the dtype and an untyped storage."""
         if type(dtype) is not Special or dtype.kind != "dtype":
@@ -276,11 +311,24 @@ class Names(NumPyWords):
         return self._tensor(storage, offset, size, stride, grad, hooks, name, bits)
 
     def _tensor(
-        self, storage: Any, offset: Any, size: Any, stride: Any, grad: Any, hooks: Any, dtype: str | None, bits: Any
+        self,
+        storage: Any,
+        offset: Any,
+        size: Any,
+        stride: Any,
+        grad: Any,
+        hooks: Any,
+        dtype: str | None,
+        bits: Any,
     ) -> Any:
         if type(storage) is not StorageOf:
             raise self.wrong("describes a tensor without a storage")
-        if type(size) is not tuple or type(stride) is not tuple or len(size) != len(stride) or len(size) > _MOST_AXES:
+        if (
+            type(size) is not tuple
+            or type(stride) is not tuple
+            or len(size) != len(stride)
+            or len(size) > _MOST_AXES
+        ):
             raise self.wrong("describes a tensor whose sizes and strides do not fit each other")
         last = count = 1
         for length, step in zip(size, stride, strict=True):
@@ -289,7 +337,9 @@ class Names(NumPyWords):
             count *= length
             last += (length - 1) * step
         if type(offset) is not int or offset < 0 or count >= _MOST_ELEMENTS:
-            raise self.wrong("describes a tensor with a negative offset, or more elements than can be counted")
+            raise self.wrong(
+                "describes a tensor with a negative offset, or more elements than can be counted"
+            )
         if dtype is None or storage.dtype is None:
             return OtherOf("it is quantised")
         if prod(length or 1 for length in size) * DTYPES[dtype].itemsize >= _MOST_BYTES:
@@ -301,14 +351,22 @@ class Names(NumPyWords):
                     f"describes a tensor of shape {list(size)} that reaches past its storage {storage.key!r}"
                 )
             if count > 1 << 28 and count * DTYPES[dtype].itemsize > 1024 * have:
-                raise UnsafeFileError(f"{self.where}: a tensor of shape {list(size)} repeats {have:,} bytes: a bomb.")
+                raise UnsafeFileError(
+                    f"{self.where}: a tensor of shape {list(size)} repeats {have:,} bytes: a bomb."
+                )
         if type(grad) is not bool or hooks:
-            raise self.wrong("describes a tensor with hooks, or with requires_grad that is neither true nor false")
+            raise self.wrong(
+                "describes a tensor with hooks, or with requires_grad that is neither true nor false"
+            )
         conj, neg = self._bits(bits) if bits else (False, False)
         return TensorOf(ViewOf(storage, dtype, offset, size, stride, grad, conj=conj, neg=neg))
 
     def _bits(self, bits: Any) -> tuple[bool, bool]:
-        if type(bits) is not dict or not bits.keys() <= {"conj", "neg"} or not {*map(type, bits.values())} <= {bool}:
+        if (
+            type(bits) is not dict
+            or not bits.keys() <= {"conj", "neg"}
+            or not {*map(type, bits.values())} <= {bool}
+        ):
             raise self.wrong("describes a tensor with unknown bits")
         return bits.get("conj", False), bits.get("neg", False)
 
@@ -323,7 +381,9 @@ class Names(NumPyWords):
         refused = _refused_in(state)
         if refused is not None:
             return RefusedOf(refused.demand, [data, state])
-        return self._with_attributes(data.but(requires_grad=grad, kind="parameter"), _attributes(state))
+        return self._with_attributes(
+            data.but(requires_grad=grad, kind="parameter"), _attributes(state)
+        )
 
     def of_type(self, function: Any, kind: Any, arguments: Any, state: Any) -> Any:
         """``_rebuild_from_type_v2(…)``: tensors of a subclass, or with attributes."""
@@ -355,7 +415,12 @@ class Names(NumPyWords):
 
     def from_array(self, array: Any, dtype: Any, _device: Any, grad: Any = False) -> Any:
         """``_rebuild_device_tensor_from_numpy(…)``."""
-        if type(array) is not ArrayOf or array.values is None or type(dtype) is not Special or type(grad) is not bool:
+        if (
+            type(array) is not ArrayOf
+            or array.values is None
+            or type(dtype) is not Special
+            or type(grad) is not bool
+        ):
             return OtherOf("it was saved from a device that has no storages")
         if of_numpy(array.values.dtype) != dtype.value:
             return OtherOf(f"it is kept as {array.values.dtype}, though it was {dtype.value!s}")
@@ -365,7 +430,9 @@ class Names(NumPyWords):
 
     def from_cpu(self, tensor: Any, dtype: Any, _device: Any, grad: Any = False) -> Any:
         """``_rebuild_device_tensor_from_cpu_tensor(…)``."""
-        fits = type(tensor) is TensorOf and type(dtype) is Special and tensor.view.dtype == dtype.value
+        fits = (
+            type(tensor) is TensorOf and type(dtype) is Special and tensor.view.dtype == dtype.value
+        )
         if fits and type(grad) is bool:
             return tensor.but(requires_grad=grad)
         return OtherOf("it was saved from a device that has no storages")
@@ -414,12 +481,22 @@ def _attributes(state: Any) -> dict[str, str]:
     """The attributes of a tensor by name, and what each is."""
     found: dict[str, str] = {}
     for part in state if type(state) is tuple else (state,):
-        for name, value in part.items() if type(part) is dict else [("state", part)] if part else ():
-            inside = value.values() if type(value) is dict else value if type(value) in (list, tuple) else (value,)
+        for name, value in (
+            part.items() if type(part) is dict else [("state", part)] if part else ()
+        ):
+            inside = (
+                value.values()
+                if type(value) is dict
+                else value
+                if type(value) in (list, tuple)
+                else (value,)
+            )
             plain = all(each is None or type(each) in _PLAIN for each in inside)
             if not str(name).startswith(_DYNAMO):
                 found[str(name)] = (
-                    NotTensor("an attribute of a tensor") if plain else "an attribute that may hold tensors"
+                    NotTensor("an attribute of a tensor")
+                    if plain
+                    else "an attribute that may hold tensors"
                 )
     return found
 
@@ -442,8 +519,12 @@ Names.calls = {
     "torch._utils._rebuild_nested_tensor": nested,
     "torch.nested._internal.nested_tensor._rebuild_njt": jagged,
     "torch._dynamo.decorators._DimRange": lambda *_: _MARK,
-    "torch._utils._rebuild_meta_tensor_no_storage": _other("it is on the meta device, without values"),
-    "torch._utils._rebuild_wrapper_subclass": _other("it is of a class that holds no memory of its own"),
+    "torch._utils._rebuild_meta_tensor_no_storage": _other(
+        "it is on the meta device, without values"
+    ),
+    "torch._utils._rebuild_wrapper_subclass": _other(
+        "it is of a class that holds no memory of its own"
+    ),
     "torch._tensor._rebuild_from_type_v2": Names.of_type,
     "torch.Size": Names.size,
     "torch.device": Names.device,
@@ -452,5 +533,6 @@ Names.calls = {
 Names.calls |= PYTHON_CALLS | NUMPY_CALLS | TABLE_CALLS
 """The functions of PyTorch (torch/_utils.py), NumPy and Python that pickles of data name, and their replacements.
 
-https://docs.pytorch.org/docs/stable/notes/serialization.html lists those of ``torch.load(weights_only=True)``.
+https://docs.pytorch.org/docs/stable/notes/serialization.html lists those of
+``torch.load(weights_only=True)``.
 """

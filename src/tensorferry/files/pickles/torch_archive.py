@@ -25,10 +25,14 @@ def stem_of(archive: Archive) -> str:
         FileFormatError: There is none.
     """
     stems = [
-        name.removesuffix("/data.pkl") for name in archive.names if name.endswith("/data.pkl") and name.count("/") == 1
+        name.removesuffix("/data.pkl")
+        for name in archive.names
+        if name.endswith("/data.pkl") and name.count("/") == 1
     ]
     if len(stems) != 1:
-        raise FileFormatError(f"{archive.path} is a zip archive, but has no data.pkl as torch.save writes it.")
+        raise FileFormatError(
+            f"{archive.path} is a zip archive, but has no data.pkl as torch.save writes it."
+        )
     return stems[0]
 
 
@@ -46,19 +50,23 @@ def unpickled_in(
 
     Raises:
         FileFormatError: It is damaged.
-        UnsafeFileError: It asks for something that is not data, or needs far too much memory or time.
+        UnsafeFileError: It asks for something that is not data, or needs far too much memory or
+            time.
     """
     pickle = archive[f"{stem}/{folder}.pkl"]
     resolve = ArchiveResolver(archive, stem, folder)
     archive.forget_names()
     root = root_of(lambda: archive.read_pages(pickle, MOST_PICKLE), vocabulary)
     found = described(wrap(root) if wrap else root, vocabulary, pickle.size)
-    # They refer to the stand-ins. Without them, each stand-in is freed as soon as its tensor is made.
+    # They refer to the stand-ins. Without them, each stand-in is freed as soon as its tensor is
+    # made.
     del root, vocabulary
     return found, resolve.all(found.leaves) | found.besides
 
 
-def asked_in(archive: Archive, stem: str, vocabulary: Names, folder: str = "data") -> tuple[str, ...]:
+def asked_in(
+    archive: Archive, stem: str, vocabulary: Names, folder: str = "data"
+) -> tuple[str, ...]:
     """The globals that an archive's pickle asks for, as far as it can be read."""
     pickle = archive[f"{stem}/{folder}.pkl"]
     return globals_of(lambda: archive.read_pages(pickle, MOST_PICKLE), vocabulary)

@@ -1,4 +1,7 @@
-"""The names of ``torch.distributed`` in pickles. Only the arguments and attributes of its objects are kept."""
+"""The names of ``torch.distributed`` in pickles.
+
+Only the arguments and attributes of its objects are kept.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,9 @@ class DistributedNames(Names):
         packages: Names of modules whose objects' arguments and attributes are kept.
     """
 
-    def __init__(self, where: str, allow: frozenset[str], packages: Iterable[str] = ("torch.distributed.",)) -> None:
+    def __init__(
+        self, where: str, allow: frozenset[str], packages: Iterable[str] = ("torch.distributed.",)
+    ) -> None:
         super().__init__(where, allow)
         self.keys = _ObjectKeys()
         self._packages = tuple(packages)
@@ -80,7 +85,9 @@ def lengths(value: Any) -> tuple[int, ...] | None:
     """A value as a shape, or as a position; ``None`` if it is not one."""
     if type(value) is Special:
         value = value.value
-    if type(value) not in (list, tuple) or not all(type(each) is int and each >= 0 for each in value):
+    if type(value) not in (list, tuple) or not all(
+        type(each) is int and each >= 0 for each in value
+    ):
         return None
     return tuple(value)
 
@@ -149,7 +156,9 @@ class RankNames(DistributedNames):
             or type(placements) is not tuple
             or type(tensor) is not TensorOf
         ):
-            raise self.wrong("has a DTensor without a tensor, shape, mesh, place in it or placements")
+            raise self.wrong(
+                "has a DTensor without a tensor, shape, mesh, place in it or placements"
+            )
         if not len(mesh) == len(mine) == len(placements):
             raise self.wrong("has a DTensor whose placements do not fit its mesh")
         start, left = [0] * len(shape), [*shape]
@@ -163,7 +172,9 @@ class RankNames(DistributedNames):
                     f"it is placed as {kind or 'nothing that is known'}, which only its processes can put together"
                 )
             if type(axis) is not int or not 0 <= axis < len(shape) or not 0 <= place < count:
-                raise self.wrong("has a DTensor that is shared out along an axis, or to a place, that is not there")
+                raise self.wrong(
+                    "has a DTensor that is shared out along an axis, or to a place, that is not there"
+                )
             # The same division as torch.chunk.
             most = -(-left[axis] // count)
             begin = min(place * most, left[axis])

@@ -1,7 +1,7 @@
 """Files of PyTorch before version 1.6, whose storages come after the pickle.
 
-They have a magic number, a version, facts about the machine, the object, the names of its storages, each as a pickle,
-and then the storages (``_legacy_save`` in torch/serialization.py).
+They have a magic number, a version, facts about the machine, the object, the names of its storages,
+each as a pickle, and then the storages (``_legacy_save`` in torch/serialization.py).
 """
 
 from __future__ import annotations
@@ -59,18 +59,31 @@ class LegacyNames(Names):
 
     def load(self, key: Any) -> Any:
         if type(key) is tuple and len(key) == 4 and key[0] == "module":
-            # A class and its source code: only the class matters here, and it is refused unless it is allowed.
+            # A class and its source code: only the class matters here, and it is refused unless it
+            # is allowed.
             return key[1]
         found = super().load(key)
         if type(found) is not StorageOf:
             return found
-        width = find(found.dtype).itemsize if found.dtype else 4 if key[1].name.endswith("QInt32Storage") else 1
+        width = (
+            find(found.dtype).itemsize
+            if found.dtype
+            else 4
+            if key[1].name.endswith("QInt32Storage")
+            else 1
+        )
         self.widths[found.key] = width
         view = key[5] if len(key) == 6 else None
         if view is None:
             return found
         name, start, size = view if type(view) is tuple and len(view) == 3 else (None, None, None)
-        if type(name) is not str or type(start) is not int or type(size) is not int or start < 0 or size < 0:
+        if (
+            type(name) is not str
+            or type(start) is not int
+            or type(size) is not int
+            or start < 0
+            or size < 0
+        ):
             raise self.wrong("describes a view of a storage that has no name, place or size")
         if start + size > found.size or self.views.setdefault(name, (found.key, start * width)) != (
             found.key,
@@ -82,7 +95,9 @@ class LegacyNames(Names):
         return StorageOf(name, found.dtype, size, found.kind)
 
 
-def read_legacy_file(path: Path, allow: frozenset[str], *, partly: bool = False) -> tuple[Unpickled, dict[str, str]]:
+def read_legacy_file(
+    path: Path, allow: frozenset[str], *, partly: bool = False
+) -> tuple[Unpickled, dict[str, str]]:
     """Read a file of PyTorch before 1.6, with tensors as leaves; and the names that cannot be loaded, and why.
 
     Args:
@@ -92,7 +107,8 @@ def read_legacy_file(path: Path, allow: frozenset[str], *, partly: bool = False)
 
     Raises:
         FileFormatError: It is damaged.
-        UnsafeFileError: It asks for something that is not data, or needs far too much memory or time.
+        UnsafeFileError: It asks for something that is not data, or needs far too much memory or
+            time.
     """
     vocabulary = LegacyNames(os.fspath(path), allow)
     vocabulary.partly = partly
@@ -110,7 +126,9 @@ def asked_in_legacy(path: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*vocabulary.asked, *vocabulary.demands]))
 
 
-def read_legacy(data: Any, begin: int, end: int, vocabulary: LegacyNames) -> tuple[Any, dict[str, int]]:
+def read_legacy(
+    data: Any, begin: int, end: int, vocabulary: LegacyNames
+) -> tuple[Any, dict[str, int]]:
     """The result of a file in PyTorch's old format, and the position of each storage.
 
     Args:
@@ -129,19 +147,32 @@ def read_legacy(data: Any, begin: int, end: int, vocabulary: LegacyNames) -> tup
         found.append(root_of(lambda: data, vocabulary, at))
         at = vocabulary.machine.at
     magic, version, system, root, keys = found
-    if magic != _MAGIC_NUMBER or version != _VERSION or type(system) is not dict or type(keys) is not list:
-        raise vocabulary.wrong(f"is of no version of PyTorch's old format that is known: {str(version)[:50]}")
+    if (
+        magic != _MAGIC_NUMBER
+        or version != _VERSION
+        or type(system) is not dict
+        or type(keys) is not list
+    ):
+        raise vocabulary.wrong(
+            f"is of no version of PyTorch's old format that is known: {str(version)[:50]}"
+        )
     places: dict[str, int] = {}
     for key in keys:
         storage = vocabulary.known(key) if type(key) is str else None
         if storage is None or key in places:
-            raise vocabulary.wrong(f"has a storage that is not described, or there twice: {str(key)[:100]}")
+            raise vocabulary.wrong(
+                f"has a storage that is not described, or there twice: {str(key)[:100]}"
+            )
         size = int.from_bytes(data[at : at + 8], "little", signed=True)
         nbytes = storage.size * vocabulary.widths[key]
         if at + 8 + nbytes > end:
-            raise FileFormatError(f"{vocabulary.where} is cut off: storage {key[:100]} reaches past its end.")
+            raise FileFormatError(
+                f"{vocabulary.where} is cut off: storage {key[:100]} reaches past its end."
+            )
         if size != storage.size:
-            raise vocabulary.wrong(f"says {storage.size:,} elements of storage {key[:100]}, at byte {at}: {size:,}")
+            raise vocabulary.wrong(
+                f"says {storage.size:,} elements of storage {key[:100]}, at byte {at}: {size:,}"
+            )
         places[key] = at + 8
         at += 8 + nbytes
     if at != end:
@@ -156,7 +187,9 @@ def read_legacy(data: Any, begin: int, end: int, vocabulary: LegacyNames) -> tup
     return root, places
 
 
-def resolved(root: Any, vocabulary: Names, resolve: FileResolver, nbytes: int) -> tuple[Unpickled, dict[str, str]]:
+def resolved(
+    root: Any, vocabulary: Names, resolve: FileResolver, nbytes: int
+) -> tuple[Unpickled, dict[str, str]]:
     """The contents of a pickle in a file, with tensors as leaves; and the names that cannot be loaded, and why."""
     found = described(root, vocabulary, nbytes)
     return found, resolve.all(found.leaves) | found.besides

@@ -45,7 +45,13 @@ class ScriptNames(Names):
 ScriptNames.calls = Names.calls | dict.fromkeys(
     (
         f"torch.jit._pickle.{name}"
-        for name in ("restore_type_tag", "build_intlist", "build_tensorlist", "build_doublelist", "build_boollist")
+        for name in (
+            "restore_type_tag",
+            "build_intlist",
+            "build_tensorlist",
+            "build_doublelist",
+            "build_boollist",
+        )
     ),
     ScriptNames.as_it_is,
 )

@@ -1,6 +1,7 @@
 """Write trees of tensors as pickles of ``torch.save``, without importing PyTorch.
 
-To load arrays and scalars of NumPy, ``torch.serialization.add_safe_globals`` is needed, as for files of ``torch.save``.
+To load arrays and scalars of NumPy, ``torch.serialization.add_safe_globals`` is needed, as for
+files of ``torch.save``.
 """
 
 from __future__ import annotations
@@ -53,15 +54,19 @@ def refuse_values(contents: Contents) -> None:
     """Raise for values that such a pickle cannot hold.
 
     Raises:
-        FormatLimitError: A value in the tree is neither plain nor a container of plain values, an integer takes more
-            than 255 bytes, or the tree is nested too deeply; the message says where.
+        FormatLimitError: A value in the tree is neither plain nor a container of plain values, an
+            integer takes more than 255 bytes, or the tree is nested too deeply; the message says
+            where.
     """
     if contents.tree is not None:
         _TorchWriter(contents, None).write()
 
 
 def _is_known(node: Special) -> bool:
-    """Whether a value of PyTorch is one that a pickle may name. Other files tell it as text, which may say anything."""
+    """Whether a value of PyTorch is one that a pickle may name.
+
+    Other files tell it as text, which may say anything.
+    """
     value = node.value
     if node == NOTHING:
         return True
@@ -137,7 +142,10 @@ class _TorchWriter(PickleWriter):
         if ref.kind in ("array", "scalar"):
             self.numpy(ref, stored)
         elif ref.kind in ("storage", "untyped_storage"):
-            self.storage(stored, untyped=ref.kind == "untyped_storage" or stored.dtype not in _STORAGE_CLASSES)
+            self.storage(
+                stored,
+                untyped=ref.kind == "untyped_storage" or stored.dtype not in _STORAGE_CLASSES,
+            )
         elif ref.kind == "parameter":
             self.name("torch._utils", "_rebuild_parameter")
             self.out += b"("
@@ -165,7 +173,8 @@ class _TorchWriter(PickleWriter):
         self.called()
 
     def storage(self, stored: Stored, *, untyped: bool) -> None:
-        # torch.save refuses a typed and an untyped storage over the same memory, so these are written separately.
+        # torch.save refuses a typed and an untyped storage over the same memory, so these are
+        # written separately.
         place = self.places.setdefault((stored.key, untyped), len(self.storages))
         if place == len(self.storages):
             self.storages.append(stored)
@@ -233,4 +242,8 @@ class _TorchWriter(PickleWriter):
             self.out += b"b"
 
 
-_TorchWriter.handlers = {**PickleWriter.handlers, Ref: _TorchWriter.ref, Special: _TorchWriter.special}
+_TorchWriter.handlers = {
+    **PickleWriter.handlers,
+    Ref: _TorchWriter.ref,
+    Special: _TorchWriter.special,
+}

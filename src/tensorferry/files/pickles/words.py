@@ -60,7 +60,10 @@ class UnreadBytes(NamedTuple):
 
 
 class Vocabulary(Protocol):
-    """Defines the meaning of a pickle's names. Its methods raise `UnsafeFileError` for everything that they refuse."""
+    """Defines the meaning of a pickle's names.
+
+    Its methods raise `UnsafeFileError` for everything that they refuse.
+    """
 
     rebuilds: frozenset[Any]
     """Stand-ins of functions that make a tensor from storage, offset, shape, strides, grad and hooks."""

@@ -39,11 +39,13 @@ class PickleWriter:
         """Write a value, to which these keys lead.
 
         Raises:
-            FormatLimitError: It is neither plain nor a container of plain values, an integer takes more than 255
-                bytes, or it nests too deep; the message says where.
+            FormatLimitError: It is neither plain nor a container of plain values, an integer takes
+                more than 255 bytes, or it nests too deep; the message says where.
         """
         if len(keys) > DEEPEST:
-            raise FormatLimitError(f"The tree nests more than {DEEPEST} levels deep, at {place_of(keys[:8])}.")
+            raise FormatLimitError(
+                f"The tree nests more than {DEEPEST} levels deep, at {place_of(keys[:8])}."
+            )
         handler = self.handlers.get(type(node))
         if handler is not None:
             handler(self, node, keys)
@@ -64,7 +66,9 @@ class PickleWriter:
         index, self.count = self.count, self.count + 1
         self.out += b"q" + bytes((index,)) if index < 256 else b"r" + struct.pack("<I", index)
         if key is not None:
-            self.memo[key] = b"h" + bytes((index,)) if index < 256 else b"j" + struct.pack("<I", index)
+            self.memo[key] = (
+                b"h" + bytes((index,)) if index < 256 else b"j" + struct.pack("<I", index)
+            )
 
     def got(self, key: Hashable) -> bool:
         found = self.memo.get(key)
@@ -147,7 +151,8 @@ class PickleWriter:
 
     def elements(self, node: set[Any] | frozenset[Any], keys: tuple[Any, ...]) -> None:
         self.name("__builtin__", type(node).__name__)
-        # In an order that does not change with the hash of strings: equal contents make equal bytes.
+        # In an order that does not change with the hash of strings: equal contents make equal
+        # bytes.
         self.items(sorted(node, key=lambda each: (type(each).__name__, repr(each))), keys)
         self.end_tuple(1)
         self.called()

@@ -45,7 +45,8 @@ def check_path(
     Raises:
         OSError: It cannot be read.
         FileFormatError: It is not of a known format.
-        UnsafeFileError: It asks for code to be run, or needs far too much memory; raised after all other findings.
+        UnsafeFileError: It asks for code to be run, or needs far too much memory; raised after all
+            other findings.
         FrameworkNotInstalledError: The library that its format needs is not installed.
     """
     contents, findings = _opened(path, allow)
@@ -60,7 +61,9 @@ def check_path(
         yield finding
         told += 1
         if told >= MOST_FINDINGS:
-            yield FileFinding(str(path), None, None, f"after {told:,} findings no more is looked at.")
+            yield FileFinding(
+                str(path), None, None, f"after {told:,} findings no more is looked at."
+            )
             return
     if isinstance(wrong, UnsafeFileError | FrameworkNotInstalledError):
         raise wrong
@@ -68,13 +71,17 @@ def check_path(
         yield FileFinding(str(path), None, None, wrong.message)
     if values and not isinstance(contents, ConversionError):
         if contents.columns:
-            from ..opening.table_columns import lists_read  # here, because most files have no tables
+            from ..opening.table_columns import (
+                lists_read,
+            )  # here, because most files have no tables
 
             contents = lists_read(contents)
         yield from check_values(contents, progress)
 
 
-def _opened(path: Path, allow: frozenset[str]) -> tuple[Contents | ConversionError, Iterable[FileFinding]]:
+def _opened(
+    path: Path, allow: frozenset[str]
+) -> tuple[Contents | ConversionError, Iterable[FileFinding]]:
     """The contents of a file or folder, or the error; and its findings, which are found during iteration."""
     index = index_of(path)
     if index is not None:
@@ -92,11 +99,15 @@ def _opened(path: Path, allow: frozenset[str]) -> tuple[Contents | ConversionErr
     return held, form.check(place, allow=allow, found=held)
 
 
-def check_values(contents: Contents, progress: Callable[[int], None] | None = None) -> Iterator[FileFinding]:
-    """Find NaN and infinite values, and tensors that are all zero. Each tensor is read once, in blocks.
+def check_values(
+    contents: Contents, progress: Callable[[int], None] | None = None
+) -> Iterator[FileFinding]:
+    """Find NaN and infinite values, and tensors that are all zero.
 
-    NaN and infinities are errors. Only a note are a tensor of zeros, and a tensor of zeros and -infinity, as attention
-    masks are.
+    Each tensor is read once, in blocks.
+
+    NaN and infinities are errors. Only a note are a tensor of zeros, and a tensor of zeros and
+    -infinity, as attention masks are.
 
     Args:
         contents: The contents of the file.
@@ -112,7 +123,9 @@ def check_values(contents: Contents, progress: Callable[[int], None] | None = No
             seen.add(stored.key)
             for place, message, error in _values(stored, progress or silent):
                 file, offset = stored.where(place)
-                yield FileFinding(file or next(iter(contents.paths), ""), offset, name, message, error)
+                yield FileFinding(
+                    file or next(iter(contents.paths), ""), offset, name, message, error
+                )
 
 
 def _values(stored: Stored, progress: Callable[[int], None]) -> Iterator[tuple[int, str, bool]]:
@@ -130,17 +143,29 @@ def _values(stored: Stored, progress: Callable[[int], None]) -> Iterator[tuple[i
                 first.setdefault(word, start + int(np.argmax(found)))
             elif row.kind == "float":
                 masked += count
-        others += int(np.count_nonzero(block)) if "zero" in row.specials or row.kind != "float" else block.size
+        others += (
+            int(np.count_nonzero(block))
+            if "zero" in row.specials or row.kind != "float"
+            else block.size
+        )
         start += block.size
     mask = 0 < masked == others
     if mask:
-        yield first["infinite"], f"{masked:,} of {stored.size:,} are -infinity and the others 0, as in a mask", False
+        yield (
+            first["infinite"],
+            f"{masked:,} of {stored.size:,} are -infinity and the others 0, as in a mask",
+            False,
+        )
         return
     for word, count in counts.items():
         if count:
             are = "is" if count == 1 else "are"
             where = _index(first[word], stored.shape)
-            yield first[word], f"{count:,} of {stored.size:,} {are} {word}, the first at {where}", True
+            yield (
+                first[word],
+                f"{count:,} of {stored.size:,} {are} {word}, the first at {where}",
+                True,
+            )
     if stored.size and not others:
         yield 0, f"all {stored.size:,} are 0", False
 

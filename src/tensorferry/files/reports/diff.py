@@ -59,8 +59,8 @@ class TensorDifference:
         dtypes: Their dtypes.
         shapes: Their shapes. If they differ, values are not compared.
         elements: How many elements have different bits; for different dtypes, different values.
-        largest: The largest ``|a - b|``: exact for integers, otherwise in float64 (the magnitude for
-            complex numbers); ``None`` if it cannot be computed.
+        largest: The largest ``|a - b|``: exact for integers, otherwise in float64 (the magnitude
+            for complex numbers); ``None`` if it cannot be computed.
         position: The index of that element.
         nans: How many elements are NaN in only one file.
         accepted: Whether the difference is within the tolerance.
@@ -82,7 +82,9 @@ class TensorDifference:
             "dtypes": list(self.dtypes),
             "shapes": [list(shape) for shape in self.shapes],
             "elements": self.elements,
-            "largest": self.largest if self.largest is None or isfinite(self.largest) else str(self.largest),
+            "largest": self.largest
+            if self.largest is None or isfinite(self.largest)
+            else str(self.largest),
             "position": None if self.position is None else list(self.position),
             "nans": self.nans,
             "accepted": self.accepted,
@@ -98,7 +100,8 @@ class Difference:
         only_a: The names of tensors that only the first file has.
         only_b: The names of tensors that only the second file has.
         renamed: Pairs of names of bit-equal tensors, in the first file and in the second.
-        differing: Different tensors of the same name, also within the tolerance; the largest difference first.
+        differing: Different tensors of the same name, also within the tolerance; the largest
+            difference first.
         values: Differences of values that are not tensors.
         metadata: Differences of the metadata.
         uncompared: Names of tensors that cannot be read, and why.
@@ -117,7 +120,12 @@ class Difference:
     def equal(self) -> bool:
         """Whether all differences are within the tolerance."""
         return not (
-            self.only_a or self.only_b or self.renamed or self.values or self.metadata or self.uncompared
+            self.only_a
+            or self.only_b
+            or self.renamed
+            or self.values
+            or self.metadata
+            or self.uncompared
         ) and all(each.accepted for each in self.differing)
 
     def to_dict(self) -> dict[str, Any]:
@@ -151,8 +159,8 @@ def diff(
     Args:
         a: The contents of one file.
         b: The contents of the other file.
-        tolerance: Accept tensors of the same dtype whose values differ by at most this; ``None`` if their bits must
-            be equal.
+        tolerance: Accept tensors of the same dtype whose values differ by at most this; ``None`` if
+            their bits must be equal.
         any_dtype: Accept different dtypes, if the values are equal, or within `tolerance`.
         tensors_only: Compare only tensors.
         progress: Called with the number of bytes whenever some have been compared.
@@ -177,7 +185,11 @@ def diff(
     differing.sort(key=_prominence)
     only_a = [name for name in a.tensors if name not in b.tensors]
     only_b = [name for name in b.tensors if name not in a.tensors]
-    renamed = _renamed({name: a.tensors[name] for name in only_a}, {name: b.tensors[name] for name in only_b}, progress)
+    renamed = _renamed(
+        {name: a.tensors[name] for name in only_a},
+        {name: b.tensors[name] for name in only_b},
+        progress,
+    )
     olds, news = dict(renamed), {new for _, new in renamed}
     return Difference(
         tensors=len(common),
@@ -204,7 +216,10 @@ def _prominence(found: TensorDifference) -> tuple[bool, bool, bool, float, int]:
 def _renamed(
     a: Mapping[str, Stored], b: Mapping[str, Stored], progress: Callable[[int], None]
 ) -> tuple[tuple[str, str], ...]:
-    """Pairs of tensors with the same dtype, shape and bytes. Tensors without a possible partner are not read."""
+    """Pairs of tensors with the same dtype, shape and bytes.
+
+    Tensors without a possible partner are not read.
+    """
     kinds = [{(each.dtype, each.shape) for each in side.values() if each.size} for side in (a, b)]
     there: dict[Any, list[str]] = {}
     known: dict[Hashable, bytes] = {}
@@ -218,13 +233,17 @@ def _renamed(
             if others:
                 # If several are equal (biases of 0, say), take one whose name ends in the same way.
                 last = name.rpartition(".")[2]
-                other = next((each for each in others if each.rpartition(".")[2] == last), others[0])
+                other = next(
+                    (each for each in others if each.rpartition(".")[2] == last), others[0]
+                )
                 others.remove(other)
                 found.append((name, other))
     return tuple(found)
 
 
-def _digest(stored: Stored, known: dict[Hashable, bytes], progress: Callable[[int], None]) -> Hashable:
+def _digest(
+    stored: Stored, known: dict[Hashable, bytes], progress: Callable[[int], None]
+) -> Hashable:
     if stored.key not in known:
         digest = hashlib.blake2b(digest_size=20)
         for block in stored.blocks():
@@ -234,7 +253,9 @@ def _digest(stored: Stored, known: dict[Hashable, bytes], progress: Callable[[in
     return stored.dtype, stored.shape, known[stored.key]
 
 
-def _compared(one: Stored, other: Stored, progress: Callable[[int], None]) -> TensorDifference | None:
+def _compared(
+    one: Stored, other: Stored, progress: Callable[[int], None]
+) -> TensorDifference | None:
     """The difference between two tensors; ``None`` if they are equal."""
     dtypes, shapes = (one.dtype, other.dtype), (one.shape, other.shape)
     same_dtype = one.dtype == other.dtype
@@ -319,8 +340,13 @@ class _DifferenceCounts:
         if nans == x.size:
             return
         index = int(np.argmax(distances))
-        largest = distances[index].item() if isinstance(distances[index], np.generic) else distances[index]
-        # An element that is NaN on one side has the distance 0, but may not be the position of the largest.
+        largest = (
+            distances[index].item()
+            if isinstance(distances[index], np.generic)
+            else distances[index]
+        )
+        # An element that is NaN on one side has the distance 0, but may not be the position of the
+        # largest.
         if nans and lone[index]:
             index = int(np.flatnonzero(~lone)[0])
         if self.largest is None or largest > self.largest:
@@ -353,7 +379,9 @@ def _distance_between(dtype_a: str, dtype_b: str) -> Callable[[Array, Array], Di
 def _of_integers(wide: np.dtype[Any], x: Array, y: Array) -> Distances:
     a, b = x.astype(wide), y.astype(wide)
     # As uint64, because the difference of two int64 may need 64 bits.
-    return np.maximum(a, b).view(np.uint64) - np.minimum(a, b).view(np.uint64), np.zeros(x.shape, bool)
+    return np.maximum(a, b).view(np.uint64) - np.minimum(a, b).view(np.uint64), np.zeros(
+        x.shape, bool
+    )
 
 
 def _of_mixed_integers(x: Array, y: Array) -> Distances:
@@ -396,4 +424,8 @@ def _changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Change, ...]:
     # As Python code, 1, 1.0 and True differ, and NaN equals itself.
     x, y = ({place: written(value) for place, value in each.items()} for each in (a, b))
     places = [*x, *(place for place in y if place not in x)]
-    return tuple(Change(place, x.get(place), y.get(place)) for place in places if x.get(place) != y.get(place))
+    return tuple(
+        Change(place, x.get(place), y.get(place))
+        for place in places
+        if x.get(place) != y.get(place)
+    )

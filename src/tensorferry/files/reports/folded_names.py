@@ -1,8 +1,10 @@
 """`fold`: show names that differ only in numbers as one line.
 
-The names in a model follow a few templates, ``layers.0.weight``, ``layers.1.weight`` and so on. `fold` finds the
-templates: it splits each name at its numbers, groups names whose other parts, dtype and shape are equal, and divides
-each group into products of ranges. The result stands for exactly the given names.
+The names in a model follow a few templates, ``layers.0.weight``, ``layers.1.weight`` and so on.
+`fold` finds the
+templates: it splits each name at its numbers, groups names whose other parts, dtype and shape are
+equal, and divides each group into products of ranges. The result stands for exactly the given
+names.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ class Fold(NamedTuple):
 
     Args:
         literals: The text before, between and after the numbers.
-        numbers: For each number its ranges, as pairs of the first and the last; or an integer, if it always equals
-            the number at that position.
+        numbers: For each number its ranges, as pairs of the first and the last; or an integer, if
+            it always equals the number at that position.
         dtype: The canonical name of the dtype.
         shape: Lengths of the axes.
         total: The number of tensors.
@@ -48,7 +50,10 @@ class Fold(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name, with ``#`` in place of each number that varies. Then, a ``#`` in the name is written ``##``."""
+        """The name, with ``#`` in place of each number that varies.
+
+        Then, a ``#`` in the name is written ``##``.
+        """
         if not self.numbers:
             return self.literals[0]
         return "#".join(literal.replace("#", "##") for literal in self.literals)
@@ -59,7 +64,9 @@ class Fold(NamedTuple):
         return tuple(
             f"#{numbers + 1}"
             if isinstance(numbers, int)
-            else ", ".join(first if first == last else f"{first}..{last}" for first, last in numbers)
+            else ", ".join(
+                first if first == last else f"{first}..{last}" for first, last in numbers
+            )
             for numbers in self.numbers
         )
 
@@ -80,7 +87,10 @@ def fold(entries: Iterable[tuple[str, str, tuple[int, ...]]]) -> list[Fold]:
     """Fold names into as few lines as possible, in the order of their first names.
 
     >>> names = ["embed", *(f"layers.{n}.weight" for n in range(32)), "layers.32.bias"]
-    >>> [(each.name, each.ranges, each.total) for each in fold((name, "bfloat16", (8, 8)) for name in names)]
+    >>> [
+    ...     (each.name, each.ranges, each.total)
+    ...     for each in fold((name, "bfloat16", (8, 8)) for name in names)
+    ... ]
     [('embed', (), 1), ('layers.#.weight', ('0..31',), 32), ('layers.32.bias', (), 1)]
 
     Args:
@@ -178,7 +188,9 @@ class _Family:
         node.append(row[-1])
 
 
-def _folds(literals: list[str], group: _Family, dtype: str, shape: tuple[int, ...]) -> Iterator[Fold]:
+def _folds(
+    literals: list[str], group: _Family, dtype: str, shape: tuple[int, ...]
+) -> Iterator[Fold]:
     """The folds of a group. Numbers that do not vary are written out."""
     for box in _boxes(group.tree, group.same, 0):
         words, numbers, total = [literals[0]], list[Ranges | int](), 1
@@ -218,9 +230,15 @@ def _ranges(values: list[str]) -> Ranges:
     padded = {len(value) for value in values if value[0] == "0" and value != "0"}
     found: list[tuple[str, str]] = []
     before: tuple[bool, int] | None = None
-    for value in sorted(values, key=lambda value: (len(value) if len(value) in padded else 0, int(value))):
+    for value in sorted(
+        values, key=lambda value: (len(value) if len(value) in padded else 0, int(value))
+    ):
         here = (len(value) in padded, int(value))
-        if before is not None and here == (before[0], before[1] + 1) and _steps(found[-1][1], value):
+        if (
+            before is not None
+            and here == (before[0], before[1] + 1)
+            and _steps(found[-1][1], value)
+        ):
             found[-1] = (found[-1][0], value)
         else:
             found.append((value, value))

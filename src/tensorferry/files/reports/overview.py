@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Shards", "modules", "quantisation", "shards"]
 
 _SHARD = re.compile(r"(.*-)(\d{5})-of-(\d{5})(\.[\w.]+)")
-_PACKED = re.compile(r"(.*[./])?(qweight|qzeros|scales|g_idx|SCB|weight|absmax|bitsandbytes__(?:nf4|fp4))")
+_PACKED = re.compile(
+    r"(.*[./])?(qweight|qzeros|scales|g_idx|SCB|weight|absmax|bitsandbytes__(?:nf4|fp4))"
+)
 _MOST_SHARDS = 10_000
 _MOST_PARTS = 12
 _MOST_UNFOLDED = 4096
@@ -37,7 +39,9 @@ class Shards(NamedTuple):
 
 
 def modules(folds: Sequence[Fold]) -> dict[str, int]:
-    """The number of parameters of each module of a model. A module with most of the parameters is divided further.
+    """The number of parameters of each module of a model.
+
+    A module with most of the parameters is divided further.
 
     Args:
         folds: The tensors, each counted once.
@@ -61,10 +65,15 @@ def modules(folds: Sequence[Fold]) -> dict[str, int]:
 
 
 def _apart(name: tuple[str, ...], inside: list[_Entry]) -> dict[tuple[str, ...], list[_Entry]]:
-    """The parts of a module. Parts that differ only in a number are listed one by one if they are few."""
+    """The parts of a module.
+
+    Parts that differ only in a number are listed one by one if they are few.
+    """
     depth = len(name)
     heads = {path[depth] for path, _, _ in inside if len(path) > depth}
-    if any("#" in head and each != head and _without(each) == head for head in heads for each in heads):
+    if any(
+        "#" in head and each != head and _without(each) == head for head in heads for each in heads
+    ):
         # A fold has tensors of one shape. Layers of other sizes are in other folds.
         few = sum(fold.total for _, _, fold in inside) <= _MOST_UNFOLDED
         several = [each for entry in inside for each in _unfolded(entry, depth)] if few else []
@@ -95,11 +104,13 @@ def _unfolded(entry: _Entry, depth: int) -> Iterator[_Entry]:
         yield [*path[:depth], *re.split("[./]", name)[depth:]], size // fold.total, fold
 
 
-def quantisation(folds: Iterable[Fold], blocks: Mapping[str, Blocks], values: Mapping[str, object]) -> dict[str, int]:
+def quantisation(
+    folds: Iterable[Fold], blocks: Mapping[str, Blocks], values: Mapping[str, object]
+) -> dict[str, int]:
     """How many tensors are quantised in which way.
 
-    Known are the blocks of GGUF, PyTorch's quantised tensors, and the layouts of GPTQ, AWQ and bitsandbytes: packed
-    integers with scales beside them, under certain names.
+    Known are the blocks of GGUF, PyTorch's quantised tensors, and the layouts of GPTQ, AWQ and
+    bitsandbytes: packed integers with scales beside them, under certain names.
     """
     found: dict[str, int] = {}
     for each in blocks.values():
@@ -135,14 +146,20 @@ def _layouts(above: str, parts: Mapping[str, list[Fold]]) -> Iterator[tuple[str,
             # GPTQ packs the inputs of a layer, AWQ its outputs.
             awq = weight.shape[1] != scales.shape[1]
             wide = weight.shape[0] if awq else prod(inputs[0].shape) if inputs else 0
-            bits = 32 * weight.shape[1] / scales.shape[1] if awq else 32 * weight.shape[0] / max(wide, 1)
+            bits = (
+                32 * weight.shape[1] / scales.shape[1]
+                if awq
+                else 32 * weight.shape[0] / max(wide, 1)
+            )
             known = f", {bits:g} bits in groups of {wide // scales.shape[0]}" if wide else ""
             yield f"{'AWQ' if awq else 'GPTQ'}{known}", weight
     for weight, scale in zip(parts.get("weight", []), parts.get("SCB", []), strict=False):
         if weight.dtype == "int8":
             yield "bitsandbytes, 8 bits", scale
     for form in ("nf4", "fp4"):
-        for state in parts.get(f"bitsandbytes__{form}", []) if above.endswith("quant_state.") else []:
+        for state in (
+            parts.get(f"bitsandbytes__{form}", []) if above.endswith("quant_state.") else []
+        ):
             yield f"bitsandbytes, 4 bits ({form})", state
 
 
@@ -153,6 +170,9 @@ def shards(paths: Sequence[str]) -> Shards | None:
         found = _SHARD.fullmatch(name)
         if found is not None and 0 < int(found[2]) <= int(found[3]) <= _MOST_SHARDS:
             there = set(os.listdir(folder or "."))  # noqa: PTH208 - names only
-            wanted = (f"{found[1]}{number:05d}-of-{found[3]}{found[4]}" for number in range(1, int(found[3]) + 1))
+            wanted = (
+                f"{found[1]}{number:05d}-of-{found[3]}{found[4]}"
+                for number in range(1, int(found[3]) + 1)
+            )
             return Shards(int(found[3]), tuple(each for each in wanted if each not in there))
     return None

@@ -123,9 +123,17 @@ class _ValueCounts:
         low, high = (ldexp(float(each), -self._reach) for each in (self._smallest, self._largest))
         columns = np.zeros(_BINS, np.int64)
         if high > low:
-            columns = np.clip((centres - low) / (high - low) * _COLUMNS, 0, _COLUMNS - 1).astype(np.int64)
+            columns = np.clip((centres - low) / (high - low) * _COLUMNS, 0, _COLUMNS - 1).astype(
+                np.int64
+            )
         counts = np.bincount(columns, self._bins, _COLUMNS).astype(np.int64).tolist()
         mean = ldexp(self._sum / self._count, self._reach)
         return Statistics(
-            self._smallest, self._largest, mean, self._zeros, self._nans, self._infinite, tuple(map(int, counts))
+            self._smallest,
+            self._largest,
+            mean,
+            self._zeros,
+            self._nans,
+            self._infinite,
+            tuple(map(int, counts)),
         )

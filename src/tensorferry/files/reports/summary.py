@@ -38,7 +38,8 @@ class Summary:
         nbytes: Their size on disk.
         memory: The bytes of the tensors. Tied weights count once.
         tensors: The number of names of tensors.
-        parameters: The number of elements by dtype, or by the type of quantised blocks. Tied weights count once.
+        parameters: The number of elements by dtype, or by the type of quantised blocks. Tied
+            weights count once.
         modules: The number of parameters of each module.
         quantised: How many tensors are quantised, by the kind of quantisation.
         shards: If the checkpoint is in shards: how many, and which are missing.
@@ -93,12 +94,19 @@ def summarise(path: Path, contents: Contents) -> Summary:
     folds = fold(shown)
     once = folds
     if tied:
-        once = fold((name, each.dtype, each.shape) for each in folds for name in each.unfold() if name not in tied)
+        once = fold(
+            (name, each.dtype, each.shape)
+            for each in folds
+            for name in each.unfold()
+            if name not in tied
+        )
     parameters = dict(held)
     for name, each in blocks.items():
         if name not in tied:
             parameters["uint8"] -= tensors[name].size
-            parameters[each.kind] = parameters.get(each.kind, 0) + prod(each.shape(tensors[name].shape))
+            parameters[each.kind] = parameters.get(each.kind, 0) + prod(
+                each.shape(tensors[name].shape)
+            )
     return Summary(
         path=str(path),
         format=contents.format,
@@ -130,7 +138,8 @@ def disk_bytes(paths: Iterable[str]) -> int:
 def values_of(contents: Contents) -> dict[str, Any]:
     """The values in a tree that are not tensors, by their paths: ``epoch``, ``optimizer.param_groups.0.lr``.
 
-    An empty container counts as a value. If two have the same path, because a key contains a dot, one gets a suffix.
+    An empty container counts as a value. If two have the same path, because a key contains a dot,
+    one gets a suffix.
     """
     found = named_values(contents.tree)
     return {**found, "": None} if found.get("") == NOTHING else found

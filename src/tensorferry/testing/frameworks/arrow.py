@@ -35,7 +35,9 @@ class ArrowWitness(ColumnWitness):
         else:
             buffer = pa.allocate_buffer(len(content))
             memoryview(buffer).cast("B")[:] = content
-            values = pa.Array.from_buffers(kind, len(content) // FORMATS[dtype].itemsize, [None, buffer])
+            values = pa.Array.from_buffers(
+                kind, len(content) // FORMATS[dtype].itemsize, [None, buffer]
+            )
         if len(shape) == 1:
             return values
         tensors = pa.fixed_shape_tensor(kind, shape[1:])

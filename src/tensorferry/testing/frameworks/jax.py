@@ -32,7 +32,11 @@ class JaxWitness(Witness):
 
     def mode(self, name: str) -> AbstractContextManager[Any]:
         # Before JAX 0.7, it is in the experimental module.
-        home = self.jax if hasattr(self.jax, "enable_x64") else importlib.import_module("jax.experimental")
+        home = (
+            self.jax
+            if hasattr(self.jax, "enable_x64")
+            else importlib.import_module("jax.experimental")
+        )
         return home.enable_x64(name == "64 bits")  # type: ignore[no-any-return]
 
     def knows(self, dtype: str) -> bool:
@@ -41,7 +45,9 @@ class JaxWitness(Witness):
 
     def build(self, content: bytes, dtype: str, shape: tuple[int, ...]) -> Any:
         with self._on_host():
-            return self.jax.device_put(np.frombuffer(bytearray(content), dtype_of(dtype)).reshape(shape))
+            return self.jax.device_put(
+                np.frombuffer(bytearray(content), dtype_of(dtype)).reshape(shape)
+            )
 
     def make(self, layout: str, dtype: str) -> Sample | None:
         if layout != "result":
@@ -61,11 +67,16 @@ class JaxWitness(Witness):
     def place(self, x: Any) -> Place | None:
         itemsize = x.dtype.itemsize
         if FORMATS[self.dtype(x)].bits <= 4 and self.dtype(x) != "bool":
-            return None  # several elements are in one byte; those of six bits have a byte of their own
-        return Place(x.unsafe_buffer_pointer(), x.shape, compact_strides(x.shape, itemsize), itemsize)
+            return (
+                None  # several elements are in one byte; those of six bits have a byte of their own
+            )
+        return Place(
+            x.unsafe_buffer_pointer(), x.shape, compact_strides(x.shape, itemsize), itemsize
+        )
 
     def content(self, x: Any) -> bytes:
-        # Of an array on a device, JAX keeps what it has copied to the host once, and does not look at it again.
+        # Of an array on a device, JAX keeps what it has copied to the host once, and does not look
+        # at it again.
         seen = x if x.device.platform == "cpu" else self.jax.numpy.copy(x)
         return np.asarray(seen).tobytes()
 

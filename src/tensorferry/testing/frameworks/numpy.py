@@ -73,7 +73,9 @@ class NumpyWitness(Witness):
 
     def lay(self, image: Image, dtype: str) -> Array:
         block = at_64(image.block)
-        found: Array = np.ndarray(image.shape, dtype_of(dtype), block.data, image.offset, image.strides)
+        found: Array = np.ndarray(
+            image.shape, dtype_of(dtype), block.data, image.offset, image.strides
+        )
         return found
 
     def knows(self, dtype: str) -> bool:
@@ -169,7 +171,9 @@ def _big_endian(layout: str, dtype: str) -> Sample | None:
         return None
     found = image_of(layout.removeprefix("big-endian").strip() or "aligned", dtype)
     x = WITNESS.lay(found, dtype).view(other)
-    return Sample(x, dtype, found.shape, swap(dtype, found.content), writable=True, mutable=True, swapped=True)
+    return Sample(
+        x, dtype, found.shape, swap(dtype, found.content), writable=True, mutable=True, swapped=True
+    )
 
 
 def _subclass(layout: str, dtype: str) -> Sample:  # noqa: ARG001
@@ -186,7 +190,17 @@ def _map(layout: str, dtype: str) -> Sample:
         mode = {"read-only": "r", "shared": "r+", "private": "c"}[layout.partition(" ")[2]]
         x: Array = np.memmap(file, dtype_of(dtype), mode, 0, found.shape)  # type: ignore[call-overload]
     written = mode != "r"
-    return Sample(x, dtype, found.shape, found.content, written, written, plain=False, file=written, fatal=not written)
+    return Sample(
+        x,
+        dtype,
+        found.shape,
+        found.content,
+        written,
+        written,
+        plain=False,
+        file=written,
+        fatal=not written,
+    )
 
 
 def _scalar(layout: str, dtype: str) -> Sample:  # noqa: ARG001

@@ -54,7 +54,13 @@ class PandasWitness(ColumnWitness):
         return isinstance(x, (self.pd.Series, self.pd.DataFrame))
 
     def state(self, x: Any) -> Hashable:
-        return type(x), self.dtype(x), x.shape, x.index.equals(self.pd.RangeIndex(len(x))), self.place(x)
+        return (
+            type(x),
+            self.dtype(x),
+            x.shape,
+            x.index.equals(self.pd.RangeIndex(len(x))),
+            self.place(x),
+        )
 
 
 WITNESS = PandasWitness()

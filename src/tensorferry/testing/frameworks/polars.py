@@ -32,7 +32,9 @@ class PolarsWitness(ColumnWitness):
         array = at_64(content).view(dtype).reshape(shape)
         if len(shape) == 1:
             return self.pl.Series(array, dtype=getattr(self.pl, name))
-        return self.pl.DataFrame([self.pl.Series(f"c{index}", column) for index, column in enumerate(array.T)])
+        return self.pl.DataFrame(
+            [self.pl.Series(f"c{index}", column) for index, column in enumerate(array.T)]
+        )
 
     def dtype(self, x: Any) -> str:
         name = str(x.dtype if isinstance(x, self.pl.Series) else x.dtypes[0]).lower()

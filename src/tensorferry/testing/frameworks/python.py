@@ -67,7 +67,9 @@ class PythonWitness(Witness):
         if layout == "array":
             if dtype not in _CODES:
                 return None
-            return Sample(arrays.array(_CODES[dtype], content), dtype, (count,), content, True, True)
+            return Sample(
+                arrays.array(_CODES[dtype], content), dtype, (count,), content, True, True
+            )
         code: Any = _CASTS[dtype]
         if layout == "view read-only":
             x = memoryview(bytes(bytearray(content))).cast(code)

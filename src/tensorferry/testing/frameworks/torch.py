@@ -75,7 +75,8 @@ class TorchWitness(Witness):
         padded = raw[start : start + size + -size % itemsize].view(kind)
         # The stride of an axis of length 1 is not used, and PyTorch needs whole elements.
         strides = [
-            step // itemsize if length > 1 else 5 for length, step in zip(image.shape, image.strides, strict=True)
+            step // itemsize if length > 1 else 5
+            for length, step in zip(image.shape, image.strides, strict=True)
         ]
         first = (start + image.offset) // itemsize
         return padded.as_strided(image.shape, strides, first)
@@ -121,7 +122,9 @@ class TorchWitness(Witness):
         if leaf:
             whole.requires_grad_()
         content = flip_sign(dtype, found.content, imaginary_only=True)
-        return Sample(whole.conj(), dtype, found.shape, content, True, True, lazy=True, requires_grad=leaf)
+        return Sample(
+            whole.conj(), dtype, found.shape, content, True, True, lazy=True, requires_grad=leaf
+        )
 
     def _in_graph(self, head: str, tail: str, dtype: str) -> Sample | None:
         if FORMATS[dtype].kind not in ("float", "complex"):

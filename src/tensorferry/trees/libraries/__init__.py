@@ -1,7 +1,7 @@
 """Containers of libraries that are not frameworks: one file for each library, with the name of its top-level module.
 
-Each has an ``opener_of(kind)`` and may have a ``refusal(kind)``, as backends do. They are called only if the library
-has been imported. They import nothing from it, and register nothing with it.
+Each has an ``opener_of(kind)`` and may have a ``refusal(kind)``, as backends do. They are called
+only if the library has been imported. They import nothing from it, and register nothing with it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,10 @@ def is_a(kind: type, library: str, *names: str) -> bool:
     >>> is_a(Fraction, "numbers", "Rational"), is_a(Fraction, "numbers", "Integral")
     (True, False)
     """
-    return any(base.__name__ in names and base.__module__.partition(".")[0] == library for base in kind.__mro__)
+    return any(
+        base.__name__ in names and base.__module__.partition(".")[0] == library
+        for base in kind.__mro__
+    )
 
 
 def same_framework(before: Any, after: Any) -> bool:

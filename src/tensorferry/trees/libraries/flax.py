@@ -25,7 +25,10 @@ def opener_of(_kind: type) -> Callable[[Any], Node] | None:
 
 def refusal(kind: type) -> tuple[str, str] | None:
     """Why a module of ``flax.nnx`` is refused, and the hint; ``None`` for other types."""
-    if not any(base.__module__.startswith("flax.nnx.") and base.__name__ == "Module" for base in kind.__mro__):
+    if not any(
+        base.__module__.startswith("flax.nnx.") and base.__name__ == "Module"
+        for base in kind.__mro__
+    ):
         return None
     return (
         f"{an(kind.__name__, 'A')} is a module of flax.nnx: it holds tensors, but is not one.",

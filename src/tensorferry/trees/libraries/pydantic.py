@@ -29,7 +29,9 @@ def opener_of(kind: type) -> Callable[[Any], Node] | None:
 
 
 def _open(x: Any) -> Node:
-    fields = [name for name in vars(x) if not isinstance(getattr(type(x), name, None), cached_property)]
+    fields = [
+        name for name in vars(x) if not isinstance(getattr(type(x), name, None), cached_property)
+    ]
     more = {where: dict(found) for where in _DICTS if (found := getattr(x, where, None))}
     names = [*fields, *(name for found in more.values() for name in found)]
 
@@ -43,5 +45,8 @@ def _open(x: Any) -> Node:
             object.__setattr__(result, where, {name: next(left) for name in found})
         return result
 
-    held = [*(vars(x)[name] for name in fields), *(value for found in more.values() for value in found.values())]
+    held = [
+        *(vars(x)[name] for name in fields),
+        *(value for found in more.values() for value in found.values()),
+    ]
     return Node([attribute(name) for name in names], held, rebuild)

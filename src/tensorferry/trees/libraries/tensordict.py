@@ -1,4 +1,6 @@
-"""TensorDicts and tensorclasses. They keep their type if their tensors stay in PyTorch; otherwise they become a dict.
+"""TensorDicts and tensorclasses.
+
+They keep their type if their tensors stay in PyTorch; otherwise they become a dict.
 
 Their other values (text, objects) are leaves too.
 """
@@ -51,7 +53,13 @@ def _open(x: Any) -> Node:
         return _filled(x, found, objects, count)
 
     static = {".batch_size": tuple(x.batch_size), ".names": tuple(x.names)}
-    return Node([item(key) for key in held], list(held.values()), lambda values: made(values, None), static, stack=made)
+    return Node(
+        [item(key) for key in held],
+        list(held.values()),
+        lambda values: made(values, None),
+        static,
+        stack=made,
+    )
 
 
 def _open_class(x: Any) -> Node:
@@ -59,7 +67,11 @@ def _open_class(x: Any) -> Node:
     inside = _open(held)
 
     def made(values: Sequence[Any], count: int | None) -> Any:
-        found = inside.rebuild(values) if count is None or inside.stack is None else inside.stack(values, count)
+        found = (
+            inside.rebuild(values)
+            if count is None or inside.stack is None
+            else inside.stack(values, count)
+        )
         if isinstance(found, dict):
             return found | rest
         return type(x).from_tensordict(found, dict(rest))
@@ -95,7 +107,9 @@ def _open_stack(x: Any) -> Node:
 def _open_object(x: Any) -> Node:
     """The library's wrapper around an object that is not a tensor."""
     made = {".data": x.tolist(), ".batch_size": tuple(x.batch_size)}
-    return Node((), (), lambda _: x, made, stack=lambda _, count: _library().NonTensorStack(*[x] * count))
+    return Node(
+        (), (), lambda _: x, made, stack=lambda _, count: _library().NonTensorStack(*[x] * count)
+    )
 
 
 def _is_object(value: Any) -> bool:
@@ -123,7 +137,9 @@ def _filled(x: Any, found: dict[str, Any], objects: dict[str, Any], count: int |
     library = _library()
     kind = library.TensorDict if is_a(type(x), "tensordict", *_OTHERS) else type(x)
     ahead: list[Any] = [] if count is None else [count]
-    names = [*([None] * len(ahead)), *x.names] if any(name is not None for name in x.names) else None
+    names = (
+        [*([None] * len(ahead)), *x.names] if any(name is not None for name in x.names) else None
+    )
     device = None if x.device is None else _device_of(found.values())
     result = kind({}, batch_size=[*ahead, *x.batch_size], names=names, device=device)
     for key, value in found.items():
@@ -138,7 +154,10 @@ def _filled(x: Any, found: dict[str, Any], objects: dict[str, Any], count: int |
 
 
 def _device_of(values: Iterable[Any]) -> Any:
-    """The device of all tensors; ``None`` if they lie on several. `auto_device_` warns in older releases."""
+    """The device of all tensors; ``None`` if they lie on several.
+
+    `auto_device_` warns in older releases.
+    """
     library, devices = _library(), set[Any]()
     for value in values:
         inside = value.values(True, True) if library.is_tensor_collection(value) else (value,)

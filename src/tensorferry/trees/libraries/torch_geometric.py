@@ -1,7 +1,7 @@
 """Graphs of PyTorch Geometric, and batches of graphs: the values in their stores.
 
-A batch also has ``_slice_dict`` and ``_inc_dict``, with tensors that tell where each graph begins. ``to_data_list``
-needs them.
+A batch also has ``_slice_dict`` and ``_inc_dict``, with tensors that tell where each graph begins.
+``to_data_list`` needs them.
 """
 
 from __future__ import annotations

@@ -28,7 +28,11 @@ def opener_of(kind: type) -> Callable[[Any], Node] | None:
     """The function that opens caches, their layers, and encodings; ``None`` for other types."""
     if is_a(kind, "transformers", *_CACHES):
         return _open_cache
-    return _open_encoding if is_a(kind, "transformers", *_ENCODINGS) and issubclass(kind, UserDict) else None
+    return (
+        _open_encoding
+        if is_a(kind, "transformers", *_ENCODINGS) and issubclass(kind, UserDict)
+        else None
+    )
 
 
 def _open_cache(x: Any) -> Node:
@@ -51,7 +55,9 @@ def _open_cache(x: Any) -> Node:
 def _is_static(value: Any) -> bool:
     """Whether an attribute is a plain value, or a dict of plain values, and so stays as it is."""
     if isinstance(value, dict):
-        return not any(may_hold(kind) or registry.is_tensor(kind) for kind in set(map(type, value.values())))
+        return not any(
+            may_hold(kind) or registry.is_tensor(kind) for kind in set(map(type, value.values()))
+        )
     return not (may_hold(type(value)) or registry.is_tensor(type(value)))
 
 
@@ -59,9 +65,9 @@ def _say_where(x: Any, result: Any) -> None:
     """Set the ``dtype`` and ``device`` of a layer to those of its new keys, if they were those of the old keys."""
     before, after = getattr(x, "keys", None), getattr(result, "keys", None)
     for name in ("dtype", "device"):
-        if name in vars(x) and type(getattr(after, name, None)) is type(getattr(before, name, None)) is type(
-            vars(x)[name]
-        ):
+        if name in vars(x) and type(getattr(after, name, None)) is type(
+            getattr(before, name, None)
+        ) is type(vars(x)[name]):
             vars(result)[name] = getattr(after, name)
 
 

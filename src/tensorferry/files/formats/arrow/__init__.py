@@ -46,7 +46,11 @@ class Arrow(Format):
         read_ipc(path, contents)
 
     def check(
-        self, path: Path, *, allow: frozenset[str] = frozenset(), found: Contents | ConversionError | None = None
+        self,
+        path: Path,
+        *,
+        allow: frozenset[str] = frozenset(),
+        found: Contents | ConversionError | None = None,
     ) -> Iterator[FileFinding]:
         contents = self.tried(path, allow) if found is None else found
         if isinstance(contents, UnsafeFileError | FrameworkNotInstalledError):

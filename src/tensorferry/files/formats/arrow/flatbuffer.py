@@ -11,7 +11,9 @@ __all__ = ["FlatBufferTable"]
 
 
 class FlatBufferTable:
-    """The fields of a table, by number. All methods raise `FileFormatError` if the bytes are malformed.
+    """The fields of a table, by number.
+
+    All methods raise `FileFormatError` if the bytes are malformed.
 
     Args:
         data: The whole buffer.
@@ -42,7 +44,9 @@ class FlatBufferTable:
         at += self._number("<I", at)
         size, count = struct.calcsize(form), self._number("<I", at)
         if at + 4 + size * count > len(self._data):
-            raise FileFormatError(f"A vector of {count} is longer than the {len(self._data)} bytes that it lies in.")
+            raise FileFormatError(
+                f"A vector of {count} is longer than the {len(self._data)} bytes that it lies in."
+            )
         return list(struct.iter_unpack(form, self._data[at + 4 : at + 4 + size * count]))
 
     def _place(self, field: int) -> int:
@@ -53,5 +57,7 @@ class FlatBufferTable:
 
     def _number(self, form: str, at: int) -> int:
         if at < 0 or at + struct.calcsize(form) > len(self._data):
-            raise FileFormatError(f"Byte {at} lies outside of the {len(self._data)} bytes of a description.")
+            raise FileFormatError(
+                f"Byte {at} lies outside of the {len(self._data)} bytes of a description."
+            )
         return int(struct.unpack_from(form, self._data, at)[0])

@@ -37,7 +37,15 @@ def as_format_error(path: str) -> Iterator[None]:
         yield
     except ConversionError:
         raise
-    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        OverflowError,
+    ) as error:
         raise FileFormatError(f"{path} cannot be read as Arrow: {error}.") from error
 
 
@@ -65,7 +73,10 @@ def described(path: str, schema: Any, contents: Contents) -> list[tuple[int, str
         UnsafeFileError: There is far too much metadata.
     """
     text = 0
-    for place, entries in [("", schema.metadata), *((field.name, field.metadata) for field in schema)]:
+    for place, entries in [
+        ("", schema.metadata),
+        *((field.name, field.metadata) for field in schema),
+    ]:
         for key, value in (entries or {}).items():
             text += len(value)
             if text > _MOST_TEXT:
@@ -101,7 +112,9 @@ def put(
     in_place: Extent | None = None,
     table: str,
 ) -> None:
-    """Put a column into contents. The other arguments are those of `TableColumn`; `table` is code that reads the table.
+    """Put a column into contents.
+
+    The other arguments are those of `TableColumn`; `table` is code that reads the table.
 
     Raises:
         FileFormatError: It has a shape that no array has.
@@ -109,7 +122,9 @@ def put(
     """
     index, name, kind = column
     code = f"{table}.column({index})".replace("{", "{{").replace("}", "}}")
-    found = TableColumn(path, (path, index), name, type_of(kind), str(kind), rows, pieces, whole, in_place, code)
+    found = TableColumn(
+        path, (path, index), name, type_of(kind), str(kind), rows, pieces, whole, in_place, code
+    )
     columns = contents.columns = {} if contents.columns is None else contents.columns
     columns[name] = found
     seen = look_at(found)

@@ -1,7 +1,8 @@
 """GGUF: the tensors of a file, those in quantised blocks as their bytes, and its key-value pairs.
 
-The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Its header is read here, not by the
-gguf library, which makes several arrays for each string of a vocabulary and trusts every count.
+The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Its header is read here, not
+by the gguf library, which makes several arrays for each string of a vocabulary and trusts every
+count.
 """
 
 from __future__ import annotations
@@ -39,7 +40,16 @@ _DEFAULT_ALIGNMENT = 32
 _OWN_ALIGNMENT = 64
 
 # ggml_type, in https://github.com/ggml-org/ggml/blob/master/include/ggml.h.
-_DTYPES = {0: "float32", 1: "float16", 24: "int8", 25: "int16", 26: "int32", 27: "int64", 28: "float64", 30: "bfloat16"}
+_DTYPES = {
+    0: "float32",
+    1: "float16",
+    24: "int8",
+    25: "int16",
+    26: "int32",
+    27: "int64",
+    28: "float64",
+    30: "bfloat16",
+}
 _CODES = {name: code for code, name in _DTYPES.items()}
 _LONGEST_HEADER = 100_000_000
 _MOST_ELEMENTS = 8_000_000
@@ -56,8 +66,8 @@ def _shortened(name: str) -> str:
 class Gguf(Format):
     """GGUF files of versions 2 and 3 in either byte order; tensors in quantised blocks are bytes, see `base.blocks`.
 
-    Keys and values are kept as metadata: a string as it is, another value as JSON with its type, such as
-    ``{"gguf.uint32": 7}``, from which it is written back the same.
+    Keys and values are kept as metadata: a string as it is, another value as JSON with its type,
+    such as ``{"gguf.uint32": 7}``, from which it is written back the same.
     """
 
     name = "gguf"
@@ -85,8 +95,13 @@ class Gguf(Format):
         long = [name for name in contents.tensors if len(name.encode()) > _LONGEST_NAME]
         what = f"cannot hold a name of more than {_LONGEST_NAME} bytes"
         self.refuse_any(long, what, self.other_names(contents, long, _shortened))
-        # gguf-py takes the last axis of whatever is not one of NumPy's own types, and fails over the whole file.
-        bare = [name for name, each in contents.tensors.items() if not each.shape and each.dtype == "bfloat16"]
+        # gguf-py takes the last axis of whatever is not one of NumPy's own types, and fails over
+        # the whole file.
+        bare = [
+            name
+            for name, each in contents.tensors.items()
+            if not each.shape and each.dtype == "bfloat16"
+        ]
         if bare:
             raise FormatLimitError(
                 f"A GGUF file with a bfloat16 that has no axes cannot be opened by its own library: {named(bare)}.",
@@ -95,7 +110,11 @@ class Gguf(Format):
                     Without(keys_of(contents, bare)),
                 ),
             )
-        keys = [key for key in contents.metadata if key == _ALIGNMENT or len(key.encode()) > _LONGEST_KEY]
+        keys = [
+            key
+            for key in contents.metadata
+            if key == _ALIGNMENT or len(key.encode()) > _LONGEST_KEY
+        ]
         hint = FileHint(Metadataless(tuple(keys)))
         self.refuse_any((key[:80] for key in keys), "cannot hold metadata under these names", hint)
 
@@ -163,7 +182,9 @@ class _Header:
             if key == _ALIGNMENT:
                 alignment = value
                 if kind != KINDS["uint32"] or not value or value & (value - 1):
-                    raise FileFormatError(f"{self._path} has an alignment that is no power of two: {value!r:.80}.")
+                    raise FileFormatError(
+                        f"{self._path} has an alignment that is no power of two: {value!r:.80}."
+                    )
             else:
                 found.metadata[key] = tagged(kind, value)
         return alignment
@@ -187,7 +208,9 @@ class _Header:
             where = f"{self._path}: {name[:80]!r}"
             start = begin + offset
             if offset % alignment:
-                raise FileFormatError(f"{where} begins at byte {start:,}, which is not aligned to {alignment}.")
+                raise FileFormatError(
+                    f"{where} begins at byte {start:,}, which is not aligned to {alignment}."
+                )
             shape = checked(lengths, 8, where)
             blocks = BLOCKS_BY_CODE.get(code)
             nbytes = 1 if math.prod(shape) else 0
@@ -200,7 +223,9 @@ class _Header:
                 found.tensors[name] = stored
                 nbytes = stored.nbytes
             elif blocks is not None:
-                found.others[name] = f"{blocks.kind[5:]}, quantised in big-endian blocks, {list(shape)}"
+                found.others[name] = (
+                    f"{blocks.kind[5:]}, quantised in big-endian blocks, {list(shape)}"
+                )
             else:
                 found.others[name] = f"of type {code}, which is not known here, {list(shape)}"
             spans.append((start, start + nbytes, name))
@@ -218,7 +243,9 @@ class _Header:
         if kind == ARRAY:
             return self._array(depth + 1)
         if kind not in VALUES:
-            raise FileFormatError(f"{self._path} has a value of type {kind} at byte {self._at}, which is unknown.")
+            raise FileFormatError(
+                f"{self._path} has a value of type {kind} at byte {self._at}, which is unknown."
+            )
         return self._numbers(kind, 1)[0]
 
     def _array(self, depth: int) -> tuple[int, list[Any]]:
@@ -233,7 +260,9 @@ class _Header:
         if inner in (STRING, ARRAY):
             return inner, [self._value(inner, depth) for _ in range(count)]
         if inner not in VALUES:
-            raise FileFormatError(f"{self._path} has an array of type {inner} at byte {self._at}, which is unknown.")
+            raise FileFormatError(
+                f"{self._path} has an array of type {inner} at byte {self._at}, which is unknown."
+            )
         return inner, self._numbers(inner, count)
 
     def _numbers(self, kind: int, count: int) -> list[Any]:
@@ -241,12 +270,17 @@ class _Header:
         width = struct.calcsize("=" + code)
         raw = self._take(width * count)
         if code == "?" and raw.strip(b"\0\1"):
-            raise FileFormatError(f"{self._path} has a truth value before byte {self._at} that is neither 0 nor 1.")
+            raise FileFormatError(
+                f"{self._path} has a truth value before byte {self._at} that is neither 0 nor 1."
+            )
         numbers = list(struct.unpack(f"{self._order}{count}{code}", raw))
         if code in "fd" and not all(map(math.isfinite, numbers)):
             # JSON has no NaN, and a NaN has a payload, so such numbers are kept as bits.
             bits = struct.unpack(f"{self._order}{count}{'I' if code == 'f' else 'Q'}", raw)
-            numbers = [n if math.isfinite(n) else f"{b:0{2 * width}x}" for n, b in zip(numbers, bits, strict=True)]
+            numbers = [
+                n if math.isfinite(n) else f"{b:0{2 * width}x}"
+                for n, b in zip(numbers, bits, strict=True)
+            ]
         return numbers
 
     def _number(self, code: str) -> Any:
@@ -258,17 +292,22 @@ class _Header:
             return raw.decode()
         except UnicodeDecodeError as error:
             if strict:
-                raise FileFormatError(f"{self._path} has a name before byte {self._at} that is not UTF-8.") from error
+                raise FileFormatError(
+                    f"{self._path} has a name before byte {self._at} that is not UTF-8."
+                ) from error
             return raw.decode(errors="surrogateescape")
 
     def _take(self, count: int) -> bytes:
         if self._at + count > _LONGEST_HEADER:
             raise (FileFormatError if self._at + count > self._size else UnsafeFileError)(
-                f"{self._path} has a header of more than {_LONGEST_HEADER:,} bytes.", "get the file again"
+                f"{self._path} has a header of more than {_LONGEST_HEADER:,} bytes.",
+                "get the file again",
             )
         raw = self._file.read(count) if count <= self._size - self._at else b""
         if len(raw) < count:
-            raise FileFormatError(f"{self._path} ends in the middle of its header, before byte {self._at + count:,}.")
+            raise FileFormatError(
+                f"{self._path} ends in the middle of its header, before byte {self._at + count:,}."
+            )
         self._at += count
         return raw
 
@@ -276,7 +315,9 @@ class _Header:
 def _in_bytes(shape: tuple[int, ...], blocks: Blocks, where: str) -> tuple[int, ...]:
     """The shape in bytes of a tensor in blocks."""
     if not shape or shape[-1] % blocks.length:
-        raise FileFormatError(f"{where}, of shape {list(shape)}, is no whole number of blocks of {blocks.length}.")
+        raise FileFormatError(
+            f"{where}, of shape {list(shape)}, is no whole number of blocks of {blocks.length}."
+        )
     return (*shape[:-1], shape[-1] // blocks.length * blocks.nbytes)
 
 
@@ -291,7 +332,9 @@ def _head(tensors: dict[str, Stored], strings: dict[str, str], blocks: dict[str,
         kind = blocks.get(name)
         shape = stored.shape if kind is None else kind.shape(stored.shape)
         lengths = struct.pack(f"<{len(shape)}Q", *reversed(shape))
-        place = struct.pack("<IQ", _CODES[stored.dtype] if kind is None else CODES_BY_BLOCKS[kind], offset)
+        place = struct.pack(
+            "<IQ", _CODES[stored.dtype] if kind is None else CODES_BY_BLOCKS[kind], offset
+        )
         head.append(text(name) + struct.pack("<I", len(stored.shape)) + lengths + place)
         offset += stored.nbytes + -stored.nbytes % _OWN_ALIGNMENT
     whole = b"".join(head)

@@ -17,11 +17,36 @@ if TYPE_CHECKING:
 
 __all__ = ["BLOCKS_BY_CODE", "CODES_BY_BLOCKS", "Dequantised"]
 
-_32 = {2: ("Q4_0", 18), 3: ("Q4_1", 20), 6: ("Q5_0", 22), 7: ("Q5_1", 24), 8: ("Q8_0", 34), 9: ("Q8_1", 40)}
+_32 = {
+    2: ("Q4_0", 18),
+    3: ("Q4_1", 20),
+    6: ("Q5_0", 22),
+    7: ("Q5_1", 24),
+    8: ("Q8_0", 34),
+    9: ("Q8_1", 40),
+}
 _32 |= {20: ("IQ4_NL", 18), 39: ("MXFP4", 17)}
-_256 = {10: ("Q2_K", 84), 11: ("Q3_K", 110), 12: ("Q4_K", 144), 13: ("Q5_K", 176), 14: ("Q6_K", 210)}
-_256 |= {15: ("Q8_K", 292), 16: ("IQ2_XXS", 66), 17: ("IQ2_XS", 74), 18: ("IQ3_XXS", 98), 19: ("IQ1_S", 50)}
-_256 |= {21: ("IQ3_S", 110), 22: ("IQ2_S", 82), 23: ("IQ4_XS", 136), 29: ("IQ1_M", 56), 34: ("TQ1_0", 54)}
+_256 = {
+    10: ("Q2_K", 84),
+    11: ("Q3_K", 110),
+    12: ("Q4_K", 144),
+    13: ("Q5_K", 176),
+    14: ("Q6_K", 210),
+}
+_256 |= {
+    15: ("Q8_K", 292),
+    16: ("IQ2_XXS", 66),
+    17: ("IQ2_XS", 74),
+    18: ("IQ3_XXS", 98),
+    19: ("IQ1_S", 50),
+}
+_256 |= {
+    21: ("IQ3_S", 110),
+    22: ("IQ2_S", 82),
+    23: ("IQ4_XS", 136),
+    29: ("IQ1_M", 56),
+    34: ("TQ1_0", 54),
+}
 _256 |= {35: ("TQ2_0", 66)}
 _ALL = {32: _32, 64: {40: ("NVFP4", 36)}, 128: {41: ("Q1_0", 18)}, 256: _256}
 """Names and bytes by ggml_type, https://github.com/ggml-org/ggml/blob/master/include/ggml.h, for each length."""
@@ -88,5 +113,7 @@ class Dequantised(Stored):
         # An infinite or NaN scale gives infinite or NaN numbers, without a warning.
         with np.errstate(all="ignore"):
             rows = raw.reshape(-1, self.blocks_held.nbytes)
-            found: np.ndarray[Any, Any] = gguf.dequantize(rows, self._kind).astype(np.float32, copy=False).reshape(-1)
+            found: np.ndarray[Any, Any] = (
+                gguf.dequantize(rows, self._kind).astype(np.float32, copy=False).reshape(-1)
+            )
         return found

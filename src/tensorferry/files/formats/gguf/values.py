@@ -66,7 +66,15 @@ def untagged(text: str) -> bytes | None:
         kind, raw = _packed(note, 0)
         if kind == STRING and _is_plain(note[_TAG + "string"]):
             return None
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, struct.error):
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        struct.error,
+    ):
         return None
     return struct.pack("<I", kind) + raw
 
@@ -106,7 +114,11 @@ def _scalar(name: str, value: Any) -> bytes:
                 raise ValueError(value)
             return raw
         raw = struct.pack("<" + code, value)
-        if type(value) is not float or not math.isfinite(value) or struct.unpack("<" + code, raw)[0] != value:
+        if (
+            type(value) is not float
+            or not math.isfinite(value)
+            or struct.unpack("<" + code, raw)[0] != value
+        ):
             raise ValueError(value)
         return raw
     if type(value) is not (bool if name == "bool" else int):

@@ -1,7 +1,7 @@
 """Dtypes in HDF5: those with an HDF5 type, and those that are opaque bytes with an attribute."""
 
-# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportArgumentType=false
-# h5py has no types.
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false,
+# reportArgumentType=false h5py has no types.
 
 from __future__ import annotations
 
@@ -29,14 +29,20 @@ def types() -> dict[str, tuple[Any, Any]]:
 
     h5t = h5py.h5t
     found = {
-        f"{sign}int{bits}": tuple(getattr(h5t, f"STD_{letter}{bits}{order}") for order in ("LE", "BE"))
+        f"{sign}int{bits}": tuple(
+            getattr(h5t, f"STD_{letter}{bits}{order}") for order in ("LE", "BE")
+        )
         for sign, letter in (("", "I"), ("u", "U"))
         for bits in (8, 16, 32, 64)
     }
     found |= {
-        f"float{bits}": (getattr(h5t, f"IEEE_F{bits}LE"), getattr(h5t, f"IEEE_F{bits}BE")) for bits in (16, 32, 64)
+        f"float{bits}": (getattr(h5t, f"IEEE_F{bits}LE"), getattr(h5t, f"IEEE_F{bits}BE"))
+        for bits in (16, 32, 64)
     }
-    for name, fields, bias, size in (("bfloat16", (15, 7, 8, 0, 7), 127, 2), ("float8_e5m2", (7, 2, 5, 0, 2), 15, 1)):
+    for name, fields, bias, size in (
+        ("bfloat16", (15, 7, 8, 0, 7), 127, 2),
+        ("float8_e5m2", (7, 2, 5, 0, 2), 15, 1),
+    ):
         pair = (h5t.IEEE_F16LE.copy(), h5t.IEEE_F16BE.copy())
         for each in pair:
             each.set_fields(*fields)
@@ -46,7 +52,8 @@ def types() -> dict[str, tuple[Any, Any]]:
         found[name] = pair
     for name, part in (("complex64", "f4"), ("complex128", "f8")):
         found[name] = tuple(
-            h5t.py_create(np.dtype([("r", order + part), ("i", order + part)]), logical=True) for order in "<>"
+            h5t.py_create(np.dtype([("r", order + part), ("i", order + part)]), logical=True)
+            for order in "<>"
         )
     found["bool"] = (h5t.py_create(np.dtype(bool), logical=True),) * 2
     return found
@@ -73,7 +80,10 @@ def dtype_of(found: Any) -> tuple[str, bool]:
         label = attributes.get(DTYPE)
         if isinstance(label, str) and label in DTYPES and find(label).itemsize == kind.get_size():
             return label, False
-        return f"opaque values of {kind.get_size()} bytes, without an attribute {DTYPE!r} that says of what", False
+        return (
+            f"opaque values of {kind.get_size()} bytes, without an attribute {DTYPE!r} that says of what",
+            False,
+        )
     if isinstance(kind, h5py.h5t.TypeStringID):
         return NotTensor("strings"), False
     described = type(kind).__name__.removeprefix("Type").removesuffix("ID").lower()

@@ -1,7 +1,7 @@
 """`Location`: the place of an HDF5 file, which may be inside another file, such as an archive."""
 
-# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportArgumentType=false
-# h5py has no types.
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false,
+# reportArgumentType=false h5py has no types.
 
 from __future__ import annotations
 
@@ -46,11 +46,21 @@ class Location(NamedTuple):
             whole = self.offset == 0 and self.record is None
             try:
                 # The chunk cache keeps chunks that several slabs need.
-                with h5py.File(self.path if whole else Window(file, self.offset, self.nbytes), "r") as opened:
+                with h5py.File(
+                    self.path if whole else Window(file, self.offset, self.nbytes), "r"
+                ) as opened:
                     yield opened
             except ConversionError:
                 raise
-            except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
+            except (
+                OSError,
+                RuntimeError,
+                KeyError,
+                ValueError,
+                TypeError,
+                AttributeError,
+                OverflowError,
+            ) as error:
                 raise FileFormatError(f"{self.path} cannot be read as HDF5: {error}.") from error
 
 

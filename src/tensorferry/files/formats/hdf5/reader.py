@@ -1,7 +1,7 @@
 """Read HDF5 files. Only hard links are followed, and no other file is read."""
 
-# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportArgumentType=false
-# h5py has no types.
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false,
+# reportArgumentType=false h5py has no types.
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["read_hdf5"]
 
 _FILTERS = frozenset({1, 2, 3, 4, 5, 6, 32000})
-"""Deflate, shuffle, Fletcher32, szip, n-bit, scale-offset, and h5py's LZF. For others, HDF5 would load a library."""
+"""Deflate, shuffle, Fletcher32, szip, n-bit, scale-offset, and h5py's LZF.
+
+For others, HDF5 would load a library.
+"""
 
 _MOST_TEXT = 1 << 26
 _MOST_STRINGS = 1 << 8
@@ -41,7 +44,9 @@ LARGEST_CHUNK = 1 << 26
 
 
 def read_hdf5(form: str, location: Location) -> Contents:
-    """Read an HDF5 file. The name of a tensor is the path of its dataset, or the one in an attribute.
+    """Read an HDF5 file.
+
+    The name of a tensor is the path of its dataset, or the one in an attribute.
 
     Raises:
         FileFormatError: It breaks the rules of HDF5.
@@ -63,7 +68,10 @@ def read_hdf5(form: str, location: Location) -> Contents:
 
 
 class _ContentsCollector:
-    """Collects the contents of a file. Only hard links are followed, and each group is entered once."""
+    """Collects the contents of a file.
+
+    Only hard links are followed, and each group is entered once.
+    """
 
     def __init__(self, location: Location, contents: Contents) -> None:
         self.location = location
@@ -92,7 +100,11 @@ class _ContentsCollector:
             if kind == h5py.h5l.TYPE_HARD and link.u in self._datasets:
                 # A further name. The dataset and its attributes were read under the first one.
                 first = self._datasets[link.u]
-                held: dict[str, Any] = self.contents.tensors if first in self.contents.tensors else self.contents.others
+                held: dict[str, Any] = (
+                    self.contents.tensors
+                    if first in self.contents.tensors
+                    else self.contents.others
+                )
                 held[inner] = held[first]
             elif kind == h5py.h5l.TYPE_SOFT:
                 self._soft[inner] = group.links.get_val(raw)
@@ -117,22 +129,31 @@ class _ContentsCollector:
         elif not isinstance(found, h5py.h5g.GroupID):
             self.contents.others[path] = NotTensor("a named datatype")
         elif address in self._entered:
-            self.contents.others[path] = NotTensor(f"a second link to the group {self._entered[address]!r}")
+            self.contents.others[path] = NotTensor(
+                f"a second link to the group {self._entered[address]!r}"
+            )
         elif len(above) > DEEPEST:
-            raise UnsafeFileError(f"{self.path} nests groups more than {DEEPEST} deep, at {path!r}.")
+            raise UnsafeFileError(
+                f"{self.path} nests groups more than {DEEPEST} deep, at {path!r}."
+            )
         else:
             self.object(path, found)
             self.group(path, found, (*above, address))
 
     def soft_links(self) -> None:
-        """Add soft links to datasets as further names. They are looked up among the datasets, and not followed."""
+        """Add soft links to datasets as further names.
+
+        They are looked up among the datasets, and not followed.
+        """
         for path, target in self._soft.items():
             text = target.decode("utf-8", "surrogateescape")
             base = "" if text.startswith("/") else path.rpartition("/")[0]
             parts = [part for part in f"{base}/{text}".split("/") if part not in ("", ".")]
             stored = self.contents.tensors.get("/".join(parts))
             if stored is None:
-                self.contents.others[path] = NotTensor(f"a soft link to {text!r}, which is no tensor of this file")
+                self.contents.others[path] = NotTensor(
+                    f"a soft link to {text!r}, which is no tensor of this file"
+                )
             else:
                 self.contents.tensors[path] = stored
 
@@ -158,7 +179,9 @@ class _ContentsCollector:
                     f"{self.path} is cut off: {path!r} ends at byte {offset + nbytes} of {self.location.nbytes}."
                 )
             place = self.location
-            return Extent(dtype, shape, place.path, place.offset + offset, place.record, swapped=swapped)
+            return Extent(
+                dtype, shape, place.path, place.offset + offset, place.record, swapped=swapped
+            )
         filters = [layout.get_filter(index) for index in range(layout.get_nfilters())]
         unknown = [str(each[0]) for each in filters if each[0] not in _FILTERS]
         if unknown:
@@ -187,11 +210,15 @@ class _ContentsCollector:
             key = f"{path}@{name}" if path else name
             text = self._attribute(found, attribute, name)
             if text is None:
-                self.contents.others[key] = NotTensor("an attribute that is neither text nor numbers")
+                self.contents.others[key] = NotTensor(
+                    "an attribute that is neither text nor numbers"
+                )
                 continue
             self._text += len(text)
             if self._text > _MOST_TEXT:
-                raise UnsafeFileError(f"{self.path} has more than {_MOST_TEXT} bytes of attributes, at {key!r}.")
+                raise UnsafeFileError(
+                    f"{self.path} has more than {_MOST_TEXT} bytes of attributes, at {key!r}."
+                )
             self.contents.metadata[key] = text
 
     def _attribute(self, owner: Any, attribute: Any, name: str) -> str | None:
@@ -205,11 +232,15 @@ class _ContentsCollector:
         if not count:
             return "[]"
         if attribute.get_storage_size() > self.location.nbytes:
-            raise FileFormatError(f"{self.path} declares an attribute {name!r} that is longer than the file.")
+            raise FileFormatError(
+                f"{self.path} declares an attribute {name!r} that is longer than the file."
+            )
         if isinstance(kind, h5py.h5t.TypeStringID):
             if kind.is_variable_str() and count > _MOST_STRINGS:
                 return None
-        elif not isinstance(kind, (h5py.h5t.TypeIntegerID, h5py.h5t.TypeFloatID, h5py.h5t.TypeEnumID)):
+        elif not isinstance(
+            kind, (h5py.h5t.TypeIntegerID, h5py.h5t.TypeFloatID, h5py.h5t.TypeEnumID)
+        ):
             return None
         holder = h5py.Dataset(owner) if isinstance(owner, h5py.h5d.DatasetID) else h5py.Group(owner)
         value = holder.attrs[attribute.name]
@@ -241,7 +272,8 @@ def _decoded(
             space = found.get_space()
             for box in slabs(shape, find(dtype).itemsize, chunk):
                 counts = lengths(box)
-                # With the type of the file. Otherwise HDF5 would convert, and change signalling NaNs.
+                # With the type of the file. Otherwise HDF5 would convert, and change signalling
+                # NaNs.
                 raw = np.empty(counts, np.dtype(f"V{find(dtype).itemsize}"))
                 if box:
                     space.select_hyperslab(tuple(each.start for each in box), counts)

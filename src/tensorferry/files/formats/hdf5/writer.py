@@ -1,7 +1,7 @@
 """Write HDF5 files: h5py writes the structure, then the values are copied into it."""
 
-# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false, reportArgumentType=false
-# h5py has no types.
+# pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false,
+# reportArgumentType=false h5py has no types.
 
 from __future__ import annotations
 
@@ -33,13 +33,20 @@ _ALIGNED_FROM = 512
 def is_path(name: str) -> bool:
     """Whether HDF5 keeps a name unchanged as the path of a dataset."""
     parts = name.split("/")
-    return "\0" not in name and is_unicode(name) and all(part not in ("", ".") and len(part) < 1000 for part in parts)
+    return (
+        "\0" not in name
+        and is_unicode(name)
+        and all(part not in ("", ".") and len(part) < 1000 for part in parts)
+    )
 
 
-def write_hdf5(contents: Contents, paths: dict[str, str], path: Path, pump: Pump, *, opaque: frozenset[str]) -> None:
+def write_hdf5(
+    contents: Contents, paths: dict[str, str], path: Path, pump: Pump, *, opaque: frozenset[str]
+) -> None:
     """Write a file: h5py writes the structure with room for the values, then they are copied into it.
 
-    Ties become hard links. Metadata become attributes of the file, or of the object before the last ``@`` of the key.
+    Ties become hard links. Metadata become attributes of the file, or of the object before the last
+    ``@`` of the key.
 
     Args:
         contents: The contents.
@@ -52,9 +59,15 @@ def write_hdf5(contents: Contents, paths: dict[str, str], path: Path, pump: Pump
 
     room: list[tuple[int, Stored]] = []
     ties = contents.ties
-    # Attributes of more than 64 KiB, and groups that keep their order, need the file format of HDF5 1.8 (2008).
+    # Attributes of more than 64 KiB, and groups that keep their order, need the file format of HDF5
+    # 1.8 (2008).
     with h5py.File(
-        path, "x", libver=("v108", "v108"), track_order=True, alignment_threshold=_ALIGNED_FROM, alignment_interval=64
+        path,
+        "x",
+        libver=("v108", "v108"),
+        track_order=True,
+        alignment_threshold=_ALIGNED_FROM,
+        alignment_interval=64,
     ) as file:
         layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         layout.set_layout(h5py.h5d.CONTIGUOUS)
@@ -68,9 +81,17 @@ def write_hdf5(contents: Contents, paths: dict[str, str], path: Path, pump: Pump
                 group[last] = file[paths[ties[name]]]
                 continue
             is_opaque = stored.dtype in opaque
-            kind = h5py.h5t.create(h5py.h5t.OPAQUE, find(stored.dtype).itemsize) if is_opaque else None
-            space = h5py.h5s.create_simple(stored.shape) if stored.shape else h5py.h5s.create(h5py.h5s.SCALAR)
-            made = h5py.h5d.create(group.id, last.encode(), kind or types()[stored.dtype][0], space, layout)
+            kind = (
+                h5py.h5t.create(h5py.h5t.OPAQUE, find(stored.dtype).itemsize) if is_opaque else None
+            )
+            space = (
+                h5py.h5s.create_simple(stored.shape)
+                if stored.shape
+                else h5py.h5s.create(h5py.h5s.SCALAR)
+            )
+            made = h5py.h5d.create(
+                group.id, last.encode(), kind or types()[stored.dtype][0], space, layout
+            )
             if is_opaque:
                 h5py.Dataset(made).attrs[DTYPE] = stored.dtype
             if stored.size:

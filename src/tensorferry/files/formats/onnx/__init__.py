@@ -31,8 +31,11 @@ class Onnx(Format):
     rank = 80
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        # The format has no magic bytes. A model begins with a field of ModelProto, nearly always ir_version.
-        return path.name.lower().endswith(".onnx") and head[:1] in {bytes([n << 3 | k]) for n, k in _FIRST}
+        # The format has no magic bytes. A model begins with a field of ModelProto, nearly always
+        # ir_version.
+        return path.name.lower().endswith(".onnx") and head[:1] in {
+            bytes([n << 3 | k]) for n, k in _FIRST
+        }
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         with closing(Message(str(path))) as message:

@@ -7,7 +7,18 @@ from math import prod
 from ....core.dtypes import find
 from ...encodings.packed import BITS, packed_bytes
 
-__all__ = ["DOUBLES", "DTYPES", "FLOATS", "INT32", "INT64", "RAW", "STRING", "TEXTS", "TYPED", "UINT64"]
+__all__ = [
+    "DOUBLES",
+    "DTYPES",
+    "FLOATS",
+    "INT32",
+    "INT64",
+    "RAW",
+    "STRING",
+    "TEXTS",
+    "TYPED",
+    "UINT64",
+]
 __all__ += ["packed_nbytes"]
 
 # Names of dtypes by TensorProto.DataType.
@@ -43,9 +54,15 @@ DTYPES = {
 STRING = 8
 
 # Fields of ModelProto that are texts of its own, by the names that they get among the metadata.
-TEXTS = {2: "onnx.producer_name", 3: "onnx.producer_version", 4: "onnx.domain", 6: "onnx.doc_string"}
+TEXTS = {
+    2: "onnx.producer_name",
+    3: "onnx.producer_version",
+    4: "onnx.domain",
+    6: "onnx.doc_string",
+}
 
-# Fields of TensorProto that hold elements: those of float and double are packed as they are in memory.
+# Fields of TensorProto that hold elements: those of float and double are packed as they are in
+# memory.
 FLOATS, INT32, INT64, DOUBLES, UINT64 = 4, 5, 7, 10, 11
 TYPED = {
     "float32": FLOATS,

@@ -22,7 +22,19 @@ from ...base.wording import named
 from ...encodings.packed import BITS, unpacked, varints
 from ...encodings.protobuf import BYTES, VARINT, varint_at
 from ...encodings.shapes import checked
-from .model import DOUBLES, DTYPES, FLOATS, INT32, INT64, RAW, STRING, TEXTS, TYPED, UINT64, packed_nbytes
+from .model import (
+    DOUBLES,
+    DTYPES,
+    FLOATS,
+    INT32,
+    INT64,
+    RAW,
+    STRING,
+    TEXTS,
+    TYPED,
+    UINT64,
+    packed_nbytes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,12 +71,18 @@ class ModelReader:
             elif field.number == 7:
                 graphs += 1
                 if graphs > 1:
-                    raise FileFormatError(f"{self._path} has two graphs; the second begins at byte {field.start}.")
+                    raise FileFormatError(
+                        f"{self._path} has two graphs; the second begins at byte {field.start}."
+                    )
                 self._graph(field, "", 0)
             elif field.number == 20:
                 for part in self._message.inner(field):
                     if part.number in (1, 2):
-                        self._graph(part, f"training.{'initialization' if part.number == 1 else 'algorithm'}.", 1)
+                        self._graph(
+                            part,
+                            f"training.{'initialization' if part.number == 1 else 'algorithm'}.",
+                            1,
+                        )
             elif field.number == 25:
                 self._function(field)
         if not graphs:
@@ -79,13 +97,20 @@ class ModelReader:
         self._found.metadata[key] = text
 
     def _function(self, field: Field) -> None:
-        name = next((self._message.text(part) for part in self._message.inner(field) if part.number == 1), "function")
-        for index, part in enumerate(part for part in self._message.inner(field) if part.number == 7):
+        name = next(
+            (self._message.text(part) for part in self._message.inner(field) if part.number == 1),
+            "function",
+        )
+        for index, part in enumerate(
+            part for part in self._message.inner(field) if part.number == 7
+        ):
             self._node(part, f"{name}.", index, 1)
 
     def _graph(self, field: Field, prefix: str, depth: int) -> None:
         if depth > _DEEPEST:
-            raise UnsafeFileError(f"{self._path} has graphs inside graphs, {depth} deep.", "get the file again")
+            raise UnsafeFileError(
+                f"{self._path} has graphs inside graphs, {depth} deep.", "get the file again"
+            )
         nodes = 0
         for part in self._message.inner(field):
             if part.number == 5:
@@ -116,7 +141,14 @@ class ModelReader:
     def _sparse_name(self, field: Field) -> str:
         for part in self._message.inner(field):
             if part.number == 1:
-                return next((self._message.text(each) for each in self._message.inner(part) if each.number == 8), "")
+                return next(
+                    (
+                        self._message.text(each)
+                        for each in self._message.inner(part)
+                        if each.number == 8
+                    ),
+                    "",
+                )
         return ""
 
     def _free(self, name: str) -> str:
@@ -146,11 +178,17 @@ class ModelReader:
                 single[part.number] = part
         name = prefix + (self._message.text(single[8]) if 8 in single else "")
         if not prefix and (name in self._found.tensors or name in self._found.others):
-            raise FileFormatError(f"{self._path} has two initializers named {name!r}.", "rename one of them")
+            raise FileFormatError(
+                f"{self._path} has two initializers named {name!r}.", "rename one of them"
+            )
         name = self._free(name)
         code = single[2].value if 2 in single else 0
         if code not in DTYPES:
-            unlike = NotTensor("strings") if code == STRING else f"elements of data type {code}, which is unknown"
+            unlike = (
+                NotTensor("strings")
+                if code == STRING
+                else f"elements of data type {code}, which is unknown"
+            )
         if 3 in single:
             unlike = "a segment of a tensor"
         if unlike:
@@ -172,12 +210,20 @@ class ModelReader:
 
     def _entry(self, field: Field) -> tuple[str, str]:
         """A StringStringEntryProto."""
-        texts = {part.number: self._message.text(part) for part in self._message.inner(field) if part.number in (1, 2)}
+        texts = {
+            part.number: self._message.text(part)
+            for part in self._message.inner(field)
+            if part.number in (1, 2)
+        }
         return texts.get(1, ""), texts.get(2, "")
 
-    def _held(self, dtype: str, shape: tuple[int, ...], single: dict[int, Field], where: str) -> Stored:
+    def _held(
+        self, dtype: str, shape: tuple[int, ...], single: dict[int, Field], where: str
+    ) -> Stored:
         typed = TYPED.get(dtype, INT32)
-        held = [number for number in (FLOATS, INT32, INT64, RAW, DOUBLES, UINT64) if number in single]
+        held = [
+            number for number in (FLOATS, INT32, INT64, RAW, DOUBLES, UINT64) if number in single
+        ]
         held = [number for number in held if single[number].end > single[number].start]
         if len(held) > 1 or (held and held[0] not in (RAW, typed)):
             raise FileFormatError(f"{where} has elements in the fields {named(held)}.")
@@ -191,7 +237,9 @@ class ModelReader:
         extent = Extent("uint8", (nbytes,), path, offset)
         return _numbers(dtype, shape, extent, where)
 
-    def _external(self, dtype: str, shape: tuple[int, ...], entries: dict[str, str], where: str) -> Stored:
+    def _external(
+        self, dtype: str, shape: tuple[int, ...], entries: dict[str, str], where: str
+    ) -> Stored:
         location = entries.get("location", "")
         if location not in self._files:
             self._files[location] = _beside(self._path, location, where)
@@ -204,17 +252,29 @@ class ModelReader:
             numbers.append(int(text))
         offset, nbytes = numbers
         if offset + nbytes > size:
-            raise FileFormatError(f"{where} ends at byte {offset + nbytes:,} of {path}, which has {size:,}.")
+            raise FileFormatError(
+                f"{where} ends at byte {offset + nbytes:,} of {path}, which has {size:,}."
+            )
         return _stored(dtype, shape, path, offset, nbytes, where)
 
 
 def _beside(model: Path, location: str, where: str) -> tuple[str, int]:
     """The path and size of a file of external data, which must be in the folder of the model."""
     parts = Path(location).parts
-    if not location or "\0" in location or "\\" in location or ":" in location or Path(location).is_absolute():
-        raise UnsafeFileError(f"{where} asks for the file {location!r}, which is no name in the model's folder.")
+    if (
+        not location
+        or "\0" in location
+        or "\\" in location
+        or ":" in location
+        or Path(location).is_absolute()
+    ):
+        raise UnsafeFileError(
+            f"{where} asks for the file {location!r}, which is no name in the model's folder."
+        )
     if ".." in parts:
-        raise UnsafeFileError(f"{where} asks for the file {location!r}, which leaves the model's folder.")
+        raise UnsafeFileError(
+            f"{where} asks for the file {location!r}, which leaves the model's folder."
+        )
     folder = os.path.realpath(model.parent)
     path = os.path.realpath(model.parent / location)
     if os.path.commonpath([folder, path]) != folder:
@@ -225,22 +285,30 @@ def _beside(model: Path, location: str, where: str) -> tuple[str, int]:
     try:
         status = os.stat(path)  # noqa: PTH116 - a plain string
     except FileNotFoundError:
-        raise FileFormatError(f"{where} lies in {location!r}, and there is no such file beside the model.") from None
+        raise FileFormatError(
+            f"{where} lies in {location!r}, and there is no such file beside the model."
+        ) from None
     if not stat.S_ISREG(status.st_mode):
         raise UnsafeFileError(f"{where} asks for {location!r}, which is no plain file.")
     return path, status.st_size
 
 
-def _stored(dtype: str, shape: tuple[int, ...], path: str, offset: int, nbytes: int, where: str) -> Stored:
+def _stored(
+    dtype: str, shape: tuple[int, ...], path: str, offset: int, nbytes: int, where: str
+) -> Stored:
     """A tensor over the bytes of raw_data."""
     expected = packed_nbytes(dtype, shape)
     if nbytes != expected:
-        raise FileFormatError(f"{where} has {nbytes:,} bytes; its shape {shape} and {dtype} take {expected:,}.")
+        raise FileFormatError(
+            f"{where} has {nbytes:,} bytes; its shape {shape} and {dtype} take {expected:,}."
+        )
     if dtype not in BITS:
         return Extent(dtype, shape, path, offset)
     extent = Extent("uint8", (nbytes,), path, offset)
     size = prod(shape)
-    return Decoded(dtype, shape, lambda: unpacked(extent.blocks(), dtype, size), (path, offset, shape, dtype))
+    return Decoded(
+        dtype, shape, lambda: unpacked(extent.blocks(), dtype, size), (path, offset, shape, dtype)
+    )
 
 
 def _numbers(dtype: str, shape: tuple[int, ...], extent: Extent, where: str) -> Stored:

@@ -1,8 +1,8 @@
 """Orbax checkpoints: folders of JAX's trees, as ``orbax.checkpoint.PyTreeCheckpointer`` writes them.
 
-The layout: https://orbax.readthedocs.io/en/latest/guides/checkpoint/checkpoint_format.html. Arrays are in
-Zarr inside TensorStore's OCDBT database, or in Zarr folders. They are read and written with tensorstore, as in Orbax,
-a box at a time. Orbax and JAX are not imported.
+The layout: https://orbax.readthedocs.io/en/latest/guides/checkpoint/checkpoint_format.html. Arrays
+are in Zarr inside TensorStore's OCDBT database, or in Zarr folders. They are read and written with
+tensorstore, as in Orbax, a box at a time. Orbax and JAX are not imported.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ _HANDLER = "orbax.checkpoint._src.handlers.pytree_checkpoint_handler.PyTreeCheck
 class Orbax(Format):
     """Orbax checkpoints of a tree of arrays, numbers and strings.
 
-    The structure is the one that Orbax writes for the same tree. What it does not tell (that a sequence was a tuple,
-    keys that are not text, …) stands in the custom metadata, which Orbax ignores.
+    The structure is the one that Orbax writes for the same tree. What it does not tell (that a
+    sequence was a tuple, keys that are not text, …) stands in the custom metadata, which Orbax
+    ignores.
     """
 
     name = "orbax"
@@ -45,9 +46,37 @@ class Orbax(Format):
     suffixes = (".orbax",)
     other_suffixes = (".ckpt",)
     dtypes = frozenset(
-        {"bool", "int2", "int4", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
-        | {"float4_e2m1fn", "float8_e3m4", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"}
-        | {"float8_e5m2fnuz", "float8_e8m0fnu", "bfloat16", "float16", "float32", "float64", "complex64", "complex128"}
+        {
+            "bool",
+            "int2",
+            "int4",
+            "int8",
+            "int16",
+            "int32",
+            "int64",
+            "uint8",
+            "uint16",
+            "uint32",
+            "uint64",
+        }
+        | {
+            "float4_e2m1fn",
+            "float8_e3m4",
+            "float8_e4m3b11fnuz",
+            "float8_e4m3fn",
+            "float8_e4m3fnuz",
+            "float8_e5m2",
+        }
+        | {
+            "float8_e5m2fnuz",
+            "float8_e8m0fnu",
+            "bfloat16",
+            "float16",
+            "float32",
+            "float64",
+            "complex64",
+            "complex128",
+        }
     )
     module = "tensorstore"
     is_folder = True
@@ -117,7 +146,15 @@ class Orbax(Format):
         if texts:
             dump(path / STRINGS, texts)
         dump(path / TREE, note)
-        dump(path / STEP, {"item_handlers": _HANDLER, "metrics": {}, "performance_metrics": {}, "custom_metadata": {}})
+        dump(
+            path / STEP,
+            {
+                "item_handlers": _HANDLER,
+                "metrics": {},
+                "performance_metrics": {},
+                "custom_metadata": {},
+            },
+        )
 
 
 FORMAT = Orbax()

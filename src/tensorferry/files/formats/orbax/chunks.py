@@ -1,7 +1,7 @@
 """Check the chunks of an array before tensorstore reads them.
 
-For most codecs, tensorstore decodes no more than a chunk has. But it reads the whole file of a chunk, however long it
-is, and it expands blosc data to the size that these declare.
+For most codecs, tensorstore decodes no more than a chunk has. But it reads the whole file of a
+chunk, however long it is, and it expands blosc data to the size that these declare.
 """
 
 from __future__ import annotations
@@ -48,12 +48,20 @@ class ArrayChunks:
         self._most = 2 * (self._nbytes + _PER_PIECE * pieces) + _OVERHEAD
         encoding = described.get("chunk_key_encoding", {"name": "v2"})
         apart = "/" if encoding["name"] == "default" else "."
-        apart = described.get("dimension_separator") or encoding.get("configuration", {}).get("separator") or apart
+        apart = (
+            described.get("dimension_separator")
+            or encoding.get("configuration", {}).get("separator")
+            or apart
+        )
         self._key = ("c", apart) if encoding["name"] == "default" else ("", apart)
-        codecs = described.get("codecs") or [{"name": (described.get("compressor") or {}).get("id")}]
+        codecs = described.get("codecs") or [
+            {"name": (described.get("compressor") or {}).get("id")}
+        ]
         self._by_blosc = any(each["name"] == "blosc" for each in codecs)
         if not self._by_blosc and '"blosc"' in json.dumps(codecs):
-            raise UnsafeFileError(f"{where} has shards of chunks that are compressed by blosc, which are not read.")
+            raise UnsafeFileError(
+                f"{where} has shards of chunks that are compressed by blosc, which are not read."
+            )
 
     def look_at(self, box: Sequence[slice]) -> None:
         """Raise for a box in which a chunk has more bytes than declared.

@@ -14,7 +14,17 @@ from ....errors import FileFormatError, UnsafeFileError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["BATCH", "BOX_BYTES", "DICT", "EMPTY", "LARGEST_JSON", "SEQUENCE", "STEP", "STRINGS", "TREE"]
+__all__ = [
+    "BATCH",
+    "BOX_BYTES",
+    "DICT",
+    "EMPTY",
+    "LARGEST_JSON",
+    "SEQUENCE",
+    "STEP",
+    "STRINGS",
+    "TREE",
+]
 __all__ += ["caches", "dump", "is_own", "load", "store_at", "tagged", "untagged"]
 
 TREE = "_METADATA"
@@ -59,7 +69,10 @@ def caches(nodes: int) -> dict[str, Any]:
     Args:
         nodes: The most bytes of nodes. A larger node is read again for each access.
     """
-    return {"cache_pool": {"total_bytes_limit": 0}, "cache_pool#nodes": {"total_bytes_limit": nodes}}
+    return {
+        "cache_pool": {"total_bytes_limit": 0},
+        "cache_pool#nodes": {"total_bytes_limit": nodes},
+    }
 
 
 def store_at(folder: Path, name: str, database: bool) -> dict[str, Any]:

@@ -18,7 +18,19 @@ from ...encodings.paths import size_of
 from ...encodings.shapes import ZSTD_RATIO, checked, is_bomb
 from ...encodings.slabs import slabs
 from .chunks import ArrayChunks
-from .layout import BATCH, BOX_BYTES, EMPTY, LARGEST_JSON, SEQUENCE, STRINGS, TREE, caches, load, store_at, tagged
+from .layout import (
+    BATCH,
+    BOX_BYTES,
+    EMPTY,
+    LARGEST_JSON,
+    SEQUENCE,
+    STRINGS,
+    TREE,
+    caches,
+    load,
+    store_at,
+    tagged,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,8 +73,12 @@ class Checkpoint:
         for key, value in (self._note.get("custom_metadata") or {}).items():
             found.metadata[key] = tagged(value)
         placed = list(self._leaves())
-        stores = iter(self._open([leaf for leaf in placed if leaf.kind in _ARRAYS or leaf.kind == "scalar"]))
-        texts = load(self._folder / STRINGS) if any(leaf.kind == "string" for leaf in placed) else {}
+        stores = iter(
+            self._open([leaf for leaf in placed if leaf.kind in _ARRAYS or leaf.kind == "scalar"])
+        )
+        texts = (
+            load(self._folder / STRINGS) if any(leaf.kind == "string" for leaf in placed) else {}
+        )
         values: list[tuple[_OrbaxLeaf, Any]] = []
         for leaf in placed:
             name = ".".join(leaf.keys)
@@ -80,7 +96,9 @@ class Checkpoint:
             else:
                 found.others[name] = f"a value of type {leaf.kind}"
         root = self._nested(values)
-        tensors = dict(zip(names(root, _Array), (array for _, array in leaves(root, _Array)), strict=True))
+        tensors = dict(
+            zip(names(root, _Array), (array for _, array in leaves(root, _Array)), strict=True)
+        )
         for name, array in tensors.items():
             found.tensors[name] = self._stored(array.store, array.name)
         labels = iter(tensors)
@@ -99,12 +117,16 @@ class Checkpoint:
                 forms = tuple(int(part["key_type"]) for part in entry["key_metadata"])
                 kind = str(entry["value_metadata"]["value_type"])
             except (KeyError, TypeError, ValueError) as error:
-                raise FileFormatError(f"{self._folder / TREE} has an entry that is no place in a tree.") from error
+                raise FileFormatError(
+                    f"{self._folder / TREE} has an entry that is no place in a tree."
+                ) from error
             if len(keys) > DEEPEST:
                 raise UnsafeFileError(f"{self._folder / TREE} has a tree that is {len(keys)} deep.")
             name = ".".join(keys)
             if not self._database and ("/" in name or "\0" in name or name in ("", ".", "..")):
-                raise UnsafeFileError(f"{self._folder} asks for the array {name!r}, which is no name in its folder.")
+                raise UnsafeFileError(
+                    f"{self._folder} asks for the array {name!r}, which is no name in its folder."
+                )
             yield _OrbaxLeaf(keys, forms, kind)
 
     def _open(self, wanted: list[_OrbaxLeaf]) -> Iterator[Any]:
@@ -115,7 +137,10 @@ class Checkpoint:
             batch = wanted[start : start + BATCH]
             opened = [
                 tensorstore.open(
-                    {"driver": self._driver, "kvstore": store_at(self._folder, ".".join(leaf.keys), self._database)},
+                    {
+                        "driver": self._driver,
+                        "kvstore": store_at(self._folder, ".".join(leaf.keys), self._database),
+                    },
                     open=True,
                     read=True,
                     context=context,
@@ -127,7 +152,9 @@ class Checkpoint:
                     yield each.result()
                 except Exception as error:
                     name = ".".join(leaf.keys)
-                    raise FileFormatError(f"{self._folder}: {name!r} cannot be opened: {str(error)[:300]}.") from error
+                    raise FileFormatError(
+                        f"{self._folder}: {name!r} cannot be opened: {str(error)[:300]}."
+                    ) from error
 
     def _stored(self, store: Any, name: str) -> Stored:
         where = f"{self._folder}: {name!r}"
@@ -138,7 +165,9 @@ class Checkpoint:
         shape = checked(store.shape, itemsize, where)
         chunks = store.chunk_layout.read_chunk.shape or (1,) * len(shape)
         if prod(chunks) * itemsize > _LARGEST_CHUNK:
-            raise UnsafeFileError(f"{where} has chunks of {prod(chunks) * itemsize:,} bytes, more than are read.")
+            raise UnsafeFileError(
+                f"{where} has chunks of {prod(chunks) * itemsize:,} bytes, more than are read."
+            )
         # All chunks may be missing, and are filled in then.
         self._declared += max(prod(shape), prod(chunks) if prod(shape) else 0) * itemsize
         if is_bomb(self._declared, 0) and is_bomb(self._declared, self._held, ZSTD_RATIO):
@@ -155,7 +184,9 @@ class Checkpoint:
                 try:
                     yield store[box].read().result()
                 except Exception as error:
-                    raise FileFormatError(f"{where} cannot be read: {str(error)[:300]}.", "get it again") from error
+                    raise FileFormatError(
+                        f"{where} cannot be read: {str(error)[:300]}.", "get it again"
+                    ) from error
 
         return Decoded(dtype, shape, read, (str(self._folder), name))
 
@@ -168,7 +199,9 @@ class Checkpoint:
         """A number of the tree."""
         stored = self._stored(store, name)
         if stored.size != 1:
-            raise FileFormatError(f"{self._folder}: {name!r} is no number, but an array of {stored.size:,}.")
+            raise FileFormatError(
+                f"{self._folder}: {name!r} is no number, but an array of {stored.size:,}."
+            )
         return stored.load().item()
 
     def _nested(self, values: list[tuple[_OrbaxLeaf, Any]]) -> Any:
@@ -184,7 +217,9 @@ class Checkpoint:
                 node.form = form
                 node = node.children.setdefault(key, _UnfinishedNode())
             if node.children or node.full:
-                raise FileFormatError(f"{self._folder / TREE} has two values at {'.'.join(leaf.keys)!r}.")
+                raise FileFormatError(
+                    f"{self._folder / TREE} has two values at {'.'.join(leaf.keys)!r}."
+                )
             node.full, node.value = True, value
         return self._plain(root) if values else {}
 
@@ -195,7 +230,9 @@ class Checkpoint:
             return {key: self._plain(child) for key, child in node.children.items()}
         items = {int(key) if key.isdecimal() else -1: child for key, child in node.children.items()}
         if sorted(items) != list(range(len(node.children))):
-            raise FileFormatError(f"{self._folder / TREE} has a list with items {named(node.children)}.")
+            raise FileFormatError(
+                f"{self._folder / TREE} has a list with items {named(node.children)}."
+            )
         return [self._plain(items[index]) for index in range(len(items))]
 
 
@@ -225,9 +262,19 @@ def item_of(path: Path) -> tuple[Path, dict[str, str]]:
     items = sorted(each for each in path.iterdir() if each.is_dir())
     trees = [each for each in items if (each / TREE).is_file()]
     if len(trees) != 1:
-        hint = f"the path of one, such as {trees[0]}" if trees else "the path of a step, such as PATH/1000"
-        raise FileFormatError(f"{path} has {len(trees)} trees of arrays in it: {named(t.name for t in trees)}.", hint)
-    return trees[0], {each.name: NotTensor("an item that is no tree of arrays") for each in items if each != trees[0]}
+        hint = (
+            f"the path of one, such as {trees[0]}"
+            if trees
+            else "the path of a step, such as PATH/1000"
+        )
+        raise FileFormatError(
+            f"{path} has {len(trees)} trees of arrays in it: {named(t.name for t in trees)}.", hint
+        )
+    return trees[0], {
+        each.name: NotTensor("an item that is no tree of arrays")
+        for each in items
+        if each != trees[0]
+    }
 
 
 def _check_manifest(path: Path) -> None:
@@ -243,4 +290,6 @@ def _check_manifest(path: Path) -> None:
     if len(raw) < 16 or raw[:4] != _MANIFEST or int.from_bytes(raw[4:12], "little") != len(raw):
         raise FileFormatError(f"{path} is no manifest of a database, or is cut off.")
     if crc32c(raw[:-4]) != int.from_bytes(raw[-4:], "little"):
-        raise FileFormatError(f"{path} is corrupt: it has another CRC-32C than it says.", "get the checkpoint again")
+        raise FileFormatError(
+            f"{path} is corrupt: it has another CRC-32C than it says.", "get the checkpoint again"
+        )

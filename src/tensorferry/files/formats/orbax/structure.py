@@ -1,7 +1,8 @@
 """The structure of a tree as Orbax stores it, and what stands beside it for tensorferry.
 
-Orbax has dicts with text as keys and sequences. It does not know whether a sequence was a list or a tuple, nor what
-else a tree of ours tells. If that is needed, the whole tree is a string of the custom metadata, which Orbax ignores.
+Orbax has dicts with text as keys and sequences. It does not know whether a sequence was a list or a
+tuple, nor what else a tree of ours tells. If that is needed, the whole tree is a string of the
+custom metadata, which Orbax ignores.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def leaves_of(contents: Contents) -> list[Leaf]:
         FormatLimitError: Two have the same name, or a name is none.
     """
     found = list(_walk(_tree_of(contents), (), ()))
-    wrong = {leaf.name: leaf.keys for leaf in found if "\0" in leaf.name or not is_unicode(leaf.name)}
+    wrong = {
+        leaf.name: leaf.keys for leaf in found if "\0" in leaf.name or not is_unicode(leaf.name)
+    }
     if wrong:
         raise FormatLimitError(
             f"Orbax needs names in UTF-8 without zero bytes, unlike {named(map(ascii, wrong))}.",
@@ -89,7 +92,9 @@ def _without_dots(*leaves: Leaf) -> InPlace:
     """The way for two values under one name: a dict in which a key has a dot gets keys without one."""
     dotted = next(leaf for leaf in leaves if any("." in key for key in leaf.keys))
     at = next(place for place, key in enumerate(dotted.keys) if "." in key)
-    return InPlace(dotted.keys[:at], '{{str(key).replace(".", "/"): value for key, value in {}.items()}}')
+    return InPlace(
+        dotted.keys[:at], '{{str(key).replace(".", "/"): value for key, value in {}.items()}}'
+    )
 
 
 def strings_of(contents: Contents) -> dict[str, str]:
@@ -125,9 +130,15 @@ def restored(contents: Contents) -> Contents:
     try:
         told = {(leaf.keys, leaf.forms): leaf.node for leaf in _walk(tree, (), ())}
     except FormatLimitError as error:
-        raise FileFormatError(f"The tree that {named(contents.paths)} describes is none: {error.message}") from error
+        raise FileFormatError(
+            f"The tree that {named(contents.paths)} describes is none: {error.message}"
+        ) from error
     there = {(leaf.keys, leaf.forms): leaf.node for leaf in _walk(_tree_of(contents), (), ())}
-    wrong = [".".join(place[0]) for place in there if place not in told or not _fit(told[place], there[place])]
+    wrong = [
+        ".".join(place[0])
+        for place in there
+        if place not in told or not _fit(told[place], there[place])
+    ]
     wrong += [".".join(place[0]) for place in told if place not in there]
     labels = {place: node.name for place, node in told.items() if isinstance(node, Ref)}
     if wrong or len(set(labels.values())) < len(labels):
@@ -136,7 +147,11 @@ def restored(contents: Contents) -> Contents:
             f"{named(map(repr, wrong)) or 'two places of one name'}.",
             "another program may have changed the checkpoint and kept the string: save it without it",
         )
-    tensors = {labels[place]: contents.tensors[node.name] for place, node in there.items() if isinstance(node, Ref)}
+    tensors = {
+        labels[place]: contents.tensors[node.name]
+        for place, node in there.items()
+        if isinstance(node, Ref)
+    }
     return replace(contents, tensors=tensors, metadata=metadata, tree=tree)
 
 
@@ -174,7 +189,9 @@ def _as_stored(node: Any) -> Any:
 
 
 def _tree_of(contents: Contents) -> Any:
-    return {name: Ref(name) for name in contents.tensors} if contents.tree is None else contents.tree
+    return (
+        {name: Ref(name) for name in contents.tensors} if contents.tree is None else contents.tree
+    )
 
 
 def _walk(node: Any, keys: tuple[str, ...], forms: tuple[int, ...]) -> Iterator[Leaf]:
@@ -193,10 +210,14 @@ def _is_exact(node: Any) -> bool:
     if isinstance(node, Ref):
         return node == Ref(node.name)
     if isinstance(node, dict):
-        return type(node) is dict and all(type(key) is str and _is_exact(child) for key, child in node.items())
+        return type(node) is dict and all(
+            type(key) is str and _is_exact(child) for key, child in node.items()
+        )
     if type(node) in _CONTAINERS:
         return (type(node) is list or not node) and all(map(_is_exact, node))
-    return _is_nothing(node) or (type(node) in (str, int, float, bool, type(None)) and kind_of(node) is not None)
+    return _is_nothing(node) or (
+        type(node) in (str, int, float, bool, type(None)) and kind_of(node) is not None
+    )
 
 
 def _is_nothing(node: Any) -> bool:

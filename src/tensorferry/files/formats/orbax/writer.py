@@ -40,7 +40,11 @@ class Writer:
     def write(self, name: str, stored: Stored, pump: Pump) -> None:
         row = find(stored.dtype)
         boxes = list(slabs(stored.shape, row.itemsize, nbytes=BOX_BYTES))
-        chunk = [each.stop - each.start for each in boxes[0]] if boxes else [max(n, 1) for n in stored.shape]
+        chunk = (
+            [each.stop - each.start for each in boxes[0]]
+            if boxes
+            else [max(n, 1) for n in stored.shape]
+        )
         store = self._create(name, stored.dtype, stored.shape, chunk)
         sizes = [prod(each.stop - each.start for each in box) for box in boxes]
         pieces = filled(pump.blocks(stored), sizes, numpy_dtype(row.name))
@@ -55,7 +59,9 @@ class Writer:
         self._commit()
         # A database without keys has no manifest yet, but a checkpoint must have one.
         if not (self._path / "manifest.ocdbt").exists():
-            database = self._library.KvStore.open(store_at(self._path, "", True), context=self._context).result()
+            database = self._library.KvStore.open(
+                store_at(self._path, "", True), context=self._context
+            ).result()
             database.write("_", b"").result()
             database.delete_range(self._library.KvStore.KeyRange()).result()
 

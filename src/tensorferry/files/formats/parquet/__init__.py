@@ -60,11 +60,23 @@ class Parquet(Arrow):
                     contents.others[name] = "one of several columns of this name"
                     continue
                 pieces = partial(
-                    _pieces_of, table, field, _row_bytes(type_of(kind)), range(ends[index], ends[index + 1])
+                    _pieces_of,
+                    table,
+                    field,
+                    _row_bytes(type_of(kind)),
+                    range(ends[index], ends[index + 1]),
                 )
                 whole = partial(_whole_of, table, field)
                 code = f"pq.read_table({path!r})"
-                put(contents, path, column, file.metadata.num_rows, pieces=pieces, whole=whole, table=code)
+                put(
+                    contents,
+                    path,
+                    column,
+                    file.metadata.num_rows,
+                    pieces=pieces,
+                    whole=whole,
+                    table=code,
+                )
 
 
 _opened: deque[weakref.ref[_Table]] = deque()
@@ -74,7 +86,8 @@ _opened: deque[weakref.ref[_Table]] = deque()
 class _Table:
     """A file that stays open for its next column, because to open it takes longer the more columns it has.
 
-    It is closed when all its columns are forgotten, or when some other files have been opened. Args: path: The file.
+    It is closed when all its columns are forgotten, or when some other files have been opened.
+    Args: path: The file.
     """
 
     def __init__(self, path: str) -> None:
@@ -83,12 +96,17 @@ class _Table:
         self._file: Any = None
 
     def file(self) -> Any:
-        """The open file. It can be used by several threads, and is closed only when none uses it."""
+        """The open file.
+
+        It can be used by several threads, and is closed only when none uses it.
+        """
         from pyarrow import parquet
 
         found = self._file
         if found is None:
-            found = self._file = parquet.ParquetFile(self.path, buffer_size=BLOCK_BYTES, pre_buffer=False)
+            found = self._file = parquet.ParquetFile(
+                self.path, buffer_size=BLOCK_BYTES, pre_buffer=False
+            )
             _opened.append(weakref.ref(self))
             while len(_opened) > _MOST_OPEN:
                 oldest = _opened.popleft()()
@@ -149,7 +167,11 @@ def _leaves(kind: Any) -> int:
         return _leaves(kind.storage_type)
     if pa.types.is_dictionary(kind):
         return _leaves(kind.value_type)
-    return sum(_leaves(kind.field(number).type) for number in range(kind.num_fields)) if kind.num_fields else 1
+    return (
+        sum(_leaves(kind.field(number).type) for number in range(kind.num_fields))
+        if kind.num_fields
+        else 1
+    )
 
 
 FORMAT = Parquet()

@@ -1,7 +1,8 @@
 """Count the values in columns of Parquet by the headers of their pages, before any is decoded.
 
-A page of a few bytes may have billions of values in one list, and the library would make all of them. It also ends the
-process if it is asked for the number of values of a column whose statistics are damaged.
+A page of a few bytes may have billions of values in one list, and the library would make all of
+them. It also ends the process if it is asked for the number of values of a column whose statistics
+are damaged.
 
 (https://parquet.apache.org/docs/file-format/metadata/)
 """
@@ -51,7 +52,8 @@ class Pages:
 
         Raises:
             FileFormatError: The metadata or a header of a page is malformed.
-            UnsafeFileError: There are far more than the size of the file allows, or far too many pages.
+            UnsafeFileError: There are far more than the size of the file allows, or far too many
+                pages.
         """
         total = inflated = pages = 0
         with open(self._path, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
@@ -78,13 +80,18 @@ class Pages:
         data = os.pread(descriptor, length, size - _ENDING - length)
         found = ThriftReader(data, f"The metadata of {self._path}").struct(_CHUNKS)
         groups = [
-            [chunk.get(_META_DATA, {}) for chunk in group.get(_COLUMNS, [])] for group in found.get(_ROW_GROUPS, [])
+            [chunk.get(_META_DATA, {}) for chunk in group.get(_COLUMNS, [])]
+            for group in found.get(_ROW_GROUPS, [])
         ]
         if any(len(group) != self._count for group in groups):
-            raise FileFormatError(f"{self._path} has a group of rows with other columns than its schema.")
+            raise FileFormatError(
+                f"{self._path} has a group of rows with other columns than its schema."
+            )
         return groups
 
-    def _pages(self, descriptor: int, size: int, chunk: dict[int, int]) -> Iterator[tuple[int, int]]:
+    def _pages(
+        self, descriptor: int, size: int, chunk: dict[int, int]
+    ) -> Iterator[tuple[int, int]]:
         """Yield how many values each page of a column in a group of rows has, and its bytes without compression."""
         at = chunk.get(_DATA_PAGE, -1)
         dictionary = chunk.get(_DICTIONARY_PAGE, at)

@@ -47,12 +47,15 @@ def _nbytes(stored: Stored) -> int:
 def _layout(contents: Contents) -> tuple[bytes, list[str]]:
     """The header of a new file, and the order of the tensors' bytes.
 
-    Names keep their order. The bytes are ordered so that as many tensors as possible are aligned to 64: first tensors
-    whose sizes are multiples of 64, then by the power of two that divides their sizes. The data is aligned to 64 too.
+    Names keep their order. The bytes are ordered so that as many tensors as possible are aligned to
+    64: first tensors whose sizes are multiples of 64, then by the power of two that divides their
+    sizes. The data is aligned to 64 too.
     """
     ties = contents.ties
     sizes = {name: _nbytes(stored) for name, stored in contents.tensors.items() if name not in ties}
-    order = sorted(sizes, key=lambda name: -min(sizes[name] & -sizes[name] or _ALIGNMENT, _ALIGNMENT))
+    order = sorted(
+        sizes, key=lambda name: -min(sizes[name] & -sizes[name] or _ALIGNMENT, _ALIGNMENT)
+    )
     begins = {}
     reached = 0
     for name in order:
@@ -116,13 +119,23 @@ class _Safetensors(Format):
                 f"{path} breaks the rules of safetensors at byte {first.offset}: {concerned}{first.message}{more}.",
                 f"tensorferry check {quote(str(path))}",
             )
-        return unpack(Contents(self.name, (str(path),), scan.tensors, scan.metadata, None, scan.others))
+        return unpack(
+            Contents(self.name, (str(path),), scan.tensors, scan.metadata, None, scan.others)
+        )
 
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
-        odd = [name for name, stored in contents.tensors.items() if stored.dtype == NIBBLES and stored.size % 2]
+        odd = [
+            name
+            for name, stored in contents.tensors.items()
+            if stored.dtype == NIBBLES and stored.size % 2
+        ]
         what = f"packs two {NIBBLES} in a byte, and their number is odd"
-        wider = OtherDtypes(dict.fromkeys(odd, NIBBLES), {NIBBLES: "float8_e4m3fn"}, ", which holds all of its values")
+        wider = OtherDtypes(
+            dict.fromkeys(odd, NIBBLES),
+            {NIBBLES: "float8_e4m3fn"},
+            ", which holds all of its values",
+        )
         hint = FileHint(wider, Without(keys_of(contents, odd)))
         self.refuse_any(odd, what, hint)
         if METADATA in contents.tensors:
@@ -149,14 +162,20 @@ class _Safetensors(Format):
                     pump.copy(stored, file.fileno())
 
     def check(
-        self, path: Path, *, allow: frozenset[str] = frozenset(), found: Contents | ConversionError | None = None
+        self,
+        path: Path,
+        *,
+        allow: frozenset[str] = frozenset(),
+        found: Contents | ConversionError | None = None,
     ) -> Iterator[FileFinding]:
         if isinstance(found, Contents):
             return  # `read` raises for everything that can be wrong with a header
         scan = Scan(path)
         yield from scan.findings
         try:
-            unpack(Contents(self.name, (str(path),), scan.tensors, scan.metadata, None, scan.others))
+            unpack(
+                Contents(self.name, (str(path),), scan.tensors, scan.metadata, None, scan.others)
+            )
         except FileFormatError as error:
             if not scan.findings:
                 yield FileFinding(str(path), 8, None, error.message)

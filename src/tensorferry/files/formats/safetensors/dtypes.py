@@ -44,7 +44,9 @@ NIBBLES = "float4_e2m1fn"
 """The dtype with two numbers in a byte, the first in the low half, as in ``torch.float4_e2m1fn_x2``."""
 NAMES = {canonical: name for name, canonical in DTYPES.items()}
 UNPACKED = ("F6_E2M3", "F6_E3M2")
-BITS = {name: int("".join(re.findall(r"^[A-Z]+([0-9]+)", name)) or 8) for name in (*DTYPES, *UNPACKED)}
+BITS = {
+    name: int("".join(re.findall(r"^[A-Z]+([0-9]+)", name)) or 8) for name in (*DTYPES, *UNPACKED)
+}
 
 
 def nibbles(shape: tuple[int, ...], path: str, offset: int) -> Decoded:

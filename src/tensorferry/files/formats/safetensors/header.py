@@ -53,8 +53,8 @@ _WINDOW = 1 << 17
 class Scan:
     """The entries of a header, and everything that is wrong with it.
 
-    It is read in windows, entry by entry. So a hundred thousand entries take only the memory of their names and
-    positions, and a malformed header takes almost none.
+    It is read in windows, entry by entry. So a hundred thousand entries take only the memory of
+    their names and positions, and a malformed header takes almost none.
     """
 
     def __init__(self, path: Path) -> None:
@@ -82,7 +82,9 @@ class Scan:
 
     def _compare_places(self) -> None:
         names = [name for name in self.tensors if name not in self._aside] + list(self._aside)
-        places = (place for name in names for place in self._aside.get(name) or self._extent_of(name))
+        places = (
+            place for name in names for place in self._aside.get(name) or self._extent_of(name)
+        )
         for message, offset, name in misplaced(names, places, self._data, self._size):
             # If there are broken entries, what is left over at the end may belong to them.
             if name is not None or not self.findings:
@@ -104,7 +106,9 @@ class Scan:
         elif length > HEADER_LIMIT:
             self._find(f"its header has {length} bytes, and {HEADER_LIMIT} are allowed", 0)
         elif 8 + length > self._size:
-            self._find(f"its header ends at byte {8 + length}, past the end of the file at {self._size}", 0)
+            self._find(
+                f"its header ends at byte {8 + length}, past the end of the file at {self._size}", 0
+            )
         else:
             return 8 + length
         return 0
@@ -126,7 +130,10 @@ class Scan:
                 rest = len(self._text) - self._at
                 self._base += self._at
                 # Only metadata may be long.
-                short = rest > _LONGEST_NAME and METADATA.encode() not in self._text[self._at : self._at + 64]
+                short = (
+                    rest > _LONGEST_NAME
+                    and METADATA.encode() not in self._text[self._at : self._at + 64]
+                )
                 if self._base + rest >= self._data or short:
                     self._find(f"its header is not what it should be: {cut}", self._base)
                     return False
@@ -154,7 +161,10 @@ class Scan:
         return read_at(self.path, start, min(length, self._data - start), self._descriptor)
 
     def _whole_entries(self) -> None:
-        """Read the complete entries in the window. `Cut` is raised for the first incomplete one, at ``_at``."""
+        """Read the complete entries in the window.
+
+        `Cut` is raised for the first incomplete one, at ``_at``.
+        """
         text, base, position = self._text, self._base, self._at
         closing, failed = b",", False
         while closing == b",":
@@ -164,7 +174,8 @@ class Scan:
                     self._at = position = position + length
                     closing = text[position - 1 : position]
                     continue
-                # It is not tried again in this window, which would take a time that grows with its square.
+                # It is not tried again in this window, which would take a time that grows with its
+                # square.
                 failed = True
             self._at = position
             position, closing = self._other_entry(text, base, position)
@@ -218,9 +229,13 @@ class Scan:
             return "", (), -1
         return DTYPES[dtype], tuple(shape), size * BITS[dtype] // 8
 
-    def _add(self, name: str, dtype: str, shape: tuple[int, ...], begin: int, end: int, at: int) -> None:
+    def _add(
+        self, name: str, dtype: str, shape: tuple[int, ...], begin: int, end: int, at: int
+    ) -> None:
         if len(self.tensors) + len(self.findings) >= MOST_TENSORS:
-            raise UnsafeFileError(f"{self.path} has more than {MOST_TENSORS:,} tensors, out of all proportion.")
+            raise UnsafeFileError(
+                f"{self.path} has more than {MOST_TENSORS:,} tensors, out of all proportion."
+            )
         size, span = self._sizes(shape)
         if name in self.tensors or name in self.others:
             return self._find("the name stands there twice", at, name)
@@ -306,7 +321,9 @@ class Scan:
             return self._find(f"its entry cannot be read: {what}", at, name)
         if not isinstance(pairs, _Pairs):
             # The official reader also accepts a list of the values of the fields.
-            pairs = _Pairs(zip(_FIELDS, pairs, strict=True)) if len(pairs) == len(_FIELDS) else _Pairs()
+            pairs = (
+                _Pairs(zip(_FIELDS, pairs, strict=True)) if len(pairs) == len(_FIELDS) else _Pairs()
+            )
         if sorted(key for key, _ in pairs if key in _FIELDS) != sorted(_FIELDS):
             return self._find(
                 f"its entry has the fields {named([key for key, _ in pairs])}; dtype, shape and data_offsets are due",
@@ -317,10 +334,14 @@ class Scan:
         dtype, shape, offsets = (fields[key] for key in _FIELDS)
         if not isinstance(dtype, str) or not _whole(shape):
             return self._find(
-                f"dtype {str(dtype)[:80]} and shape {str(shape)[:80]} are not a name and lengths", at, name
+                f"dtype {str(dtype)[:80]} and shape {str(shape)[:80]} are not a name and lengths",
+                at,
+                name,
             )
         if not _whole(offsets) or len(offsets) != 2 or max(offsets) >= 1 << 64:
-            return self._find(f"data_offsets {str(offsets)[:80]} are not a beginning and an end", at, name)
+            return self._find(
+                f"data_offsets {str(offsets)[:80]} are not a beginning and an end", at, name
+            )
         if len(pairs) > len(_FIELDS):
             self._keep_more(name, raw)
         return self._add(name, dtype[:80], tuple(shape), offsets[0], offsets[1], at)
@@ -329,7 +350,9 @@ class Scan:
         """Keep additional fields, which the official reader ignores, as metadata: strings, or other values as JSON."""
         self._more_bytes += max(len(raw) - _USUAL_ENTRY, 0)
         if self._more_bytes > _MOST_MORE:
-            raise UnsafeFileError(f"{self.path} has more than {_MOST_MORE:,} bytes of fields that no tensor has.")
+            raise UnsafeFileError(
+                f"{self.path} has more than {_MOST_MORE:,} bytes of fields that no tensor has."
+            )
         for key, value in json.loads(raw).items():
             if key not in _FIELDS:
                 plain = isinstance(value, str) and is_unicode(value)
@@ -345,4 +368,6 @@ def _no_json(word: str) -> None:
 
 
 def _whole(numbers: Any) -> bool:
-    return isinstance(numbers, list) and all(type(each) is int and 0 <= each < 1 << 64 for each in numbers)
+    return isinstance(numbers, list) and all(
+        type(each) is int and 0 <= each < 1 << 64 for each in numbers
+    )

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 __all__ = ["misplaced"]
 
 
-def misplaced(names: list[str], places: Iterable[int], data: int, size: int) -> Iterator[tuple[str, int, str | None]]:
+def misplaced(
+    names: list[str], places: Iterable[int], data: int, size: int
+) -> Iterator[tuple[str, int, str | None]]:
     """Yield what is wrong with the places of tensors, its position in the file, and the name of the tensor.
 
     Args:
@@ -22,7 +24,8 @@ def misplaced(names: list[str], places: Iterable[int], data: int, size: int) -> 
         size: How many bytes the file has.
 
     Yields:
-        Findings in the order of the file. The last has no name if bytes at the end belong to no tensor.
+        Findings in the order of the file. The last has no name if bytes at the end belong to no
+        tensor.
     """
     begins, ends = np.fromiter(places, np.uint64, 2 * len(names)).reshape(-1, 2).T
     order = np.lexsort((ends, begins))

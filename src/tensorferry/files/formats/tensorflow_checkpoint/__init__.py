@@ -1,8 +1,10 @@
 """TensorFlow checkpoints, as ``tf.train.Checkpoint`` and ``tf.compat.v1.train.Saver`` write them.
 
-A sorted table of protocol messages, ``NAME.index``, has the position of each tensor in ``NAME.data-…``:
-https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/protobuf/tensor_bundle.proto. They are
-read and written here without TensorFlow, which takes seconds to import and has each tensor in memory.
+A sorted table of protocol messages, ``NAME.index``, has the position of each tensor in
+``NAME.data-…``:
+https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/protobuf/tensor_bundle.proto.
+They are read and written here without TensorFlow, which takes seconds to import and has each tensor
+in memory.
 """
 
 from __future__ import annotations
@@ -41,9 +43,9 @@ def _better_name(name: str) -> str:
 class TensorflowCheckpoint(Format):
     """TensorFlow checkpoints (version 2, since 2016). The output is a folder with one checkpoint.
 
-    From the folder of a SavedModel the variables are read, not the programs. Strings without axes become metadata, also
-    the object graph that ``tf.train.Checkpoint`` needs. Those that are not UTF-8 are in base64, after
-    ``tensorflow.base64:``.
+    From the folder of a SavedModel the variables are read, not the programs. Strings without axes
+    become metadata, also the object graph that ``tf.train.Checkpoint`` needs. Those that are not
+    UTF-8 are in base64, after ``tensorflow.base64:``.
     """
 
     name = "tensorflow"
@@ -67,13 +69,18 @@ class TensorflowCheckpoint(Format):
         index = index_of(path)
         if index is None:
             raise FileFormatError(
-                f"{path} has no TensorFlow checkpoint, or several.", f"the path of one, such as {path}/ckpt-1{INDEX}"
+                f"{path} has no TensorFlow checkpoint, or several.",
+                f"the path of one, such as {path}/ckpt-1{INDEX}",
             )
         return unpacked(Bundle(index).contents())
 
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
-        wrong = [name for name in (*contents.tensors, *contents.metadata) if not name or name.startswith("\0")]
+        wrong = [
+            name
+            for name in (*contents.tensors, *contents.metadata)
+            if not name or name.startswith("\0")
+        ]
         wrong += [name for name in contents.metadata if name in contents.tensors]
         what = "needs a name of its own for each tensor and each string"
         ours = keys_of(contents, [name for name in wrong if name in contents.tensors])
@@ -91,13 +98,18 @@ class TensorflowCheckpoint(Format):
                 if name in ties:
                     continue
                 # An empty tensor also gets some room, so that offsets have the order of names.
-                at += write_fully(file.fileno(), bytes(-at % _ALIGNMENT or (0 if stored.size else _ALIGNMENT)))
+                at += write_fully(
+                    file.fileno(), bytes(-at % _ALIGNMENT or (0 if stored.size else _ALIGNMENT))
+                )
                 checksum, begin = 0, at
                 for block in pump.blocks(stored):
                     checksum = crc32c(block.view(np.uint8), checksum)
                     at += write_fully(file.fileno(), block.view(np.uint8))
                 entries.append(
-                    (name.encode(), entry_of(CODES[stored.dtype], stored.shape, begin, at - begin, checksum))
+                    (
+                        name.encode(),
+                        entry_of(CODES[stored.dtype], stored.shape, begin, at - begin, checksum),
+                    )
                 )
             for key, text in packed(contents).items():
                 raw, checksum = string_of(from_metadata(text))
@@ -105,7 +117,8 @@ class TensorflowCheckpoint(Format):
                 at += write_fully(file.fileno(), raw)
         (path / f"{_PREFIX}{INDEX}").write_bytes(table(sorted(entries)))
         (path / STATE).write_text(
-            f'model_checkpoint_path: "{_PREFIX}"\nall_model_checkpoint_paths: "{_PREFIX}"\n', "utf-8"
+            f'model_checkpoint_path: "{_PREFIX}"\nall_model_checkpoint_paths: "{_PREFIX}"\n',
+            "utf-8",
         )
 
     def own_entries(self, folder: Path) -> list[str]:
@@ -113,7 +126,12 @@ class TensorflowCheckpoint(Format):
         if index is None:
             return []
         stem = re.escape(index.name.removesuffix(INDEX))
-        return owned(folder, re.compile(rf"{STATE}|{stem}(?:{re.escape(INDEX)}|\.data-\d{{5}}-of-\d{{5}})").fullmatch)
+        return owned(
+            folder,
+            re.compile(
+                rf"{STATE}|{stem}(?:{re.escape(INDEX)}|\.data-\d{{5}}-of-\d{{5}})"
+            ).fullmatch,
+        )
 
 
 FORMAT = TensorflowCheckpoint()

@@ -103,7 +103,8 @@ class Bundle:
         strings: dict[str, str] = {}
         others: dict[str, str] = {}
         for key, value in self._entries.items():
-            # A key that begins with a zero byte belongs to a slice, which is listed in the entry of its tensor.
+            # A key that begins with a zero byte belongs to a slice, which is listed in the entry of
+            # its tensor.
             if key[:1] in (b"", b"\0"):
                 continue
             name = self._text(key)
@@ -114,7 +115,9 @@ class Bundle:
                 if entry.code == STRING:
                     others[name] = NotTensor(f"strings, {list(entry.shape)}")
                 else:
-                    others[name] = f"{OTHERS.get(entry.code, f'of type {entry.code}')}, {list(entry.shape)}"
+                    others[name] = (
+                        f"{OTHERS.get(entry.code, f'of type {entry.code}')}, {list(entry.shape)}"
+                    )
             else:
                 stored, place = self._stored(entry, name)
                 placed.append((place, name, stored))
@@ -131,7 +134,9 @@ class Bundle:
         numbers = {field.number: field.value for field in header.fields()}
         self._shards = numbers.get(1, 0)
         if numbers.get(2, 0):
-            raise FileFormatError(f"{self._index} was written by a big-endian machine, which cannot be read.")
+            raise FileFormatError(
+                f"{self._index} was written by a big-endian machine, which cannot be read."
+            )
 
     def _entry(self, value: bytes, name: str) -> _Entry:
         numbers = dict.fromkeys(range(1, 7), 0)
@@ -141,7 +146,10 @@ class Bundle:
         for field in message.fields():
             if field.number == 2:
                 axes = [part for part in message.inner(field) if part.number == 2]
-                shape += [next((e.signed for e in message.inner(axis) if e.number == 1), 0) for axis in axes]
+                shape += [
+                    next((e.signed for e in message.inner(axis) if e.number == 1), 0)
+                    for axis in axes
+                ]
             elif field.number == 6:
                 numbers[6] = int.from_bytes(value[field.start : field.end], "little")
             elif field.number == 7:
@@ -150,7 +158,9 @@ class Bundle:
                 numbers[field.number] = field.value
         itemsize = find(DTYPES[numbers[1]]).itemsize if numbers[1] in DTYPES else 1
         whole = checked(shape, itemsize, self._where(name))
-        return _Entry(numbers[1], whole, numbers[3], numbers[4], numbers[5], numbers[6], tuple(slices))
+        return _Entry(
+            numbers[1], whole, numbers[3], numbers[4], numbers[5], numbers[6], tuple(slices)
+        )
 
     def _stored(self, entry: _Entry, name: str) -> tuple[Stored, tuple[int, int]]:
         if entry.slices:
@@ -168,7 +178,9 @@ class Bundle:
         """A partitioned variable, whose slices are separate tensors."""
         where = self._where(name)
         if len(entry.slices) > _MOST_SLICES:
-            raise UnsafeFileError(f"{where} has {len(entry.slices):,} slices; {_MOST_SLICES:,} are read.")
+            raise UnsafeFileError(
+                f"{where} has {len(entry.slices):,} slices; {_MOST_SLICES:,} are read."
+            )
         boxes: list[tuple[tuple[slice, ...], Stored]] = []
         places = []
         for axes in entry.slices:
@@ -180,18 +192,25 @@ class Bundle:
                 slice(0, full) if length < 0 else slice(start, start + length)
                 for (start, length), full in zip(axes, entry.shape, strict=True)
             )
-            inside = all(0 <= each.start <= each.stop <= full for each, full in zip(box, entry.shape, strict=True))
+            inside = all(
+                0 <= each.start <= each.stop <= full
+                for each, full in zip(box, entry.shape, strict=True)
+            )
             if not inside or own.slices or own.code != entry.code or own.shape != lengths(box):
                 raise FileFormatError(f"{where} has a slice {axes} that does not fit into it.")
             stored, place = self._stored(own, name)
             boxes.append((box, stored))
             places.append(place)
-        if sum(stored.size for _, stored in boxes) != prod(entry.shape) or _overlap([box for box, _ in boxes]):
+        if sum(stored.size for _, stored in boxes) != prod(entry.shape) or _overlap(
+            [box for box, _ in boxes]
+        ):
             raise FileFormatError(f"{where} has slices that overlap or leave gaps.")
         boxes.sort(key=lambda each: [axis.start for axis in each[0]])
         key = tuple(stored.key for _, stored in boxes)
         dtype = DTYPES[entry.code]
-        return Decoded(dtype, entry.shape, lambda: _joined(boxes, dtype, entry.shape), key), min(places)
+        return Decoded(dtype, entry.shape, lambda: _joined(boxes, dtype, entry.shape), key), min(
+            places
+        )
 
     def _place(self, entry: _Entry, name: str) -> str:
         where = self._where(name)
@@ -200,7 +219,9 @@ class Bundle:
         if entry.shard not in self._files:
             path = f"{str(self._index).removesuffix(INDEX)}.data-{entry.shard:05d}-of-{self._shards:05d}"
             if not Path(path).is_file():
-                raise FileFormatError(f"{where} lies in {path}, and there is no such file.", "put it beside the index")
+                raise FileFormatError(
+                    f"{where} lies in {path}, and there is no such file.", "put it beside the index"
+                )
             self._files[entry.shard] = path, Path(path).stat().st_size
         path, size = self._files[entry.shard]
         if entry.offset + entry.nbytes > size:
@@ -211,7 +232,9 @@ class Bundle:
     def _string(self, entry: _Entry, name: str) -> str:
         where = self._where(name)
         if entry.nbytes > _LONGEST_STRING:
-            raise UnsafeFileError(f"{where} is a string of {entry.nbytes:,} bytes; {_LONGEST_STRING:,} are read.")
+            raise UnsafeFileError(
+                f"{where} is a string of {entry.nbytes:,} bytes; {_LONGEST_STRING:,} are read."
+            )
         with Path(self._place(entry, name)).open("rb") as file:
             file.seek(entry.offset)
             raw = file.read(entry.nbytes)
@@ -219,7 +242,9 @@ class Bundle:
         text = raw[at + 4 :]
         expected, checksum = string_of(text)
         if len(text) != length or expected != raw or masked(checksum) != entry.checksum:
-            raise FileFormatError(f"{where} is corrupt: its length or its CRC-32C does not fit.", "get the file again")
+            raise FileFormatError(
+                f"{where} is corrupt: its length or its CRC-32C does not fit.", "get the file again"
+            )
         return as_metadata(text)
 
     def _where(self, name: str) -> str:
@@ -229,7 +254,9 @@ class Bundle:
         try:
             return key.decode()
         except UnicodeDecodeError as error:
-            raise FileFormatError(f"{self._index} has a name that is not UTF-8: {key[:80]!r}.") from error
+            raise FileFormatError(
+                f"{self._index} has a name that is not UTF-8: {key[:80]!r}."
+            ) from error
 
 
 def index_of(path: Path) -> Path | None:
@@ -240,10 +267,19 @@ def index_of(path: Path) -> Path | None:
     state = path / STATE
     if state.is_file():
         with state.open("rb") as file:
-            found = re.search(rb'^model_checkpoint_path:\s*"((?:[^"\\\n]|\\.)*)"', file.read(1 << 20), re.MULTILINE)
+            found = re.search(
+                rb'^model_checkpoint_path:\s*"((?:[^"\\\n]|\\.)*)"',
+                file.read(1 << 20),
+                re.MULTILINE,
+            )
         if found:
             # The text may contain the folder in which it was written, so only the name counts.
-            name = found[1].decode("unicode_escape").encode("latin-1", "replace").decode(errors="replace")
+            name = (
+                found[1]
+                .decode("unicode_escape")
+                .encode("latin-1", "replace")
+                .decode(errors="replace")
+            )
             index = path / (name.replace("\\", "/").rpartition("/")[2].replace("\0", "") + INDEX)
             if index.is_file():
                 return index
@@ -255,7 +291,10 @@ def index_of(path: Path) -> Path | None:
 
 
 def _axes(message: Message, field: Any) -> Iterator[tuple[int, int]]:
-    """Yield the start and length of each axis of a TensorSliceProto. A length of -1 means the whole axis."""
+    """Yield the start and length of each axis of a TensorSliceProto.
+
+    A length of -1 means the whole axis.
+    """
     for part in message.inner(field):
         if part.number == 1:
             numbers = {each.number: each.signed for each in message.inner(part)}
@@ -264,7 +303,9 @@ def _axes(message: Message, field: Any) -> Iterator[tuple[int, int]]:
 
 def _slice_key(name: str, axes: tuple[tuple[int, int], ...]) -> bytes:
     """The key of a slice, in TensorFlow's order-preserving encoding: tensorflow/core/lib/strings/ordered_code.h."""
-    escaped = re.sub(rb"[\0\xff]", lambda found: b"\0\xff" if found[0] == b"\0" else b"\xff\0", name.encode())
+    escaped = re.sub(
+        rb"[\0\xff]", lambda found: b"\0\xff" if found[0] == b"\0" else b"\xff\0", name.encode()
+    )
     rank = len(axes)
     key = b"\0" + escaped + b"\0\1" + (bytes([1, rank]) if rank else b"\0")
     return key + b"".join(_signed(number) for axis in axes for number in axis)
@@ -279,16 +320,23 @@ def _signed(number: int) -> bytes:
 
 
 def _overlap(boxes: list[tuple[slice, ...]]) -> bool:
-    starts = np.array([[each.start for each in box] for box in boxes], np.int64).reshape(len(boxes), -1)
-    stops = np.array([[each.stop for each in box] for box in boxes], np.int64).reshape(len(boxes), -1)
+    starts = np.array([[each.start for each in box] for box in boxes], np.int64).reshape(
+        len(boxes), -1
+    )
+    stops = np.array([[each.stop for each in box] for box in boxes], np.int64).reshape(
+        len(boxes), -1
+    )
     full = (starts < stops).all(1)
     starts, stops = starts[full], stops[full]
     return any(
-        bool(((starts[n + 1 :] < stops[n]) & (starts[n] < stops[n + 1 :])).all(1).any()) for n in range(len(starts) - 1)
+        bool(((starts[n + 1 :] < stops[n]) & (starts[n] < stops[n + 1 :])).all(1).any())
+        for n in range(len(starts) - 1)
     )
 
 
-def _joined(boxes: list[tuple[tuple[slice, ...], Stored]], dtype: str, shape: tuple[int, ...]) -> Iterator[Array]:
+def _joined(
+    boxes: list[tuple[tuple[slice, ...], Stored]], dtype: str, shape: tuple[int, ...]
+) -> Iterator[Array]:
     """Yield the values of a tensor from its slices; slice by slice if they divide the first axis."""
     rows = all(lengths(box)[1:] == shape[1:] for box, _ in boxes)
     if rows and all(a[0].stop == b[0].start for (a, _), (b, _) in pairwise(boxes)):

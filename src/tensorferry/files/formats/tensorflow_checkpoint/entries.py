@@ -8,7 +8,16 @@ import struct
 from ...encodings.crc32c import crc32c, masked
 from ...encodings.protobuf import bytes_field, number_field, varint
 
-__all__ = ["CODES", "DTYPES", "OTHERS", "STRING", "as_metadata", "entry_of", "from_metadata", "string_of"]
+__all__ = [
+    "CODES",
+    "DTYPES",
+    "OTHERS",
+    "STRING",
+    "as_metadata",
+    "entry_of",
+    "from_metadata",
+    "string_of",
+]
 
 DTYPES = {
     1: "float32",
@@ -40,7 +49,15 @@ DTYPES = {
 """https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/framework/types.proto"""
 CODES = {name: code for code, name in DTYPES.items()}
 STRING = 7
-OTHERS = {11: "qint8", 12: "quint8", 13: "qint32", 15: "qint16", 16: "quint16", 20: "a resource", 21: "a variant"}
+OTHERS = {
+    11: "qint8",
+    12: "quint8",
+    13: "qint32",
+    15: "qint16",
+    16: "quint16",
+    20: "a resource",
+    21: "a variant",
+}
 
 _BASE64 = "tensorflow.base64:"
 
@@ -79,5 +96,10 @@ def string_of(text: bytes) -> tuple[bytes, int]:
 def entry_of(code: int, shape: tuple[int, ...], offset: int, nbytes: int, checksum: int) -> bytes:
     """A BundleEntryProto."""
     axes = b"".join(bytes_field(2, number_field(1, length)) for length in shape)
-    entry = number_field(1, code) + bytes_field(2, axes) + number_field(4, offset) + number_field(5, nbytes)
+    entry = (
+        number_field(1, code)
+        + bytes_field(2, axes)
+        + number_field(4, offset)
+        + number_field(5, nbytes)
+    )
     return entry + varint(6 << 3 | 5) + struct.pack("<I", masked(checksum))

@@ -45,7 +45,9 @@ def read_table(path: Path) -> Iterator[tuple[bytes, bytes]]:
         UnsafeFileError: It is too large for a table of names.
     """
     if path.stat().st_size > _LARGEST:
-        raise UnsafeFileError(f"{path} is larger than {_LARGEST:,} bytes, which is the most that is read of a table.")
+        raise UnsafeFileError(
+            f"{path} is larger than {_LARGEST:,} bytes, which is the most that is read of a table."
+        )
     data = path.read_bytes()
     if len(data) < _FOOTER or data[-8:] != struct.pack("<Q", _MAGIC):
         raise FileFormatError(f"{path} does not end as a table does; it may be cut off.")
@@ -59,7 +61,9 @@ def read_table(path: Path) -> Iterator[tuple[bytes, bytes]]:
         handle, _ = _handle(place, 0, path)
         for key, value in _entries(data, handle, path):
             if key <= before and (number or before):
-                raise FileFormatError(f"{path} has its keys out of order: {key[:80]!r} after {before[:80]!r}.")
+                raise FileFormatError(
+                    f"{path} has its keys out of order: {key[:80]!r} after {before[:80]!r}."
+                )
             yield key, value
             before = key
 
@@ -73,23 +77,31 @@ def _handle(data: bytes, at: int, path: Path) -> tuple[tuple[int, int], int]:
 def _entries(data: bytes, handle: tuple[int, int], path: Path) -> Iterator[tuple[bytes, bytes]]:
     offset, size = handle
     if offset + size + _TRAILER > len(data) - _FOOTER or size < 4:
-        raise FileFormatError(f"{path} has a block of {size:,} bytes at {offset:,}, which is not in the file.")
+        raise FileFormatError(
+            f"{path} has a block of {size:,} bytes at {offset:,}, which is not in the file."
+        )
     block = data[offset : offset + size]
     kind, checksum = struct.unpack("<BI", data[offset + size : offset + size + _TRAILER])
     if kind:
         raise FileFormatError(f"{path} has a compressed block at {offset:,}, which is not read.")
     if masked(crc32c(data[offset : offset + size + 1])) != checksum:
-        raise FileFormatError(f"{path} is corrupt: the block at {offset:,} has another CRC-32C.", "get the file again")
+        raise FileFormatError(
+            f"{path} is corrupt: the block at {offset:,} has another CRC-32C.", "get the file again"
+        )
     end = size - 4 - 4 * int.from_bytes(block[-4:], "little")
     if end < 0:
-        raise FileFormatError(f"{path} has a block at {offset:,} whose restarts do not fit into it.")
+        raise FileFormatError(
+            f"{path} has a block at {offset:,} whose restarts do not fit into it."
+        )
     at, key = 0, b""
     while at < end:
         shared, at = varint_at(block, at, str(path))
         added, at = varint_at(block, at, str(path))
         length, at = varint_at(block, at, str(path))
         if shared > len(key) or at + added + length > end or shared + added > _LONGEST_KEY:
-            raise FileFormatError(f"{path} has an entry in the block at {offset:,} that does not fit into it.")
+            raise FileFormatError(
+                f"{path} has an entry in the block at {offset:,} that does not fit into it."
+            )
         key = key[:shared] + block[at : at + added]
         at += added
         yield key, block[at : at + length]

@@ -32,8 +32,8 @@ __all__ = ["FORMAT"]
 class Zarr(Format):
     """Zarr, https://zarr-specs.readthedocs.io: versions 2 and 3 are read, 3 is written.
 
-    Dtypes that zarr-python does not have (bfloat16, float8, int4) are written as unsigned integers of the same size,
-    with an attribute that names the dtype.
+    Dtypes that zarr-python does not have (bfloat16, float8, int4) are written as unsigned integers
+    of the same size, with an attribute that names the dtype.
     """
 
     name = "zarr"
@@ -78,7 +78,11 @@ class Zarr(Format):
 
     def refuse(self, contents: Contents) -> None:
         super().refuse(contents)
-        texts = [key for key, text in contents.metadata.items() if not (is_unicode(key) and is_unicode(text))]
+        texts = [
+            key
+            for key, text in contents.metadata.items()
+            if not (is_unicode(key) and is_unicode(text))
+        ]
         texts += [NAMES] if NAMES in contents.metadata else []
         hint = FileHint(Metadataless(tuple(texts)))
         self.refuse_any(map(repr, texts), "has no place for the metadata", hint)
@@ -101,7 +105,9 @@ class Zarr(Format):
         for name, place in paths.items():
             self._write(group, place, contents.tensors[name], own[place], pump)
 
-    def _write(self, group: Any, place: str, stored: Stored, attributes: dict[str, Any], pump: Pump) -> None:
+    def _write(
+        self, group: Any, place: str, stored: Stored, attributes: dict[str, Any], pump: Pump
+    ) -> None:
         own = dtype = numpy_dtype(stored.dtype)
         if stored.dtype not in ORDINARY:
             dtype = np.dtype(f"uint{8 * own.itemsize}")
@@ -128,7 +134,8 @@ def _is_path(name: str) -> bool:
     parts = name.split("/")
     fits = is_unicode(name) and not {"\\", "\0"} & set(name) and len(name.encode()) < 1000
     return fits and all(
-        part not in ("", ".", "..", JSON) and not part.startswith("__") and len(part.encode()) < 200 for part in parts
+        part not in ("", ".", "..", JSON) and not part.startswith("__") and len(part.encode()) < 200
+        for part in parts
     )
 
 

@@ -1,6 +1,7 @@
 """Codecs for chunks of Zarr that never give more bytes than the chunk is declared to have.
 
-The library's own codecs decompress everything before they check the size, so a small chunk may take gigabytes.
+The library's own codecs decompress everything before they check the size, so a small chunk may take
+gigabytes.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ _COMPRESSORS = frozenset({*_STREAMS, *_PLACES, "zstd"})
 
 def _lzma(form: int, filters: Any) -> lzma.LZMADecompressor:
     if any(each.get("dict_size", 0) > _MOST_WINDOW for each in filters or ()):
-        raise UnsafeFileError(f"a chunk of it asks for more than {_MOST_WINDOW:,} bytes to look back at.")
+        raise UnsafeFileError(
+            f"a chunk of it asks for more than {_MOST_WINDOW:,} bytes to look back at."
+        )
     return lzma.LZMADecompressor(form, memlimit=None if filters else _MOST_WINDOW, filters=filters)
 
 
@@ -108,7 +111,9 @@ def _bounded_v3(codecs: Any, size: _Size, itemsize: int) -> tuple[tuple[Any, ...
                 )
             )
             # Each piece has 16 bytes in the index, and a writer may leave unused bytes.
-            size = _Size(2 * (size.most // max(piece.most, 1)) * (encoded.most + 16) + _OVERHEAD, False)
+            size = _Size(
+                2 * (size.most // max(piece.most, 1)) * (encoded.most + 16) + _OVERHEAD, False
+            )
         else:
             found.append(_codec_v3(name, settings, size) if name in _COMPRESSORS else codec)
             size = size.after(name)
@@ -166,11 +171,17 @@ def _expanded(name: str, settings: dict[str, Any], raw: bytes, size: _Size) -> A
         return _streamed(partial(_STREAMS[name], settings), raw, size.most)
     import numcodecs
 
-    codec = {"blosc": numcodecs.Blosc, "lz4": getattr(numcodecs, "LZ4", None), "zstd": numcodecs.Zstd}[name]()
+    codec = {
+        "blosc": numcodecs.Blosc,
+        "lz4": getattr(numcodecs, "LZ4", None),
+        "zstd": numcodecs.Zstd,
+    }[name]()
     told = _told(raw) if name == "zstd" else int.from_bytes(raw[_PLACES[name] :][:4], "little")
     if told is None:
         if not size.exact:
-            raise ValueError("a chunk of it is compressed twice, and does not say to how many bytes")
+            raise ValueError(
+                "a chunk of it is compressed twice, and does not say to how many bytes"
+            )
         told = size.most
     _refuse_more(told, size.most)
     if name == "blosc" and int.from_bytes(raw[12:16], "little") != len(raw):
@@ -201,9 +212,15 @@ def _told(raw: bytes) -> int | None:
     is_single = flags >> 5 & 1
     width = (is_single, 2, 4, 8)[flags >> 6]
     start = 5 + (1 - is_single) + (0, 1, 2, 4)[flags & 3]
-    return int.from_bytes(raw[start : start + width], "little") + (256 if width == 2 else 0) if width else None
+    return (
+        int.from_bytes(raw[start : start + width], "little") + (256 if width == 2 else 0)
+        if width
+        else None
+    )
 
 
 def _refuse_more(nbytes: int, most: int) -> None:
     if nbytes > most:
-        raise UnsafeFileError(f"a chunk of it holds {nbytes:,} bytes or more, where {most:,} are declared: a bomb.")
+        raise UnsafeFileError(
+            f"a chunk of it holds {nbytes:,} bytes or more, where {most:,} are declared: a bomb."
+        )

@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["JSON", "ArrayLayout", "ZarrNode", "description_of", "is_array", "is_own", "layout_of", "node_of"]
+__all__ = [
+    "JSON",
+    "ArrayLayout",
+    "ZarrNode",
+    "description_of",
+    "is_array",
+    "is_own",
+    "layout_of",
+    "node_of",
+]
 
 JSON = "zarr.json"
 _ARRAY, _GROUP, _ATTRIBUTES, _CONSOLIDATED = ".zarray", ".zgroup", ".zattrs", ".zmetadata"
@@ -79,7 +88,10 @@ class ArrayLayout(NamedTuple):
 
 def description_of(folder: Path | str) -> str | None:
     """The name of the file with the description of a folder; ``None`` if it is neither an array nor a group."""
-    return next((name for name in (JSON, _ARRAY, _GROUP) if os.path.isfile(os.path.join(folder, name))), None)
+    return next(
+        (name for name in (JSON, _ARRAY, _GROUP) if os.path.isfile(os.path.join(folder, name))),
+        None,
+    )
 
 
 def is_array(folder: Path) -> bool | None:
@@ -141,7 +153,8 @@ def _layout_v3(node: ZarrNode) -> ArrayLayout | str:
         return f"encoded by {named(unknown) or 'storage transformers'}, which is not known here"
     little = [{"name": "bytes", "configuration": {"endian": "little"}}]
     packed = codecs == little or (
-        find(kind).itemsize == 1 and codecs in ([{"name": "bytes"}], [{"name": "bytes", "configuration": {}}])
+        find(kind).itemsize == 1
+        and codecs in ([{"name": "bytes"}], [{"name": "bytes", "configuration": {}}])
     )
     encoding = found.get("chunk_key_encoding")
     settings = (encoding.get("configuration") or {}) if isinstance(encoding, dict) else None
@@ -149,8 +162,14 @@ def _layout_v3(node: ZarrNode) -> ArrayLayout | str:
     packed = packed and isinstance(encoding, dict) and encoding.get("name") == "default"
     keys = ("shape", "chunk_grid", "chunk_key_encoding", "codecs", "zarr_format", "node_type")
     plain = {key: found[key] for key in keys if key in found}
-    plain |= {"data_type": _held_as(kind), "fill_value": _fill(found.get("fill_value"), kind), "attributes": {}}
-    return ArrayLayout(kind, shape, chunks, _lone("c", shape, chunks, separator) if packed else None, plain)
+    plain |= {
+        "data_type": _held_as(kind),
+        "fill_value": _fill(found.get("fill_value"), kind),
+        "attributes": {},
+    }
+    return ArrayLayout(
+        kind, shape, chunks, _lone("c", shape, chunks, separator) if packed else None, plain
+    )
 
 
 def _layout_v2(node: ZarrNode) -> ArrayLayout | str:
@@ -169,11 +188,21 @@ def _layout_v2(node: ZarrNode) -> ArrayLayout | str:
         return f"encoded by {named(unknown)}, which is not known here"
     separator = found.get("dimension_separator", ".")
     packed = not codecs and found.get("order") == "C" and (order != ">" or find(kind).itemsize == 1)
-    keys = ("shape", "chunks", "compressor", "filters", "order", "zarr_format", "dimension_separator")
+    keys = (
+        "shape",
+        "chunks",
+        "compressor",
+        "filters",
+        "order",
+        "zarr_format",
+        "dimension_separator",
+    )
     plain = {key: found[key] for key in keys if key in found}
     held = np.dtype(f"<u{find(kind).itemsize}").str if extended else code
     plain |= {"dtype": held, "fill_value": _fill(found.get("fill_value"), kind), "attributes": {}}
-    return ArrayLayout(kind, shape, chunks, _lone("", shape, chunks, separator) if packed else None, plain)
+    return ArrayLayout(
+        kind, shape, chunks, _lone("", shape, chunks, separator) if packed else None, plain
+    )
 
 
 def _no_tensor(kind: Any, *, is_text: bool) -> str:
@@ -181,13 +210,17 @@ def _no_tensor(kind: Any, *, is_text: bool) -> str:
     return NotTensor(why) if is_text else why
 
 
-def _shapes(shape: Any, chunks: Any, kind: str, where: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _shapes(
+    shape: Any, chunks: Any, kind: str, where: str
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     for found in (shape, chunks):
         if not isinstance(found, list) or not all(type(each) is int for each in found):
             raise FileFormatError(f"{where} has no shape, or no shape of its chunks.")
     lengths, parts = (checked(found, find(kind).itemsize, where) for found in (shape, chunks))
     if len(parts) != len(lengths) or 0 in parts:
-        raise FileFormatError(f"{where} has chunks of shape {list(parts)} for an array of shape {list(lengths)}.")
+        raise FileFormatError(
+            f"{where} has chunks of shape {list(parts)} for an array of shape {list(lengths)}."
+        )
     return lengths, parts
 
 
@@ -206,7 +239,9 @@ def _names(found: Any, where: str, depth: int = 0) -> set[str]:
     return names
 
 
-def _lone(prefix: str, shape: tuple[int, ...], chunks: tuple[int, ...], separator: Any) -> str | None:
+def _lone(
+    prefix: str, shape: tuple[int, ...], chunks: tuple[int, ...], separator: Any
+) -> str | None:
     """The key of the only chunk of an array."""
     if shape != chunks or not prod(shape) or separator not in ("/", "."):
         return None

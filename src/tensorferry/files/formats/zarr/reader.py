@@ -46,7 +46,10 @@ class ArrayCollector:
         self._text = 0
 
     def node(self, folder: str, description: str, path: str, depth: int) -> None:
-        """Collect an array, or all arrays of a group, by their paths. `description` is the name of the file with it."""
+        """Collect an array, or all arrays of a group, by their paths.
+
+        `description` is the name of the file with it.
+        """
         if depth > DEEPEST:
             raise UnsafeFileError(f"{self._root} nests deeper than {DEEPEST} groups, at {path!r}.")
         node = node_of(folder, description, self._read)
@@ -71,7 +74,9 @@ class ArrayCollector:
         with open(path, "rb") as file:
             self._text += os.fstat(file.fileno()).st_size
             if self._text > _MOST_TEXT:
-                raise UnsafeFileError(f"{self._root} has more than {_MOST_TEXT} bytes of JSON, at {path}.")
+                raise UnsafeFileError(
+                    f"{self._root} has more than {_MOST_TEXT} bytes of JSON, at {path}."
+                )
             return file.read()
 
     def _group(self, folder: str, path: str, depth: int) -> None:
@@ -86,7 +91,9 @@ class ArrayCollector:
             if is_folder:
                 self.node(place, description, below, depth + 1)
             else:
-                self._contents.others[below] = NotTensor("a symbolic link to a folder, which is not followed")
+                self._contents.others[below] = NotTensor(
+                    "a symbolic link to a folder, which is not followed"
+                )
 
 
 def _array(folder: str, node: ZarrNode) -> Stored | str:
@@ -97,8 +104,12 @@ def _array(folder: str, node: ZarrNode) -> Stored | str:
     dtype, itemsize = node.attributes.get(DTYPE, kind), find(kind).itemsize
     fits = isinstance(dtype, str) and dtype in DTYPES and find(dtype).itemsize == itemsize
     if not fits or (dtype != kind and not kind.startswith("uint")):
-        raise FileFormatError(f"{node.where}: the attribute {DTYPE!r} says {dtype!r:.40}, which is no dtype of {kind}.")
-    if layout.lone is not None and os.path.isfile(lone := os.path.join(folder, *layout.lone.split("/"))):
+        raise FileFormatError(
+            f"{node.where}: the attribute {DTYPE!r} says {dtype!r:.40}, which is no dtype of {kind}."
+        )
+    if layout.lone is not None and os.path.isfile(
+        lone := os.path.join(folder, *layout.lone.split("/"))
+    ):
         stored = Extent(dtype, shape, lone, 0)
         held = os.path.getsize(lone)
         if held != stored.nbytes:
@@ -107,7 +118,9 @@ def _array(folder: str, node: ZarrNode) -> Stored | str:
     declared = max(prod(shape), prod(layout.chunks) if prod(shape) else 0) * itemsize
     # The size of the folder is read only for large arrays.
     if is_bomb(declared, 0) and is_bomb(declared, held := size_of(folder)):
-        raise UnsafeFileError(f"{folder} is out of all proportion: {declared} bytes are declared in {held}.")
+        raise UnsafeFileError(
+            f"{folder} is out of all proportion: {declared} bytes are declared in {held}."
+        )
     return Decoded(dtype, shape, _reading(Path(folder), layout, dtype), (folder,))
 
 
@@ -127,19 +140,23 @@ def _reading(folder: Path, layout: ArrayLayout, dtype: str) -> Any:
                 return await super().get(key, prototype, byte_range)
 
         try:
-            described: Any = (ArrayV3Metadata if layout.plain["zarr_format"] == 3 else ArrayV2Metadata).from_dict(
-                dict(layout.plain)
-            )
+            described: Any = (
+                ArrayV3Metadata if layout.plain["zarr_format"] == 3 else ArrayV2Metadata
+            ).from_dict(dict(layout.plain))
             described, most = bounded(described, prod(layout.chunks) * itemsize, itemsize)
             store = StorePath(Store(str(folder), read_only=True), "")
             array: Any = Array(AsyncArray(metadata=described, store_path=store))
             for box in slabs(layout.shape, itemsize, layout.chunks, 2 * CHUNK_BYTES):
                 values = np.asarray(array[box])
-                yield values.astype(values.dtype.newbyteorder("="), copy=False).view(numpy_dtype(dtype))
+                yield values.astype(values.dtype.newbyteorder("="), copy=False).view(
+                    numpy_dtype(dtype)
+                )
         except UnsafeFileError as error:
             raise UnsafeFileError(f"{folder}: {error}") from error
         except Exception as error:  # each codec has its own exceptions
-            raise FileFormatError(f"{folder} cannot be read as Zarr: {type(error).__name__}: {error}.") from error
+            raise FileFormatError(
+                f"{folder} cannot be read as Zarr: {type(error).__name__}: {error}."
+            ) from error
 
     return read
 
@@ -148,4 +165,6 @@ def _refuse_long(path: Path, most: int) -> None:
     """Raise for a chunk file that is longer than a chunk can be, before it is read."""
     held = path.stat().st_size if path.is_file() else 0
     if held > most:
-        raise UnsafeFileError(f"{path.name} has {held:,} bytes, where a chunk has {most:,} at most: a bomb.")
+        raise UnsafeFileError(
+            f"{path.name} has {held:,} bytes, where a chunk has {most:,} at most: a bomb."
+        )
