@@ -453,7 +453,16 @@ def _made(targets: Any, dtype: object, theirs: str | None = None, **keywords: An
 def is_ordinary_tensor(x: Any) -> bool:
     """Whether an object is certainly one tensor, and not a container."""
     owner = registry.BY_TYPE.get(type(x))
-    return owner is not None and owner.capabilities.memory.exists and owner.likeness(x) is not None
+    if owner is None or not owner.capabilities.memory.exists:
+        return False
+    if owner.likeness(x) is not None:
+        return True
+    # What is on a device, say, has no such key.
+    try:
+        owner.describe(x)
+    except ConversionError:
+        return False
+    return True
 
 
 def _liked(like: Any, leaves: Leaves) -> dict[str, tuple[TensorInfo, Labels | None]]:
