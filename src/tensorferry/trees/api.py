@@ -472,7 +472,7 @@ def _liked(like: Any, leaves: Leaves) -> dict[str, tuple[TensorInfo, Labels | No
         UnsupportedTypeError: There is none.
     """
     if is_ordinary_tensor(like):
-        return {"$": (registry.backend_of(like).describe(like), None)}
+        return {"$": _look_at_like(like)}
     found = _looked_at(like, leaf_rule(leaves, infos=True), _look_at_like)
     if not found:
         raise UnsupportedTypeError(
