@@ -458,6 +458,10 @@ def is_ordinary_tensor(x: Any) -> bool:
     if owner.likeness(x) is not None:
         return True
     # What is on a device, say, has no such key.
+    from .tables import has_columns
+
+    if has_columns(x):
+        return False
     try:
         owner.describe(x)
     except ConversionError:
