@@ -77,7 +77,8 @@ PLACES: tuple[Place, ...] = (
     ),
     Place(
         "functions",
-        r"apply, params.*|convert\(x, .*\) where it returns|draw them outside .*|(numpy\.\w+|float)\(number\).*|"
+        r"apply, params.*|(convert\(x, .*\)|a (dict|tuple|dict or a tuple) of .*) where it returns|"
+        r"a function without async, .*|draw them outside .*|(numpy\.\w+|float)\(number\).*|"
         r"operations of .*|tensors of .* from argument to result.*|pass (them as arguments|every argument).*|"
         r"take the state as an argument .*|tf\.random\.stateless_.*|the function without .*|torch\.enable_grad\(\), .*|"
         r"torch\.autograd\.grad\(y.*|x\.requires_grad_\(\) of the argument itself.*|x\.set_shape\(.*|"
