@@ -404,7 +404,7 @@ def test_the_command_has_the_keywords(tmp_path, column, options, expected):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ([], "--nulls 0, which replaces them; or --nulls mask; or --exclude x"),
+        ([], "--nulls 0, which replaces them; or --nulls mask; or --exclude x, which leaves it out"),
         (["--nulls", "much"], "'much' is no number, nor true or false"),
         (["--ragged", "row"], "is not one of rows"),
         (["--ragged", "rows", "--pad", "0"], "--ragged and --pad contradict each other"),
@@ -414,7 +414,7 @@ def test_the_command_has_the_keywords(tmp_path, column, options, expected):
 def test_the_command_says_which_options_there_are(tmp_path, options, told):
     """In hints, and for values that they do not take."""
     path = tmp_path / "a.parquet"
-    theirs(path, pa.table({"x": COLUMNS["null in int64"]}))
+    theirs(path, pa.table({"x": COLUMNS["null in int64"], "beside": COLUMNS["int64"]}))
     command = [
         sys.executable,
         "-m",

@@ -88,9 +88,14 @@ PLACES: tuple[Place, ...] = (
     ),
     Place(
         "files/base/urls.py",
-        r".*import (boto3|fsspec|urllib\.request)\b.*|.*from huggingface_hub import .*|"
+        r".*import (boto3|fsspec|urllib\.request)\b.*|.*from huggingface_hub import .*|(curl|hf|aws|gcloud) .*|"
         r"the path of a file here, such as .*",
         "it reads from a network, or writes there",
+    ),
+    Place(
+        "files/opening/shards.py",
+        "the path of a file in it",
+        "which file of the folder is meant only its user knows",
     ),
     Place("columns/code.py", r".*PIL\.Image\.open.*", "the bytes in the tests are no images"),
     Place(

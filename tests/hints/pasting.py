@@ -41,7 +41,7 @@ _GLOBAL = re.compile(r"pa\.\w+\(x|jax\.config|environ|set_default|torch\.cuda|to
 _MODULES = {
     "np": "numpy", "torch": "torch", "tf": "tensorflow", "jax": "jax", "jnp": "jax.numpy", "keras": "keras",
     "pd": "pandas", "pl": "polars", "pa": "pyarrow", "ml_dtypes": "ml_dtypes", "optree": "optree", "mx": "mlx.core",
-    "nnx": "flax.nnx", "pq": "pyarrow.parquet", "cp": "cupy", "cupy": "cupy", "functools": "functools", "os": "os",
+    "nnx": "flax.nnx", "pq": "pyarrow.parquet", "cp": "cupy", "cupy": "cupy", "functools": "functools", "os": "os", "PIL": "PIL.Image", "scipy": "scipy",
     "pickle": "pickle", "array_api_strict": "array_api_strict",
 }  # fmt: skip
 
@@ -142,7 +142,8 @@ def _names(call: Called, tracked: _Tracked) -> dict[str, Any]:
     for short, module in _MODULES.items():
         if module.partition(".")[0] in sys.modules or re.search(rf"\b{short}\.", call.hint or ""):
             with contextlib.suppress(ImportError):
-                found[short] = __import__(module, fromlist=["_"])
+                whole = __import__(module)
+                found[short] = whole if short == whole.__name__ else sys.modules[module]
     if call.name == "wrapped":
         found["function"] = call.function.source.function
         args = call.args[0]
