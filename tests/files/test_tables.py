@@ -404,7 +404,10 @@ def test_the_command_has_the_keywords(tmp_path, column, options, expected):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ([], "--nulls 0, which replaces them; or --nulls mask; or --exclude x, which leaves it out"),
+        (
+            [],
+            "--nulls 0, which replaces them; or --nulls mask; or --exclude x, which leaves it out",
+        ),
         (["--nulls", "much"], "'much' is no number, nor true or false"),
         (["--ragged", "row"], "is not one of rows"),
         (["--ragged", "rows", "--pad", "0"], "--ragged and --pad contradict each other"),

@@ -100,7 +100,7 @@ PLACES: tuple[Place, ...] = (
     Place("columns/code.py", r".*PIL\.Image\.open.*", "the bytes in the tests are no images"),
     Place(
         "errors.py",
-        r"pip install (-U |--upgrade )?[\w<>=.-]+",
+        r"pip install (-U |--upgrade |--no-deps )?[\w<>=. \"-]+",
         "it changes the environment in which the tests run, and reads the network",
     ),
 )

@@ -41,8 +41,8 @@ _GLOBAL = re.compile(r"pa\.\w+\(x|jax\.config|environ|set_default|torch\.cuda|to
 _MODULES = {
     "np": "numpy", "torch": "torch", "tf": "tensorflow", "jax": "jax", "jnp": "jax.numpy", "keras": "keras",
     "pd": "pandas", "pl": "polars", "pa": "pyarrow", "ml_dtypes": "ml_dtypes", "optree": "optree", "mx": "mlx.core",
-    "nnx": "flax.nnx", "pq": "pyarrow.parquet", "cp": "cupy", "cupy": "cupy", "functools": "functools", "os": "os", "PIL": "PIL.Image", "scipy": "scipy",
-    "pickle": "pickle", "array_api_strict": "array_api_strict",
+    "nnx": "flax.nnx", "pq": "pyarrow.parquet", "cp": "cupy", "cupy": "cupy", "functools": "functools", "os": "os",
+    "PIL": "PIL.Image", "scipy": "scipy", "pickle": "pickle", "array_api_strict": "array_api_strict",
 }  # fmt: skip
 
 

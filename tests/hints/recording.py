@@ -214,6 +214,8 @@ def is_single_host_tensor(call: Called) -> bool:
     given = x = next(iter(call.args), None)
     if not (call.name in _ONE or call.name.startswith("to_")) or "device" in call.kwargs:
         return False
+    if call.message.startswith(ferry.FrameworkNotInstalledError.__name__):
+        return False  # it is about the target, whatever the tensor
     while isinstance(x, (list, tuple)) and not isinstance(x, ferry.TensorInfo) and len(x):
         x = x[0]
         if not isinstance(x, (list, tuple, int, float, complex)):
