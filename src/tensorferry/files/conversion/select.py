@@ -166,13 +166,13 @@ def select(
 def names_taken(
     contents: Contents, include: Sequence[str], exclude: Sequence[str]
 ) -> frozenset[str]:
-    """The names of all that a choice takes, for hints; none if it is not possible."""
+    """The names of all that a choice takes, for hints; those of all that is there if a pattern fits nothing."""
     values = named_values(contents.tree)
     among = (*contents.tensors, *contents.others, *values)
     try:
         return frozenset(_kept(contents, values, include, exclude, among, "include"))
     except FormatLimitError:
-        return frozenset()
+        return frozenset(among)
 
 
 def left_by_tensors_only(before: Contents, after: Contents) -> list[str]:
