@@ -77,7 +77,8 @@ def _wide_jax():
 
 
 _PASTED = tuple(
-    f"tests/{folder}/" for folder in ("api", "cases", "conformance", "hazards", "sequences")
+    f"tests/{folder}/"
+    for folder in ("api", "cases", "conformance", "functions", "hazards", "sequences", "trees")
 )
 """Tests whose hints are pasted by `make test` too; `make hints` pastes those of all."""
 

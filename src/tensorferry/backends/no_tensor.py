@@ -24,6 +24,7 @@ __all__ = [
     "has_no_numbers",
     "method_for_array",
     "refusal_to_convert",
+    "takes_nothing",
 ]
 
 _FUNCTIONS = (
@@ -86,7 +87,7 @@ def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
             f"{full_name(x)} is a class, not an object: it has no values.", "an object of it"
         )
     if isinstance(x, _FUNCTIONS):
-        hint = Hint(call) if _takes_nothing(x) else None
+        hint = Hint(call) if takes_nothing(x) else None
         return UnsupportedTypeError(
             f"{x.__name__} is a function that was not called: it has no values.", hint
         )
@@ -105,7 +106,7 @@ def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
     return UnsupportedTypeError(refused, TAKEN)
 
 
-def _takes_nothing(function: Any) -> bool:
+def takes_nothing(function: Any) -> bool:
     """Whether a function can be called without arguments, as far as it says what it takes."""
     from inspect import signature  # here, because only an error needs it
 

@@ -65,9 +65,11 @@ def follow(like: object) -> tuple[str, str | None, str | None]:
         what = info.kind or (
             info.framework if isinstance(like, TensorInfo) else type(like).__name__
         )
+        dtype = "; or like=np.asarray(like), which gives its dtype"
+        its_dtype = "" if isinstance(like, TensorInfo) else dtype
         raise UnsupportedTypeError(
             f"like= is {an(what)}, which only gives its memory: no result can be one.",
-            f'to="{EXCHANGE}", or like=np.asarray(x) with it as x, which gives its dtype',
+            f'to="{EXCHANGE}", without like={its_dtype}',
         )
     if info.abstract is not None:
         abstract = registry.backend_named(info.framework).capabilities.objects.abstract

@@ -18,6 +18,7 @@ from ..core.request import Request
 from ..errors import ShapeError, shown, validate_word
 from ..execution import run
 from ..execution.recipes import conversion_of
+from ..hints import Hint
 from ..planning import rules
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ..typing import Array
 
 __all__ = [
+    "APART",
     "NOT_PADDED",
     "PaddedShapes",
     "Padding",
@@ -37,6 +39,9 @@ __all__ = [
     "without_nothing",
 ]
 Shape = tuple[int, ...]
+
+APART = Hint("{tree:samples}, which converts each")
+"""For leaves that have no common number of axes: no tensor can be made of them."""
 
 _SHORT = 256
 _NUMBERS = (int, float, complex, np.number, np.bool_)
@@ -196,7 +201,8 @@ def extent_of(shapes: Sequence[Shape], padding: Padding) -> PaddedShapes | None:
     if len(few) != len(many):
         raise ShapeError(
             f"Leaves with {len(few)} and with {len(many)} axes cannot be padded to one shape: "
-            f"{tuple(few)}, {tuple(many)}."
+            f"{tuple(few)}, {tuple(many)}.",
+            APART,
         )
     if not many:
         return None
