@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -85,7 +87,8 @@ def apply_to_list(
     numbers, lengths = ([*rows], []) if _has_tensors(rows) else _levels(rows)
     if _has_tensors(numbers):
         if nulls is not None and not masks:
-            members_of(rows)  # which has the error for None, and for every other element
+            with suppress(ShapeError):
+                members_of(rows)  # which has the error for None, and for every other element
             raise UnsupportedTypeError(
                 "nulls= replaces None among numbers, and this list has tensors.",
                 Hint("{again:x}, without nulls="),
@@ -185,8 +188,8 @@ def _has_tensors(elements: list[Any]) -> bool:
     return any(each in _AS_TENSORS or registry.is_tensor(each) for each in kinds)
 
 
-_AS_TENSORS = frozenset({TableContents, ArrowColumn})
-"""What stands for a column from which nulls were taken, or which only Arrow's interfaces know."""
+_AS_TENSORS = frozenset({TableContents, ArrowColumn, bytes, bytearray, memoryview, array})
+"""Columns from which nulls were taken, or which only Arrow's interfaces know; and buffers."""
 
 
 def _differ(x: Any, request: Request) -> bool:
