@@ -26,6 +26,11 @@ PLACES: tuple[Place, ...] = (
         "which object of a class is meant only its user knows",
     ),
     Place(
+        "backends/polars/tensors.py",
+        r"frame\.select\(x\)",
+        "of which frame an expression is computed only its user knows",
+    ),
+    Place(
         "backends",
         "convert before or after the traced function; inside it, .*|"
         "convert before it is donated, or jit without donate_argnums|(use|convert) it outside FakeTensorMode|"

@@ -61,7 +61,11 @@ def follow(like: object) -> tuple[str, str | None, str | None]:
         UnsupportedTypeError: `like` is not a tensor, it has no memory, or no result can be one.
     """
     info = like if isinstance(like, TensorInfo) else describe_like(like)
-    if not registry.backend_named(info.framework).is_target:
+    owner = registry.backend_named(info.framework)
+    unlike = None if isinstance(like, TensorInfo) else owner.unlike(like)
+    if unlike is not None:
+        raise UnsupportedTypeError(f"like= is {an(type(like).__name__)}, {unlike[0]}.", unlike[1])
+    if not owner.is_target:
         what = info.kind or (
             info.framework if isinstance(like, TensorInfo) else type(like).__name__
         )

@@ -271,7 +271,7 @@ class Columns:
                 else extent.places(),
                 value=self._filling(index, value, dtype, request, members.infos),
                 lengths=[shape[0] for shape in shapes],
-                keywords=self.padding.keywords(value),
+                code=self.padding.code(value),
             )
             prepared = self.prepare(members, conversion_of(target, request))
         return ColumnPlan(prepared, None, extent)

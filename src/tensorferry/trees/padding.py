@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping
 from functools import lru_cache
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -101,10 +102,13 @@ class Padding:
         mask = [("mask", extent.mask)] if self._mask else []
         return mask + ([("lengths", extent.lengths)] if self._lengths else [])
 
-    def keywords(self, value: Any) -> str:
-        """The keywords for padding with a value, as code."""
+    def code(self, value: Any) -> str:
+        """The code that pads a column of leaves with a value."""
         multiple = f", pad_to_multiple_of={self.multiple}" if self.multiple != 1 else ""
-        return f"pad={value}{multiple}" + (', padding_side="left"' if self.left else "")
+        odd = isinstance(value, float) and not isfinite(value)
+        number = f'float("{value}")' if odd else value
+        keywords = f"pad={number}{multiple}" + (', padding_side="left"' if self.left else "")
+        return f'ferry.collate([{{"x": row}} for row in {{x}}], "numpy", {keywords})["x"]'
 
     def with_number(self, name: str, number: object = 0) -> str:
         """The keyword that pads the leaf of this name too, as code."""
