@@ -57,6 +57,13 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _frozen():
+    """Keep what earlier modules have left out of the collections of this one, of which some make hundreds."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _verified(request):
     """Every conversion of a test is checked against its plan, unless it is about the fast paths."""

@@ -530,7 +530,7 @@ print(report.bytes_written, pool.max_memory() - held_before)
 """
 
 
-@pytest.mark.parametrize("name", ["arrow", "parquet"])
+@pytest.mark.parametrize("name", ["arrow", pytest.param("parquet", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("column", ["lists", "nulls"])
 def test_memory_does_not_grow_with_columns_of_one_shape(tmp_path, name, column):
     """Lists of one length and nulls are read some rows at a time: 256 MiB in a fraction of it."""
