@@ -194,7 +194,7 @@ def look_at(
     kind = type(tensors[0])
     if registry.is_known_tensor(kind) and set(map(type, tensors)) == {kind}:
         backend = registry.backend_of(tensors[0])
-        alike = backend.describe_alike(tensors)
+        alike = backend.quick.describe_alike(tensors)
         if alike is not None:
             return Members(tensors, [alike], [backend], None)
     known: dict[TensorInfo, int] = {}

@@ -453,7 +453,11 @@ def _made(targets: Any, dtype: object, theirs: str | None = None, **keywords: An
 def is_ordinary_tensor(x: Any) -> bool:
     """Whether an object is certainly one tensor, and not a container."""
     owner = registry.BY_TYPE.get(type(x))
-    return owner is not None and owner.capabilities.memory.exists and owner.likeness(x) is not None
+    return (
+        owner is not None
+        and owner.capabilities.memory.exists
+        and owner.quick.likeness(x) is not None
+    )
 
 
 def _liked(like: Any, leaves: Leaves) -> dict[str, tuple[TensorInfo, Labels | None]]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...host.numpy_dtypes import of_numpy
+from .declared import PALETTE
 from .libraries import KnownClass
 from .protocols import open_by_protocol
-from .snippets import PALETTE
 from .sources import kind_of, open_later_values
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from ...host import dlpack
 from ...host.masked import has_masked
 from ...host.numpy_dtypes import has_dates
 from .. import registry
-from .snippets import DLPACK
+from .declared import DLPACK
 from .sources import kind_of, open_array, open_copy, open_if_shared, open_view
 
 if TYPE_CHECKING:

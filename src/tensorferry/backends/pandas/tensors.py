@@ -23,12 +23,11 @@ from .. import registry
 from ..columnar import ColumnBackend, Views
 from ..labelling import checked, refuse_twice
 from ..opening import Gathered
-from .declared import CAPABILITIES, DECLARED
+from .declared import CAPABILITIES, DECLARED, snippet
 from .objects import CODE, first_of, found_in_objects, of_text, reads_as_list
-from .snippets import snippet
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Sequence
 
     from ...columns.column import Found
     from ...core.request import Request
@@ -143,7 +142,7 @@ class PandasBackend(ColumnBackend):
 
         return Gathered(x.shape, name, read) if blocks[0].dtype.isnative else None
 
-    def quick(self, x: Any) -> Array | None:
+    def plain_array(self, x: Any) -> Array | None:
         dtype = x.dtype
         if dtype.__class__.__name__ not in _PLAIN or not dtype.isnative or not len(x):
             return None
@@ -345,9 +344,6 @@ class PandasBackend(ColumnBackend):
             if index is None and names is None
             else Labels(self.name, index, names, is_table=is_table)
         )
-
-    def likeness(self, x: Any) -> Hashable | None:
-        return None if self.labels_of(x) is not None else self.signature(x)
 
     def label(self, x: Any, index: Labels | None, names: Labels | None) -> Any:
         labelled = x.copy(deep=False)
