@@ -14,6 +14,9 @@ READERS  ?= .venv-readers
 PACKAGE  ?= .venv-package
 # `make test` tries a third of the examples that `make slow` tries in these.
 RANDOM_TESTS = $(shell grep -rl --include='test_*.py' max_examples=examples tests)
+# `make test` runs one in so many of these once more without what backends have for speed only; `make slow` runs all tests so.
+NO_QUICK_TESTS := tests/backends/test_quick.py tests/conformance tests/trees
+EVERY  ?= 8
 # Tests run in this many processes.
 JOBS   ?= 2
 # Further arguments for pytest: make test PYTEST_ARGS='-k C03 -x'
@@ -52,6 +55,7 @@ install: $(VENV)/.test $(VENV)/.lint ## everything for working on tensorferry
 
 test: $(VENV)/.test ## the tests (no slow ones, no benchmarks; gpu tests say why they are skipped)
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(PYTEST_ARGS)
+	$(if $(PYTEST_ARGS),,FERRY_NO_QUICK=$(EVERY) $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(NO_QUICK_TESTS))
 
 # Found are those on the path, and those that pyenv has. Each gets an environment of its own, of some GB with the
 # frameworks; PyTorch's CPU build is not there for all of them.
@@ -82,6 +86,7 @@ hints: $(VENV)/.test ## paste the hint of every error that the tests raise, and 
 slow: $(VENV)/.test ## the long tests
 	$(BIN)/python -m pytest -n $(JOBS) -q -m slow --benchmark-disable --ignore=tests/device $(PYTEST_ARGS)
 	FERRY_ALL_EXAMPLES=1 $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow" --benchmark-disable $(RANDOM_TESTS) $(PYTEST_ARGS)
+	FERRY_NO_QUICK=1 $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(PYTEST_ARGS)
 	$(BIN)/python tests/device/build.py
 	FERRY_TEST_DEVICE=1 $(BIN)/python -m pytest -q -m slow --benchmark-disable tests/device $(PYTEST_ARGS)
 

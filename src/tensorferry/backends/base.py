@@ -72,7 +72,7 @@ class Backend(ABC):
     """The base of every backend.
 
     A subclass declares the class variables and `capabilities`, and implements `load`, `describe`
-    and the verbs that its capabilities need (`validation.missing_verbs`). Each verb has a
+    and the verbs that its capabilities need (`verbs.missing_verbs`). Each verb has a
     `snippet`: the code that a person would type.
     """
 
@@ -121,7 +121,7 @@ class Backend(ABC):
         The framework need not be installed.
         """
 
-    # -- the framework ----------------------------------------------------------------------------
+    # -- the framework -----------------------------------------------------------------------------
 
     def import_framework(self) -> None:
         """Import the framework.
@@ -183,13 +183,7 @@ class Backend(ABC):
         """The version of the framework, which must be loaded."""
         return str(getattr(sys.modules[self.module], "__version__", "unknown"))
 
-    def devices(self) -> tuple[str, ...]:
-        """The canonical names of the devices of this machine; the framework must be loaded."""
-        return ("cpu",)
-
-    def refusal(self, kind: type) -> tuple[str, str | None] | None:
-        """Why a type from a module that it owns is not one of its tensors, and a hint; ``None`` without a reason."""
-        return None
+    # -- which types are its tensors ---------------------------------------------------------------
 
     def accepts_foreign(self, x: object) -> bool:
         """Whether it accepts this object of another library."""
@@ -210,6 +204,12 @@ class Backend(ABC):
         """
         return self.is_target and self.claims(kind) and not any(map(self.claims, kind.__mro__[1:]))
 
+    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+        """Why a type from a module that it owns is not one of its tensors, and a hint; ``None`` without a reason."""
+        return None
+
+    # -- the framework's tracer, if it has one -----------------------------------------------------
+
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Keep the framework's tracer out of a function and everything that it calls.
 
@@ -219,7 +219,7 @@ class Backend(ABC):
         """
         return function
 
-    # -- what a tensor is ---------------------------------------------------------------------------------
+    # -- what a tensor is --------------------------------------------------------------------------
 
     @abstractmethod
     def describe(self, x: Any) -> TensorInfo:
@@ -250,10 +250,6 @@ class Backend(ABC):
         """Whether a tensor holds only text, dates or the like, so that it stays as it is in a tree."""
         return False
 
-    def device_facts(self, kind: str) -> DeviceFacts:
-        """What the framework can do on a kind of device."""
-        return _unknown()
-
     def remark(self, info: TensorInfo) -> str:
         """A warning for the plan, if the numbers of such a tensor are not what one expects (they count days, say)."""
         return ""
@@ -266,7 +262,7 @@ class Backend(ABC):
         """Whether an object that owns an array's memory, and is not a tensor, belongs to a tensor of this framework."""
         return False
 
-    # -- the verbs: each takes a value and returns the next ---------------------------------------
+    # -- the verbs: each takes a value and returns the next ----------------------------------------
 
     @abstractmethod
     def export(self, x: Any) -> Array:
@@ -275,6 +271,10 @@ class Backend(ABC):
     @abstractmethod
     def adopt(self, array: Array) -> Any:
         """A tensor over the memory of `array`, which keeps the memory alive."""
+
+    def export_dlpack(self, x: Any) -> Any:
+        """An object with ``__dlpack__`` from which another framework can take the memory of a tensor on a device."""
+        return x
 
     # -- containers: the framework's own, and those that its users registered with it --------------
 
@@ -321,11 +321,15 @@ class Backend(ABC):
         """Lay a tensor of the framework out over devices, by the result of `placement`."""
         raise TypeError(f"{self.name} tensors lie on one device each")
 
-    def export_dlpack(self, x: Any) -> Any:
-        """An object with ``__dlpack__`` from which another framework can take the memory of a tensor on a device."""
-        return x
+    # -- devices; those that work asynchronously have streams, others have none --------------------
 
-    # -- devices that work asynchronously: those that do not have no streams -----------------------
+    def devices(self) -> tuple[str, ...]:
+        """The canonical names of the devices of this machine; the framework must be loaded."""
+        return ("cpu",)
+
+    def device_facts(self, kind: str) -> DeviceFacts:
+        """What the framework can do on a kind of device."""
+        return _unknown()
 
     def current_stream(self, device: str) -> Stream | None:
         """The current stream of this thread for a device; ``None`` without streams."""
@@ -334,6 +338,8 @@ class Backend(ABC):
     def side_stream(self, device: str) -> Stream | None:
         """A new stream of a device, for transfers beside the current one; ``None`` without streams."""
         return None
+
+    # -- the code to show --------------------------------------------------------------------------
 
     @abstractmethod
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:

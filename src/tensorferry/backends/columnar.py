@@ -232,7 +232,7 @@ class ColumnBackend(Backend):
             as_it_is=as_it_is,
         )
 
-    # -- from an array over its memory ------------------------------------------------------------
+    # -- from an array over its memory -------------------------------------------------------------
 
     def signature_of_array(self, array: Array, at: int) -> Hashable:
         """The signature of a plain column, whose memory begins at this address modulo 64."""

@@ -64,9 +64,9 @@ class Quick(Generic[Owner]):
     def __init__(self, backend: Owner) -> None:
         self.backend = backend
 
-    # -- one tensor: what is read instead of its description --------------------------------------
+    # -- one tensor: what is read instead of its description ---------------------------------------
 
-    def signature(self, x: Any) -> Hashable | None:
+    def signature(self, x: Any, /) -> Hashable | None:
         """The signature of `x`, from a few attributes, which is faster than `Backend.describe`.
 
         Tensors may have the same signature only if they differ in nothing but shape, strides and
@@ -92,11 +92,11 @@ class Quick(Generic[Owner]):
         """
         return self.backend.capabilities
 
-    def lengths(self, x: Any) -> tuple[int, ...]:
+    def lengths(self, x: Any, /) -> tuple[int, ...]:
         """The shape of a tensor that has a signature."""
         return self.backend.describe(x).shape
 
-    def likeness(self, x: Any) -> Hashable | None:
+    def likeness(self, x: Any, /) -> Hashable | None:
         """A key for a tensor in ``like=`` that decides its dtype and device; ``None`` if it must be described."""
         return self.signature(x)
 
@@ -138,7 +138,7 @@ class Quick(Generic[Owner]):
         """Tensors that `describe_alike` accepts, concatenated; ``None`` if they must be handled one by one."""
         return None
 
-    # -- steps ------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         """A function for a step that skips the checks whose results the plan knows; ``None`` to call the verb's method.
@@ -157,7 +157,7 @@ class Quick(Generic[Owner]):
         """
         return {}
 
-    # -- whole conversions ------------------------------------------------------------------------
+    # -- whole conversions -------------------------------------------------------------------------
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         """Fast paths by (type of source, name of target): functions with the same result as the plan.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..backends import registry
-from ..backends.members import members_of
+from ..backends.lists import members_of
 from ..columns.column import value_in
 from ..core.dtype_names import asked as dtype_asked
 from ..core.dtypes import DTYPES

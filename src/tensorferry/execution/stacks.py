@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..backends.base import Backend
-    from ..backends.members import Members
+    from ..backends.lists import Members
     from ..core.info import TensorInfo
     from ..planning.plan import Plan
     from ..planning.step import Step

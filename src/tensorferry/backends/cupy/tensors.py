@@ -79,7 +79,7 @@ class CupyBackend(Backend):
             )
         return None
 
-    # -- describe ---------------------------------------------------------------------------------
+    # -- describe ----------------------------------------------------------------------------------
 
     def describe(self, x: Any) -> TensorInfo:
         name = _NAMES.get(x.dtype)
@@ -93,7 +93,7 @@ class CupyBackend(Backend):
         pointer: int = x.data.ptr
         return pointer
 
-    # -- verbs ------------------------------------------------------------------------------------
+    # -- verbs -------------------------------------------------------------------------------------
 
     def export(self, x: Any) -> Array:
         return self.fetch(x)

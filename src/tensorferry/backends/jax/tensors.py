@@ -103,7 +103,7 @@ class JaxBackend(Backend):
             )
         return None
 
-    # -- describe ---------------------------------------------------------------------------------
+    # -- describe ----------------------------------------------------------------------------------
 
     def describe(self, x: Any) -> TensorInfo:
         name = _NAMES.get(x.dtype)
@@ -154,7 +154,7 @@ class JaxBackend(Backend):
         pointer: int = x.unsafe_buffer_pointer()
         return pointer
 
-    # -- verbs ------------------------------------------------------------------------------------
+    # -- verbs -------------------------------------------------------------------------------------
 
     def export(self, x: Any) -> Array:
         # A transfer guard allows explicit transfers, and counts unpacking as one. JAX caches what

@@ -13,7 +13,7 @@ from ...core.names import EXCHANGE_NUMBERS
 from ...host import casts, memory, subnormals
 from ...host.numpy_dtypes import NAMES, of_numpy
 from ...sequences import flags, numbers, reader
-from .. import elements, registry
+from .. import lists, registry
 from ..quick import Quick, unchanged
 from .tensors import WIDER, PythonBackend, to_scalars
 
@@ -138,7 +138,7 @@ def _read_again(x: Any, dtype: str) -> Array:
     """
     if isinstance(x, np.ndarray):
         return x
-    return casts.cast(elements.read(x, reader.first(x)[0])[0], dtype, "value")
+    return casts.cast(lists.read(x, reader.first(x)[0])[0], dtype, "value")
 
 
 def _copied(x: Any) -> Any:

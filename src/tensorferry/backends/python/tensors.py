@@ -21,7 +21,7 @@ from ...host import casts, memory, subnormals
 from ...host.numpy_dtypes import NAMES, numpy_dtype, of_numpy
 from ...planning import rules
 from ...sequences import chunks, flags, reader
-from .. import elements, members
+from .. import lists
 from ..base import Backend
 from .declared import CAPABILITIES, DECLARED, exact_scalar, snippet
 
@@ -122,7 +122,7 @@ class PythonBackend(Backend):
                 return self, self._info(array, "buffer"), array
             if isinstance(x, reader.NewArray):
                 return self, self._info_of_new(x, target), x.array
-        found = x if isinstance(x, members.Members) else members.members_of(x, request)
+        found = x if isinstance(x, lists.Members) else lists.members_of(x, request)
         if found is not None:
             return self._opened_together(found, target, request)
         first, size = reader.first(x)
@@ -136,9 +136,9 @@ class PythonBackend(Backend):
             if read is not None:
                 return self, _info_of_many(read.shape, read.exact, target, request), read.value
         try:
-            array, weak = elements.read(x, first)
+            array, weak = lists.read(x, first)
         except GradientError:
-            found = members.with_numbers(x, request)
+            found = lists.with_numbers(x, request)
             if found is None:
                 raise
             return self._opened_together(found, target, request)
@@ -146,10 +146,10 @@ class PythonBackend(Backend):
         return self, _numbers_info(array.shape, name, weak and _weak(name, weak, target)), array
 
     def _opened_together(
-        self, found: members.Members, target: Backend | None, request: Request | None
+        self, found: lists.Members, target: Backend | None, request: Request | None
     ) -> Opened:
-        found = members.gathered(found, target, request)
-        owner, info = members.whole_of(found, target)
+        found = lists.gathered(found, target, request)
+        owner, info = lists.whole_of(found, target)
         return owner or self, info, found
 
     def _read_many(
@@ -198,7 +198,7 @@ class PythonBackend(Backend):
     def pointer(self, x: Any) -> int | None:
         return memory.address(x) if isinstance(x, np.ndarray) else None
 
-    # -- verbs: a Python value was opened as an array ---------------------------------------------
+    # -- verbs: a Python value was opened as an array ----------------------------------------------
 
     def read(
         self, x: Array, dtype: str | None = None, check: str = "", compact: bool = False

@@ -143,7 +143,7 @@ class TensorflowBackend(Backend):
         found = REFUSED.get(kind.__name__)
         return None if found is None else (f"A tf.{kind.__name__} is {found[0]}.", found[1])
 
-    # -- describe ---------------------------------------------------------------------------------
+    # -- describe ----------------------------------------------------------------------------------
 
     def describe(self, x: Any) -> TensorInfo:
         if isinstance(x, self.eager):
@@ -195,7 +195,7 @@ class TensorflowBackend(Backend):
         on_host = device_name(x.backing_device) == HOST
         return memory.address(self.memory_of(x)) if on_host and len(x.shape) <= AXES else None
 
-    # -- verbs ------------------------------------------------------------------------------------
+    # -- verbs -------------------------------------------------------------------------------------
 
     def value(self, x: Any) -> Any:
         """The value of a variable, as a constant that a later assignment does not change.

@@ -190,7 +190,7 @@ class Accelerators:
         module = self.module(kind)
         return module is not None and bool(getattr(module, "is_initialized", module.is_available)())
 
-    # -- streams ----------------------------------------------------------------------------------
+    # -- streams -----------------------------------------------------------------------------------
 
     def _has_streams(self, device: str) -> bool:
         facts = self.facts(kind_of(device))
@@ -224,7 +224,7 @@ class Accelerators:
         context = getattr(self.module(device.type), "device", None)
         return nullcontext() if context is None else context(device)
 
-    # -- page-locked memory -----------------------------------------------------------------------
+    # -- page-locked memory ------------------------------------------------------------------------
 
     def lock(self, x: Any, required: bool) -> Any:
         """See `pinned.lock`."""

@@ -154,7 +154,7 @@ class TorchQuick(Quick[TorchBackend]):
         }
 
 
-# -- what is read of a tensor -----------------------------------------------------------------------
+# -- what is read of a tensor ----------------------------------------------------------------------
 
 
 def signature_in_python(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
@@ -290,7 +290,7 @@ def reader(
         return None
 
 
-# -- verbs without the checks whose results the plan knows: almost PyTorch's own functions ----------
+# -- verbs without the checks whose results the plan knows: almost PyTorch's own functions ---------
 
 
 def _bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] | None:
@@ -547,7 +547,7 @@ def _verbs_for_many(backend: TorchBackend) -> Mapping[str, Callable[..., Any]]:
     return {"copy": copy, "write": write}
 
 
-# -- fast paths: PyTorch's own calls, for ordinary tensors ------------------------------------------
+# -- fast paths: PyTorch's own calls, for ordinary tensors -----------------------------------------
 
 
 # Each checks attributes before the call: an attribute takes 0.05 us, an exception from `numpy()` takes

@@ -72,7 +72,7 @@ class TorchBackend(Backend):
     takes_read_only = True
     """Whether PyTorch takes capsules of DLPack 1.0, the first that can say that memory is read-only (from 2.9 on)."""
 
-    # -- the framework ----------------------------------------------------------------------------
+    # -- the framework -----------------------------------------------------------------------------
 
     def load(self) -> None:
         import torch
@@ -145,7 +145,7 @@ class TorchBackend(Backend):
         # If the compiler has been imported, it may be running already.
         return torch.compiler.disable(function) if "torch._dynamo" in sys.modules else function
 
-    # -- which types are its tensors --------------------------------------------------------------
+    # -- which types are its tensors ---------------------------------------------------------------
 
     def claims(self, kind: type) -> bool:
         return issubclass(kind, self.torch.Tensor) and not issubclass(kind, self.uninitialized)
@@ -175,7 +175,7 @@ class TorchBackend(Backend):
             )
         return None
 
-    # -- what a tensor is -------------------------------------------------------------------------
+    # -- what a tensor is --------------------------------------------------------------------------
 
     def describe(self, x: Any) -> TensorInfo:
         plain = type(x) is self.tensor
@@ -308,7 +308,7 @@ class TorchBackend(Backend):
         pointer: int = x.data_ptr()
         return pointer
 
-    # -- containers and plain values, which are no tensors ----------------------------------------
+    # -- containers and plain values, which are no tensors -----------------------------------------
 
     def opener_of(self, kind: type) -> Callable[[Any], Node | None] | None:
         return containers.opener_of(kind)
@@ -325,7 +325,7 @@ class TorchBackend(Backend):
     def value_of(self, kind: str, value: object) -> Any:
         return containers.value_of(kind, value)
 
-    # -- verbs on the host ------------------------------------------------------------------------
+    # -- verbs on the host -------------------------------------------------------------------------
 
     def detach(self, x: Any) -> Any:
         """A tensor over the same memory, outside the autograd graph."""
@@ -485,7 +485,7 @@ class TorchBackend(Backend):
         taken.untyped_storage().tensorferry_giver = x
         return taken
 
-    # -- verbs on devices -------------------------------------------------------------------------
+    # -- verbs on devices --------------------------------------------------------------------------
 
     def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
         """Copy to another device. A copy to the host is complete when this returns.
@@ -585,7 +585,7 @@ class TorchBackend(Backend):
         self.accelerators.wait(x.device)
         return x
 
-    # -- the code to show -------------------------------------------------------------------------
+    # -- the code to show --------------------------------------------------------------------------
 
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         code = snippet if self.takes_read_only else snippet_with_a_warning
