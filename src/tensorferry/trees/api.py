@@ -453,11 +453,16 @@ def _made(targets: Any, dtype: object, theirs: str | None = None, **keywords: An
 def is_ordinary_tensor(x: Any) -> bool:
     """Whether an object is certainly one tensor, and not a container."""
     owner = registry.BY_TYPE.get(type(x))
-    return (
-        owner is not None
-        and owner.capabilities.memory.exists
-        and owner.quick.likeness(x) is not None
-    )
+    if owner is None or not owner.capabilities.memory.exists:
+        return False
+    if owner.quick.likeness(x) is not None:
+        return True
+    # What is on a device, say, has no such key.
+    try:
+        owner.describe(x)
+    except ConversionError:
+        return False
+    return True
 
 
 def _liked(like: Any, leaves: Leaves) -> dict[str, tuple[TensorInfo, Labels | None]]:
@@ -467,7 +472,7 @@ def _liked(like: Any, leaves: Leaves) -> dict[str, tuple[TensorInfo, Labels | No
         UnsupportedTypeError: There is none.
     """
     if is_ordinary_tensor(like):
-        return {"$": (registry.backend_of(like).describe(like), None)}
+        return {"$": _look_at_like(like)}
     found = _looked_at(like, leaf_rule(leaves, infos=True), _look_at_like)
     if not found:
         raise UnsupportedTypeError(
