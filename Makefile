@@ -15,8 +15,8 @@ PACKAGE  ?= .venv-package
 # `make test` tries a third of the examples that `make slow` tries in these.
 RANDOM_TESTS = $(shell grep -rl --include='test_*.py' max_examples=examples tests)
 # `make test` runs one in so many of these once more without what backends have for speed only; `make slow` runs all tests so.
-NO_QUICK_TESTS := tests/backends/test_quick.py tests/conformance tests/trees
-EVERY  ?= 8
+NO_QUICK_TESTS := tests/conformance tests/trees
+EVERY  ?= 12
 # Tests run in this many processes.
 JOBS   ?= 2
 # Further arguments for pytest: make test PYTEST_ARGS='-k C03 -x'
