@@ -103,7 +103,7 @@ class Backend(ABC):
     """The command that installs it."""
     imports: Mapping[str, str] = {}
     """For each module name that its snippets use, the import line."""
-    quick_code: ClassVar[str] = ""
+    quick_code: str = ""
     """The module that has its `Quick`, as ``QUICK``.
 
     It is imported when the framework is loaded. Without it, `quick` is the default.

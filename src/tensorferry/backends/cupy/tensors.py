@@ -263,7 +263,7 @@ def _pointer(array: Array) -> ctypes.c_void_p:
 class CupyQuick(Quick[CupyBackend]):
     """What makes conversions of arrays without gaps fast."""
 
-    lengths = staticmethod(attrgetter("shape"))
+    lengths = staticmethod(attrgetter("shape"))  # pyright: ignore[reportAssignmentType]
 
     def signature(self, x: Any) -> Hashable | None:
         if (

@@ -27,7 +27,7 @@ __all__ = ["QUICK", "JaxQuick"]
 class JaxQuick(Quick[JaxBackend]):
     """What makes conversions of ordinary arrays fast."""
 
-    lengths = staticmethod(attrgetter("shape"))
+    lengths = staticmethod(attrgetter("shape"))  # pyright: ignore[reportAssignmentType]
 
     def __init__(self, backend: JaxBackend) -> None:
         super().__init__(backend)

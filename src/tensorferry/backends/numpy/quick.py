@@ -45,7 +45,7 @@ _OWN = frozenset({0x0505, 0x0507})
 class NumpyQuick(Quick[NumpyBackend]):
     """What makes conversions of arrays fast."""
 
-    lengths = staticmethod(attrgetter("shape"))
+    lengths = staticmethod(attrgetter("shape"))  # pyright: ignore[reportAssignmentType]
 
     # -- one array ---------------------------------------------------------------------------------
 

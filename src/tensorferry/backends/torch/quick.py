@@ -65,7 +65,7 @@ It does not for float8.
 class TorchQuick(Quick[TorchBackend]):
     """What makes conversions of ordinary tensors fast."""
 
-    lengths = staticmethod(attrgetter("shape"))
+    lengths = staticmethod(attrgetter("shape"))  # pyright: ignore[reportAssignmentType]
 
     def __init__(self, backend: TorchBackend) -> None:
         super().__init__(backend)
