@@ -14,6 +14,9 @@ READERS  ?= .venv-readers
 PACKAGE  ?= .venv-package
 # `make test` tries a third of the examples that `make slow` tries in these.
 RANDOM_TESTS = $(shell grep -rl --include='test_*.py' max_examples=examples tests)
+# `make test` runs one in so many of these once more without what backends have for speed only; `make slow` runs all tests so.
+NO_QUICK_TESTS := tests/conformance tests/trees
+EVERY  ?= 12
 # Tests run in this many processes.
 JOBS   ?= 2
 # Further arguments for pytest: make test PYTEST_ARGS='-k C03 -x'
@@ -64,6 +67,7 @@ release-check: ## what a release has to pass besides: every language, the sdist 
 
 test: $(VENV)/.test ## the tests (no slow ones, no benchmarks; gpu tests say why they are skipped)
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(PYTEST_ARGS)
+	$(if $(PYTEST_ARGS),,FERRY_NO_QUICK=$(EVERY) $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(NO_QUICK_TESTS))
 
 test-without-extension: $(VENV)/.test ## the tests of what is written in C, by the code that is used without it
 	TENSORFERRY_NO_EXTENSION=1 $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(WITHOUT_EXTENSION) $(PYTEST_ARGS)
@@ -97,6 +101,7 @@ hints: $(VENV)/.test ## paste the hint of every error that the tests raise, and 
 slow: $(VENV)/.test ## the long tests
 	$(BIN)/python -m pytest -n $(JOBS) -q -m slow --benchmark-disable --ignore=tests/device $(PYTEST_ARGS)
 	FERRY_ALL_EXAMPLES=1 $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow" --benchmark-disable $(RANDOM_TESTS) $(PYTEST_ARGS)
+	FERRY_NO_QUICK=1 $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(PYTEST_ARGS)
 	$(BIN)/python tests/device/build.py
 	FERRY_TEST_DEVICE=1 $(BIN)/python -m pytest -q -m slow --benchmark-disable tests/device $(PYTEST_ARGS)
 

@@ -29,6 +29,9 @@ from tests import absent
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+_NO_QUICK = int(os.environ.get("FERRY_NO_QUICK", "0"))
+"""Not 0: the tests run without what backends have for speed only (`Quick`); one in so many of them."""
+
 # How long an example takes is the machine's business.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
@@ -43,12 +46,32 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "unwatched: hints are not pasted, which would be in the way of what it counts"
     )
+    config.addinivalue_line(
+        "markers",
+        "quick: is about what backends have for speed only, and not run with FERRY_NO_QUICK",
+    )
+    if _NO_QUICK:
+        from tensorferry.backends import base
+        from tensorferry.backends.quick import Quick
+
+        base.quick_of = Quick
     # With `-n` this process hands out the tests, and needs no framework for that.
     if getattr(config.option, "dist", "no") == "no":
         # A PyTorch built for CUDA brings Triton, which ends the process if TensorFlow is there
         # before it.
         with contextlib.suppress(ImportError):
             importlib.import_module("torch._dynamo")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Without what is there for speed, leave out the tests about it; of the others, run one in so many."""
+    if not _NO_QUICK:
+        return
+    others = [item for item in items if item.get_closest_marker("quick") is None]
+    kept = others[::_NO_QUICK]
+    left = set(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item not in left])
+    items[:] = kept
 
 
 def pytest_collection_finish():

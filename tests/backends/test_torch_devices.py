@@ -14,7 +14,7 @@ from tests.support import bits
 
 import tensorferry as ferry
 from tensorferry.backends import registry
-from tensorferry.backends.torch.streams import Accelerators
+from tensorferry.backends.torch.devices import Accelerators
 from tensorferry.core.capabilities import DeviceFacts
 from tensorferry.devices import pinned
 

@@ -18,10 +18,13 @@ from torch.overrides import TorchFunctionMode
 
 import tensorferry as ferry
 from tensorferry.backends import registry
-from tensorferry.backends.torch import reading
-from tensorferry.backends.torch.fast_paths import array_path
-from tensorferry.backends.torch.many import are_alike
-from tensorferry.backends.torch.signatures import environment_reader, signature_reader
+from tensorferry.backends.torch import quick
+from tensorferry.backends.torch.quick import (
+    are_alike,
+    array_in_python,
+    environment_in_python,
+    signature_in_python,
+)
 from tensorferry.core.dtypes import DLPACK_CODES
 from tensorferry.core.places import places_by
 from tensorferry.host import memory
@@ -36,7 +39,7 @@ pytestmark = pytest.mark.skipif(
 )
 # When complex32, nested tensors and others are made.
 WARNS = pytest.mark.filterwarnings("ignore::UserWarning")
-IN_PYTHON, ARRAY_IN_PYTHON = signature_reader(BACKEND), array_path(BACKEND)
+IN_PYTHON, ARRAY_IN_PYTHON = signature_in_python(BACKEND), array_in_python(BACKEND)
 
 
 def freed():
@@ -106,7 +109,7 @@ def odd_tensors():
 )
 def reader(request):
     """A reader that has not yet failed to describe a tensor, and one that has."""
-    made = reading.reader(BACKEND, IN_PYTHON, ARRAY_IN_PYTHON)
+    made = quick.reader(BACKEND, IN_PYTHON, ARRAY_IN_PYTHON)
     if request.param:
         made.signature(torch.empty(3, device="meta"))
     return made
@@ -154,7 +157,7 @@ class TestOneTensor:
         st.data(),
     )
     def test_views_of_any_strides(self, shape, offset, data):
-        reader = reading.reader(BACKEND, IN_PYTHON, ARRAY_IN_PYTHON)
+        reader = quick.reader(BACKEND, IN_PYTHON, ARRAY_IN_PYTHON)
         strides = [data.draw(st.integers(0, 12)) for _ in shape]
         x = torch.as_strided(torch.arange(300.0), shape, strides, offset)
         assert reader.signature(x) == IN_PYTHON(x)
@@ -387,7 +390,7 @@ def test_settings_are_read_each_time():
     assert made.environment() == (torch.float32, True)
     with torch.no_grad():
         assert made.environment() == (torch.float32, False)
-    assert BACKEND.reader.environment() == environment_reader(BACKEND)()
+    assert BACKEND.quick.reader.environment() == environment_in_python(BACKEND)()
     assert made_with(settings=()).environment() == ()
     with pytest.raises(LookupError, match="not today"):
         made_with(settings=(torch.is_grad_enabled, fail)).environment()
@@ -491,7 +494,9 @@ def test_a_negative_bit_is_part_of_the_signature(dtype):
     plain = torch.arange(4).to(dtype)
     negative = torch._neg_view(plain)
     assert (
-        BACKEND.reader.signature(negative) == IN_PYTHON(negative) != BACKEND.reader.signature(plain)
+        BACKEND.quick.reader.signature(negative)
+        == IN_PYTHON(negative)
+        != BACKEND.quick.reader.signature(plain)
     )
     for x in (plain, negative, plain):
         assert ferry.to_numpy(x).tolist() == x.tolist()

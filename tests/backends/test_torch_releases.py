@@ -16,8 +16,7 @@ from tests.support import address, frozen, lives, survives
 
 import tensorferry as ferry
 from tensorferry.backends import registry
-from tensorferry.backends.torch.snippets import snippet_with_a_warning
-from tensorferry.backends.torch.untraced import skip
+from tensorferry.backends.torch.tensors import skip
 from tensorferry.execution import recipes
 
 torch = pytest.importorskip("torch")
@@ -36,7 +35,6 @@ def older(monkeypatch):
         {key: each.holding(names) for key, each in backend.by_default.items()},
     )
     monkeypatch.setattr(backend, "takes_read_only", False)
-    monkeypatch.setattr(backend, "snippet", snippet_with_a_warning)
     recipes.forget()
     yield backend
     recipes.forget()
@@ -124,7 +122,7 @@ assert names["y"].data_ptr() == names["x"].ctypes.data
 SKIPPED = """
 import sys
 import torch
-from tensorferry.backends.torch.untraced import skip
+from tensorferry.backends.torch.tensors import skip
 
 def inside(x):
     return x * 3

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import tensorferry as ferry
-from tensorferry.backends.jax import primitives
-from tensorferry.backends.jax.outer import OUTER
+from tensorferry.backends.jax import functions as primitives
+from tensorferry.backends.jax.functions import OUTER
 
 x = jnp.arange(3.0)
 PASSED = {"int4": "xi8>", "uint4": "xui8>", "int2": "xi8>", "float4_e2m1fn": "xf32>"}

@@ -200,7 +200,7 @@ def test_arguments_meet_on_one_device():
     survives(
         """
         import jax, jax.numpy as jnp
-        from tensorferry.backends.jax.primitives import _together as together
+        from tensorferry.backends.jax.functions import _together as together
 
         first, second = jax.devices("cpu")
         free, here, there = jnp.ones(3), jax.device_put(jnp.ones(3), first), jax.device_put(jnp.ones(3), second)

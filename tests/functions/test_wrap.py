@@ -382,7 +382,7 @@ def test_a_generator_that_the_function_makes(options):
 
 def test_a_generator_is_kept_no_longer_than_by_others():
     """Also where PyTorch has no weak references to generators."""
-    from tensorferry.backends.torch.calls import _Reference
+    from tensorferry.backends.torch.autograd import _Reference
 
     generator, other = torch.Generator(), torch.Generator()
     reference = _Reference(generator)

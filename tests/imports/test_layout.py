@@ -109,7 +109,7 @@ LIGHT = [
     path
     for path in MODULES
     if part_of(path) in {"errors", "hints", "typing", "core", "planning"}
-    or (part_of(path) == "backends" and path.name in ("__init__.py", "declared.py", "snippets.py"))
+    or (part_of(path) == "backends" and path.name in ("__init__.py", "declared.py"))
 ]
 """What does with the standard library."""
 
@@ -149,15 +149,6 @@ def test_plans_and_what_they_are_made_from_need_the_standard_library_only():
         if found:
             more[str(path.relative_to(PACKAGE))] = found
     assert more == {}
-
-
-def test_every_framework_declares_and_shows_code_in_files_of_their_own():
-    """A folder in `backends/` has `declared.py` and `snippets.py`, and its name in the declaration."""
-    folders = [path.parent for path in MODULES if path.parent.parent == PACKAGE / "backends"]
-    for folder in sorted(set(folders)):
-        assert {"declared.py", "snippets.py", "tensors.py"} <= {
-            path.name for path in folder.iterdir()
-        }, folder
 
 
 WITHOUT_NUMPY = """

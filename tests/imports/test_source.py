@@ -240,10 +240,10 @@ def imports_beyond_what_is_required(path):
         inside = {id(node) for node in nodes_under(tree, ast.FunctionDef)}
         if id(found.get(TABLES[path.parent.name])) in inside:
             del found[TABLES[path.parent.name]]
-    if path.parent.name == "array_like":
+    if (path.parent.name, path.stem) == ("array_like", "libraries"):
         inside = {id(node) for node in nodes_under(tree, ast.FunctionDef)}
-        for library, module in libraries.MODULES.items():
-            if module == path.stem and id(found.get(library)) in inside:
+        for library in libraries.CLASSES:
+            if id(found.get(library)) in inside:
                 del found[library]
     return set(found) - allowed
 

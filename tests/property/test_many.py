@@ -55,7 +55,7 @@ def test_many_are_grouped_by_their_signatures(name, data):
 
 def assert_grouped(backend, tensors):
     """As the signatures of each say; a second time too, when they may be remembered."""
-    one_by_one = [backend.signature(x) for x in tensors]
+    one_by_one = [backend.quick.signature(x) for x in tensors]
     for _ in range(2):
         found = grouped(tensors, 64)
         if found is None:
@@ -86,7 +86,7 @@ def test_lists_like_one_before_are_told_from_others(name):
                 continue
             grouped(plain, 0)
             odd = [plain[0], sample.x, plain[2]]
-            signatures = [backend.signature(x) for x in odd]
+            signatures = [backend.quick.signature(x) for x in odd]
             found = grouped(odd, 64)
             assert found is None or {sig: list(at) for sig, at in found.items()} == {
                 sig: list(at) for sig, at in places_by(signatures).items()
@@ -110,7 +110,7 @@ def test_lists_like_one_before_are_told_from_others(name):
 )
 def test_a_list_of_the_same_length_is_not_taken_for_the_last(others):
     """It has one that is different in what decides; under no_grad nothing is remembered, where grads do not show."""
-    signature = registry.ready("torch").signature
+    signature = registry.ready("torch").quick.signature
     plain = [torch.zeros(2, 3), torch.zeros(2, 3)]
     odd = [torch.zeros(2, 3), others(torch.zeros(2, 3))]
     for context in (torch.enable_grad, torch.no_grad, torch.enable_grad):
@@ -122,7 +122,7 @@ def test_a_list_of_the_same_length_is_not_taken_for_the_last(others):
 
 def test_fewer_rows_are_still_like_the_last():
     """The last batch of a loop is shorter; one of a single row too, whose stride says nothing."""
-    signature = registry.ready("torch").signature
+    signature = registry.ready("torch").quick.signature
     for rows in (4, 4, 3, 1, 4):
         batch = [torch.zeros(rows, 3), torch.zeros(rows)]
         assert set(grouped(batch, 64)) == set(map(signature, batch))

@@ -48,7 +48,7 @@ def told(x):
 
 def assert_alike_if_of_one_signature(name, tensors):
     """Tensors that have the same read off them are described as having the same signature."""
-    read = registry.ready(name).signature
+    read = registry.ready(name).quick.signature
     seen = {}
     for x in tensors:
         signature = read(x)
@@ -97,7 +97,7 @@ def test_it_does_so_for_arrays_that_may_be_written_or_not():
                     whole = whole.base
             arrays += [array, array[...], array.reshape(2, 2)]
     by_facts = {}
-    read = registry.ready("numpy").signature
+    read = registry.ready("numpy").quick.signature
     for array in arrays:
         # Of what decides, the address aside, which is the allocator's choice.
         signature, address = read(array), memory.address(array) & 63
@@ -130,7 +130,7 @@ def test_what_is_read_for_one_target_decides_the_steps_to_it(source, target, cop
         ]
         tensors += [np.empty(shape) for shape in ((3,), (500,), (2, 3), (0,), (70, 3))]
     for x in tensors:
-        signature = registry.ready(source).signature_reader(
+        signature = registry.ready(source).quick.signature_reader(
             type(x), conversion.target, conversion.request
         )(x)
         if signature is not None:
@@ -523,7 +523,7 @@ def many_signatures():
 def test_threads_that_convert_everything_at_once_get_the_right_results():
     """Sixteen of them, each in an order of its own; and the recipes that are kept remain bounded."""
     arrays = many_signatures()
-    read = registry.ready("numpy").signature
+    read = registry.ready("numpy").quick.signature
     assert len({read(array) for array in arrays}) > 4 * recipes.MOST
     expected = [array.astype("float64") for array in arrays]
     recipes.forget()
@@ -807,7 +807,7 @@ def test_what_is_no_ordinary_tensor_takes_no_ordinary_tensors_recipe(make):
 )
 def test_what_pytorch_keeps_elsewhere_has_no_signature(make):
     """It has to be described: no attribute that is read off it says what it is."""
-    read = registry.ready("torch").signature
+    read = registry.ready("torch").quick.signature
 
     def look(x):
         with contextlib.suppress(RuntimeError, NotImplementedError):

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from tests.support import examples, few_are_many, peak_of, survives
 
 import tensorferry as ferry
-from tensorferry.backends import elements, fast_paths
+from tensorferry.backends import fast_paths, lists
 from tensorferry.execution import recipes
 from tensorferry.host import casts
 from tensorferry.host.numpy_dtypes import numpy_dtype
@@ -714,7 +714,7 @@ def test_the_extension_can_be_left_aside():
 def test_scalars_of_numpys_keep_their_dtype(kind):
     """They are typed, and no Python numbers."""
     assert ferry.to_numpy([kind(1), kind(2)]).dtype == kind
-    assert elements.read([kind(1)], kind(1))[1] is None
+    assert lists.read([kind(1)], kind(1))[1] is None
 
 
 @pytest.mark.parametrize("wanted", [None, "int8", "int32", "uint64", "float32"])

@@ -11,6 +11,7 @@ import pytest
 from tests.support import TARGETS, address
 
 import tensorferry as ferry
+from tensorferry.backends import registry
 from tensorferry.execution.run import verifying
 from tensorferry.trees.structure import placed
 
@@ -325,10 +326,14 @@ def test_several_errors_are_an_exception_group():
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_leaves_is_not_asked_about_the_one_tensor_of_like(target):
-    """A function that says what of a tree is a leaf said no to it: "like= has no tensor in it"."""
+    """A function that says what of a tree is a leaf said no to it: "like= has no tensor in it".
+
+    It may be the first tensor of its type that is met.
+    """
     pytest.importorskip(target, reason=f"{target} is not installed")
     tree = {"mean": np.float32(2), "count": 2, "a": np.ones(2, "float32")}
     like = ferry.convert(np.ones(3, "float32"), target)
+    registry.BY_TYPE.pop(type(like), None)
     found = ferry.convert_tree(
         tree, like=like, leaves=lambda x: isinstance(x, (np.ndarray, np.generic))
     )

@@ -11,16 +11,15 @@ from __future__ import annotations
 import importlib
 import sys
 from abc import ABC, abstractmethod
-from functools import cache
-from operator import attrgetter
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..core.info import JOINS, NUMBERS
-from ..core.places import places_by
 from ..errors import FrameworkNotInstalledError
+from .quick import Quick, quick_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from ..core.capabilities import Capabilities, DeviceFacts
     from ..core.info import TensorInfo
@@ -28,15 +27,13 @@ if TYPE_CHECKING:
     from ..core.placement import Placement
     from ..core.request import Request
     from ..devices.streams import Stream
-    from ..planning.plan import Plan
-    from ..planning.step import Step
     from ..typing import Array
     from .nodes import Node
 
     Opened = tuple["Backend", TensorInfo, Any]
     """What `Backend.open` gives: the backend, the description, and the object that the first step takes."""
 
-__all__ = ["Backend", "kind_of_type", "unchanged"]
+__all__ = ["Backend", "kind_of_type"]
 
 _KINDS = NUMBERS | JOINS.keys() | {"Variable", "buffer", "new", "object", "scalar", "traced"}
 
@@ -52,25 +49,30 @@ def kind_of_type(kind: type) -> str:
     return f"{kind.__module__}.{kind.__name__}" if kind.__name__ in _KINDS else kind.__name__
 
 
-def unchanged(x: Any) -> Any:
-    """Given by `Backend.bound` for a verb that the next verb includes, so that it is not called."""
-    return x
-
-
 @cache
 def _unknown() -> DeviceFacts:
-    from ..core.capabilities import (
-        DeviceFacts,
-    )  # here, because it would make `import tensorferry` a tenth slower
+    # Here, because it would make `import tensorferry` a tenth slower.
+    from ..core.capabilities import DeviceFacts
 
     return DeviceFacts()
+
+
+def _another_module(backend: Backend, error: AttributeError) -> FrameworkNotInstalledError:
+    """The error for a module that has not what the framework has, as a ``torch.py`` in the user's folder."""
+    module = backend.module
+    where = getattr(sys.modules.get(module), "__file__", None) or "no file"
+    return FrameworkNotInstalledError(
+        f"{module} is not what it should be ({error}): it was imported from {where}, which is another module "
+        "of this name, or too old.",
+        f"another name for that file, if it is yours; or {backend.install or f'a later version of {module}'}",
+    )
 
 
 class Backend(ABC):
     """The base of every backend.
 
     A subclass declares the class variables and `capabilities`, and implements `load`, `describe`
-    and the verbs that its capabilities need (`validation.missing_verbs`). Each verb has a
+    and the verbs that its capabilities need (`verbs.missing_verbs`). Each verb has a
     `snippet`: the code that a person would type.
     """
 
@@ -101,6 +103,11 @@ class Backend(ABC):
     """The command that installs it."""
     imports: Mapping[str, str] = {}
     """For each module name that its snippets use, the import line."""
+    quick_code: str = ""
+    """The module that has its `Quick`, as ``QUICK``.
+
+    It is imported when the framework is loaded. Without it, `quick` is the default.
+    """
     later: tuple[type, ...] = ()
     """Types that it refuses because their values are still to be made, such as a query that has not run."""
     loaded: bool = False
@@ -114,7 +121,7 @@ class Backend(ABC):
         The framework need not be installed.
         """
 
-    # -- the framework ----------------------------------------------------------------------------
+    # -- the framework -----------------------------------------------------------------------------
 
     def import_framework(self) -> None:
         """Import the framework.
@@ -144,18 +151,15 @@ class Backend(ABC):
             self.import_framework()
             try:
                 self.load()
+                self.quick = quick_of(self)
             except AttributeError as error:
-                raise self._another(error) from error
+                raise _another_module(self, error) from error
             self.loaded = True
 
-    def _another(self, error: AttributeError) -> FrameworkNotInstalledError:
-        """The error for a module that has not what the framework has, as a ``torch.py`` in the user's folder."""
-        where = getattr(sys.modules.get(self.module), "__file__", None) or "no file"
-        return FrameworkNotInstalledError(
-            f"{self.module} is not what it should be ({error}): it was imported from {where}, which is another module "
-            "of this name, or too old.",
-            f"another name for that file, if it is yours; or {self.install or f'a later version of {self.module}'}",
-        )
+    @cached_property
+    def quick(self) -> Quick[Any]:
+        """What makes it fast. Before the framework is loaded, it is the default, which is slow and obvious."""
+        return Quick(self)
 
     @abstractmethod
     def load(self) -> None:
@@ -179,13 +183,7 @@ class Backend(ABC):
         """The version of the framework, which must be loaded."""
         return str(getattr(sys.modules[self.module], "__version__", "unknown"))
 
-    def devices(self) -> tuple[str, ...]:
-        """The canonical names of the devices of this machine; the framework must be loaded."""
-        return ("cpu",)
-
-    def refusal(self, kind: type) -> tuple[str, str | None] | None:
-        """Why a type from a module that it owns is not one of its tensors, and a hint; ``None`` without a reason."""
-        return None
+    # -- which types are its tensors ---------------------------------------------------------------
 
     def accepts_foreign(self, x: object) -> bool:
         """Whether it accepts this object of another library."""
@@ -206,24 +204,11 @@ class Backend(ABC):
         """
         return self.is_target and self.claims(kind) and not any(map(self.claims, kind.__mro__[1:]))
 
-    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        """Fast paths by (type of source, name of target): functions with the same result as the plan.
+    def refusal(self, kind: type) -> tuple[str, str | None] | None:
+        """Why a type from a module that it owns is not one of its tensors, and a hint; ``None`` without a reason."""
+        return None
 
-        A fast path returns ``None``, or raises one of `fast_paths.NOT_ACCEPTED`, for a tensor that
-        it does not accept. A fast path to NumPy gives `x` itself, or an array that does not own its
-        memory. (If an array owns its memory, it is a copy, or its values were never set.)
-        """
-        return {}
-
-    def fast_paths_for_many(
-        self,
-    ) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
-        """Fast paths for all leaves of a tree together, with the same results as their plans.
-
-        All leaves are different objects. A fast path returns ``None`` for leaves that it does not
-        accept.
-        """
-        return {}
+    # -- the framework's tracer, if it has one -----------------------------------------------------
 
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Keep the framework's tracer out of a function and everything that it calls.
@@ -234,7 +219,7 @@ class Backend(ABC):
         """
         return function
 
-    # -- describe ---------------------------------------------------------------------------------
+    # -- what a tensor is --------------------------------------------------------------------------
 
     @abstractmethod
     def describe(self, x: Any) -> TensorInfo:
@@ -248,88 +233,9 @@ class Backend(ABC):
         """
         return self, self.describe(x), x
 
-    def environment(self) -> Hashable:
-        """The present settings on which `capabilities` depends: with equal settings, capabilities are the same."""
-        return self.capabilities
-
-    def signature(self, x: Any) -> Hashable | None:
-        """The signature of `x`, from a few attributes, which is faster than `describe`.
-
-        Tensors may have the same signature only if they differ in nothing but shape, strides and
-        address. It is a tuple that contains `signature.COMPACT` only if there are no gaps. ``None``
-        means that the tensor must be described, because it is unusual, or not in host memory.
-        """
-        return None
-
-    def signature_reader(
-        self, kind: type, target: Backend, request: Request
-    ) -> Callable[[Any], Hashable | None]:
-        """A function that reads the signatures of tensors of a type, for conversions to a target.
-
-        It may leave out what does not matter for the target. The first step takes the tensor
-        itself.
-        """
-        return self.signature
-
-    lengths: Callable[[Any], tuple[int, ...]] = staticmethod(attrgetter("shape"))
-    """The shape of a tensor that has a signature."""
-
-    def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
-        """One description of many tensors of one type, if they differ in nothing but shape, strides and address.
-
-        It is the description of the first one; if any tensor requires grad, it says so. Each tensor
-        has a ``shape``. ``None`` if they differ, or if a quick check does not tell.
-        """
-        return None
-
-    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
-        """A function for a step that skips the checks whose results the plan knows; ``None`` to call the verb's method.
-
-        Args:
-            step: The step: the verb and its arguments.
-            plan: The plan that has the step, for all tensors of one signature.
-        """
-        return None
-
-    def likeness(self, x: Any) -> Hashable | None:
-        """A key for a tensor in ``like=`` that decides its dtype and device; ``None`` if it must be described."""
-        return self.signature(x)
-
     def unlike(self, x: Any) -> tuple[str, str] | None:
-        """Why no result is such an object as the one in ``like=``, and what to type instead; ``None`` if one is."""
+        """Why no result is such an object as that in ``like=``, and what to type; ``None`` if one is."""
         return None
-
-    def grouped(
-        self, tensors: Sequence[Any], alignment: int
-    ) -> Mapping[Hashable, Sequence[int]] | None:
-        """The positions of tensors of one type, by their signatures; ``None`` if one of them must be described.
-
-        Addresses count only modulo `alignment`; 0 means the alignment of the element.
-        """
-        found = list(map(self.signature, tensors))
-        return None if None in found else places_by(found)
-
-    def extents(
-        self, tensors: Sequence[Any], *, compact: bool
-    ) -> tuple[Sequence[int] | Array, Sequence[int] | Array] | None:
-        """For many tensors, the address of the first byte of each, and of the byte after its last, in host memory.
-
-        Only called for tensors with a `signature`; `compact` says that all these are compact.
-        ``None`` if it would take as long as to describe them.
-        """
-        return None
-
-    def owns_memory(self, signature: Any) -> bool:
-        """Whether tensors with this signature never share memory with another object of the framework."""
-        return False
-
-    def for_many(self) -> Mapping[str, Callable[..., Any]]:
-        """Functions by the name of a verb, which do for a list of values what the verb does for each.
-
-        They are called only with tensors that have a `signature`, of one dtype, either all in a
-        graph or none, and with results of other verbs.
-        """
-        return {}
 
     def preview(
         self, x: Any, target: Backend | None = None, request: Request | None = None
@@ -348,10 +254,6 @@ class Backend(ABC):
         """Whether a tensor holds only text, dates or the like, so that it stays as it is in a tree."""
         return False
 
-    def device_facts(self, kind: str) -> DeviceFacts:
-        """What the framework can do on a kind of device."""
-        return _unknown()
-
     def remark(self, info: TensorInfo) -> str:
         """A warning for the plan, if the numbers of such a tensor are not what one expects (they count days, say)."""
         return ""
@@ -364,7 +266,7 @@ class Backend(ABC):
         """Whether an object that owns an array's memory, and is not a tensor, belongs to a tensor of this framework."""
         return False
 
-    # -- the verbs: each takes a value and returns the next ---------------------------------------
+    # -- the verbs: each takes a value and returns the next ----------------------------------------
 
     @abstractmethod
     def export(self, x: Any) -> Array:
@@ -374,9 +276,9 @@ class Backend(ABC):
     def adopt(self, array: Array) -> Any:
         """A tensor over the memory of `array`, which keeps the memory alive."""
 
-    def join_alike(self, tensors: Sequence[Any]) -> Any:
-        """Tensors that `describe_alike` accepts, concatenated; ``None`` if they must be handled one by one."""
-        return None
+    def export_dlpack(self, x: Any) -> Any:
+        """An object with ``__dlpack__`` from which another framework can take the memory of a tensor on a device."""
+        return x
 
     # -- containers: the framework's own, and those that its users registered with it --------------
 
@@ -423,11 +325,15 @@ class Backend(ABC):
         """Lay a tensor of the framework out over devices, by the result of `placement`."""
         raise TypeError(f"{self.name} tensors lie on one device each")
 
-    def export_dlpack(self, x: Any) -> Any:
-        """An object with ``__dlpack__`` from which another framework can take the memory of a tensor on a device."""
-        return x
+    # -- devices; those that work asynchronously have streams, others have none --------------------
 
-    # -- devices that work asynchronously: those that do not have no streams -----------------------
+    def devices(self) -> tuple[str, ...]:
+        """The canonical names of the devices of this machine; the framework must be loaded."""
+        return ("cpu",)
+
+    def device_facts(self, kind: str) -> DeviceFacts:
+        """What the framework can do on a kind of device."""
+        return _unknown()
 
     def current_stream(self, device: str) -> Stream | None:
         """The current stream of this thread for a device; ``None`` without streams."""
@@ -436,6 +342,8 @@ class Backend(ABC):
     def side_stream(self, device: str) -> Stream | None:
         """A new stream of a device, for transfers beside the current one; ``None`` without streams."""
         return None
+
+    # -- the code to show --------------------------------------------------------------------------
 
     @abstractmethod
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:

@@ -35,6 +35,7 @@ from .opening import (
     over,
     remark_of,
 )
+from .quick import Quick
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
     Described = tuple[TensorInfo, Any]
 
-__all__ = ["ColumnBackend", "Views"]
+__all__ = ["QUICK", "ColumnBackend", "ColumnQuick", "Views"]
 
 _TABLE = 2
 """The number of axes of a table."""
@@ -90,6 +91,7 @@ class ColumnBackend(Backend):
     """
 
     reads_as_asked = True
+    quick_code = __name__
     column_types: tuple[type, ...]
     """The types of its columns. The first is that of plain columns."""
     table_types: tuple[type, ...]
@@ -155,7 +157,7 @@ class ColumnBackend(Backend):
             else found
         )
 
-    def quick(self, x: Any) -> Array | None:
+    def plain_array(self, x: Any) -> Array | None:
         """A read-only array over the memory of a plain column; ``None`` if the column must be described."""
         return None
 
@@ -230,15 +232,10 @@ class ColumnBackend(Backend):
             as_it_is=as_it_is,
         )
 
-    # -- without describing it ---------------------------------------------------------------------
+    # -- from an array over its memory -------------------------------------------------------------
 
-    def signature(self, x: Any) -> Hashable | None:
-        array = None if self.is_table(type(x)) else self.quick(x)
-        if array is None:
-            return None
-        return self._signature_of(array, memory.address(array) & 63)
-
-    def _signature_of(self, array: Array, at: int) -> Hashable:
+    def signature_of_array(self, array: Array, at: int) -> Hashable:
+        """The signature of a plain column, whose memory begins at this address modulo 64."""
         compact = array.flags.c_contiguous
         layout = COMPACT if compact else layout_of(array.shape, array.strides, array.itemsize)
         return self.name, array.dtype, array.ndim, layout, at
@@ -256,32 +253,8 @@ class ColumnBackend(Backend):
             and {x.flags.num for x in arrays} == {first.flags.num}
             and first.flags.c_contiguous
         ):
-            return {self._signature_of(first, 0): range(len(arrays))}
-        return places_by([self._signature_of(x, memory.address(x) & 63) for x in arrays])
-
-    lengths = staticmethod(lambda x: (len(x),))
-
-    def extents(
-        self, tensors: Sequence[Any], *, compact: bool
-    ) -> tuple[Sequence[int], Sequence[int]] | None:
-        arrays = [self.export(x) for x in tensors]
-        starts = memory.addresses(arrays)
-        ends = [
-            at + max(x.strides[0], x.itemsize) * len(x)
-            for at, x in zip(starts, arrays, strict=True)
-        ]
-        return (starts, ends) if all(x.strides[0] > 0 for x in arrays) else None
-
-    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        quick = dict.fromkeys(self.plain_types(), self.quick) | dict.fromkeys(
-            self.table_types, self._gathered
-        )
-        return {(kind, EXCHANGE): path for kind, path in quick.items()}
-
-    def _gathered(self, x: Any) -> Array | None:
-        """The fast path of a table: a new array, if the library makes one."""
-        whole = self.whole(x)
-        return whole.read(False) if isinstance(whole, Gathered) else None
+            return {self.signature_of_array(first, 0): range(len(arrays))}
+        return places_by([self.signature_of_array(x, memory.address(x) & 63) for x in arrays])
 
     def plain_types(self) -> Sequence[type]:
         """The types of columns that may be plain."""
@@ -343,7 +316,7 @@ class ColumnBackend(Backend):
     def export(self, x: Any) -> Array:
         if isinstance(x, np.ndarray):
             return x
-        array = self.whole(x) if self.is_table(type(x)) else self.quick(x)
+        array = self.whole(x) if self.is_table(type(x)) else self.plain_array(x)
         if isinstance(array, np.ndarray):
             return array
         if self.is_table(type(x)):
@@ -391,3 +364,44 @@ class ColumnBackend(Backend):
     def index_of(self, x: Any) -> Sequence[tuple[object, Any]]:
         """The index of a table, as columns."""
         return ()
+
+
+class ColumnQuick(Quick[ColumnBackend]):
+    """What makes conversions of plain columns fast, and of tables in one block of memory."""
+
+    def signature(self, x: Any) -> Hashable | None:
+        array = None if self.backend.is_table(type(x)) else self.backend.plain_array(x)
+        if array is None:
+            return None
+        return self.backend.signature_of_array(array, memory.address(array) & 63)
+
+    def lengths(self, x: Any) -> tuple[int, ...]:
+        return (len(x),)
+
+    def likeness(self, x: Any) -> Hashable | None:
+        # A result follows its labels, which are not in the signature.
+        return None if self.backend.labels_of(x) is not None else self.signature(x)
+
+    def extents(
+        self, tensors: Sequence[Any], *, compact: bool
+    ) -> tuple[Sequence[int], Sequence[int]] | None:
+        arrays = [self.backend.export(x) for x in tensors]
+        starts = memory.addresses(arrays)
+        ends = [
+            at + max(x.strides[0], x.itemsize) * len(x)
+            for at, x in zip(starts, arrays, strict=True)
+        ]
+        return (starts, ends) if all(x.strides[0] > 0 for x in arrays) else None
+
+    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+        paths = dict.fromkeys(self.backend.plain_types(), self.backend.plain_array)
+        paths |= dict.fromkeys(self.backend.table_types, self._gathered)
+        return {(kind, EXCHANGE): path for kind, path in paths.items()}
+
+    def _gathered(self, x: Any) -> Array | None:
+        """The fast path of a table: a new array, if the library makes one."""
+        whole = self.backend.whole(x)
+        return whole.read(False) if isinstance(whole, Gathered) else None
+
+
+QUICK = ColumnQuick

@@ -110,7 +110,9 @@ def add(backend: Backend, *, is_outside: bool) -> None:
         known = _by_backend.get(backend.name)
         if known is not None and known.backend is backend:
             return
-        entry = _BackendPaths(backend, backend.fast_paths(), backend.fast_paths_for_many())
+        entry = _BackendPaths(
+            backend, backend.quick.fast_paths(), backend.quick.fast_paths_for_many()
+        )
         for kind, target in (*entry.paths, *entry.for_many) if is_outside else ():
             if target != backend.name and not backend.claims(kind):
                 raise ValueError(

@@ -1,8 +1,8 @@
 """Protocols for functions across frameworks: `Inner` calls functions of a framework, `Outer` makes others part of it.
 
-They are implemented in ``backends/<framework>/inner.py`` and ``outer.py``, without mention of
-another framework. Gradients between them follow PyTorch's convention: the gradient of ``y = a * x``
-is ``conj(a) * cotangent``.
+They are implemented in ``backends/<framework>/functions.py``, without mention of another framework.
+Gradients between them follow PyTorch's convention: the gradient of ``y = a * x`` is
+``conj(a) * cotangent``.
 """
 
 from __future__ import annotations

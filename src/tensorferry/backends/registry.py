@@ -89,7 +89,7 @@ def register(backend: Backend) -> None:
         TypeError: It is not a backend, or declares an ability without the verb for it.
         ValueError: It owns a module that another backend owns.
     """
-    from .validation import (
+    from .verbs import (
         validate,
     )  # here, because it takes half as long as the rest of ``import tensorferry``
 
@@ -174,7 +174,7 @@ def backends() -> dict[str, Backend]:
 def _backend_of_entry_point(name: str, found: object) -> Backend:
     """The backend of an entry point, which may be a class or an instance."""
     from .base import Backend
-    from .validation import validate
+    from .verbs import validate
 
     backend: Any = found() if isinstance(found, type) and issubclass(found, Backend) else found
     validate(backend)

@@ -15,13 +15,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..core.capabilities import Capabilities
 from ..core.devices import HOST
 from ..core.info import JOINS
+from .base import Backend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..core.capabilities import Capabilities
     from ..core.labels import Labels
     from ..typing import Array
 
@@ -45,10 +46,12 @@ __all__ = [
     "Straightens",
     "TakesLabels",
     "Writes",
+    "missing_verbs",
+    "validate",
     "verbs_needed",
 ]
 
-# -- host memory --------------------------------------------------------------------------------
+# -- host memory -----------------------------------------------------------------------------------
 
 
 class PresentsReadOnly(Protocol):
@@ -116,7 +119,7 @@ class TakesLabels(Protocol):
         """A tensor of the backend over the memory of `x`, with the index and the names of these labels."""
 
 
-# -- the framework's own operations, where its graph or its devices need them ---------------------
+# -- the framework's own operations, where its graph or its devices need them ----------------------
 
 
 class Copies(Protocol):
@@ -165,7 +168,7 @@ class Stacks(Protocol):
         """Stack tensors of equal shapes into one of this shape, in the autograd graph."""
 
 
-# -- devices ------------------------------------------------------------------------------------
+# -- devices ---------------------------------------------------------------------------------------
 
 
 class Moves(Protocol):
@@ -342,3 +345,49 @@ def _named(kind: type) -> tuple[str, ...]:
     return tuple(
         name for name, verb in vars(kind).items() if getattr(verb, "__isabstractmethod__", False)
     )
+
+
+def missing_verbs(backend: Backend) -> list[str]:
+    """For each verb that a backend lacks, a text with its name and the declaration that needs it.
+
+    >>> from tensorferry.backends.registry import backends
+    >>> missing_verbs(backends()["numpy"])
+    []
+    """
+    return [
+        f"{declared} and has no verb {verb}()"
+        for declared, verbs in verbs_needed(backend.capabilities).items()
+        for verb in verbs
+        if not callable(getattr(backend, verb, None))
+    ]
+
+
+def validate(backend: object) -> None:
+    """Raise for an object that cannot be registered as a backend.
+
+    Raises:
+        TypeError: It is not a backend, or a declaration has a wrong type, or an ability lacks its
+            verb.
+    """
+    kind = type(backend).__qualname__
+    if not isinstance(backend, Backend):
+        raise TypeError(
+            f"a backend is an instance of tensorferry.backends.base.Backend, not of {kind}"
+        )
+    declared: dict[str, Any] = {
+        each: getattr(backend, each) for each in ("name", "owns", "aliases", "capabilities")
+    }
+    if not isinstance(declared["name"], str):
+        raise TypeError(f"{kind}.name must be a string")
+    for each in ("owns", "aliases"):
+        if not isinstance(declared[each], tuple) or not all(
+            isinstance(name, str) for name in declared[each]
+        ):
+            raise TypeError(f"{kind}.{each} must be a tuple of strings")
+    if not isinstance(declared["capabilities"], Capabilities):
+        raise TypeError(
+            f"{kind}.capabilities must be of tensorferry.core.capabilities.Capabilities"
+        )
+    missing = missing_verbs(backend)
+    if missing:
+        raise TypeError(f"the backend {backend.name!r} declares {', '.join(missing)}")

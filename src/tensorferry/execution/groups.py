@@ -73,7 +73,7 @@ def recipes_of(
     if not compact and not conversion.is_for_host:
         return None  # the transfer of a tensor with gaps depends on more than its signature
     apart = outs is None and all(
-        registry.backend_of(leaves[at[0]]).owns_memory(s) for s, at in signatures.items()
+        registry.backend_of(leaves[at[0]]).quick.owns_memory(s) for s, at in signatures.items()
     )
     if outs is not None:
         theirs = one_of_each(outs)
@@ -119,8 +119,8 @@ _SHAPE = attrgetter("shape")
 
 def _shapes(leaves: Sequence[Any], kinds: Mapping[type, Any]) -> list[tuple[int, ...]]:
     """The shapes of tensors, which may be of several frameworks."""
-    owners = {kind: registry.backend_of(leaf) for kind, leaf in kinds.items()}
-    return [owners[type(leaf)].lengths(leaf) for leaf in leaves]
+    lengths = {kind: registry.backend_of(leaf).quick.lengths for kind, leaf in kinds.items()}
+    return [lengths[type(leaf)](leaf) for leaf in leaves]
 
 
 def _is_compact(signature: Hashable) -> bool:
@@ -135,13 +135,13 @@ def grouped(
     Args:
         leaves: The tensors, which may be of several frameworks.
         kinds: One tensor of each type.
-        alignment: See `Backend.grouped`.
+        alignment: See `Quick.grouped`.
     """
     if len(kinds) == 1 and len(leaves) <= AT_ONCE:
-        return registry.backend_of(leaves[0]).grouped(leaves, alignment)
+        return registry.backend_of(leaves[0]).quick.grouped(leaves, alignment)
     found: dict[Hashable, list[int]] = {}
     for kind, places in places_by(list(map(type, leaves))).items():
-        owner = registry.backend_of(kinds[kind])
+        quick = registry.backend_of(kinds[kind]).quick
         for start in range(0, len(places), AT_ONCE):
             part = places[start : start + AT_ONCE]
             some = (
@@ -149,7 +149,7 @@ def grouped(
                 if len(kinds) > 1
                 else leaves[start : start + AT_ONCE]
             )
-            inside = owner.grouped(some, alignment)
+            inside = quick.grouped(some, alignment)
             if inside is None:
                 return None
             for signature, those in inside.items():

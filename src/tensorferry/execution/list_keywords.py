@@ -11,7 +11,7 @@ import numpy as np
 
 from ..backends import registry
 from ..backends.array_like.tables import ArrowColumn
-from ..backends.members import look_at, members_of
+from ..backends.lists import look_at, members_of
 from ..backends.opening import TableContents
 from ..columns.column import value_in
 from ..core.dtype_names import asked as dtype_asked
@@ -26,7 +26,7 @@ from ..sequences.diagnostics import APART, DEEPEST, ROWS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..backends.members import Members
+    from ..backends.lists import Members
     from ..planning.plan import Plan
 
 __all__ = ["Filled", "apply_to_list", "is_list", "plan_from"]

@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..backends import registry
-from ..backends.base import unchanged
+from ..backends.quick import unchanged
 from ..core.devices import HOST
 from ..core.names import EXCHANGE
 from ..core.request import make_request
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from ..backends.base import Backend
+    from ..backends.quick import Quick
     from ..core.capabilities import Capabilities
     from ..core.info import TensorInfo
     from ..core.labels import Labels
@@ -93,8 +94,9 @@ class Conversion:
     __slots__ = (
         "_earlier",
         "described",
+        "environment",
         "is_for_host",
-        "is_unsteady",
+        "quick",
         "readers",
         "recent",
         "request",
@@ -109,8 +111,11 @@ class Conversion:
         self.described = request.needs_description
         """Whether each tensor must be described first, since a signature does not have all that the plan needs."""
         devices = target.capabilities.devices
-        self.is_unsteady = not target.keeps_devices and (devices.others or devices.kinds != (HOST,))
-        """Whether the devices of the target may come and go."""
+        # Whether the devices of the target may come and go.
+        is_unsteady = not target.keeps_devices and (devices.others or devices.kinds != (HOST,))
+        self.quick = target.quick
+        self.environment = _with_devices(target) if is_unsteady else target.quick.environment
+        """The target's settings, and its devices if these may change: with equal ones, the same recipes are right."""
         self.readers: dict[type, Callable[[Any], Hashable | None]] = {}
         """The functions that read signatures, by the type of the tensor: see `reader`."""
         self.recent: dict[Hashable, Recipe] = {}
@@ -131,11 +136,6 @@ class Conversion:
             and self.request.labels is None
         )
 
-    def environment(self) -> Hashable:
-        """The target's settings, and its devices if these may change: with equal ones, the same recipes are right."""
-        settings = self.target.environment()
-        return (settings, self.target.devices()) if self.is_unsteady else settings
-
     def reader(self, kind: type) -> Callable[[Any], Hashable | None] | None:
         """The function that reads the signatures of a type's tensors; ``None`` if each must be described."""
         owner = None if self.described else registry.BY_TYPE.get(kind)
@@ -143,7 +143,7 @@ class Conversion:
             return None
         if owner is self.target and owner.capabilities.options.labels and not self.returns_plain:
             return None  # its own labels, which a signature has not, belong to the result
-        found = owner.signature_reader(kind, self.target, self.request)
+        found = owner.quick.signature_reader(kind, self.target, self.request)
         memory = owner.capabilities.memory
         if not self.is_for_host and memory.exists and memory.strides != "compact":
             found = _of_compact(found)
@@ -207,6 +207,12 @@ class Conversion:
         return request._replace(present=self.target.devices())
 
 
+def _with_devices(target: Backend) -> Callable[[], Hashable]:
+    """A function that gives a target's settings, and its devices."""
+    environment = target.quick.environment
+    return lambda: (environment(), target.devices())
+
+
 def _of_compact(read: Callable[[Any], Any]) -> Callable[[Any], Hashable | None]:
     """A reader that leaves out tensors with gaps, because their transfers depend on more than their signatures."""
 
@@ -226,9 +232,10 @@ def _bound(step: Step, plan: Plan) -> Callable[..., Any]:
         )  # it may never be asked for, and still casts between two tensors of another framework
     # `explain` must not load a framework, and a verb that was replaced on the backend (by a test)
     # must be called.
-    found = backend.bound(step, plan) if backend.loaded and step.verb not in vars(backend) else None
-    if found is not None:
-        return found
+    if backend.loaded and step.verb not in vars(backend):
+        found = backend.quick.bound(step, plan)
+        if found is not None:
+            return found
     verb: Callable[..., Any] = getattr(backend, step.verb)
     if not arguments:
         return verb
@@ -244,7 +251,10 @@ def _bound_for_many(step: Step, one: Callable[..., Any]) -> Callable[..., Any]:
     """A step as a function of a list of values, or of a list of values and a list of `out`."""
     if hasattr(one, "for_many"):
         return one.for_many  # type: ignore[no-any-return]
-    verb, arguments = registry.backend_named(step.backend).for_many().get(step.verb), step.arguments
+    verb, arguments = (
+        registry.backend_named(step.backend).quick.for_many().get(step.verb),
+        step.arguments,
+    )
     if verb is None:
         return one_by_one(one)
     return (lambda values: verb(values, *arguments)) if arguments else verb
@@ -258,12 +268,15 @@ def one_by_one(step: Callable[..., Any]) -> Callable[..., list[Any]]:
 def conversion_of(target: Backend, request: Request) -> Conversion:
     """The conversion of a target and a request, the same object each time, unless the request has labels."""
     # What is kept would keep the labels, too, which can take as much memory as the result.
-    return (
-        _conversion_of(target, request) if request.labels is None else Conversion(target, request)
-    )
+    if request.labels is not None:
+        return Conversion(target, request)
+    return _conversion_of(target, request, target.quick)
 
 
-_conversion_of = lru_cache(maxsize=1024)(Conversion)
+@lru_cache(maxsize=1024)
+def _conversion_of(target: Backend, request: Request, _quick: Quick[Any]) -> Conversion:
+    """A conversion; another one once the framework of its target is loaded, and `Backend.quick` with it."""
+    return Conversion(target, request)
 
 
 def plan_of(

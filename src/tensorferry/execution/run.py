@@ -77,18 +77,17 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
     seen: Hashable = None
     read = None if _verifying else conversion.readers.get(type(x)) or conversion.reader(type(x))
     if read is not None and (signature := read(x)) is not None:
-        seen, target = signature, conversion.target
+        seen = signature
         if out is not None:
             # If `out` is not a tensor of the target, or has another shape, no recipe is found; the
             # planner refuses it.
-            written = target.signature(out) if target.capabilities.memory.out else None
-            if written is not None and registry.BY_TYPE[type(x)].lengths(x) != target.lengths(out):
-                written = None
+            quick = conversion.quick
+            written = quick.signature(out) if conversion.target.capabilities.memory.out else None
+            if written is not None:
+                lengths = registry.BY_TYPE[type(x)].quick.lengths(x)
+                written = written if lengths == quick.lengths(out) else None
             signature = signature, written
-        key = (
-            signature,
-            conversion.environment() if conversion.is_unsteady else target.environment(),
-        )
+        key = signature, conversion.environment()
         recipe = conversion.recent.get(key) or conversion.find(key)
         if recipe is not None:
             try:
@@ -216,13 +215,13 @@ def prepare(
     conversion = conversion.labelled(own=own)
     if conversion.described:
         return _prepared(source.open(x, target, request), None, conversion, request.out, known)
-    read = conversion.readers.get(type(x)) or conversion.reader(type(x)) or source.signature
+    read = conversion.readers.get(type(x)) or conversion.reader(type(x)) or source.quick.signature
     signature = read(x)
     opened = source.open(x, target, request)
     if signature != read(x):
         signature = None  # another thread has changed `x` meanwhile
     if signature is not None and out is not None:
-        written = target.signature(out)
+        written = target.quick.signature(out)
         signature = None if written is None else (signature, written)
     return _prepared(opened, signature, conversion, request.out, known)
 
@@ -256,7 +255,7 @@ def _own_labels(
     if labels is None or labels.library != target.name:
         return None
     is_result = source is target and decide is None and conversion.returns_plain
-    return None if is_result and source.signature(x) is not None else labels
+    return None if is_result and source.quick.signature(x) is not None else labels
 
 
 def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None) -> Prepared:
@@ -359,7 +358,7 @@ def _prepared(
     if several:
         signature = signature, handle.signature
     here = conversion.here(info, request)
-    environment = conversion.target.environment()
+    environment = conversion.quick.environment()
     key = signature, environment if here.present is None else (environment, here.present)
     recipe = conversion.find(key)
     if recipe is None:

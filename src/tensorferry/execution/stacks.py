@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..backends.base import Backend
-    from ..backends.members import Members
+    from ..backends.lists import Members
     from ..core.info import TensorInfo
     from ..planning.plan import Plan
     from ..planning.step import Step
@@ -188,7 +188,7 @@ def _converted(
         if whole is None and (
             len(members.shape) == 2 or len({shape[1:] for shape in members.shapes}) == 1
         ):
-            whole = members.sources[0].join_alike(tensors)
+            whole = members.sources[0].quick.join_alike(tensors)
         if whole is not None:
             array, ends = run.convert(whole, conversion), accumulate(members.lengths)
             if not isinstance(members.places, list):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
 from ..core.devices import host_index
@@ -14,7 +14,7 @@ from ..errors import ConversionError, UnsupportedTypeError, an
 from .recipes import conversion_as
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from ..core.request import Request
     from .recipes import Conversion
@@ -116,8 +116,8 @@ def conversion_like(like: object) -> Conversion | None:
         ConversionError: As for `follow`.
     """
     kind = type(like)
-    owner = registry.BY_TYPE.get(kind)
-    likeness = None if owner is None else owner.likeness(like)
+    read = _readers.get(kind) or _reader(kind)
+    likeness = None if read is None else read(like)
     if likeness is None:
         return None
     found = _conversions.get((kind, likeness))
@@ -130,10 +130,20 @@ def conversion_like(like: object) -> Conversion | None:
     return found
 
 
+def _reader(kind: type) -> Callable[[Any], Hashable | None] | None:
+    """The `Quick.likeness` of a type of tensors; ``None`` for other types, and those that were not met before."""
+    owner = registry.BY_TYPE.get(kind)
+    if owner is None:
+        return None
+    return _readers.setdefault(kind, owner.quick.likeness)
+
+
+_readers: dict[type, Callable[[Any], Hashable | None]] = {}
+"""The functions that read `Quick.likeness`, by the type of the tensor."""
 _conversions: dict[Hashable, Conversion] = {}
-"""The conversions for tensors in ``like=``, by their types and `Backend.likeness`."""
+"""The conversions for tensors in ``like=``, by their types and likeness."""
 _MOST = 256
-registry.on_change.append(_conversions.clear)
+registry.on_change.extend((_readers.clear, _conversions.clear))
 
 
 def target_of(to: object, like: object) -> str:

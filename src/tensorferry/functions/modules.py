@@ -85,7 +85,7 @@ def _owner(module: Any) -> str:
     for kind in type(module).__mro__[:-1]:
         top = kind.__module__.partition(".")[0]
         for backend in registry.known().values():
-            if top in backend.owns and brings(backend.name, "inner"):
+            if top in backend.owns and brings(backend.name):
                 return backend.name
     raise _no_module(module)
 

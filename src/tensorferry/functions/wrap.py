@@ -57,10 +57,10 @@ __all__ = [
 
 
 @lru_cache(maxsize=64)
-def brings(name: str, side: str) -> bool:
-    """Whether a framework has a module ``inner`` or ``outer``."""
+def brings(name: str) -> bool:
+    """Whether a framework has a module ``functions``, with its `Inner` and its `Outer`."""
     try:
-        return find_spec(f"{registry.__package__}.{name}.{side}") is not None
+        return find_spec(f"{registry.__package__}.{name}.functions") is not None
     except ModuleNotFoundError:  # the framework has no folder here
         return False
 
@@ -72,14 +72,14 @@ def _side(name: str, side: str) -> Any:
     Raises:
         UnsupportedTypeError: It has none.
     """
-    if not brings(name, side):
-        known = [each for each in registry.known() if brings(each, side)]
+    if not brings(name):
+        known = [each for each in registry.known() if brings(each)]
         raise UnsupportedTypeError(
             f"Functions cross to and from {', '.join(known)}; the backend {name!r} brings nothing for them.",
             f'{side}="{known[-1]}"',
         )
     registry.ready(name)
-    return getattr(import_module(f"{registry.__package__}.{name}.{side}"), side.upper())
+    return getattr(import_module(f"{registry.__package__}.{name}.functions"), side.upper())
 
 
 def inner_of(name: str) -> Inner:
@@ -169,7 +169,7 @@ class Wrapped:
 
     def _entrance(self) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         for backend in registry.known().values():
-            if backend.is_traced and backend.is_imported() and brings(backend.name, "outer"):
+            if backend.is_traced and backend.is_imported() and brings(backend.name):
                 return outer_of(backend.name).entrance(self)
 
         def enter(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
@@ -271,7 +271,7 @@ class Wrapped:
 
     def _outer_of(self, names: set[str]) -> str:
         others = sorted(
-            names - {self.inner, EXCHANGE, *(name for name in names if not brings(name, "outer"))}
+            names - {self.inner, EXCHANGE, *(name for name in names if not brings(name))}
         )
         if len(others) == 1:
             return others[0]
@@ -285,9 +285,7 @@ class Wrapped:
             # NumPy arrays beside tensors of a framework are converted to it.
             return self.inner if self.inner in names else EXCHANGE
         likely = next(
-            each
-            for each in registry.known()
-            if brings(each, "outer") and each not in (EXCHANGE, self.inner)
+            each for each in registry.known() if brings(each) and each not in (EXCHANGE, self.inner)
         )
         raise UnsupportedTypeError(
             f"No argument of {what} tells which framework calls it: there are no tensors.",

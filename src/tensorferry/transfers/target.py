@@ -215,7 +215,7 @@ class Pending:
 
     def _seen(self) -> list[Hashable]:
         return [
-            backend.environment()
+            backend.quick.environment()
             for backend in {each.target: None for each in self._prepared.values()}
         ]
 

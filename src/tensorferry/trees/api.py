@@ -454,10 +454,14 @@ def _made(targets: Any, dtype: object, theirs: str | None = None, **keywords: An
 
 def is_ordinary_tensor(x: Any) -> bool:
     """Whether an object is certainly one tensor, and not a container."""
-    owner = registry.BY_TYPE.get(type(x))
-    if owner is None or not owner.capabilities.memory.exists:
+    kind = type(x)
+    # A type that was never met is looked up.
+    if kind not in registry.BY_TYPE and not registry.is_tensor(kind):
         return False
-    if owner.likeness(x) is not None:
+    owner = registry.BY_TYPE[kind]
+    if not owner.capabilities.memory.exists:
+        return False
+    if owner.quick.likeness(x) is not None:
         return True
     # What is on a device, say, has no such key.
     from .tables import has_columns

@@ -214,7 +214,7 @@ def sent_together(
 
 def _send_large(recipe: Recipe, number: int, leaves: list[Any], values: list[Any]) -> Sequence[int]:
     """Transfer each large leaf alone, in place of its value; gives the positions of the small ones."""
-    lengths = registry.backend_of(leaves[0]).lengths
+    lengths = registry.backend_of(leaves[0]).quick.lengths
     most = packing.LARGEST * recipe.plan.source.size // recipe.steps[number].bytes
     sizes = list(map(prod, map(lengths, leaves)))
     if max(sizes) <= most:

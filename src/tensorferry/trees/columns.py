@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..backends import registry
-from ..backends.members import Members, look_at
+from ..backends.lists import Members, look_at
 from ..core import dtypes
 from ..core.devices import HOST
 from ..core.leaf_dtypes import quoted

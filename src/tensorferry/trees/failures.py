@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ..backends.elements import KEEPS_TEXT
+from ..backends.lists import KEEPS_TEXT
 from ..core.leaf_dtypes import (
     DtypeRule,
     mapping_in_code,

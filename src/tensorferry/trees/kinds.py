@@ -13,7 +13,7 @@ from ..sequences.reader import PYTHON_NUMBERS, element_types
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..backends.members import Members
+    from ..backends.lists import Members
     from ..core.info import TensorInfo
 
 __all__ = ["NumberKinds", "dtype_together", "kinds_in"]

@@ -141,7 +141,7 @@ def may_share_a_byte(tensors: list[Any], *, compact: bool) -> bool:
     reached = []
     for places in places_by(list(map(type, tensors))).values():
         some = _some(tensors, places)
-        extents = registry.backend_of(some[0]).extents(some, compact=compact)
+        extents = registry.backend_of(some[0]).quick.extents(some, compact=compact)
         if extents is None:
             return True
         reached.append(extents)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..backends.base import Backend
-    from ..backends.members import Members
+    from ..backends.lists import Members
     from ..typing import Array
 
 __all__ = [

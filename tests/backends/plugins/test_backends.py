@@ -282,6 +282,14 @@ def test_who_names_a_backend_whose_load_fails_is_told_whose_it_is(tmp_path):
     lives(loads(tmp_path, code))
 
 
+QUICK = """
+quick_code = __name__
+def load(self):
+    from tensorferry.backends.quick import Quick
+    class Hasty(Quick):
+        def fast_paths(self): {}
+    self.tensor, globals()["QUICK"] = slabs.Tensor, Hasty
+"""
 MEDDLES = {
     "accepts_foreign": "def accepts_foreign(self, x): raise OSError('cannot tell')",
     "knows": "def knows(self, kind): raise OSError('cannot tell')",
@@ -289,8 +297,8 @@ MEDDLES = {
     "open_node": "def has_node(self, kind): return True\ndef open_node(self, x): raise OSError('cannot tell')",
     "holds": "def holds(self, owner): raise OSError('cannot tell')",
     "shield": "is_traced = True\ndef shield(self, function): raise OSError('cannot tell')",
-    "fast_paths": "def fast_paths(self): raise OSError('cannot tell')",
-    "paths of others": "def fast_paths(self): return {(np.ndarray, 'numpy'): lambda x: 'cannot tell'}",
+    "fast_paths": QUICK.format("raise OSError('cannot tell')"),
+    "paths of others": QUICK.format("return {(np.ndarray, 'numpy'): lambda x: 'cannot tell'}"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import os
 import re
 import shutil
@@ -13,11 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.conformance.outside import installed
-from tests.support import ROOT, SOURCE, address
+from tests.support import ROOT, SOURCE, address, memory_at
 
 import tensorferry as ferry
 from tensorferry import testing
 from tensorferry.backends import registry
+from tensorferry.execution import recipes
+from tensorferry.execution.run import verifying
 
 EXAMPLE = ROOT / "examples" / "backend"
 PAGE = ROOT / "docs" / "howto" / "add-a-framework.md"
@@ -105,6 +108,36 @@ def test_it_refuses_in_words(strict):
         ferry.to_numpy(away)
     back = eval(caught.value.hint, {"x": away, "array_api_strict": strict})  # noqa: S307 - as a person would paste it
     assert ferry.to_list(back) == [1.0, 1.0]
+
+
+def quick_of_the_page():
+    """The class that the page shows for speed."""
+    blocks = re.findall(r"```python\n(>>> .*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    names = {}
+    for block in (block for block in blocks if "class StrictQuick" in block):
+        for example in doctest.DocTestParser().get_examples(block):
+            exec(example.source, names)  # noqa: S102 - what the page shows
+    return names["StrictQuick"]
+
+
+def test_what_the_page_shows_for_speed(strict, monkeypatch):
+    """Another array of the same signature is not described; results are the same, and what is refused is refused."""
+    # With one address modulo 64, which is in the signature.
+    first, second = (strict.asarray(memory_at((size,), "float64"), copy=False) for size in (2, 3))
+    first[:], second[:] = 1.5, 2.5
+    ferry.to_numpy(first)  # now its framework is loaded
+    backend = registry.backend_named("array_api_strict")
+    monkeypatch.setattr(backend, "quick", quick_of_the_page()(backend))
+    recipes.forget()
+    with verifying(False):
+        assert ferry.to_numpy(first, copy=True).tolist() == [1.5, 1.5]
+        with monkeypatch.context() as patch:
+            patch.setattr(backend, "describe", None)
+            assert ferry.to_numpy(second, copy=True).tolist() == [2.5, 2.5, 2.5]
+        away = strict.ones(2, device=strict.Device("device1"))
+        with pytest.raises(ferry.UnsupportedTypeError, match="device1"):
+            ferry.to_numpy(away, copy=True)
+    recipes.forget()
 
 
 def test_the_code_of_its_plans_can_be_pasted(strict):

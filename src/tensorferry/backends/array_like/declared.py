@@ -1,13 +1,87 @@
-"""The declaration for objects without a backend of their own."""
+"""The declaration for objects without a backend of their own, and the code that a person would type."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
 from ...core.declaration import Declared
-from ...core.info import COPIED_KINDS
-from .snippets import snippet
+from ...core.dtypes import DTYPES, ORDINARY
+from ...core.info import APART, COPIED_KINDS, COUNTING, READ_AS
+from ...core.layout import compact_strides
 
-__all__ = ["CAPABILITIES", "DECLARED", "NAME"]
+if TYPE_CHECKING:
+    from ...core.info import TensorInfo
+
+__all__ = [
+    "CAPABILITIES",
+    "COLUMN",
+    "DECLARED",
+    "DLPACK",
+    "FILLED",
+    "NAME",
+    "PADDED_WITH",
+    "PALETTE",
+    "column_code",
+    "snippet",
+]
+
+DLPACK = ".__dlpack__"
+"""The end of a `TensorInfo.kind` if the object gives its memory by this method."""
+COLUMN = "column"
+"""In a `TensorInfo.kind`: a column that is known by Arrow's interfaces, or whose nulls were replaced."""
+PALETTE = " of palette indices"
+"""The end of a `TensorInfo.kind` if the numbers are indices into a table of colours."""
+
+FILLED, PADDED_WITH = " with nulls as ", " padded with "
+"""In a `TensorInfo.kind`: before the value that replaces nulls, and before the one with which rows are padded."""
+_AS_ASKED = (READ_AS, "decimals", "encoded ", "Python objects")
+"""In the reasons for a copy: the values may be read differently if a dtype is named."""
+
+
+def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+    """See `Backend.snippet`."""
+    native = info.dtype in ORDINARY
+    if f" {COLUMN}" in f" {info.kind}":
+        return column_code(info, arguments)
+    if not info.kind.endswith(DLPACK):
+        if verb == "read":
+            return f'np.array({{x}}, dtype="{info.dtype}")' if native else "np.array({x})"
+        return "np.asarray({x})"
+    if native:
+        return "np.from_dlpack({x}).copy()" if verb == "read" else "np.from_dlpack({x})"
+    return f"# NumPy's from_dlpack does not know {info.dtype}\nferry.to_numpy({{x}})"
+
+
+def column_code(info: TensorInfo, arguments: tuple[Any, ...] = ()) -> str:
+    """The call that gives the values of a column or a table, as far as they do not come from a later step.
+
+    Args:
+        info: The description of the column.
+        arguments: The requested dtype and casting, if the call is for these.
+    """
+    asked, casting = arguments if len(arguments) == 2 else (None, None)
+    text, _, reasons = info.kind.partition(": ")
+    counts = COUNTING in text
+    dtype = ""
+    if counts or reasons == APART or any(word in reasons for word in _AS_ASKED):
+        dtype = asked if asked in DTYPES else info.dtype if counts or READ_AS in reasons else ""
+    keywords = [f'dtype="{dtype}"'] if dtype else []
+    keywords += [f'casting="{casting}"'] if dtype and casting else []
+    filled, _, padded = text.partition(PADDED_WITH)
+    value = filled.partition(FILLED)[2]
+    keywords += ['nulls="nan"' if value == "nan" else f"nulls={_number(value)}"] if value else []
+    keywords += [f"pad={_number(padded)}"] if padded else []
+    # NumPy gets a table in column order. The plan says if the target needs row order.
+    by_rows = info.strides == compact_strides(info.shape, DTYPES[info.dtype].itemsize)
+    in_rows = '.copy(order="C")' if reasons == APART and by_rows else ""
+    return f"ferry.to_numpy({', '.join(['{x}', *keywords])}){in_rows}"
+
+
+def _number(text: str) -> str:
+    """A number as code: NaN and infinity have no literals."""
+    return f'float("{text}")' if text.endswith(("nan", "inf")) else text
+
 
 NAME = "array-like"
 

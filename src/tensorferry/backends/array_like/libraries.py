@@ -1,14 +1,22 @@
 """Libraries whose objects must be opened otherwise than by their protocols, by their top-level modules.
 
-Each has a module beside this one. It is imported when one of the library's objects is met, so that
-the library has been imported already.
+A library is imported already when one of its objects is met.
 """
 
 from __future__ import annotations
 
-import importlib
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...columns.column import TEXT
+from ...errors import UnsupportedTypeError, an
+from ...hints import Hint
+from ...host.numpy_dtypes import of_numpy
+from .. import registry
+from .declared import PALETTE
+from .protocols import from_array, kind_of, open_by_protocol, open_contents, open_later_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,13 +26,7 @@ if TYPE_CHECKING:
 
     Opened = tuple[Backend | None, TensorInfo, Any]
 
-__all__ = ["MODULES", "KnownClass", "known_class"]
-
-MODULES = {
-    "PIL": "pillow",
-    **{name: name for name in ("dask", "datasets", "h5py", "scipy", "xarray", "zarr")},
-}
-"""The module beside this one, by the library's top-level module."""
+__all__ = ["CLASSES", "KnownClass", "known_class"]
 
 
 class KnownClass(NamedTuple):
@@ -42,15 +44,224 @@ class KnownClass(NamedTuple):
     made_like: str = ""
 
 
+# -- arrays whose values are computed, or read from a file, at each access -------------------------
+
+
+def _open_later(
+    x: Any, target: Any, request: Any, take: Callable[[Any], Any] = from_array, /
+) -> Opened:
+    """Open an array by its shape and dtype. Nothing is computed or read before `take` is called."""
+    shape, dtype = x.shape, x.dtype
+    name = of_numpy(dtype) if isinstance(dtype, np.dtype) else None
+    # The shape may be unknown before the values are computed.
+    if (
+        name is None
+        or shape is None
+        or not all(isinstance(length, (int, np.integer)) for length in shape)
+    ):
+        return open_contents(x, take, target, request)
+    return None, *open_later_values(x, partial(take, x), tuple(map(int, shape)), name)
+
+
+def _is_text_or_dates(x: Any) -> bool:
+    """Whether an array holds text or dates, by its dtype."""
+    return x.dtype.kind in "USTmM"
+
+
+# -- dask: arrays are computed when they are converted; tables must be computed by the user first --
+
+
+def _class_of_dask(kind: type) -> KnownClass | None:
+    """How to open a class of dask, or a subclass; ``None`` for others."""
+    names = {base.__name__ for base in kind.__mro__}
+    if "Array" in names:
+        return KnownClass(_open_dask, _is_text_or_dates)
+    return KnownClass(_refuse_dask) if names & {"DataFrame", "Series", "Index"} else None
+
+
+def _open_dask(x: Any, target: Any, request: Any) -> Opened:
+    # Not through `__array__`, which drops a mask.
+    return _open_later(x, target, request, lambda x: from_array(x.compute(), "x.compute()"))
+
+
+def _refuse_dask(x: Any, _target: Any, _request: Any) -> Opened:
+    raise UnsupportedTypeError(
+        f"{an(type(x).__name__, 'A')} of dask is a computation that has not run.", "x.compute()"
+    )
+
+
+# -- Hugging Face datasets: a column is read when it is sliced; a dataset has several columns ------
+
+
+def _class_of_datasets(kind: type) -> KnownClass | None:
+    """How to open a class of datasets, or a subclass; ``None`` for others."""
+    names = {base.__name__ for base in kind.__mro__}
+    if "Column" in names:
+        return KnownClass(_open_column_datasets, _is_text_datasets)
+    return KnownClass(_refuse_datasets) if names & {"Dataset", "IterableDataset"} else None
+
+
+def _open_column_datasets(x: Any, target: Any, request: Any) -> Opened:
+    values = x[:]
+    return registry.backend_of(values).open(values, target, request)
+
+
+def _is_text_datasets(x: Any) -> bool:
+    return len(x) > 0 and isinstance(x[0], (str, bytes))
+
+
+def _refuse_datasets(x: Any, _target: Any, _request: Any) -> Opened:
+    kind = type(x).__name__
+    # Without a format, batches are lists of Python objects, which stay as they are in a tree.
+    batches = '{prefetch:x.with_format("arrow").iter(32)}'
+    hint = Hint(
+        batches if kind == "IterableDataset" else f"{{tree:x}}, or batch by batch: {batches}"
+    )
+    raise UnsupportedTypeError(f"{an(kind, 'A')} of datasets is several columns.", hint)
+
+
+# -- h5py: datasets are read from their file at each access ----------------------------------------
+
+
+def _class_of_h5py(kind: type) -> KnownClass | None:
+    """How to open a class of h5py, or a subclass; ``None`` for others."""
+    import h5py
+
+    return KnownClass(_open_h5py, _is_text_h5py) if issubclass(kind, h5py.Dataset) else None
+
+
+def _open_h5py(x: Any, target: Any, request: Any) -> Opened:
+    if _is_text_h5py(x):
+        raise UnsupportedTypeError(
+            f"This Dataset {TEXT}.",
+            "np.unique(x.asstr()[()], return_inverse=True)[1], which numbers the words",
+        )
+    return _open_later(x, target, request)
+
+
+def _is_text_h5py(x: Any) -> bool:
+    import h5py
+
+    return _is_text_or_dates(x) or h5py.check_string_dtype(x.dtype) is not None
+
+
+# -- Pillow: pixels are decoded when an image is read; those of a palette image are indices --------
+
+
+def _class_of_pillow(kind: type) -> KnownClass | None:
+    """How to open a class of Pillow, or a subclass; ``None`` for others."""
+    from PIL import Image
+
+    return KnownClass(_open_pillow) if issubclass(kind, Image.Image) else None
+
+
+def _open_pillow(x: Any, target: Any, request: Any) -> Opened:
+    from PIL import ImageMode
+
+    mode = ImageMode.getmode(x.mode)
+    dtype = of_numpy(np.dtype(mode.typestr))
+    if dtype is None:
+        return open_by_protocol(x, target, request)
+    bands = (len(mode.bands),) if len(mode.bands) > 1 else ()
+    kind = f"{kind_of(x)}{PALETTE}" if x.mode in ("P", "PA") else ""
+    return None, *open_later_values(
+        x, partial(_read_pillow, x), (x.height, x.width, *bands), dtype, kind
+    )
+
+
+def _read_pillow(x: Any) -> Any:
+    # This raises for a broken file, from which NumPy would make an image of zeros.
+    x.load()
+    return np.array(x)
+
+
+# -- SciPy: sparse matrices are refused, because they have no dense memory -------------------------
+
+
+def _class_of_scipy(kind: type) -> KnownClass | None:
+    """How to open a class of SciPy, or a subclass; ``None`` for others."""
+    from scipy import sparse
+
+    return (
+        KnownClass(_refuse_scipy) if issubclass(kind, (sparse.sparray, sparse.spmatrix)) else None
+    )
+
+
+def _refuse_scipy(x: Any, _target: Any, _request: Any) -> Opened:
+    raise UnsupportedTypeError(
+        f"A {type(x).__name__} is sparse: indices and values, not one tensor.",
+        "x.toarray(), which has every zero",
+    )
+
+
+# -- xarray: a `DataArray` is opened as its array; a dataset has several ---------------------------
+
+
+def _class_of_xarray(kind: type) -> KnownClass | None:
+    """How to open a class of xarray, or a subclass; ``None`` for others."""
+    import xarray as xr
+
+    if issubclass(kind, xr.Dataset):
+        return KnownClass(_refuse_xarray)
+    if issubclass(kind, getattr(xr, "DataTree", xr.Dataset)):
+        return KnownClass(_refuse_tree_xarray)
+    made_like = "like.copy(data=to_numpy(x)), which keeps its dimensions and coordinates"
+    is_array = issubclass(kind, (xr.DataArray, xr.Variable))
+    return KnownClass(_open_xarray, _is_text_or_dates, made_like) if is_array else None
+
+
+def _open_xarray(x: Any, target: Any, request: Any) -> Opened:
+    # Through the private attribute, because the public one would read the data. Unknown data count
+    # as read later.
+    lies_here = isinstance(getattr(getattr(x, "variable", x), "_data", None), np.ndarray)
+    return (open_by_protocol if lies_here else _open_later)(x, target, request)
+
+
+def _refuse_xarray(_x: Any, _target: Any, _request: Any) -> Opened:
+    raise UnsupportedTypeError(
+        "A Dataset is several arrays with names.", Hint("{tree:dict(x.variables)}")
+    )
+
+
+def _refuse_tree_xarray(_x: Any, _target: Any, _request: Any) -> Opened:
+    hint = Hint(
+        '{tree:dict(((node.path + "/" + name).strip("/"), value)'
+        " for node in x.subtree for name, value in node.to_dataset().variables.items())}"
+    )
+    raise UnsupportedTypeError("A DataTree is several datasets with names.", hint)
+
+
+# -- zarr: arrays are read from their store at each access -----------------------------------------
+
+
+def _class_of_zarr(kind: type) -> KnownClass | None:
+    """How to open a class of zarr, or a subclass; ``None`` for others."""
+    import zarr
+
+    return KnownClass(_open_later, _is_text_or_dates) if issubclass(kind, zarr.Array) else None
+
+
+# -- all of them -----------------------------------------------------------------------------------
+
+
+CLASSES = {
+    "dask": _class_of_dask,
+    "datasets": _class_of_datasets,
+    "h5py": _class_of_h5py,
+    "PIL": _class_of_pillow,
+    "scipy": _class_of_scipy,
+    "xarray": _class_of_xarray,
+    "zarr": _class_of_zarr,
+}
+"""For each library, by its top-level module, a function that gives how to open a class."""
+
+
 def _look(kind: type) -> KnownClass | None:
     for base in kind.__mro__:
-        name = MODULES.get(base.__module__.partition(".")[0])
-        if name is not None:
-            found: KnownClass | None = importlib.import_module(f"{__package__}.{name}").known_class(
-                kind
-            )
-            if found is not None:
-                return found
+        class_of = CLASSES.get(base.__module__.partition(".")[0])
+        found = None if class_of is None else class_of(kind)
+        if found is not None:
+            return found
     return None
 
 

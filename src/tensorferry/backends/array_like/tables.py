@@ -12,9 +12,8 @@ from ...errors import UnsupportedTypeError
 from .. import registry
 from ..nodes import Node, as_dict
 from ..opening import Later, Table, TableContents, open_column, open_table
-from .declared import NAME
+from .declared import COLUMN, FILLED, NAME
 from .libraries import known_class
-from .snippets import COLUMN, FILLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

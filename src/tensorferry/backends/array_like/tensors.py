@@ -11,11 +11,9 @@ from ...columns.producers import gives_arrow, leaving_streams
 from ...host import memory
 from ..base import Backend
 from ..opening import Later, TableContents, remark_of
-from .declared import CAPABILITIES, DECLARED, NAME
+from .declared import CAPABILITIES, DECLARED, NAME, PALETTE, snippet
 from .libraries import known_class
-from .protocols import open_by_protocol, protocol_of
-from .snippets import PALETTE, snippet
-from .sources import reading, values_of
+from .protocols import open_by_protocol, protocol_of, reading, values_of
 from .tables import ArrowColumn, found_in, is_known_by_arrow, open_arrow, open_contents, opener_of
 
 if TYPE_CHECKING:

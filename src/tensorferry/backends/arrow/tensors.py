@@ -14,8 +14,7 @@ from ...errors import an
 from ...host import memory
 from ..columnar import ColumnBackend, Views
 from ..opening import Gathered
-from .declared import CAPABILITIES, DECLARED
-from .snippets import snippet
+from .declared import CAPABILITIES, DECLARED, snippet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,7 +107,7 @@ class ArrowBackend(ColumnBackend):
     def name_of(self, x: Any) -> object:
         return None
 
-    def quick(self, x: Any) -> Array | None:
+    def plain_array(self, x: Any) -> Array | None:
         if self._name(x.type) is None or x.null_count or not len(x):
             return None
         if isinstance(x, self._pa.ChunkedArray):

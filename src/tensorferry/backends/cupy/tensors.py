@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 from functools import cache, lru_cache, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from ...host.numpy_dtypes import by_numpy, numpy_dtype
 from ...planning.rules import agrees
 from .. import registry
 from ..base import Backend
-from .declared import AS_INTEGERS, CAPABILITIES, DECLARED
-from .snippets import snippet
+from ..quick import Quick
+from .declared import AS_INTEGERS, CAPABILITIES, DECLARED, snippet
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -51,6 +52,7 @@ class CupyBackend(Backend):
     imports = DECLARED.imports
     capabilities = CAPABILITIES  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
+    quick_code = __name__
 
     def load(self) -> None:
         self.cupy: Any = importlib.import_module(self.module)
@@ -77,7 +79,7 @@ class CupyBackend(Backend):
             )
         return None
 
-    # -- describe ---------------------------------------------------------------------------------
+    # -- describe ----------------------------------------------------------------------------------
 
     def describe(self, x: Any) -> TensorInfo:
         name = _NAMES.get(x.dtype)
@@ -87,22 +89,11 @@ class CupyBackend(Backend):
             )
         return _described(x.shape, name, f"cuda:{x.device.id}", x.strides, x.data.ptr & 63)
 
-    def signature(self, x: Any) -> Hashable | None:
-        if type(x) is not self.cupy.ndarray or _NAMES.get(x.dtype) not in CAPABILITIES.dtypes.held:
-            return None
-        if not x.size or not x.flags.c_contiguous:
-            return None
-        start = x.data
-        return self.name, x.dtype, x.ndim, COMPACT, start.ptr & 63, start.device_id
-
-    def likeness(self, x: Any) -> Hashable | None:
-        return None  # its device decides
-
     def pointer(self, x: Any) -> int | None:
         pointer: int = x.data.ptr
         return pointer
 
-    # -- verbs ------------------------------------------------------------------------------------
+    # -- verbs -------------------------------------------------------------------------------------
 
     def export(self, x: Any) -> Array:
         return self.fetch(x)
@@ -269,4 +260,25 @@ def _pointer(array: Array) -> ctypes.c_void_p:
     return ctypes.c_void_p(memory.address(array))
 
 
+class CupyQuick(Quick[CupyBackend]):
+    """What makes conversions of arrays without gaps fast."""
+
+    lengths = staticmethod(attrgetter("shape"))  # pyright: ignore[reportAssignmentType]
+
+    def signature(self, x: Any) -> Hashable | None:
+        if (
+            type(x) is not self.backend.cupy.ndarray
+            or _NAMES.get(x.dtype) not in CAPABILITIES.dtypes.held
+        ):
+            return None
+        if not x.size or not x.flags.c_contiguous:
+            return None
+        start = x.data
+        return self.backend.name, x.dtype, x.ndim, COMPACT, start.ptr & 63, start.device_id
+
+    def likeness(self, x: Any) -> Hashable | None:
+        return None  # its device decides
+
+
 BACKEND = CupyBackend()
+QUICK = CupyQuick

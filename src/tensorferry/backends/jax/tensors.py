@@ -20,17 +20,12 @@ from ...planning.rules import agrees
 from .. import registry
 from ..base import Backend
 from ..nodes import Node, entry_of
-from . import fast_paths
-from .declared import DECLARED, NARROW, PACKED, capabilities
-from .snippets import loses_imaginary, snippet
+from .declared import DECLARED, NARROW, PACKED, capabilities, loses_imaginary, snippet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable
 
     from ...core.capabilities import Capabilities
-    from ...core.request import Request
-    from ...planning.plan import Plan
-    from ...planning.step import Step
     from ...typing import Array
 
 _WHOLE = (
@@ -64,7 +59,7 @@ class JaxBackend(Backend):
     install = "pip install jax"
     imports = DECLARED.imports
     snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
-    fast_paths, fast_paths_for_many = fast_paths.fast_paths, fast_paths.for_many  # pyright: ignore[reportAssignmentType]
+    quick_code = f"{__package__}.quick"
 
     def load(self) -> None:
         import jax
@@ -73,7 +68,6 @@ class JaxBackend(Backend):
         self.config: Any = jax.config
         self.tracer = self.jax.core.Tracer
         self.array = _concrete()
-        self._read = self._find_reader()
         self._place: Callable[[Array], Any] | None = None
         self._end: int | None = None
         # What an array can hold is decided by XLA, which is in jaxlib.
@@ -109,7 +103,7 @@ class JaxBackend(Backend):
             )
         return None
 
-    # -- describe ---------------------------------------------------------------------------------
+    # -- describe ----------------------------------------------------------------------------------
 
     def describe(self, x: Any) -> TensorInfo:
         name = _NAMES.get(x.dtype)
@@ -137,48 +131,6 @@ class JaxBackend(Backend):
             misalignment = x.unsafe_buffer_pointer() & 63
         return _described(shape, name, device, misalignment, shards, pinned)
 
-    def signature(self, x: Any) -> Hashable | None:
-        if type(x) is not self.array:
-            return None
-        found = self._read(x)
-        # The alignment of memory of a device is nobody's business.
-        return (
-            found
-            if found is None or x.platform() != HOST
-            else (*found, x.unsafe_buffer_pointer() & 63)
-        )
-
-    def signature_reader(
-        self, kind: type, target: Backend, request: Request
-    ) -> Callable[[Any], Hashable | None]:
-        # Elements are always aligned to their size, which is enough for most targets.
-        return (
-            self._read
-            if kind is self.array and target.capabilities.memory.alignment <= 1
-            else self.signature
-        )
-
-    def _find_reader(self) -> Callable[[Any], tuple[Any, ...] | None]:
-        """A function that reads a signature without the address, for the type of concrete arrays."""
-        alone, host, name = self.jax.sharding.SingleDeviceSharding, HOST, self.name
-
-        def read(x: Any) -> tuple[Any, ...] | None:
-            if x.is_deleted():
-                return None
-            sharding, shape = x.sharding, x.shape
-            # `num_devices` takes as long as everything else, so it is read only if needed.
-            if (type(sharding) is not alone and sharding.num_devices > 1) or 0 in shape:
-                return None
-            if x.platform() == host:
-                return name, x.dtype, len(shape)
-            return name, x.dtype, len(shape), x.device, sharding.memory_kind
-
-        return read
-
-    def likeness(self, x: Any) -> Hashable | None:
-        found = self.signature(x)
-        return None if found is None or x.platform() != HOST or x.device.id else found
-
     def holds(self, owner: object) -> bool:
         """Whether it is the capsule under the result of `np.asarray` for narrow dtypes."""
         if not self.loaded:
@@ -202,23 +154,13 @@ class JaxBackend(Backend):
         pointer: int = x.unsafe_buffer_pointer()
         return pointer
 
-    # -- verbs ------------------------------------------------------------------------------------
+    # -- verbs -------------------------------------------------------------------------------------
 
     def export(self, x: Any) -> Array:
         # A transfer guard allows explicit transfers, and counts unpacking as one. JAX caches what
         # it had to gather, and after JAX 0.11.0 that may not own its memory.
         gathered = x.sharding.num_devices > 1 and not x.is_fully_replicated
-        return self.fetch(x) if gathered or of_numpy(x.dtype) in PACKED else _export(x)
-
-    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
-        before = plan.source
-        whole = (
-            before.abstract is None
-            and before.shards == 1
-            and before.device == HOST
-            and before.dtype not in PACKED
-        )
-        return _export if step.verb == "export" and whole else None
+        return self.fetch(x) if gathered or of_numpy(x.dtype) in PACKED else export_whole(x)
 
     def fetch(self, x: Any) -> Array:
         """A copy of a whole array in host memory."""
@@ -393,7 +335,7 @@ class JaxBackend(Backend):
         )
 
 
-def _export(x: Any) -> Array:
+def export_whole(x: Any) -> Array:
     """The verb ``export`` for an array on one device whose elements are not packed."""
     array = np.asarray(x)
     return array.copy() if array.flags.owndata else array

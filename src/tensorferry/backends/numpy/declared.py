@@ -1,15 +1,134 @@
-"""What NumPy can do."""
+"""What NumPy can do, and the code that a person would type for each of its verbs."""
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING, Any
+
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects, Options
 from ...core.declaration import Declared
-from ...core.dtypes import DTYPES
+from ...core.dtypes import DTYPES, ORDINARY, casting_scale, cuts_off, find, is_misrounded, width
 from ...core.layout import AXES
 from ...core.names import EXCHANGE_NUMBERS
-from .snippets import snippet
 
-__all__ = ["CAPABILITIES", "DECLARED"]
+if TYPE_CHECKING:
+    from ...core.info import TensorInfo
+
+__all__ = ["CAPABILITIES", "DECLARED", "snippet"]
+
+
+def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+    """See `Backend.snippet`."""
+    if verb == "cast":
+        return _cast_code(*arguments, info=info)
+    if verb == "check":
+        return f"{_CHECKS[arguments[1]].format(arguments[0])}\n{{x}}"
+    if verb == "write":
+        dtype = arguments[0].dtype
+        if _differs(info.dtype, dtype):
+            return f"np.copyto(out, {_our_code('{y}', info.dtype, dtype)}); {{y}} = out"
+        return f'np.copyto(out, {_values_code("{y}", info.dtype, dtype)}, casting="unsafe"); {{y}} = out'
+    if verb == "copy" and info.swapped:
+        order = ', order="C"' if arguments and arguments[0] else ""
+        return f'{{x}}.astype("{info.dtype}"{order})'
+    if verb == "copy" and arguments and arguments[0]:
+        return '{x}.copy(order="C")'
+    if verb == "stack" and info.kind == "rows":
+        return f'np.stack([ferry.to_numpy(row, dtype="{info.dtype}") for row in {{x}}])'
+    if verb == "narrow":
+        return f"{{x}}[{', '.join(':1' if axis in arguments[0] else ':' for axis in range(len(info.shape)))}]"
+    if verb == "span":
+        itemsize = find(info.dtype).itemsize
+        return f"np.lib.stride_tricks.as_strided({{x}}, ({arguments[0]},), ({itemsize},))"
+    return _SNIPPETS[verb]
+
+
+_SNIPPETS = {
+    "export": "np.asarray({x})",
+    "read": "np.array({x})",
+    "stack": "np.stack({x})",
+    "pad": 'ferry.collate([{"x": row} for row in {x}], "numpy", pad=0)["x"]',
+    "copy": '{x}.copy(order="K")',
+    "read_only": "{y}.flags.writeable = False",
+}
+_CHECKS = {
+    "value": "# before this, each value is looked at: one that {} does not keep is refused",
+    "number": "# before this, each value is looked at: one that {} has no place for is refused",
+    "finite": "# before this, each value is looked at: one that becomes infinite as {} is refused",
+}
+
+
+def _compares() -> bool:
+    """Whether the imported NumPy, if any, knows ``casting="same_value"``.
+
+    (https://numpy.org/doc/2.4/release/2.4.0-notes.html)
+    """
+    return _version("numpy", "2.4") >= (2, 4)
+
+
+def _version(module: str, otherwise: str) -> tuple[int, ...]:
+    """The first two numbers of the version of a module, if it is imported."""
+    version = str(getattr(sys.modules.get(module), "__version__", otherwise))
+    return tuple(map(int, version.split(".")[:2]))
+
+
+_SMALL = {"int2", "int4", "uint2", "uint4"}
+
+
+def _casts(source: str, dtype: str) -> bool:
+    """Whether NumPy has a cast between two dtypes.
+
+    Some between two of ml_dtypes are missing, in 0.5 most.
+    """
+    pair = {source, dtype}
+    if len(pair) == 1 or pair & ORDINARY:
+        return True
+    if "float8_e8m0fnu" in pair:
+        return "bfloat16" in pair
+    if pair <= _SMALL or (pair & _SMALL and _version("ml_dtypes", "0.6") < (0, 6)):
+        return find(source).kind == find(dtype).kind and width(source) < width(dtype)
+    return "float6_e2m3fn" not in pair or not pair & {"int4", "uint4"}
+
+
+def _differs(source: str, dtype: str) -> bool:
+    """Whether NumPy's cast does not give the bits of `tensorferry.host.casts`."""
+    return is_misrounded(source, dtype) or cuts_off(source, dtype)
+
+
+def _our_code(code: str, source: str, dtype: str) -> str:
+    """The code for an array that is cast by us, which NumPy would round twice, or whose integers it leaves to C."""
+    casting = ', casting="unsafe"' if casting_scale(source, dtype, None).check else ""
+    return f'ferry.to_numpy({code}, dtype="{dtype}"{casting})'
+
+
+def _values_code(code: str, source: str, dtype: str) -> str:
+    """The code for an array that NumPy casts to a dtype with the same bits as `tensorferry.host.casts`."""
+    if find(source).kind == "complex" and find(dtype).kind not in ("complex", "bool"):
+        code = f"{code}.real"
+    return code if _casts(source, dtype) else f'{code}.astype("float32")'
+
+
+def _cast_code(dtype: str, check: str = "", compact: bool = False, *, info: TensorInfo) -> str:
+    """The code for a cast, with a comment about checks that NumPy does not make."""
+    if check != "value" and _differs(info.dtype, dtype):
+        code = _our_code("{x}", info.dtype, dtype)
+        code = f'{code}.copy(order="C")' if compact and len(info.shape) > 1 else code
+        return f"{_CHECKS[check].format(dtype)}\n{code}" if check else code
+    values = _values_code("{x}", info.dtype, dtype)
+    compares = (
+        check == "value" and values == "{x}" and {info.dtype, dtype} <= ORDINARY and _compares()
+    )
+    if compares and info.dtype == "float16":
+        # NumPy 2.4 refuses -0.0 from float16 to integers.
+        values = '{x}.astype("float32")'
+    elif compares and info.swapped:
+        # NumPy 2.4 does not check values in the other byte order.
+        values = f'{{x}}.astype("{info.dtype}")'
+    name = f'"{dtype}"' if dtype in ORDINARY else f"ml_dtypes.{dtype}"
+    options = (', order="C"' if compact else "") + (', casting="same_value"' if compares else "")
+    code = f"{values}.astype({name}{options})"
+    return f"{_CHECKS[check].format(dtype)}\n{code}" if check and not compares else code
+
 
 # NumPy 1 had some of them, and in old code they still are.
 _WORDS = {

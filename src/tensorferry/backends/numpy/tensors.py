@@ -6,36 +6,28 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.dtypes import common
 from ...core.info import TensorInfo
 from ...core.layout import compact_strides
 from ...errors import ConversionError, ShapeError, UnsupportedTypeError, an
 from ...hints import Hint
 from ...host import casts, memory
 from ...host.masked import has_masked, is_masked_array
-from ...host.numpy_dtypes import NAMES, of_numpy
-from ...sequences import numbers
-from ...sequences.flags import EXPECTED
+from ...host.numpy_dtypes import NAMES, numpy_dtype, of_numpy
 from .. import registry
 from ..base import Backend, kind_of_type
-from . import signatures, stacking
-from .declared import CAPABILITIES, DECLARED
-from .snippets import snippet
+from .declared import CAPABILITIES, DECLARED, snippet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from ...core.request import Request
-    from ...planning.plan import Plan
-    from ...planning.step import Step
     from ...typing import Array
     from ..base import Opened
-
-_DTYPE = attrgetter("dtype")
 
 _WRITTEN = 'x.astype("float64"), which reads numbers that are written out'
 _WORDS = "np.unique(x, return_inverse=True)[1], which numbers the words"
@@ -58,8 +50,7 @@ class NumpyBackend(Backend):
     imports = DECLARED.imports
     capabilities = CAPABILITIES  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     snippet = staticmethod(snippet)
-    signature, signature_reader = signatures.signature, signatures.signature_reader
-    grouped, extents, owns_memory = signatures.grouped, signatures.extents, signatures.owns_memory
+    quick_code = f"{__package__}.quick"
 
     def load(self) -> None:
         """There is nothing to load: NumPy is always imported."""
@@ -86,10 +77,6 @@ class NumpyBackend(Backend):
             )
         return None
 
-    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        as_they_are = numbers.list_reader({kind: exact.dtype for kind, exact in EXPECTED.items()})
-        return {(np.ndarray, self.name): _plain, (list, self.name): as_they_are}
-
     def describe(self, x: Any) -> TensorInfo:
         dtype = x.dtype
         if dtype.kind in "mM":
@@ -106,21 +93,6 @@ class NumpyBackend(Backend):
         if isinstance(x, np.generic):
             return TensorInfo(self.name, (), name, writable=True, kind="scalar")
         return _info(x, name, kind_of_type(type(x)), memory.is_mapped(x))
-
-    def likeness(self, x: Any) -> Hashable | None:
-        return x.dtype if type(x) is np.ndarray and x.dtype in NAMES else None
-
-    def for_many(self) -> Mapping[str, Callable[..., Any]]:
-        return {"copy": self._copy_each, "cast": casts.cast_each, "write": casts.write_each}
-
-    def _copy_each(self, arrays: Sequence[Array], compact: bool = False) -> list[Array]:
-        if compact or not arrays[0].dtype.isnative:
-            return [self.copy(x, compact) for x in arrays]
-        return [x.copy("K") for x in arrays]
-
-    def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
-        alike = set(map(type, tensors)) == {np.ndarray} and len(set(map(_DTYPE, tensors))) == 1
-        return self.describe(tensors[0]) if alike and not tensors[0].dtype.hasobject else None
 
     def open(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
         if x.dtype.hasobject:
@@ -176,7 +148,44 @@ class NumpyBackend(Backend):
     Not a method that calls it, because that would take as long as a small cast.
     """
 
-    stack, pad = staticmethod(stacking.stack), staticmethod(stacking.pad)  # pyright: ignore[reportAssignmentType]
+    def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Array:
+        """Stack arrays of equal shapes into one of `shape`, in the dtype that has all their values."""
+        names = {of_numpy(dtype) or "" for dtype in {array.dtype for array in tensors}}
+        inner = tensors[0].shape
+        if len(names) > 1:
+            result = memory.compact((len(tensors), *inner), numpy_dtype(common(names)))
+            for index, array in enumerate(tensors):
+                casts.copy_into(result[index : index + 1], array[np.newaxis])
+            return result.reshape(shape)
+        result = memory.compact(shape, numpy_dtype(names.pop()))
+        if inner:
+            # Not `np.stack`, which makes a view of each array. For small arrays, that doubles the
+            # memory.
+            np.concatenate(tensors, out=result.reshape(len(tensors) * inner[0], *inner[1:]))
+        else:
+            np.stack(tensors, out=result.reshape(len(tensors)))
+        return result
+
+    def pad(self, arrays: Any, shape: tuple[int, ...], places: Any, value: Array) -> Array:
+        """Put arrays of one dtype into a new array of `shape`, with a value in all other places.
+
+        Args:
+            arrays: The arrays; or one array with the elements of all, one after the other.
+            shape: The shape of the result.
+            places: The index of each array; or a mask that is true for their elements.
+            value: The value for all other elements.
+        """
+        result = memory.compact(shape, value.dtype)
+        result[...] = value
+        if isinstance(places, np.ndarray):
+            result[places] = arrays if isinstance(arrays, np.ndarray) else np.concatenate(arrays)
+            return result
+        # Lists of tensors may be nested, and then several axes count the arrays.
+        inner = shape[len(shape) - np.ndim(arrays[0]) :] or (1,)
+        rows = result.reshape(len(places), *inner)
+        for row, place, array in zip(rows, places, arrays, strict=True):
+            row[place] = array
+        return result
 
     def check(self, x: Array, dtype: str, check: str) -> Array:
         """The array, after a check that another dtype has all its values."""
@@ -195,38 +204,9 @@ class NumpyBackend(Backend):
         # A subclass may refuse plain numbers in its own `__setitem__`.
         casts.copy_into(np.asarray(out), x)
 
-    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
-        before, verb = plan.source, step.verb
-        if verb == "write":
-            alike = (
-                plan.written == plan.result.dtype and not before.swapped and not plan.result.kind
-            )
-            return _write_alike if alike else None
-        if before.swapped or before.weak_dtype is not None:
-            return None
-        if verb == "copy" and before.is_compact and not any(step.arguments):
-            return np.ndarray.copy
-        if verb == "cast":
-            return casts.direct_cast(before.dtype, *step.arguments)
-        return None
-
-
-def _write_alike(x: Array, out: Array) -> None:
-    """`write` between arrays of one dtype."""
-    # NumPy copies first if they overlap, but not along one axis, where its order is right only for
-    # equal strides.
-    if x.ndim == 1 and x.strides != out.strides and np.may_share_memory(x, out):
-        x = x.copy()
-    out[...] = x
-
-
-def _plain(x: Array) -> Array | None:
-    """The fast path from NumPy to NumPy."""
-    return x if x.dtype in NAMES and x.dtype.isnative else None
-
 
 def _info(x: Array, name: str, kind: str, mapped: bool) -> TensorInfo:
-    writable, mutable, is_mapped = signatures.who_writes(x, x.flags.writeable)
+    writable, mutable, is_mapped = who_writes(x, x.flags.writeable)
     mapped = mapped or is_mapped
     at, swapped = memory.address(x) & 63, not x.dtype.isnative
     return _described(x.shape, name, x.strides, at, writable, mutable, swapped, mapped, kind)
@@ -258,6 +238,39 @@ def _described(
         memory_map=mapped,
         kind=kind,
     )
+
+
+def who_writes(x: Array, writable: bool) -> tuple[bool, bool, bool]:
+    """Whether an array is writable, whether its memory can be written at all, and whether it is over a file."""
+    if writable and x.base is None:
+        return True, True, False
+    return writable, writable or _is_mutable(x), memory.is_mapped(x)
+
+
+def _is_mutable(x: Array) -> bool:
+    """Whether the memory of a read-only array can be written through another object.
+
+    If unknown, yes.
+    """
+    found = memory.writable_somewhere(x)
+    if isinstance(found, bool):
+        return found
+    if type(found).__name__ == "PyCapsule":
+        # It may have been exported by an object that can write it, such as a writable array.
+        return not _immutable_holds(found)
+    try:
+        return registry.backend_of(found).capabilities.memory.writable
+    except UnsupportedTypeError:
+        return True
+
+
+def _immutable_holds(owner: object) -> bool:
+    """Whether an object that owns an array's memory belongs to an immutable tensor of a known framework."""
+    for backend in registry.imported():
+        with registry.outside.guard(backend.name):
+            if not backend.capabilities.memory.writable and backend.holds(owner):
+                return True
+    return False
 
 
 def _is_all_text(x: Any) -> bool:

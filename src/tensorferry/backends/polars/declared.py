@@ -1,14 +1,37 @@
-"""What polars can do."""
+"""What polars can do, and the code that a person would type for each of its verbs."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects, Options
 from ...core.declaration import Declared
 from ...core.dtypes import ORDINARY
 from ...core.info import ANY_ADDRESS, APART, BIT_PACKED, COPIED, COPIED_KINDS
-from .snippets import snippet
+from ..array_like.declared import column_code
 
-__all__ = ["CAPABILITIES", "DECLARED"]
+if TYPE_CHECKING:
+    from ...core.info import TensorInfo
+
+__all__ = ["CAPABILITIES", "DECLARED", "snippet"]
+
+
+def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+    """See `Backend.snippet`."""
+    if verb == "adopt":
+        return "pl.Series({x})" if len(info.shape) == 1 else "pl.from_numpy({x})"
+    if verb == "label":
+        _, names = arguments
+        return (
+            f"{{x}}.alias({names})"
+            if len(info.shape) == 1
+            else f"{{x}}.rename(dict(zip({{x}}.columns, {names})))"
+        )
+    # A series of lists gives an array of objects.
+    if verb == "export" and len(info.shape) == 1 and not info.kind:
+        return "{x}.to_numpy()"
+    return column_code(info, arguments)
+
 
 _HELD = frozenset(name for name in ORDINARY if not name.startswith("complex"))
 

@@ -12,11 +12,10 @@ from ...errors import UnsupportedTypeError, an
 from ..columnar import ColumnBackend, Views
 from ..labelling import checked, refuse_twice
 from ..opening import Gathered
-from .declared import CAPABILITIES, DECLARED
-from .snippets import snippet
+from .declared import CAPABILITIES, DECLARED, snippet
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Sequence
 
     from ...columns.column import Found
     from ...core.capabilities import Capabilities
@@ -112,12 +111,12 @@ class PolarsBackend(ColumnBackend):
             lambda by_rows: x.to_numpy(order="c" if by_rows else "fortran", writable=True),
         )
 
-    def quick(self, x: Any) -> Array | None:
+    def plain_array(self, x: Any) -> Array | None:
         array = self._view(x)
         return array if array is not None and array.ndim == 1 else None
 
     def _view(self, x: Any) -> Array | None:
-        """`quick` for a series, also for rows of equal length."""
+        """`plain_array` for a series, also for rows of equal length."""
         try:
             array: Array = x.to_numpy(allow_copy=False)
         except (RuntimeError, self._pl.exceptions.PolarsError):
@@ -199,9 +198,6 @@ class PolarsBackend(ColumnBackend):
             usual = all(name == f"column_{place}" for place, name in enumerate(names))
             return None if usual else Labels(self.name, None, names)
         return Labels(self.name, None, (x.name,), is_table=False) if x.name else None
-
-    def likeness(self, x: Any) -> Hashable | None:
-        return None if self.labels_of(x) is not None else self.signature(x)
 
     def label(self, x: Any, index: Labels | None, names: Labels | None) -> Any:
         if names is None or names.names is None:

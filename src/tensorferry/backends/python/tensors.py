@@ -21,18 +21,12 @@ from ...host import casts, memory, subnormals
 from ...host.numpy_dtypes import NAMES, numpy_dtype, of_numpy
 from ...planning import rules
 from ...sequences import chunks, flags, reader
-from .. import elements, members, registry
+from .. import lists
 from ..base import Backend
-from . import few_numbers
-from .declared import CAPABILITIES, DECLARED
-from .snippets import exact_scalar, snippet
+from .declared import CAPABILITIES, DECLARED, exact_scalar, snippet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
-
     from ...core.request import Request
-    from ...planning.plan import Plan
-    from ...planning.step import Step
     from ...typing import Array
     from ..base import Opened
 
@@ -85,6 +79,7 @@ class PythonBackend(Backend):
     imports = DECLARED.imports
     capabilities = CAPABILITIES  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
     snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
+    quick_code = f"{__package__}.quick"
 
     def load(self) -> None:
         """There is no framework to load."""
@@ -127,7 +122,7 @@ class PythonBackend(Backend):
                 return self, self._info(array, "buffer"), array
             if isinstance(x, reader.NewArray):
                 return self, self._info_of_new(x, target), x.array
-        found = x if isinstance(x, members.Members) else members.members_of(x, request)
+        found = x if isinstance(x, lists.Members) else lists.members_of(x, request)
         if found is not None:
             return self._opened_together(found, target, request)
         first, size = reader.first(x)
@@ -141,9 +136,9 @@ class PythonBackend(Backend):
             if read is not None:
                 return self, _info_of_many(read.shape, read.exact, target, request), read.value
         try:
-            array, weak = elements.read(x, first)
+            array, weak = lists.read(x, first)
         except GradientError:
-            found = members.with_numbers(x, request)
+            found = lists.with_numbers(x, request)
             if found is None:
                 raise
             return self._opened_together(found, target, request)
@@ -151,32 +146,11 @@ class PythonBackend(Backend):
         return self, _numbers_info(array.shape, name, weak and _weak(name, weak, target)), array
 
     def _opened_together(
-        self, found: members.Members, target: Backend | None, request: Request | None
+        self, found: lists.Members, target: Backend | None, request: Request | None
     ) -> Opened:
-        found = members.gathered(found, target, request)
-        owner, info = members.whole_of(found, target)
+        found = lists.gathered(found, target, request)
+        owner, info = lists.whole_of(found, target)
         return owner or self, info, found
-
-    def signature_reader(
-        self, kind: type, target: Backend, request: Request
-    ) -> Callable[[Any], Hashable | None]:
-        return few_numbers.signature_reader(target, request)
-
-    def lengths(self, x: Any) -> tuple[int, ...]:
-        return (len(x),)
-
-    def likeness(self, x: Any) -> Hashable | None:
-        return few_numbers.likeness(x)
-
-    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
-        if step.verb == "read":
-            return few_numbers.read(self, step, plan)
-        if step.verb != "adopt":
-            return None
-        if plan.result.dtype in ORDINARY:
-            return _ordinary_scalars
-        before = plan.steps[-2:-1]
-        return _scalars_of(registry.backend_named(before[0].backend).export) if before else None
 
     def _read_many(
         self, x: Any, first: Any, target: Backend, request: Request
@@ -224,7 +198,7 @@ class PythonBackend(Backend):
     def pointer(self, x: Any) -> int | None:
         return memory.address(x) if isinstance(x, np.ndarray) else None
 
-    # -- verbs: a Python value was opened as an array ---------------------------------------------
+    # -- verbs: a Python value was opened as an array ----------------------------------------------
 
     def read(
         self, x: Array, dtype: str | None = None, check: str = "", compact: bool = False
@@ -256,9 +230,6 @@ class PythonBackend(Backend):
     def adopt(self, array: Array) -> Any:
         return to_scalars(array)
 
-    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        return {(np.ndarray, self.name): _list_path, (list, self.name): few_numbers.copied}
-
 
 def _weak(name: str, narrowest: str, target: Backend | None) -> str:
     # A target that takes the exact dtype does not need a narrower one.
@@ -287,39 +258,12 @@ def to_scalars(array: Array) -> Any:
     Narrow dtypes are first cast to a wider one, which is exact.
     """
     # This raises no floating-point flags, because ml_dtypes only moves bits.
-    wider = _WIDER.get(of_numpy(array.dtype) or "")
+    wider = WIDER.get(of_numpy(array.dtype) or "")
     return (array if wider is None else array.astype(wider)).tolist()
 
 
-def _ordinary_scalars(x: Any) -> Any:
-    """`to_scalars` for a dtype from which NumPy makes Python scalars, or for a short list of numbers."""
-    if type(x) is list:
-        return x.copy()
-    return to_scalars(np.asarray(x)) if subnormals.are_flushed() else x.tolist()
-
-
-def _scalars_of(export: Callable[[Any], Array]) -> Callable[[Any], Any]:
-    """`to_scalars` for any dtype, of an array, or of a tensor whose framework makes lists itself."""
-
-    def scalars(x: Any) -> Any:
-        if isinstance(x, np.ndarray):
-            return to_scalars(x)
-        return to_scalars(export(x)) if subnormals.are_flushed() else x.tolist()
-
-    return scalars
-
-
-_WIDER = {name: np.dtype(exact_scalar(name)) for name in DTYPES if name not in ORDINARY}
+WIDER = {name: np.dtype(exact_scalar(name)) for name in DTYPES if name not in ORDINARY}
 """The dtype of Python's numbers for each of ml_dtypes'."""
-
-
-def _list_path(x: Array) -> Any:
-    name = NAMES.get(x.dtype)
-    if name in _WIDER:
-        return to_scalars(x)
-    if name is None and (x.dtype.isnative or of_numpy(x.dtype) is None):
-        return None  # no dtype of ours, or the first array of ml_dtypes
-    return None if subnormals.are_flushed() else x.tolist()
 
 
 def _over_buffer(x: Any) -> Array:

@@ -1,23 +1,124 @@
-"""What TensorFlow can do."""
+"""What TensorFlow can do, and the code that a person would type for each of its verbs."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ...core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
 from ...core.declaration import Declared
-from ...core.dtypes import ORDINARY
+from ...core.devices import HOST, kind_of
+from ...core.dtypes import DTYPES, ORDINARY
 from ...core.layout import ALIGNMENT
-from .snippets import UNEXPORTED, snippet
+from ..numpy import declared as arrays
 
-__all__ = ["CAPABILITIES", "COPIED", "DECLARED", "DEFAULT_STREAM", "DTYPES", "REFUSED"]
+if TYPE_CHECKING:
+    from ...core.info import TensorInfo
 
-DTYPES = ORDINARY | {
+__all__ = [
+    "CAPABILITIES",
+    "COPIED",
+    "DECLARED",
+    "DEFAULT_STREAM",
+    "HELD",
+    "REFUSED",
+    "UNEXPORTED",
+    "device_code",
+    "snippet",
+]
+
+# TensorFlow cannot export these: "… is not supported by dlpack".
+UNEXPORTED = frozenset(
+    name
+    for name in DTYPES
+    if name.startswith("float8") or name.endswith(("int2", "int4", "e2m1fn"))
+)
+
+
+def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+    """See `Backend.snippet`."""
+    if verb == "cast":
+        return _cast_code(*arguments, info=info)
+    if verb == "view":
+        return f"tf.bitcast({{x}}, tf.{arguments[0]})"
+    if verb == "move":
+        return f'with tf.device("{device_code(arguments[0])}"): {{y}} = tf.identity({{y}})'
+    if verb == "adopt":
+        return _adopt_code(info, is_new=bool(arguments))
+    if verb == "copy":
+        return _copy_code(info)
+    if verb == "write":
+        values = arrays.snippet("cast", (arguments[0].dtype, "", True), info)
+        return f"out.assign({values.format(x='{y}')}); {{y}} = out"
+    if verb == "export":
+        return _export_code(info, is_result=bool(arguments))
+    return _SNIPPETS[verb]
+
+
+_SNIPPETS = {
+    "value": "{x}.read_value_no_copy()",
+    "fetch": "{x}.numpy()",
+    "wait": "tf.test.experimental.sync_devices() or {x}",
+    "import_dlpack": "tf.experimental.dlpack.from_dlpack({x}.__dlpack__())",
+    "variable": "tf.Variable({x})",
+}
+
+
+def _cast_code(dtype: str, check: str = "", caster: str = "", *, info: TensorInfo) -> str:
+    """The code for a cast by TensorFlow, or by NumPy, with which TensorFlow does not always agree."""
+    there = f'with tf.device("{device_code(info.device)}"): {{y}} = '
+    if not caster:
+        name = f'"{dtype}"' if dtype in UNEXPORTED else f"tf.{dtype}"
+        return (
+            f"tf.cast({{x}}, {name})" if info.device == HOST else f"{there}tf.cast({{y}}, {name})"
+        )
+    remark, line, values = arrays.snippet("cast", (dtype, check), info).rpartition("\n")
+    return f"{remark}{line}{there}tf.constant({values.replace('{x}', '{y}.numpy()')})"
+
+
+def _adopt_code(info: TensorInfo, *, is_new: bool) -> str:
+    # A person's copy may not be aligned as TensorFlow needs it, and with DLPack it does not check
+    # that.
+    if is_new:
+        return "tf.constant({x})"
+    if info.writable and info.dtype in ORDINARY:
+        return _SNIPPETS["import_dlpack"]
+    if info.writable and info.dtype == "bfloat16":
+        return 'tf.bitcast(tf.experimental.dlpack.from_dlpack({x}.view("int16").__dlpack__()), tf.bfloat16)'
+    return "# tensorferry uses this memory; tf.constant copies it\ntf.constant({x})"
+
+
+def _copy_code(info: TensorInfo) -> str:
+    if info.abstract:
+        return "tf.identity({x})"
+    if info.dtype not in UNEXPORTED:
+        return "tf.raw_ops.DeepCopy(x={x})"
+    if info.device == HOST:
+        return "tf.constant({x}.numpy())"
+    return f'with tf.device("{device_code(info.device)}"): {{y}} = tf.constant({{y}}.numpy())'
+
+
+def _export_code(info: TensorInfo, *, is_result: bool) -> str:
+    """The code for an array over the memory. For dtypes of ml_dtypes, it must be made read-only."""
+    code = "np.asarray({x})" if info.shape else "np.asarray(tf.reshape({x}, [1])).reshape(())"
+    if not is_result or info.dtype in ORDINARY:
+        return code
+    return f"{{y}} = {code}; {{y}}.flags.writeable = False"
+
+
+def device_code(device: str) -> str:
+    """TensorFlow's name for a device."""
+    kind, _, index = device.partition(":")
+    return f"/device:{'GPU' if kind_of(device) == 'cuda' else kind.upper()}:{index or 0}"
+
+
+HELD = ORDINARY | {
     *("int2", "int4", "uint2", "uint4", "bfloat16", "float4_e2m1fn"),
     *("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz"),
 }
 
 CAPABILITIES = Capabilities(
     dtypes=Dtypes(
-        held=DTYPES,
+        held=HELD,
         numbers={
             "bool": ("bool",),
             "int": ("int32", "int64"),

@@ -20,16 +20,21 @@ from ...planning.rules import agrees
 from .. import registry
 from ..base import Backend
 from ..nodes import Node
-from .bound import bound
-from .declared import CAPABILITIES, COPIED, DECLARED, DEFAULT_STREAM, DTYPES, REFUSED
-from .fast_paths import fast_paths
-from .snippets import device_code, snippet
+from .declared import (
+    CAPABILITIES,
+    COPIED,
+    DECLARED,
+    DEFAULT_STREAM,
+    HELD,
+    REFUSED,
+    device_code,
+    snippet,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable
 
     from ...core.capabilities import Capabilities
-    from ...core.request import Request
     from ...typing import Array
 
 _DLPACK = frozenset(map(numpy_dtype, ORDINARY))
@@ -74,8 +79,7 @@ class TensorflowBackend(Backend):
     install = "pip install tensorflow"
     imports = DECLARED.imports
     snippet = staticmethod(snippet)  # pyright: ignore[reportAssignmentType]
-    bound = bound  # pyright: ignore[reportAssignmentType]
-    fast_paths = fast_paths  # pyright: ignore[reportAssignmentType]
+    quick_code = f"{__package__}.quick"
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +94,7 @@ class TensorflowBackend(Backend):
 
         self.tf: Any = tf
         self.dtypes = {}
-        for name in DTYPES:
+        for name in HELD:
             with suppress(TypeError):
                 self.dtypes[name] = tf.dtypes.as_dtype(numpy_dtype(name))
         self._capabilities = CAPABILITIES.holding(self.dtypes)
@@ -139,7 +143,7 @@ class TensorflowBackend(Backend):
         found = REFUSED.get(kind.__name__)
         return None if found is None else (f"A tf.{kind.__name__} is {found[0]}.", found[1])
 
-    # -- describe ---------------------------------------------------------------------------------
+    # -- describe ----------------------------------------------------------------------------------
 
     def describe(self, x: Any) -> TensorInfo:
         if isinstance(x, self.eager):
@@ -165,54 +169,8 @@ class TensorflowBackend(Backend):
         place = x.backing_device
         device = HOST if place == self.host else device_name(place)
         # TensorFlow gives an address only through an array, which cannot have as many axes.
-        at = memory.address(self._array(x)) if device == HOST and len(shape) <= AXES else 0
+        at = memory.address(self.memory_of(x)) if device == HOST and len(shape) <= AXES else 0
         return _described(shape, name, device, at & 63, "")
-
-    def signature(self, x: Any) -> Hashable | None:
-        if not isinstance(x, self.eager):
-            return self._signature_of_variable(x) if isinstance(x, self.tf.Variable) else None
-        dtype = x._datatype_enum()
-        if dtype not in self.enums or x.backing_device != self.host or x._rank() > AXES:
-            return None
-        array = self._array(x)
-        return (self.name, dtype, array.ndim, memory.address(array) & 63) if array.size else None
-
-    def signature_reader(
-        self, kind: type, target: Backend, request: Request
-    ) -> Callable[[Any], Hashable | None]:
-        # Elements are always aligned to their size, which is enough for most targets.
-        asks = target.capabilities.memory.alignment > 1 or not issubclass(kind, self.eager)
-        return self.signature if asks else self._read_unaligned
-
-    def _read_unaligned(self, x: Any) -> Hashable | None:
-        """A signature without the address, which would take as long as everything else."""
-        dtype, rank = x._datatype_enum(), x._rank()
-        ordinary = (
-            dtype in self.enums
-            and x.backing_device == self.host
-            and rank <= AXES
-            and x._num_elements()
-        )
-        return (self.name, dtype, rank) if ordinary else None
-
-    def lengths(self, x: Any) -> tuple[int, ...]:
-        return x._shape_tuple() if isinstance(x, self.eager) else tuple(x.shape)
-
-    def _signature_of_variable(self, x: Any) -> Hashable | None:
-        if not self.tf.executing_eagerly() or x.device != self.host:
-            return None
-        try:
-            dtype, shape = x.dtype.base_dtype, tuple(x.shape)
-        except ValueError:  # the number of axes is unknown
-            return None
-        ordinary = dtype in self.names and not {0, None}.intersection(shape) and len(shape) <= AXES
-        return (self.name, "Variable", dtype, len(shape)) if ordinary else None
-
-    def likeness(self, x: Any) -> Hashable | None:
-        if not isinstance(x, self.eager) or x.backing_device != self.host:
-            return None
-        dtype = x._datatype_enum()
-        return dtype if dtype in self.enums else None
 
     def _no_such_dtype(self, dtype: Any) -> UnsupportedTypeError:
         if dtype.name == "string":
@@ -235,9 +193,9 @@ class TensorflowBackend(Backend):
         if isinstance(x, self.tf.Variable):
             x = self.value(x)
         on_host = device_name(x.backing_device) == HOST
-        return memory.address(self._array(x)) if on_host and len(x.shape) <= AXES else None
+        return memory.address(self.memory_of(x)) if on_host and len(x.shape) <= AXES else None
 
-    # -- verbs ------------------------------------------------------------------------------------
+    # -- verbs -------------------------------------------------------------------------------------
 
     def value(self, x: Any) -> Any:
         """The value of a variable, as a constant that a later assignment does not change.
@@ -265,11 +223,11 @@ class TensorflowBackend(Backend):
     def export(self, x: Any) -> Array:
         array: Array = x._numpy_internal()
         if type(array) is not np.ndarray:
-            array = self._array(x)
+            array = self.memory_of(x)
         array.setflags(False)  # type: ignore[call-arg]  # by its name it takes as long again
         return array
 
-    def _array(self, x: Any) -> Array:
+    def memory_of(self, x: Any) -> Array:
         """The array from which `numpy()` copies: over the tensor's own memory, except for shape ()."""
         array: Array = x._numpy_internal()
         if type(array) is not np.ndarray:
@@ -313,7 +271,7 @@ class TensorflowBackend(Backend):
         if not isinstance(x, self.eager):
             return self.tf.identity(x)
         if x.backing_device == self.host:
-            array = self._array(x)
+            array = self.memory_of(x)
             own = memory.compact(array.shape, array.dtype)
             own[...] = array
             return self.adopt(own)

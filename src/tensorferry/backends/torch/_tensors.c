@@ -15,7 +15,7 @@ enum { FEW = 16 };
 
 /* -- one tensor --------------------------------------------------------------------------------------------------- */
 
-PyDoc_STRVAR(signature_doc, "signature(x, /)\n--\n\nThe signature of a tensor, or None: see `Backend.signature`.");
+PyDoc_STRVAR(signature_doc, "signature(x, /)\n--\n\nThe signature of a tensor, or None: see `Quick.signature`.");
 
 static PyObject *signature(Reader *reader, PyObject *x)
 {
@@ -109,7 +109,7 @@ static PyObject *array(Reader *reader, PyObject *x)
     return made;
 }
 
-PyDoc_STRVAR(environment_doc, "environment()\n--\n\nWhat the functions `settings` give: see `Backend.environment`.");
+PyDoc_STRVAR(environment_doc, "environment()\n--\n\nWhat the functions `settings` give: see `Quick.environment`.");
 
 static PyObject *environment(Reader *reader, PyObject *Py_UNUSED(none))
 {
@@ -219,7 +219,7 @@ static int group(Reader *reader, PyObject *tensors, uintptr_t mask, PyObject *fo
 PyDoc_STRVAR(grouped_doc,
              "grouped(tensors, modulo, /)\n--\n\n"
              "The positions of the tensors of a list by their signatures, in which addresses count modulo a power of two;\n"
-             "or None: see `Backend.grouped`.");
+             "or None: see `Quick.grouped`.");
 
 static PyObject *grouped(Reader *reader, PyObject *const *arguments, Py_ssize_t count)
 {

@@ -97,7 +97,7 @@ def _open_packed(x: Any) -> Node:
     return Node([attribute(name) for name in x._fields], held, rebuild, no_batch=(why, hint))
 
 
-# -- registered ones -----------------------------------------------------------------------------
+# -- registered ones -------------------------------------------------------------------------------
 
 
 def _pytree() -> Any:
@@ -143,7 +143,7 @@ def open_registered(x: Any) -> Node:
     return Node(entries, values, rebuild, registered=spec)
 
 
-# -- no tensors, and yet plain values: dtypes, devices, layouts, sizes ----------------------------
+# -- no tensors, and yet plain values: dtypes, devices, layouts, sizes -----------------------------
 
 
 def plain_value(x: Any) -> tuple[str, str | list[int]] | None:

@@ -1,8 +1,5 @@
 """`TorchBackend`: descriptions of PyTorch tensors, and the verbs."""
 
-# pyright: reportAssignmentType=false
-# It does not take a function for a method of the base class. mypy does, and compares them.
-
 from __future__ import annotations
 
 import importlib
@@ -10,69 +7,53 @@ import sys
 import warnings
 from contextlib import nullcontext, suppress
 from functools import cached_property, lru_cache, partial
+from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.devices import HOST
-from ...core.dtypes import ORDINARY
+from ...core.devices import HOST, device_name
+from ...core.dtypes import ORDINARY, find
+from ...core.info import TensorInfo
 from ...errors import UnsupportedTypeError, an
 from ...hints import Hint
 from ...host import casts, memory
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from ...planning.rules import agrees
 from .. import registry
-from ..base import Backend
-from . import crossing, describing, fast_paths, many, reading
-from .bound import bound
-from .containers import is_registered, open_registered, opener_of, plain_value, value_of
-from .declared import ABSTRACT, BY_DEFAULT, DECLARED
-from .signatures import environment_reader, extents, grouped, likeness_reader, signature_reader
-from .snippets import AS_INTEGERS, snippet, snippet_with_a_warning, whole_strides
-from .streams import Accelerators
-from .untraced import skip
+from ..base import Backend, kind_of_type
+from . import containers
+from .declared import (
+    ABSTRACT,
+    AS_INTEGERS,
+    BY_DEFAULT,
+    DECLARED,
+    snippet,
+    snippet_with_a_warning,
+    whole_strides,
+)
+from .devices import (
+    Accelerators,
+    PackedBuffers,
+    conversion_in_graph,
+    copy_together,
+    resolved,
+    spread,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ...core.capabilities import Capabilities, DeviceFacts
     from ...devices.streams import Stream
+    from ...host.dlpack import DlpackExport
     from ...typing import Array
+    from ..nodes import Node
 
+__all__ = ["BACKEND", "TorchBackend"]
 
-def _mode_that_fakes(torch: Any) -> Callable[[], Any]:
-    """A function that gives the active FakeTensorMode, which refuses real tensors; or ``None``."""
-    try:
-        return partial(torch._C._get_dispatch_mode, torch._C._TorchDispatchModeKey.FAKE)
-    except AttributeError:
-        return lambda: None
-
-
-class _Adopted(dict[Any, "tuple[Any, Any] | None"]):
-    """By the dtype of an array: the integers as which PyTorch takes it, and its own dtype; ``None`` if it needs none.
-
-    It is filled when arrays are met, because the dtypes are those of ml_dtypes, which takes long to
-    import.
-    """
-
-    def __init__(self, dtypes: Mapping[str, Any]) -> None:
-        self._dtypes = dtypes
-
-    def __missing__(self, dtype: np.dtype[Any]) -> tuple[Any, Any] | None:
-        name = of_numpy(dtype) if dtype.isnative else None
-        if name is None:
-            return None  # not kept, because there are as many as there are lengths of text
-        via = AS_INTEGERS.get(name) if name in self._dtypes else None
-        return self.setdefault(dtype, None if via is None else (np.dtype(via), self._dtypes[name]))
-
-
-def _takes_read_only(from_dlpack: Callable[[Any], Any]) -> bool:
-    """Whether PyTorch takes capsules of DLPack 1.0, the first that can say that memory is read-only (from 2.9 on)."""
-    try:
-        from_dlpack(np.zeros(1).__dlpack__(max_version=(1, 0)))
-    except RuntimeError:
-        return False
-    return True
+_QUANTIZED = {"torch.qint8": "int8", "torch.quint8": "uint8", "torch.qint32": "int32"}
+"""The dtypes of the integers in quantized tensors."""
 
 
 class TorchBackend(Backend):
@@ -87,29 +68,22 @@ class TorchBackend(Backend):
     is_traced = True
     install = "pip install torch"
     imports = DECLARED.imports
-    snippet = staticmethod(snippet)
+    quick_code = f"{__package__}.quick"
+    takes_read_only = True
+    """Whether PyTorch takes capsules of DLPack 1.0, the first that can say that memory is read-only (from 2.9 on)."""
 
-    # -- what the other modules of this folder do -------------------------------------------------
-
-    describe = describing.describe
-    describe_alike = many.describe_alike
-    extents, grouped = staticmethod(extents), grouped
-    bound = bound
-    fast_paths_for_many = many.fast_paths
-    opener_of = staticmethod(opener_of)
-    has_node, open_node = staticmethod(is_registered), staticmethod(open_registered)
-    plain_value, value_of = staticmethod(plain_value), staticmethod(value_of)
-    narrow, span = staticmethod(memory.narrow), staticmethod(crossing.span)
-    spread = staticmethod(crossing.spread)
-    copy_together, export_dlpack = crossing.copy_together, crossing.export_dlpack
-    pack, unpack, cross = crossing.pack, crossing.unpack, crossing.cross
-
-    # -- the framework ----------------------------------------------------------------------------
+    # -- the framework -----------------------------------------------------------------------------
 
     def load(self) -> None:
         import torch
 
         self.torch: Any = torch
+        # Looked up once, because a lookup takes as long as some of the calls.
+        self.tensor, self.strided = torch.Tensor, torch.strided
+        self.memories = frozenset({torch.Tensor, torch.nn.Parameter})
+        self.uninitialized = self.torch.nn.parameter.UninitializedTensorMixin
+        self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
+        # Dtypes.
         names = [*ORDINARY, *AS_INTEGERS]
         self.dtypes = {name: getattr(torch, name) for name in names if hasattr(torch, name)}
         self.names = {dtype: name for name, dtype in self.dtypes.items()}
@@ -119,59 +93,36 @@ class TorchBackend(Backend):
             if name in self.dtypes
         }
         self.adopted = _Adopted(self.dtypes)
-        # Tensors in a loop are alike. If they have the same description object, their plan is found
-        # faster.
-        self.dense = lru_cache(maxsize=4096)(partial(describing.dense_info, self))
-        self.strided = torch.strided
-        self.wrapped = self.torch._C._functorch.is_functorch_wrapped_tensor
-        self.functional: Callable[[Any], bool] = getattr(
-            torch, "_is_functional_tensor", lambda _: False
-        )
-        self.faking, self.differentiates = _mode_that_fakes(torch), describing.differentiates(torch)
-        # The number of active modes, which also counts a FakeTensorMode, in two thirds of the time.
-        self.modes = getattr(self.torch._C, "_len_torch_dispatch_stack", lambda: 1)
-        self.uninitialized = self.torch.nn.parameter.UninitializedTensorMixin
-        self.forward: Any = torch.autograd.forward_ad
-        self.tensor, self.compiling = torch.Tensor, torch.compiler.is_compiling
-        self.accelerators = Accelerators(torch, self.dtypes)
-        self.default_dtype, self.is_recording = torch.get_default_dtype, torch.is_grad_enabled
-        self.is_tracing: Callable[[], bool] = getattr(
-            self.torch._C, "_is_tracing", self.torch.jit.is_tracing
-        )
-        self.tracing: Callable[[], Any] = getattr(self.torch._C, "_get_tracing_state", lambda: None)
-        self.memories = frozenset({torch.Tensor, torch.nn.Parameter})
-        # As instance attributes instead of the methods, whose calls would take longer.
-        signature, self.to_array = signature_reader(self), fast_paths.array_path(self)
-        self.reader = reading.reader(self, signature, self.to_array)
-        environment, self.are_alike = environment_reader(self), partial(many.are_alike, self)
-        if self.reader is not None:
-            signature, self.to_array, environment = (
-                self.reader.signature,
-                self.reader.array,
-                self.reader.environment,
-            )
-            self.are_alike = self.reader.alike
-        vars(self)["signature"], vars(self)["likeness"] = signature, likeness_reader(self)
-        vars(self)["environment"] = environment
         self.by_default = {
             (self.dtypes[name], *marks): found.holding(self.dtypes)
             for (name, *marks), found in BY_DEFAULT.items()
         }
-        self.from_numpy, self.from_dlpack = torch.from_numpy, self.torch.utils.dlpack.from_dlpack
         self.takes_read_only = _takes_read_only(self.from_dlpack)
-        if not self.takes_read_only:
-            vars(self)["snippet"] = snippet_with_a_warning
-        lists = getattr(torch._C, "_nn", None)
-        flatten, unflatten = (
-            getattr(lists, f"{word}_dense_tensors", None) for word in ("flatten", "unflatten")
+        # Settings of PyTorch, and what traces, fakes or differentiates now.
+        self.default_dtype, self.is_recording = torch.get_default_dtype, torch.is_grad_enabled
+        self.forward: Any = torch.autograd.forward_ad
+        self.compiling = torch.compiler.is_compiling
+        self.is_tracing: Callable[[], bool] = getattr(
+            self.torch._C, "_is_tracing", self.torch.jit.is_tracing
         )
-        self.joins: tuple[Any, Any] | None = (flatten, unflatten) if flatten and unflatten else None
+        self.tracing: Callable[[], Any] = getattr(self.torch._C, "_get_tracing_state", lambda: None)
+        self.wrapped = self.torch._C._functorch.is_functorch_wrapped_tensor
+        self.functional: Callable[[Any], bool] = getattr(
+            torch, "_is_functional_tensor", lambda _: False
+        )
+        self.faking, self.differentiates = _mode_that_fakes(torch), _differentiates(torch)
+        # The number of active modes, which also counts a FakeTensorMode, in two thirds of the time.
+        self.modes = getattr(self.torch._C, "_len_torch_dispatch_stack", lambda: 1)
         # Without it, `torch.autocast` casts tensors that are stacked or concatenated, or refuses
         # their dtype.
         self.without_autocast: Callable[[], Any] = getattr(
             self.torch._C, "_DisableAutocast", nullcontext
         )
-        self._for_many = many.verbs(self)
+        # Tensors in a loop are alike. If they have the same description object, their plan is found
+        # faster.
+        self.dense = lru_cache(maxsize=4096)(self._dense_info)
+        self.accelerators = Accelerators(torch, self.dtypes)
+        self.buffers = PackedBuffers(torch, self.memories, self.without_autocast)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -184,6 +135,17 @@ class TorchBackend(Backend):
 
     def device_facts(self, kind: str) -> DeviceFacts:
         return self.accelerators.facts(kind) if self.loaded else DECLARED.device_facts(kind)
+
+    def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        torch: Any = importlib.import_module("torch")
+        try:
+            skip(torch, function)
+        except AttributeError:
+            return function
+        # If the compiler has been imported, it may be running already.
+        return torch.compiler.disable(function) if "torch._dynamo" in sys.modules else function
+
+    # -- which types are its tensors ---------------------------------------------------------------
 
     def claims(self, kind: type) -> bool:
         return issubclass(kind, self.torch.Tensor) and not issubclass(kind, self.uninitialized)
@@ -213,16 +175,157 @@ class TorchBackend(Backend):
             )
         return None
 
-    # -- describe ---------------------------------------------------------------------------------
+    # -- what a tensor is --------------------------------------------------------------------------
 
-    def for_many(self) -> Mapping[str, Callable[..., Any]]:
-        return self._for_many if self.loaded else {}
+    def describe(self, x: Any) -> TensorInfo:
+        plain = type(x) is self.tensor
+        try:
+            pointer = x.data_ptr() if plain else 0
+        except RuntimeError:
+            pointer = 0
+        # A tensor with an address is strided, and neither traced, nor a meta tensor, nor autograd's
+        # zeros.
+        if (
+            pointer < memory.LOWEST
+            or self.compiling()
+            or x.is_nested
+            or self.modes()
+            or self.differentiates()
+        ):
+            abstract = self.why_abstract(x)
+            if abstract is not None:
+                return self._abstract_info(x, abstract)
+            pointer = x.data_ptr()
+        on_host, dtype = x.is_cpu, x.dtype
+        found: TensorInfo | None = self.dense(
+            x.shape,
+            dtype,
+            HOST if on_host else device_name(x.device),
+            x.stride(),
+            pointer & 63,
+            x.requires_grad or (self.forward._current_level >= 0 and self.is_dual(x)),
+            dtype.is_complex and x.is_conj(),
+            x.is_neg(),
+            on_host and self.accelerators.is_pinned(x),
+            "" if plain else kind_of_type(type(x)),
+        )
+        if found is None:
+            if x.is_quantized:
+                return self._abstract_info(x, "quantized")
+            raise _no_such_dtype(x)
+        return found
+
+    def is_dual(self, x: Any) -> bool:
+        """Whether the tensor has a tangent, for forward-mode differentiation."""
+        try:
+            return self.forward.unpack_dual(x).tangent is not None
+        except RuntimeError:  # inside an operator, where there is no differentiation
+            return False
+
+    def why_abstract(self, x: Any) -> str | None:
+        """Why a tensor has no memory that can be read; ``None`` if it has."""
+        if self.compiling() or self.wrapped(x) or self.functional(x) or self.differentiates():
+            return "traced"
+        if type(x) not in self.memories and self._is_wrapper(x):
+            known = type(x).__name__ in ABSTRACT and type(x).__module__.startswith("torch.")
+            return type(x).__name__ if known else "wrapper"
+        if x.is_nested:
+            return "nested"
+        if x.is_quantized:
+            return "quantized"
+        if x.layout is not self.strided:
+            return "opaque" if x.is_mkldnn else "sparse"
+        if x.is_meta:
+            return "meta"
+        if x._is_zerotensor():
+            return "zero"
+        if x.numel() and not x.untyped_storage().nbytes():
+            return "freed"
+        return None if self.faking() is None else "real"
+
+    def _is_wrapper(self, x: Any) -> bool:
+        from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+        if (
+            is_traceable_wrapper_subclass(x)
+            or type(x).__torch_dispatch__ is not self.torch.Tensor.__torch_dispatch__
+        ):
+            return True
+        try:
+            return bool(x.numel() and not x.data_ptr() and x.is_cpu)
+        except RuntimeError:
+            return True
+
+    def _dense_info(
+        self,
+        shape: Sequence[int],
+        dtype: Any,
+        device: str,
+        strides: Sequence[int],
+        misalignment: int,
+        *marks: Any,
+    ) -> TensorInfo | None:
+        """The description of a tensor with memory; ``None`` if its dtype is not supported."""
+        name = self.names.get(dtype)
+        if name is None:
+            return None
+        steps = [step * find(name).itemsize for step in strides]
+        requires_grad, conjugate, negative, pinned, kind = marks
+        bits = (requires_grad, conjugate, negative, False)
+        return TensorInfo(
+            self.name,
+            shape,
+            name,
+            device,
+            steps,
+            misalignment,
+            True,
+            True,
+            *bits,
+            pinned=pinned,
+            kind=kind,
+        )
+
+    def _abstract_info(self, x: Any, abstract: str) -> TensorInfo:
+        name = self.names.get(x.dtype) or _QUANTIZED.get(str(x.dtype))
+        if name is None:
+            raise _no_such_dtype(x)
+        shape = (
+            ()
+            if abstract == "nested"
+            else [length if isinstance(length, int) else 1 for length in x.shape]
+        )
+        return TensorInfo(
+            self.name,
+            shape,
+            name,
+            requires_grad=x.requires_grad,
+            kind=kind_of_type(type(x)),
+            abstract=abstract,
+        )._replace(device=HOST if x.is_cpu else str(x.device))
 
     def pointer(self, x: Any) -> int | None:
         pointer: int = x.data_ptr()
         return pointer
 
-    # -- verbs ------------------------------------------------------------------------------------
+    # -- containers and plain values, which are no tensors -----------------------------------------
+
+    def opener_of(self, kind: type) -> Callable[[Any], Node | None] | None:
+        return containers.opener_of(kind)
+
+    def has_node(self, kind: type) -> bool:
+        return containers.is_registered(kind)
+
+    def open_node(self, x: Any) -> Node | None:
+        return containers.open_registered(x)
+
+    def plain_value(self, x: Any) -> tuple[str, str | list[int]] | None:
+        return containers.plain_value(x)
+
+    def value_of(self, kind: str, value: object) -> Any:
+        return containers.value_of(kind, value)
+
+    # -- verbs on the host -------------------------------------------------------------------------
 
     def detach(self, x: Any) -> Any:
         """A tensor over the same memory, outside the autograd graph."""
@@ -230,7 +333,7 @@ class TorchBackend(Backend):
 
     def resolve(self, x: Any) -> Any:
         """A copy in which the conjugate and negative bits are applied."""
-        return x.resolve_conj().resolve_neg()
+        return resolved(x)
 
     def export(self, x: Any) -> Array:
         through_integer = self.exported.get(x.dtype)
@@ -314,11 +417,7 @@ class TorchBackend(Backend):
 
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
         """A cast with the same bits as on the host, which stays in the graph of `x`."""
-        if (
-            self.compiling()
-            or self.tracing() is not None
-            or describing.why_abstract(self, x) is not None
-        ):
+        if self.compiling() or self.tracing() is not None or self.why_abstract(x) is not None:
             return self._asked(x.to, self.dtypes[dtype])
         if not x.is_cpu and not check and agrees(self.names[x.dtype], dtype):
             return x.to(self.dtypes[dtype])
@@ -329,14 +428,64 @@ class TorchBackend(Backend):
     def in_graph(self, x: Any, convert: Callable[[Any], Any]) -> Any:
         """Apply a conversion as one operation of autograd, whose gradient is converted back."""
         records = x.requires_grad and self.torch.is_grad_enabled()
-        if records or (self.forward._current_level >= 0 and describing.is_dual(self, x)):
+        if records or (self.forward._current_level >= 0 and self.is_dual(x)):
             return self.recorded(x, convert)
         return convert(x.detach())
 
     @cached_property
     def recorded(self) -> Callable[[Any, Callable[[Any], Any]], Any]:
-        """See `crossing.recorded`."""
-        return crossing.recorded(self.torch)
+        """See `conversion_in_graph`."""
+        return conversion_in_graph(self.torch)
+
+    def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
+        """Stack tensors of equal shapes, in their graphs.
+
+        Raises:
+            UnsupportedTypeError: PyTorch does not stack such tensors.
+        """
+        try:
+            with self.without_autocast():
+                return self._asked(self.torch.stack, list(tensors)).reshape(shape)
+        except (RuntimeError, ValueError) as error:
+            raise UnsupportedTypeError(
+                f"PyTorch does not stack these: {error}", Hint("[{one:row} for row in x]")
+            ) from error
+
+    def write(self, x: Any, out: Any, overlaps: bool = False) -> None:
+        """Write the values of an array or a tensor into `out`, cast to its dtype, and increment its version."""
+        if isinstance(x, self.tensor):
+            into = out if isinstance(out, self.tensor) else self.adopt(out)
+            self._put(x, into, overlaps=overlaps)
+            return
+        if out.is_conj() or out.is_neg():
+            out.copy_(self.adopt(casts.cast(x, self.names[out.dtype])))
+            return
+        casts.copy_into(self.export(out), x)
+        self.torch.autograd.graph.increment_version(out)
+
+    def _put(self, x: Any, out: Any, *, overlaps: bool) -> None:
+        """Copy a tensor into another, on any devices.
+
+        A copy to the host is complete when this returns.
+        """
+        storages = [each.untyped_storage().data_ptr() for each in (x, out)]
+        if x.device == out.device and storages[0] == storages[1]:
+            x = x.clone()  # PyTorch does not copy between overlapping tensors
+        direct = out.is_cpu and not x.is_cpu and self.accelerators.is_pinned(out)
+        out.copy_(x, non_blocking=direct or (overlaps and x.is_pinned()))
+        if direct:
+            self.accelerators.wait(x.device)
+
+    def take(self, x: Any) -> Any:
+        if isinstance(x, self.tensor):
+            return x
+        taken = self.torch.from_dlpack(x)
+        # The storage of all views has one Python object, whose attributes live as long as the
+        # memory.
+        taken.untyped_storage().tensorferry_giver = x
+        return taken
+
+    # -- verbs on devices --------------------------------------------------------------------------
 
     def move(self, x: Any, device: str, non_blocking: bool = False) -> Any:
         """Copy to another device. A copy to the host is complete when this returns.
@@ -361,6 +510,70 @@ class TorchBackend(Backend):
         """A C-contiguous copy on the same device."""
         return x.contiguous()
 
+    def pack(self, tensors: Sequence[Any], alignment: int, lock: bool = False) -> tuple[Any, Any]:
+        """A packed buffer of tensors, made with `torch.cat`, which copies hundreds of tensors with one launch."""
+        return self.buffers.pack(tensors, alignment, lock)
+
+    def unpack(self, packed: Any, layout: Any) -> list[Any]:
+        """The tensors in a packed buffer, as views."""
+        return self.buffers.unpack(packed, layout)
+
+    def narrow(self, x: Any, axes: Sequence[int]) -> Any:
+        """A view of the first element along each of these axes, along which all elements share memory."""
+        return memory.narrow(x, axes)
+
+    def span(self, x: Any, length: int) -> Any:
+        """The memory that overlapping windows share, as a tensor of one axis."""
+        return x.as_strided((length,), (1,))
+
+    def spread(self, x: Any, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> Any:
+        """A copy of the result of `narrow` or `span`, with separate memory for each element."""
+        return spread(x, shape, strides)
+
+    def cross(self, x: Any, device: str, axes: Sequence[int], dtype: str, first: bool) -> Any:
+        """Transfer only the memory that elements share, with a cast before or after, as one operation in the graph."""
+
+        def do(x: Any) -> Any:
+            part = self.resolve(memory.narrow(x, axes))
+            if first:
+                return spread(self.cast(part, dtype).to(device), x.shape)
+            return spread(self.cast(part.to(device), dtype), x.shape)
+
+        return self.in_graph(x, do)
+
+    def copy_together(self, tensors: Sequence[Any]) -> list[Any]:
+        """Copies of overlapping tensors on one device, as views of one copy of their memory."""
+        return copy_together(self.torch, tensors)
+
+    def export_dlpack(self, x: Any) -> DlpackExport:
+        """Export a tensor's memory to another framework.
+
+        PyTorch exports only from the current device, and names the stream that is current there.
+        Its narrow floats are exported as integers, whose codes every version of it knows.
+        """
+        from ...host.dlpack import DlpackExport
+
+        name = self.names[x.dtype]
+        as_integer = AS_INTEGERS.get(name)
+        # Not `x` itself, whose memory is freed when its owner calls `x.set_`, `x.resize_` or
+        # assigns `x.data`.
+        held = x.detach()
+        held = held if as_integer is None else held.view(getattr(self.torch, as_integer))
+        return DlpackExport(held, name, partial(self.accelerators.entered, x.device))
+
+    def import_dlpack(self, x: Any, source: str = "") -> Any:
+        """A tensor over another framework's memory on the same device.
+
+        DLPack orders the streams: PyTorch's waits for the producer's.
+        """
+        from ...host.dlpack import DlpackExport
+
+        exported = registry.backend_named(source).export_dlpack(x) if source else x
+        as_integer = AS_INTEGERS.get(exported.dtype) if isinstance(exported, DlpackExport) else None
+        if as_integer is None:
+            return self.torch.from_dlpack(exported)
+        return self.torch.from_dlpack(exported.as_integers()).view(self.dtypes[exported.dtype])
+
     def current_stream(self, device: str) -> Stream | None:
         return self.accelerators.current_stream(device)
 
@@ -372,66 +585,115 @@ class TorchBackend(Backend):
         self.accelerators.wait(x.device)
         return x
 
-    def take(self, x: Any) -> Any:
-        if isinstance(x, self.tensor):
-            return x
-        taken = self.torch.from_dlpack(x)
-        # The storage of all views has one Python object, whose attributes live as long as the
-        # memory.
-        taken.untyped_storage().tensorferry_giver = x
-        return taken
+    # -- the code to show --------------------------------------------------------------------------
 
-    def import_dlpack(self, x: Any, source: str = "") -> Any:
-        """A tensor over another framework's memory on the same device.
+    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+        code = snippet if self.takes_read_only else snippet_with_a_warning
+        return code(verb, arguments, info)
 
-        DLPack orders the streams.
-        """
-        return crossing.import_dlpack(
-            self, registry.backend_named(source).export_dlpack(x) if source else x
+
+class _Adopted(dict[Any, "tuple[Any, Any] | None"]):
+    """By the dtype of an array: the integers as which PyTorch takes it, and its own dtype; ``None`` if it needs none.
+
+    It is filled when arrays are met, because the dtypes are those of ml_dtypes, which takes long to
+    import.
+    """
+
+    def __init__(self, dtypes: Mapping[str, Any]) -> None:
+        self._dtypes = dtypes
+
+    def __missing__(self, dtype: np.dtype[Any]) -> tuple[Any, Any] | None:
+        name = of_numpy(dtype) if dtype.isnative else None
+        if name is None:
+            return None  # not kept, because there are as many as there are lengths of text
+        via = AS_INTEGERS.get(name) if name in self._dtypes else None
+        return self.setdefault(dtype, None if via is None else (np.dtype(via), self._dtypes[name]))
+
+
+def _takes_read_only(from_dlpack: Callable[[Any], Any]) -> bool:
+    """Whether PyTorch takes capsules of DLPack 1.0, the first that can say that memory is read-only (from 2.9 on)."""
+    try:
+        from_dlpack(np.zeros(1).__dlpack__(max_version=(1, 0)))
+    except RuntimeError:
+        return False
+    return True
+
+
+def _mode_that_fakes(torch: Any) -> Callable[[], Any]:
+    """A function that gives the active FakeTensorMode, which refuses real tensors; or ``None``."""
+    try:
+        return partial(torch._C._get_dispatch_mode, torch._C._TorchDispatchModeKey.FAKE)
+    except AttributeError:
+        return lambda: None
+
+
+def _differentiates(torch: Any) -> Callable[[], bool]:
+    """A function that says whether `torch.func` takes a gradient now, in which no tensor gives its memory away."""
+    try:
+        kinds = torch._C._functorch.TransformType
+        stack, taking = torch._C._functorch.get_interpreter_stack, {kinds.Grad, kinds.Jvp}
+    except AttributeError:
+        return lambda: False
+
+    def differentiates() -> bool:
+        running = stack()
+        return running is not None and any(each.key() in taking for each in running)
+
+    return differentiates
+
+
+def _no_such_dtype(x: Any) -> UnsupportedTypeError:
+    text = str(x.dtype)
+    if text == "torch.complex32":
+        return UnsupportedTypeError(
+            "torch.complex32 cannot be converted: no other framework has it.",
+            "x.to(torch.complex64)",
         )
+    return UnsupportedTypeError(
+        f"{text} cannot be converted: its elements are packed or have no counterpart.",
+        "x.view(torch.uint8)",
+    )
 
-    def join_alike(self, tensors: Sequence[Any]) -> Any:
-        with self.without_autocast():
-            return self.torch.cat(tensors)
 
-    def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Any:
-        """Stack tensors of equal shapes, in their graphs.
+# -- the compiler ----------------------------------------------------------------------------------
 
-        Raises:
-            UnsupportedTypeError: PyTorch does not stack such tensors.
-        """
-        try:
-            with self.without_autocast():
-                return self._asked(self.torch.stack, list(tensors)).reshape(shape)
-        except (RuntimeError, ValueError) as error:
-            raise UnsupportedTypeError(
-                f"PyTorch does not stack these: {error}", Hint("[{one:row} for row in x]")
-            ) from error
 
-    def write(self, x: Any, out: Any, overlaps: bool = False) -> None:
-        """Write the values of an array or a tensor into `out`, cast to its dtype, and increment its version."""
-        if isinstance(x, self.tensor):
-            crossing.put(
-                self, x, out if isinstance(out, self.tensor) else self.adopt(out), overlaps=overlaps
-            )
-            return
-        if out.is_conj() or out.is_neg():
-            out.copy_(self.adopt(casts.cast(x, self.names[out.dtype])))
-            return
-        casts.copy_into(self.export(out), x)
-        self.torch.autograd.graph.increment_version(out)
+def skip(torch: Any, function: Callable[..., Any]) -> None:
+    """Let the compiler skip a function and everything that it calls, from the next call on.
 
-    def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        torch: Any = importlib.import_module("torch")
-        try:
-            skip(torch, function)
-        except AttributeError:
-            return function
-        # If the compiler has been imported, it may be running already.
-        return torch.compiler.disable(function) if "torch._dynamo" in sys.modules else function
+    This is like `torch.compiler.disable`, but without a wrapper around each call, and without
+    importing the compiler, which takes a second.
 
-    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        return {**fast_paths.fast_paths(self), (list, self.name): many.list_path(self)}
+    Raises:
+        AttributeError: This release of PyTorch has no such way.
+    """
+    frames = torch._C._dynamo.eval_frame
+    if not hasattr(frames, "skip_code_recursive_flag"):
+        skipped = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)
+        frames.set_code_exec_strategy(function.__code__, skipped)
+        return
+    # In PyTorch 2.6, only what looks at each call that begins can say so; the answer is kept with
+    # the code.
+    call, arguments, keywords = _without_effect(function.__code__)
+    before = frames.set_eval_frame(lambda *_: frames.skip_code_recursive_flag)
+    try:
+        # No other call of Python's may begin here.
+        call(*arguments, **keywords)
+    except Exception:  # noqa: BLE001, S110 - it ends at once, in one way or another
+        pass
+    finally:
+        frames.set_eval_frame(before)
+
+
+def _without_effect(code: Any) -> tuple[FunctionType, list[None], dict[str, None]]:
+    """A function of this code that ends where it needs the first name, and what it takes: ``None`` for everything."""
+    names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    cells = tuple(CellType() for _ in code.co_freevars)
+    return (
+        FunctionType(code, {"__builtins__": {}}, closure=cells),
+        [None] * code.co_argcount,
+        dict.fromkeys(names),
+    )
 
 
 BACKEND = TorchBackend()

@@ -1,4 +1,9 @@
-"""Derivatives and batches of functions of PyTorch: by `torch.func`, or by autograd alone.
+"""Call a function of PyTorch, and take its derivatives and batches: by `torch.func`, or by autograd alone.
+
+A call is watched for what it must not do: draw random numbers, use tensors that require grad. A
+function may also use autograd itself: force fields call ``x.requires_grad_()`` on an argument, and
+`torch.autograd.grad`. Modes of PyTorch see that: see
+https://docs.pytorch.org/docs/stable/torch.overrides.html.
 
 The transformations of `torch.func` refuse a function that takes derivatives by `torch.autograd`.
 Autograd takes it: a batch is then one call after the other, and forward mode is the gradient of a
@@ -11,29 +16,389 @@ does `derived`.
 
 from __future__ import annotations
 
+import sys
 import threading
+import weakref
+from collections import deque
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.derivations import Jvp, Vjp, Vmap, chosen
-from ...errors import GradientError
+from ...errors import GradientError, UnsupportedTypeError
 from .. import registry
-from .autograd_use import AutogradUse, Flow, leaves_of
-from .calls import called_again, steers
 from .tensors import BACKEND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ...core.derivations import Rule
     from ..functions import Flat
 
     Derived = Callable[..., Sequence[Any]]
 
-__all__ = ["derived"]
+__all__ = [
+    "AutogradUse",
+    "Flow",
+    "Watch",
+    "called_again",
+    "closed_over",
+    "derived",
+    "foreign_leaves",
+    "forward",
+    "leaves_of",
+    "steers",
+    "with_autograd",
+]
 
 torch: Any = registry.load(BACKEND).torch  # type: ignore[attr-defined]
+_storage_reference: Any = import_module("torch.multiprocessing.reductions").StorageWeakRef
+_FLAG = torch.Tensor.requires_grad.__set__
+_STEERS = {
+    torch.Tensor.requires_grad_,
+    torch.Tensor.detach_,
+    torch.Tensor.retain_grad,
+    torch.Tensor.data.__get__,
+}
+_TAKES_VALUES = {
+    torch.Tensor.numpy: "numpy()",
+    torch.Tensor.__array__: "numpy.asarray",
+    torch.Tensor.tolist: "tolist()",
+    torch.Tensor.item: "item()",
+    torch.Tensor.__float__: "float",
+    torch.Tensor.__complex__: "complex",
+    torch.Tensor.__dlpack__: "DLPack",
+}
+_ENGINE = {torch.autograd.grad: 3, torch.Tensor.backward: 2, torch.autograd.backward: 2}
+"""What takes derivatives, and the position of ``retain_graph``, after which comes ``create_graph``."""
+
+
+# -- what a function does with autograd ------------------------------------------------------------
+
+
+class AutogradUse(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+    """Notes what the function that runs in it does with autograd.
+
+    Args:
+        flow: What its tensors are computed from, if that is followed.
+        keeps_graphs: Whether a graph is kept of which it has taken a derivative, because another
+            one is to be taken.
+    """
+
+    def __init__(self, flow: Flow | None = None, *, keeps_graphs: bool = False) -> None:
+        super().__init__()
+        self._flow = flow
+        self._keeps_graphs = keeps_graphs
+        self.steers = False
+        """Whether it takes derivatives or sets ``requires_grad``, which the transformations of `torch.func` refuse."""
+        self.switches_off = False
+        """Whether it switches recording off. Forward mode takes no notice of that."""
+        self.drops_graph = False
+        """Whether it takes derivatives without their graph."""
+        self.takes_values = ""
+        """How it takes values out of PyTorch; if they are followed, only those that depend on its arguments."""
+        self.made: list[Any] = []
+        """The tensors that it made require grad."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        # A transformation of `torch.func` that the function itself uses takes derivatives in its
+        # own way.
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            return function(*args, **kwargs)
+        before = args[0].requires_grad if args and isinstance(args[0], torch.Tensor) else None
+        if function == _FLAG and before and args[1]:
+            return None  # PyTorch sets it only of leaves, also where it is set
+        if function in _ENGINE:
+            self.steers = True
+            args, kwargs = self._derivative(_ENGINE[function], args, kwargs)
+        elif (
+            function in _STEERS
+            or function == _FLAG
+            or (before is not None and function is torch.tensor)
+        ):
+            self.steers = True
+        elif function is torch._C._set_grad_enabled:
+            self.switches_off |= not args[0]
+        elif function in _TAKES_VALUES and (self._flow is None or self._flow.origins(args[0])):
+            self.takes_values = self.takes_values or _TAKES_VALUES[function]
+        result = function(*args, **kwargs)
+        made = args[0] if function == _FLAG else result
+        if isinstance(made, torch.Tensor) and made.requires_grad and made.is_leaf and not before:
+            self.steers = True
+            self.made.append(made)
+        return result
+
+    def _derivative(self, at: int, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        self.drops_graph |= not (args[at + 1] if len(args) > at + 1 else kwargs.get("create_graph"))
+        if not self._keeps_graphs:
+            return args, kwargs
+        if len(args) > at:
+            return (*args[:at], True, *args[at + 1 :]), kwargs
+        return args, {**kwargs, "retain_graph": True}
+
+
+class Flow(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
+    """Follows from which arguments the numbers of each tensor are computed, also where autograd does not.
+
+    Integers and booleans have no derivative, so it is not followed further through them.
+
+    Args:
+        tensors: The arguments.
+    """
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        super().__init__()
+        self._origins: dict[int, tuple[Any, frozenset[int]]] = {}
+        for index, x in enumerate(tensors):
+            self._mark(x, frozenset({index}))
+
+    def origins(self, x: Any) -> frozenset[int]:
+        """The positions of the arguments from which a tensor is computed."""
+        if not _is_inexact(x) or not _has_storage(x):
+            return frozenset()
+        return self._origins.get(x.untyped_storage()._cdata, (None, frozenset()))[1]
+
+    def _mark(self, x: Any, origins: frozenset[int]) -> None:
+        if origins and _is_inexact(x) and _has_storage(x):
+            storage = x.untyped_storage()
+            # A weak reference keeps its address from being used again.
+            self._origins[storage._cdata] = _storage_reference(storage), origins | self.origins(x)
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        given = [
+            x
+            for x in torch.utils._pytree.tree_leaves((args, kwargs or {}))
+            if isinstance(x, torch.Tensor)
+        ]
+        origins = frozenset[int]().union(*map(self.origins, given))
+        result = function(*args, **(kwargs or {}))
+        name = function.name().partition("::")[2]
+        if origins and not name.partition(".")[0].endswith("_like") and not name.startswith("new_"):
+            written = given if function._schema.is_mutable else []
+            for x in (*torch.utils._pytree.tree_leaves(result), *written):
+                if isinstance(x, torch.Tensor):
+                    self._mark(x, origins)
+        return result
+
+
+def _is_inexact(x: Any) -> bool:
+    return x.is_floating_point() or x.is_complex()  # type: ignore[no-any-return]
+
+
+def _has_storage(x: Any) -> bool:
+    return x.layout is torch.strided and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+
+
+def leaves_of(results: Iterable[Any]) -> list[Any]:
+    """The tensors at the ends of the graphs of results."""
+    recorded = [each for each in results if isinstance(each, torch.Tensor) and each.requires_grad]
+    found = [each for each in recorded if each.grad_fn is None]
+    nodes = deque(each.grad_fn for each in recorded if each.grad_fn is not None)
+    seen = set(nodes)
+    while nodes:
+        node = nodes.popleft()
+        if hasattr(node, "variable"):
+            found.append(node.variable)
+        for each, _ in node.next_functions:
+            if each is not None and each not in seen:
+                seen.add(each)
+                nodes.append(each)
+    return found
+
+
+def foreign_leaves(results: Iterable[Any], known: Iterable[Any]) -> list[Any]:
+    """The tensors at the ends of the graphs of results that are none of the known ones."""
+    ours = set(map(id, known))
+    return [each for each in leaves_of(results) if id(each) not in ours]
+
+
+_UNLIKELY_SEED = 0x7E6A5EED5EED5EED
+_CLOSED_OVER = (
+    "pass them as arguments; the parameters of a module: apply, params = wrap_module(module), or "
+    "module.requires_grad_(False) if they are constants"
+)
+_RANDOM = "without generator=, they differ at each call, also when its gradient is computed"
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+def steers(flat: Flat) -> bool:
+    """Whether a function uses autograd itself, or may: the transformations of `torch.func` are not for it."""
+    return flat.steers_autograd or flat.careful
+
+
+def forward(flat: Flat, *tensors: Any) -> Sequence[Any]:
+    """Call a function for its values.
+
+    Raises:
+        GradientError: It uses tensors that require grad and are not among its arguments.
+        UnsupportedTypeError: It uses random numbers.
+    """
+    if steers(flat):
+        with torch.inference_mode(False), torch.enable_grad():
+            mine = [x.clone() if x.is_inference() else x for x in tensors]
+            results = with_autograd(flat, mine, plain=True)
+        return [y.detach() if isinstance(y, torch.Tensor) else y for y in results]
+    results = flat.plain(*tensors)
+    for y in results:
+        if isinstance(y, torch.Tensor) and y.requires_grad:
+            raise closed_over(flat)
+    return results
+
+
+def with_autograd(flat: Flat, tensors: Sequence[Any], *, plain: bool = False) -> Sequence[Any]:
+    """Call a function that may use autograd itself.
+
+    Args:
+        flat: The function.
+        tensors: Its arguments, which are only for this call.
+        plain: Whether numbers of Python's stay what they are.
+
+    Raises:
+        GradientError: It uses tensors that require grad and are not among its arguments.
+        UnsupportedTypeError: It uses random numbers.
+    """
+    before = [x for x in tensors if x.requires_grad]
+    for x in before:
+        # So that `backward` fills ``x.grad``, as for a leaf.
+        x.retain_grad()
+    with AutogradUse(keeps_graphs=bool(before)) as use:
+        call = partial(_watched, flat) if flat.careful else _call
+        results = call(flat.plain if plain else flat, tensors)
+    if not flat.makes_leaves and not before and foreign_leaves(results, [*tensors, *use.made]):
+        raise closed_over(flat)
+    for x in tensors:
+        # A gradient with a graph refers to the tensor that has it.
+        x.grad = None
+    return results
+
+
+def _watched(
+    flat: Flat, function: Callable[..., Sequence[Any]], tensors: Sequence[Any]
+) -> Sequence[Any]:
+    with Watch(flat) as watch:
+        results = function(*tensors)
+    watch.refuse()
+    return results
+
+
+def called_again(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
+    """Call the function again, for its derivative. It must give the same results.
+
+    Raises:
+        GradientError: It uses random numbers.
+    """
+    call = partial(with_autograd if steers(flat) else _call, flat)
+    if not flat.generators:
+        return call(tensors)
+    known = (reference() for reference in flat.generators)
+    before = {generator: generator.get_state() for generator in known if generator is not None}
+    try:
+        seeded = {
+            generator: generator.manual_seed(_UNLIKELY_SEED).get_state() for generator in before
+        }
+        results = call(tensors)
+        if any(
+            generator.initial_seed() == _UNLIKELY_SEED
+            and not torch.equal(generator.get_state(), state)
+            for generator, state in seeded.items()
+        ):
+            raise GradientError(
+                f"{flat.source.name} draws random numbers from a generator without setting its seed, and would draw "
+                "others for its derivative.",
+                "generator.manual_seed(int(seed)) in the function, with the seed as an argument",
+            )
+    finally:
+        for generator, state in before.items():
+            generator.set_state(state)
+    return results
+
+
+def _call(function: Callable[..., Sequence[Any]], tensors: Sequence[Any]) -> Sequence[Any]:
+    return function(*tensors)
+
+
+def closed_over(flat: Flat) -> GradientError:
+    """The error for a function that uses tensors that require grad and are not among its arguments."""
+    return GradientError(
+        f"{flat.source.name} uses tensors that require grad and are not among its arguments: no gradient would "
+        "reach them.",
+        _CLOSED_OVER,
+    )
+
+
+class _Reference:
+    """Stands for a weak reference to a generator: it gives the generator as long as something else has it too.
+
+    Args:
+        generator: The generator.
+    """
+
+    __slots__ = ("_generator", "_identity")
+
+    def __init__(self, generator: Any) -> None:
+        self._generator: Any = generator
+        self._identity = id(generator)
+
+    def __call__(self) -> Any:
+        # One of the two is the argument of `getrefcount`.
+        if self._generator is not None and sys.getrefcount(self._generator) <= 2:
+            self._generator = None
+        return self._generator
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Reference)
+            and self._generator is not None
+            and self._generator is other._generator
+        )
+
+    def __hash__(self) -> int:
+        return self._identity
+
+
+# Generators of PyTorch 2.11 take no weak references.
+_reference: Any = weakref.ref if torch.Generator.__weakrefoffset__ else _Reference
+
+
+class Watch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
+    """Finds out whether the default random generators are used."""
+
+    def __init__(self, flat: Flat) -> None:
+        super().__init__()
+        self._flat = flat
+        self._random_operator = ""
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        arguments = (*args, *(kwargs or {}).values())
+        if torch.Tag.nondeterministic_seeded in function.tags:
+            generators = {each for each in arguments if isinstance(each, torch.Generator)}
+            alive = {each for each in self._flat.generators if each() is not None}
+            self._flat.generators = frozenset(alive.union(map(_reference, generators)))
+            self._random_operator = self._random_operator or ("" if generators else str(function))
+        return function(*args, **(kwargs or {}))
+
+    def refuse(self) -> None:
+        """Raise if one was used."""
+        if self._random_operator:
+            raise UnsupportedTypeError(
+                f"{self._flat.source.name} draws random numbers ({self._random_operator}): {_RANDOM}.",
+                "draw them outside and pass them as an argument; module.eval() switches dropout off",
+            )
+
+
 _here = threading.local()
+
+
+# -- derivatives -----------------------------------------------------------------------------------
 
 
 def derived(flat: Flat, rules: tuple[Rule, ...]) -> Derived:

@@ -1,4 +1,8 @@
-"""Call functions of NumPy from other frameworks, with the derivatives that the user gives."""
+"""Functions across frameworks, for NumPy: call its functions from others, and other functions with arrays.
+
+The user gives the derivatives of a function of NumPy's. NumPy has no graph, so functions of other
+frameworks are only called.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,20 @@ from ...core.derivations import Jvp, Vjp, Vmap
 from ...core.dtypes import DTYPES
 from ...errors import GradientError, ShapeError, UnsupportedTypeError
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
-from ..functions import Inner
+from ..functions import Inner, Outer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...core.derivations import Rule, Spec
-    from ..functions import Flat
+    from ..functions import Flat, Function
 
-__all__ = ["INNER"]
+__all__ = ["INNER", "OUTER"]
 
 _ONE = "vjp(primals, outputs, cotangents) and jvp(primals, tangents) are first derivatives"
+
+
+# -- functions of NumPy, called from other frameworks ----------------------------------------------
 
 
 class NumpyInner(Inner):
@@ -268,3 +275,23 @@ def _jvp(flat: Flat, rule: Jvp) -> Callable[..., Sequence[Any]]:
 
 
 INNER = NumpyInner()
+
+
+# -- functions of other frameworks, called with arrays ---------------------------------------------
+
+
+class NumpyOuter(Outer):
+    """Calls functions with arrays."""
+
+    name = "numpy"
+    differentiates = False
+    modes = ()
+
+    def spec(self, tensor: Any) -> Spec:
+        return tensor.shape, of_numpy(tensor.dtype) or ""
+
+    def apply(self, function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
+        return function.run(tensors, self)
+
+
+OUTER = NumpyOuter()

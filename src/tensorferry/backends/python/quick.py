@@ -1,4 +1,4 @@
-"""Short lists of Python numbers: their signature, which needs no array, and how they are read then."""
+"""Python's numbers, quickly: short lists, whose signature needs no array; short ways for verbs; fast paths."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import dtypes
+from ...core.dtypes import ORDINARY
 from ...core.names import EXCHANGE_NUMBERS
-from ...host import casts, memory
+from ...host import casts, memory, subnormals
+from ...host.numpy_dtypes import NAMES, of_numpy
 from ...sequences import flags, numbers, reader
-from .. import elements
-from ..base import unchanged
+from .. import lists, registry
+from ..quick import Quick, unchanged
+from .tensors import WIDER, PythonBackend, to_scalars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -21,13 +24,47 @@ if TYPE_CHECKING:
     from ...planning.plan import Plan
     from ...planning.step import Step
     from ...typing import Array
-    from ..base import Backend
+    from ..quick import Described
 
-__all__ = ["copied", "likeness", "read", "signature_reader"]
+__all__ = ["QUICK", "PythonQuick"]
 
 
-def signature_reader(target: Backend, request: Request) -> Callable[[Any], Hashable | None]:
-    """See `Backend.signature_reader`: the exact dtype of numbers of one type, with their range if it matters."""
+class PythonQuick(Quick[PythonBackend]):
+    """What makes conversions of lists fast."""
+
+    def signature_reader(
+        self, kind: type, target: Described, request: Request
+    ) -> Callable[[Any], Hashable | None]:
+        return _signature_reader(target, request)
+
+    def lengths(self, x: Any) -> tuple[int, ...]:
+        return (len(x),)
+
+    def likeness(self, x: Any) -> Hashable | None:
+        # All numbers have the same likeness.
+        are_few = type(x) is list and 0 < len(x) < numbers.FEW
+        return "numbers" if are_few and numbers.look(x) in _dtypes() else None
+
+    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+        if step.verb == "read":
+            return _read(self.backend, step, plan)
+        if step.verb != "adopt":
+            return None
+        if plan.result.dtype in ORDINARY:
+            return _ordinary_scalars
+        before = plan.steps[-2:-1]
+        return _scalars_of(registry.backend_named(before[0].backend).export) if before else None
+
+    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+        name = self.backend.name
+        return {(np.ndarray, name): _list_path, (list, name): _copied}
+
+
+# -- short lists of numbers ------------------------------------------------------------------------
+
+
+def _signature_reader(target: Described, request: Request) -> Callable[[Any], Hashable | None]:
+    """The exact dtype of numbers of one type, with their range if it matters."""
     takes_all = target.capabilities.dtypes.numbers is EXCHANGE_NUMBERS
     decides = not takes_all and request.dtype in (None, *dtypes.KEYWORDS)
     look, known = numbers.look, _exact() if decides else _dtypes()
@@ -52,16 +89,7 @@ def _dtypes() -> Mapping[int, str]:
     return {found: exact.dtype for found, exact in _exact().items()}
 
 
-def likeness(x: Any) -> Hashable | None:
-    """See `Backend.likeness`. All numbers have the same likeness."""
-    return (
-        "numbers"
-        if type(x) is list and 0 < len(x) < numbers.FEW and numbers.look(x) in _dtypes()
-        else None
-    )
-
-
-def read(backend: Any, step: Step, plan: Plan) -> Callable[..., Any] | None:
+def _read(backend: PythonBackend, step: Step, plan: Plan) -> Callable[..., Any] | None:
     """The verb ``read``, for the list itself, or for an array of its numbers."""
     before = plan.source.dtype
     if plan.source.kind != "numbers" or before not in flags.TYPES:
@@ -110,10 +138,43 @@ def _read_again(x: Any, dtype: str) -> Array:
     """
     if isinstance(x, np.ndarray):
         return x
-    return casts.cast(elements.read(x, reader.first(x)[0])[0], dtype, "value")
+    return casts.cast(lists.read(x, reader.first(x)[0])[0], dtype, "value")
 
 
-def copied(x: Any) -> Any:
+def _copied(x: Any) -> Any:
     """The fast path from a list to a list: a copy, if all its numbers are of one type."""
     result = x.copy() if 0 < len(x) < numbers.FEW else []
     return result if numbers.look(result) in _dtypes() else None
+
+
+# -- lists that are made ---------------------------------------------------------------------------
+
+
+def _ordinary_scalars(x: Any) -> Any:
+    """`to_scalars` for a dtype from which NumPy makes Python scalars, or for a short list of numbers."""
+    if type(x) is list:
+        return x.copy()
+    return to_scalars(np.asarray(x)) if subnormals.are_flushed() else x.tolist()
+
+
+def _scalars_of(export: Callable[[Any], Array]) -> Callable[[Any], Any]:
+    """`to_scalars` for any dtype, of an array, or of a tensor whose framework makes lists itself."""
+
+    def scalars(x: Any) -> Any:
+        if isinstance(x, np.ndarray):
+            return to_scalars(x)
+        return to_scalars(export(x)) if subnormals.are_flushed() else x.tolist()
+
+    return scalars
+
+
+def _list_path(x: Array) -> Any:
+    name = NAMES.get(x.dtype)
+    if name in WIDER:
+        return to_scalars(x)
+    if name is None and (x.dtype.isnative or of_numpy(x.dtype) is None):
+        return None  # no dtype of ours, or the first array of ml_dtypes
+    return None if subnormals.are_flushed() else x.tolist()
+
+
+QUICK = PythonQuick

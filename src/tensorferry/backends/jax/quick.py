@@ -1,0 +1,144 @@
+"""JAX's arrays, quickly: their signatures, a short way for a verb, and fast paths, which are JAX's own calls."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.devices import HOST
+from ...host.numpy_dtypes import numpy_dtype
+from ..quick import Quick
+from .declared import PACKED
+from .tensors import JaxBackend, export_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping
+
+    from ...core.request import Request
+    from ...planning.plan import Plan
+    from ...planning.step import Step
+    from ..quick import Described
+
+__all__ = ["QUICK", "JaxQuick"]
+
+
+class JaxQuick(Quick[JaxBackend]):
+    """What makes conversions of ordinary arrays fast."""
+
+    lengths = staticmethod(attrgetter("shape"))  # pyright: ignore[reportAssignmentType]
+
+    def __init__(self, backend: JaxBackend) -> None:
+        super().__init__(backend)
+        self._read = self._find_reader()
+
+    def signature(self, x: Any) -> Hashable | None:
+        if type(x) is not self.backend.array:
+            return None
+        found = self._read(x)
+        # The alignment of memory of a device is nobody's business.
+        return (
+            found
+            if found is None or x.platform() != HOST
+            else (*found, x.unsafe_buffer_pointer() & 63)
+        )
+
+    def signature_reader(
+        self, kind: type, target: Described, request: Request
+    ) -> Callable[[Any], Hashable | None]:
+        # Elements are always aligned to their size, which is enough for most targets.
+        return (
+            self._read
+            if kind is self.backend.array and target.capabilities.memory.alignment <= 1
+            else self.signature
+        )
+
+    def _find_reader(self) -> Callable[[Any], tuple[Any, ...] | None]:
+        """A function that reads a signature without the address, for the type of concrete arrays."""
+        alone, host, name = self.backend.jax.sharding.SingleDeviceSharding, HOST, self.backend.name
+
+        def read(x: Any) -> tuple[Any, ...] | None:
+            if x.is_deleted():
+                return None
+            sharding, shape = x.sharding, x.shape
+            # `num_devices` takes as long as everything else, so it is read only if needed.
+            if (type(sharding) is not alone and sharding.num_devices > 1) or 0 in shape:
+                return None
+            if x.platform() == host:
+                return name, x.dtype, len(shape)
+            return name, x.dtype, len(shape), x.device, sharding.memory_kind
+
+        return read
+
+    def likeness(self, x: Any) -> Hashable | None:
+        found = self.signature(x)
+        return None if found is None or x.platform() != HOST or x.device.id else found
+
+    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+        before = plan.source
+        whole = (
+            before.abstract is None
+            and before.shards == 1
+            and before.device == HOST
+            and before.dtype not in PACKED
+        )
+        return export_whole if step.verb == "export" and whole else None
+
+    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+        kind, name = self.backend.array, self.backend.name
+        if kind is None:
+            return {}
+        return {(kind, "numpy"): _to_numpy(self.backend), (kind, name): _identity}
+
+    def fast_paths_for_many(
+        self,
+    ) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
+        asarray, shares = np.asarray, _shares(self.backend)
+        if self.backend.array is None or not _all_on_host(self.backend):
+            return {}
+
+        def path(tensors: list[Any]) -> list[Any] | None:
+            if shares is not None and not all(map(shares, tensors)):
+                return None
+            arrays = list(map(asarray, tensors))
+            return None if any(array.flags.owndata for array in arrays) else arrays
+
+        return {(self.backend.array, "numpy"): path}
+
+
+def _to_numpy(backend: JaxBackend) -> Callable[[Any], Any]:
+    asarray, all_host, shares = np.asarray, _all_on_host(backend), _shares(backend)
+
+    def path(x: Any) -> Any:
+        if not (all_host or x.platform() == HOST) or not (shares is None or shares(x)):
+            return None
+        array = asarray(x)
+        # An array that owns its memory is JAX's cached copy, which it made from shards or packed
+        # values.
+        return None if array.flags.owndata else array
+
+    return path
+
+
+def _shares(backend: JaxBackend) -> Callable[[Any], bool] | None:
+    """Whether `np.asarray` gives an array's own memory; ``None`` if the array that it gives says so.
+
+    After JAX 0.11.0, JAX's cached copy of shards or packed values may not own its memory.
+    """
+    if not backend.caches_views:
+        return None
+    alone = backend.jax.sharding.SingleDeviceSharding
+    packed = frozenset(map(numpy_dtype, PACKED))
+    return lambda x: type(x.sharding) is alone and x.dtype not in packed
+
+
+def _all_on_host(backend: JaxBackend) -> bool:
+    return all(device.platform == HOST for device in backend.jax.local_devices())
+
+
+def _identity(x: Any) -> Any:
+    return None if x.is_deleted() else x
+
+
+QUICK = JaxQuick

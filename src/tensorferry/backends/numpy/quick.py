@@ -1,0 +1,188 @@
+"""NumPy's arrays, quickly: their signatures and extents, short ways for the verbs, and fast paths."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.layout import spans
+from ...core.places import places_by
+from ...core.signature import COMPACT, layout_of
+from ...host import casts, memory
+from ...host.numpy_dtypes import NAMES
+from ...sequences import numbers
+from ...sequences.flags import EXPECTED
+from ..quick import Quick
+from .tensors import NumpyBackend, who_writes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+    from ...core.info import TensorInfo
+    from ...core.request import Request
+    from ...planning.plan import Plan
+    from ...planning.step import Step
+    from ...typing import Array
+    from ..quick import Described
+
+__all__ = ["QUICK", "NumpyQuick"]
+
+_DTYPE, _RANK, _SIZE, _FLAGS = map(attrgetter, ("dtype", "ndim", "size", "flags"))
+_address = memory.address
+_C_ORDER, _ALIGNED, _WRITEABLE = 0x0001, 0x0100, 0x0400
+_FITS = _C_ORDER | _ALIGNED
+_OPENED = "mM"
+"""Kinds of dates and durations.
+
+The first step takes the counts in them, so that each has to be opened.
+"""
+_OWN = frozenset({0x0505, 0x0507})
+"""``array.flags.num`` of a writable array that owns its memory and is in C order (with one axis, also in F order)."""
+
+
+class NumpyQuick(Quick[NumpyBackend]):
+    """What makes conversions of arrays fast."""
+
+    lengths = staticmethod(attrgetter("shape"))  # pyright: ignore[reportAssignmentType]
+
+    # -- one array ---------------------------------------------------------------------------------
+
+    def signature(self, x: Any) -> Hashable | None:
+        if type(x) is not np.ndarray:
+            return None
+        dtype = x.dtype
+        if dtype.hasobject or dtype.kind in _OPENED:
+            return None
+        # One number that tells whether it is in C order and writable.
+        flags, base = x.flags.num, x.base
+        # It owns its memory, or is a writable view of an array that does, so it is not over a file.
+        own = base is None or (
+            flags & _WRITEABLE and type(base) is np.ndarray and base.base is None
+        )
+        if own and flags & _C_ORDER and x.size:
+            return dtype, x.ndim, COMPACT, _address(x) & 63, flags
+        layout = layout_of(x.shape, x.strides, x.itemsize)
+        facts = None if own else who_writes(x, x.flags.writeable)
+        return dtype, x.ndim, layout, _address(x) & 63, flags, facts
+
+    def signature_reader(
+        self, kind: type, target: Described, request: Request
+    ) -> Callable[[Any], Hashable | None]:
+        addressed = self.signature
+
+        def unaddressed(x: Any) -> Hashable | None:
+            # To read the address takes a third of the time, and the flags say whether it fits the
+            # element.
+            flags, base, dtype = x.flags.num, x.base, x.dtype
+            own = base is None or (
+                flags & _WRITEABLE and type(base) is np.ndarray and base.base is None
+            )
+            if (
+                own
+                and flags & _FITS == _FITS
+                and x.size
+                and not dtype.hasobject
+                and dtype.kind not in _OPENED
+            ):
+                return dtype, x.ndim, COMPACT, 0, flags
+            return addressed(x)
+
+        needs_address = kind is not np.ndarray or target.capabilities.memory.alignment > 1
+        return addressed if needs_address else unaddressed
+
+    def likeness(self, x: Any) -> Hashable | None:
+        return x.dtype if type(x) is np.ndarray and x.dtype in NAMES else None
+
+    # -- many arrays -------------------------------------------------------------------------------
+
+    def grouped(
+        self, tensors: Sequence[Any], alignment: int
+    ) -> Mapping[Hashable, Sequence[int]] | None:
+        if type(tensors[0]) is not np.ndarray:
+            return super().grouped(tensors, alignment)
+        first, flags = tensors[0].flags, list(map(_FLAGS, tensors))
+        # To compare the flags objects is faster than to read the number of each.
+        alike = first.num in _OWN and flags.count(first) == len(flags)
+        dtypes, ranks = set(map(_DTYPE, tensors)), set(map(_RANK, tensors))
+        if not (alike and len(dtypes) == len(ranks) == 1 and all(map(_SIZE, tensors))):
+            return super().grouped(tensors, alignment)
+        (dtype,), (rank,) = dtypes, ranks
+        if dtype.hasobject or dtype.kind in _OPENED:
+            return None
+        at: Mapping[int, Sequence[int]] = {0: range(len(tensors))}
+        if alignment > dtype.alignment:  # the flags say that each is aligned to its elements
+            at = places_by([address & (alignment - 1) for address in memory.addresses(tensors)])
+        return {(dtype, rank, COMPACT, each, first.num): some for each, some in at.items()}
+
+    def extents(
+        self, tensors: Sequence[Any], *, compact: bool
+    ) -> tuple[Sequence[int], Sequence[int]]:
+        starts = memory.addresses(tensors)
+        if compact:
+            return starts, [at + x.nbytes for x, at in zip(tensors, starts, strict=True)]
+        starts, ends = [], []
+        for x, at in zip(tensors, memory.addresses(tensors), strict=True):
+            low, high = (0, x.nbytes) if x.flags.forc else spans(x.shape, x.strides, x.itemsize)
+            starts.append(at + low)
+            ends.append(at + high)
+        return starts, ends
+
+    def owns_memory(self, signature: Any) -> bool:
+        return signature[4] in _OWN
+
+    def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
+        alike = set(map(type, tensors)) == {np.ndarray} and len(set(map(_DTYPE, tensors))) == 1
+        if not alike or tensors[0].dtype.hasobject:
+            return None
+        return self.backend.describe(tensors[0])
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+        before, verb = plan.source, step.verb
+        if verb == "write":
+            alike = (
+                plan.written == plan.result.dtype and not before.swapped and not plan.result.kind
+            )
+            return _write_alike if alike else None
+        if before.swapped or before.weak_dtype is not None:
+            return None
+        if verb == "copy" and before.is_compact and not any(step.arguments):
+            return np.ndarray.copy
+        if verb == "cast":
+            return casts.direct_cast(before.dtype, *step.arguments)
+        return None
+
+    def for_many(self) -> Mapping[str, Callable[..., Any]]:
+        return {"copy": self._copy_each, "cast": casts.cast_each, "write": casts.write_each}
+
+    def _copy_each(self, arrays: Sequence[Array], compact: bool = False) -> list[Array]:
+        if compact or not arrays[0].dtype.isnative:
+            return [self.backend.copy(x, compact) for x in arrays]
+        return [x.copy("K") for x in arrays]
+
+    # -- whole conversions -------------------------------------------------------------------------
+
+    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+        name = self.backend.name
+        as_they_are = numbers.list_reader({kind: exact.dtype for kind, exact in EXPECTED.items()})
+        return {(np.ndarray, name): _plain, (list, name): as_they_are}
+
+
+def _write_alike(x: Array, out: Array) -> None:
+    """`write` between arrays of one dtype."""
+    # NumPy copies first if they overlap, but not along one axis, where its order is right only for
+    # equal strides.
+    if x.ndim == 1 and x.strides != out.strides and np.may_share_memory(x, out):
+        x = x.copy()
+    out[...] = x
+
+
+def _plain(x: Array) -> Array | None:
+    """The fast path from NumPy to NumPy."""
+    return x if x.dtype in NAMES and x.dtype.isnative else None
+
+
+QUICK = NumpyQuick

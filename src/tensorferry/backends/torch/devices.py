@@ -1,0 +1,444 @@
+"""PyTorch's devices: streams, events and page-locked memory of its accelerator, whichever it is; and transfers.
+
+What is transferred is packed buffers, and elements that share memory.
+(https://docs.pytorch.org/docs/stable/torch.html#accelerators)
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import nullcontext
+from functools import cache, partial
+from inspect import signature
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...core.capabilities import DeviceFacts
+from ...core.devices import HOST, device_name, kind_of, meant
+from ...core.layout import ALIGNMENT, spans
+from ...core.places import places_by
+from .declared import DECLARED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from ...host import packing
+
+__all__ = [
+    "Accelerators",
+    "PackedBuffers",
+    "TorchEvent",
+    "TorchStream",
+    "accelerator",
+    "conversion_in_graph",
+    "copy_together",
+    "reach",
+    "resolved",
+    "spread",
+]
+
+_PARTS = {"complex64": "float32", "complex128": "float64"}
+
+
+def accelerator(torch: Any) -> Any:
+    """PyTorch's accelerator, as a device without an index; ``None`` if there is no such device here."""
+    return torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+
+
+class TorchEvent:
+    """`torch.Event`."""
+
+    def __init__(self, event: Any) -> None:
+        self.event = event
+
+    def wait(self) -> None:
+        self.event.synchronize()
+
+
+class TorchStream:
+    """`torch.Stream`."""
+
+    def __init__(self, torch: Any, stream: Any) -> None:
+        self.torch, self.stream = torch, stream
+        self._before: list[tuple[Any, Any]] = []
+
+    @property
+    def device(self) -> str:
+        return device_name(self.stream.device)
+
+    def __enter__(self) -> Self:
+        current = self.torch.accelerator.current_stream
+        self._before.append((current(self.stream.device), current()))
+        self.torch.accelerator.set_stream(self.stream)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # The device of the last stream becomes the current one.
+        for stream in self._before.pop():
+            self.torch.accelerator.set_stream(stream)
+
+    def record(self) -> TorchEvent:
+        # With `blocking`, a waiting thread sleeps instead of polling.
+        event = self.torch.Event(self.stream.device, blocking=True)
+        event.record(self.stream)
+        return TorchEvent(event)
+
+    def wait_for(self, event: Any) -> None:
+        self.stream.wait_event(event.event)
+
+    def uses(self, tensor: Any) -> None:
+        if tensor.device.type == self.stream.device.type:
+            tensor.record_stream(self.stream)
+
+
+class Accelerators:
+    """What PyTorch can do on each kind of device.
+
+    Args:
+        torch: The module.
+        dtypes: PyTorch's dtypes by their canonical names.
+    """
+
+    def __init__(self, torch: Any, dtypes: dict[str, Any]) -> None:
+        self.torch, self.dtypes = torch, dtypes
+        self._facts: dict[str, DeviceFacts] = {}
+        # PyTorch 2.6 counts the devices to find its accelerator, which starts the driver, and
+        # raises without one.
+        self._counts = (
+            "check_available" not in signature(torch.accelerator.current_accelerator).parameters
+        )
+
+    def module(self, kind: str) -> Any:
+        """PyTorch's module for a kind of device; ``None`` if there is none."""
+        try:
+            return self.torch.get_device_module(kind)
+        except RuntimeError:
+            return None
+
+    def is_one(self, kind: str) -> bool:
+        """Whether a kind of device is PyTorch's accelerator on this machine."""
+        found = accelerator(self.torch)
+        return found is not None and found.type == kind
+
+    def names(self) -> list[str]:
+        """The devices of the accelerator."""
+        found = accelerator(self.torch)
+        if found is None:
+            return []
+        return [f"{found.type}:{index}" for index in range(self.torch.accelerator.device_count())]
+
+    def facts(self, kind: str) -> DeviceFacts:
+        """See `Declaration.device_facts`."""
+        found = self._facts.get(kind)
+        if found is None:
+            module = None if kind == HOST else self.module(kind)
+            count = module.device_count() if module is not None and module.is_available() else 0
+            if not count:
+                return DECLARED.device_facts(kind)._replace(meant=self._meant(kind))
+            works, own = self._works, self.is_one(kind)
+            streams = own and works("Stream", device=kind) and works("Event", kind)
+            # Tested with 0 bytes. Whether memory can really be locked shows when it is needed.
+            pins = own and works("empty", 0, device=HOST, pin_memory=True)
+            lacking = {
+                name
+                for name, dtype in self.dtypes.items()
+                if not works("empty", 0, dtype=dtype, device=kind)
+            }
+            absent = lacking | {name for name, part in _PARTS.items() if part in lacking}
+            found = self._facts[kind] = DeviceFacts(count, streams, pins, frozenset(absent))
+        return found
+
+    def _meant(self, kind: str) -> str:
+        """The kind that was meant by one that PyTorch does not have, or that has no memory; otherwise empty."""
+        try:
+            self.torch.device(kind)
+        except RuntimeError as error:
+            known = re.search("one of ([a-z, ]+) device", str(error))
+            return meant(kind, known[1].split(", ") if known is not None else (HOST,))
+        named = kind != HOST and self.module(kind) is None and self._works("empty", 0, device=kind)
+        return HOST if named and self.torch.empty(0, device=kind).is_meta else ""
+
+    def _works(self, function: str, *arguments: Any, **keywords: Any) -> bool:
+        try:
+            getattr(self.torch, function)(*arguments, **keywords)
+        except Exception:  # noqa: BLE001 - each kind of device has its own software, which says what it likes
+            return False
+        return True
+
+    def is_pinned(self, x: Any) -> bool:
+        """Whether a host tensor is in page-locked memory.
+
+        PyTorch is asked only if an accelerator is in use.
+        """
+        kinds: tuple[str, ...]
+        if self._counts:
+            kinds = ("cuda", "xpu", self.torch._C._get_privateuse1_backend_name())
+        else:
+            found = self.torch.accelerator.current_accelerator()
+            kinds = () if found is None else (found.type,)
+        return any(map(self._is_in_use, kinds)) and bool(x.is_pinned())
+
+    def _is_in_use(self, kind: str) -> bool:
+        module = self.module(kind)
+        return module is not None and bool(getattr(module, "is_initialized", module.is_available)())
+
+    # -- streams -----------------------------------------------------------------------------------
+
+    def _has_streams(self, device: str) -> bool:
+        facts = self.facts(kind_of(device))
+        return facts.present > 0 and facts.streams
+
+    def current_stream(self, device: str) -> TorchStream | None:
+        """The current stream of this thread for a device; without an index, for the current device."""
+        if not self._has_streams(device):
+            return None
+        _, _, index = device.partition(":")
+        return TorchStream(
+            self.torch, self.torch.accelerator.current_stream(int(index) if index else None)
+        )
+
+    def side_stream(self, device: str) -> TorchStream | None:
+        """A stream of a device from PyTorch's pool."""
+        if not self._has_streams(device):
+            return None
+        return TorchStream(self.torch, self.torch.Stream(device=self.torch.device(device)))
+
+    def wait(self, device: Any) -> None:
+        """Make the host wait for the work on the current stream, or, without streams, on the device."""
+        stream = self.current_stream(device_name(device))
+        if stream is not None:
+            stream.record().wait()
+        else:
+            getattr(self.module(device.type), "synchronize", lambda: None)()
+
+    def entered(self, device: Any) -> Any:
+        """A context in which a device is the current one."""
+        context = getattr(self.module(device.type), "device", None)
+        return nullcontext() if context is None else context(device)
+
+    # -- page-locked memory ------------------------------------------------------------------------
+
+    def lock(self, x: Any, required: bool) -> Any:
+        """See `pinned.lock`."""
+        from ...devices import pinned  # here, because most processes have no device
+
+        return pinned.lock(x, self._allocator(x), required=required)
+
+    def land(self, x: Any, required: bool) -> Any:
+        """See `pinned.land`."""
+        from ...devices import pinned
+
+        found = pinned.land(
+            x, self._allocator(x), self.current_stream(device_name(x.device)), required=required
+        )
+        return x.to(HOST) if found is None else found
+
+    def _allocator(self, x: Any) -> Any:
+        # With the device, because otherwise a default device would be used.
+        return partial(self.torch.empty_like, x, device=HOST, pin_memory=True, requires_grad=False)
+
+
+# -- many in one: one launch, one transfer, views --------------------------------------------------
+
+
+def resolved(x: Any) -> Any:
+    """The tensor, or a copy in which the conjugate and negative bits are applied."""
+    return x.resolve_conj().resolve_neg()
+
+
+class Joined(NamedTuple):
+    """How tensors without gaps lie in a packed buffer: those of one dtype one after the other, the widest first.
+
+    Args:
+        tensors: The tensors of each dtype, whose shapes count.
+        places: The positions of these tensors among all.
+    """
+
+    tensors: list[list[Any]]
+    places: Sequence[Sequence[int]]
+
+
+class PackedBuffers:
+    """Packed buffers: many tensors in one.
+
+    Args:
+        torch: The module.
+        memories: The types of plain tensors and parameters.
+        without_autocast: A context in which they are joined as they are, also under autocast.
+    """
+
+    def __init__(
+        self, torch: Any, memories: frozenset[type], without_autocast: Callable[[], Any]
+    ) -> None:
+        self.torch, self.memories, self.without_autocast = torch, memories, without_autocast
+        self.is_contiguous = torch.Tensor.is_contiguous
+        lists = getattr(torch._C, "_nn", None)
+        flatten, unflatten = (
+            getattr(lists, f"{word}_dense_tensors", None) for word in ("flatten", "unflatten")
+        )
+        self.joins: tuple[Any, Any] | None = (flatten, unflatten) if flatten and unflatten else None
+
+    def pack(self, tensors: Sequence[Any], alignment: int, lock: bool = False) -> tuple[Any, Any]:
+        """A packed buffer of tensors, made with `torch.cat`, which copies hundreds of tensors with one launch."""
+        from ...devices import pinned  # here, because most processes have no other device
+
+        torch = self.torch
+        joined = self._join(tensors, alignment)
+        parts: Joined | list[packing.Part] | None = joined
+        # Under autocast, they are joined as they are without it.
+        with self.without_autocast():
+            if joined is None or self.joins is None:
+                pieces, parts, nbytes = _pieces(torch, list(map(resolved, tensors)), alignment)
+            else:
+                flatten, _ = self.joins
+                # One tensor alone is not copied, so it may have any stride along an axis of length 1,
+                # and lazy bits.
+                flat = [
+                    flatten(some) if len(some) > 1 else _flat(resolved(some[0]))
+                    for some in joined.tensors
+                ]
+                if len(flat) == 1 and not lock:
+                    return flat[0], joined
+                pieces, nbytes = [x.view(torch.uint8) for x in flat], sum(x.nbytes for x in flat)
+            locked = partial(torch.empty, nbytes, dtype=torch.uint8, device=HOST, pin_memory=True)
+            return torch.cat(
+                pieces, out=pinned.block(nbytes, locked, required=False) if lock else None
+            ), parts
+
+    def _join(self, tensors: Sequence[Any], alignment: int) -> Joined | None:
+        """The tensors by their dtypes; ``None`` if there would be gaps between them, or one is of a subclass."""
+        if self.joins is None or not {*map(type, tensors)} <= self.memories:
+            return None
+        if not all(map(self.is_contiguous, tensors)):
+            return None
+        if alignment > 1 and any(x.nbytes % alignment for x in tensors):
+            return None
+        places = places_by(list(map(_DTYPE, tensors)))
+        ordered = [places[dtype] for dtype in sorted(places, key=_ITEMSIZE, reverse=True)]
+        if len(ordered) == 1:
+            return Joined([list(tensors)], ordered)
+        return Joined([[tensors[index] for index in some] for some in ordered], ordered)
+
+    def unpack(self, packed: Any, layout: Any) -> list[Any]:
+        """The tensors in a packed buffer, as views."""
+        if not isinstance(layout, Joined):
+            return [
+                packed[part.start : part.start + part.nbytes]
+                .view(part.dtype)
+                .as_strided(part.shape, part.strides)
+                for part in layout
+            ]
+        assert self.joins is not None  # noqa: S101 - `pack` has looked
+        (_, unflatten), start = self.joins, 0
+        if len(layout.places) == 1:
+            (tensors,) = layout.tensors
+            return list(unflatten(packed.view(tensors[0].dtype), tensors))
+        found: list[Any] = [None] * sum(map(len, layout.places))
+        for tensors, places in zip(layout.tensors, layout.places, strict=True):
+            end = start + sum(x.nbytes for x in tensors)
+            for place, x in zip(
+                places, unflatten(packed[start:end].view(tensors[0].dtype), tensors), strict=True
+            ):
+                found[place] = x
+            start = end
+        return found
+
+
+_DTYPE, _ITEMSIZE = attrgetter("dtype"), attrgetter("itemsize")
+
+
+def _pieces(
+    torch: Any, tensors: Sequence[Any], alignment: int
+) -> tuple[list[Any], list[packing.Part], int]:
+    """The bytes of each tensor and of the gaps between them, the places, and how many bytes they are."""
+    from ...host import packing
+
+    packed = [x if x.is_contiguous() else _packed(x) for x in tensors]
+    parts, nbytes = packing.lay_out(packed, [x.stride() for x in packed], alignment)
+
+    @cache
+    def filling(nbytes: int) -> Any:
+        return torch.zeros(nbytes, dtype=torch.uint8, device=tensors[0].device)
+
+    return (
+        packing.joined([_flat(x).view(torch.uint8) for x in packed], parts, filling),
+        parts,
+        nbytes,
+    )
+
+
+def _flat(x: Any) -> Any:
+    """The elements of a tensor without gaps, in the order of memory, as one axis."""
+    return x.as_strided((x.numel(),), (1,))
+
+
+def _packed(x: Any) -> Any:
+    """The tensor, or a copy without gaps that keeps the order of its axes in memory."""
+    strides = x.stride()
+    order = sorted(range(x.dim()), key=lambda axis: (-strides[axis], axis))
+    back = sorted(range(x.dim()), key=order.__getitem__)
+    return x.permute(order).contiguous().permute(back)
+
+
+# -- elements that share memory --------------------------------------------------------------------
+
+
+def spread(x: Any, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> Any:
+    """A copy of the argument of `narrow` or `span`, with separate memory for each element."""
+    return (x.expand(shape) if strides is None else x.as_strided(shape, strides)).contiguous()
+
+
+def conversion_in_graph(torch: Any) -> Callable[[Any, Callable[[Any], Any]], Any]:
+    """A function that applies a conversion to a tensor as one operation of autograd."""
+
+    class Conversion(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(context: Any, x: Any, convert: Callable[[Any], Any]) -> Any:
+            result = convert(x.detach())
+            context.before, context.after = ((each.device, each.dtype) for each in (x, result))
+            return result
+
+        @staticmethod
+        def backward(context: Any, gradient: Any) -> tuple[Any, None]:
+            return gradient.to(*context.before), None
+
+        @staticmethod
+        def jvp(context: Any, tangent: Any, _: None) -> Any:
+            return tangent.to(*context.after)
+
+    return Conversion.apply  # type: ignore[no-any-return]
+
+
+def copy_together(torch: Any, tensors: Sequence[Any]) -> list[Any]:
+    """Copies of overlapping tensors on one device, as views of one copy of their memory."""
+    storage = tensors[0].untyped_storage()
+    if len({x.untyped_storage().data_ptr() for x in tensors}) > 1:
+        return [x.detach().clone() for x in tensors]  # they overlap, but have different storages
+    ends = [(_first_byte(x), _first_byte(x) + reach(x)) for x in tensors]
+    low = min(start for start, _ in ends) // ALIGNMENT * ALIGNMENT
+    whole = torch.empty(0, dtype=torch.uint8, device=tensors[0].device).set_(storage)
+    block = whole[low : max(end for _, end in ends)].clone()
+    return [
+        block[start - low : end - low].view(x.dtype).as_strided(x.shape, x.stride())
+        for x, (start, end) in zip(tensors, ends, strict=True)
+    ]
+
+
+def _first_byte(x: Any) -> int:
+    return x.storage_offset() * x.itemsize  # type: ignore[no-any-return]
+
+
+def reach(x: Any) -> int:
+    """The number of bytes from a tensor's first element to the end of its last."""
+    if x.is_contiguous():
+        return x.nbytes  # type: ignore[no-any-return]
+    itemsize = x.itemsize
+    return spans(x.shape, [step * itemsize for step in x.stride()], itemsize)[1]

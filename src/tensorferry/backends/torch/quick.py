@@ -1,0 +1,716 @@
+"""PyTorch's tensors, quickly: signatures, verbs as almost PyTorch's own functions, many tensors together, fast paths.
+
+Dtype, layout and address of a tensor are read in C (`_tensors.c`), with PyTorch 2.10 or later, where
+the extension was built. All that it reads can be read in Python too, in two to five times the time.
+The functions that do this are given to it, for tensors that it leaves to them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...core.devices import HOST
+from ...core.dtypes import DLPACK_CODES, ORDINARY
+from ...core.signature import COMPACT, layout_of
+from ...host import casts, memory, subnormals
+from ...host.extensions import extension
+from ...host.numpy_dtypes import numpy_dtype
+from ...planning.rules import agrees
+from ...sequences import numbers
+from .. import registry
+from ..quick import Quick, unchanged
+from .declared import AS_INTEGERS, CAST_ALIKE
+from .devices import reach
+from .tensors import TorchBackend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+    from ...core.info import TensorInfo
+    from ...planning.plan import Plan
+    from ...planning.step import Step
+    from ...typing import Array
+
+__all__ = [
+    "QUICK",
+    "TorchQuick",
+    "are_alike",
+    "array_in_python",
+    "environment_in_python",
+    "likeness_in_python",
+    "reader",
+    "signature_in_python",
+]
+
+_DTYPE, _REQUIRES_GRAD, _NBYTES = map(attrgetter, ("dtype", "requires_grad", "nbytes"))
+_IS_CPU, _IS_NESTED = attrgetter("is_cpu"), attrgetter("is_nested")
+_LARGEST = 16
+"""The alignment of the largest element in bytes."""
+_ALONE = 1 << 15
+"""From this many elements on, PyTorch casts on several threads. One of them may flush subnormals to zero, if it was
+started by a thread that did."""
+_SMALL = 1 << 15
+"""Up to this many bytes, NumPy copies faster than PyTorch, which starts threads."""
+_LISTED = ORDINARY | {"bfloat16"}
+"""Dtypes for which PyTorch's `tolist` gives the exact numbers, with NaN's sign and payload.
+
+It does not for float8.
+"""
+
+
+class TorchQuick(Quick[TorchBackend]):
+    """What makes conversions of ordinary tensors fast."""
+
+    lengths = staticmethod(attrgetter("shape"))  # pyright: ignore[reportAssignmentType]
+
+    def __init__(self, backend: TorchBackend) -> None:
+        super().__init__(backend)
+        signature, environment = signature_in_python(backend), environment_in_python(backend)
+        self.to_array, self.are_alike = array_in_python(backend), partial(are_alike, backend)
+        self.reader = reader(backend, signature, self.to_array)
+        if self.reader is not None:
+            signature, environment = self.reader.signature, self.reader.environment
+            self.to_array, self.are_alike = self.reader.array, self.reader.alike
+        # In place of methods, whose calls would take longer.
+        self.signature = signature  # type: ignore[method-assign]
+        self.environment = environment  # type: ignore[method-assign]
+        self.likeness = likeness_in_python(backend)  # type: ignore[method-assign]
+
+    # -- many tensors ------------------------------------------------------------------------------
+
+    def grouped(
+        self, tensors: Sequence[Any], alignment: int
+    ) -> Mapping[Hashable, Sequence[int]] | None:
+        if self.reader is None:
+            return super().grouped(tensors, alignment)
+        found: dict[Hashable, Sequence[int]] | None
+        found = self.reader.grouped(tensors, alignment or _LARGEST)
+        if found is not None and len(found) == 1:
+            return dict.fromkeys(found, range(len(tensors)))
+        return found
+
+    def extents(self, tensors: Sequence[Any], *, compact: bool) -> tuple[Array, Array]:
+        starts = np.fromiter(map(type(tensors[0]).data_ptr, tensors), np.uint64, len(tensors))
+        lengths = map(_NBYTES if compact else reach, tensors)
+        return starts, starts + np.fromiter(lengths, np.uint64, len(tensors))
+
+    def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
+        # Tensors with lazy bits or tangents are described one by one.
+        first, backend = tensors[0], self.backend
+        if first.is_complex() or backend.forward._current_level >= 0:
+            return None
+        if self.are_alike(tensors) is None:
+            return None
+        if any(map(_IS_NESTED, tensors)) or not all(map(_IS_CPU, tensors)):
+            return None
+        if not first.is_floating_point():
+            return backend.describe(first)
+        if any(map(backend.tensor.is_neg, tensors)):
+            return None
+        return backend.describe(first)._replace(requires_grad=any(map(_REQUIRES_GRAD, tensors)))
+
+    def join_alike(self, tensors: Sequence[Any]) -> Any:
+        with self.backend.without_autocast():
+            return self.backend.torch.cat(tensors)
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
+        return _bound(self.backend, step, plan)
+
+    def for_many(self) -> Mapping[str, Callable[..., Any]]:
+        return _verbs_for_many(self.backend)
+
+    # -- whole conversions -------------------------------------------------------------------------
+
+    def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
+        backend = self.backend
+        tensor, parameter, name = backend.tensor, backend.torch.nn.Parameter, backend.name
+        to_list, identity = _to_list(backend), _identity(backend)
+        return {
+            (tensor, "numpy"): self.to_array,
+            (parameter, "numpy"): self.to_array,
+            (tensor, "python"): to_list,
+            (parameter, "python"): to_list,
+            (tensor, name): identity,
+            (parameter, name): identity,
+            (np.ndarray, name): _from_numpy(backend),
+            (list, name): _from_list(backend, self.are_alike),
+        }
+
+    def fast_paths_for_many(
+        self,
+    ) -> Mapping[tuple[type, str], Callable[[list[Any]], list[Any] | None]]:
+        backend = self.backend
+        to_numpy = _all_to_numpy(self.to_array)
+        return {
+            (backend.tensor, "numpy"): to_numpy,
+            (backend.torch.nn.Parameter, "numpy"): to_numpy,
+            (np.ndarray, backend.name): _all_from_numpy(backend),
+        }
+
+
+# -- what is read of a tensor ----------------------------------------------------------------------
+
+
+def signature_in_python(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
+    """`Quick.signature` for tensors that the reader in C leaves to Python, or for all if there is none."""
+    # Complex tensors, which may have lazy bits, are described; so are dual tensors, tensors without
+    # elements, and pinned ones if that matters.
+    dtypes, memories = (
+        frozenset(dtype for dtype in backend.names if not dtype.is_complex),
+        backend.memories,
+    )
+    forward, modes, tracing, lowest = backend.forward, backend.modes, backend.tracing, memory.LOWEST
+
+    def signature(x: Any) -> Hashable | None:
+        kind = type(x)
+        if kind not in memories or x.dtype not in dtypes or forward._current_level >= 0:
+            return None
+        try:
+            pointer, rank = x.data_ptr(), x.dim()
+        except RuntimeError:
+            return None
+        if pointer < lowest or x.is_nested or x.is_neg() or modes():
+            return None
+        on_host = x.is_cpu
+        layout: Hashable = COMPACT
+        if not x.is_contiguous():
+            # A transfer depends on more than the layout; and the tracer's lengths are symbols.
+            if not on_host or tracing() is not None:
+                return None
+            itemsize = x.itemsize
+            layout = layout_of(x.shape, [step * itemsize for step in x.stride()], itemsize)
+        found = kind, x.dtype, rank, layout, pointer & 63, x.requires_grad
+        return found if on_host else (*found, x.device)
+
+    return signature
+
+
+def likeness_in_python(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
+    """See `Quick.likeness`."""
+    memories, modes, lowest = backend.memories, backend.modes, memory.LOWEST
+
+    def likeness(x: Any) -> Hashable | None:
+        if type(x) not in memories or not x.is_cpu or x.is_nested or modes():
+            return None
+        try:
+            # Nothing is cached for a dtype that is not supported.
+            return x.dtype if x.data_ptr() >= lowest else None
+        except RuntimeError:
+            return None
+
+    return likeness
+
+
+def environment_in_python(backend: TorchBackend) -> Callable[[], Hashable]:
+    """`Quick.environment`, where there is no reader in C."""
+    default_dtype, is_recording, is_tracing = (
+        backend.default_dtype,
+        backend.is_recording,
+        backend.is_tracing,
+    )
+    return lambda: (default_dtype(), is_recording(), is_tracing())
+
+
+def are_alike(backend: TorchBackend, tensors: Sequence[Any]) -> Any:
+    """The dtype of all, if they are plain tensors or parameters with memory; else ``None``."""
+    if not backend.memories.issuperset(map(type, tensors)) or len(set(map(_DTYPE, tensors))) > 1:
+        return None
+    try:
+        has_memory = min(map(backend.tensor.data_ptr, tensors)) >= memory.LOWEST
+    except RuntimeError:
+        return None
+    return tensors[0].dtype if has_memory and tensors[0].dtype in backend.names else None
+
+
+def reader(
+    backend: TorchBackend, signature: Callable[[Any], Any], array: Callable[[Any], Any]
+) -> Any:
+    """The reader of tensors; ``None`` if there is none on this machine.
+
+    Args:
+        backend: The backend.
+        signature: Reads the signatures of the tensors that it leaves to Python.
+        array: The fast path to NumPy for these.
+    """
+    module = extension("backends.torch._tensors")
+    exchange = getattr(backend.tensor, "__dlpack_c_exchange_api__", None)
+    if module is None or exchange is None or memory.HEADER is None:
+        return None
+    rows, names = [], backend.names
+
+    def has_address(x: Any) -> bool:
+        strided: bool = (
+            x.is_cpu and x.layout is backend.strided and not x.is_nested and x.dtype in names
+        )
+        return strided and x.data_ptr() >= memory.LOWEST
+
+    for dtype, name in names.items():
+        if name not in DLPACK_CODES:
+            continue
+        code, bits = DLPACK_CODES[name]
+        # PyTorch has other integers of one byte: uint1 to uint7, int1 to int7, and quantized ones.
+        is_ambiguous = bits == 8 and name in ("int8", "uint8")
+        # Complex tensors, which may have lazy bits, are described. A negative bit is all that
+        # others can have.
+        has_signature = not dtype.is_complex
+        # `torch._neg_view` takes integers too.
+        may_be_negative = has_signature and dtype is not backend.torch.bool
+        through = backend.exported.get(dtype, (None, None))  # its integers, and the name
+        rows.append((code, bits, dtype, *through, is_ambiguous, has_signature, may_be_negative))
+    try:
+        return module.Reader(
+            exchange=exchange,
+            rows=tuple(rows),
+            kinds=tuple(backend.memories),
+            settings=(backend.default_dtype, backend.is_recording, backend.is_tracing),
+            modes=backend.modes,
+            forward=backend.forward,
+            is_negative=backend.tensor.is_neg,
+            has_address=has_address,
+            array_type=np.ndarray,
+            set_flags=np.ndarray.setflags,
+            compact=COMPACT,
+            tracing=backend.tracing,
+            view=backend.tensor.view,
+            to_numpy=backend.tensor.numpy,
+            view_as=np.ndarray.getfield,
+            numpy_dtype=numpy_dtype,
+            signature=signature,
+            array=array,
+            lowest=memory.LOWEST,
+            header=memory.HEADER,
+        )
+    except ValueError:  # a version of DLPack that did not exist when this was written
+        return None
+
+
+# -- verbs without the checks whose results the plan knows: almost PyTorch's own functions ---------
+
+
+def _bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] | None:
+    """See `Quick.bound`."""
+    before, after = plan.source, plan.result
+    if before.abstract is not None:
+        return None
+    if step.verb == "detach":
+        return backend.tensor.detach
+    if step.verb == "copy" and not step.arguments:
+        return _copy(backend)
+    if before.device != HOST or after.device != HOST:
+        return _bound_on_devices(backend, step, plan)
+    integers = {backend.names[dtype] for dtype in backend.exported}
+    found: Callable[..., Any] | None = None
+    if _is_copied_by_torch(step, plan) and (
+        before.framework == after.framework or after.dtype not in integers
+    ):
+        found = (
+            _write(backend, writable=bool(before.writable)) if step.verb == "write" else unchanged
+        )
+    elif _becomes_numbers(step, plan):
+        found = unchanged
+    elif step.verb == "export" and before.dtype not in integers:
+        found = backend.tensor.numpy
+    elif step.verb == "adopt":
+        if before.writable or not plan.shares_memory:
+            found = (
+                _adopt(backend)
+                if after.dtype not in integers
+                else _adopt_as_integer(backend, after.dtype)
+            )
+        elif after.dtype not in integers:
+            found = _alias(backend)
+    elif step.verb == "cast" and _is_cast_alike(step, before) and not backend.is_tracing():
+        found = _cast(backend, after.dtype)
+    return found
+
+
+def _bound_on_devices(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] | None:
+    """The same for a tensor that is on a device, or goes to one."""
+    before, after = plan.source, plan.result
+    from ...planning.step import Path  # here, because most processes have no other device
+
+    integers = {backend.names[dtype] for dtype in backend.exported}
+    crossed = any(each.path == Path.BUS for each in plan.steps[: plan.steps.index(step)])
+    on_device = crossed is (before.device == HOST)
+    found: Callable[..., Any] | None = None
+    if step.verb == "move" and not step.arguments[1]:
+        found = _move(backend, step.arguments[0])
+    elif step.verb == "export" and not integers.intersection((before.dtype, after.dtype)):
+        found = backend.tensor.numpy
+    elif step.verb == "adopt" and before.writable and after.dtype not in integers:
+        found = _adopt(backend)
+    elif step.verb == "cast" and on_device and not step.arguments[1] and not backend.is_tracing():
+        found = _cast_on_device(backend, before.dtype, step.arguments[0])
+    return found
+
+
+def _move(backend: TorchBackend, device: str) -> Callable[[Any], Any]:
+    if device == HOST:
+        to_host: Callable[[Any], Any] = backend.tensor.cpu
+        return to_host
+    move, there = backend.tensor.to, backend.torch.device(device)
+    return lambda x: move(x, there)
+
+
+def _cast_on_device(backend: TorchBackend, before: str, dtype: str) -> Callable[[Any], Any] | None:
+    if not agrees(before, dtype):
+        return None
+    to_dtype, cast, of_torch = backend.tensor.to, backend.cast, backend.dtypes[dtype]
+
+    def bound(x: Any) -> Any:
+        try:
+            return to_dtype(x, of_torch)
+        except AssertionError:  # raised by a mode around the call
+            return cast(x, dtype)
+
+    return bound
+
+
+def _becomes_numbers(step: Step, plan: Plan) -> bool:
+    """Whether a step is an export before Python numbers are made, which PyTorch's `tolist` does without an array."""
+    before, steps = plan.source, plan.steps
+    then = steps[-1] if step in steps[-2:-1] else None
+    plain = before.dtype in _LISTED and not (before.conjugate or before.negative)
+    if not plain or step.verb != "export" or then is None or then.verb != "adopt":
+        return False
+    return not registry.backend_named(then.backend).capabilities.memory.exists
+
+
+def _is_cast_alike(step: Step, before: TensorInfo) -> bool:
+    """Whether PyTorch's own cast gives the same bits as NumPy's."""
+    dtype, check = step.arguments
+    return (before.dtype, dtype) in CAST_ALIKE and not (check or before.requires_grad)
+
+
+def _is_copied_by_torch(step: Step, plan: Plan) -> bool:
+    """Whether a step belongs to a copy of bits into `out`, where neither side has gaps."""
+    before, out, last = plan.source, plan.request.out, plan.steps[-1]
+    if (
+        out is None
+        or plan.written != out.dtype
+        or last.verb != "write"
+        or not (before.is_compact and out.is_compact)
+    ):
+        return False
+    if before.negative or before.conjugate or before.swapped or out.negative or out.conjugate:
+        return False
+    exports = (
+        plan.steps[-2:-1] if before.framework == out.framework and before.dtype == out.dtype else ()
+    )
+    return step is last or any(step is each and each.verb == "export" for each in exports)
+
+
+def _adopt(backend: TorchBackend) -> Callable[[Array], Any]:
+    from_numpy, adopt = backend.from_numpy, backend.adopt
+
+    def bound(array: Array) -> Any:
+        try:
+            return from_numpy(array)
+        except (TypeError, ValueError):
+            return adopt(array)
+
+    def for_many(arrays: list[Array]) -> list[Any]:
+        try:
+            return list(map(from_numpy, arrays))
+        except (TypeError, ValueError):
+            return list(map(adopt, arrays))
+
+    bound.for_many = for_many  # type: ignore[attr-defined]
+    return bound
+
+
+def _alias(backend: TorchBackend) -> Callable[[Array], Any]:
+    """`_adopt` for read-only memory, for ``copy=False``."""
+    from_dlpack, adopt = backend.from_dlpack, backend.adopt
+    if not backend.takes_read_only:
+        return adopt
+
+    def bound(array: Array) -> Any:
+        try:
+            return from_dlpack(array.__dlpack__(max_version=(1, 0)))
+        except (BufferError, TypeError, ValueError):
+            return adopt(array)
+
+    return bound
+
+
+def _adopt_as_integer(backend: TorchBackend, dtype: str) -> Callable[[Array], Any]:
+    """`_adopt` for a dtype that PyTorch takes as integers of the same width."""
+    of_torch, from_numpy, adopt = backend.dtypes[dtype], backend.from_numpy, backend.adopt
+    via = np.dtype(AS_INTEGERS[dtype])
+
+    def bound(array: Array) -> Any:
+        try:
+            return from_numpy(array.view(via)).view(of_torch)
+        except (TypeError, ValueError):
+            return adopt(array)
+
+    return bound
+
+
+def _copy(backend: TorchBackend) -> Callable[[Any], Any]:
+    clone, copy = backend.tensor.clone, backend.copy
+
+    def bound(x: Any) -> Any:
+        try:
+            return clone(x)
+        except AssertionError:  # raised by a mode around the call
+            return copy(x)
+
+    return bound
+
+
+def _cast(backend: TorchBackend, dtype: str) -> Callable[[Any], Any]:
+    """PyTorch's own cast of small tensors, which takes half the time of NumPy's and two conversions."""
+    # The method for each dtype takes half the time of `Tensor.to`.
+    to_dtype = getattr(
+        backend.tensor, {"float16": "half", "float32": "float", "float64": "double"}[dtype]
+    )
+    count, cast, are_flushed = backend.tensor.numel, backend.cast, subnormals.are_flushed
+
+    def bound(x: Any) -> Any:
+        try:
+            return cast(x, dtype) if count(x) >= _ALONE or are_flushed() else to_dtype(x)
+        except AssertionError:  # raised by a mode around the call
+            return cast(x, dtype)
+
+    def for_many(tensors: list[Any]) -> list[Any]:
+        return list(
+            map(bound if max(map(count, tensors)) >= _ALONE or are_flushed() else to_dtype, tensors)
+        )
+
+    bound.for_many = for_many  # type: ignore[attr-defined]
+    return bound
+
+
+def _write(backend: TorchBackend, *, writable: bool) -> Callable[[Any, Any], None]:
+    """A function that copies the bits of a tensor or an array into `out`, and increments the version of `out`."""
+    tensor, from_numpy, to_numpy = backend.torch.Tensor, backend.from_numpy, backend.tensor.numpy
+    address, count = memory.address, backend.torch.autograd.graph.increment_version
+    copy_all = getattr(backend.torch, "_foreach_copy_", None)
+
+    def bound(value: Any, out: Any) -> None:
+        own, nbytes = isinstance(value, tensor), value.nbytes
+        if not own and (nbytes < _SMALL or not writable):
+            # NumPy handles overlaps.
+            to_numpy(out)[...] = value
+            count(out)
+            return
+        try:
+            # PyTorch handles overlaps only within one storage.
+            if (
+                not -nbytes
+                < (value.data_ptr() if own else address(value)) - out.data_ptr()
+                < nbytes
+            ):
+                out.copy_(value if own else from_numpy(value))
+                return
+        except RuntimeError:  # `out` was made in inference mode
+            pass
+        backend.write(backend.export(value) if own else value, out)
+
+    def for_many(values: list[Any], outs: list[Any]) -> None:
+        # They do not overlap.
+        if copy_all is None or not writable:
+            for value, out in zip(values, outs, strict=True):
+                bound(value, out)
+        else:
+            copy_all(
+                outs, values if isinstance(values[0], tensor) else list(map(from_numpy, values))
+            )
+
+    bound.for_many = for_many  # type: ignore[attr-defined]
+    return bound
+
+
+def _verbs_for_many(backend: TorchBackend) -> Mapping[str, Callable[..., Any]]:
+    """See `Quick.for_many`."""
+    clone = backend.tensor.clone
+    clone_all: Callable[[list[Any]], Any] | None = getattr(backend.torch, "_foreach_clone", None)
+
+    def copy(tensors: list[Any]) -> list[Any]:
+        # In a graph, each tensor needs its own node.
+        if clone_all is None or tensors[0].requires_grad:
+            return list(map(clone, tensors))
+        return list(clone_all(tensors))
+
+    def write(arrays: list[Array], outs: list[Any]) -> None:
+        casts.write_each(arrays, list(map(backend.export, outs)))
+        backend.torch.autograd.graph.increment_version(outs)
+
+    return {"copy": copy, "write": write}
+
+
+# -- fast paths: PyTorch's own calls, for ordinary tensors -----------------------------------------
+
+
+# Each checks attributes before the call: an attribute takes 0.05 us, an exception from `numpy()` takes
+# 7 us.
+
+
+def array_in_python(backend: TorchBackend) -> Callable[[Any], Array | None]:
+    """The fast path to NumPy: an array over the tensor's memory, which is read-only if the tensor requires grad.
+
+    PyTorch refuses tensors with lazy bits, and tensors on devices, which are left out before that,
+    because an exception takes longer than their transfer. For a tensor whose storage was freed, for
+    a functional tensor, and under a fake tensor mode, it gives an array that owns its memory, with
+    values that were never set (measured on 2.13). It is for tensors that the reader in C leaves to
+    Python, or for all if there is none.
+    """
+    makers, over_memory, is_spread = _array_makers(backend), memory.IN_ONE_RUN, memory.is_spread
+    set_flags = np.ndarray.setflags
+
+    def path(x: Any) -> Array | None:
+        if not x.is_cpu:
+            return None
+        make, recorded = makers[x.dtype], x.requires_grad
+        # Like `detach`, but without the version counter, which an array does not need, in half the
+        # time.
+        array: Array | None = make(x.data if recorded else x)
+        if array is None or not (array.flags.num in over_memory or is_spread(array)):
+            return None
+        if recorded:
+            set_flags(array, False)  # type: ignore[call-arg]  # by its name it takes as long again
+        return array
+
+    return path
+
+
+def _array_makers(backend: TorchBackend) -> dict[Any, Callable[[Any], Any]]:
+    """For each dtype, a function that gives an array over the memory of a tensor that does not require grad.
+
+    It gives ``None`` if the tensor must be converted in another way.
+    """
+    return {dtype: _array_maker(backend, dtype) for dtype in backend.names}
+
+
+def _array_maker(backend: TorchBackend, dtype: Any) -> Callable[[Any], Any]:
+    to_numpy, as_dtype, tracing = backend.tensor.numpy, backend.tensor.view, backend.tracing
+    if dtype not in backend.exported:
+        return to_numpy
+    (as_integer, name), view_as = backend.exported[dtype], np.ndarray.getfield
+
+    def through_integers(x: Any) -> Any:
+        # A tracer would record a view of another dtype. `getfield` gives what `view` does, in two
+        # thirds of the time.
+        return (
+            view_as(to_numpy(as_dtype(x, as_integer)), numpy_dtype(name))
+            if tracing() is None
+            else None
+        )
+
+    return through_integers
+
+
+def _to_list(backend: TorchBackend) -> Callable[[Any], Any]:
+    """The fast path to lists: PyTorch's `tolist`.
+
+    It would also read freed storage, so the address is checked.
+    """
+    listed = frozenset(dtype for dtype, name in backend.names.items() if name in _LISTED)
+    to_list, modes, lowest, are_flushed = (
+        backend.tensor.tolist,
+        backend.modes,
+        memory.LOWEST,
+        subnormals.are_flushed,
+    )
+
+    def path(x: Any) -> Any:
+        if x.dtype not in listed or not x.is_cpu or x.is_nested or modes() or are_flushed():
+            return None
+        # A tensor with another layout has no address, and raises.
+        return to_list(x) if x.data_ptr() >= lowest else None
+
+    return path
+
+
+def _identity(backend: TorchBackend) -> Callable[[Any], Any]:
+    strided, names, compiling = backend.strided, backend.names, backend.compiling
+
+    def path(x: Any) -> Any:
+        if compiling():
+            # The compiler traces this function, and does not support storages.
+            return x
+        known = x.layout is strided and x.dtype in names and not x.is_nested
+        # By the size of the storage, because to read the address would copy a copy-on-write tensor.
+        return x if known and x.untyped_storage().nbytes() else None
+
+    return path
+
+
+def _from_numpy(backend: TorchBackend) -> Callable[[Any], Any]:
+    from_numpy, adopted = backend.from_numpy, backend.adopted
+
+    def path(x: Any) -> Any:
+        flags = x.flags
+        # Without gaps, by rows or by columns, aligned to the element and writable. All others are
+        # for the planner. (NumPy's `farray` is also true of arrays that are none of it.)
+        if not (flags.carray or (flags.behaved and flags.f_contiguous)):
+            return None
+        pair = adopted[x.dtype]
+        return from_numpy(x) if pair is None else from_numpy(x.view(pair[0])).view(pair[1])
+
+    return path
+
+
+def _from_list(
+    backend: TorchBackend, are_alike: Callable[[Sequence[Any]], Any]
+) -> Callable[[list[Any]], Any]:
+    """The fast path of a list to PyTorch: a list of numbers, or of PyTorch tensors that are alike.
+
+    `torch.stack` keeps them in their graph, and refuses different shapes and devices.
+    """
+    read, from_numpy = (
+        numbers.list_reader({bool: "bool", int: "int64", float: "float32"}),
+        backend.from_numpy,
+    )
+    default_dtype, single = backend.torch.get_default_dtype, backend.torch.float32
+    memories, compiling, stack = backend.memories, backend.compiling, backend.torch.stack
+
+    def path(x: list[Any]) -> Any:
+        if not x or compiling():
+            return None
+        if type(x[0]) not in memories:
+            array = read(x) if default_dtype() is single else None
+            return None if array is None else from_numpy(array)
+        # `torch.stack` would also read freed storage, which ends the process, and mix dtypes in
+        # silence.
+        if are_alike(x) is None or x[0].is_nested:
+            return None
+        return stack(x) if x[0].nbytes * len(x) < memory.MAPPED or not x[0].is_cpu else None
+
+    return path
+
+
+def _all_to_numpy(
+    to_array: Callable[[Any], Array | None],
+) -> Callable[[list[Any]], list[Any] | None]:
+    def path(tensors: list[Any]) -> list[Any] | None:
+        if to_array(tensors[0]) is None:
+            return None
+        arrays = list(map(to_array, tensors))
+        return arrays if set(map(type, arrays)) == {np.ndarray} else None
+
+    return path
+
+
+def _all_from_numpy(backend: TorchBackend) -> Callable[[list[Any]], list[Any] | None]:
+    from_numpy = backend.from_numpy
+
+    def path(arrays: list[Array]) -> list[Any] | None:
+        return (
+            None
+            if False in {array.flags.carray for array in arrays}
+            else list(map(from_numpy, arrays))
+        )
+
+    return path
+
+
+QUICK = TorchQuick
