@@ -155,3 +155,15 @@ def test_no_thread_of_pytorch_casts_many_elements():
         assert ferry.to_numpy(ferry.convert_tree([small], "torch", dtype="float64")[0]).view("i8").min() > 0
         """
     )
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+def test_a_tensor_with_more_axes_than_an_array_is_cast_in_its_graph(dtype):
+    """NumPy's error came out, since NumPy casts what stays in a graph."""
+    x = torch.tensor([1.5, -2.0]).reshape([1] * 69 + [2]).requires_grad_()
+    found = ferry.to_torch(x, dtype=dtype)
+    assert found.equal(x.to(getattr(torch, dtype)))
+    found.sum().backward()
+    assert x.grad.equal(torch.ones_like(x))
+    # Outside a graph, what PyTorch casts alike is for the verb too, which may do it with NumPy.
+    assert BACKEND.cast(x.detach(), dtype).equal(found)

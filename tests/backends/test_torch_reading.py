@@ -32,11 +32,14 @@ from tensorferry.host.extensions import extension
 from tensorferry.host.numpy_dtypes import numpy_dtype
 
 BACKEND = registry.ready("torch")
-pytestmark = pytest.mark.skipif(
-    extension("backends.torch._tensors") is None
-    or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"),
-    reason="no tensors are read in C: torch before 2.10, no extension, or TENSORFERRY_NO_EXTENSION is set",
-)
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.skipif(
+        extension("backends.torch._tensors") is None
+        or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"),
+        reason="no tensors are read in C: torch before 2.10, no extension, or TENSORFERRY_NO_EXTENSION is set",
+    ),
+]
 # When complex32, nested tensors and others are made.
 WARNS = pytest.mark.filterwarnings("ignore::UserWarning")
 IN_PYTHON, ARRAY_IN_PYTHON = signature_in_python(BACKEND), array_in_python(BACKEND)

@@ -28,6 +28,7 @@ def prepared(monkeypatch):
     return found
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("keywords", [{}, {"device": "cpu"}])
 def test_a_recipe_is_kept_for_a_tensor_that_is_written_into(prepared, keywords):
     """Its signature is a part of the key; so are the devices that are there, if it depends on them."""
@@ -38,6 +39,7 @@ def test_a_recipe_is_kept_for_a_tensor_that_is_written_into(prepared, keywords):
     assert len(prepared) == 1
 
 
+@pytest.mark.quick
 def test_a_recipe_is_kept_for_leaves_of_trees_of_other_structures(prepared):
     """By the signature of the leaf, so that the next tree need not be like the last one."""
     leaves = [np.ones(3, "float32") for _ in range(4)]
@@ -75,6 +77,7 @@ def test_a_step_of_many_tensors_is_one_call_where_its_function_has_one():
     assert recipes._bound_for_many(step, one) is together
 
 
+@pytest.mark.quick
 def test_whether_tensors_have_gaps_is_read_from_their_signatures():
     """Then the memory of each begins and ends with its first and last element, and no strides are read."""
     x = np.ones((4, 4))

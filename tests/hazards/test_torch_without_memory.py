@@ -66,6 +66,7 @@ def test_a_view_of_freed_storage_is_refused(way):
     assert "freed" in refusal(way, view)
 
 
+@pytest.mark.quick
 def test_a_lazy_clone_stays_lazy():
     """Nothing is asked of a tensor that comes back as it is for which PyTorch would copy it."""
     convert_once()

@@ -897,6 +897,7 @@ def test_H15_no_function_is_called_for_each_number(target):
     assert _calls(jnp.asarray, few) > len(few) * len(few[0]) > calls
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("target", TARGETS)
 def test_H15_no_function_is_called_for_each_array(target):
     """Lists of arrays are stacked by one call, however many there are and however long they are."""

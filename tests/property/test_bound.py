@@ -169,6 +169,7 @@ def test_bound_functions_do_what_the_verbs_do(target, monkeypatch):
     recipes.forget()
 
 
+@pytest.mark.quick
 def test_some_steps_are_bound():
     """Else the test above compares nothing."""
     for backend in ("numpy", "torch", "python"):

@@ -293,6 +293,7 @@ def test_a_list_that_changes_while_it_is_read_is_an_error():
         list(chunks.Chunks([[0.5] * 20_000] * 2, (3, 20_000), "float64"))
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("target", ["numpy", "torch", "tensorflow"])
 def test_there_are_fast_paths_and_they_are_taken(target):
     """The comparison is not one of the road with itself: the fast path is there, and accepts the common case."""

@@ -93,6 +93,7 @@ def test_lists_like_one_before_are_told_from_others(name):
             }
 
 
+@pytest.mark.quick
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize(
     "others",
@@ -120,6 +121,7 @@ def test_a_list_of_the_same_length_is_not_taken_for_the_last(others):
             assert set(grouped(odd, 64) or [None, signature(odd[0])]) == signatures
 
 
+@pytest.mark.quick
 def test_fewer_rows_are_still_like_the_last():
     """The last batch of a loop is shorter; one of a single row too, whose stride says nothing."""
     signature = registry.ready("torch").quick.signature

@@ -69,6 +69,7 @@ def test_what_is_read_off_a_tensor_tells_what_describing_it_does(name, data):
     )
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", TARGETS)
 def test_it_does_so_for_everything_that_a_framework_has(name):
     """Every layout and dtype that a witness makes, all beside each other: graphs, lazy bits, maps, subclasses."""
@@ -84,6 +85,7 @@ def test_it_does_so_for_everything_that_a_framework_has(name):
     assert 10 < len(seen) < len(tensors)
 
 
+@pytest.mark.quick
 def test_it_does_so_for_arrays_that_may_be_written_or_not():
     """Through this array, through another over its memory, or through none; of memory of one's own and of another's."""
     arrays = []
@@ -106,6 +108,7 @@ def test_it_does_so_for_arrays_that_may_be_written_or_not():
         assert len({told(array)[6:] for array in alike}) == 1
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("source", TARGETS)
 @pytest.mark.parametrize("target", EVERYWHERE)
 @pytest.mark.parametrize("copy", [None, False])
@@ -520,6 +523,7 @@ def many_signatures():
     return found
 
 
+@pytest.mark.quick
 def test_threads_that_convert_everything_at_once_get_the_right_results():
     """Sixteen of them, each in an order of its own; and the recipes that are kept remain bounded."""
     arrays = many_signatures()

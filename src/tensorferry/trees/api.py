@@ -455,12 +455,11 @@ def _made(targets: Any, dtype: object, theirs: str | None = None, **keywords: An
 def is_ordinary_tensor(x: Any) -> bool:
     """Whether an object is certainly one tensor, and not a container."""
     kind = type(x)
-    # A type that was never met is looked up.
-    if kind not in registry.BY_TYPE and not registry.is_tensor(kind):
-        return False
+    if kind not in registry.BY_TYPE:
+        registry.is_tensor(kind)  # which looks it up
+    if not registry.is_known_tensor(kind):
+        return False  # a table, say, is several columns
     owner = registry.BY_TYPE[kind]
-    if not owner.capabilities.memory.exists:
-        return False
     if owner.quick.likeness(x) is not None:
         return True
     # What is on a device, say, has no such key.

@@ -10,7 +10,7 @@ from tests.backends.plugins.packages import BACKEND, FRAMEWORK, install, loads
 from tests.cli.plans import everything
 from tests.support import lives, survives
 
-from tensorferry.backends import registry, validation, verbs
+from tensorferry.backends import registry, verbs
 from tensorferry.backends.base import Backend
 from tensorferry.core.capabilities import (
     Capabilities,
@@ -565,14 +565,14 @@ def test_what_is_declared_without_its_verb_is_refused(what):
             registry.register(type("Lacking", (Plain,), {"declared": declared, **others})())
     assert "plain" not in registry.known()
     whole = type("Whole", (Plain,), {"declared": declared, **dict.fromkeys(names, Plain._)})()
-    assert validation.missing_verbs(whole) == []
+    assert verbs.missing_verbs(whole) == []
 
 
 def test_every_backend_here_has_the_verbs_that_it_declares():
     """The table says of none of tensorferry's own that something is lacking, and each row is some backend's."""
     verbs_needed = {}
     for backend in registry.known().values():
-        assert validation.missing_verbs(backend) == []
+        assert verbs.missing_verbs(backend) == []
         verbs_needed |= verbs.verbs_needed(backend.capabilities)
     named = {name for _, names in DECLARED.values() for name in names}
     assert {name for names in verbs_needed.values() for name in names} == named
@@ -603,7 +603,7 @@ def test_a_verbs_protocol_is_a_base_that_cannot_be_left_empty():
     whole = type(
         "Mine", (Plain, verbs.Writes), {"write": Plain._, "declared": DECLARED["out"][0]}
     )()
-    assert validation.missing_verbs(whole) == []
+    assert verbs.missing_verbs(whole) == []
 
 
 def test_capabilities_are_a_cheap_key():

@@ -15,6 +15,7 @@ import numpy as np
 from ...core.devices import HOST, device_name
 from ...core.dtypes import ORDINARY, find
 from ...core.info import TensorInfo
+from ...core.layout import AXES
 from ...errors import UnsupportedTypeError, an
 from ...hints import Hint
 from ...host import casts, memory
@@ -421,6 +422,8 @@ class TorchBackend(Backend):
             return self._asked(x.to, self.dtypes[dtype])
         if not x.is_cpu and not check and agrees(self.names[x.dtype], dtype):
             return x.to(self.dtypes[dtype])
+        if x.dim() > AXES:  # more than an array has, so that most of them are of length 1
+            return self.cast(x.squeeze(), dtype, check).reshape(x.shape)
         return self.in_graph(
             x, lambda x: self.adopt(casts.cast(self.export(self.resolve(x)), dtype, check))
         )
