@@ -208,7 +208,7 @@ def signatures(_frameworks):
     """The signature and the docstring of each public function, class, method and property."""
     for module_name in MODULES:
         module = import_module(module_name)
-        yield module_name, module.__doc__ or ""
+        yield module_name, _documented(module)
         for name in sorted(getattr(module, "__all__", ())):
             public = getattr(module, name)
             yield f"{module_name}.{name}", _declared(public)
@@ -265,9 +265,12 @@ def _declared(public):
         written = str(inspect.signature(public))
     except (TypeError, ValueError):
         written = ""
-    # How lines are broken says nothing. A sentence a line shows which differ.
-    documented = " ".join((inspect.getdoc(public) or "").split())
-    return "\n".join([written, *re.split(r"(?<=\.) ", documented)])
+    return f"{written}\n{_documented(public)}"
+
+
+def _documented(public):
+    """The docstring with a sentence a line: how its lines are broken says nothing."""
+    return re.sub(r"(?<=\.) ", "\n", " ".join((inspect.getdoc(public) or "").split()))
 
 
 def _printed(command, *words):
