@@ -89,20 +89,13 @@ def explain(
     >>> plan.bytes_copied, plan.shares_memory, plan.keeps_dtype
     (24, False, True)
 
+    Arguments are as for `convert`, except:
+
     Args:
         x: A tensor, or a `TensorInfo` of one that need not exist, of a framework that need not be
             installed.
-        to: As for `convert`.
         like: As for `convert`; a tensor or a `TensorInfo`.
-        copy: As for `convert`.
-        dtype: As for `convert`.
-        casting: As for `convert`.
-        device: As for `convert`.
-        grad: As for `convert`.
         out: As for `convert`; a tensor or a `TensorInfo`.
-        index: As for `to_pandas`.
-        columns: As for `to_pandas`.
-        **options: As for `convert`.
 
     Raises:
         ConversionError: The error that the conversion would raise, unless it depends on values.
