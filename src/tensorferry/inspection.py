@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .backends import registry
 from .core.info import TensorInfo
+from .core.named_tuple import NamedTuple
 from .core.names import EXCHANGE
 from .core.request import COLUMN_KEYWORDS, make_request, refuse_unknown
 from .errors import (
@@ -103,7 +104,7 @@ def explain(
 
     .. versionadded:: 0.1
     """
-    from .execution.labels import (
+    from .execution.target import (
         labels_like,
         take_labels,
     )  # here, as for all that `import tensorferry` does not need

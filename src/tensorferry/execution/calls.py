@@ -113,7 +113,7 @@ def _convert_to(function: Callable[..., Any], x: Any, to: object, keywords: dict
 
 def _labels_like(name: str, like: object) -> LabelsBySource | None:
     """The labels of the tensor in ``like=``, for a target."""
-    from .labels import labels_like
+    from .target import labels_like
 
     labels = labels_like(name, like)
     return None if labels is None else {"like": labels}
@@ -219,7 +219,7 @@ def _with_given(
     function: Callable[..., Any], name: str, keywords: dict[str, Any], labels: LabelsBySource
 ) -> LabelsBySource:
     """The labels, with those in the keywords of the call, which are taken out of them."""
-    from .labels import take_labels
+    from .target import take_labels
 
     own = function.__kwdefaults__ or {}
     if not LABEL_KEYWORDS.intersection(keywords) <= own.keys():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ..backends.members import members_of
 from ..columns.column import value_in
 from ..core.dtype_names import asked as dtype_asked
 from ..core.dtypes import DTYPES
+from ..core.named_tuple import NamedTuple
 from ..errors import ConversionError, ShapeError, UnsupportedTypeError
 from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy

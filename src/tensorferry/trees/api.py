@@ -453,7 +453,7 @@ def _liked(like: Any, leaves: Leaves) -> dict[str, tuple[TensorInfo, Labels | No
 
 
 def _look_at_like(x: Any) -> tuple[TensorInfo, Labels | None]:
-    from ..execution.labels import labels_like
+    from ..execution.target import labels_like
 
     info = x if isinstance(x, TensorInfo) else describe_like(x)
     return info, labels_like(info.framework, x)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ..backends.members import Members, look_at
 from ..core import dtypes
 from ..core.devices import HOST
 from ..core.leaf_dtypes import quoted
+from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import LossyCastError, ShapeError, UnsupportedTypeError, an, shown

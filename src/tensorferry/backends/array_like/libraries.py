@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from ...core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
