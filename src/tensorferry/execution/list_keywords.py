@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,8 +101,8 @@ def plan_from(plan: Plan, keywords: Mapping[str, object]) -> Plan:
         return plan
     first = plan.steps[0]
     steps = (first._replace(template=first.template.replace("{x}", code)), *plan.steps[1:])
-    return replace(
-        plan, steps=steps, modules=(*plan.modules, {"ferry": "import tensorferry as ferry"})
+    return plan._replace(
+        steps=steps, modules=(*plan.modules, {"ferry": "import tensorferry as ferry"})
     )
 
 

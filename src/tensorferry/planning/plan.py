@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..core import names
+from ..core.named_tuple import NamedTuple
 from ..core.sizes import size_text
 from .step import WAYS
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Plan"]
 
 
-@dataclass(frozen=True, repr=False)
-class Plan:
+class Plan(NamedTuple):
     """What a conversion does, step by step, and why. The conversion runs exactly this plan.
 
     >>> import numpy as np, tensorferry as ferry
@@ -48,7 +47,17 @@ class Plan:
     shares_memory: bool
     reason: str
     warnings: tuple[str, ...] = ()
-    modules: tuple[Mapping[str, str], ...] = field(default=(), compare=False)
+    modules: tuple[Mapping[str, str], ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        # The modules follow from the frameworks, and cannot be hashed.
+        return isinstance(other, Plan) and self[:-1] == other[:-1]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self[:-1])
 
     @property
     def written(self) -> str | None:

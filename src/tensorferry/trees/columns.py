@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +51,7 @@ class ColumnPlan(NamedTuple):
     extent: PaddedShapes | None = None
 
 
-@dataclass
-class Columns:
+class Columns(NamedTuple):
     """Plans what becomes of each column.
 
     Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -250,7 +249,7 @@ class TreeConversion:
             result = plan.result._replace(
                 strides=each.info.strides, misalignment=each.info.misalignment
             )
-            plan = replace(plan, result=result)
+            plan = plan._replace(result=result)
         if same is not None or group is None:
             return LeafPlan(
                 path, plan, same_as=None if same is None else self._structure.path(same)
