@@ -44,7 +44,7 @@ LANGUAGES ?= en ko ja zh_CN
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets deepspeed equinox gymnasium onnxruntime pandas pillow polars xarray
 
-.PHONY: help demo install check release-check test test-without-extension pythons test-device slow hints gpu coverage mutants floors newest everyday readers package sanitize wheel docs docs-test translations pictures bench lint types clean
+.PHONY: help demo install check release-check test test-without-extension pythons test-device slow hints gpu coverage mutants replay floors newest everyday readers package sanitize wheel docs docs-test translations pictures bench lint types clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -114,6 +114,10 @@ coverage: $(VENV)/.test ## the tests, and which lines and branches of src/ they 
 
 mutants: $(VENV)/.test ## put small faults into planning/, execution/ and the casts, one at a time, and list those that no test finds (long)
 	$(BIN)/python tests/mutants/mutants.py $(MUTANTS)
+
+# A change that is to change no text shows so. The other commit is checked out in a temporary folder. A minute on two cores.
+replay: $(VENV)/.test ## compare each plan, error, help and signature with those of another commit: make replay BASE=main
+	$(BIN)/python tests/replay/replay.py $(or $(BASE),$(error which commit is compared? make replay BASE=main))
 
 # Nothing but the floors is held back: whatever else they need is the newest that they take, as for a user who has them.
 # What releases of that age and the newest of the rest say of each other as deprecated is not ours. PyPI has PyTorch before

@@ -1,43 +1,52 @@
-"""The public conversions: `to_numpy`, `to_torch`, …, `convert`. They all have the same keywords."""
+"""The public conversions: `to_numpy`, `to_torch`, …, `convert`. They all have the same keywords.
+
+Each function here is a declaration: its keywords, its types, and what it says. Its decorator is
+what runs, and does the same for all: see `converts_to`.
+"""
+
+# mypy: disable-error-code="empty-body"
+# pyright: reportReturnType=false
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from .execution.calls import DECLARED, converts, converts_to
-from .typing import (
-    AnyKeywords,
-    Keywords,
-    NumpyKeywords,
-    PandasKeywords,
-    PolarsKeywords,
-    TensorflowKeywords,
-    TorchKeywords,
-    WritingKeywords,
-)
+from .execution.calls import converts, converts_to
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .typing import (
+        AnyKeywords,
+        Casting,
         Fill,
+        Grad,
         JaxArray,
         JaxName,
         NumpyArray,
+        NumpyKeywords,
         NumpyName,
-        PlainAnyKeywords,
+        OneAnyKeywords,
+        OneKeywords,
+        OneNumpyKeywords,
+        OneTensorflowKeywords,
+        OneTorchKeywords,
+        OneWritingKeywords,
         PlainKeywords,
         PlainNumpyKeywords,
         PlainTensorflowKeywords,
         PlainTorchKeywords,
         PlainWritingKeywords,
         Rows,
+        TensorflowKeywords,
         TensorflowName,
         TensorflowTensor,
         TensorflowVariable,
         To,
+        TorchKeywords,
         TorchName,
         TorchTensor,
+        WritingKeywords,
     )
 
 __all__ = [
@@ -52,6 +61,17 @@ __all__ = [
     "to_tensorflow",
     "to_torch",
 ]
+
+
+# What happens in each of these functions (execution/calls.py, execution/run.py):
+#
+# 1. Without keywords, the fast path of `type(x)` is tried: it looks at x, and calls one function
+#    of a framework, such as `t.numpy()`. All calls that it does not accept go on with step 2.
+# 2. The target and the keywords give a `Conversion`, which is kept for the next such call.
+# 3. The backend of `type(x)` reads the signature of x: its framework, dtype, layout …, no values.
+# 4. The conversion has a recipe for that signature. If not, `planning` makes a plan, the one that
+#    `explain` shows, or raises the error that says why there is none.
+# 5. The steps of the recipe are run.
 
 
 @overload
@@ -82,14 +102,25 @@ def to_numpy(
     **keywords: Unpack[PlainNumpyKeywords],
 ) -> Rows[NumpyArray]: ...
 @overload
-def to_numpy(
-    x: object, /, *, nulls: Fill = ..., ragged: None = ..., **keywords: Unpack[PlainNumpyKeywords]
-) -> NumpyArray: ...
+def to_numpy(x: object, /, **keywords: Unpack[OneNumpyKeywords]) -> NumpyArray: ...
 @overload
 def to_numpy(x: object, /, **keywords: Unpack[NumpyKeywords]) -> Any: ...
-@converts_to("numpy", NumpyKeywords)
+@converts_to("numpy")
 def to_numpy(
-    x: object, /, **keywords: Unpack[NumpyKeywords]
+    x: object,
+    /,
+    *,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
+    out: NumpyArray | None = None,
+    non_blocking: bool = False,
+    pinned: bool = False,
 ) -> NumpyArray | list[NumpyArray] | tuple[Any, Any]:
     """Any tensor as a NumPy array, which shares the tensor's memory if that is safe.
 
@@ -154,7 +185,6 @@ def to_numpy(
 
     .. versionadded:: 0.1
     """
-    return DECLARED  # type: ignore[no-any-return]
 
 
 @overload
@@ -185,14 +215,25 @@ def to_torch(
     **keywords: Unpack[PlainTorchKeywords],
 ) -> Rows[TorchTensor]: ...
 @overload
-def to_torch(
-    x: object, /, *, nulls: Fill = ..., ragged: None = ..., **keywords: Unpack[PlainTorchKeywords]
-) -> TorchTensor: ...
+def to_torch(x: object, /, **keywords: Unpack[OneTorchKeywords]) -> TorchTensor: ...
 @overload
 def to_torch(x: object, /, **keywords: Unpack[TorchKeywords]) -> Any: ...
-@converts_to("torch", TorchKeywords)
+@converts_to("torch")
 def to_torch(
-    x: object, /, **keywords: Unpack[TorchKeywords]
+    x: object,
+    /,
+    *,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
+    out: TorchTensor | None = None,
+    non_blocking: bool = False,
+    pinned: bool = False,
 ) -> TorchTensor | list[TorchTensor] | tuple[Any, Any]:
     """Any tensor as a PyTorch tensor.
 
@@ -207,15 +248,15 @@ def to_torch(
     cannot be written is copied; ``copy=False`` consents to share. A conversion from PyTorch to
     PyTorch stays in the autograd graph.
 
+    Arguments are as for `to_numpy`, except:
+
     Args:
-        x: As for `to_numpy`.
         dtype: As for `to_numpy`; ``"default"`` follows ``torch.get_default_dtype()``.
         out: A tensor of the source's shape to write into; it must not require grad.
         non_blocking: Copy to a device through page-locked memory without waiting. You do not have
             to synchronize. (https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
             To the host: as for `to_numpy`.
         pinned: As for `to_numpy`; with ``device="cpu"``.
-        **keywords: The others, as for `to_numpy`.
 
     Raises:
         ConversionError: As for `to_numpy`.
@@ -223,18 +264,11 @@ def to_torch(
 
     .. versionadded:: 0.1
     """
-    return DECLARED  # type: ignore[no-any-return]
 
 
 @overload
 def to_tensorflow(
-    x: object,
-    /,
-    *,
-    variable: Literal[True],
-    nulls: Fill = ...,
-    ragged: None = ...,
-    **keywords: Unpack[PlainKeywords],
+    x: object, /, *, variable: Literal[True], **keywords: Unpack[OneKeywords]
 ) -> TensorflowVariable: ...
 @overload
 def to_tensorflow(
@@ -243,16 +277,13 @@ def to_tensorflow(
     *,
     out: TensorflowVariable,
     variable: Literal[False] = ...,
-    nulls: Fill = ...,
-    ragged: None = ...,
-    **keywords: Unpack[PlainKeywords],
+    **keywords: Unpack[OneKeywords],
 ) -> TensorflowVariable: ...
 @overload
 def to_tensorflow(
     x: object,
     /,
     *,
-    variable: Literal[False] = ...,
     nulls: Literal["mask"],
     ragged: Literal["rows"],
     **keywords: Unpack[PlainTensorflowKeywords],
@@ -262,7 +293,6 @@ def to_tensorflow(
     x: object,
     /,
     *,
-    variable: Literal[False] = ...,
     nulls: Literal["mask"],
     ragged: None = ...,
     **keywords: Unpack[PlainTensorflowKeywords],
@@ -272,28 +302,31 @@ def to_tensorflow(
     x: object,
     /,
     *,
-    variable: Literal[False] = ...,
     nulls: Fill = ...,
     ragged: Literal["rows"],
     **keywords: Unpack[PlainTensorflowKeywords],
 ) -> Rows[TensorflowTensor]: ...
 @overload
-def to_tensorflow(
-    x: object,
-    /,
-    *,
-    variable: Literal[False] = ...,
-    nulls: Fill = ...,
-    ragged: None = ...,
-    **keywords: Unpack[PlainTensorflowKeywords],
-) -> TensorflowTensor: ...
+def to_tensorflow(x: object, /, **keywords: Unpack[OneTensorflowKeywords]) -> TensorflowTensor: ...
 @overload
 def to_tensorflow(
     x: object, /, *, variable: bool = ..., **keywords: Unpack[TensorflowKeywords]
 ) -> Any: ...
-@converts_to("tensorflow", TensorflowKeywords)
+@converts_to("tensorflow")
 def to_tensorflow(
-    x: object, /, *, variable: bool = False, **keywords: Unpack[TensorflowKeywords]
+    x: object,
+    /,
+    *,
+    variable: bool = False,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
+    out: TensorflowVariable | None = None,
 ) -> TensorflowTensor | TensorflowVariable | list[TensorflowTensor] | tuple[Any, Any]:
     """Any tensor as a TensorFlow tensor, or with ``variable=True`` as a ``tf.Variable``.
 
@@ -304,11 +337,11 @@ def to_tensorflow(
     TensorFlow tensors never change, so a source that can be written is copied. ``copy=False``
     consents to share, which needs compact memory at an address that is a multiple of 64.
 
+    Arguments are as for `to_numpy`, except:
+
     Args:
-        x: As for `to_numpy`.
         out: A ``tf.Variable`` of the source's shape to assign to.
         variable: Make a ``tf.Variable``, which always has memory of its own.
-        **keywords: The others, as for `to_numpy`.
 
     Raises:
         ConversionError: As for `to_numpy`.
@@ -316,7 +349,6 @@ def to_tensorflow(
 
     .. versionadded:: 0.1
     """
-    return DECLARED
 
 
 @overload
@@ -347,14 +379,23 @@ def to_jax(
     **keywords: Unpack[PlainWritingKeywords],
 ) -> Rows[JaxArray]: ...
 @overload
-def to_jax(
-    x: object, /, *, nulls: Fill = ..., ragged: None = ..., **keywords: Unpack[PlainWritingKeywords]
-) -> JaxArray: ...
+def to_jax(x: object, /, **keywords: Unpack[OneWritingKeywords]) -> JaxArray: ...
 @overload
 def to_jax(x: object, /, **keywords: Unpack[WritingKeywords]) -> Any: ...
-@converts_to("jax", WritingKeywords)
+@converts_to("jax")
 def to_jax(
-    x: object, /, **keywords: Unpack[WritingKeywords]
+    x: object,
+    /,
+    *,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
+    out: Any = None,
 ) -> JaxArray | list[JaxArray] | tuple[Any, Any]:
     """Any tensor as a JAX array.
 
@@ -368,12 +409,13 @@ def to_jax(
     (https://docs.jax.dev/en/latest/default_dtypes.html). A source that has one raises an error;
     with ``dtype="fit"`` it gets 32 bits.
 
+    Arguments are as for `to_numpy`, except:
+
     Args:
         x: As for `to_numpy`; a tracer is returned unchanged.
         device: As for `to_numpy`, or a ``jax.sharding.Sharding``, over whose devices the result is
             laid out.
         out: Always an error: JAX arrays never change.
-        **keywords: The others, as for `to_numpy`.
 
     Raises:
         ConversionError: As for `to_numpy`.
@@ -381,11 +423,23 @@ def to_jax(
 
     .. versionadded:: 0.1
     """
-    return DECLARED  # type: ignore[no-any-return]
 
 
-@converts_to("cupy", WritingKeywords)
-def to_cupy(x: object, /, **keywords: Unpack[WritingKeywords]) -> Any:
+@converts_to("cupy")
+def to_cupy(
+    x: object,
+    /,
+    *,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
+    out: Any = None,
+) -> Any:
     """Any tensor as a CuPy array, on a GPU.
 
     >>> import tensorferry as ferry
@@ -397,12 +451,12 @@ def to_cupy(x: object, /, **keywords: Unpack[WritingKeywords]) -> Any:
     read-only arrays, so a source that cannot be written is copied, and so is one that requires
     grad; ``copy=False`` consents to share the first, and is refused for the second.
 
+    Arguments are as for `to_numpy`, except:
+
     Args:
-        x: As for `to_numpy`.
         device: ``"cuda"``, ``"cuda:1"`` or a device of CuPy; ``None`` stays on the source's GPU,
             and goes from the host to the current one.
         out: A CuPy array of the source's shape to write into.
-        **keywords: The others, as for `to_numpy`.
 
     Raises:
         ConversionError: As for `to_numpy`.
@@ -410,11 +464,23 @@ def to_cupy(x: object, /, **keywords: Unpack[WritingKeywords]) -> Any:
 
     .. versionadded:: 0.1
     """
-    return DECLARED
 
 
-@converts_to("python", WritingKeywords)
-def to_list(x: object, /, **keywords: Unpack[WritingKeywords]) -> Any:
+@converts_to("python")
+def to_list(
+    x: object,
+    /,
+    *,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
+    out: Any = None,
+) -> Any:
     """Any tensor as nested lists of Python numbers; a tensor of shape ``()`` as one number.
 
     >>> import numpy as np, tensorferry as ferry
@@ -423,24 +489,35 @@ def to_list(x: object, /, **keywords: Unpack[WritingKeywords]) -> Any:
     >>> ferry.to_list(np.float32(0.5))
     0.5
 
+    Arguments are as for `to_numpy`, except:
+
     Args:
-        x: As for `to_numpy`.
         copy: ``False`` is always an error: Python numbers share no memory.
         dtype: The dtype to which values are cast before they become Python numbers.
         device: Only ``"cpu"``.
         out: Always an error: values cannot be written into a list.
-        **keywords: The others, as for `to_numpy`.
 
     Raises:
         ConversionError: As for `to_numpy`.
 
     .. versionadded:: 0.1
     """
-    return DECLARED
 
 
-@converts_to("arrow", Keywords)
-def to_arrow(x: object, /, **keywords: Unpack[Keywords]) -> Any:
+@converts_to("arrow")
+def to_arrow(
+    x: object,
+    /,
+    *,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
+) -> Any:
     """Any tensor as an Arrow array: a ``pa.Array`` for one axis, a ``pa.FixedShapeTensorArray`` for more.
 
     >>> import tensorferry as ferry
@@ -450,10 +527,10 @@ def to_arrow(x: object, /, **keywords: Unpack[Keywords]) -> Any:
     Arrow arrays never change, so a source that can be written is copied; ``copy=False`` consents to
     share. They cannot hold complex numbers or bfloat16, and have at least one axis.
 
+    Arguments are as for `to_numpy`, except:
+
     Args:
-        x: As for `to_numpy`.
         device: Only ``"cpu"``.
-        **keywords: The others, as for `to_numpy`.
 
     Raises:
         ConversionError: As for `to_numpy`.
@@ -461,11 +538,24 @@ def to_arrow(x: object, /, **keywords: Unpack[Keywords]) -> Any:
 
     .. versionadded:: 0.1
     """
-    return DECLARED
 
 
-@converts_to("pandas", PandasKeywords)
-def to_pandas(x: object, /, **keywords: Unpack[PandasKeywords]) -> Any:
+@converts_to("pandas")
+def to_pandas(
+    x: object,
+    /,
+    *,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
+    columns: object = None,
+    index: object = None,
+) -> Any:
     """Any tensor as a ``pd.Series`` (one axis) or a ``pd.DataFrame`` (two axes).
 
     >>> import tensorferry as ferry
@@ -478,12 +568,12 @@ def to_pandas(x: object, /, **keywords: Unpack[PandasKeywords]) -> Any:
     to_pandas(p)`` can put values into other rows: pandas compares labels. A series or a frame keeps
     its own index and names.
 
+    Arguments are as for `to_numpy`, except:
+
     Args:
-        x: As for `to_numpy`.
         device: Only ``"cpu"``.
         index: The labels of the rows: ``frame.index``, or anything of which pandas makes an index.
         columns: The names of a frame's columns, all different.
-        **keywords: The others, as for `to_numpy`.
 
     Raises:
         ConversionError: As for `to_numpy`.
@@ -492,11 +582,23 @@ def to_pandas(x: object, /, **keywords: Unpack[PandasKeywords]) -> Any:
 
     .. versionadded:: 0.1
     """
-    return DECLARED
 
 
-@converts_to("polars", PolarsKeywords)
-def to_polars(x: object, /, **keywords: Unpack[PolarsKeywords]) -> Any:
+@converts_to("polars")
+def to_polars(
+    x: object,
+    /,
+    *,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
+    columns: object = None,
+) -> Any:
     """Any tensor as a ``pl.Series`` (one axis) or a ``pl.DataFrame`` (two axes).
 
     >>> import tensorferry as ferry
@@ -509,11 +611,11 @@ def to_polars(x: object, /, **keywords: Unpack[PolarsKeywords]) -> Any:
     consents to share. A ``pl.DataFrame`` has a separate memory for each column, so it is always a
     copy. A series or a frame keeps its names.
 
+    Arguments are as for `to_numpy`, except:
+
     Args:
-        x: As for `to_numpy`.
         device: Only ``"cpu"``.
         columns: The names of a frame's columns, all different.
-        **keywords: The others, as for `to_numpy`.
 
     Raises:
         ConversionError: As for `to_numpy`.
@@ -522,18 +624,11 @@ def to_polars(x: object, /, **keywords: Unpack[PolarsKeywords]) -> Any:
 
     .. versionadded:: 0.1
     """
-    return DECLARED
 
 
 @overload
 def convert(
-    x: object,
-    /,
-    to: NumpyName | type[NumpyArray],
-    *,
-    nulls: Fill = ...,
-    ragged: None = ...,
-    **keywords: Unpack[PlainNumpyKeywords],
+    x: object, /, to: NumpyName | type[NumpyArray], **keywords: Unpack[OneNumpyKeywords]
 ) -> NumpyArray: ...
 @overload
 def convert(
@@ -557,13 +652,7 @@ def convert(
 ) -> Rows[NumpyArray]: ...
 @overload
 def convert(
-    x: object,
-    /,
-    to: TorchName | type[TorchTensor],
-    *,
-    nulls: Fill = ...,
-    ragged: None = ...,
-    **keywords: Unpack[PlainTorchKeywords],
+    x: object, /, to: TorchName | type[TorchTensor], **keywords: Unpack[OneTorchKeywords]
 ) -> TorchTensor: ...
 @overload
 def convert(
@@ -587,13 +676,7 @@ def convert(
 ) -> Rows[TorchTensor]: ...
 @overload
 def convert(
-    x: object,
-    /,
-    to: JaxName | type[JaxArray],
-    *,
-    nulls: Fill = ...,
-    ragged: None = ...,
-    **keywords: Unpack[PlainKeywords],
+    x: object, /, to: JaxName | type[JaxArray], **keywords: Unpack[OneKeywords]
 ) -> JaxArray: ...
 @overload
 def convert(
@@ -620,12 +703,7 @@ def convert(
     x: object,
     /,
     to: TensorflowName | type[TensorflowTensor],
-    *,
-    out: None = ...,
-    variable: Literal[False] = ...,
-    nulls: Fill = ...,
-    ragged: None = ...,
-    **keywords: Unpack[PlainKeywords],
+    **keywords: Unpack[OneTensorflowKeywords],
 ) -> TensorflowTensor: ...
 @overload
 def convert(
@@ -634,59 +712,51 @@ def convert(
     to: TensorflowName | type[TensorflowTensor],
     *,
     variable: Literal[True],
-    nulls: Fill = ...,
-    ragged: None = ...,
-    **keywords: Unpack[PlainKeywords],
+    **keywords: Unpack[OneKeywords],
 ) -> TensorflowVariable: ...
 @overload
 def convert(x: object, /, to: To, **keywords: Unpack[AnyKeywords]) -> Any: ...
 @overload
 def convert(
-    x: object,
-    /,
-    *,
-    like: NumpyArray,
-    nulls: Fill = ...,
-    ragged: None = ...,
-    **keywords: Unpack[PlainAnyKeywords],
+    x: object, /, *, like: NumpyArray, **keywords: Unpack[OneAnyKeywords]
 ) -> NumpyArray: ...
 @overload
 def convert(
-    x: object,
-    /,
-    *,
-    like: TorchTensor,
-    nulls: Fill = ...,
-    ragged: None = ...,
-    **keywords: Unpack[PlainAnyKeywords],
+    x: object, /, *, like: TorchTensor, **keywords: Unpack[OneAnyKeywords]
 ) -> TorchTensor: ...
 @overload
-def convert(
-    x: object,
-    /,
-    *,
-    like: JaxArray,
-    nulls: Fill = ...,
-    ragged: None = ...,
-    **keywords: Unpack[PlainAnyKeywords],
-) -> JaxArray: ...
+def convert(x: object, /, *, like: JaxArray, **keywords: Unpack[OneAnyKeywords]) -> JaxArray: ...
 @overload
 def convert(
     x: object,
     /,
     *,
     like: TensorflowTensor | TensorflowVariable,
-    out: None = ...,
-    variable: Literal[False] = ...,
-    nulls: Fill = ...,
-    ragged: None = ...,
-    **keywords: Unpack[PlainKeywords],
+    **keywords: Unpack[OneTensorflowKeywords],
 ) -> TensorflowTensor: ...
 @overload
 def convert(x: object, /, *, like: object, **keywords: Unpack[AnyKeywords]) -> Any: ...
-@converts(AnyKeywords)
+@converts
 def convert(
-    x: object, /, to: To | None = None, *, like: object = None, **keywords: Unpack[AnyKeywords]
+    x: object,
+    /,
+    to: To | None = None,
+    *,
+    like: object = None,
+    copy: bool | None = None,
+    dtype: object = None,
+    casting: Casting | None = None,
+    device: object = None,
+    grad: Grad = "detach",
+    nulls: object = None,
+    ragged: Literal["rows"] | None = None,
+    pad: object = None,
+    out: Any = None,
+    non_blocking: bool = False,
+    pinned: bool = False,
+    variable: bool = False,
+    columns: object = None,
+    index: object = None,
 ) -> Any:
     """Any tensor as a tensor of the framework that you name, or like another tensor.
 
@@ -698,8 +768,9 @@ def convert(
     >>> ferry.convert(np.array([True, False]), like=np.ones(3, dtype="float16"))
     array([ True, False])
 
+    The backend of an outside package may take keywords of its own. Arguments are as for `to_numpy`, except:
+
     Args:
-        x: As for `to_numpy`.
         to: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, ``"cupy"``, ``"python"`` or the
             name of a registered backend; a short name (``"np"``, ``"pt"``, ``"tf"``, ``"jnp"`` …);
             a framework's module (``jax.numpy``) or tensor class (``torch.Tensor``).
@@ -712,15 +783,12 @@ def convert(
             names where the numbers of columns are. A series is one column.
         dtype: As for `to_numpy`; it wins over the dtype of `like`.
         device: As for `to_numpy`; it wins over the device of `like`.
-        out: As for `to_numpy`.
         non_blocking: As for `to_numpy` and `to_torch`; other targets refuse it.
         pinned: As for `to_numpy` and `to_torch`; other targets refuse it.
         variable: As for `to_tensorflow`; other targets refuse it.
         index: As for `to_pandas`; it wins over the index of `like`. Other targets refuse it.
         columns: As for `to_pandas` and `to_polars`; they win over the names of `like`. Other
             targets refuse them.
-        **keywords: The others, as for `to_numpy`; and those that the backend of an outside package
-            has.
 
     Raises:
         ConversionError: As for `to_numpy`.
@@ -730,4 +798,3 @@ def convert(
 
     .. versionadded:: 0.1
     """
-    return DECLARED

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .backends import registry
 from .core.info import TensorInfo
+from .core.named_tuple import NamedTuple
 from .core.names import EXCHANGE
 from .core.request import COLUMN_KEYWORDS, make_request, refuse_unknown
 from .errors import (
@@ -89,20 +90,13 @@ def explain(
     >>> plan.bytes_copied, plan.shares_memory, plan.keeps_dtype
     (24, False, True)
 
+    Arguments are as for `convert`, except:
+
     Args:
         x: A tensor, or a `TensorInfo` of one that need not exist, of a framework that need not be
             installed.
-        to: As for `convert`.
         like: As for `convert`; a tensor or a `TensorInfo`.
-        copy: As for `convert`.
-        dtype: As for `convert`.
-        casting: As for `convert`.
-        device: As for `convert`.
-        grad: As for `convert`.
         out: As for `convert`; a tensor or a `TensorInfo`.
-        index: As for `to_pandas`.
-        columns: As for `to_pandas`.
-        **options: As for `convert`.
 
     Raises:
         ConversionError: The error that the conversion would raise, unless it depends on values.
@@ -110,7 +104,7 @@ def explain(
 
     .. versionadded:: 0.1
     """
-    from .execution.labels import (
+    from .execution.target import (
         labels_like,
         take_labels,
     )  # here, as for all that `import tensorferry` does not need

@@ -10,7 +10,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 
 __all__ = [
-    "DEFAULTS",
     "AnyKeywords",
     "Casting",
     "Grad",
@@ -171,9 +170,10 @@ if TYPE_CHECKING:
         pinned: bool
 
     class PlainTensorflowKeywords(PlainKeywords, total=False):
-        """`TensorflowKeywords` without those two; ``out=`` has an overload of its own."""
+        """`TensorflowKeywords` without those two; a variable has overloads of its own."""
 
         out: None
+        variable: Literal[False]
 
     class PlainWritingKeywords(PlainKeywords, total=False):
         """`WritingKeywords` without those two."""
@@ -183,11 +183,28 @@ if TYPE_CHECKING:
     class PlainAnyKeywords(PlainWritingKeywords, Options, total=False):
         """`AnyKeywords` without those two."""
 
+    # And for those overloads whose result is one tensor: with the values of these two for which it
+    # is.
+    class OneTensor(TypedDict, total=False):
+        """The values of `nulls` and `ragged` with which the result is one tensor."""
 
-DEFAULTS: dict[str, Any] = {
-    "grad": "detach",
-    "non_blocking": False,
-    "pinned": False,
-    "variable": False,
-}
-"""The defaults of keywords; that of all others is ``None``."""
+        nulls: Fill
+        ragged: None
+
+    class OneKeywords(PlainKeywords, OneTensor, total=False):
+        """`Keywords` with these values."""
+
+    class OneNumpyKeywords(PlainNumpyKeywords, OneTensor, total=False):
+        """`NumpyKeywords` with these values."""
+
+    class OneTorchKeywords(PlainTorchKeywords, OneTensor, total=False):
+        """`TorchKeywords` with these values."""
+
+    class OneTensorflowKeywords(PlainTensorflowKeywords, OneTensor, total=False):
+        """`TensorflowKeywords` with these values."""
+
+    class OneWritingKeywords(PlainWritingKeywords, OneTensor, total=False):
+        """`WritingKeywords` with these values."""
+
+    class OneAnyKeywords(PlainAnyKeywords, OneTensor, total=False):
+        """`AnyKeywords` with these values."""

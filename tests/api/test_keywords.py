@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -305,6 +306,9 @@ def test_the_target_is_given_once():
         ferry.convert([1.5], to="numpy", like=np.ones(2))
 
 
+DEFAULTS = {"grad": "detach", "non_blocking": False, "pinned": False, "variable": False}
+"""Those that are not `None`."""
+
 DECLARED = {
     ferry.to_numpy: (names.NumpyKeywords, set()),
     ferry.to_torch: (names.TorchKeywords, set()),
@@ -321,14 +325,14 @@ DECLARED = {
 
 @pytest.mark.parametrize("function", DECLARED, ids=lambda each: each.__name__)
 def test_help_shows_each_keyword(function):
-    """They are declared once, for type checkers and for `help`; nothing stands there as ``**keywords``."""
+    """The same for type checkers and for `help`; nothing stands there as ``**keywords``."""
     declared, own = DECLARED[function]
     shown = inspect.signature(function).parameters.values()
     keywords = {each.name: each for each in shown if each.kind is each.KEYWORD_ONLY}
     written = {name: kind.__forward_arg__ for name, kind in declared.__annotations__.items()}
     assert keywords.keys() == declared.__annotations__.keys() | own
     assert {name: keywords[name].annotation for name in written} == written
-    assert all(keywords[name].default == names.DEFAULTS.get(name) for name in written)
+    assert all(keywords[name].default == DEFAULTS.get(name) for name in written)
     assert {each.kind for each in shown} <= {
         inspect.Parameter.POSITIONAL_ONLY,
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
@@ -344,7 +348,47 @@ def test_help_shows_each_keyword(function):
 )
 def test_a_keyword_that_is_left_out_has_the_default_that_is_shown(function):
     """All of them given, with their defaults, is the same conversion."""
-    every = {name: names.DEFAULTS.get(name) for name in DECLARED[function][0].__annotations__}
+    every = {name: DEFAULTS.get(name) for name in DECLARED[function][0].__annotations__}
     given, left_out = function([1.5, 2.5], **every), function([1.5, 2.5])
     assert type(given) is type(left_out)
     assert ferry.to_list(given) == ferry.to_list(left_out) == [1.5, 2.5]
+
+
+def arguments(function):
+    """What the docstring of a function says of each of its arguments, and the function that it names for the others."""
+    text = inspect.getdoc(function)
+    section = re.search(r"^Args:\n((?: {4}.*\n?|\n)+)", text, re.MULTILINE)
+    entries = re.findall(
+        r"^ {4}\**(\w+): (.*(?:\n {8}.*)*)", section[1] if section else "", re.MULTILINE
+    )
+    others = re.search(r"Arguments\s+are\s+as\s+for\s+`(\w+)`", text)
+    return dict(entries), getattr(ferry, others[1]) if others else None
+
+
+def explained(function):
+    """The arguments that a reader finds explained: there, or in the function that is named for the others."""
+    own, others = arguments(function)
+    return own.keys() | (explained(others) if others else set())
+
+
+def parameters(function):
+    """The names of the arguments, with those of the options in the place of ``**options``."""
+    for each in inspect.signature(function).parameters.values():
+        yield from (
+            names.Options.__annotations__ if "Options" in str(each.annotation) else [each.name]
+        )
+
+
+PUBLIC = [getattr(ferry, name) for name in ferry.__all__]
+PUBLIC = [each for each in PUBLIC if inspect.isfunction(each)]
+
+
+@pytest.mark.parametrize("function", PUBLIC, ids=lambda each: each.__name__)
+def test_each_argument_is_explained_once(function):
+    """And none that is not there; "As for" another function is said of all the others together."""
+    own, others = arguments(function)
+    first = next(iter(inspect.signature(function).parameters))
+    assert {*parameters(function)} <= explained(function) | ({first} if others else set())
+    assert own.keys() <= {*parameters(function), "options"}
+    if others is not None:
+        assert [name for name, text in own.items() if re.fullmatch(r"As for `\w+`\.", text)] == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from tests.support import lives
@@ -97,9 +95,7 @@ def test_members_of_a_stack_are_checked_in_verifying_mode(monkeypatch):
     def lying(info, *rest):
         plan = honest(info, *rest)
         alone = info.kind == ""
-        return (
-            dataclasses.replace(plan, result=plan.result._replace(dtype="int8")) if alone else plan
-        )
+        return plan._replace(result=plan.result._replace(dtype="int8")) if alone else plan
 
     recipes.forget()
     monkeypatch.setattr(run, "plan_of", lying)

@@ -6,7 +6,6 @@ It needs `planning/`, `core/` and what frameworks declare, which need the standa
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import reduce
 from html import escape
 from types import MappingProxyType
@@ -370,7 +369,7 @@ def _steps(plan: Plan, words: Mapping[str, str]) -> str:
             if step.copies
             else words["no-bytes"]
         )
-        so_far = replace(plan, steps=plan.steps[:number], modules=()).code
+        so_far = plan._replace(steps=plan.steps[:number], modules=()).code
         where = words["step-of"].format(number=number, count=len(plan.steps))
         rows.append(
             f"<li data-where='{escape(where)}'><code>{escape(step.code)}</code> {_said(step.why, words)} "

@@ -7,7 +7,7 @@ A column is a tensor. A table is a container of columns, or one tensor if they h
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ..columns.column import Column, Refused
 from ..columns.frames import refuse
 from ..columns.layouts import asked_of, column_of
 from ..core.info import READ_AS
+from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.places import places_by
 from ..core.signature import COMPACT, layout_of

@@ -13,7 +13,7 @@ from ..core import names
 from ..core.names import EXCHANGE
 from ..core.request import make_request
 from ..errors import ConversionError, UnknownFrameworkError
-from ..planning.completion import as_of_object
+from ..planning.builder import as_of_object
 from ..planning.planner import make_plan
 from ..planning.preconditions import refuse_place
 

@@ -7,10 +7,11 @@ general way.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..host.memory import is_there
 

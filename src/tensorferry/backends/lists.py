@@ -11,7 +11,7 @@ from datetime import date, timedelta
 from functools import lru_cache
 from math import prod
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ..columns.code import is_number
 from ..core import dtypes
 from ..core.devices import HOST, kind_of, same_place
 from ..core.info import PADDED, TensorInfo
+from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import (

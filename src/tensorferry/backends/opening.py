@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..columns.column import SEVERAL_CHUNKS, Ragged, Refused
 from ..columns.frames import asked_hint, frame_of, nulls_hint, refuse, rows_hint
 from ..core.dtypes import find
 from ..core.info import ANY_ADDRESS, APART, BIT_PACKED, COPIED, COUNTING, INDEXED, TensorInfo
 from ..core.layout import compact_strides
+from ..core.named_tuple import NamedTuple
 from ..hints import Hint
 from ..host import memory
 from ..host.numpy_dtypes import of_numpy

@@ -8,7 +8,8 @@ compares the table with the backends.
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple
+
+from ..core.named_tuple import NamedTuple
 
 __all__ = ["OWNERS", "ROWS", "Row"]
 

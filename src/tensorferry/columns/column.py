@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core.dtypes import casting_scale, find
 from ..core.info import BIT_PACKED, READ_AS
+from ..core.named_tuple import NamedTuple
 from ..errors import LossyCastError, UnsupportedTypeError
 from ..host import casts, memory
 from ..host.numpy_dtypes import numpy_dtype

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..core.dtypes import DTYPES, casting_scale, common, have_common
+from ..core.named_tuple import NamedTuple
 from ..errors import ConversionError, CopyRequiredError, LossyCastError, UnsupportedTypeError
 from ..hints import Hint
 from ..host import casts, memory

@@ -10,11 +10,12 @@ import re
 import struct
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core.layout import compact_strides
+from ..core.named_tuple import NamedTuple
 from ..errors import UnsupportedTypeError
 from ..host import memory
 

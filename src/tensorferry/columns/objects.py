@@ -9,10 +9,11 @@ import re
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.named_tuple import NamedTuple
 from ..errors import UnsupportedTypeError
 from .interface import NUMBERS, bytes_at
 from .spans import Span, bits_in, buffer_of, over, spans_of

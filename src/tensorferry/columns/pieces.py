@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..core.named_tuple import NamedTuple
 from ..errors import UnsupportedTypeError
 
 if TYPE_CHECKING:

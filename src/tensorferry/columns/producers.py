@@ -11,8 +11,9 @@ import struct
 import weakref
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from ..core.named_tuple import NamedTuple
 from ..errors import UnsupportedTypeError
 from .interface import ARRAY, SCHEMA, address_in, array_in, chunk_at, memory_at, type_at, type_in
 

@@ -6,10 +6,11 @@ The type of a column is analysed once (`regular_of`), and used for all tables wi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.named_tuple import NamedTuple
 from ..host.numpy_dtypes import numpy_dtype
 from . import interface
 from .interface import NUMBERS

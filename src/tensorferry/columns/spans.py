@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from ..core.named_tuple import NamedTuple
 from ..errors import UnsupportedTypeError
 from ..host.numpy_dtypes import numpy_dtype
 from .interface import bytes_at

@@ -11,12 +11,16 @@ The planner knows nothing else.
 >>> declared.memory.strides, declared.devices.kinds
 ('compact', ('cpu',))
 """
-# No ``from __future__ import annotations``: a `NamedTuple` compiles each annotation that is a
-# string. That would take a tenth of the time of ``import tensorferry``.
+
+from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
+
+from .named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 __all__ = [
     "Capabilities",
@@ -297,6 +301,6 @@ class Capabilities(_Groups):
     __eq__ = object.__eq__  # pyright: ignore[reportAssignmentType]
     __ne__ = object.__ne__
 
-    def holding(self, names: Iterable[str]) -> "Capabilities":
+    def holding(self, names: Iterable[str]) -> Capabilities:
         """The same, but with these dtypes: those that the installed release has."""
         return self._replace(dtypes=self.dtypes._replace(held=frozenset(names)))

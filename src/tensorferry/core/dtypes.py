@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from functools import cache
 from re import search
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import LossyCastError
 from ..hints import Hint
+from .named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

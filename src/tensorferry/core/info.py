@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DeviceError, UnknownFrameworkError, nearest, shown
 from . import names
@@ -13,6 +13,7 @@ from .devices import HOST, device_name, kind_of
 from .dtype_names import name_of
 from .dtypes import find
 from .layout import compact_strides, is_compact, overlaps_itself, packed_strides
+from .named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from .named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from ..errors import UnknownFrameworkError
+from .named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..errors import (
     ConversionError,
@@ -20,6 +20,7 @@ from .devices import HOST, device_name, host_index
 from .dtype_names import asked
 from .dtypes import CASTINGS, FIT
 from .leaf_dtypes import DtypeRule, is_of_its_kind, rule_of
+from .named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

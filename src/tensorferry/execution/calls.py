@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 from ..backends import fast_paths, registry, tracers
 from ..core.request import COLUMN_KEYWORDS, LABEL_KEYWORDS, refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError
-from ..typing import DEFAULTS
 from .recipes import conversion_as
 from .run import convert as convert_one
 from .target import conversion_like, name_like_device
@@ -21,32 +20,20 @@ if TYPE_CHECKING:
 
     LabelsBySource = Mapping[str, Labels | None]
 
-__all__ = ["DECLARED", "by_name", "converts", "converts_to", "refuse"]
+__all__ = ["by_name", "converts", "converts_to", "refuse"]
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
-DECLARED: Any = None
-"""Returned in the body of a function that only declares its keywords. Its decorator converts."""
 
-_TAKES_ANY = 8
-"""`inspect.CO_VARKEYWORDS`."""
+def converts_to(name: str) -> Callable[[Function], Function]:
+    """Make the declaration of a conversion to the framework `name` the function that converts.
 
-
-def converts_to(name: str, declared: type) -> Callable[[Function], Function]:
-    """Decorate a conversion to the framework `name`.
-
-    A call without keywords tries the fast path of ``type(x)``.
-
-    Args:
-        name: The canonical name of the framework.
-        declared: A ``TypedDict`` of the keywords. The function takes them as ``**keywords``,
-            because each declared keyword would make the call slower.
+    It takes ``**keywords``: with the declared ones in its code, Python would fill in each default,
+    and the call would take twice as long. `inspect.signature` shows those of the declaration.
     """
     paths, not_accepted = fast_paths.paths_to(name), fast_paths.NOT_ACCEPTED
 
     def decorate(function: Function) -> Function:
-        _declare(function, declared)
-
         @wraps(function)
         def conversion(x: Any, /, *beyond: Any, **keywords: Any) -> Any:
             if keywords or beyond:
@@ -68,31 +55,26 @@ def converts_to(name: str, declared: type) -> Callable[[Function], Function]:
     return decorate
 
 
-def converts(declared: type) -> Callable[[Function], Function]:
-    """Decorate the conversion whose target is an argument, in the same way."""
+def converts(function: Function) -> Function:
+    """Make the declaration of a conversion whose target is an argument the function that converts."""
     paths_to, not_accepted = fast_paths.PATHS, fast_paths.NOT_ACCEPTED
 
-    def decorate(function: Function) -> Function:
-        _declare(function, declared)
+    @wraps(function)
+    def conversion(x: Any, /, to: Any = None, *beyond: Any, **keywords: Any) -> Any:
+        if beyond:
+            refuse(function, (x, to), beyond)
+        if not keywords:
+            try:
+                result = paths_to[to][type(x)](x)
+            except not_accepted:
+                result = None
+            if result is not None:
+                return result
+            if type(to) is str and to in paths_to and type(x) not in paths_to[to]:
+                return _convert_first(function, x, to)
+        return _convert_to(function, x, to, keywords)
 
-        @wraps(function)
-        def conversion(x: Any, /, to: Any = None, *beyond: Any, **keywords: Any) -> Any:
-            if beyond:
-                refuse(function, (x, to), beyond)
-            if not keywords:
-                try:
-                    result = paths_to[to][type(x)](x)
-                except not_accepted:
-                    result = None
-                if result is not None:
-                    return result
-                if type(to) is str and to in paths_to and type(x) not in paths_to[to]:
-                    return _convert_first(function, x, to)
-            return _convert_to(function, x, to, keywords)
-
-        return cast("Function", conversion)
-
-    return decorate
+    return cast("Function", conversion)
 
 
 def by_name(function: Function) -> Function:
@@ -118,30 +100,6 @@ def refuse(
     refuse_positions(function, given, beyond)
 
 
-def _declare(function: Any, declared: Any) -> None:
-    """Give a function that returns `DECLARED` the keywords of a ``TypedDict``, in place of its ``**keywords``.
-
-    Its code gets them, because a signature of `inspect` would make ``import tensorferry`` slower.
-    """
-    code, added = function.__code__, declared.__annotations__
-    names = (*code.co_varnames[: code.co_argcount + code.co_kwonlyargcount], *added)
-    function.__code__ = code.replace(
-        co_varnames=names,
-        co_nlocals=len(names),
-        co_kwonlyargcount=len(names) - code.co_argcount,
-        co_flags=code.co_flags & ~_TAKES_ANY,
-    )
-    function.__kwdefaults__ = {
-        **(function.__kwdefaults__ or {}),
-        **{name: DEFAULTS.get(name) for name in added},
-    }
-    written = {name: getattr(kind, "__forward_arg__", kind) for name, kind in added.items()}
-    kept = {
-        name: kind for name, kind in function.__annotations__.items() if name in (*names, "return")
-    }
-    function.__annotations__ = {**kept, **written}
-
-
 def _convert_to(function: Callable[..., Any], x: Any, to: object, keywords: dict[str, Any]) -> Any:
     """Convert for a function whose target is given as `to`, or as a tensor in ``like=``."""
     if "like" in keywords:
@@ -155,7 +113,7 @@ def _convert_to(function: Callable[..., Any], x: Any, to: object, keywords: dict
 
 def _labels_like(name: str, like: object) -> LabelsBySource | None:
     """The labels of the tensor in ``like=``, for a target."""
-    from .labels import labels_like
+    from .target import labels_like
 
     labels = labels_like(name, like)
     return None if labels is None else {"like": labels}
@@ -261,7 +219,7 @@ def _with_given(
     function: Callable[..., Any], name: str, keywords: dict[str, Any], labels: LabelsBySource
 ) -> LabelsBySource:
     """The labels, with those in the keywords of the call, which are taken out of them."""
-    from .labels import take_labels
+    from .target import take_labels
 
     own = function.__kwdefaults__ or {}
     if not LABEL_KEYWORDS.intersection(keywords) <= own.keys():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 from math import isfinite, isnan, prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from ..core.dtypes import DTYPES, find
 from ..core.info import TensorInfo
 from ..core.layout import ALIGNMENT
 from ..core.leaf_dtypes import DtypeRule, is_of_its_kind
+from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.request import COLUMN_KEYWORDS, Request
 from ..errors import LossyCastError, UnsupportedTypeError, an, shown, validate_word

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
+from ..core.named_tuple import NamedTuple
 from ..core.places import one_of_each, places_by
 from ..core.signature import COMPACT
 from .run import prepare

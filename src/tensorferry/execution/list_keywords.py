@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from array import array
 from contextlib import suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from ..backends.opening import TableContents
 from ..columns.column import value_in
 from ..core.dtype_names import asked as dtype_asked
 from ..core.dtypes import DTYPES, FINITE, common
+from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import ConversionError, ShapeError, UnsupportedTypeError
@@ -128,8 +128,8 @@ def plan_from(plan: Plan, keywords: Mapping[str, object]) -> Plan:
         return plan
     first = plan.steps[0]
     steps = (first._replace(template=first.template.replace("{x}", code)), *plan.steps[1:])
-    return replace(
-        plan, steps=steps, modules=(*plan.modules, {"ferry": "import tensorferry as ferry"})
+    return plan._replace(
+        steps=steps, modules=(*plan.modules, {"ferry": "import tensorferry as ferry"})
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -31,8 +32,8 @@ def refuse_positions(
         TypeError: Always. The message has the call with the names, for dtypes, devices and words of
             keywords.
     """
-    name, names = function.__name__, function.__code__.co_varnames
-    first = [_shown(word, value) for word, value in zip(names, given, strict=False)]
+    name, parameters = function.__name__, inspect.signature(function).parameters
+    first = [_shown(word, value) for word, value in zip(parameters, given, strict=False)]
     meant = [_keywords(value) for value in beyond]
     taken = f"{name}() takes {_counted(len(given))} by position, and all others by name"
     if not all(meant):

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
 from ..backends.quick import unchanged
 from ..core.devices import HOST
+from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.request import make_request
 from ..core.signature import COMPACT

@@ -7,12 +7,13 @@ that `explain` shows.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..backends import base, fast_paths, registry
 from ..core.devices import HOST, kind_of, same_place
 from ..core.dtypes import KEYWORDS
 from ..core.info import JOINS, TensorInfo
+from ..core.named_tuple import NamedTuple
 from ..core.signature import signature_of
 from ..errors import ConversionError, LossyCastError, PlanViolation, UnsupportedTypeError
 from ..hints import Hint
@@ -264,7 +265,7 @@ def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None)
     Raises:
         ConversionError: There is no such tensor, or it cannot be converted.
     """
-    from ..planning.completion import as_of_object
+    from ..planning.builder import as_of_object
     from ..planning.preconditions import refuse_place
 
     source = registry.backend_named(info.framework)

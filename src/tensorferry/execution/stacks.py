@@ -7,7 +7,6 @@ These are steps of a plan too: `explain` shows them, and `run.execute` runs them
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from math import prod
@@ -99,7 +98,7 @@ def composed(plan: Plan, members: Members, source: Backend) -> Plan:
                     copies=True,
                 ),
             )
-    return replace(plan, steps=(*before, *own, join, *after), modules=modules)
+    return plan._replace(steps=(*before, *own, join, *after), modules=modules)
 
 
 def overlaps(members: Members, result: TensorInfo, address: int) -> bool:

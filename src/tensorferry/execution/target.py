@@ -1,4 +1,8 @@
-"""Find the target of a conversion: the framework in ``to=``, or that of the tensor in ``like=`` or ``out=``."""
+"""Find the target of a conversion: the framework in ``to=``, or that of the tensor in ``like=`` or ``out=``.
+
+And the labels of the result: those in ``index=`` and ``columns=``, and those of the tensor in
+``like=``.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,14 @@ from ..backends import registry
 from ..core.devices import host_index
 from ..core.info import TensorInfo
 from ..core.names import EXCHANGE
-from ..core.request import refuse_index
+from ..core.request import LABEL_KEYWORDS, refuse_index, refuse_option
 from ..errors import ConversionError, UnsupportedTypeError, an
 from .recipes import conversion_as
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from ..core.labels import Labels
     from ..core.request import Request
     from .recipes import Conversion
 
@@ -23,7 +28,9 @@ __all__ = [
     "conversion_like",
     "describe_like",
     "follow",
+    "labels_like",
     "name_like_device",
+    "take_labels",
     "target_of",
     "writing_into",
 ]
@@ -186,3 +193,37 @@ def _describe(x: object, keyword: str) -> TensorInfo:
         raise UnsupportedTypeError(
             f"{keyword}= has to be a tensor. {error.message}", hint
         ) from error
+
+
+def take_labels(name: str, keywords: dict[str, Any]) -> Labels | None:
+    """Take ``index=`` and ``columns=`` out of the keywords of a call; ``None`` if neither is given.
+
+    Args:
+        name: The name of the target.
+        keywords: The keywords of the call.
+
+    Raises:
+        TypeError: The target has no such keyword, or it has a value that it does not take.
+        ShapeError: A name occurs twice.
+        FrameworkNotInstalledError: The target's framework is not installed.
+    """
+    found = {each: keywords.pop(each) for each in LABEL_KEYWORDS if each in keywords}
+    for option in sorted(found):
+        refuse_option(registry.backend_named(name), option)
+    if all(value is None for value in found.values()):
+        return None
+    target: Any = registry.ready(name)
+    return target.labels_given(found.get("index"), found.get("columns"))  # type: ignore[no-any-return]
+
+
+def labels_like(name: str, like: object) -> Labels | None:
+    """The labels of the tensor in ``like=``; ``None`` if it has none, or is not of the target's library.
+
+    Args:
+        name: The name of the target.
+        like: The tensor, or its description, which has no labels.
+    """
+    owner = None if isinstance(like, TensorInfo) else registry.BY_TYPE.get(type(like))
+    if owner is None or owner.name != name:
+        return None
+    return owner.labels_of(like)

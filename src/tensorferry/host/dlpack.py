@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..core.dtypes import DLPACK_CODES, DTYPES, ORDINARY
 from ..core.layout import compact_strides
+from ..core.named_tuple import NamedTuple
 from ..errors import DeviceError, UnsupportedTypeError, an
 from .memory import over_address
 from .numpy_dtypes import numpy_dtype

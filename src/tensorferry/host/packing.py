@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core.layout import packed_strides
+from ..core.named_tuple import NamedTuple
 from . import memory
 
 if TYPE_CHECKING:

@@ -11,9 +11,11 @@ from __future__ import annotations
 import ctypes
 from contextlib import contextmanager
 from functools import cache, partial, wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
+
+from ..core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from ..core.info import TensorInfo
-    from .render import Rendered
+    from .plan import Plan
     from .step import Step
 
 __all__ = ["both_widths", "change", "code", "page", "plan_page", "table", "warned"]
@@ -77,7 +77,7 @@ def warned(warnings: Iterable[str]) -> str:
     return "".join(f"<p class='warning'><b>Warning:</b> {clean(text)}</p>" for text in warnings)
 
 
-def plan_page(plan: Rendered, summary: str) -> str:
+def plan_page(plan: Plan, summary: str) -> str:
     """A plan as HTML: source and result, memory, and steps."""
 
     def draw(width: Literal[64, 32]) -> str:

@@ -13,7 +13,7 @@ from .words import WORDS
 
 if TYPE_CHECKING:
     from ..core.info import TensorInfo
-    from .render import Rendered
+    from .plan import Plan
     from .words import Words
 
 __all__ = ["memory_kind", "picture"]
@@ -27,7 +27,7 @@ _STEPS = 6
 
 
 def picture(
-    plan: Rendered,
+    plan: Plan,
     *,
     width: Literal[64, 32] = 64,
     written: Literal["source", "result"] | None = None,
@@ -85,12 +85,12 @@ def picture(
 # -- in words -----------------------------------------------------------------------------------
 
 
-def _title(plan: Rendered, words: Words) -> str:
+def _title(plan: Plan, words: Words) -> str:
     title = words.title_shared if plan.shares_memory else words.title_copied
     return title.format(source=plan.source.framework, result=plan.result.framework)
 
 
-def _in_words(plan: Rendered, words: Words) -> str:
+def _in_words(plan: Plan, words: Words) -> str:
     """The picture in words."""
     source, result, writers = plan.source, plan.result, _who_writes(plan, words)
     if not source.size:
@@ -107,12 +107,12 @@ def _in_words(plan: Rendered, words: Words) -> str:
     return told.format(**sides, ways=ways, writers=writers)
 
 
-def _ways(plan: Rendered, words: Words) -> list[str]:
+def _ways(plan: Plan, words: Words) -> list[str]:
     """For each step that copies: how many bytes, and by which path."""
     return [words.way(step.path, size_text(step.bytes)) for step in plan.steps if step.copies]
 
 
-def _who_writes(plan: Rendered, words: Words) -> str:
+def _who_writes(plan: Plan, words: Words) -> str:
     if _is_writable(plan.source):
         return words.both_write if _is_writable(plan.result) else words.source_writes
     return words.result_writes if _is_writable(plan.result) else words.neither_writes
@@ -131,7 +131,7 @@ def _parts(info: TensorInfo, words: Words) -> str:
     return words.one_part if many == 1 else words.part_count.format(count=f"{many:,}")
 
 
-def _sentence_about_write(plan: Rendered, side: str, words: Words) -> str:
+def _sentence_about_write(plan: Plan, side: str, words: Words) -> str:
     """The sentence about a write to one side."""
     info = plan.source if side == "source" else plan.result
     if not info.size:
@@ -196,7 +196,7 @@ def _place(info: TensorInfo, words: Words) -> str:
     return place.format(device=info.device)
 
 
-def _draw_shared(canvas: Canvas, plan: Rendered, *, written: bool) -> None:
+def _draw_shared(canvas: Canvas, plan: Plan, *, written: bool) -> None:
     """One block of memory between two names."""
     with _Frame(canvas, plan.source):
         _name(canvas, "source", plan.source)
@@ -206,7 +206,7 @@ def _draw_shared(canvas: Canvas, plan: Rendered, *, written: bool) -> None:
         _name(canvas, "result", plan.result)
 
 
-def _draw_apart(canvas: Canvas, plan: Rendered, written: str | None) -> None:
+def _draw_apart(canvas: Canvas, plan: Plan, written: str | None) -> None:
     """Two blocks of memory, and what is copied from one to the other."""
     source, result = plan.source, plan.result
     if _place(source, canvas.words) == _place(result, canvas.words):
@@ -323,7 +323,7 @@ def _bracket(canvas: Canvas, info: TensorInfo, *, down: bool) -> None:
     canvas.add(f"<path class='line' d='M{left:g} {y + height:g}v{-height}H{right:g}v{height}'/>")
 
 
-def _carried(canvas: Canvas, plan: Rendered) -> None:
+def _carried(canvas: Canvas, plan: Plan) -> None:
     """Draw an arrow, with the steps that copy and the path of each."""
     ways = _ways(plan, canvas.words)
     if len(ways) > _STEPS:

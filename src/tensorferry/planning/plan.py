@@ -1,11 +1,13 @@
-"""`Plan`: the steps of one conversion as plain data, and the claims that are checked after it ran."""
+"""`Plan`: the steps of one conversion as plain data, the claims that are checked after it ran, and its texts."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .render import Rendered
+from ..core import names
+from ..core.named_tuple import NamedTuple
+from ..core.sizes import size_text
+from .step import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,8 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Plan"]
 
 
-@dataclass(frozen=True, repr=False)
-class Plan(Rendered):
+class Plan(NamedTuple):
     """What a conversion does, step by step, and why. The conversion runs exactly this plan.
 
     >>> import numpy as np, tensorferry as ferry
@@ -46,7 +47,17 @@ class Plan(Rendered):
     shares_memory: bool
     reason: str
     warnings: tuple[str, ...] = ()
-    modules: tuple[Mapping[str, str], ...] = field(default=(), compare=False)
+    modules: tuple[Mapping[str, str], ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        # The modules follow from the frameworks, and cannot be hashed.
+        return isinstance(other, Plan) and self[:-1] == other[:-1]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self[:-1])
 
     @property
     def written(self) -> str | None:
@@ -58,3 +69,119 @@ class Plan(Rendered):
             elif step.verb in ("cast", "read") and step.arguments:
                 before = step.arguments[0]
         return before
+
+    # -- its texts, for people and for JSON --------------------------------------------------------
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """The import lines that `code` needs."""
+        known = {name: line for each in self.modules for name, line in each.items()}
+        used = [name for name in known if any(f"{name}." in step.template for step in self.steps)]
+        return tuple(dict.fromkeys(known[name] for name in used))
+
+    @property
+    def bytes_copied(self) -> int:
+        """How many bytes all steps write together."""
+        return sum(step.bytes for step in self.steps)
+
+    @property
+    def keeps_dtype(self) -> bool:
+        """Whether the result has the source's dtype."""
+        return self.result.dtype == self.source.dtype
+
+    @property
+    def keeps_gradient(self) -> bool:
+        """Whether the result is still in the source's autograd graph."""
+        return self.source.requires_grad and self.result.requires_grad
+
+    @property
+    def code(self) -> str:
+        """The whole conversion as code that a person could paste; ``x`` becomes ``y``."""
+        lines = list(self.imports)
+        expression = "x"
+        for step in self.steps:
+            remark, _, template = step.template.rpartition("\n")
+            if remark:
+                lines.append(remark)
+            if "{y}" in template:
+                if expression != "y" and "{x}" not in template:
+                    lines.append(f"y = {expression}")
+                lines.extend(
+                    part.replace("{x}", expression).replace("{y}", "y")
+                    for part in template.split("; ")
+                )
+                expression = "y"
+                continue
+            if template.count("{x}") > 1 and expression not in ("x", "y"):
+                lines.append(f"y = {expression}")
+                expression = "y"
+            expression = template.replace("{x}", expression)
+        if expression != "y":
+            lines.append(f"y = {expression}")
+        return "\n".join(lines)
+
+    def _summary(self) -> str:
+        """Whether memory is shared or copied, in one line."""
+        if self.shares_memory:
+            return f"shares memory ({self._mode()}), copies nothing: {self.reason}"
+        copied = size_text(self.bytes_copied) if self.bytes_copied else "nothing"
+        return f"copies {copied}: {self.reason}"
+
+    def _mode(self) -> str:
+        """Whether a result that shares memory can be written; if not, how to get one that can, if there is a way."""
+        if self.result.writable:
+            return "writable"
+        memory = names.registry.named(self.result.framework).capabilities.memory
+        can_be_written = memory.writable or memory.shows_writes
+        return "read-only; writable with copy=True" if can_be_written else "read-only"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain data for JSON."""
+        return {
+            "source": self.source.to_dict(),
+            "result": self.result.to_dict(),
+            "steps": [
+                {
+                    "verb": step.verb,
+                    "backend": step.backend,
+                    "code": step.code,
+                    "why": step.why,
+                    "copies": step.copies,
+                    "bytes": step.bytes,
+                    "path": step.path,
+                }
+                for step in self.steps
+            ],
+            "shares_memory": self.shares_memory,
+            "bytes_copied": self.bytes_copied,
+            "keeps_dtype": self.keeps_dtype,
+            "keeps_gradient": self.keeps_gradient,
+            "reason": self.reason,
+            "warnings": list(self.warnings),
+            "code": self.code,
+        }
+
+    def __repr__(self) -> str:
+        steps = "1 step" if len(self.steps) == 1 else f"{len(self.steps)} steps"
+        warned = ", with a warning" if self.warnings else ""
+        return f"<Plan: {self.source} -> {self.result}\n  {self._summary()}\n  print() shows the {steps}{warned}>"
+
+    def __str__(self) -> str:
+        lines = [f"{self.source}", f"-> {self.result}", f"   {self._summary()}", ""]
+        if not self.steps:
+            lines.append("   nothing to do: x is returned as it is")
+        width = max((len(step.code) for step in self.steps), default=0)
+        for number, step in enumerate(self.steps, 1):
+            cost = f"  [{size_text(step.bytes)} {WAYS[step.path]}]" if step.copies else ""
+            lines.append(f"{number:2}. {step.code:<{width}}  # {step.why}{cost}")
+        kept = "kept" if self.keeps_dtype else f"becomes {self.result.dtype}"
+        lines += ["", f"   dtype {self.source.dtype} {kept}"]
+        if self.source.requires_grad:
+            lines[-1] += f", gradient {'kept' if self.keeps_gradient else 'left behind'}"
+        lines += [f"   Warning: {text}" for text in self.warnings]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from .page import plan_page
+
+        return plan_page(self, self._summary())

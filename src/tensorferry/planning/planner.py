@@ -15,9 +15,8 @@ from ..core.devices import HOST, kind_of, same_place
 from ..core.info import COPIED
 from ..core.request import LEAVE
 from ..errors import GradientError, ShapeError
-from . import bus_steps, device_steps, host_steps, labels, preconditions, rules
-from .builder import PlanBuilder
-from .completion import completed
+from . import device_steps, host_steps, preconditions, rules
+from .builder import PlanBuilder, completed
 from .step import Path
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def make_plan(
     preconditions.refuse_abstract(info, request, source, target)
     preconditions.refuse_out(info, request, target)
     preconditions.refuse_axes(info, source, target)
-    labels.refuse_misfit(info, request, target)
+    host_steps.refuse_misfit_labels(info, request, target)
     dtype = rules.target_dtype(info, request, target)
     preconditions.refuse_cast(info, dtype, source)
     device = rules.target_device(info, request, target, dtype)
@@ -65,7 +64,7 @@ def make_plan(
     device_steps.refuse_pinned(plan)
     _refuse_misfit(plan)
     _decide(plan)
-    labels.label(plan)
+    host_steps.label_result(plan)
     preconditions.refuse_change(info, plan.steps, source)
     return plan.finish()
 
@@ -99,13 +98,13 @@ def _decide(plan: PlanBuilder) -> None:
         host_steps.read(
             plan
         )  # a stack: made where its members are, so that one tensor crosses the bus
-    if not bus_steps.share_on_device(plan):
-        if bus_steps.goes_straight(plan):
+    if not device_steps.share_on_device(plan):
+        if device_steps.goes_straight(plan):
             device_steps.resolve(plan)
         else:
-            bus_steps.to_host(plan)
+            device_steps.to_host(plan)
             _cross_host(plan)
-        bus_steps.to_device(plan)
+        device_steps.to_device(plan)
         _warn_of_tape(plan)
     _finish_options(plan)
     _warn_of_tracer(plan)
@@ -171,7 +170,7 @@ def _stay_inside(plan: PlanBuilder) -> None:
     host_steps.take_value(plan)
     if before.kind in own.capabilities.objects.read_kinds:
         host_steps.read(plan)
-    bus_steps.change_inside(plan)
+    device_steps.change_inside(plan)
     copies = plan.request.copy is True and not plan.allocated
     if host_steps.is_to_be_locked(plan) or (copies and host_steps.wants_pinned(plan)):
         host_steps.lock(plan, own)
@@ -225,11 +224,11 @@ def _cross_host(plan: PlanBuilder) -> None:
     if plan.device != HOST and memory.writable and not plan.allocated:
         # The transfer is the copy, and it has read the source when it returns.
         plan.allocated, plan.reason = True, obstacles[0]
-    if out is not None and not bus_steps.writes_there(plan):
+    if out is not None and not device_steps.writes_there(plan):
         host_steps.write_out(plan, out)
         return
     shares = not plan.allocated
-    bus_steps.narrow_array(plan)
+    device_steps.narrow_array(plan)
     waits = rules.widens_later(plan.now, target, plan.dtype, plan.device, plan.check)
     if plan.dtype != plan.now.dtype and not waits:
         host_steps.cast_array(plan)
@@ -252,7 +251,7 @@ def _cross_host(plan: PlanBuilder) -> None:
     elif shares:
         plan.reason, plan.warnings = reason, warnings
     if not target.capabilities.devices.include(HOST):
-        bus_steps.place(plan)
+        device_steps.place(plan)
         return
     by = (
         host_steps.pinner(plan)
@@ -274,7 +273,7 @@ def _to_array(plan: PlanBuilder) -> None:
     preconditions.refuse_axes(now, source, plan.exchange)
     host_steps.take_value(plan)
     if now.device != HOST or (now.shards > 1 and not plan.allocated):
-        bus_steps.fetch(plan)
+        device_steps.fetch(plan)
     elif now.kind in caps.objects.read_kinds:
         host_steps.read(plan)
         if not _reads_array(now, caps):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
+
+from ..core.named_tuple import NamedTuple
 
 __all__ = ["WAYS", "Path", "Step"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from ..core.named_tuple import NamedTuple
 from .step import WAYS, Path
 
 __all__ = ["WORDS", "Words"]

@@ -7,8 +7,9 @@ result.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from ..core.named_tuple import NamedTuple
 from ..errors import ConversionError, ShapeError
 from ..host import casts, memory
 from ..host.numpy_dtypes import numpy_dtype

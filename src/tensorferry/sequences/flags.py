@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from ..core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from ..typing import Array

@@ -6,10 +6,11 @@ chooses; if it is a NumPy scalar or a tensor, they have dtypes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.named_tuple import NamedTuple
 from ..errors import LossyCastError, ShapeError
 from ..host import subnormals
 from ..host.numpy_dtypes import of_numpy

@@ -55,19 +55,11 @@ def start(
     default for whether gradients are recorded. There is no ``out``: other code could read a result
     that is half written.
 
+    Arguments are as for `convert_tree`, except:
+
     Args:
         x: A tensor, as for `convert`, or a tree, as for `convert_tree`; a list is a tree.
-        to: As for `convert_tree`.
-        like: As for `convert_tree`.
-        copy: As for `convert_tree`.
         dtype: As for `convert_tree`; for one tensor, as for `convert`.
-        casting: As for `convert_tree`.
-        device: As for `convert_tree`.
-        grad: As for `convert_tree`.
-        leaves: As for `convert_tree`.
-        unknown: As for `convert_tree`.
-        coalesce: As for `convert_tree`.
-        **options: As for `convert_tree`.
 
     Raises:
         ConversionError: The conversion is impossible. Errors that depend on values are raised by
@@ -135,25 +127,18 @@ def prefetch(
     If the source can be read again, as a list and a ``DataLoader`` can, each ``for`` loop starts
     from the beginning. A generator can be read once. There is a ``len`` if the source has one.
 
+    Arguments are as for `convert_tree`, except:
+
     Args:
         iterable: A source of tensors or trees: a ``torch.utils.data.DataLoader``, a
             ``tf.data.Dataset``, a generator …
-        to: As for `convert_tree`.
-        like: As for `convert_tree`.
         device: As for `convert_tree`; for JAX also a ``jax.sharding.Sharding``, over which each
             batch is laid out.
         depth: How many batches may be read ahead, at least 1.
         on_error: ``"skip"`` leaves out a batch that cannot be converted (a `ConversionError`). Such
             batches are counted in ``.skipped``, and the first one gives a warning. An error of the
             source itself is always raised, because only the source knows whether it can continue.
-        copy: As for `convert_tree`.
         dtype: As for `convert_tree`; for one tensor, as for `convert`.
-        casting: As for `convert_tree`.
-        grad: As for `convert_tree`.
-        leaves: As for `convert_tree`.
-        unknown: As for `convert_tree`.
-        coalesce: As for `convert_tree`.
-        **options: As for `convert_tree`.
 
     Raises:
         TypeError: `iterable` is not an iterable of batches (a table, a dict or text would give

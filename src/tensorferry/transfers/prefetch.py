@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

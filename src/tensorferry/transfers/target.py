@@ -13,8 +13,7 @@ from ..core.leaf_dtypes import rule_for_all, rule_of
 from ..core.request import COLUMN_KEYWORDS, refuse_unknown
 from ..errors import validate_flags
 from ..execution import run
-from ..execution.labels import labels_like
-from ..execution.target import name_like_device
+from ..execution.target import labels_like, name_like_device
 from ..planning import rules
 from ..trees.api import is_ordinary_tensor, targets_of, untraced
 from ..trees.leaves import LeafRule, leaf_rule

@@ -19,8 +19,9 @@ from contextlib import ExitStack, suppress
 from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from ..core.named_tuple import NamedTuple
 from ..devices.streams import Landed, SideStreams, events_of
 from ..errors import ConversionError
 from .places import landed, places_of

@@ -7,7 +7,7 @@ of a tied weight in a ``state_dict()``), and two may be overlapping views of one
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ..core.devices import HOST
 from ..core.dtypes import find
 from ..core.info import TensorInfo
 from ..core.layout import ALIGNMENT, spans
+from ..core.named_tuple import NamedTuple
 from ..core.request import OVERLAPS, Request
 from ..execution.recipes import conversion_of
 from ..execution.run import convert

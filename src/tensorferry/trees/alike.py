@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..backends import fast_paths, registry
+from ..core.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from .leaves import LeafRule

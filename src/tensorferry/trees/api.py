@@ -103,22 +103,19 @@ def convert_tree(
     takes more memory than a copy of each. The result *may share memory* with the tree, as with
     `convert`; a `snapshot` never does.
 
+    Arguments are as for `convert`, except:
+
     Args:
         tree: The tree, or one tensor.
-        to: As for `convert`.
         like: Instead of `to`: one tensor, whose framework and device all leaves take, and whose
             dtype the leaves of its kind take; or a tree of the same structure, with one such tensor
             for each leaf. `dtype`, if given too, wins for the leaves that it names.
-        copy: As for `convert`.
         dtype: One dtype changes the leaves of its kind (an integer dtype: signed and unsigned
             integers), ``"fit"`` and ``"default"`` all leaves. A mapping says more:
             ``{"image": "bfloat16", "encoder.*": "fit", "int64": "int32", "bool": "uint8"}``. Its
             keys are dotted names of leaves with ``*``; dtypes; or the kinds ``"float"``, ``"int"``,
             ``"uint"``, ``"bool"``, ``"complex"``. Names win over dtypes, and dtypes over kinds. A
             value may be ``None``: keep the dtype.
-        casting: As for `convert`.
-        device: As for `convert`.
-        grad: As for `convert`.
         out: A tree of the same structure, into whose tensors the results are written. Nothing is
             written unless every leaf can be written.
         leaves: ``"tensors"`` converts tensors; ``"numbers"`` also Python numbers and NumPy scalars,
@@ -133,7 +130,6 @@ def convert_tree(
         ragged: For columns of tables, as for `to_numpy`.
         pad: For columns of tables, as for `to_numpy`.
         index: Whether the index of a pandas frame becomes one of its columns.
-        **options: As for `convert`.
 
     Raises:
         ConversionError: A leaf cannot be converted, as for `convert`; the message ends in its path,
@@ -195,9 +191,10 @@ def snapshot(tree: Any, /, *, unknown: Unknown = "error") -> Any:
     tensors that overlap still overlap, unless that takes more memory than a copy of each. The
     copies are plain tensors outside the autograd graph: not parameters, not variables.
 
+    Arguments are as for `convert_tree`, except:
+
     Args:
         tree: As for `convert_tree`; everything that is not a tensor stays as it is.
-        unknown: As for `convert_tree`.
 
     Raises:
         ConversionError: A tensor has no single block of memory to copy (sparse, quantized, deleted
@@ -244,24 +241,10 @@ def explain_tree(
        $["y"]  numpy float32[2] on cpu -> numpy float32[2] on cpu; copies 8 B: copy=True asks for independent memory
        $["x"]  range: kept as it is
 
+    Arguments are as for `convert_tree`, except:
+
     Args:
         tree: As for `convert_tree`; a `TensorInfo` describes a tensor that need not exist.
-        to: As for `convert_tree`.
-        like: As for `convert_tree`.
-        copy: As for `convert_tree`.
-        dtype: As for `convert_tree`.
-        casting: As for `convert_tree`.
-        device: As for `convert_tree`.
-        grad: As for `convert_tree`.
-        out: As for `convert_tree`.
-        leaves: As for `convert_tree`.
-        unknown: As for `convert_tree`.
-        coalesce: As for `convert_tree`.
-        nulls: As for `convert_tree`.
-        ragged: As for `convert_tree`.
-        pad: As for `convert_tree`.
-        index: As for `convert_tree`.
-        **options: As for `convert_tree`.
 
     Raises:
         ConversionError: The error that the conversion would raise, unless it depends on values.
@@ -293,10 +276,7 @@ def describe_tree(
     ...     print(path, info.shape, info.dtype)
     $["layers"][0] (2, 3) float64
 
-    Args:
-        tree: As for `convert_tree`.
-        leaves: As for `convert_tree`.
-        unknown: As for `convert_tree`.
+    Arguments are as for `convert_tree`.
 
     Raises:
         ConversionError: An object in the tree cannot be described; several such objects raise a
@@ -491,7 +471,7 @@ def _liked(like: Any, leaves: Leaves) -> dict[str, tuple[TensorInfo, Labels | No
 
 
 def _look_at_like(x: Any) -> tuple[TensorInfo, Labels | None]:
-    from ..execution.labels import labels_like
+    from ..execution.target import labels_like
 
     info = x if isinstance(x, TensorInfo) else describe_like(x)
     return info, labels_like(info.framework, x)

@@ -98,14 +98,13 @@ def collate(
     becomes one tensor, also an empty list; in any other place (as a sample, in a tuple or a
     dataclass) it is a container.
 
+    Arguments are as for `convert_tree`, except:
+
     Args:
         samples: Trees of one structure, at least one.
-        to: As for `convert`.
         like: As for `convert_tree`; if it is a tree, it has the structure of a sample.
         dtype: As for `convert_tree`; names are those of a sample's leaves, and dtypes those that
             the samples have together.
-        casting: As for `convert`.
-        device: As for `convert`.
         grad: As for `convert`; a leaf that is padded leaves the graph.
         leaves: As for `convert_tree`. The default also stacks Python numbers, and lists of them
             below keys; ``"tensors"`` does not, and a callable decides for each value.
@@ -123,7 +122,6 @@ def collate(
         lengths: Add a leaf ``<name>_lengths`` too: int64, or the target's widest integer dtype, of
             shape (batch,).
         nulls: For samples that are tables, or have columns of some, as for `convert_tree`.
-        **options: As for `convert`.
 
     Raises:
         ShapeError: There are no samples; or the shapes of a leaf differ, and `pad` has no number
@@ -183,23 +181,7 @@ def explain_collate(
 
     Python numbers are looked at one by one, as `describe` does; a tensor's memory is not read.
 
-    Args:
-        samples: As for `collate`.
-        to: As for `collate`.
-        like: As for `collate`.
-        dtype: As for `collate`.
-        casting: As for `collate`.
-        device: As for `collate`.
-        grad: As for `collate`.
-        leaves: As for `collate`.
-        unknown: As for `collate`.
-        pad: As for `collate`.
-        pad_to_multiple_of: As for `collate`.
-        padding_side: As for `collate`.
-        mask: As for `collate`.
-        lengths: As for `collate`.
-        nulls: As for `collate`.
-        **options: As for `collate`.
+    Arguments are as for `collate`.
 
     Raises:
         ConversionError: The error that `collate` would raise, unless it depends on values.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from ..core.named_tuple import NamedTuple
 from ..core.sizes import size_text
 from .plans import SHOWN, PlansOfLeaves
 

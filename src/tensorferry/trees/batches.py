@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
 from ..core.devices import HOST
 from ..core.dtypes import find
+from ..core.named_tuple import NamedTuple
+from ..core.sizes import size_text
 from ..execution import run
 from ..host import packing
-from .plans import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,11 +26,37 @@ if TYPE_CHECKING:
     from ..planning.plan import Plan
     from ..planning.step import Step
 
-__all__ = ["Shipment", "arrive", "cross", "depart", "sent_together", "shipments"]
+__all__ = ["Batch", "Shipment", "arrive", "cross", "depart", "sent_together", "shipments"]
 
 
 _PACKED = ("move", "land", "fetch", "place")
 """The transfers that can be made for a packed buffer."""
+
+
+class Batch(NamedTuple):
+    """Leaves that cross the bus together.
+
+    Args:
+        source: The device of the sources.
+        target: The device of the results.
+        leaves: The number of leaves.
+        bytes: How many bytes cross the bus: those of the leaves, and of the gaps between them if
+            the target wants each to be aligned.
+        transfers: The number of transfers: 1, or one for each leaf, which run at the same time.
+    """
+
+    source: str
+    target: str
+    leaves: int
+    bytes: int
+    transfers: int
+
+    def __str__(self) -> str:
+        way = f"from {self.source} to {self.target}"
+        size = size_text(self.bytes)
+        if self.transfers == 1:
+            return f"One transfer {way}: {self.leaves} leaves, {size}, packed, moved as one and unpacked as views"
+        return f"{self.transfers} transfers {way}, {size}: all are started before the first is waited for"
 
 
 class Shipment(NamedTuple):

@@ -17,11 +17,9 @@ from ..hints import Hint
 from ..host import memory
 from ..host.numpy_dtypes import has_dates
 from ..sequences.reader import NewArray
-from .batch_plans import BatchPlan, StackedLeaf
 from .columns import ColumnPlan, Columns
 from .failures import raise_all, refuse_unknown_name
 from .padding import NOT_PADDED, Padding
-from .plans import KeptLeaf
 from .rows import RowsRead
 from .samples import columns_of
 from .structure import placed
@@ -29,6 +27,7 @@ from .structure import placed
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from .batch_plans import BatchPlan
     from .leaves import LeafRule
     from .targets import Targets
 
@@ -114,6 +113,10 @@ class Collation:
         Raises:
             ConversionError: As for `stack`, except errors that depend on values.
         """
+        # Here, because a batch that is stacked needs none of them.
+        from .batch_plans import BatchPlan, StackedLeaf
+        from .plans import KeptLeaf
+
         leaves: list[StackedLeaf] = []
         kept: list[KeptLeaf] = []
 

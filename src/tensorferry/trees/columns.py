@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from ..backends.lists import Members, look_at
 from ..core import dtypes
 from ..core.devices import HOST
 from ..core.leaf_dtypes import quoted
+from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import LossyCastError, ShapeError, UnsupportedTypeError, an, shown
@@ -52,8 +52,7 @@ class ColumnPlan(NamedTuple):
     extent: PaddedShapes | None = None
 
 
-@dataclass
-class Columns:
+class Columns(NamedTuple):
     """Plans what becomes of each column.
 
     Args:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core import dtypes
+from ..core.named_tuple import NamedTuple
 from ..host.numpy_dtypes import of_numpy
 from ..sequences.reader import PYTHON_NUMBERS, element_types
 

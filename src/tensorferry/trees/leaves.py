@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ..backends import registry
 from ..backends.base import Backend
 from ..backends.no_tensor import UNCALLED, method_for_array, refusal_to_convert, state_of
 from ..core.info import TensorInfo
+from ..core.named_tuple import NamedTuple
 from ..core.places import one_of_each
 from ..errors import ConversionError, UnsupportedTypeError, an, validate_word
 from ..hints import Hint

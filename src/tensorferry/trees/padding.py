@@ -6,7 +6,7 @@ import operator
 from collections.abc import Mapping
 from functools import lru_cache
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ..backends import registry
 from ..core import dtypes
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import mapping_in_code, place_of_name
+from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import ShapeError, shown, validate_word

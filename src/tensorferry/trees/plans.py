@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from ..core.named_tuple import NamedTuple
 from ..core.sizes import size_text
 
 if TYPE_CHECKING:
     from ..planning.plan import Plan
+    from .batches import Batch
 
-__all__ = ["SHOWN", "Batch", "KeptLeaf", "LeafPlan", "PlansOfLeaves", "TreePlan"]
+__all__ = ["SHOWN", "KeptLeaf", "LeafPlan", "PlansOfLeaves", "TreePlan"]
 
 SHOWN = 12
 """The most leaves, and the most that are kept, in a text."""
@@ -50,32 +52,6 @@ class LeafPlan(NamedTuple):
         if self.plan.shares_memory:
             return f"shares memory: {self.plan.reason}"
         return f"copies {size_text(self.plan.bytes_copied)}: {self.plan.reason}"
-
-
-class Batch(NamedTuple):
-    """Leaves that cross the bus together.
-
-    Args:
-        source: The device of the sources.
-        target: The device of the results.
-        leaves: The number of leaves.
-        bytes: How many bytes cross the bus: those of the leaves, and of the gaps between them if
-            the target wants each to be aligned.
-        transfers: The number of transfers: 1, or one for each leaf, which run at the same time.
-    """
-
-    source: str
-    target: str
-    leaves: int
-    bytes: int
-    transfers: int
-
-    def __str__(self) -> str:
-        way = f"from {self.source} to {self.target}"
-        size = size_text(self.bytes)
-        if self.transfers == 1:
-            return f"One transfer {way}: {self.leaves} leaves, {size}, packed, moved as one and unpacked as views"
-        return f"{self.transfers} transfers {way}, {size}: all are started before the first is waited for"
 
 
 class KeptLeaf(NamedTuple):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import optree
 
+from ..core.named_tuple import NamedTuple
 from ..host.numpy_dtypes import of_numpy
 from ..sequences import flags, numbers
 from ..sequences.diagnostics import DEEPEST

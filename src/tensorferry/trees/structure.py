@@ -7,11 +7,12 @@ from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import optree
 
 from ..backends.nodes import Node, dotted, item
+from ..core.named_tuple import NamedTuple
 from ..errors import ConversionError, LossyCastError, TreeError
 from .openers import openers_of
 

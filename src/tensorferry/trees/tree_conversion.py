@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ from .batches import Shipment, arrive, cross, depart, shipments
 from .failures import raise_all, refuse_unknown_name
 from .many import convert_each
 from .outs import in_order_of, refused, write_all
-from .plans import KeptLeaf, LeafPlan, TreePlan
 from .targets import copy_in_its_framework
 from .walk import take_apart
 
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from .targets import Targets
 
     Places = Sequence[int]
+    from .plans import KeptLeaf, LeafPlan, TreePlan
 
 __all__ = ["TreeConversion", "convert"]
 
@@ -185,6 +184,8 @@ class TreeConversion:
         Raises:
             ConversionError: A leaf cannot be converted; several raise a `TreeError`.
         """
+        from .plans import TreePlan  # here, because a tree that is converted needs no plans
+
         self._prepares = run.foresee
         prepared = self.prepare()
         bound = self.bind(prepared)
@@ -199,6 +200,8 @@ class TreeConversion:
         )
 
     def _kept(self, index: int, leaf: Any) -> KeptLeaf:
+        from .plans import KeptLeaf
+
         path, inside = self._structure.path(index), self._rule.tensor_inside(leaf)
         return KeptLeaf(path, type(leaf).__name__, tensor=None if inside is None else path + inside)
 
@@ -209,6 +212,8 @@ class TreeConversion:
         groups: list[Cluster],
         sent: list[Shipment],
     ) -> tuple[LeafPlan, ...]:
+        from .plans import LeafPlan
+
         together = {index: group for group in groups for index in group.members}
         batches = {
             index: number for number, shipment in enumerate(sent) for index in shipment.steps
@@ -236,13 +241,15 @@ class TreeConversion:
     def _bound_plan(
         self, index: int, each: Prepared, plan: Plan, same: int | None, group: Cluster | None
     ) -> LeafPlan:
+        from .plans import LeafPlan
+
         path = self._structure.path(index)
         if group is not None:
             # In the copy it has the same strides.
             result = plan.result._replace(
                 strides=each.info.strides, misalignment=each.info.misalignment
             )
-            plan = replace(plan, result=result)
+            plan = plan._replace(result=result)
         if same is not None or group is None:
             return LeafPlan(
                 path, plan, same_as=None if same is None else self._structure.path(same)

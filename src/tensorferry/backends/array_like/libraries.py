@@ -6,11 +6,12 @@ A library is imported already when one of its objects is met.
 from __future__ import annotations
 
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...columns.column import TEXT
+from ...core.named_tuple import NamedTuple
 from ...errors import UnsupportedTypeError, an
 from ...hints import Hint
 from ...host.numpy_dtypes import of_numpy

@@ -1,0 +1,76 @@
+"""Our named tuples are what `typing` makes of the same class."""
+
+from __future__ import annotations
+
+import pickle
+import typing
+
+import pytest
+
+from tensorferry.core.named_tuple import NamedTuple
+
+
+class Ours(NamedTuple):
+    """Documented."""
+
+    first: int
+    second: dict[str, list[int]] = {}  # noqa: RUF012 - one for all, as defaults of named tuples are
+    third: Unknown = None  # noqa: F821 - it is not looked up
+
+    @property
+    def total(self):
+        """A property."""
+        return self.first + len(self.second)
+
+
+class Theirs(typing.NamedTuple):
+    """Documented."""
+
+    first: int
+    second: dict[str, list[int]] = {}  # noqa: RUF012
+    third: Unknown = None  # noqa: F821
+
+    @property
+    def total(self):
+        """A property."""
+        return self.first + len(self.second)
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda cls: cls._fields,
+        lambda cls: cls._field_defaults,
+        lambda cls: cls.__doc__,
+        lambda cls: cls.__module__,
+        lambda cls: cls.__bases__,
+        lambda cls: cls.__match_args__,
+        lambda cls: cls(1),
+        lambda cls: cls(1, third=2)._replace(second={"x": [1]}),
+        lambda cls: cls(2, {"x": [1]}).total,
+        lambda cls: hasattr(cls(1), "__dict__"),
+        lambda cls: repr(cls(1)).removeprefix(cls.__name__),
+    ],
+)
+def test_it_has_what_that_of_typing_has(look):
+    """Fields, defaults, methods, and no dict of its own."""
+    assert look(Ours) == look(Theirs)
+
+
+def test_it_is_made_anew_from_a_pickle():
+    """By the name of its class."""
+    assert pickle.loads(pickle.dumps(Ours(1))) == Ours(1)  # noqa: S301 - our own
+    assert type(pickle.loads(pickle.dumps(Ours(1)))) is Ours  # noqa: S301
+
+
+def test_annotations_are_kept_as_they_are_written():
+    """They are not compiled."""
+    assert list(Ours.__annotations__.values()) == ["int", "dict[str, list[int]]", "Unknown"]
+
+
+def test_an_argument_that_is_missing_or_unknown_is_refused():
+    """As for every call."""
+    with pytest.raises(TypeError, match="first"):
+        Ours()
+    with pytest.raises(TypeError, match="fourth"):
+        Ours(1, fourth=2)
