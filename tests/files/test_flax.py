@@ -17,6 +17,7 @@ import tensorferry as ferry
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.base.contents import Ref
+from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent
 from tensorferry.files.formats import flax as module
@@ -28,7 +29,7 @@ serialization = pytest.importorskip("flax.serialization", reason="Flax is not in
 
 def written(path, held):
     held = FORMAT.as_held(held)
-    FORMAT.refuse(held)
+    refuse_contents(FORMAT, held)
     FORMAT.write(held, path, Pump())
     return FORMAT.read(path)
 

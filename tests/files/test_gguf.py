@@ -23,6 +23,7 @@ from tensorferry.errors import (
 )
 from tensorferry.files.base.blocks import blocks_of
 from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent, InMemory
 from tensorferry.files.formats.gguf import FORMAT
@@ -37,7 +38,7 @@ _spec.loader.exec_module(support)
 
 
 def written(path, contents):
-    FORMAT.refuse(contents)
+    refuse_contents(FORMAT, contents)
     FORMAT.write(contents, path, Pump())
     return path
 
@@ -417,7 +418,7 @@ def test_ties_and_trees_come_back(tmp_path):
 def test_refuses_what_the_format_cannot_hold(arrays, strings, named):
     """A dtype, a name, a rank or a key that GGUF has no room for is refused, and named."""
     with pytest.raises(FormatLimitError, match=named):
-        FORMAT.refuse(support.contents(arrays, metadata=strings))
+        refuse_contents(FORMAT, support.contents(arrays, metadata=strings))
 
 
 def test_the_longest_name_and_the_most_axes_are_written(tmp_path):

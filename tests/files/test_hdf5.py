@@ -19,6 +19,7 @@ from tensorferry.errors import (
     UnsafeFileError,
 )
 from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Decoded, Extent, InMemory
 from tensorferry.files.encodings.slabs import SLAB_BYTES
@@ -30,7 +31,7 @@ NATIVE += ["float16", "float32", "float64", "complex64", "complex128"]
 
 
 def written(path, held):
-    FORMAT.refuse(held)
+    refuse_contents(FORMAT, held)
     FORMAT.write(held, path, Pump())
     return FORMAT.read(path)
 
@@ -344,7 +345,7 @@ def test_too_many_axes_are_refused(tmp_path):
     """HDF5 has 32 axes; a tensor of more is refused by name."""
     held = Contents("memory", (), {"deep": InMemory(np.ones((1,) * 33), "float64", 0)})
     with pytest.raises(FormatLimitError, match="deep"):
-        FORMAT.refuse(held)
+        refuse_contents(FORMAT, held)
     assert (
         written(tmp_path / "x.h5", contents({"x": np.ones((1,) * 32)})).tensors["x"].shape
         == (1,) * 32

@@ -13,6 +13,7 @@ from tests.files.support import arrays, contents, same_bits, sample
 
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.opening.registry import format_of, formats
 from tensorferry.files.opening.shard_index import index_name, index_text, shard_names
@@ -29,7 +30,7 @@ def written(folder, held, nbytes, form=SAFETENSORS):
     parts = pieces(held, nbytes)
     names = shard_names(form, len(parts))
     for name, piece in zip(names, parts, strict=True):
-        form.refuse(piece)
+        refuse_contents(form, piece)
         form.write(piece, folder / name, Pump())
     (folder / index_name(form)).write_text(index_text(held, dict(zip(names, parts, strict=True))))
     return names

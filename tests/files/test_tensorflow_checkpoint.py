@@ -19,6 +19,7 @@ import pytest
 import tensorferry as ferry
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent, InMemory
 from tensorferry.files.conversion.convert import convert_files
@@ -43,7 +44,7 @@ def tf():
 
 
 def written(path, contents):
-    FORMAT.refuse(contents)
+    refuse_contents(FORMAT, contents)
     FORMAT.write(contents, path, Pump())
     return path
 
@@ -341,7 +342,7 @@ def test_ties_and_trees_come_back(tmp_path):
 def test_refuses_what_the_format_cannot_hold(arrays, strings, named):
     """A dtype that TensorFlow has not, or a name that its table needs for itself, is refused."""
     with pytest.raises(FormatLimitError, match=named):
-        FORMAT.refuse(support.contents(arrays, metadata=strings))
+        refuse_contents(FORMAT, support.contents(arrays, metadata=strings))
 
 
 def test_a_flipped_bit_is_found(tmp_path):

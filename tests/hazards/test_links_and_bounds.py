@@ -19,6 +19,7 @@ from tests.files.hostile import PROTO2, PROTO4, STOP, number, several, torch_zip
 import tensorferry as ferry
 from tensorferry.files.base.contents import MOST_TENSORS, Contents
 from tensorferry.files.base.keys import Keys
+from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.stored import Extent
 from tensorferry.files.formats.hdf5 import reader
 from tensorferry.files.opening.registry import format_named
@@ -197,7 +198,7 @@ def test_a_header_of_too_many_tensors_is_refused(tmp_path, monkeypatch):
     assert MOST_TENSORS >= 100_000
     monkeypatch.setattr("tensorferry.files.formats.safetensors.header.MOST_TENSORS", 100)
     monkeypatch.setattr("tensorferry.files.encodings.zip_directory.MOST_TENSORS", 100)
-    monkeypatch.setattr("tensorferry.files.base.format.MOST_TENSORS", 100)
+    monkeypatch.setattr("tensorferry.files.base.limits.MOST_TENSORS", 100)
     (tmp_path / "fits.safetensors").write_bytes(_header(100))
     assert len(ferry.open(tmp_path / "fits.safetensors").tensors) == 100
     (tmp_path / "many.safetensors").write_bytes(_header(101))
@@ -306,7 +307,7 @@ def test_contents_of_too_many_are_refused_before_they_are_written():
         map(str, range(MOST_TENSORS + 1)), Extent("float32", (1,), "nowhere", 0)
     )
     with pytest.raises(ferry.FormatLimitError, match="more than is read back"):
-        format_named("npz").refuse(Contents("memory", (), tensors))
+        refuse_contents(format_named("npz"), Contents("memory", (), tensors))
 
 
 def _archive(body):

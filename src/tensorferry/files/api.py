@@ -203,9 +203,7 @@ def load(
     import os
 
     from ..core.leaf_dtypes import rule_of
-    from ..errors import CopyRequiredError, validate_flags
-    from .base.file_hints import Given, completed
-    from .base.objects import in_plain_values
+    from ..errors import ConversionError, CopyRequiredError, validate_flags
     from .base.wording import path_of, several
     from .opening.shards import open_path
     from .source import Source, target_of
@@ -237,7 +235,7 @@ def load(
     asked |= {"exclude": exclude, "device": device, "copy": copy if lazy else None, "dtype": dtype}
     asked |= {"allow": classes, "strict": strict, "dequantize": dequantize}
     asked |= {"nulls": nulls, "ragged": ragged, "pad": pad}
-    with completed(lambda: Given(exclude=exclude, rule=rule)):
+    try:
         if names is not None or exclude or dequantize:
             from .conversion.select import select
 
@@ -249,7 +247,12 @@ def load(
             keywords = ColumnKeywords(nulls, ragged, pad)
             about = {"call": "load", "target": asked["to"], "strict": strict, "exclude": exclude}
             contents = with_columns(contents, keywords, rule, **about)
-        source = Source(in_plain_values(contents), load, asked, rule)
+        # Other files than pickles have no objects.
+        if contents.asks_for:
+            from .base.objects import in_plain_values
+
+            contents = in_plain_values(contents)
+        source = Source(contents, load, asked, rule)
         if lazy:
             from .lazy import lazy_tree
 
@@ -257,6 +260,11 @@ def load(
         from .loading import loaded
 
         return loaded(source, source.tree)
+    except ConversionError as error:
+        from .base.file_hints import Given, complete  # here, because only an error needs it
+
+        complete(error, Given(exclude=exclude, rule=rule))
+        raise
 
 
 def save(

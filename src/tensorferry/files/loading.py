@@ -95,6 +95,8 @@ def _refuse_what_no_plan_converts(source: Source, wanted: Mapping[str, Stored]) 
         key = stored.dtype, stored.shape, source.dtype(name)
         if key not in plans:
             plans[key] = None
+            if source.is_direct(stored, key[2]):
+                continue
             try:
                 prepare_described(
                     TensorInfo(EXCHANGE, stored.shape, stored.dtype),

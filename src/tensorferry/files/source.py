@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..backends.fast_paths import NOT_ACCEPTED, no_path, paths_to
 from ..backends.registry import backend_named, canonical, ready
 from ..core.leaf_dtypes import dtype_of_leaf, quoted, unknown_name, why_idle
 from ..core.request import make_request
@@ -25,9 +26,8 @@ from ..errors import (
 )
 from ..execution.recipes import conversion_of
 from ..execution.run import convert, foresee
-from .base.blocks import blocks_of
-from .base.contents import NOTHING, Ref, Special
-from .base.file_hints import Given, uncast
+from ..host.numpy_dtypes import numpy_dtype
+from .base.contents import BLOCKS, NOTHING, Ref, Special
 from .base.fingerprints import fingerprints
 from .base.nesting import are_plain, leaves, like
 from .base.raw import mapped, mapped_private
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ..core.leaf_dtypes import Choice, DtypeRule
     from ..execution.recipes import Conversion
     from ..typing import Array
+    from .base.blocks import Blocks
     from .base.contents import Contents
     from .base.stored import Stored
 
@@ -99,7 +100,7 @@ class Source:
         self.tensors = contents.tensors
         self.others = contents.others
         self.tree: Any = _mapping_of(contents) if contents.tree is None else contents.tree
-        self.blocks = blocks_of(contents)
+        self.blocks = _blocks_of(contents)
         self.load = load
         self.asked = asked
         self.path: str = asked["path"]
@@ -112,6 +113,7 @@ class Source:
         self._maps: dict[str, mmap] = {}
         self._made: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
         self._adopts: dict[Hashable, bool] = {}
+        self._directly: dict[Hashable, bool] = {}
         if asked["strict"]:
             self._refuse_what_is_left_out()
 
@@ -258,6 +260,9 @@ class Source:
         if path not in self._maps:
             self.validate(stored)
         array = stored.array(self.map_of)
+        direct = self._direct(array, dtype) if copy is None else None
+        if direct is not None:
+            return direct
         conversion = self.conversion(dtype, copy)
         is_plain = self.asked["device"] is None and dtype is None and not copy
         if (
@@ -277,6 +282,30 @@ class Source:
         self.validate(stored)
         return self.adopted(stored.load(), dtype)
 
+    # -- the fast path -----------------------------------------------------------------------------
+
+    def _direct(self, array: Array, dtype: Choice) -> Any:
+        """The tensor that the fast path of the framework makes of an array; ``None`` if it does not accept it.
+
+        An immutable framework's may copy, so it is not for that.
+        """
+        if dtype is not None or self.asked["device"] is not None or not self._writes:
+            return None
+        try:
+            return paths_to(self.target.name).get(np.ndarray, no_path)(array)
+        except NOT_ACCEPTED:
+            return None
+
+    def is_direct(self, stored: Stored, dtype: Choice) -> bool:
+        """Whether the fast path makes such tensors, so that no plan has to be made: an empty one tells it."""
+        axes = len(stored.shape)
+        kind = stored.dtype, axes, dtype
+        found = self._directly.get(kind)
+        if found is None:
+            empty = np.empty((0,) * axes, numpy_dtype(stored.dtype))
+            found = self._directly[kind] = self._direct(empty, dtype) is not None
+        return found
+
     # -- for both ways -----------------------------------------------------------------------------
 
     def dtype(self, name: str) -> Choice:
@@ -294,6 +323,9 @@ class Source:
         Raises:
             ConversionError: The array cannot be converted.
         """
+        direct = self._direct(own, dtype)
+        if direct is not None:
+            return direct
         kind = dtype, own.dtype, bool(own.size)
         adopts = self._adopts.get(kind)
         if adopts is None:
@@ -314,6 +346,7 @@ class Source:
     def named(self, errors: Sequence[tuple[ConversionError, str]]) -> list[ConversionError]:
         """Errors that end in the names of their tensors, and whose hints are for `load`."""
         from ..trees.failures import ask_for_all
+        from .base.file_hints import Given, uncast  # here, because only an error needs it
 
         for error, name in errors:
             stored = self.tensors[name]
@@ -348,6 +381,15 @@ class Source:
                 raise FileFormatError(
                     f"{now.path} has changed since it was opened.", f"load({now.path!r}) again"
                 )
+
+
+def _blocks_of(contents: Contents) -> Mapping[str, Blocks]:
+    """The tensors in quantised blocks, which few files have."""
+    if BLOCKS not in contents.metadata:
+        return {}
+    from .base.blocks import blocks_of
+
+    return blocks_of(contents)
 
 
 def _mapping_of(contents: Contents) -> dict[str, Ref]:

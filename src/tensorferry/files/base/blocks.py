@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
+from .contents import BLOCKS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from .contents import Contents
 
-__all__ = ["BLOCKS", "Blocks", "blocks_of", "noted"]
-
-BLOCKS = "tensorferry.blocks"
-"""The key of the metadata that has the kind of blocks of each tensor, as JSON."""
+__all__ = ["Blocks", "blocks_of", "noted"]
 
 
 class Blocks(NamedTuple):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .stored import Extent, Stored
 
 __all__ = [
+    "BLOCKS",
     "MOST_TENSORS",
     "NOTHING",
     "Contents",
@@ -29,6 +30,8 @@ __all__ = [
 ]
 
 
+BLOCKS = "tensorferry.blocks"
+"""The key of the metadata that has the kind of blocks of each tensor, as JSON; see `Blocks`."""
 MOST_TENSORS = 150_000
 """The most tensors in one file. More would take seconds to list."""
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import FormatLimitError
 from .contents import Ref
-from .file_hints import FileHint, Keyed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from .contents import Contents
 
@@ -25,7 +24,7 @@ __all__ = [
     "is_container",
 ]
 __all__ += ["is_flat", "keys_of", "leaves", "like", "name_at", "named_values", "names", "relabel"]
-__all__ += ["text_keys", "written"]
+__all__ += ["written"]
 
 DEEPEST = 64
 """How deep a tree may nest."""
@@ -125,33 +124,6 @@ def free_name(plain: str, taken: Collection[str], counts: dict[str, int]) -> str
         counts[plain] = counts.get(plain, 1) + 1
         unique = f"{plain}#{counts[plain]}"
     return unique
-
-
-def text_keys(node: Mapping[Any, Any], keys: tuple[Any, ...]) -> dict[str, Any]:
-    """A dict with its keys as text, for formats that have no other keys.
-
-    >>> text_keys({0: "a", None: "b"}, ())
-    {'0': 'a', 'None': 'b'}
-
-    Args:
-        node: The dict.
-        keys: The keys that lead to it, for messages.
-
-    Raises:
-        FormatLimitError: Two keys are the same as text.
-    """
-    found: dict[str, Any] = {}
-    for key, child in node.items():
-        text = key if type(key) is str else str(key)
-        if text in found:
-            other = next(each for each in node if str(each) == text)
-            where = f"{'.'.join(map(str, keys))}: " if keys else ""
-            raise FormatLimitError(
-                f"{where}the keys {other!r} and {key!r} of a dict are both {text!r} as text, which the format needs.",
-                FileHint(Keyed(keys, {key: free_name(text, [*map(str, node)], {})})),
-            )
-        found[text] = child
-    return found
 
 
 def keys_of(contents: Contents, names: Iterable[str]) -> dict[str, tuple[Any, ...]]:

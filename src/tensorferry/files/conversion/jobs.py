@@ -12,6 +12,7 @@ from ...errors import FileFormatError, UnsafeFileError
 from ..base.blocks import blocks_of, noted
 from ..base.contents import Contents
 from ..base.fingerprints import fingerprints
+from ..base.limits import refuse_contents
 from ..base.objects import in_text
 from ..base.pump import Pump
 from ..base.wording import named
@@ -141,7 +142,7 @@ def write_piece(
         VerificationError: They do not read back the same.
     """
     format_.ensure_loaded()
-    format_.refuse(piece)
+    refuse_contents(format_, piece)
     with pump.deferring():
         format_.write(piece, path, pump)
     if check:

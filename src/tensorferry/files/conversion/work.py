@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from ...core.version import __version__
 from ...errors import ConversionError, OutputExistsError, ResumableError
+from ..base.limits import refuse_contents
 from ..opening.shard_index import index_name, index_text, shard_names
 from ..opening.shards import refuse_name
 from ..opening.split import pieces, sizes, untied
@@ -70,7 +71,7 @@ class Layout:
         contents = untied(contents, format_, ties)
         parts = pieces(contents, shards, format_)
         for piece in parts:
-            format_.refuse(piece)
+            refuse_contents(format_, piece)
         names = () if shards is None else tuple(shard_names(format_, len(parts)))
         made = cls(contents, parts, format_, target, names)
         if not names:

@@ -13,7 +13,8 @@ from ...host.numpy_dtypes import numpy_dtype
 from ..base.contents import NOTHING, Contents, Ref, Special
 from ..base.file_hints import FileHint, InPlace, Keyed
 from ..base.format import Format
-from ..base.nesting import DEEPEST, MOST, names, relabel, text_keys
+from ..base.limits import text_keys
+from ..base.nesting import DEEPEST, MOST, names, relabel
 from ..base.raw import mapped, write_fully
 from ..base.scalars import with_scalars
 from ..base.stored import BLOCK_BYTES, Decoded, Extent, Stored

@@ -23,6 +23,7 @@ from ...host.numpy_dtypes import numpy_dtype
 from ..base.contents import Contents, FileFinding, NotTensor, Ref
 from ..base.file_hints import OTHER_FORMAT
 from ..base.format import Format
+from ..base.limits import other_names
 from ..base.objects import Refusal
 from ..base.raw import read_at
 from ..base.stored import Decoded
@@ -122,15 +123,14 @@ class _Npz(Format):
         return tuple(asked)
 
     def refuse(self, contents: Contents) -> None:
-        super().refuse(contents)
         outside = [name for name in contents.tensors if _OUTSIDE.search(name + _SUFFIX)]
-        hint = self.other_names(contents, outside, _inside)
+        hint = other_names(contents, outside, _inside)
         self.refuse_any(outside, "would have these names lead out of the archive", hint)
         packed = _packed(pack(contents))
         lengths = [len(f"{name}{_SUFFIX}".encode()) for name in contents.tensors]
         if lengths and max(lengths) > 0xFFFF - 64:
             longest = max(contents.tensors, key=len)
-            hint = self.other_names(contents, [longest], _shortened)
+            hint = other_names(contents, [longest], _shortened)
             raise FormatLimitError(
                 f"A name in a zip archive has at most 65,535 bytes: {longest[:80]} …", hint
             )

@@ -124,7 +124,6 @@ class PyTorch(Format):
     def refuse(self, contents: Contents) -> None:
         from ..pickles.torch_writer import refuse_values
 
-        super().refuse(contents)
         refuse_values(contents)
 
     def as_held(self, contents: Contents) -> Contents:

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import ConversionError, FileFormatError, FormatLimitError, UnsafeFileError
 from ..base.contents import Contents, FileFinding
-from ..base.file_hints import FileHint, Words
 from ..base.tree_strings import TIES, TREE, unpack
-from ..base.urls import path_hint
 from ..base.wording import named
 from .registry import each_format, format_of, formats, own_formats, recognised
 
@@ -117,6 +115,8 @@ def _index_among(folder: Path, names: Collection[str], among: Iterable[Format]) 
             return folder / index_name(each)
         found = sorted(name for name in names if _is_index(name, each))
         if len(found) > 1:
+            from ..base.urls import path_hint  # here, because only an error needs it
+
             raise FileFormatError(
                 f"{folder} has several indexes: {named(found)}.", path_hint(folder / found[0])
             )
@@ -201,6 +201,8 @@ def refuse_name(path: Path, format: Format) -> None:  # noqa: A002 - the term
         if other is None:
             return
         kind = f"another format ({other.title or other.name})"
+    from ..base.file_hints import FileHint, Words  # here, because only an error needs it
+
     better = f"{path.name.partition('.')[0] or format.shard_stem}{''.join(format.suffixes[:1])}"
     other_path = path.with_name(better)
     raise FormatLimitError(

@@ -17,6 +17,7 @@ from ...base.blocks import blocks_of, noted
 from ...base.contents import MOST_TENSORS, Contents
 from ...base.file_hints import FileHint, Metadataless, OtherDtypes, Without
 from ...base.format import Format
+from ...base.limits import other_names
 from ...base.nesting import keys_of
 from ...base.raw import write_fully
 from ...base.stored import Extent
@@ -91,10 +92,9 @@ class Gguf(Format):
         return [name for name in super().lacks(contents) if blocks.get(name) not in CODES_BY_BLOCKS]
 
     def refuse(self, contents: Contents) -> None:
-        super().refuse(contents)
         long = [name for name in contents.tensors if len(name.encode()) > _LONGEST_NAME]
         what = f"cannot hold a name of more than {_LONGEST_NAME} bytes"
-        self.refuse_any(long, what, self.other_names(contents, long, _shortened))
+        self.refuse_any(long, what, other_names(contents, long, _shortened))
         # gguf-py takes the last axis of whatever is not one of NumPy's own types, and fails over
         # the whole file.
         bare = [

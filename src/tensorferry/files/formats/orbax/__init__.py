@@ -97,7 +97,6 @@ class Orbax(Format):
         return owned(folder, partial(is_own, folder))
 
     def refuse(self, contents: Contents) -> None:
-        super().refuse(contents)
         self.ensure_loaded()
         unknown = [name for name, stored in contents.tensors.items() if not is_known(stored.dtype)]
         kinds = ", ".join(sorted({contents.tensors[name].dtype for name in unknown}))

@@ -17,7 +17,8 @@ from ....errors import FileFormatError, FormatLimitError, an
 from ....host.numpy_dtypes import of_numpy
 from ...base.contents import NOTHING, Ref, Special
 from ...base.file_hints import FileHint, InPlace, Renamed
-from ...base.nesting import names, text_keys, written
+from ...base.limits import text_keys
+from ...base.nesting import names, written
 from ...base.tree_json import decode
 from ...base.tree_strings import TREE, packed
 from ...base.wording import as_unicode, is_unicode, named

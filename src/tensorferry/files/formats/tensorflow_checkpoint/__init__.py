@@ -75,7 +75,6 @@ class TensorflowCheckpoint(Format):
         return unpacked(Bundle(index).contents())
 
     def refuse(self, contents: Contents) -> None:
-        super().refuse(contents)
         wrong = [
             name
             for name in (*contents.tensors, *contents.metadata)

@@ -77,7 +77,6 @@ class Zarr(Format):
         return owned(folder, fits)
 
     def refuse(self, contents: Contents) -> None:
-        super().refuse(contents)
         texts = [
             key
             for key, text in contents.metadata.items()
