@@ -22,7 +22,7 @@ from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent
 from tensorferry.files.formats import flax as module
 from tensorferry.files.formats.flax import FORMAT
-from tensorferry.files.opening.registry import format_of
+from tensorferry.files.opening.paths import format_of
 
 serialization = pytest.importorskip("flax.serialization", reason="Flax is not installed")
 

@@ -21,13 +21,12 @@ from tensorferry.errors import (
     FrameworkNotInstalledError,
     UnsafeFileError,
 )
-from tensorferry.files.base.blocks import blocks_of
-from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.contents import Contents, Ref, blocks_of
 from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent, InMemory
 from tensorferry.files.formats.gguf import FORMAT
-from tensorferry.files.opening.registry import format_for, format_of
+from tensorferry.files.opening.paths import format_for, format_of
 
 gguf = pytest.importorskip("gguf", reason="the gguf library is not installed")
 _spec = importlib.util.spec_from_file_location(
@@ -359,7 +358,7 @@ def test_blocks_of_no_known_type_are_refused(tmp_path, note):
 def test_every_type_of_the_library_is_known_by_name():
     """No type of the library's is kept under a wrong name or size, or called unknown."""
     from tensorferry.files.formats import gguf as module
-    from tensorferry.files.formats.gguf.blocks import BLOCKS_BY_CODE
+    from tensorferry.files.formats.gguf import BLOCKS_BY_CODE
 
     names = {code: {"bfloat16": "BF16"}.get(name) or f"{name[0]}{name[-2:].strip('t')}".upper() for code, name in
              module._DTYPES.items()}  # fmt: skip

@@ -22,9 +22,9 @@ from tensorferry.files.base.contents import Contents, Ref
 from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Decoded, Extent, InMemory
-from tensorferry.files.encodings.slabs import SLAB_BYTES
+from tensorferry.files.encodings.array_parts import SLAB_BYTES
 from tensorferry.files.formats.hdf5 import FORMAT
-from tensorferry.files.opening.registry import format_of
+from tensorferry.files.opening.paths import format_of
 
 NATIVE = ["bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))]
 NATIVE += ["float16", "float32", "float64", "complex64", "complex128"]

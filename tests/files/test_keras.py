@@ -23,7 +23,7 @@ from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent
 from tensorferry.files.conversion.select import substitution
 from tensorferry.files.formats.keras import FORMAT
-from tensorferry.files.opening.registry import format_of
+from tensorferry.files.opening.paths import format_of
 
 
 def written(path, held):

@@ -32,8 +32,7 @@ from tensorferry.files.base.nesting import written as written_out
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent, InMemory
 from tensorferry.files.formats.orbax import FORMAT
-from tensorferry.files.opening.registry import format_for, format_of
-from tensorferry.files.opening.shards import open_path
+from tensorferry.files.opening.paths import format_for, format_of, open_path
 from tensorferry.host.numpy_dtypes import of_numpy
 
 tensorstore = pytest.importorskip("tensorstore", reason="tensorstore is not installed")

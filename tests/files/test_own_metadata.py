@@ -13,8 +13,8 @@ from tensorferry.files.base.contents import Contents
 from tensorferry.files.base.format import Format
 from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.stored import InMemory
-from tensorferry.files.opening.registry import format_named, formats
-from tensorferry.files.opening.split import pieces
+from tensorferry.files.opening.paths import format_named, formats
+from tensorferry.files.opening.shard_files import pieces
 from tensorferry.files.reports.diff import Change, diff
 
 safetensors = pytest.importorskip(

@@ -23,8 +23,9 @@ from tests import simulated
 from tests.support import TARGETS, address, survives
 
 import tensorferry as ferry
-from tensorferry.files import loading, source
-from tensorferry.files.base import readers
+from tensorferry.files import loading
+from tensorferry.files import loading as source
+from tensorferry.files.base import stored as readers
 from tensorferry.host.free_memory import free_memory
 
 MANY = 40

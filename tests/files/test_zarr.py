@@ -23,7 +23,7 @@ from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Decoded, Extent
 from tensorferry.files.formats.zarr import FORMAT
-from tensorferry.files.opening.registry import format_of
+from tensorferry.files.opening.paths import format_of
 
 zarr = pytest.importorskip("zarr", reason="zarr 3 is not installed; it needs Python 3.11")
 

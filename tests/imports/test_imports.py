@@ -152,8 +152,8 @@ CALLS = {
     "str(ferry.explain(t, 'numpy'))": 84,
     "ferry.convert_tree({'a': t}, 'numpy')": MORE,
     "ferry.collate([{'a': t, 'y': 1}] * 2, 'torch')": 114,
-    "ferry.load(path, 'torch')": 84,
-    "ferry.load(path, 'torch', lazy=True)['w']": 82,
+    "ferry.load(path, 'torch')": 86,
+    "ferry.load(path, 'torch', lazy=True)['w']": 86,
 }
 
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from tensorferry.errors import ConversionError
-from tensorferry.files.opening.shards import open_path
-from tensorferry.files.reports.diff import Change, Difference, TensorDifference, diff
-from tensorferry.files.reports.folded_names import fold
-
+from ..errors import ConversionError
+from ..files.opening.paths import open_path
+from ..files.reports.diff import Change, Difference, TensorDifference, diff
+from ..files.reports.summary import fold
 from .console import EXIT_FAILED, printable
 from .listing import paragraph, rows
 from .outcome import counted, failed, progress, result, writing
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from tensorferry.files.base.contents import Contents
+    from ..files.base.contents import Contents
 
 __all__ = ["run"]
 
@@ -70,9 +69,7 @@ def _with_lists(contents: Contents) -> Contents:
     """The contents, with what the rows of a table tell."""
     if not contents.columns:
         return contents
-    from tensorferry.files.opening.table_columns import (
-        lists_read,
-    )  # here, because most files have no tables
+    from ..files.opening.table_columns import lists_read  # here, because most files have no tables
 
     return lists_read(contents)
 

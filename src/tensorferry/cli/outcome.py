@@ -9,8 +9,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tensorferry.core.sizes import size_text
-from tensorferry.errors import (
+from ..core.sizes import size_text
+from ..errors import (
     ConversionError,
     ResumableError,
     TreeError,
@@ -18,8 +18,7 @@ from tensorferry.errors import (
     VerificationError,
     nearest,
 )
-from tensorferry.files.base.objects import Kept, Placeholder
-
+from ..files.base.objects import Kept, Placeholder
 from .console import (
     EXIT_REFUSED,
     EXIT_RESUMABLE,

@@ -61,7 +61,7 @@ def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa
     .. versionadded:: 0.1
     """
     from .base.wording import path_of, several
-    from .opening.shards import open_path
+    from .opening.paths import open_path
 
     return open_path(
         path_of(path, "open(path) and load(path)"), allow=frozenset(several("allow", allow))
@@ -205,8 +205,8 @@ def load(
     from ..core.leaf_dtypes import rule_of
     from ..errors import ConversionError, CopyRequiredError, validate_flags
     from .base.wording import path_of, several
-    from .opening.shards import open_path
-    from .source import Source, target_of
+    from .loading import Source, target_of
+    from .opening.paths import open_path
 
     validate_flags(lazy=lazy, strict=strict, dequantize=dequantize)
     has_column_keywords = not nulls is ragged is pad is None
@@ -261,7 +261,7 @@ def load(
 
         return loaded(source, source.tree)
     except ConversionError as error:
-        from .base.file_hints import Given, complete  # here, because only an error needs it
+        from .base.limits import Given, complete  # here, because only an error needs it
 
         complete(error, Given(exclude=exclude, rule=rule))
         raise
@@ -336,7 +336,7 @@ def save(
     """
     from ..core.names import EXCHANGE
     from ..errors import ConversionError
-    from .base.file_hints import Saved, complete
+    from .base.limits import Saved, complete
     from .base.wording import path_of
     from .conversion.convert import write_contents
     from .save import contents_of, open_container

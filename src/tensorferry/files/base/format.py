@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from .blocks import Blocks
-    from .contents import Contents
+    from .contents import Blocks, Contents
     from .pump import Pump
     from .stored import Stored
 

@@ -1,35 +1,555 @@
-"""What a format cannot hold: the errors, with the hints for it."""
+"""What a file cannot hold, and what to do about it, in the words of the function that was called.
+
+The code that raises the error knows tensors, keys and metadata. Which patterns and dtypes a call
+has already, or how the tree in memory is nested, only the function that was called knows: it asks
+the `FileHint` for its own words.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+import re
+from collections.abc import Mapping
+from contextlib import contextmanager
+from glob import escape
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
+import numpy as np
+
+from ...backends.nodes import dotted
 from ...core.dtypes import fit
-from ...errors import FormatLimitError
+from ...core.leaf_dtypes import DtypeRule, quoted, with_choice, with_others
+from ...errors import ConversionError, FormatLimitError, LossyCastError, TreeError
+from ...hints import lacks
 from .contents import MOST_TENSORS
-from .file_hints import (
-    IN_SHARDS,
-    OTHER_FORMAT,
-    FileHint,
-    Keyed,
-    Metadataless,
-    OneOf,
-    OtherDtypes,
-    Renamed,
-    Without,
-    Words,
-)
 from .format import INSTEAD
 from .nesting import free_name, keys_of
 from .wording import as_unicode, is_unicode, named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator
+
+    from typing_extensions import Self
 
     from .contents import Contents
     from .format import Format
 
-__all__ = ["other_names", "refuse_contents", "text_keys"]
+__all__ = [
+    "IN_SHARDS",
+    "OTHER_FORMAT",
+    "FileHint",
+    "Given",
+    "InPlace",
+    "Keyed",
+    "Leaving",
+    "Metadataless",
+    "OneOf",
+    "OtherDtypes",
+    "Renamed",
+    "Saved",
+    "Undecoded",
+    "Without",
+    "Words",
+    "complete",
+    "completed",
+    "in_place_of_scalar",
+    "other_names",
+    "refuse_contents",
+    "text_keys",
+    "uncast",
+]
+
+_MOST_LISTED = 20
+"""Of more tensors, a hint does not list the names."""
+_MARKS = "/|#!,;%@"
+"""What may stand between the parts of a substitution."""
+_LEFT_OUT = "tensors_only=True, which leaves out what is not a tensor"
+
+
+class Given(NamedTuple):
+    """What a call of `convert_files` or `load` has already.
+
+    Args:
+        exclude: What it leaves out.
+        rename: Its substitutions.
+        rule: Its rule for dtypes.
+        metadata: What it puts among the metadata.
+        sources: For the name of a tensor in the output, its name in the source, if that is another.
+        dtypes: The dtype of each tensor in the source.
+        nests: Whether the source has values that are no tensors, or nests.
+    """
+
+    exclude: tuple[str, ...] = ()
+    rename: tuple[str, ...] = ()
+    rule: DtypeRule = DtypeRule()
+    metadata: Mapping[str, str] = {}
+    sources: Mapping[str, str] = {}
+    dtypes: Mapping[str, str] = {}
+    nests: bool = False
+
+    def source(self, name: str) -> str:
+        """The name in the source of a tensor in the output."""
+        return self.sources.get(name, name)
+
+
+class Saved(NamedTuple):
+    """What a call of `save` has.
+
+    Args:
+        tree: The tree, which is `x` in a hint.
+        metadata: The metadata.
+        open_node: Gives the places and values in an object that is no dict, list or tuple; ``None``
+            if it has none.
+    """
+
+    tree: Any
+    metadata: Mapping[str, str] = {}
+    open_node: Callable[[Any], Any] = lambda _: None
+
+    def at(self, keys: tuple[Any, ...]) -> tuple[str, Any]:
+        """The code for a place in the tree, and what is there.
+
+        Args:
+            keys: The keys that lead to it in the file, perhaps as text.
+
+        Raises:
+            LookupError: They lead nowhere.
+        """
+        code, node = "x", self.tree
+        for key in keys:
+            entry, node = self._child(node, key)
+            code += entry
+        return code, node
+
+    def _child(self, node: Any, key: Any) -> tuple[str, Any]:
+        if isinstance(node, Mapping):
+            found = (
+                key if key in node else next((each for each in node if str(each) == str(key)), None)
+            )
+            if found is None:
+                raise LookupError(key)
+            return f"[{_plain(found)!r}]", node[found]
+        if isinstance(node, (list, tuple)) and str(key).isdecimal():
+            return f"[{int(key)}]", node[int(key)]
+        opened = self.open_node(node)
+        if opened is None and key in getattr(node, "_fields", ()):
+            return f".{key}", getattr(node, key)
+        pairs = () if opened is None else zip(opened.entries, opened.values, strict=True)
+        for entry, child in pairs:
+            if dotted(entry)[1:] == str(key):
+                return entry, child
+        raise LookupError(key)
+
+
+def _plain(key: Any) -> Any:
+    """A key as it is written in code: a scalar of NumPy's is found by the number that it equals."""
+    return key.item() if isinstance(key, np.generic) else key
+
+
+class Way(Protocol):
+    """One way of a hint."""
+
+    def for_files(self, given: Given) -> str | None:
+        """The keyword of `convert_files` or `load`; ``None`` if there is none."""
+
+    def for_save(self, saved: Saved) -> str | None:
+        """The code for `save`; ``None`` if there is none."""
+
+
+class FileHint(str):
+    """A hint with ways for `convert_files`, and other ways for `save`, where `x` is the tree.
+
+    >>> hint = FileHint(Leaving(), Without({"a": ("a",)}))
+    >>> hint
+    'tensors_only=True, which leaves out what is not a tensor; or exclude=["a"], which leaves it out'
+    >>> hint.for_files(Given(exclude=("b",)))
+    'tensors_only=True, which leaves out what is not a tensor; or exclude=["b", "a"], which leaves it out'
+    >>> hint.for_save(Saved({"a": 1, "b": 2}))
+    "{key: value for key, value in x.items() if key != 'a'} in its place, which leaves it out"
+
+    Args:
+        ways: The ways, the best one first.
+    """
+
+    __slots__ = ("ways",)
+    ways: tuple[Way, ...]
+
+    def __new__(cls, *ways: Way) -> Self:  # noqa: D102
+        made = super().__new__(cls, _joined(way.for_files(Given()) for way in ways) or "")
+        made.ways = ways
+        return made
+
+    def for_files(self, given: Given) -> str | None:
+        """The hint for a call that has some keywords already; ``None`` if there is no way."""
+        return _joined(way.for_files(given) for way in self.ways)
+
+    def for_save(self, saved: Saved) -> str | None:
+        """The hint for a call of `save`; ``None`` if there is no way."""
+        return _joined(way.for_save(saved) for way in self.ways)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FileHint, self.ways
+
+
+def _joined(ways: Iterable[str | None]) -> str | None:
+    return "; or ".join(way for way in ways if way is not None) or None
+
+
+def complete(error: ConversionError, call: Given | Saved) -> None:
+    """Put what a call has already into the hints of an error that have gaps for it."""
+    for each in error.exceptions if isinstance(error, TreeError) else (error,):
+        if isinstance(each.hint, FileHint):
+            each.hint = (
+                each.hint.for_save(call) if isinstance(call, Saved) else each.hint.for_files(call)
+            )
+            each.args = (each.message, each.hint)
+
+
+@contextmanager
+def completed(given: Callable[[], Given]) -> Iterator[None]:
+    """A context whose errors have hints for a call that has some keywords already."""
+    try:
+        yield
+    except ConversionError as error:
+        complete(error, given())
+        raise
+
+
+def uncast(error: ConversionError, call: Given, name: str, target: str) -> str | None:
+    """The hint of an error about a tensor that is loaded; not to cast it, if one of its values does not fit.
+
+    Args:
+        error: The error.
+        call: What the call has already; of `dtypes`, that of the tensor.
+        name: The name of the tensor.
+        target: The framework.
+    """
+    if not (isinstance(error, LossyCastError) and error.is_of_value):
+        return error.hint
+    if lacks(target, call.dtypes[name]):
+        return Without({name: ()}).for_files(call)
+    return f"dtype={with_choice(call.rule, name, None).as_code()}, which leaves it as it is"
+
+
+# -- the ways --------------------------------------------------------------------------------------
+
+
+class Words(NamedTuple):
+    """A way in words that are ready.
+
+    Args:
+        files: For `convert_files`.
+        save: For `save`.
+    """
+
+    files: str | None = None
+    save: str | None = None
+
+    def for_files(self, given: Given) -> str | None:  # noqa: D102
+        del given
+        return self.files
+
+    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+        del saved
+        return self.save
+
+
+class Leaving(NamedTuple):
+    """To leave out what is not a tensor.
+
+    Args:
+        save: What `save` does instead.
+    """
+
+    save: str | None = None
+
+    def for_files(self, given: Given) -> str | None:  # noqa: D102
+        del given
+        return _LEFT_OUT
+
+    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+        del saved
+        return self.save
+
+
+class Without(NamedTuple):
+    """To leave out some tensors.
+
+    Args:
+        keys: For the name of each, the keys that lead to it.
+    """
+
+    keys: Mapping[str, tuple[Any, ...]]
+
+    def for_files(self, given: Given) -> str | None:  # noqa: D102
+        if not 0 < len(self.keys) <= _MOST_LISTED:
+            return None
+        globs = [*given.exclude, *(escape(given.source(name)) for name in self.keys)]
+        # A substitution has to change a name.
+        others = [new for new, old in given.sources.items() if new != old and new not in self.keys]
+        idle = ", without rename=" if given.rename and not others else ""
+        return f"exclude=[{', '.join(map(quoted, globs))}]{idle}, which leaves {self._them} out"
+
+    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+        found = _in_one_dict(saved, self.keys.values())
+        if found is None or len(self.keys) > _MOST_LISTED:
+            return None
+        code, keys = found
+        others = f"!= {keys[0]!r}" if len(keys) == 1 else f"not in {tuple(keys)!r}"
+        kept = f"{{key: value for key, value in {code}.items() if key {others}}}"
+        return f"{kept} in its place, which leaves {self._them} out"
+
+    @property
+    def _them(self) -> str:
+        return "it" if len(self.keys) == 1 else "them"
+
+
+class Renamed(NamedTuple):
+    """To give some tensors other names.
+
+    Args:
+        keys: For the name of each, the keys that lead to it.
+        taken: The names of all tensors.
+        better: Makes a name that the format has of one that it has not.
+    """
+
+    keys: Mapping[str, tuple[Any, ...]]
+    taken: frozenset[str]
+    better: Callable[[str], str]
+    in_tree: bool = True
+    """Whether `save` may do so, too: the names are those of keys."""
+
+    def for_files(self, given: Given) -> str | None:  # noqa: D102
+        if not 0 < len(self.keys) <= _MOST_LISTED:
+            return None
+        new = _new_names(self.keys, self.taken, self.better)
+        return (
+            f"rename={[*given.rename, *(_substitution(old, name) for old, name in new.items())]!r}"
+        )
+
+    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+        found = _in_one_dict(saved, self.keys.values()) if self.in_tree else None
+        if found is None or len(self.keys) > _MOST_LISTED:
+            return None
+        code, keys = found
+        taken = frozenset(map(str, saved.at(next(iter(self.keys.values()))[:-1])[1]))
+        new = _new_names(map(str, keys), taken, self.better)
+        return f"{_with_keys(code, new)} in its place"
+
+
+class OtherDtypes(NamedTuple):
+    """To cast some tensors.
+
+    Args:
+        dtypes: For the name of each, its dtype.
+        casts: For each of these dtypes, another one; without those that have none.
+        remark: What comes after it, such as ``", which rounds"``.
+    """
+
+    dtypes: Mapping[str, str]
+    casts: Mapping[str, str]
+    remark: str = ""
+
+    def for_files(self, given: Given) -> str | None:  # noqa: D102
+        if not self._for_all:
+            return None
+        asked = [
+            (given.dtypes.get(given.source(name), dtype), given.source(name), self.casts[dtype])
+            for name, dtype in self.dtypes.items()
+        ]
+        return f"dtype={with_others(given.rule, asked)}{self.remark}"
+
+    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+        del saved
+        casts = ", ".join(f"{quoted(own)}: {quoted(other)}" for own, other in self.casts.items())
+        return (
+            f'save(convert_tree(x, "numpy", dtype={{{casts}}}), path){self.remark}'
+            if self._for_all
+            else None
+        )
+
+    @property
+    def _for_all(self) -> bool:
+        return self.casts.keys() >= set(self.dtypes.values())
+
+
+class Undecoded(NamedTuple):
+    """To take the bytes of quantised blocks as they are, if no dtype is asked for."""
+
+    def for_files(self, given: Given) -> str | None:  # noqa: D102
+        return "without dequantize=, which keeps it as it is" if given.rule == DtypeRule() else None
+
+    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+        del saved
+        return None
+
+
+class OneOf(NamedTuple):
+    """To take one tensor alone.
+
+    Args:
+        name: Its name.
+        keys: The keys that lead to it.
+    """
+
+    name: str
+    keys: tuple[Any, ...]
+
+    def for_files(self, given: Given) -> str | None:  # noqa: D102
+        alone = ", tensors_only=True" if given.nests else ""
+        return f"include=[{quoted(escape(given.source(self.name)))}]{alone}, or another of them"
+
+    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+        place = _place(saved, self.keys)
+        return place and f"save({place}, path), or another of them"
+
+
+class Metadataless(NamedTuple):
+    """To leave out some metadata.
+
+    Args:
+        keys: Their keys.
+    """
+
+    keys: tuple[str, ...]
+
+    def for_files(self, given: Given) -> str | None:  # noqa: D102
+        asked = any(key in given.metadata for key in self.keys)
+        ways = [_without(given.metadata, self.keys)] if asked else []
+        ways += [_LEFT_OUT] if not all(key in given.metadata for key in self.keys) else []
+        return ", ".join(ways)
+
+    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+        return _without(saved.metadata, self.keys)
+
+
+class InPlace(NamedTuple):
+    """To put something else at the place of a value.
+
+    Args:
+        keys: The keys that lead to it.
+        code: What to put there, with ``{}`` for the place.
+        remark: What comes after it.
+    """
+
+    keys: tuple[Any, ...]
+    code: str
+    remark: str = ""
+
+    def for_files(self, given: Given) -> str | None:  # noqa: D102
+        del given
+        return _LEFT_OUT
+
+    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+        place = _place(saved, self.keys)
+        return place and f"{self.code.format(place)} in its place{self.remark}"
+
+
+def in_place_of_scalar(scalar: np.generic[Any], keys: tuple[Any, ...]) -> InPlace:
+    """The way for a scalar of NumPy's whose dtype a file does not have.
+
+    Args:
+        scalar: The scalar.
+        keys: The keys that lead to it.
+    """
+    code = {"f": "float({})", "c": "complex({})"}.get(scalar.dtype.kind)
+    return InPlace(keys, "str({})") if code is None else InPlace(keys, code, ", which rounds")
+
+
+class Keyed(NamedTuple):
+    """To give a dict other keys.
+
+    Args:
+        keys: The keys that lead to the dict.
+        new: The new key for each that needs one; all become plain values without it.
+    """
+
+    keys: tuple[Any, ...]
+    new: Mapping[Any, str] = {}
+
+    def for_files(self, given: Given) -> str | None:  # noqa: D102
+        del given
+        return _LEFT_OUT
+
+    def for_save(self, saved: Saved) -> str | None:  # noqa: D102
+        place = _place(saved, self.keys)
+        if place is None:
+            return None
+        if self.new:
+            return f"{_with_keys(place, self.new)} in its place"
+        node = saved.at(self.keys)[1]
+        if all(isinstance(_plain(key), (str, bytes, int, float)) for key in node):
+            key = 'getattr(key, "item", lambda: key)()'
+        elif len(set(map(str, node))) == len(node):
+            key = "str(key)"
+        else:
+            key = "repr(key)"
+        return f"{{{key}: value for key, value in {place}.items()}} in its place"
+
+
+IN_SHARDS = FileHint(
+    Words(
+        'shard="5GB"',
+        'save(x, os.path.splitext(path)[0], to="safetensors", shard="5GB"), which makes a folder',
+    )
+)
+OTHER_FORMAT = FileHint(Leaving('to="safetensors", or another format that has a place for it'))
+
+
+def _place(saved: Saved, keys: tuple[Any, ...]) -> str | None:
+    try:
+        return saved.at(keys)[0]
+    except LookupError:
+        return None
+
+
+def _in_one_dict(saved: Saved, places: Iterable[tuple[Any, ...]]) -> tuple[str, list[Any]] | None:
+    """The code for the dict in which the first of these places is, and the keys of all that are there, too."""
+    places = list(places)
+    if not places or not places[0]:
+        return None
+    above = places[0][:-1]
+    try:
+        code, node = saved.at(above)
+    except LookupError:
+        return None
+    if not isinstance(node, Mapping):
+        return None
+    known = {str(key): key for key in node}
+    keys = [known.get(str(place[-1]), place[-1]) for place in places if place[:-1] == above]
+    return code, [_plain(key) for key in keys if key in node]
+
+
+def _new_names(
+    names: Iterable[str], taken: frozenset[str], better: Callable[[str], str]
+) -> dict[str, str]:
+    """A new name for each, which no other tensor has."""
+    new: dict[str, str] = {}
+    for name in names:
+        wanted = better(name) or "tensor"
+        found, number = wanted, 2
+        while found in taken or found in new.values():
+            found, number = better(f"{wanted}_{number}"), number + 1
+        new[name] = found
+    return new
+
+
+def _with_keys(code: str, new: Mapping[Any, str]) -> str:
+    """Code for a dict with some other keys."""
+    return f"{{{dict(new)!r}.get(key, key): value for key, value in {code}.items()}}"
+
+
+def _substitution(old: str, new: str) -> str:
+    """The substitution for `rename` that gives one tensor another name."""
+    pattern, text = re.escape(old), new.replace("\\", r"\\")
+    mark = next((mark for mark in _MARKS if mark not in pattern + text), "/")
+    pattern, text = (part.replace(mark, f"\\{mark}") for part in (pattern, text))
+    return f"s{mark}^{pattern}${mark}{text}{mark}"
+
+
+def _without(metadata: Mapping[str, str], keys: Iterable[str]) -> str:
+    """The keyword for the metadata without some keys."""
+    rest = {key: text for key, text in metadata.items() if key not in set(keys)}
+    return f"metadata={rest!r}" if rest else "metadata=None"
 
 
 def refuse_contents(format: Format, contents: Contents) -> None:  # noqa: A002 - the term

@@ -12,12 +12,10 @@ from uuid import uuid4
 from ...core.version import __version__
 from ...errors import ConversionError, OutputExistsError, ResumableError
 from ..base.limits import refuse_contents
-from ..opening.shard_index import index_name, index_text, shard_names
-from ..opening.shards import refuse_name
-from ..opening.split import pieces, sizes, untied
+from ..opening.paths import refuse_name
+from ..opening.shard_files import index_name, index_text, pieces, shard_names, sizes, untied
 from .jobs import Job, keep, run_job
-from .publish import naming, validate_target
-from .workspace import Workspace, identity, remove
+from .publish import Workspace, identity, naming, remove, validate_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING, Any
 from ...core.dtypes import ORDINARY
 from ...errors import FileFormatError, FormatLimitError
 from ..base.contents import NotTensor
-from ..base.file_hints import FileHint, Renamed, Words
 from ..base.format import Format
-from ..base.limits import other_names
+from ..base.limits import FileHint, Renamed, Words, other_names
 from ..base.nesting import keys_of
 from ..base.tree_strings import unpacked
 from ..base.wording import named
 from . import is_fragile
-from .hdf5.location import MAGIC, Location
-from .hdf5.reader import read_hdf5
-from .hdf5.writer import MOST_AXES, is_path, write_hdf5
+from .hdf5 import MAGIC, MOST_AXES, Location, is_path, read_hdf5, write_hdf5
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

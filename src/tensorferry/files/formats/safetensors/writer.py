@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import FormatLimitError
-from ...base.file_hints import IN_SHARDS, FileHint, OtherDtypes, Without
-from ...base.limits import other_names
+from ...base.limits import IN_SHARDS, FileHint, OtherDtypes, Without, other_names
 from ...base.nesting import keys_of
 from ...base.tree_strings import pack
 from .header import HEADER_LIMIT, METADATA, NAMES, NIBBLES
