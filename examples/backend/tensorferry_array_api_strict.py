@@ -4,8 +4,8 @@ import numpy as np
 
 from tensorferry.backends.base import Backend
 from tensorferry.backends.registry import backend_named
-from tensorferry.backends.verbs import (PresentsReadOnly, Writes)
-from tensorferry.core.capabilities import (Capabilities, Dtypes, Memory)
+from tensorferry.backends.verbs import PresentsReadOnly, Writes
+from tensorferry.core.capabilities import Capabilities, Dtypes, Memory
 from tensorferry.errors import UnsupportedTypeError
 
 DTYPES = (

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tensorferry import testing
-from tensorferry.testing.memory import (LAYOUTS, Place)
+from tensorferry.testing.memory import LAYOUTS, Place
 
 
 class StrictWitness(testing.Witness):

@@ -110,10 +110,10 @@ def explain(
 
     .. versionadded:: 0.1
     """
-    from .execution.labels import (  # here, as for all that `import tensorferry` does not need
+    from .execution.labels import (
         labels_like,
         take_labels,
-    )
+    )  # here, as for all that `import tensorferry` does not need
 
     name, theirs, device = name_like_device(to, like, device)
     target = registry.backend_named(name)

@@ -60,8 +60,8 @@ def unchanged(x: Any) -> Any:
 @cache
 def _unknown() -> DeviceFacts:
     from ..core.capabilities import (
-        DeviceFacts,  # here, because it would make `import tensorferry` a tenth slower
-    )
+        DeviceFacts,
+    )  # here, because it would make `import tensorferry` a tenth slower
 
     return DeviceFacts()
 

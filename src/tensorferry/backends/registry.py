@@ -90,8 +90,8 @@ def register(backend: Backend) -> None:
         ValueError: It owns a module that another backend owns.
     """
     from .validation import (
-        validate,  # here, because it takes half as long as the rest of ``import tensorferry``
-    )
+        validate,
+    )  # here, because it takes half as long as the rest of ``import tensorferry``
 
     validate(backend)
     with _lock:
@@ -411,10 +411,10 @@ _OWNED_BY_NO_BACKEND = frozenset({*sys.stdlib_module_names, "__main__"})
 
 
 def _find_backend(x: object) -> Backend:
-    from .no_tensor import (  # here, because tensors are found without it
+    from .no_tensor import (
         full_name,
         refusal_to_convert,
-    )
+    )  # here, because tensors are found without it
 
     kind = type(x)
     if isinstance(x, type):

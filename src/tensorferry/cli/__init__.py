@@ -43,7 +43,7 @@ def main() -> None:
 def _run(words: list[str]) -> int:
     """Run the command line, and give the exit code."""
     if words in (["--version"], ["-V"]):
-        from .. import __version__
+        from tensorferry import __version__
 
         sys.stdout.write(f"tensorferry {__version__}\n")
         return 0

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import tensorferry
+from tensorferry.core.dtypes import CASTINGS
 
-from ..core.dtypes import CASTINGS
 from . import completion
 from .completion import words
 from .files_app import add_commands

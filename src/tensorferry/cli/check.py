@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from ..errors import ConversionError
-from ..files.opening.paths import open_path
-from ..files.reports.check import check_path
+from tensorferry.errors import ConversionError
+from tensorferry.files.opening.paths import open_path
+from tensorferry.files.reports.check import check_path
+
 from .console import EXIT_FAILED, line_width, printable
 from .layout import wrapped
 from .listing import MOST_STYLED, paragraph, styled
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ..files.base.contents import FileFinding
+    from tensorferry.files.base.contents import FileFinding
 
 __all__ = ["run"]
 

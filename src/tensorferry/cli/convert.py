@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from ..core.sizes import size_text
-from ..errors import ConversionError
-from ..files.conversion.convert import convert_files
+from tensorferry.core.sizes import size_text
+from tensorferry.errors import ConversionError
+from tensorferry.files.conversion.convert import convert_files
+
 from .console import EXIT_INTERRUPTED, printable
 from .listing import paragraph
 from .outcome import counted, failed, progress, result, show_note, writing
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ..files.conversion.convert import Report
+    from tensorferry.files.conversion.convert import Report
 
 __all__ = ["run"]
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from ..errors import ConversionError
-from ..files.opening.paths import open_path
-from ..files.reports.diff import Change, Difference, TensorDifference, diff
-from ..files.reports.summary import fold
+from tensorferry.errors import ConversionError
+from tensorferry.files.opening.paths import open_path
+from tensorferry.files.reports.diff import Change, Difference, TensorDifference, diff
+from tensorferry.files.reports.summary import fold
+
 from .console import EXIT_FAILED, printable
 from .listing import paragraph, rows
 from .outcome import counted, failed, progress, result, writing
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from ..files.base.contents import Contents
+    from tensorferry.files.base.contents import Contents
 
 __all__ = ["run"]
 
@@ -69,7 +70,9 @@ def _with_lists(contents: Contents) -> Contents:
     """The contents, with what the rows of a table tell."""
     if not contents.columns:
         return contents
-    from ..files.opening.table_columns import lists_read  # here, because most files have no tables
+    from tensorferry.files.opening.table_columns import (
+        lists_read,
+    )  # here, because most files have no tables
 
     return lists_read(contents)
 

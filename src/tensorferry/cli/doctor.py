@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 import tensorferry as ferry
+from tensorferry.backends.registry import backends, outside
+from tensorferry.files.opening import paths as file_formats
+from tensorferry.sequences.numbers import HAS_EXTENSION
 
-from ..backends.registry import backends, outside
-from ..files.opening import paths as file_formats
-from ..sequences.numbers import HAS_EXTENSION
 from . import layout, measure
 from .console import EXIT_FAILED, print_json, printable, quiet, report_width
 from .layout import solid
@@ -20,7 +20,8 @@ from .listing import prose, show_lines
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..backends.plugins import Plugin
+    from tensorferry.backends.plugins import Plugin
+
     from .layout import Cell
 
     Status = dict[str, ferry.FrameworkStatus]

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 import tensorferry as ferry
+from tensorferry.backends.registry import NAMES, backend_named, backends, known, outside
+from tensorferry.core.devices import device_name
+from tensorferry.core.dtype_names import name_of
+from tensorferry.core.dtypes import CASTINGS, KEYWORDS
+from tensorferry.core.sizes import size_text
+from tensorferry.planning.preconditions import refuse_place
+from tensorferry.planning.step import WAYS
 
-from ..backends.registry import NAMES, backend_named, backends, known, outside
-from ..core.devices import device_name
-from ..core.dtype_names import name_of
-from ..core.dtypes import CASTINGS, KEYWORDS
-from ..core.sizes import size_text
-from ..planning.preconditions import refuse_place
-from ..planning.step import WAYS
 from .code import print_code
 from .console import EXIT_FAILED, EXIT_USAGE, err, out, print_json, printable, report_width
 from .hints import as_options
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from .. import Plan, TensorInfo
+    from tensorferry import Plan, TensorInfo
+
     from .layout import Cell
 
 __all__ = ["UsageError", "hypothetical", "run", "understood"]

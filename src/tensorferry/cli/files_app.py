@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import ConversionError
+from tensorferry.errors import ConversionError
+
 from . import completion
 from .completion import words
 from .outcome import unknown_word
@@ -301,11 +302,12 @@ def convert(
     json: _Json = False,
 ) -> None:
     """Convert a file into another format: its code is not run, nothing is lost, memory does not grow with it."""
-    from ..files.conversion.convert import shards_of
-    from ..files.conversion.executors import ENGINES
-    from ..files.conversion.select import OVERFLOWS, substitution
-    from ..files.opening.paths import format_for, format_named
-    from ..files.opening.shard_files import WAYS_OF_TIES as TIES
+    from tensorferry.files.conversion.convert import shards_of
+    from tensorferry.files.conversion.executors import ENGINES
+    from tensorferry.files.conversion.select import OVERFLOWS, substitution
+    from tensorferry.files.opening.paths import format_for, format_named
+    from tensorferry.files.opening.shard_files import WAYS_OF_TIES as TIES
+
     from .child import run
 
     def split(size: str) -> object:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import ConversionError
-from ..files.base.wording import named
-from ..files.opening.paths import format_of, index_of, lone
+from tensorferry.errors import ConversionError
+from tensorferry.files.base.wording import named
+from tensorferry.files.opening.paths import format_of, index_of, lone
+
 from .console import printable
 from .outcome import show_note
 

@@ -9,8 +9,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..core.sizes import size_text
-from ..errors import (
+from tensorferry.core.sizes import size_text
+from tensorferry.errors import (
     ConversionError,
     ResumableError,
     TreeError,
@@ -18,7 +18,8 @@ from ..errors import (
     VerificationError,
     nearest,
 )
-from ..files.base.objects import Kept, Placeholder
+from tensorferry.files.base.objects import Kept, Placeholder
+
 from .console import (
     EXIT_REFUSED,
     EXIT_RESUMABLE,

@@ -287,8 +287,8 @@ def _plan_of(
     _capabilities: Capabilities,
 ) -> Plan:
     from ..planning.planner import (
-        make_plan,  # here, because it would make `import tensorferry` a third slower
-    )
+        make_plan,
+    )  # here, because it would make `import tensorferry` a third slower
 
     return make_plan(info, request, source, target, registry.backend_named(EXCHANGE))
 
