@@ -235,12 +235,13 @@ def load(
     asked |= {"exclude": exclude, "device": device, "copy": copy if lazy else None, "dtype": dtype}
     asked |= {"allow": classes, "strict": strict, "dequantize": dequantize}
     asked |= {"nulls": nulls, "ragged": ragged, "pad": pad}
+    whole = contents
     try:
         if names is not None or exclude or dequantize:
             from .conversion.select import select
 
-            taken: dict[str, Any] = {"exclude": exclude, "dequantize": dequantize}
-            contents = select(contents, include=names or (), include_as="names", **taken)
+            chosen: dict[str, Any] = {"exclude": exclude, "dequantize": dequantize}
+            contents = select(contents, include=names or (), include_as="names", **chosen)
         if contents.columns is not None or has_column_keywords:
             from .opening.table_columns import ColumnKeywords, with_columns
 
@@ -262,8 +263,10 @@ def load(
         return loaded(source, source.tree)
     except ConversionError as error:
         from .base.limits import Given, complete  # here, because only an error needs it
+        from .conversion.select import names_taken
 
-        complete(error, Given(exclude=exclude, rule=rule))
+        taken = names_taken(whole, names or (), exclude)
+        complete(error, Given(exclude=exclude, rule=rule, names=taken))
         raise
 
 

@@ -36,7 +36,7 @@ from ..execution.run import convert, foresee, prepare_described
 from ..host.free_memory import free_memory
 from ..host.numpy_dtypes import numpy_dtype
 from .base.contents import BLOCKS, NOTHING, Ref, Special
-from .base.nesting import are_plain, leaves, like
+from .base.nesting import are_plain, leaves, like, named_values
 from .base.raw import fingerprints, mapped, mapped_private
 from .base.stored import read_ahead
 
@@ -359,7 +359,10 @@ class Source:
         for error, name in errors:
             stored = self.tensors[name]
             given = Given(
-                exclude=tuple(self.asked["exclude"]), rule=self.rule, dtypes={name: stored.dtype}
+                exclude=tuple(self.asked["exclude"]),
+                rule=self.rule,
+                dtypes={name: stored.dtype},
+                names=frozenset((*self.tensors, *self.others, *named_values(self.tree))),
             )
             error.hint = uncast(error, given, name, self.asked["to"])
             error.complete_hint("load", self.asked["to"])

@@ -48,7 +48,7 @@ _PREVIOUS = "previous"
 _NO_REPLACE, _EXCHANGE = 1, 2
 """Flags of renameat2: https://man7.org/linux/man-pages/man2/rename.2.html"""
 
-_OVERWRITE = "overwrite=True replaces it"
+_OVERWRITE = "overwrite=True, which replaces it"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _NO_FLAGS = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -410,7 +410,7 @@ def _validate_room(
     if is_folder and is_empty_folder(target):
         return
     if not overwrite:
-        raise OutputExistsError(f"{target} exists already.", "overwrite=True replaces it")
+        raise OutputExistsError(f"{target} exists already.", "overwrite=True, which replaces it")
     if not _may(target, os.W_OK):
         target.stat()
         raise PermissionError(

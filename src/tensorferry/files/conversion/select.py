@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ..base.format import Format
     from ..opening.table_columns import ColumnKeywords
 
-__all__ = ["OVERFLOWS", "Recast", "left_by_tensors_only", "select", "substitution"]
+__all__ = ["OVERFLOWS", "Recast", "left_by_tensors_only", "names_taken", "select", "substitution"]
 
 OVERFLOWS = ("raise", "saturate", "nan")
 
@@ -376,6 +376,18 @@ def select(
     )
     refuse_demands(chosen)
     return chosen
+
+
+def names_taken(
+    contents: Contents, include: Sequence[str], exclude: Sequence[str]
+) -> frozenset[str]:
+    """The names of all that a choice takes, for hints; those of all that is there if a pattern fits nothing."""
+    values = named_values(contents.tree)
+    among = (*contents.tensors, *contents.others, *values)
+    try:
+        return frozenset(_kept(contents, values, include, exclude, among, "include"))
+    except FormatLimitError:
+        return frozenset(among)
 
 
 def left_by_tensors_only(before: Contents, after: Contents) -> list[str]:
