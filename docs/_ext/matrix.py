@@ -9,7 +9,7 @@ from reference import Generated
 import tensorferry as ferry
 from tensorferry.backends import registry
 from tensorferry.core.dtypes import DTYPES
-from tensorferry.files.opening.registry import formats
+from tensorferry.files.opening.paths import formats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

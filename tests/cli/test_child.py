@@ -16,9 +16,8 @@ from tests.support import ROOT
 
 import tensorferry as ferry
 from tensorferry.cli import child
-from tensorferry.files.formats.hdf5 import FORMAT
-from tensorferry.files.formats.hdf5.reader import LARGEST_CHUNK
-from tensorferry.files.opening.registry import may_end_process
+from tensorferry.files.formats.hdf5 import FORMAT, LARGEST_CHUNK
+from tensorferry.files.opening.paths import may_end_process
 
 SCHEMA = jsonschema.Draft202012Validator(
     json.loads((ROOT / "docs" / "reference" / "files-schema.json").read_text())

@@ -20,7 +20,7 @@ import tensorferry
 from tensorferry.cli.app import app
 from tensorferry.cli.code import folded
 from tensorferry.cli.hints import OPTIONS, as_options
-from tensorferry.files.base import file_hints
+from tensorferry.files.base import limits as file_hints
 
 PACKAGE = Path(tensorferry.__file__).parent
 COMMANDS = typer.main.get_command(app).commands

@@ -12,7 +12,7 @@ from tests.support import ROOT
 
 import tensorferry
 from tensorferry.cli import roundtrip
-from tensorferry.files.opening.registry import formats
+from tensorferry.files.opening.paths import formats
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from tensorferry.core.dtypes import DTYPES
 from tensorferry.files.base.contents import Contents
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import InMemory
-from tensorferry.files.opening.registry import format_named
-from tensorferry.files.opening.shards import open_path
+from tensorferry.files.opening.paths import format_named, open_path
 from tensorferry.host.numpy_dtypes import numpy_dtype
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -39,8 +39,7 @@ from tensorferry.errors import (
 )
 from tensorferry.files.conversion import jobs
 from tensorferry.files.conversion.convert import Report, convert_files, write_contents
-from tensorferry.files.opening.registry import format_named, formats
-from tensorferry.files.opening.shards import open_path
+from tensorferry.files.opening.paths import format_named, formats, open_path
 from tensorferry.files.reports.diff import diff
 
 

@@ -20,14 +20,14 @@ import pytest
 from tensorferry.files.base.contents import Contents
 from tensorferry.files.base.stored import InMemory
 from tensorferry.files.conversion.convert import convert_files, write_contents
-from tensorferry.files.opening.shards import open_path
+from tensorferry.files.opening.paths import open_path
 
 ROOT = Path(__file__).resolve().parents[2]
 
 CHILD = textwrap.dedent("""
     import json, os, sys
     from tensorferry.files.conversion.convert import convert_files
-    from tensorferry.files.opening.registry import formats
+    from tensorferry.files.opening.paths import formats
     formats()
     if __name__ == "__main__":
         source, target, keywords = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])

@@ -24,9 +24,8 @@ from tests.support import python
 
 from tensorferry.errors import LossyCastError, OutputExistsError, ResumableError
 from tensorferry.files.conversion.convert import convert_files
-from tensorferry.files.conversion.workspace import Workspace
-from tensorferry.files.opening.registry import format_named
-from tensorferry.files.opening.shards import open_path
+from tensorferry.files.conversion.publish import Workspace
+from tensorferry.files.opening.paths import format_named, open_path
 
 
 class Failing:

@@ -24,7 +24,7 @@ from tests.files.converting import (
 
 from tensorferry.errors import FileFormatError, OutputExistsError, ResumableError, VerificationError
 from tensorferry.files.conversion.convert import convert_files
-from tensorferry.files.opening.registry import format_named
+from tensorferry.files.opening.paths import format_named
 
 
 def test_an_existing_target_is_refused_before_anything_is_read(tmp_path, monkeypatch):

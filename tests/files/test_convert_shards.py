@@ -16,10 +16,7 @@ from tests.files.converting import (
     write,
 )
 
-from tensorferry.errors import (
-    ConversionError,
-    FileFormatError,
-)
+from tensorferry.errors import ConversionError, FileFormatError
 from tensorferry.files.api import save
 from tensorferry.files.conversion.convert import convert_files
 

@@ -15,7 +15,7 @@ import pytest
 from tensorferry.errors import FrameworkNotInstalledError, LossyCastError, ResumableError
 from tensorferry.files.conversion.convert import convert_files
 from tensorferry.files.conversion.executors import ENGINES, run_all
-from tensorferry.files.opening.shards import open_path
+from tensorferry.files.opening.paths import open_path
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0

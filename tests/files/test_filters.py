@@ -20,7 +20,7 @@ import tensorferry as ferry
 from tensorferry.files.base.contents import NOTHING, Contents, NotTensor, Ref, Special
 from tensorferry.files.base.nesting import names, relabel
 from tensorferry.files.conversion.select import select
-from tensorferry.files.opening.registry import formats
+from tensorferry.files.opening.paths import formats
 
 X = np.arange(3, dtype=np.float32)
 WRITTEN = sorted(

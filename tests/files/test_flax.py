@@ -17,18 +17,19 @@ import tensorferry as ferry
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.base.contents import Ref
+from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent
 from tensorferry.files.formats import flax as module
 from tensorferry.files.formats.flax import FORMAT
-from tensorferry.files.opening.registry import format_of
+from tensorferry.files.opening.paths import format_of
 
 serialization = pytest.importorskip("flax.serialization", reason="Flax is not installed")
 
 
 def written(path, held):
     held = FORMAT.as_held(held)
-    FORMAT.refuse(held)
+    refuse_contents(FORMAT, held)
     FORMAT.write(held, path, Pump())
     return FORMAT.read(path)
 

@@ -21,12 +21,12 @@ from tensorferry.errors import (
     FrameworkNotInstalledError,
     UnsafeFileError,
 )
-from tensorferry.files.base.blocks import blocks_of
-from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.contents import Contents, Ref, blocks_of
+from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent, InMemory
 from tensorferry.files.formats.gguf import FORMAT
-from tensorferry.files.opening.registry import format_for, format_of
+from tensorferry.files.opening.paths import format_for, format_of
 
 gguf = pytest.importorskip("gguf", reason="the gguf library is not installed")
 _spec = importlib.util.spec_from_file_location(
@@ -37,7 +37,7 @@ _spec.loader.exec_module(support)
 
 
 def written(path, contents):
-    FORMAT.refuse(contents)
+    refuse_contents(FORMAT, contents)
     FORMAT.write(contents, path, Pump())
     return path
 
@@ -358,7 +358,7 @@ def test_blocks_of_no_known_type_are_refused(tmp_path, note):
 def test_every_type_of_the_library_is_known_by_name():
     """No type of the library's is kept under a wrong name or size, or called unknown."""
     from tensorferry.files.formats import gguf as module
-    from tensorferry.files.formats.gguf.blocks import BLOCKS_BY_CODE
+    from tensorferry.files.formats.gguf import BLOCKS_BY_CODE
 
     names = {code: {"bfloat16": "BF16"}.get(name) or f"{name[0]}{name[-2:].strip('t')}".upper() for code, name in
              module._DTYPES.items()}  # fmt: skip
@@ -417,7 +417,7 @@ def test_ties_and_trees_come_back(tmp_path):
 def test_refuses_what_the_format_cannot_hold(arrays, strings, named):
     """A dtype, a name, a rank or a key that GGUF has no room for is refused, and named."""
     with pytest.raises(FormatLimitError, match=named):
-        FORMAT.refuse(support.contents(arrays, metadata=strings))
+        refuse_contents(FORMAT, support.contents(arrays, metadata=strings))
 
 
 def test_the_longest_name_and_the_most_axes_are_written(tmp_path):

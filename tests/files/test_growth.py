@@ -11,7 +11,7 @@ import pytest
 
 import tensorferry as ferry
 from tensorferry.files.conversion.convert import convert_files
-from tensorferry.files.opening.registry import format_for
+from tensorferry.files.opening.paths import format_for
 
 NAMES = {
     "flax": "a.msgpack",

@@ -19,18 +19,19 @@ from tensorferry.errors import (
     UnsafeFileError,
 )
 from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Decoded, Extent, InMemory
-from tensorferry.files.encodings.slabs import SLAB_BYTES
+from tensorferry.files.encodings.array_parts import SLAB_BYTES
 from tensorferry.files.formats.hdf5 import FORMAT
-from tensorferry.files.opening.registry import format_of
+from tensorferry.files.opening.paths import format_of
 
 NATIVE = ["bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))]
 NATIVE += ["float16", "float32", "float64", "complex64", "complex128"]
 
 
 def written(path, held):
-    FORMAT.refuse(held)
+    refuse_contents(FORMAT, held)
     FORMAT.write(held, path, Pump())
     return FORMAT.read(path)
 
@@ -344,7 +345,7 @@ def test_too_many_axes_are_refused(tmp_path):
     """HDF5 has 32 axes; a tensor of more is refused by name."""
     held = Contents("memory", (), {"deep": InMemory(np.ones((1,) * 33), "float64", 0)})
     with pytest.raises(FormatLimitError, match="deep"):
-        FORMAT.refuse(held)
+        refuse_contents(FORMAT, held)
     assert (
         written(tmp_path / "x.h5", contents({"x": np.ones((1,) * 32)})).tensors["x"].shape
         == (1,) * 32

@@ -17,8 +17,7 @@ from tensorferry.errors import FileFormatError, UnsafeFileError
 from tensorferry.files.base.objects import objects_in
 from tensorferry.files.formats.pytorch import FORMAT
 from tensorferry.files.pickles import machine
-from tensorferry.files.pickles.reader import described, globals_of, root_of
-from tensorferry.files.pickles.shortcuts import _QuickMachine
+from tensorferry.files.pickles.reader import _QuickMachine, described, globals_of, root_of
 from tensorferry.files.pickles.standins import TensorOf
 from tensorferry.files.pickles.torch import Names
 

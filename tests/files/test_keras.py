@@ -18,15 +18,16 @@ from tests.files.support import arrays, contents, same_bits, sample
 
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.base.contents import Ref
+from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent
 from tensorferry.files.conversion.select import substitution
 from tensorferry.files.formats.keras import FORMAT
-from tensorferry.files.opening.registry import format_of
+from tensorferry.files.opening.paths import format_of
 
 
 def written(path, held):
-    FORMAT.refuse(held)
+    refuse_contents(FORMAT, held)
     FORMAT.write(held, path, Pump())
     return FORMAT.read(path)
 
@@ -192,28 +193,28 @@ def test_what_keras_could_not_load_is_refused():
         "./kernel",
     ):
         with pytest.raises(FormatLimitError) as caught:
-            FORMAT.refuse(contents({name: np.ones(2)}))
+            refuse_contents(FORMAT, contents({name: np.ones(2)}))
         assert name in str(caught.value)
         (typed,) = ast.literal_eval(str(caught.value).rpartition("rename=")[2])
         assert substitution(typed)(name) == "layers/dense/vars/0"
     several = {name: np.ones(2) for name in ("w", "b", "0.weight")}
     with pytest.raises(FormatLimitError) as caught:
-        FORMAT.refuse(contents(several))
+        refuse_contents(FORMAT, contents(several))
     typed = ast.literal_eval(str(caught.value).rpartition("rename=")[2])
     for each in map(substitution, typed):
         several = {each(name): array for name, array in several.items()}
-    FORMAT.refuse(contents(several))  # no tensor is left that Keras would not find
+    refuse_contents(FORMAT, contents(several))  # no tensor is left that Keras would not find
     with pytest.raises(FormatLimitError, match="a/vars/0"):
-        FORMAT.refuse(contents({"a/vars/0": np.ones(2), "a/vars/0/vars/1": np.ones(2)}))
+        refuse_contents(FORMAT, contents({"a/vars/0": np.ones(2), "a/vars/0/vars/1": np.ones(2)}))
     with pytest.raises(FormatLimitError, match="float8_e4m3fn"):
-        FORMAT.refuse(contents({"vars/0": np.ones(2, ml_dtypes.float8_e4m3fn)}))
+        refuse_contents(FORMAT, contents({"vars/0": np.ones(2, ml_dtypes.float8_e4m3fn)}))
     for one, other in (
         ("a.kernel", "a/kernel"),
         ("kernel", "vars/0"),
         ("layers.kernel", "layers/vars/0"),
     ):
         with pytest.raises(FormatLimitError, match="no place for both"):
-            FORMAT.refuse(contents({one: np.ones(2), other: np.ones(2)}))
+            refuse_contents(FORMAT, contents({one: np.ones(2), other: np.ones(2)}))
 
 
 def test_a_plain_tree_goes_where_keras_looks(tmp_path):
@@ -279,7 +280,7 @@ for name in ("model.keras", "model.weights.h5"):
     assert not found.others and not found.refuses, (found.others, found.refuses)
     held = [stored.array().tobytes() for path, stored in found.tensors.items() if not path.startswith("optimizer")]
     assert sorted(held) == sorted(bits(saved)), name
-    FORMAT.refuse(found)
+    refuse_contents(FORMAT, found)
     target = folder / (name.partition(".")[2] + ".again.weights.h5")
     FORMAT.write(found, target, Pump())
     loaded = model(2)

@@ -24,7 +24,7 @@ import pytest
 from tests.support import TARGETS, address, survives
 
 import tensorferry as ferry
-from tensorferry.files.opening.registry import each_format
+from tensorferry.files.opening.paths import each_format
 from tensorferry.files.reports.summary import values_of
 
 _name = attrgetter("name")

@@ -17,7 +17,7 @@ from tests.support import ROOT
 
 import tensorferry as ferry
 from tensorferry.errors import FormatLimitError, UnsupportedTypeError
-from tensorferry.files.opening.registry import own_formats
+from tensorferry.files.opening.paths import own_formats
 
 TOOLS = (
     *("flax", "gguf", "h5py", "keras", "numpy", "orbax-checkpoint", "safetensors", "tensorflow"),

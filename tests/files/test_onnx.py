@@ -13,10 +13,10 @@ import pytest
 
 import tensorferry as ferry
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
-from tensorferry.files.encodings.packed import packed_bytes, unpacked
+from tensorferry.files.encodings.array_parts import packed_bytes, unpacked
 from tensorferry.files.encodings.protobuf import bytes_field, number_field, varint
 from tensorferry.files.formats.onnx import FORMAT
-from tensorferry.files.opening.registry import format_for, format_of
+from tensorferry.files.opening.paths import format_for, format_of
 
 onnx = pytest.importorskip("onnx", reason="the onnx library is not installed")
 _spec = importlib.util.spec_from_file_location(
@@ -56,7 +56,7 @@ def test_reads_every_dtype_that_the_library_writes(tmp_path):
 
 def test_every_data_type_of_the_library_is_known():
     """Each code of TensorProto.DataType means the dtype that the library gives it."""
-    from tensorferry.files.formats.onnx.model import DTYPES
+    from tensorferry.files.formats.onnx import DTYPES
 
     kinds = onnx.TensorProto.DataType
     numbers = {code for name, code in kinds.items() if name not in ("UNDEFINED", "STRING")}

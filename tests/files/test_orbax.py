@@ -27,12 +27,12 @@ from tensorferry.errors import (
     UnsafeFileError,
 )
 from tensorferry.files.base.contents import Contents, Ref, Special
+from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.nesting import written as written_out
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent, InMemory
 from tensorferry.files.formats.orbax import FORMAT
-from tensorferry.files.opening.registry import format_for, format_of
-from tensorferry.files.opening.shards import open_path
+from tensorferry.files.opening.paths import format_for, format_of, open_path
 from tensorferry.host.numpy_dtypes import of_numpy
 
 tensorstore = pytest.importorskip("tensorstore", reason="tensorstore is not installed")
@@ -60,7 +60,7 @@ def ocp():
 
 
 def written(path, contents):
-    FORMAT.refuse(contents)
+    refuse_contents(FORMAT, contents)
     FORMAT.write(contents, path, Pump())
     return path
 
@@ -113,7 +113,9 @@ def test_a_dtype_that_the_installed_library_lacks_is_refused(monkeypatch):
     """An older tensorstore has fewer dtypes: they are refused before anything is written."""
     monkeypatch.setattr("tensorferry.files.formats.orbax.is_known", lambda dtype: dtype != "int4")
     with pytest.raises(FormatLimitError, match="no int4: narrow"):
-        FORMAT.refuse(support.contents({"narrow": support.awkward("int4"), "wide": np.ones(2)}))
+        refuse_contents(
+            FORMAT, support.contents({"narrow": support.awkward("int4"), "wide": np.ones(2)})
+        )
 
 
 def test_keeps_every_bit_the_order_and_the_metadata(tmp_path):
@@ -543,7 +545,7 @@ def test_a_checkpoint_of_nothing_is_read(tmp_path):
 def test_refuses_what_the_format_cannot_hold(arrays, named):
     """A dtype that tensorstore has not, or a name that is no key, is refused."""
     with pytest.raises(FormatLimitError, match=named):
-        FORMAT.refuse(support.contents(arrays))
+        refuse_contents(FORMAT, support.contents(arrays))
 
 
 def test_a_missing_library_is_named(tmp_path, monkeypatch):

@@ -11,9 +11,10 @@ from tests.files.converting import SUFFIXES
 import tensorferry as ferry
 from tensorferry.files.base.contents import Contents
 from tensorferry.files.base.format import Format
+from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.stored import InMemory
-from tensorferry.files.opening.registry import format_named, formats
-from tensorferry.files.opening.split import pieces
+from tensorferry.files.opening.paths import format_named, formats
+from tensorferry.files.opening.shard_files import pieces
 from tensorferry.files.reports.diff import Change, diff
 
 safetensors = pytest.importorskip(
@@ -287,11 +288,11 @@ def test_a_format_without_metadata_does_not_refuse_it():
             own={"format": "pt"},
         )
         (piece,) = pieces(held, None, Bare())
-        Bare().refuse(piece)
+        refuse_contents(Bare(), piece)
     held = Contents("npz", (), {"w": InMemory(X, "float32", 0)}, {"format": "pt"})
     (piece,) = pieces(held, None, Bare())
     with pytest.raises(ferry.FormatLimitError, match="no place for metadata: format"):
-        Bare().refuse(piece)
+        refuse_contents(Bare(), piece)
 
 
 def test_tensors_that_are_named_so_are_told_from_it(tmp_path):

@@ -29,7 +29,7 @@ from tensorferry.errors import FileFormatError, UnsafeFileError
 from tensorferry.files.base.stored import Extent, View
 from tensorferry.files.formats.pickle import FORMAT as PICKLE
 from tensorferry.files.formats.pytorch import FORMAT as PYTORCH
-from tensorferry.files.opening.registry import format_of
+from tensorferry.files.opening.paths import format_of
 from tensorferry.files.reports.check import check_path
 
 torch = pytest.importorskip("torch", reason="the files are compared with what torch itself reads")

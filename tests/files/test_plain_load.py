@@ -17,11 +17,15 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save_file
+from safetensors.torch import load_file as load_torch_file
+from safetensors.torch import save_file as save_torch_file
 from tests import simulated
 from tests.support import TARGETS, address, survives
 
 import tensorferry as ferry
-from tensorferry.files.base import readers
+from tensorferry.files import loading
+from tensorferry.files import loading as source
+from tensorferry.files.base import stored as readers
 from tensorferry.host.free_memory import free_memory
 
 MANY = 40
@@ -565,3 +569,38 @@ def test_tensors_that_only_overlap_become_independent(tmp_path):
     found["a"][3] = 9
     assert found["b"].tolist() == [2, 3, 4, 5]
     assert found["again"] is found["a"]
+
+
+# -- the fast path ---------------------------------------------------------------------------------
+
+
+@pytest.mark.fast_paths
+@pytest.mark.parametrize("lazy", [False, True])
+def test_no_plan_is_made_for_ordinary_tensors(tmp_path, monkeypatch, lazy):
+    """Each as safetensors' own reader gives it; what is cast is planned, and so is what PyTorch does not have."""
+    tensors = {
+        f"{dtype}.{axes}": torch.ones((2,) * axes).to(getattr(torch, dtype))
+        for dtype in ("float32", "bfloat16", "float8_e4m3fn", "int64", "bool")
+        for axes in range(3)
+    }
+    tensors["empty"] = torch.empty(0, 3)
+    path = tmp_path / "a.safetensors"
+    save_torch_file(tensors, path)
+    planned = []
+
+    def noting(function):
+        return lambda *given, **keywords: planned.append(given) or function(*given, **keywords)
+
+    monkeypatch.setattr(source, "convert", noting(source.convert))
+    monkeypatch.setattr(loading, "prepare_described", noting(loading.prepare_described))
+    found = ferry.load(path, "torch", lazy=lazy)
+    for name, tensor in load_torch_file(path).items():
+        assert found[name].dtype is tensor.dtype
+        assert found[name].shape == tensor.shape
+        assert found[name].reshape(-1).view(torch.uint8).tolist() == (
+            tensor.reshape(-1).view(torch.uint8).tolist()
+        )
+    assert planned == []
+    narrow = ferry.load(path, "torch", lazy=lazy, dtype={"int64.1": "int8"})
+    assert narrow["int64.1"].dtype is torch.int8
+    assert planned

@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 from tensorferry.errors import OutputExistsError
-from tensorferry.files.conversion import workspace
-from tensorferry.files.conversion.publish import publishing, validate_target
-from tensorferry.files.conversion.workspace import Workspace
+from tensorferry.files.conversion import publish as workspace
+from tensorferry.files.conversion.publish import Workspace, publishing, validate_target
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -194,7 +193,7 @@ def test_many_wait_for_a_folder_that_others_remove(tmp_path):
     code = textwrap.dedent("""
         import sys
         from pathlib import Path
-        from tensorferry.files.conversion.workspace import Workspace
+        from tensorferry.files.conversion.publish import Workspace
         for _ in range(200):
             space = Workspace(Path(sys.argv[1]))
             space.lock(wait=True)

@@ -21,6 +21,7 @@ from tests.support import of_torch, peak_of
 import tensorferry as ferry
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.base.contents import Ref, Special
+from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Packed, View
 from tensorferry.files.formats.pytorch import FORMAT
@@ -36,7 +37,7 @@ DTYPES = sorted(FORMAT.dtypes)
 
 def written(tmp_path, given, name="written.pt"):
     path = tmp_path / name
-    FORMAT.refuse(given)
+    refuse_contents(FORMAT, given)
     FORMAT.write(given, path, Pump())
     return path
 
@@ -960,8 +961,9 @@ def test_nothing_is_imported_for_it(tmp_path):
     path = saved(tmp_path, checkpoint())
     program = (
         "import sys; from pathlib import Path; from tensorferry.files.formats.pytorch import FORMAT\n"
+        "from tensorferry.files.base.limits import refuse_contents\n"
         "from tensorferry.files.base.pump import Pump\n"
-        "found = FORMAT.read(Path(sys.argv[1])); FORMAT.refuse(found)\n"
+        "found = FORMAT.read(Path(sys.argv[1])); refuse_contents(FORMAT, found)\n"
         "FORMAT.write(found, Path(sys.argv[2]), Pump()); list(FORMAT.check(Path(sys.argv[2])))\n"
         "print(sorted({'torch', 'jax', 'tensorflow'} & set(sys.modules)))"
     )

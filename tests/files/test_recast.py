@@ -15,8 +15,8 @@ from tensorferry.core.dtypes import DTYPES, exact, find
 from tensorferry.errors import FileFormatError, LossyCastError
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent, InMemory, Record, View
-from tensorferry.files.conversion import recast
-from tensorferry.files.conversion.recast import Recast
+from tensorferry.files.conversion import select as recast
+from tensorferry.files.conversion.select import Recast
 from tensorferry.host.casts import cast
 from tensorferry.host.numpy_dtypes import numpy_dtype
 

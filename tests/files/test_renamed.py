@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tensorferry as ferry
-from tensorferry.files.opening.registry import format_named
+from tensorferry.files.opening.paths import format_named
 
 torch = pytest.importorskip("torch")
 

@@ -12,8 +12,7 @@ import pytest
 from tensorferry.errors import FormatLimitError, UnsupportedTypeError
 from tensorferry.files.base.contents import Contents, NotTensor, Ref
 from tensorferry.files.base.stored import InMemory
-from tensorferry.files.conversion.recast import Recast
-from tensorferry.files.conversion.select import select
+from tensorferry.files.conversion.select import Recast, select
 
 
 def contents(**keywords):

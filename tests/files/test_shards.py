@@ -13,11 +13,10 @@ from tests.files.support import arrays, contents, same_bits, sample
 
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.pump import Pump
-from tensorferry.files.opening.registry import format_of, formats
-from tensorferry.files.opening.shard_index import index_name, index_text, shard_names
-from tensorferry.files.opening.shards import check_folder, index_of, open_path
-from tensorferry.files.opening.split import pieces
+from tensorferry.files.opening.paths import check_folder, format_of, formats, index_of, open_path
+from tensorferry.files.opening.shard_files import index_name, index_text, pieces, shard_names
 
 SHARDED = sorted(name for name, each in formats().items() if each.index_suffix)
 SAFETENSORS = formats()["safetensors"]
@@ -29,7 +28,7 @@ def written(folder, held, nbytes, form=SAFETENSORS):
     parts = pieces(held, nbytes)
     names = shard_names(form, len(parts))
     for name, piece in zip(names, parts, strict=True):
-        form.refuse(piece)
+        refuse_contents(form, piece)
         form.write(piece, folder / name, Pump())
     (folder / index_name(form)).write_text(index_text(held, dict(zip(names, parts, strict=True))))
     return names
@@ -357,8 +356,6 @@ def test_what_is_no_file_is_not_opened(tmp_path):
 
 def test_a_file_that_appears_while_it_is_looked_for_is_not_there(tmp_path, monkeypatch):
     """It was not looked at, so nothing is said of its format."""
-    monkeypatch.setattr(
-        "tensorferry.files.opening.registry.recognised", lambda path, *_: path.touch()
-    )
+    monkeypatch.setattr("tensorferry.files.opening.paths.recognised", lambda path, *_: path.touch())
     with pytest.raises(FileNotFoundError):
         format_of(tmp_path / "a")

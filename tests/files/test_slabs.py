@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tensorferry.files.encodings.array_parts import filled, is_bomb, slabs
 from tensorferry.files.encodings.paths import placed, walked
-from tensorferry.files.encodings.shapes import is_bomb
-from tensorferry.files.encodings.slabs import filled, slabs
 
 lengths = st.lists(st.integers(0, 6), max_size=4)
 

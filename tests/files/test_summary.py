@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from tensorferry.files.base.contents import Contents, Ref, Special
 from tensorferry.files.base.nesting import named_values
 from tensorferry.files.base.stored import InMemory
-from tensorferry.files.reports.folded_names import fold
-from tensorferry.files.reports.overview import modules
-from tensorferry.files.reports.summary import disk_bytes, summarise, values_of
+from tensorferry.files.reports.summary import disk_bytes, fold, modules, summarise, values_of
 
 WORDS = st.sampled_from(
     ["layers.", "h", ".w", "#", "##", "", "-", "é", "\x1b[2J", "\0", "bn", "x", "2a", " "]

@@ -19,16 +19,16 @@ import pytest
 import tensorferry as ferry
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.base.contents import Contents, Ref
+from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Extent, InMemory
 from tensorferry.files.conversion.convert import convert_files
 from tensorferry.files.encodings import crc32c as checksums
 from tensorferry.files.encodings.crc32c import crc32c
 from tensorferry.files.encodings.protobuf import bytes_field, number_field
-from tensorferry.files.formats.tensorflow_checkpoint import FORMAT, sorted_table
-from tensorferry.files.formats.tensorflow_checkpoint.sorted_table import read_table, table
-from tensorferry.files.opening.registry import format_for, format_of
-from tensorferry.files.opening.shards import open_path
+from tensorferry.files.formats import tensorflow_checkpoint as sorted_table
+from tensorferry.files.formats.tensorflow_checkpoint import FORMAT, read_table, table
+from tensorferry.files.opening.paths import format_for, format_of, open_path
 
 _spec = importlib.util.spec_from_file_location(
     "files_support", Path(__file__).with_name("support.py")
@@ -43,7 +43,7 @@ def tf():
 
 
 def written(path, contents):
-    FORMAT.refuse(contents)
+    refuse_contents(FORMAT, contents)
     FORMAT.write(contents, path, Pump())
     return path
 
@@ -82,7 +82,7 @@ def test_tensorflow_reads_every_dtype_that_is_written(tf, tmp_path):
 
 def test_every_data_type_of_tensorflow_is_known(tf):
     """Each code of types.proto means the dtype that TensorFlow gives it."""
-    from tensorferry.files.formats.tensorflow_checkpoint.entries import DTYPES, OTHERS
+    from tensorferry.files.formats.tensorflow_checkpoint import DTYPES, OTHERS
 
     for code, name in DTYPES.items():
         kind = tf.dtypes.as_dtype(code)
@@ -163,7 +163,7 @@ def test_partitioned_variables_are_joined(tf, tmp_path, slices):
 @pytest.mark.parametrize("starts", [[0, 5_000, 2**20, 2**34, 2**48, 2**62]])
 def test_slice_keys_are_those_of_tensorflow(tf, tmp_path, starts):
     """The key of a slice is the one that TensorFlow makes, for starts of every length."""
-    from tensorferry.files.formats.tensorflow_checkpoint.bundle import _slice_key
+    from tensorferry.files.formats.tensorflow_checkpoint import _slice_key
 
     for number, start in enumerate(starts):
         name = "a\0b"
@@ -341,7 +341,7 @@ def test_ties_and_trees_come_back(tmp_path):
 def test_refuses_what_the_format_cannot_hold(arrays, strings, named):
     """A dtype that TensorFlow has not, or a name that its table needs for itself, is refused."""
     with pytest.raises(FormatLimitError, match=named):
-        FORMAT.refuse(support.contents(arrays, metadata=strings))
+        refuse_contents(FORMAT, support.contents(arrays, metadata=strings))
 
 
 def test_a_flipped_bit_is_found(tmp_path):
@@ -488,7 +488,7 @@ def test_hostile_entries_are_refused_in_little_memory(tmp_path, entry):
 )
 def test_slices_that_do_not_make_the_tensor_are_refused(tmp_path, slices, shapes):
     """Slices that overlap, leave gaps, have other shapes or lie outside are no tensor."""
-    from tensorferry.files.formats.tensorflow_checkpoint.bundle import _slice_key
+    from tensorferry.files.formats.tensorflow_checkpoint import _slice_key
 
     parts = [
         (_slice_key("weights", (axis,)), _entry(lengths=shape, nbytes=4 * shape[0]))

@@ -20,7 +20,7 @@ from tests.support import peak_of
 import tensorferry as ferry
 from tensorferry.errors import FileFormatError, UnsafeFileError
 from tensorferry.files.base.stored import InMemory
-from tensorferry.files.encodings.regions import Region, joined
+from tensorferry.files.encodings.array_parts import Region, joined
 from tensorferry.files.formats.distcp import FORMAT
 from tensorferry.files.reports.check import check_path
 

@@ -13,7 +13,7 @@ from tests.files.test_pickles import agrees
 
 import tensorferry as ferry
 from tensorferry.errors import FileFormatError, UnsafeFileError
-from tensorferry.files.opening.shards import asked_for
+from tensorferry.files.opening.paths import asked_for
 from tensorferry.files.reports.check import check_path
 
 torch = pytest.importorskip("torch", reason="the files are compared with what torch itself reads")

@@ -19,10 +19,11 @@ from tensorferry.errors import (
     UnsafeFileError,
 )
 from tensorferry.files.base.contents import NotTensor, Ref
+from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import Decoded, Extent
 from tensorferry.files.formats.zarr import FORMAT
-from tensorferry.files.opening.registry import format_of
+from tensorferry.files.opening.paths import format_of
 
 zarr = pytest.importorskip("zarr", reason="zarr 3 is not installed; it needs Python 3.11")
 
@@ -33,7 +34,7 @@ NATIVE += ["float16", "float32", "float64", "complex64", "complex128"]
 
 
 def written(path, held):
-    FORMAT.refuse(held)
+    refuse_contents(FORMAT, held)
     FORMAT.write(held, path, Pump())
     return FORMAT.read(path)
 
@@ -314,7 +315,7 @@ def test_strings_that_are_no_text_are_refused():
     """Half a surrogate pair in the metadata, or its reserved name, is refused by name."""
     for key in ("\udc80", "tensorferry.names"):
         with pytest.raises(FormatLimitError, match="metadata"):
-            FORMAT.refuse(contents({"x": np.ones(2)}, metadata={key: "x"}))
+            refuse_contents(FORMAT, contents({"x": np.ones(2)}, metadata={key: "x"}))
 
 
 def test_a_folder_is_known_by_its_description(tmp_path):

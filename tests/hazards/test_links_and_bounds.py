@@ -18,12 +18,12 @@ from tests.files.hostile import PROTO2, PROTO4, STOP, number, several, torch_zip
 
 import tensorferry as ferry
 from tensorferry.files.base.contents import MOST_TENSORS, Contents
-from tensorferry.files.base.keys import Keys
+from tensorferry.files.base.limits import refuse_contents
+from tensorferry.files.base.nesting import Keys
 from tensorferry.files.base.stored import Extent
-from tensorferry.files.formats.hdf5 import reader
-from tensorferry.files.opening.registry import format_named
-from tensorferry.files.opening.shards import asked_for
-from tensorferry.files.pickles import shortcuts
+from tensorferry.files.formats import hdf5 as reader
+from tensorferry.files.opening.paths import asked_for, format_named
+from tensorferry.files.pickles import reader as shortcuts
 from tensorferry.files.pickles.machine import Machine
 from tensorferry.files.pickles.torch import Names
 from tensorferry.files.reports.check import MOST_FINDINGS, check_path
@@ -196,8 +196,8 @@ def test_a_header_of_too_many_tensors_is_refused(tmp_path, monkeypatch):
     """And so many are not written either."""
     assert MOST_TENSORS >= 100_000
     monkeypatch.setattr("tensorferry.files.formats.safetensors.header.MOST_TENSORS", 100)
-    monkeypatch.setattr("tensorferry.files.encodings.zip_directory.MOST_TENSORS", 100)
-    monkeypatch.setattr("tensorferry.files.base.format.MOST_TENSORS", 100)
+    monkeypatch.setattr("tensorferry.files.encodings.zip_archive.MOST_TENSORS", 100)
+    monkeypatch.setattr("tensorferry.files.base.limits.MOST_TENSORS", 100)
     (tmp_path / "fits.safetensors").write_bytes(_header(100))
     assert len(ferry.open(tmp_path / "fits.safetensors").tensors) == 100
     (tmp_path / "many.safetensors").write_bytes(_header(101))
@@ -306,7 +306,7 @@ def test_contents_of_too_many_are_refused_before_they_are_written():
         map(str, range(MOST_TENSORS + 1)), Extent("float32", (1,), "nowhere", 0)
     )
     with pytest.raises(ferry.FormatLimitError, match="more than is read back"):
-        format_named("npz").refuse(Contents("memory", (), tensors))
+        refuse_contents(format_named("npz"), Contents("memory", (), tensors))
 
 
 def _archive(body):
@@ -353,13 +353,13 @@ def test_a_pickle_that_would_take_seconds_is_refused_with_its_size(
     for place in (
         module,
         "tensorferry.files.pickles.reader",
-        "tensorferry.files.pickles.shortcuts",
+        "tensorferry.files.pickles.reader",
     ):
         if hasattr(sys.modules[place], name):
             monkeypatch.setattr(f"{place}.{name}", 1000)
     if name == "MOST_STEPS":
         monkeypatch.setattr(
-            sys.modules["tensorferry.files.pickles.shortcuts"].run, "__defaults__", (0, 1000)
+            sys.modules["tensorferry.files.pickles.reader"].run, "__defaults__", (0, 1000)
         )
     with pytest.raises(ferry.UnsafeFileError, match=what):
         ferry.open(tmp_path / "a.pt")

@@ -82,10 +82,10 @@ def test_no_module_imports_in_a_circle():
 @pytest.mark.parametrize(
     ("where", "line"),
     [
-        ("base/stored.py", "from ..opening.registry import format_of"),
-        ("encodings/slabs.py", "from ..formats.npy import FORMAT"),
-        ("pickles/words.py", "def f():\n    from ..conversion import select"),
-        ("base/stored.py", "from tensorferry.files.encodings import slabs"),
+        ("base/stored.py", "from ..opening.paths import format_of"),
+        ("encodings/array_parts.py", "from ..formats.npy import FORMAT"),
+        ("pickles/machine.py", "def f():\n    from ..conversion import select"),
+        ("base/stored.py", "from tensorferry.files.encodings import array_parts"),
     ],
 )
 def test_an_arrow_upwards_is_found(where, line):

@@ -135,8 +135,10 @@ def test_importing_adds_few_modules_to_numpy():
 FIRST_CALL = """
 import os, sys, tempfile
 import numpy as np, torch
+from safetensors.torch import save_file
 t, a = torch.ones(3), np.ones(3)
 path = os.path.join(tempfile.mkdtemp(), "a.safetensors")
+save_file({{"w": t}}, path)
 import tensorferry as ferry
 {call}
 print(sum(name.partition(".")[0] == "tensorferry" for name in sys.modules))
@@ -150,6 +152,8 @@ CALLS = {
     "str(ferry.explain(t, 'numpy'))": 84,
     "ferry.convert_tree({'a': t}, 'numpy')": MORE,
     "ferry.collate([{'a': t, 'y': 1}] * 2, 'torch')": 114,
+    "ferry.load(path, 'torch')": 86,
+    "ferry.load(path, 'torch', lazy=True)['w']": 86,
 }
 
 

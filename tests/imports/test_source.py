@@ -34,12 +34,13 @@ NAMING = {"api.py", "table.py", "typing.py"}
 FILES = {
     "base/contents.py": "torch",
     "formats/pytorch.py": "torch",
-    "formats/tensorflow_checkpoint/": "tensorflow",
+    "formats/tensorflow_checkpoint.py": "tensorflow",
     "formats/orbax/": "jax",
     "formats/distcp.py": "torch",
     "formats/torch": "torch",
     "pickles/table.py": "jax",
     "pickles/torch": "torch",
+    "pickles/writer.py": "torch",
 }
 """What the files of a framework's own formats may name."""
 OWN = ("backends", "frameworks")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from tensorferry.errors import ConversionError
-from tensorferry.files.opening.shards import open_path
+from tensorferry.files.opening.paths import open_path
 from tensorferry.files.reports.check import check_path
 
 from .console import EXIT_FAILED, line_width, printable

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tensorferry.errors import ConversionError, FileFormatError
 from tensorferry.files.base.wording import named
 from tensorferry.files.encodings.paths import size_of
-from tensorferry.files.opening.registry import may_end_process
+from tensorferry.files.opening.paths import may_end_process
 
 from .console import EXIT_INTERRUPTED
 from .folders import expanded
@@ -120,7 +120,7 @@ def _memory(fragile: Sequence[Path]) -> int | None:
 
 def _clean(target: Path, options: Mapping[str, Any]) -> None:
     """Remove what the ended process has left, unless other processes write there too."""
-    from tensorferry.files.conversion.workspace import Workspace
+    from tensorferry.files.conversion.publish import Workspace
 
     if options["part"] is None and not options["dry_run"]:
         with suppress(ConversionError, OSError), Workspace(target) as space:

@@ -81,7 +81,7 @@ def any_dtypes(incomplete: str) -> list[str]:
 
 def formats(incomplete: str) -> list[str]:
     """The formats that can be written."""
-    from tensorferry.files.opening.registry import formats as every
+    from tensorferry.files.opening.paths import formats as every
 
     return _starting((name for name, each in every().items() if each.writes), incomplete)
 

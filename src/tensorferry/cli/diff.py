@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from tensorferry.errors import ConversionError
-from tensorferry.files.opening.shards import open_path
+from tensorferry.files.opening.paths import open_path
 from tensorferry.files.reports.diff import Change, Difference, TensorDifference, diff
-from tensorferry.files.reports.folded_names import fold
+from tensorferry.files.reports.summary import fold
 
 from .console import EXIT_FAILED, printable
 from .listing import paragraph, rows

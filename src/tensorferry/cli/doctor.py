@@ -9,7 +9,7 @@ from rich.text import Text
 
 import tensorferry as ferry
 from tensorferry.backends.registry import backends, outside
-from tensorferry.files.opening import registry as file_formats
+from tensorferry.files.opening import paths as file_formats
 from tensorferry.sequences.numbers import HAS_EXTENSION
 
 from . import layout, measure

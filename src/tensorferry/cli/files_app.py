@@ -304,10 +304,9 @@ def convert(
     """Convert a file into another format: its code is not run, nothing is lost, memory does not grow with it."""
     from tensorferry.files.conversion.convert import shards_of
     from tensorferry.files.conversion.executors import ENGINES
-    from tensorferry.files.conversion.recast import OVERFLOWS
-    from tensorferry.files.conversion.select import substitution
-    from tensorferry.files.opening.registry import format_for, format_named
-    from tensorferry.files.opening.split import TIES
+    from tensorferry.files.conversion.select import OVERFLOWS, substitution
+    from tensorferry.files.opening.paths import format_for, format_named
+    from tensorferry.files.opening.shard_files import WAYS_OF_TIES as TIES
 
     from .child import run
 

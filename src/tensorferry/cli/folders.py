@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from tensorferry.errors import ConversionError
 from tensorferry.files.base.wording import named
-from tensorferry.files.opening.registry import format_of
-from tensorferry.files.opening.shards import index_of, lone
+from tensorferry.files.opening.paths import format_of, index_of, lone
 
 from .console import printable
 from .outcome import show_note

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tensorferry.core.sizes import size_text
 from tensorferry.errors import ConversionError, FileFormatError, UnsafeFileError
-from tensorferry.files.base.blocks import blocks_of
-from tensorferry.files.opening.shards import asked_for, open_path
+from tensorferry.files.base.contents import blocks_of
+from tensorferry.files.opening.paths import asked_for, open_path
 from tensorferry.files.reports.summary import Summary, disk_bytes, summarise
 
 from .console import EXIT_REFUSED, printable
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from tensorferry.files.base.contents import Contents
     from tensorferry.files.base.stored import Stored
-    from tensorferry.files.reports.folded_names import Fold
     from tensorferry.files.reports.statistics import Statistics
+    from tensorferry.files.reports.summary import Fold
 
 __all__ = ["run"]
 

@@ -19,7 +19,7 @@ from tensorferry.core.sizes import size_text
 from tensorferry.errors import ConversionError, LossyCastError
 from tensorferry.files.base.nesting import leaves
 from tensorferry.files.lazy import mapped_arrays
-from tensorferry.files.opening.registry import format_for, formats
+from tensorferry.files.opening.paths import format_for, formats
 from tensorferry.files.reports.diff import diff
 
 from .console import EXIT_FAILED, printable, quiet

@@ -192,6 +192,8 @@ def rule_of(dtype: object, like: str | None = None) -> DtypeRule:
     """
     if isinstance(dtype, DtypeRule):
         return dtype
+    if dtype is None and like is None:
+        return DtypeRule()
     kinds = {} if like is None else _of_its_kind(like)
     if not isinstance(dtype, Mapping):
         return DtypeRule(

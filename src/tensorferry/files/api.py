@@ -61,7 +61,7 @@ def open(path: Path, /, *, allow: str | Iterable[str] = ()) -> Contents:  # noqa
     .. versionadded:: 0.1
     """
     from .base.wording import path_of, several
-    from .opening.shards import open_path
+    from .opening.paths import open_path
 
     return open_path(
         path_of(path, "open(path) and load(path)"), allow=frozenset(several("allow", allow))
@@ -203,12 +203,10 @@ def load(
     import os
 
     from ..core.leaf_dtypes import rule_of
-    from ..errors import CopyRequiredError, validate_flags
-    from .base.file_hints import Given, completed
-    from .base.objects import in_plain_values
+    from ..errors import ConversionError, CopyRequiredError, validate_flags
     from .base.wording import path_of, several
-    from .opening.shards import open_path
-    from .source import Source, target_of
+    from .loading import Source, target_of
+    from .opening.paths import open_path
 
     validate_flags(lazy=lazy, strict=strict, dequantize=dequantize)
     has_column_keywords = not nulls is ragged is pad is None
@@ -237,27 +235,25 @@ def load(
     asked |= {"exclude": exclude, "device": device, "copy": copy if lazy else None, "dtype": dtype}
     asked |= {"allow": classes, "strict": strict, "dequantize": dequantize}
     asked |= {"nulls": nulls, "ragged": ragged, "pad": pad}
-
-    def given() -> Given:
-        from .conversion.select import names_taken
-
-        taken = names_taken(whole, names or (), exclude)
-        return Given(exclude=exclude, rule=rule, names=taken)
-
     whole = contents
-    with completed(given):
+    try:
         if names is not None or exclude or dequantize:
             from .conversion.select import select
 
-            taken: dict[str, Any] = {"exclude": exclude, "dequantize": dequantize}
-            contents = select(contents, include=names or (), include_as="names", **taken)
+            chosen: dict[str, Any] = {"exclude": exclude, "dequantize": dequantize}
+            contents = select(contents, include=names or (), include_as="names", **chosen)
         if contents.columns is not None or has_column_keywords:
             from .opening.table_columns import ColumnKeywords, with_columns
 
             keywords = ColumnKeywords(nulls, ragged, pad)
             about = {"call": "load", "target": asked["to"], "strict": strict, "exclude": exclude}
             contents = with_columns(contents, keywords, rule, **about)
-        source = Source(in_plain_values(contents), load, asked, rule)
+        # Other files than pickles have no objects.
+        if contents.asks_for:
+            from .base.objects import in_plain_values
+
+            contents = in_plain_values(contents)
+        source = Source(contents, load, asked, rule)
         if lazy:
             from .lazy import lazy_tree
 
@@ -265,6 +261,13 @@ def load(
         from .loading import loaded
 
         return loaded(source, source.tree)
+    except ConversionError as error:
+        from .base.limits import Given, complete  # here, because only an error needs it
+        from .conversion.select import names_taken
+
+        taken = names_taken(whole, names or (), exclude)
+        complete(error, Given(exclude=exclude, rule=rule, names=taken))
+        raise
 
 
 def save(
@@ -336,7 +339,7 @@ def save(
     """
     from ..core.names import EXCHANGE
     from ..errors import ConversionError
-    from .base.file_hints import Saved, complete
+    from .base.limits import Saved, complete
     from .base.wording import path_of
     from .conversion.convert import write_contents
     from .save import contents_of, open_container

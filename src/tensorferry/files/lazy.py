@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from .base.fingerprints import Fingerprint
-    from .source import Source
+    from .base.raw import Fingerprint
+    from .loading import Source
 
 __all__ = ["LazyReference", "LazyTree", "lazy_tree", "mapped_arrays"]
 

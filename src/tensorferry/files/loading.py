@@ -2,29 +2,431 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import warnings
+import weakref
+from contextlib import closing, contextmanager, suppress
 from copy import copy
+from functools import reduce
 from glob import escape
+from itertools import repeat
+from operator import getitem
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ..backends.fast_paths import NOT_ACCEPTED, no_path, paths_to
+from ..backends.registry import backend_named, canonical, ready
 from ..core.dtypes import DTYPES, find
 from ..core.info import TensorInfo
-from ..core.leaf_dtypes import quoted
+from ..core.leaf_dtypes import dtype_of_leaf, quoted, unknown_name, why_idle
 from ..core.names import EXCHANGE
+from ..core.request import make_request
 from ..core.sizes import size_text
-from ..errors import ConversionError, FileFormatError, NotEnoughMemoryError, TreeError
-from ..execution.run import prepare_described
+from ..errors import (
+    ConversionError,
+    CopyRequiredError,
+    FileFormatError,
+    FormatLimitError,
+    NotEnoughMemoryError,
+    TreeError,
+    frames_of_ours,
+)
+from ..execution.recipes import conversion_of
+from ..execution.run import convert, foresee, prepare_described
 from ..host.free_memory import free_memory
-from .base.nesting import leaves
-from .base.readers import read_ahead
+from ..host.numpy_dtypes import numpy_dtype
+from .base.contents import BLOCKS, NOTHING, Ref, Special
+from .base.nesting import are_plain, leaves, like, named_values
+from .base.raw import fingerprints, mapped, mapped_private
+from .base.stored import read_ahead
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+    from mmap import mmap
 
+    from ..core.leaf_dtypes import Choice, DtypeRule
+    from ..execution.recipes import Conversion
+    from ..typing import Array
+    from .base.contents import Blocks, Contents
     from .base.stored import Stored
-    from .source import Source
 
-__all__ = ["loaded"]
+__all__ = ["Source", "loaded", "target_of"]
+
+_SHOWN = 8
+"""How many names a message has with their reasons, and how many a hint has."""
+_WIDTH = 200
+
+
+def target_of(to: object, copy: bool | None, device: object) -> str:
+    """The canonical name of the framework to load into, which is imported.
+
+    Raises:
+        TypeError: `copy` has no such value.
+        UnknownFrameworkError: There is no such framework.
+        FrameworkNotInstalledError: It is not installed.
+        DeviceError: There is no such device.
+    """
+    name = canonical(to)
+    target = ready(name)
+    request = make_request(target, copy, None, None, device, "detach", ())
+    if request.device is not None and request.placement is None:
+        # Any tensor tells whether there is such a device, which is better known before the first
+        # one is read. A layout over several devices must fit the shape of each tensor, and has
+        # devices that exist.
+        foresee(np.zeros(1, "float32"), conversion_of(target, request._replace(copy=None)))
+    return name
+
+
+class Source:
+    """Makes the tensors of a file for a framework.
+
+    Args:
+        contents: The contents of the file.
+        load: The function that opens it again, with `asked`.
+        asked: The arguments of `load`.
+        rule: The rule for dtypes.
+
+    Warns:
+        UserWarning: The rule is for no tensor.
+
+    Raises:
+        FormatLimitError: The rule has a name that no tensor has; or with ``strict``, something
+            cannot be loaded.
+    """
+
+    def __init__(
+        self, contents: Contents, load: Callable[..., Any], asked: dict[str, Any], rule: DtypeRule
+    ) -> None:
+        unknown = unknown_name("dtype", rule.names, contents.tensors)
+        if unknown is not None:
+            raise FormatLimitError(*unknown)
+        idle = why_idle(rule, ((name, stored.dtype) for name, stored in contents.tensors.items()))
+        # Columns of tables have been read by the rule already.
+        if idle is not None and contents.columns is None:
+            warnings.warn(idle, UserWarning, stacklevel=frames_of_ours())
+        self.tensors = contents.tensors
+        self.others = contents.others
+        self.tree: Any = _mapping_of(contents) if contents.tree is None else contents.tree
+        self.blocks = _blocks_of(contents)
+        self.load = load
+        self.asked = asked
+        self.path: str = asked["path"]
+        self.seen = fingerprints(contents.paths)
+        self.target = backend_named(asked["to"])
+        self.rule = rule
+        self._closed = False
+        memory = self.target.capabilities.memory
+        self._writes = memory.writable and memory.exists
+        self._maps: dict[str, mmap] = {}
+        self._made: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+        self._adopts: dict[Hashable, bool] = {}
+        self._directly: dict[Hashable, bool] = {}
+        if asked["strict"]:
+            self._refuse_what_is_left_out()
+
+    # -- the tree ----------------------------------------------------------------------------------
+
+    def is_left_out(self, node: Any) -> bool:
+        """Whether a node of the tree is something that cannot be loaded."""
+        return isinstance(node, Ref) and node.name in self.others and node.name not in self.tensors
+
+    def left_out(self, node: Any) -> dict[str, str]:
+        """Why something in a part of the tree cannot be loaded, by its name."""
+        if node is self.tree or not self.others:
+            return dict(self.others)
+        here = {ref.name for _, ref in leaves(node)}
+        return {
+            name: why
+            for name, why in self.others.items()
+            if name in here or name.rpartition("@")[0] in here
+        }
+
+    def warn_of_what_is_left_out(self, node: Any) -> None:
+        """Give one warning that names all that cannot be loaded in a part of the tree.
+
+        Warns:
+            UserWarning: There is something.
+        """
+        left = self.left_out(node)
+        if left:
+            text = f"{self.path} also holds what is left out here: {_reasons(left)}."
+            if self._are_in_lists(left):
+                text += " In a list, None stands in its place."
+            warnings.warn(text, UserWarning, stacklevel=frames_of_ours())
+
+    def _refuse_what_is_left_out(self) -> None:
+        left = self.others
+        if not left:
+            return
+        if self.is_left_out(self.tree):
+            self.known(self.tree.name)
+        hint = "strict=False, which leaves it out, with a warning"
+        if len(left) <= _SHOWN and not self._are_in_lists(left):
+            globs = ", ".join(map(quoted, [*self.asked["exclude"], *map(escape, left)]))
+            hint = f"exclude=[{globs}], which leaves it out; or strict=False"
+        raise FormatLimitError(f"{self.path} holds what cannot be loaded: {_reasons(left)}.", hint)
+
+    def _are_in_lists(self, left: Mapping[str, str]) -> bool:
+        """Whether some of it stands directly in a list, so that the places of others would change without it."""
+        found = (keys for keys, ref in leaves(self.tree) if ref.name in left)
+        return any(type(reduce(getitem, keys[:-1], self.tree)) in (list, tuple) for keys in found)
+
+    def value(self, node: Any) -> Any:
+        """What stands in the tree for a node that is neither a container nor a tensor."""
+        if not isinstance(node, Special):
+            return node
+        if node == NOTHING:
+            return None
+        found = self.target.value_of(*node)
+        return node if found is None else found
+
+    def plain(self, node: Any, tensor: Callable[[str], Any]) -> Any:
+        """A node of the tree in plain containers, without what cannot be loaded.
+
+        In a list or tuple, ``None`` keeps the place of that, because the places of the others would
+        change.
+
+        Args:
+            node: The node.
+            tensor: Gives the tensor with a name.
+
+        Raises:
+            FormatLimitError: The node itself cannot be loaded.
+        """
+        if isinstance(node, dict):
+            children = ((key, child) for key, child in node.items() if not self.is_left_out(child))
+            return like(node, ((key, self.plain(child, tensor)) for key, child in children))
+        if type(node) in (list, tuple):
+            if are_plain(node):
+                return type(node)(node)
+            return type(node)(
+                None if self.is_left_out(child) else self.plain(child, tensor) for child in node
+            )
+        if isinstance(node, Ref):
+            return tensor(self.known(node.name))
+        return self.value(node)
+
+    def known(self, name: str) -> str:
+        """The name itself, if it is that of a tensor.
+
+        Raises:
+            FormatLimitError: It is that of something that cannot be loaded.
+        """
+        if name not in self.tensors:
+            raise FormatLimitError(
+                f"{name!r} cannot be converted: {self.others[name]}.",
+                "save it as a dense tensor of plain numbers with what made it",
+            )
+        return name
+
+    # -- tensors over a map ------------------------------------------------------------------------
+
+    def tensor(self, name: str) -> Any:
+        """The tensor with this name, over a map of the file if that is possible; the same one as long as it is held.
+
+        Raises:
+            FormatLimitError: It cannot be loaded.
+            FileFormatError: The file has been replaced.
+            ValueError: The file has been closed.
+        """
+        if self._closed:
+            raise ValueError(
+                f"{self.path} was closed: {name!r} cannot be read.\n\nHint: load({self.path!r}, lazy=True) again"
+            )
+        stored = self.tensors[self.known(name)]
+        dtype = self.dtype(name)
+        tensor = self._made.get((stored.key, dtype))
+        if tensor is None:
+            with self.naming(name):
+                tensor = self._over_map(stored, dtype)
+            # Python lists and numbers do not support weak references.
+            with suppress(TypeError):
+                self._made[stored.key, dtype] = tensor
+        return tensor
+
+    def map_of(self, path: str) -> mmap:
+        """The memory map of a file, which all its tensors share; private, if tensors can be written to.
+
+        The caller must have checked that the file has not been replaced.
+        """
+        found = self._maps.get(path)
+        if found is None:
+            found = self._maps.setdefault(
+                path, mapped_private(path) if self._writes else mapped(path)
+            )
+        return found
+
+    def close(self) -> None:
+        """Make no more tensors over maps."""
+        self._closed = True
+        self._maps = {}
+
+    def _over_map(self, stored: Stored, dtype: Choice) -> Any:
+        copy = self.asked["copy"]
+        path = getattr(stored, "path", None)
+        if path not in self._maps:
+            self.validate(stored)
+        array = stored.array(self.map_of)
+        direct = self._direct(array, dtype) if copy is None else None
+        if direct is not None:
+            return direct
+        conversion = self.conversion(dtype, copy)
+        is_plain = self.asked["device"] is None and dtype is None and not copy
+        if (
+            self._writes and is_plain and array.flags.aligned
+        ) or conversion.request.placement is not None:
+            return convert(array, conversion)
+        plan = foresee(array, conversion).plan
+        if (
+            plan.shares_memory
+            or copy is False
+            or not plan.keeps_dtype
+            or plan.result.device != plan.source.device
+        ):
+            return convert(array, conversion)
+        # A tensor that must be copied is read into new memory, which is faster than a copy from the
+        # map.
+        self.validate(stored)
+        return self.adopted(stored.load(), dtype)
+
+    # -- the fast path -----------------------------------------------------------------------------
+
+    def _direct(self, array: Array, dtype: Choice) -> Any:
+        """The tensor that the fast path of the framework makes of an array; ``None`` if it does not accept it.
+
+        An immutable framework's may copy, so it is not for that.
+        """
+        if dtype is not None or self.asked["device"] is not None or not self._writes:
+            return None
+        path: Any = paths_to(self.target.name).get(np.ndarray, no_path)
+        try:
+            return path(array)
+        except NOT_ACCEPTED:
+            return None
+
+    def is_direct(self, stored: Stored, dtype: Choice) -> bool:
+        """Whether the fast path makes such tensors, so that no plan has to be made: an empty one tells it."""
+        axes = len(stored.shape)
+        kind = stored.dtype, axes, dtype
+        found = self._directly.get(kind)
+        if found is None:
+            empty = np.empty((0,) * axes, numpy_dtype(stored.dtype))
+            found = self._directly[kind] = self._direct(empty, dtype) is not None
+        return found
+
+    # -- for both ways -----------------------------------------------------------------------------
+
+    def dtype(self, name: str) -> Choice:
+        """What `dtype` asks for a tensor."""
+        return dtype_of_leaf(self.rule, self.tensors[name].dtype, name)
+
+    def conversion(self, dtype: Choice, copy: bool | None) -> Conversion:
+        """The conversion of an array to the framework."""
+        request = make_request(self.target, copy, dtype, None, self.asked["device"], "detach", ())
+        return conversion_of(self.target, request)
+
+    def adopted(self, own: Array, dtype: Choice) -> Any:
+        """A tensor that takes over the memory of an array, which nobody else has, if the framework can do that.
+
+        Raises:
+            ConversionError: The array cannot be converted.
+        """
+        direct = self._direct(own, dtype)
+        if direct is not None:
+            return direct
+        kind = dtype, own.dtype, bool(own.size)
+        adopts = self._adopts.get(kind)
+        if adopts is None:
+            adopts = self._adopts[kind] = _can_adopt(own, self.conversion(dtype, copy=False))
+        if adopts:
+            with suppress(CopyRequiredError):
+                return convert(own, self.conversion(dtype, copy=False))
+        return convert(own, self.conversion(dtype, None))
+
+    @contextmanager
+    def naming(self, name: str) -> Iterator[None]:
+        """A context in which errors end in the name of a tensor."""
+        try:
+            yield
+        except ConversionError as error:
+            raise self.named([(error, name)])[0] from error
+
+    def named(self, errors: Sequence[tuple[ConversionError, str]]) -> list[ConversionError]:
+        """Errors that end in the names of their tensors, and whose hints are for `load`."""
+        from ..trees.failures import ask_for_all
+        from .base.limits import Given, uncast  # here, because only an error needs it
+
+        for error, name in errors:
+            stored = self.tensors[name]
+            given = Given(
+                exclude=tuple(self.asked["exclude"]),
+                rule=self.rule,
+                dtypes={name: stored.dtype},
+                names=frozenset((*self.tensors, *self.others, *named_values(self.tree))),
+            )
+            error.hint = uncast(error, given, name, self.asked["to"])
+            error.complete_hint("load", self.asked["to"])
+        ask_for_all(self.rule, errors)
+        # The error of a column of a table has its name already.
+        ends = [f" - at {name!r}" for _, name in errors]
+        messages = [
+            error.message.removesuffix(end) + end
+            for (error, _), end in zip(errors, ends, strict=True)
+        ]
+        return [
+            type(error)(message, error.hint)
+            for (error, _), message in zip(errors, messages, strict=True)
+        ]
+
+    def validate(self, stored: Stored | None = None) -> None:
+        """Raise if the file of a tensor has been replaced; for a decoded tensor, or for all of them, if any file has.
+
+        Raises:
+            FileFormatError: It has.
+        """
+        path = getattr(stored, "path", None)
+        for now in fingerprints(
+            (path,) if path is not None else tuple(each.path for each in self.seen)
+        ):
+            if any(each.path == now.path and each != now for each in self.seen):
+                raise FileFormatError(
+                    f"{now.path} has changed since it was opened.", f"load({now.path!r}) again"
+                )
+
+
+def _blocks_of(contents: Contents) -> Mapping[str, Blocks]:
+    """The tensors in quantised blocks, which few files have."""
+    if BLOCKS not in contents.metadata:
+        return {}
+    from .base.contents import blocks_of
+
+    return blocks_of(contents)
+
+
+def _mapping_of(contents: Contents) -> dict[str, Ref]:
+    """The tree of a plain mapping, without a Python call for each tensor: there may be a hundred thousand."""
+    names = [*contents.tensors, *contents.others]
+    fields = zip(names, *map(repeat, Ref._field_defaults.values()), strict=False)
+    return dict(zip(names, map(tuple.__new__, repeat(Ref), fields), strict=True))
+
+
+def _reasons(left: Mapping[str, str]) -> str:
+    told = [f"{name} ({why})" for name, why in left.items()]
+    more = f" and {len(told) - _SHOWN:,} more" if len(told) > _SHOWN else ""
+    return (
+        ", ".join(
+            each if len(each) <= _WIDTH else f"{each[: _WIDTH - 1]}…" for each in told[:_SHOWN]
+        )
+        + more
+    )
+
+
+def _can_adopt(own: Array, conversion: Conversion) -> bool:
+    try:
+        return foresee(own, conversion).plan.shares_memory
+    except CopyRequiredError:
+        return False
+
 
 _HINT = "lazy=True, which reads what is used; or names=[{name}], for a part of it"
 _AHEAD = 64 << 20
@@ -95,6 +497,8 @@ def _refuse_what_no_plan_converts(source: Source, wanted: Mapping[str, Stored]) 
         key = stored.dtype, stored.shape, source.dtype(name)
         if key not in plans:
             plans[key] = None
+            if source.is_direct(stored, key[2]):
+                continue
             try:
                 prepare_described(
                     TensorInfo(EXCHANGE, stored.shape, stored.dtype),

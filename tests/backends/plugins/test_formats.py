@@ -50,9 +50,9 @@ def test_who_uses_the_built_in_formats_loads_no_outside_package(tmp_path):
     [
         "pathlib.Path('x').write_bytes(b'ROWS'); assert ferry.load('x') == {}",
         "pathlib.Path('x.rows').write_bytes(b'ROWS'); assert ferry.load('x.rows') == {}",
-        "from tensorferry.files.opening.registry import format_named; assert format_named('rows').title == 'Rows'",
-        "import tensorferry.files.opening.registry as r; assert r.format_for(pathlib.Path('x.rows')).title == 'Rows'",
-        "from tensorferry.files.opening.registry import formats; assert 'rows' in formats()",
+        "from tensorferry.files.opening.paths import format_named; assert format_named('rows').title == 'Rows'",
+        "import tensorferry.files.opening.paths as r; assert r.format_for(pathlib.Path('x.rows')).title == 'Rows'",
+        "from tensorferry.files.opening.paths import formats; assert 'rows' in formats()",
     ],
 )
 def test_a_miss_opens_it(tmp_path, code):
@@ -88,7 +88,7 @@ BROKEN = {
     ),
 }
 UNTOUCHED = """
-from tensorferry.files.opening.registry import format_named, formats, outside
+from tensorferry.files.opening.paths import format_named, formats, outside
 pathlib.Path("nothing").write_bytes(b"1234")
 try:
     ferry.load("nothing")
@@ -162,7 +162,7 @@ def test_tensorferrys_own_names_and_suffixes_are_its_own(tmp_path):
         "raise SystemExit('must not be imported')", encoding="utf-8"
     )
     code = """
-    from tensorferry.files.opening.registry import format_for, format_named, formats, outside
+    from tensorferry.files.opening.paths import format_for, format_named, formats, outside
     import pathlib
     formats()
     assert format_named("npz").title != "Rows" and format_for(pathlib.Path("x.npz")).name == "npz"
@@ -179,7 +179,7 @@ def test_shards_of_an_outside_format(tmp_path):
     brings(tmp_path, body)
     code = """
     import os, tempfile, pathlib, tensorferry as ferry
-    from tensorferry.files.opening.shards import index_of
+    from tensorferry.files.opening.paths import index_of
     folder = pathlib.Path(tempfile.mkdtemp())
     (folder / "model.rows.index.json").write_text("{}")
     assert index_of(folder) == folder / "model.rows.index.json"

@@ -5,37 +5,24 @@ from __future__ import annotations
 import importlib
 import os
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from ...core.dtypes import fit
 from ...errors import ConversionError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
-from .contents import MOST_TENSORS, FileFinding, NotTensor
-from .file_hints import (
-    IN_SHARDS,
-    OTHER_FORMAT,
-    FileHint,
-    Metadataless,
-    OneOf,
-    OtherDtypes,
-    Renamed,
-    Without,
-    Words,
-)
-from .nesting import keys_of
-from .wording import as_unicode, is_unicode, named
+from .contents import FileFinding, NotTensor
+from .wording import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from .blocks import Blocks
-    from .contents import Contents
+    from .contents import Blocks, Contents
     from .pump import Pump
     from .stored import Stored
 
-__all__ = ["Format", "owned"]
+__all__ = ["INSTEAD", "Format", "owned"]
 
-_INSTEAD = 'to="safetensors", or another format'
+INSTEAD = 'to="safetensors", or another format'
+"""The hint for a format that cannot do it."""
 
 
 class Format(ABC):
@@ -144,45 +131,14 @@ class Format(ABC):
         return ()
 
     def refuse(self, contents: Contents) -> None:
-        """Raise for contents that the format cannot hold, before anything is written.
+        """Raise for contents that the format cannot hold for a reason that its declarations do not tell.
+
+        `refuse_contents` calls it, after it has compared the contents with the declarations.
 
         Raises:
             FormatLimitError: The message names the tensors.
         """
-        lacking = self.lacks(contents)
-        kinds = ", ".join(sorted({contents.tensors[name].dtype for name in lacking}))
-        self.refuse_any(lacking, f"cannot hold {kinds}", self._other_dtypes(contents, lacking))
-        if self.holds_one and len(contents.tensors) != 1:
-            self._refuse_number(contents)
-        if contents.tree is not None and not self.holds_tree:
-            raise FormatLimitError(
-                f"{self.title or self.name} has no place for what is not a tensor, nor for how they nest.",
-                OTHER_FORMAT,
-            )
-        if not self.holds_metadata:
-            hint = FileHint(Metadataless(tuple(contents.metadata)))
-            self.refuse_any(contents.metadata, "has no place for metadata", hint)
-        if len(contents.tensors) > MOST_TENSORS:
-            raise FormatLimitError(
-                f"{len(contents.tensors):,} tensors in one file are more than is read back, which is {MOST_TENSORS:,}.",
-                IN_SHARDS,
-            )
-        deep = [
-            name for name, stored in contents.tensors.items() if len(stored.shape) > self.most_axes
-        ]
-        without = FileHint(Without(keys_of(contents, deep)))
-        self.refuse_any(deep, f"holds tensors of at most {self.most_axes} axes, unlike", without)
-        if self.unicode_only:
-            odd = [name for name in contents.tensors if not is_unicode(name)]
-            hint = self.other_names(contents, odd, as_unicode)
-            what = "holds names in UTF-8, and these are not valid Unicode"
-            self.refuse_any((repr(name)[:80] for name in odd), what, hint)
-            strings = {
-                key: text for key, text in contents.metadata.items() if not is_unicode(key + text)
-            }
-            shown = (f"{key!r}: {text!r}"[:80] for key, text in strings.items())
-            hint = FileHint(Metadataless(tuple(strings)))
-            self.refuse_any(shown, "holds metadata in UTF-8, and these are not valid Unicode", hint)
+        del contents
 
     def as_held(self, contents: Contents) -> Contents:
         """The contents as a file of the format has them, if it has another form for some.
@@ -227,35 +183,6 @@ class Format(ABC):
         del contents
         yield from ()
 
-    def _refuse_number(self, contents: Contents) -> NoReturn:
-        """Raise for contents that do not have exactly one tensor."""
-        what = f"{self.title or self.name} holds one tensor, not {len(contents.tensors)}"
-        if not contents.tensors:
-            raise FormatLimitError(f"{what}.", FileHint(Words(_INSTEAD, _INSTEAD)))
-        first = next(iter(contents.tensors))
-        hint = FileHint(OneOf(first, keys_of(contents, [first])[first]))
-        raise FormatLimitError(f"{what}: {named(contents.tensors)}.", hint)
-
-    def _other_dtypes(self, contents: Contents, lacking: Iterable[str]) -> FileHint:
-        """The hint for tensors with dtypes that it cannot hold."""
-        own = {name: contents.tensors[name].dtype for name in lacking}
-        held = {dtype: fit(dtype, self.dtypes) for dtype in sorted(set(own.values()))}
-        instead = {dtype: other for dtype, other in held.items() if other is not None}
-        return FileHint(OtherDtypes(own, instead), Without(keys_of(contents, own)))
-
-    def other_names(
-        self, contents: Contents, names: Iterable[str], better: Callable[[str], str]
-    ) -> FileHint:
-        """The hint for tensors with names that it cannot hold.
-
-        Args:
-            contents: The contents.
-            names: The names.
-            better: Makes a name that it can hold of one of them.
-        """
-        keys = keys_of(contents, names)
-        return FileHint(Renamed(keys, frozenset(contents.tensors), better), Without(keys))
-
     def lacks(self, contents: Contents) -> list[str]:
         """The names of tensors with a dtype that it cannot hold."""
         return [
@@ -278,7 +205,7 @@ class Format(ABC):
         The bytes of tensors go through `pump`, which counts them and compares checksums. `refuse`
         has been called.
         """
-        raise FormatLimitError(f"{self.title or self.name} can be read, not written.", _INSTEAD)
+        raise FormatLimitError(f"{self.title or self.name} can be read, not written.", INSTEAD)
 
     def dequantised(self, stored: Stored, blocks: Blocks, name: str) -> Stored:
         """The numbers of a tensor in quantised blocks of this format; see `blocks_of`.

@@ -1,4 +1,4 @@
-"""Trees of tensors in files: their tensors and other values, and names of these by their paths."""
+"""Trees of tensors in files: their keys, their tensors and other values, and names of these by their paths."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import FormatLimitError
 from .contents import Ref
-from .file_hints import FileHint, Keyed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from .contents import Contents
 
@@ -19,13 +18,74 @@ __all__ = [
     "DEEPEST",
     "MOST",
     "PLAIN",
+    "Keys",
     "are_plain",
     "children_of",
     "free_name",
     "is_container",
+    "is_flat",
+    "is_plain",
+    "keys_of",
+    "leaves",
+    "like",
+    "name_at",
+    "named_values",
+    "names",
+    "relabel",
+    "written",
 ]
-__all__ += ["is_flat", "keys_of", "leaves", "like", "name_at", "named_values", "names", "relabel"]
-__all__ += ["text_keys", "written"]
+
+_OWN_HASH = (1 << 61) - 1
+"""Integers that are smaller are their own hashes, https://docs.python.org/3/library/stdtypes.html#hashing-of-numeric-types"""
+_MOST_ALIKE = 64
+
+
+class Keys:
+    """Decides which keys of dicts, and elements of sets, a file may have: plain values, and small tuples of them.
+
+    The hashes of numbers can be predicted, so a file could make them all equal; then a dict
+    compares each key with all others. So only a few keys with the same hash are allowed. (The
+    hashes of strings cannot be predicted.)
+    """
+
+    def __init__(self) -> None:
+        self._alike: dict[int, list[Any]] = {}
+
+    def takes(self, key: Any) -> bool:
+        """Whether a key may be put into a dict."""
+        return is_plain(key) and self.are_few(key)
+
+    def are_few(self, key: Any) -> bool:
+        """Whether there are not too many different keys with the same hash."""
+        kind = type(key)
+        if (
+            kind in (str, float, bool, bytes)
+            or key is None
+            or (kind is int and -_OWN_HASH < key < _OWN_HASH)
+        ):
+            return True
+        alike = self._alike.setdefault(hash(key), [])
+        if key not in alike:
+            alike.append(key)
+        return len(alike) <= _MOST_ALIKE
+
+
+def is_plain(key: Any, depth: int = 4) -> bool:
+    """Whether a key is a plain value, or a small tuple of them.
+
+    >>> is_plain((1, "a")), is_plain(frozenset())
+    (True, False)
+
+    Args:
+        key: The key.
+        depth: How deep tuples may nest.
+    """
+    if key is None or type(key) in (str, int, float, bool, bytes, complex):
+        return True
+    if type(key) is not tuple or not depth or len(key) > 16:
+        return False
+    return all(is_plain(each, depth - 1) for each in key)
+
 
 DEEPEST = 64
 """How deep a tree may nest."""
@@ -125,33 +185,6 @@ def free_name(plain: str, taken: Collection[str], counts: dict[str, int]) -> str
         counts[plain] = counts.get(plain, 1) + 1
         unique = f"{plain}#{counts[plain]}"
     return unique
-
-
-def text_keys(node: Mapping[Any, Any], keys: tuple[Any, ...]) -> dict[str, Any]:
-    """A dict with its keys as text, for formats that have no other keys.
-
-    >>> text_keys({0: "a", None: "b"}, ())
-    {'0': 'a', 'None': 'b'}
-
-    Args:
-        node: The dict.
-        keys: The keys that lead to it, for messages.
-
-    Raises:
-        FormatLimitError: Two keys are the same as text.
-    """
-    found: dict[str, Any] = {}
-    for key, child in node.items():
-        text = key if type(key) is str else str(key)
-        if text in found:
-            other = next(each for each in node if str(each) == text)
-            where = f"{'.'.join(map(str, keys))}: " if keys else ""
-            raise FormatLimitError(
-                f"{where}the keys {other!r} and {key!r} of a dict are both {text!r} as text, which the format needs.",
-                FileHint(Keyed(keys, {key: free_name(text, [*map(str, node)], {})})),
-            )
-        found[text] = child
-    return found
 
 
 def keys_of(contents: Contents, names: Iterable[str]) -> dict[str, tuple[Any, ...]]:

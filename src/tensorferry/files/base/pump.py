@@ -14,8 +14,7 @@ import numpy as np
 
 from ...errors import FileFormatError
 from .raw import read_fully, write_fully
-from .repeated import Repeated
-from .stored import BLOCK_BYTES, Extent, Packed, Record
+from .stored import BLOCK_BYTES, Extent, Packed, Record, Repeated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

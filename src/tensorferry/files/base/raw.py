@@ -1,15 +1,25 @@
-"""Read, write and map bytes of files."""
+"""Read, write and map bytes of files, and see whether a file has changed."""
 
 from __future__ import annotations
 
 import mmap
 import os
+import stat
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import FileFormatError
 
-__all__ = ["mapped", "mapped_private", "read_at", "read_fully", "read_pages", "write_fully"]
+__all__ = [
+    "Fingerprint",
+    "fingerprints",
+    "mapped",
+    "mapped_private",
+    "read_at",
+    "read_fully",
+    "read_pages",
+    "write_fully",
+]
 
 
 def read_fully(descriptor: int, view: memoryview, offset: int, path: str) -> None:
@@ -110,3 +120,26 @@ Otherwise a file larger than memory could not be mapped.
 def _mapped(path: str, _inode: int, _size: int, _changed: int) -> mmap.mmap:
     with open(path, "rb") as file:  # noqa: PTH123 - a descriptor for mmap
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+class Fingerprint(NamedTuple):
+    """The facts about a file that must not change while it is in use."""
+
+    path: str
+    nbytes: int
+    changed: int
+    inode: int
+
+
+def fingerprints(paths: tuple[str, ...]) -> tuple[Fingerprint, ...]:
+    """The present fingerprints of files, and of all files in folders."""
+    found = []
+    for path in sorted(set(paths)):
+        status = os.stat(path)  # noqa: PTH116 - plain strings
+        if not stat.S_ISDIR(status.st_mode):
+            found.append(
+                Fingerprint(
+                    os.path.realpath(path), status.st_size, status.st_mtime_ns, status.st_ino
+                )
+            )
+    return tuple(found)

@@ -21,9 +21,8 @@ from ...core.dtypes import DTYPES
 from ...errors import FileFormatError, FormatLimitError, an
 from ...host.numpy_dtypes import numpy_dtype, of_numpy
 from .contents import Ref, Special
-from .file_hints import FileHint, InPlace, Keyed, Leaving, in_place_of_scalar
-from .keys import Keys
-from .nesting import DEEPEST, MOST, names, relabel
+from .limits import FileHint, InPlace, Keyed, Leaving, in_place_of_scalar
+from .nesting import DEEPEST, MOST, Keys, names, relabel
 from .wording import named
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ...errors import FileFormatError, FormatLimitError
 from .nesting import leaves
-from .tree_json import decode, encode
 from .wording import named
 
 if TYPE_CHECKING:
@@ -44,6 +43,8 @@ def pack(contents: Contents) -> dict[str, str]:
         )
     ties = contents.ties
     if contents.tree is not None:
+        from .tree_json import encode  # here, because most files need it neither way
+
         packed[TREE] = encode(contents.tree)
     # The record is also written if it is empty but some metadata looks like a further name.
     if ties or _aliases(packed, contents.tensors):
@@ -84,6 +85,8 @@ def unpack(contents: Contents) -> Contents:
     metadata = {name: value for name, value in metadata.items() if name not in aliases}
     unpacked = replace(contents, tensors=tensors, metadata=metadata)
     if tree is not None:
+        from .tree_json import decode
+
         unpacked.tree = decode(tree, contents.paths)
         _compare(unpacked)
     return unpacked

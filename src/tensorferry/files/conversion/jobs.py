@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 import errno
+import os
+from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...errors import FileFormatError, UnsafeFileError
-from ..base.blocks import blocks_of, noted
-from ..base.contents import Contents
-from ..base.fingerprints import fingerprints
+import numpy as np
+
+from ...errors import ConversionError, FileFormatError, UnsafeFileError, VerificationError
+from ..base.contents import Contents, Ref, blocks_of, noted
+from ..base.limits import refuse_contents
+from ..base.nesting import written
 from ..base.objects import in_text
 from ..base.pump import Pump
+from ..base.raw import fingerprints
 from ..base.wording import named
-from ..opening.registry import format_named
-from ..opening.shards import open_path
-from ..opening.split import merged_tree, pieces, sizes, untied
-from .publish import publishing
+from ..opening.paths import format_named, open_path
+from ..opening.shard_files import merged_tree, pieces, sizes, untied
+from ..reports.diff import pairs, words
+from .publish import publishing, sync
 from .select import select
-from .verify import verify
-from .workspace import sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from ..base.blocks import Blocks
-    from ..base.fingerprints import Fingerprint
+    from ..base.contents import Blocks
     from ..base.format import Format
+    from ..base.raw import Fingerprint
+    from ..base.stored import Stored
 
 __all__ = [
     "Done",
@@ -39,8 +43,115 @@ __all__ = [
     "open_all",
     "run_job",
     "takes_a_part",
+    "verify",
     "write_piece",
 ]
+
+
+def verify(
+    expected: Contents,
+    path: Path,
+    format: Format,  # noqa: A002 - the term
+    *,
+    allow: frozenset[str] = frozenset(),
+    progress: Callable[[int], None] | None = None,
+) -> None:
+    """Compare names, dtypes, shapes and bits of tensors, then everything else.
+
+    The sources are read a second time (their checksums were compared the first time). The output is
+    read from the disk, not from the page cache, if it was flushed and the system drops its pages.
+
+    Args:
+        expected: The contents that were to be written.
+        path: The written file or folder.
+        format: Its format.
+        allow: As for `Format.read`.
+        progress: Called with the number of bytes whenever some of the output have been read.
+
+    Raises:
+        VerificationError: They differ; the message names the tensors.
+    """
+    _forget(path)
+    try:
+        found = format.read(path, allow=allow)
+    except ConversionError as error:
+        raise VerificationError(f"{path.name} does not read back: {error.message}") from error
+    tensors = found.tensors
+    if format.holds_one and len(tensors) == 1:
+        tensors = dict(zip(expected.tensors, tensors.values(), strict=True))
+    if list(tensors) != list(expected.tensors):
+        absent = [name for name in expected.tensors if name not in tensors]
+        added = [name for name in tensors if name not in expected.tensors]
+        raise VerificationError(
+            f"{path.name} does not read back the same: "
+            + (
+                f"without {named(absent)}."
+                if absent
+                else f"with {named(added)}."
+                if added
+                else "in another order."
+            )
+        )
+    wrong = _different(expected, tensors, progress)
+    if wrong:
+        raise VerificationError(f"{path.name} does not read back the same: {named(wrong)}.")
+    _beside(expected, found, path)
+
+
+def _different(
+    expected: Contents, tensors: dict[str, Stored], progress: Callable[[int], None] | None
+) -> list[str]:
+    wrong = []
+    for name, before in expected.tensors.items():
+        after = tensors[name]
+        if (before.dtype, before.shape) != (after.dtype, after.shape):
+            wrong.append(f"{name} (dtype or shape)")
+            continue
+        # A format may store tied tensors once, or for each name. The expected tensor is read for
+        # each name, in case that different tensors were taken for tied ones.
+        try:
+            for _, one, other in pairs(before, after):
+                if not np.array_equal(words(one), words(other)):
+                    wrong.append(name)
+                    break
+                if progress is not None:
+                    progress(other.nbytes)
+        except ConversionError as error:
+            wrong.append(f"{name} ({error.message})")
+    return wrong
+
+
+def _beside(expected: Contents, found: Contents, path: Path) -> None:
+    lost = [key for key, value in expected.metadata.items() if found.metadata.get(key) != value]
+    if lost:
+        raise VerificationError(
+            f"{path.name} does not read back the same: its metadata {named(lost)}."
+        )
+    if expected.tree is not None and _tree(found) != _tree(expected):
+        raise VerificationError(
+            f"{path.name} does not read back the same: its values that are not tensors."
+        )
+
+
+def _tree(contents: Contents) -> str:
+    # A dict from names to tensors equals a file without a tree. Some formats cannot distinguish an
+    # OrderedDict from it.
+    flat = {name: Ref(name) for name in contents.tensors}
+    tree = flat if contents.tree is None else contents.tree
+    return written(flat if tree == flat and type(tree) is OrderedDict and not vars(tree) else tree)
+
+
+def _forget(path: Path) -> None:
+    """Ask the system to drop the pages of a file from its cache, if they are on the disk."""
+    files: list[Any] = (
+        [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
+    )
+    for each in files:
+        descriptor = os.open(each, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
 
 
 @dataclass(frozen=True)
@@ -141,7 +252,7 @@ def write_piece(
         VerificationError: They do not read back the same.
     """
     format_.ensure_loaded()
-    format_.refuse(piece)
+    refuse_contents(format_, piece)
     with pump.deferring():
         format_.write(piece, path, pump)
     if check:

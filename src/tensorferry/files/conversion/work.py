@@ -11,12 +11,11 @@ from uuid import uuid4
 
 from ...core.version import __version__
 from ...errors import ConversionError, OutputExistsError, ResumableError
-from ..opening.shard_index import index_name, index_text, shard_names
-from ..opening.shards import refuse_name
-from ..opening.split import pieces, sizes, untied
+from ..base.limits import refuse_contents
+from ..opening.paths import refuse_name
+from ..opening.shard_files import index_name, index_text, pieces, shard_names, sizes, untied
 from .jobs import Job, keep, run_job
-from .publish import naming, validate_target
-from .workspace import Workspace, identity, remove
+from .publish import Workspace, identity, naming, remove, validate_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -70,7 +69,7 @@ class Layout:
         contents = untied(contents, format_, ties)
         parts = pieces(contents, shards, format_)
         for piece in parts:
-            format_.refuse(piece)
+            refuse_contents(format_, piece)
         names = () if shards is None else tuple(shard_names(format_, len(parts)))
         made = cls(contents, parts, format_, target, names)
         if not names:

@@ -32,7 +32,7 @@ from ...trees.failures import hint_for_leaf
 from ...trees.tables import apply_to_leaf
 from ..base.contents import NotTensor
 from ..base.stored import Decoded
-from .shapes import checked, is_bomb
+from .array_parts import checked, is_bomb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ...errors import FileFormatError
@@ -32,17 +33,20 @@ __all__ = [
 BLANK = rb"[ \t\n\r]*"
 """White space, which is allowed between any two tokens of JSON."""
 
-_BLANK = re.compile(BLANK)
-_QUOTE = re.compile(rb'(?<!\\)(?:\\\\){0,1000}"')
+_WHITE = frozenset({b" ", b"\t", b"\n", b"\r"})
+_QUOTE = rb'(?<!\\)(?:\\\\){0,1000}"'
 """The end of a string: a quote after an even number of backslashes."""
 _PLAIN = rb'"([^"\\\x00-\x1f]*)"'
-_PAIR = re.compile(BLANK.join([b"", _PLAIN, b":", _PLAIN, b"([,}])"]))
+_PAIR = BLANK.join([b"", _PLAIN, b":", _PLAIN, b"([,}])"])
 """A name and a string, both without backslashes, and the next character."""
-_TOKEN = re.compile(rb'"(?:[^"\\]+|\\.)*("?)|[{}\[\]]', re.DOTALL)
+_TOKEN = rb'(?s)"(?:[^"\\]+|\\.)*("?)|[{}\[\]]'
 """A bracket, or a string, which may be cut off."""
-_FLAT = re.compile(rb'\{(?:[^{}"]|"[^"\\{}]*"){0,200}\}')
+_FLAT = rb'\{(?:[^{}"]|"[^"\\{}]*"){0,200}\}'
 """A short object without objects inside, as most are."""
 _LONGEST = 1 << 16
+
+_compiled = cache(re.compile)
+"""Compiled at first use: an ordinary file needs none of them."""
 
 
 class Cut(Exception):  # noqa: N818 - not an error yet, because the next part of the text may complete it
@@ -51,7 +55,10 @@ class Cut(Exception):  # noqa: N818 - not an error yet, because the next part of
 
 def blank(text: bytes, position: int) -> int:
     """The position after white space."""
-    return _BLANK.match(text, position).end()  # type: ignore[union-attr]
+    # Most text has none, and then no pattern is needed.
+    if text[position : position + 1] not in _WHITE:
+        return position
+    return _compiled(BLANK).match(text, position).end()  # type: ignore[union-attr]
 
 
 def expect(text: bytes, position: int, character: bytes) -> int:
@@ -65,7 +72,7 @@ def expect(text: bytes, position: int, character: bytes) -> int:
 def string(text: bytes, position: int) -> tuple[str, int]:
     """A string of valid Unicode."""
     position = expect(text, position, b'"')
-    end = _QUOTE.search(text, position)
+    end = _compiled(_QUOTE).search(text, position)
     if end is None:
         raise Cut("a string does not end")
     try:
@@ -78,12 +85,14 @@ def string(text: bytes, position: int) -> tuple[str, int]:
 
 def compound(text: bytes, position: int) -> tuple[bytes, int]:
     """The text of an object or an array of up to 64 KiB, which may be malformed inside."""
-    flat = _FLAT.match(text, position)
+    flat = _compiled(_FLAT).match(text, position)
     if flat is not None:
         return flat[0], flat.end()
     depth = 0
     for token in (
-        _TOKEN.finditer(text, position) if text[position : position + 1] in (b"{", b"[") else ()
+        _compiled(_TOKEN).finditer(text, position)
+        if text[position : position + 1] in (b"{", b"[")
+        else ()
     ):
         first = token[0][:1]
         depth += first in b"{["
@@ -100,7 +109,7 @@ def strings(text: bytes, position: int) -> tuple[list[tuple[str, str]], int]:
     position = blank(text, position)
     if text[position : position + 4] == b"null":
         return [], position + 4
-    return pairs(text, position, string, _PAIR)
+    return pairs(text, position, string, _compiled(_PAIR))
 
 
 def pairs(

@@ -21,8 +21,8 @@ from ...errors import FileFormatError, UnsafeFileError
 from ...host.numpy_dtypes import numpy_dtype
 from ..base.contents import NotTensor
 from ..base.stored import Extent, View
+from .array_parts import checked
 from .json_scan import Cut, blank, strings
-from .shapes import checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
 """A module or folder for each file format.
 
-`tensorferry.files.opening.registry` finds them in this folder.
+`tensorferry.files.opening.paths` finds them in this folder.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from ..base.raw import mapped, read_pages
 from ..base.stored import Stored
 from ..base.urls import path_hint
 from ..base.wording import named
+from ..encodings.array_parts import is_too_large
 from ..encodings.paths import is_entry, refuse_links_out
-from ..encodings.shapes import is_too_large
 
 if TYPE_CHECKING:
     import mmap
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ..base.readers import Piece
-    from ..base.stored import Record
+    from ..base.stored import Piece, Record
     from ..pickles.standins import InstanceOf
 
 _METADATA = ".metadata"
@@ -202,7 +201,7 @@ def _opened(item: _Item, allow: frozenset[str], wrap: Any = None) -> Any:
     """The contents of a file of ``torch.save`` inside another file."""
     from ..encodings.zip_archive import Archive
     from ..pickles.torch import Names
-    from ..pickles.torch_archive import stem_of, unpickled_in
+    from ..pickles.torch_files import stem_of, unpickled_in
 
     archive = Archive(item.path, may_lack_sums=True, within=(item.offset, item.nbytes))
     return unpickled_in(archive, stem_of(archive), Names(item.path, allow), wrap=wrap)
@@ -340,7 +339,7 @@ class _DistributedCheckpoint:
         )
 
     def _tensor(self, name: str, described: InstanceOf) -> tuple[Any, str]:
-        from ..encodings.regions import Region, joined
+        from ..encodings.array_parts import Region, joined
         from ..pickles.torch_distributed import lengths
 
         about = self._fields(described, ".TensorStorageMetadata")

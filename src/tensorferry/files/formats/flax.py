@@ -11,16 +11,15 @@ from ...core.dtypes import DTYPES, find
 from ...errors import FileFormatError, UnsafeFileError, an
 from ...host.numpy_dtypes import numpy_dtype
 from ..base.contents import NOTHING, Contents, Ref, Special
-from ..base.file_hints import FileHint, InPlace, Keyed
 from ..base.format import Format
-from ..base.nesting import DEEPEST, MOST, names, relabel, text_keys
+from ..base.limits import FileHint, InPlace, Keyed, text_keys
+from ..base.nesting import DEEPEST, MOST, names, relabel
 from ..base.raw import mapped, write_fully
-from ..base.scalars import with_scalars
 from ..base.stored import BLOCK_BYTES, Decoded, Extent, Stored
+from ..base.tree_edits import with_scalars
 from ..base.wording import as_unicode, is_unicode, named
 from ..encodings import msgpack
-from ..encodings.shapes import checked
-from ..encodings.slabs import cuts, filled
+from ..encodings.array_parts import checked, cuts, filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 from ...core.dtypes import ORDINARY
 from ...errors import FileFormatError, FormatLimitError
 from ..base.contents import NotTensor
-from ..base.file_hints import FileHint, Renamed, Words
 from ..base.format import Format
+from ..base.limits import FileHint, Renamed, Words, other_names
 from ..base.nesting import keys_of
 from ..base.tree_strings import unpacked
 from ..base.wording import named
 from . import is_fragile
-from .hdf5.location import MAGIC, Location
-from .hdf5.reader import read_hdf5
-from .hdf5.writer import MOST_AXES, is_path, write_hdf5
+from .hdf5 import MAGIC, MOST_AXES, Location, is_path, read_hdf5, write_hdf5
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,7 +81,6 @@ class Keras(Format):
         return unpacked(contents)
 
     def refuse(self, contents: Contents) -> None:
-        super().refuse(contents)
         paths = _paths(contents.tensors)
         foreign = [name for name in contents.tensors if name not in paths]
         if foreign:
@@ -100,7 +97,7 @@ class Keras(Format):
         above = {path[:at] for path in taken for at, letter in enumerate(path) if letter == "/"}
         clash = [name for name, path in paths.items() if path in above]
         clash += list(paths) if len(taken) < len(paths) else []
-        hint = self.other_names(contents, clash[:1], _own_layer)
+        hint = other_names(contents, clash[:1], _own_layer)
         self.refuse_any(clash, "has tensors under the paths of these, and no place for both", hint)
 
     @staticmethod

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from ...core.dtypes import DTYPES
 from ...errors import ConversionError, FileFormatError, FormatLimitError
 from ..base.contents import Contents, FileFinding, NotTensor, Ref
-from ..base.file_hints import OTHER_FORMAT
 from ..base.format import Format
+from ..base.limits import OTHER_FORMAT
 from ..base.tree_strings import TREE, pack, unpack
 from ..encodings import npy_array as arrays
 
@@ -94,8 +94,8 @@ class _Npy(Format):
         self, path: Path, header: arrays.Header, size: int, allow: frozenset[str], *, partly: bool
     ) -> Contents:
         """The contents of a file with Python objects, which is a pickle after the header."""
-        from ..pickles.in_file import BareNames, read_objects
-        from ..pickles.torch_legacy import pages_of
+        from ..pickles.torch_files import pages_of
+        from .pickle import BareNames, read_objects
 
         vocabulary = BareNames(str(path), allow, pages_of(path))
         vocabulary.partly = partly
@@ -105,8 +105,8 @@ class _Npy(Format):
         )
 
     def asks_for(self, path: Path) -> tuple[str, ...]:
-        from ..pickles.in_file import BareNames, asked_by_objects
-        from ..pickles.torch_legacy import pages_of
+        from ..pickles.torch_files import pages_of
+        from .pickle import BareNames, asked_by_objects
 
         with path.open("rb", buffering=0) as file:
             descriptor = file.fileno()
@@ -116,7 +116,6 @@ class _Npy(Format):
         return asked_by_objects(BareNames(str(path), frozenset(), pages_of(path)), header.length)
 
     def refuse(self, contents: Contents) -> None:
-        super().refuse(contents)
         length = len(_strings(contents))
         if length > arrays.LONGEST_TRAILER:
             raise FormatLimitError(

@@ -21,8 +21,8 @@ from ...core.dtypes import DTYPES
 from ...errors import ConversionError, FileFormatError, FormatLimitError, UnsafeFileError
 from ...host.numpy_dtypes import numpy_dtype
 from ..base.contents import Contents, FileFinding, NotTensor, Ref
-from ..base.file_hints import OTHER_FORMAT
 from ..base.format import Format
+from ..base.limits import OTHER_FORMAT, other_names
 from ..base.objects import Refusal
 from ..base.raw import read_at
 from ..base.stored import Decoded
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..base.pump import Pump
     from ..base.stored import Record, Stored
     from ..encodings.zip_archive import Member
-    from ..pickles.in_file import BareNames
+    from .pickle import BareNames
 
 _SUFFIX = ".npy"
 _MARK = b"tensorferry "
@@ -122,15 +122,14 @@ class _Npz(Format):
         return tuple(asked)
 
     def refuse(self, contents: Contents) -> None:
-        super().refuse(contents)
         outside = [name for name in contents.tensors if _OUTSIDE.search(name + _SUFFIX)]
-        hint = self.other_names(contents, outside, _inside)
+        hint = other_names(contents, outside, _inside)
         self.refuse_any(outside, "would have these names lead out of the archive", hint)
         packed = _packed(pack(contents))
         lengths = [len(f"{name}{_SUFFIX}".encode()) for name in contents.tensors]
         if lengths and max(lengths) > 0xFFFF - 64:
             longest = max(contents.tensors, key=len)
-            hint = self.other_names(contents, [longest], _shortened)
+            hint = other_names(contents, [longest], _shortened)
             raise FormatLimitError(
                 f"A name in a zip archive has at most 65,535 bytes: {longest[:80]} …", hint
             )
@@ -237,7 +236,7 @@ class _Pickled:
 
     def put(self, contents: Contents, name: str, allow: frozenset[str]) -> Any:
         """Add what is in it to contents; gives its place in their tree."""
-        from ..pickles.in_file import read_objects
+        from .pickle import read_objects
 
         if self.member.method != STORED and self.member.size > _MOST_INFLATED:
             _put(
@@ -265,7 +264,7 @@ class _Pickled:
 
     def asks_for(self) -> tuple[str, ...]:
         """The globals that it asks for."""
-        from ..pickles.in_file import asked_by_objects
+        from .pickle import asked_by_objects
 
         if self.member.method != STORED and self.member.size > _MOST_INFLATED:
             return ()
@@ -274,8 +273,8 @@ class _Pickled:
 
     def _opened(self, allow: frozenset[str]) -> tuple[BareNames, int, int, Record | None]:
         """The vocabulary, the begin and the end of the pickle, and the region with a checksum."""
-        from ..pickles.in_file import BareNames
-        from ..pickles.torch_legacy import pages_of
+        from ..pickles.torch_files import pages_of
+        from .pickle import BareNames
 
         archive, member = self.archive, self.member
         where = f"{archive.path}: {member.name}"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ConversionError, FileFormatError
 from ..base.contents import Contents, FileFinding
 from ..base.format import Format
-from ..base.scalars import with_scalars
-from ..pickles.bare import LEGACY
+from ..base.tree_edits import with_scalars
+from .pickle import LEGACY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,8 +91,7 @@ class PyTorch(Format):
     def _read(self, path: Path, allow: frozenset[str], *, partly: bool) -> Contents:
         from ..encodings.zip_archive import Archive
         from ..pickles.torch import Names
-        from ..pickles.torch_archive import stem_of, unpickled_in
-        from ..pickles.torch_legacy import read_legacy_file
+        from ..pickles.torch_files import read_legacy_file, stem_of, unpickled_in
 
         where = os.fspath(path)
         if _is_legacy(path):
@@ -113,8 +112,7 @@ class PyTorch(Format):
     def asks_for(self, path: Path) -> tuple[str, ...]:
         from ..encodings.zip_archive import Archive
         from ..pickles.torch import Names
-        from ..pickles.torch_archive import asked_in, stem_of
-        from ..pickles.torch_legacy import asked_in_legacy
+        from ..pickles.torch_files import asked_in, asked_in_legacy, stem_of
 
         if _is_legacy(path):
             return asked_in_legacy(path)
@@ -122,9 +120,8 @@ class PyTorch(Format):
         return asked_in(archive, stem_of(archive), Names(os.fspath(path), frozenset()))
 
     def refuse(self, contents: Contents) -> None:
-        from ..pickles.torch_writer import refuse_values
+        from ..pickles.writer import refuse_values
 
-        super().refuse(contents)
         refuse_values(contents)
 
     def as_held(self, contents: Contents) -> Contents:
@@ -132,7 +129,7 @@ class PyTorch(Format):
 
     def write(self, contents: Contents, path: Path, pump: Pump) -> None:
         from ..encodings.zip_writer import ArchiveWriter
-        from ..pickles.torch_writer import pickled
+        from ..pickles.writer import pickled
 
         data, storages = pickled(contents, pump)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ..encodings.regions import Region
+    from ..encodings.array_parts import Region
     from ..pickles.torch import Names
 
 _PARTS = re.compile(r"(?:[a-z0-9]+_)?zero_pp_rank_(\d{1,6})_mp_rank_(\d{1,6})_optim_states\.pt")
@@ -267,7 +267,7 @@ class _DeepSpeedCheckpoint:
 
     def _whole(self, name: str, place: _Slice, vectors: list[list[Any]]) -> _Whole:
         """A whole parameter, from the vectors of all processes."""
-        from ..encodings.regions import joined, runs
+        from ..encodings.array_parts import joined, runs
 
         count = prod(place.shape)
         regions: list[Region] = []
@@ -320,7 +320,7 @@ class _DeepSpeedCheckpoint:
         others: dict[str, str],
     ) -> None:
         """Add files to `others` whose values (except distributed ones) differ from those of the file that is used."""
-        from ..encodings.regions import differ
+        from ..encodings.array_parts import differ
 
         plain, tensors = self._beside(files[0], holders[0])
         for saved, holder in zip(files[1:], holders[1:], strict=True):
@@ -332,7 +332,7 @@ class _DeepSpeedCheckpoint:
 
     def _beside(self, saved: _ProcessFile, holder: dict[Any, Any]) -> tuple[str, dict[str, Any]]:
         """The values of a file that are not distributed, as text; and the tensors among them."""
-        from ..encodings.regions import values_of
+        from ..encodings.array_parts import values_of
 
         kept = self._values(
             saved, {key: value for key, value in holder.items() if key != "optimizer"}
@@ -386,7 +386,7 @@ class _DeepSpeedCheckpoint:
 
     def _frozen(self) -> dict[str, Any]:
         """Frozen parameters, which the optimizer does not have."""
-        from ..encodings.regions import joined, runs
+        from ..encodings.array_parts import joined, runs
 
         shapes = self._models[0].root.get("frozen_param_shapes")
         made = {}

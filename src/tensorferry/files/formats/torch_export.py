@@ -119,7 +119,7 @@ def _read_inside(archive: Archive, name: str, contents: Contents, allow: frozens
     """A file of ``torch.save`` that is a member."""
     from ..encodings.zip_archive import Archive
     from ..pickles.torch import Names
-    from ..pickles.torch_archive import stem_of, unpickled_in
+    from ..pickles.torch_files import stem_of, unpickled_in
 
     record = archive.record(archive[name])
     inner = Archive(archive.path, may_lack_sums=True, within=(record.offset, record.nbytes))
@@ -140,7 +140,7 @@ def _add(
 
 def _read_members(archive: Archive, stem: str, contents: Contents) -> None:
     """Each storage as a member, described in JSON."""
-    from ..pickles.resolver import ArchiveResolver
+    from ..pickles.torch_files import ArchiveResolver
 
     configs: list[tuple[str, str, str]] = []
     for folder, ending in _FOLDERS.items():

@@ -40,8 +40,7 @@ class SavedFile:
     def __init__(self, path: Path, vocabulary: Names) -> None:
         from ..encodings.zip_archive import Archive
         from ..pickles.reader import root_of
-        from ..pickles.resolver import ArchiveResolver
-        from ..pickles.torch_archive import MOST_PICKLE, stem_of
+        from ..pickles.torch_files import MOST_PICKLE, ArchiveResolver, stem_of
 
         archive = Archive(path, may_lack_sums=True)
         stem = stem_of(archive)
@@ -64,7 +63,7 @@ def asked_by(
 ) -> tuple[str, ...]:
     """The globals that files of ``torch.save`` ask for."""
     from ..encodings.zip_archive import Archive
-    from ..pickles.torch_archive import asked_in, stem_of
+    from ..pickles.torch_files import asked_in, stem_of
 
     asked: dict[str, None] = {}
     for file in files:
@@ -148,7 +147,7 @@ def _opened(path: Path, allow: frozenset[str]) -> _Rank:
 
 
 def _merged(where: str, ranks: list[_Rank]) -> Contents:
-    from ..encodings.regions import differ, values_of
+    from ..encodings.array_parts import differ, values_of
     from ..pickles.torch_distributed import PiecesOf
 
     first = ranks[0].found
@@ -190,7 +189,7 @@ def _merged(where: str, ranks: list[_Rank]) -> Contents:
 
 
 def _join(where: str, name: str, ranks: list[_Rank], contents: Contents) -> None:
-    from ..encodings.regions import Region, differ, joined
+    from ..encodings.array_parts import Region, differ, joined
     from ..pickles.torch_distributed import PiecesOf
 
     regions: dict[Any, Region] = {}

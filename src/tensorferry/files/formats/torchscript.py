@@ -45,8 +45,7 @@ class TorchScript(Format):
         return head.startswith(b"PK\3\4") and is_script(path)
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
-        from ..pickles.torch_archive import unpickled_in
-        from ..pickles.torch_script import ScriptNames
+        from ..pickles.torch_files import ScriptNames, unpickled_in
 
         archive, stem = _opened(path)
         where = os.fspath(path)
@@ -79,8 +78,7 @@ class TorchScript(Format):
         return made
 
     def asks_for(self, path: Path) -> tuple[str, ...]:
-        from ..pickles.torch_archive import asked_in
-        from ..pickles.torch_script import ScriptNames
+        from ..pickles.torch_files import ScriptNames, asked_in
 
         archive, stem = _opened(path)
         asked = (
@@ -101,7 +99,7 @@ class TorchScript(Format):
 
 def _opened(path: Path) -> tuple[Archive, str]:
     from ..encodings.zip_archive import Archive
-    from ..pickles.torch_archive import stem_of
+    from ..pickles.torch_files import stem_of
 
     archive = Archive(path, may_lack_sums=True)
     stem = stem_of(archive)

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.leaf_dtypes import DtypeRule
 from ...core.names import EXCHANGE
-from ...errors import (
-    ConversionError,
-    FileFormatError,
-    FormatLimitError,
-    TreeError,
-    UnsafeFileError,
-)
+from ...errors import ConversionError, FileFormatError, FormatLimitError, TreeError, UnsafeFileError
 from ...execution.column_keywords import validate
 from ...trees.failures import ask_for_all, hint_for_leaf
 from ...trees.tables import put_masks_beside

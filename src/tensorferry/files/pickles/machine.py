@@ -11,23 +11,218 @@ attributes of the objects that it finds.
 
 from __future__ import annotations
 
+from codecs import escape_decode
 from struct import Struct
-from struct import error as StructError  # noqa: N812 - a class
-from typing import TYPE_CHECKING, Any
+from struct import error as StructError  # noqa: N812 - an exception
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...errors import FileFormatError, UnsafeFileError
-from .tape import LINE, MOST_BYTES, Tape, integer_of, text_of
-from .words import Ordered, UnreadBytes, modern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from mmap import mmap
 
-    from .words import Vocabulary
+    from ..base.nesting import Keys
 
-    _Handler = Callable[["Machine"], Any]
+__all__ = [
+    "LINE",
+    "MOST_BYTES",
+    "MOST_STEPS",
+    "Global",
+    "Machine",
+    "Ordered",
+    "Tape",
+    "UnreadBytes",
+    "Vocabulary",
+    "integer_of",
+    "modern",
+    "text_of",
+]
 
-__all__ = ["MOST_STEPS", "Machine"]
+_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
+_NAMES = {
+    "__builtin__.long": "builtins.int",
+    "__builtin__.unicode": "builtins.str",
+    "__builtin__.xrange": "builtins.range",
+    "__builtin__.reduce": "functools.reduce",
+}
+"""Names in protocols below 3: https://docs.python.org/3/library/pickle.html#pickle.Pickler (fix_imports)."""
+
+
+def modern(module: str, name: str) -> str:
+    """The name in Python 3, with the module, of a class or function in a pickle."""
+    return _NAMES.get(f"{module}.{name}") or f"{_MODULES.get(module, module)}.{name}"
+
+
+class Global(NamedTuple):
+    """The name of a class or function in a pickle."""
+
+    name: str
+
+
+class Ordered(dict[Any, Any]):
+    """An ``OrderedDict`` of a pickle, or a ``defaultdict``.
+
+    Args:
+        factory: The name of the default factory; ``None`` for an ``OrderedDict``.
+    """
+
+    __slots__ = ("attributes", "factory")
+
+    def __init__(self, factory: str | None = None) -> None:
+        super().__init__()
+        self.attributes: Any = None
+        self.factory = factory
+
+
+class UnreadBytes(NamedTuple):
+    """Bytes of a pickle that are not read into memory, because there may be many.
+
+    Args:
+        start: The position of the first.
+        nbytes: The number of bytes.
+        kind: ``bytes`` or ``bytearray``.
+    """
+
+    start: int
+    nbytes: int
+    kind: type
+
+
+class Vocabulary(Protocol):
+    """Defines the meaning of a pickle's names.
+
+    Its methods raise `UnsafeFileError` for everything that they refuse.
+    """
+
+    rebuilds: frozenset[Any]
+    """Stand-ins of functions that make a tensor from storage, offset, shape, strides, grad and hooks."""
+
+    def find(self, name: str) -> Any:
+        """The stand-in for a global, mostly a `Global`."""
+
+    def call(self, function: Any, arguments: Any, keywords: Any = None) -> Any:
+        """The stand-in for the result of a call (REDUCE, NEWOBJ, NEWOBJ_EX)."""
+
+    def build(self, instance: Any, state: Any) -> Any:
+        """The stand-in after its state was set (BUILD)."""
+
+    def load(self, key: Any) -> Any:
+        """The stand-in for a persistent id."""
+
+    keys: Keys
+    """Decides which keys dicts may have."""
+
+    machine: Any
+    """The machine that runs the pickle, if bytes may be left in the file."""
+
+    span_from: int
+    """From this size on, bytes are left in the file, as `UnreadBytes`."""
+
+    def again(self, made: Any, number: int) -> Any:
+        """A tensor like an earlier one, in a new storage with this name; ``None`` if the storage may not be new."""
+
+    def fill(self, instance: Any, values: list[Any]) -> None:
+        """Add items to a stand-in that is not a list or set (APPENDS, ADDITEMS)."""
+
+    def put(self, instance: Any, values: list[Any]) -> None:
+        """Add keys and values, in turn, to a stand-in that is not a dict (SETITEMS)."""
+
+    def refuse(self, demand: str) -> Any:
+        """Note what data does not need, and what makes the whole pickle unsafe."""
+
+    def odd(self, key: Any) -> str:
+        """What a key is that no dict may have, for messages."""
+        ...  # for pyright, which otherwise takes it for a function that returns None
+
+
+MOST_BYTES = 128 << 20
+"""The most bytes of a pickle that are read into memory."""
+LINE = 1_000
+"""The most bytes of a line. From this size on, sizes are checked against the length of the file."""
+
+
+class Tape:
+    """The input of a machine.
+
+    Args:
+        data: Bytes that contain the pickle.
+        where: The file, for messages.
+        begin: The position of the pickle in `data`.
+    """
+
+    def __init__(self, data: bytes | mmap, where: str, begin: int) -> None:
+        self.data = data
+        self.where = where
+        self.begin = self.at = begin
+        self.left = 0
+
+    def bomb(self, what: str) -> UnsafeFileError:
+        """The error for a pickle that needs too much memory or time."""
+        return UnsafeFileError(f"{self.where}: its pickle {what}, out of all proportion.")
+
+    def take(self, nbytes: int) -> bytes:
+        """Read the next bytes."""
+        start = self.at
+        self.at = end = start + nbytes
+        if nbytes > LINE or end > len(self.data):
+            self.reach(start, nbytes)
+        return self.data[start:end]
+
+    def leave(self, nbytes: int) -> int:
+        """Skip bytes, which stay in the file; gives the position of the first."""
+        start = self.at
+        if start + nbytes > len(self.data):
+            self.reach(start, nbytes)
+        self.at += nbytes
+        self.left += nbytes
+        return start
+
+    def take_left(self, span: UnreadBytes) -> bytes:
+        """Read bytes that were skipped."""
+        self.left -= span.nbytes
+        self.weigh(self.at)
+        return self.data[span.start : span.start + span.nbytes]
+
+    def reach(self, start: int, nbytes: int) -> None:
+        """Raise if a read would go past the end, or take too much memory."""
+        if start + nbytes > len(self.data):
+            raise FileFormatError(
+                f"{self.where}: its pickle is cut off: {nbytes:,} bytes at {start:,} reach past its {len(self.data):,}."
+            )
+        self.weigh(start + nbytes)
+
+    def weigh(self, end: int) -> None:
+        """Raise if more is in memory than a pickle of data up to this position needs."""
+        if end - self.begin - self.left > MOST_BYTES:
+            raise self.bomb(f"has more than {MOST_BYTES:,} bytes beside those of arrays")
+
+    def line(self, encoding: str = "utf-8", most: int = LINE) -> str:
+        """Read the next line, without its end."""
+        end = self.data.find(b"\n", self.at, self.at + most)
+        if end < 0:
+            raise FileFormatError(
+                f"{self.where}: its pickle has a name without an end at byte {self.at}."
+            )
+        start, self.at = self.at, end + 1
+        return self.data[start:end].decode(encoding)
+
+    def unpack(self, kind: Struct) -> Any:
+        """Read the next number."""
+        return kind.unpack(self.take(kind.size))[0]
+
+
+def integer_of(line: str) -> int | bool:
+    """The integer in a line of protocols 0 and 1, in which bools are ``00`` and ``01``."""
+    return line == "01" if line in ("00", "01") else int(line.removesuffix("L"))
+
+
+def text_of(line: str) -> str:
+    """The text in a line of Python 2, which is between quotes, with escapes."""
+    if len(line) < 2 or line[0] != line[-1] or line[0] not in "'\"":
+        raise ValueError("text without quotes")
+    return escape_decode(line[1:-1])[0].decode("latin-1")
+
 
 MOST_STEPS = 3_500_000
 """The most steps, which take a second or two. A hundred thousand tensors take thirty steps each."""
@@ -439,3 +634,7 @@ _KNOWN: dict[int, _Handler] = {
 }
 
 _HANDLERS: list[_Handler] = [_KNOWN.get(opcode, Machine.unknown) for opcode in range(256)]
+
+
+if TYPE_CHECKING:
+    _Handler = Callable[["Machine"], Any]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...core.dtypes import find
 from ...errors import FileFormatError, UnsafeFileError, an
 from ...host.numpy_dtypes import of_numpy
-from ..base.keys import Keys
+from ..base.nesting import Keys
 from ..base.objects import escaped
-from .words import Global, Ordered
+from .machine import Global, Ordered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,10 +10,10 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..base.contents import Special
-from ..base.keys import Keys
+from ..base.nesting import Keys
+from .machine import Global
 from .standins import InstanceOf, OtherOf, RefusedOf, TensorOf, TensorStandIn
 from .torch import Names
-from .words import Global
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

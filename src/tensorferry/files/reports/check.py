@@ -10,8 +10,7 @@ from ...core.dtypes import find
 from ...errors import ConversionError, FrameworkNotInstalledError, UnsafeFileError
 from ..base.contents import FileFinding
 from ..base.pump import silent
-from ..opening.registry import format_of
-from ..opening.shards import check_folder, index_of, lone, open_path
+from ..opening.paths import check_folder, format_of, index_of, lone, open_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -72,8 +71,8 @@ def check_path(
     if values and not isinstance(contents, ConversionError):
         if contents.columns:
             from ..opening.table_columns import (
-                lists_read,
-            )  # here, because most files have no tables
+                lists_read,  # here, because most files have no tables
+            )
 
             contents = lists_read(contents)
         yield from check_values(contents, progress)

@@ -16,7 +16,7 @@ from ..base.contents import NotTensor
 from ..base.nesting import written
 from ..base.objects import in_text
 from ..base.pump import silent
-from ..encodings.packed import bare
+from ..encodings.array_parts import bare
 from .summary import values_of
 
 if TYPE_CHECKING:

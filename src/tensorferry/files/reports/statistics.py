@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..encodings.packed import bare
+from ..encodings.array_parts import bare
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...base.contents import Ref
-from ...base.file_hints import FileHint, Without, Words
 from ...base.format import Format, owned
+from ...base.limits import FileHint, Without, Words
 from ...base.nesting import keys_of
 from ...base.wording import named
 from ...encodings.paths import refuse_links_out
-from .layout import EMPTY, STEP, STRINGS, TREE, dump, is_own, untagged
-from .reader import Checkpoint, item_of
-from .structure import kind_of, leaves_of, left_out, restored, strings_of
-from .writer import Writer, is_known
+from .reader import EMPTY, STEP, STRINGS, TREE, Checkpoint, dump, is_own, item_of, untagged
+from .writer import Writer, is_known, kind_of, leaves_of, left_out, restored, strings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +95,6 @@ class Orbax(Format):
         return owned(folder, partial(is_own, folder))
 
     def refuse(self, contents: Contents) -> None:
-        super().refuse(contents)
         self.ensure_loaded()
         unknown = [name for name, stored in contents.tensors.items() if not is_known(stored.dtype)]
         kinds = ", ".join(sorted({contents.tensors[name].dtype for name in unknown}))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from functools import cached_property
+from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,33 +16,216 @@ from ...base.contents import NOTHING, Contents, NotTensor, Ref
 from ...base.nesting import DEEPEST, leaves, names, relabel
 from ...base.stored import Decoded
 from ...base.wording import named
+from ...encodings.array_parts import ZSTD_RATIO, checked, is_bomb, slabs
 from ...encodings.crc32c import crc32c
 from ...encodings.paths import size_of
-from ...encodings.shapes import ZSTD_RATIO, checked, is_bomb
-from ...encodings.slabs import slabs
-from .chunks import ArrayChunks
-from .layout import (
-    BATCH,
-    BOX_BYTES,
-    EMPTY,
-    LARGEST_JSON,
-    SEQUENCE,
-    STRINGS,
-    TREE,
-    caches,
-    load,
-    store_at,
-    tagged,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from ....typing import Array
     from ...base.stored import Stored
 
-__all__ = ["Checkpoint", "item_of"]
+__all__ = [
+    "BATCH",
+    "BOX_BYTES",
+    "DICT",
+    "EMPTY",
+    "LARGEST_JSON",
+    "SEQUENCE",
+    "STEP",
+    "STRINGS",
+    "TREE",
+    "ArrayChunks",
+    "Checkpoint",
+    "caches",
+    "dump",
+    "is_own",
+    "item_of",
+    "load",
+    "store_at",
+    "tagged",
+    "untagged",
+]
+
+TREE = "_METADATA"
+STEP = "_CHECKPOINT_METADATA"
+STRINGS = "_strings.json"
+SEQUENCE, DICT = 1, 2
+EMPTY: dict[str, Any] = {"None": None, "Dict": {}, "List": [], "Tuple": ()}
+_JSON = '{"orbax.json":'
+LARGEST_JSON = 256 << 20
+BATCH = 512
+BOX_BYTES = 2 << 20  # tensorstore holds some ten boxes at a time, raw and compressed
+_DATABASE = r"manifest\.ocdbt|d/[0-9a-f]+"
+_OF_TREE = re.compile(
+    r"_METADATA|_CHECKPOINT_METADATA|_strings\.json|_sharding|commit_success\.txt|array_metadatas/process_\d+"
+    rf"|{_DATABASE}|ocdbt\.process_\d+/(?:{_DATABASE})"
+)
+_ARRAY = re.compile(r"\.zarray|\.zattrs|zarr\.json|c|(?:c[/.])?\d+(?:[/.]\d+)*")
+
+
+def is_own(folder: Path, inner: str) -> bool:
+    """Whether a file belongs to the checkpoint: to its tree, or to the tree in an item of a step.
+
+    Args:
+        folder: The checkpoint.
+        inner: The path of the file in the checkpoint.
+    """
+    item, _, below = inner.partition("/")
+    if below and (folder / item / TREE).is_file():
+        return _is_of_tree(folder / item, below)
+    return _is_of_tree(folder, inner)
+
+
+def _is_of_tree(folder: Path, inner: str) -> bool:
+    array, _, below = inner.partition("/")
+    is_array = any((folder / array / name).is_file() for name in (".zarray", "zarr.json"))
+    return bool(_OF_TREE.fullmatch(inner) or (is_array and _ARRAY.fullmatch(below)))
+
+
+def caches(nodes: int) -> dict[str, Any]:
+    """What tensorstore keeps: no values, but nodes of a database's tree of keys, since each access begins at its root.
+
+    Args:
+        nodes: The most bytes of nodes. A larger node is read again for each access.
+    """
+    return {
+        "cache_pool": {"total_bytes_limit": 0},
+        "cache_pool#nodes": {"total_bytes_limit": nodes},
+    }
+
+
+def store_at(folder: Path, name: str, database: bool) -> dict[str, Any]:
+    """Tensorstore's description of the place for a name, for a context with `caches`."""
+    inner = f"{name}/" if name else ""
+    if not database:
+        return {"driver": "file", "path": f"{folder.absolute()}/{inner}"}
+    base = {"driver": "file", "path": f"{folder.absolute()}/"}
+    return {"driver": "ocdbt", "base": base, "path": inner, "cache_pool": "cache_pool#nodes"}
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The object in a file of JSON.
+
+    Raises:
+        FileFormatError: It has no object.
+        UnsafeFileError: It is far too large.
+    """
+    try:
+        if path.stat().st_size > LARGEST_JSON:
+            raise UnsafeFileError(f"{path} is larger than {LARGEST_JSON:,} bytes.")
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise FileFormatError(f"There is no {path}.") from None
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path} is not JSON: {error}.") from error
+    if not isinstance(found, dict):
+        raise FileFormatError(f"{path} holds no JSON object.")
+    return found
+
+
+def dump(path: Path, value: Any) -> None:
+    """Write a file of JSON."""
+    path.write_text(json.dumps(value), "utf-8")
+
+
+def tagged(value: Any) -> str:
+    """A value of the custom metadata as text: a string as it is, unless it looks like JSON; other values as JSON."""
+    if isinstance(value, str) and untagged(value) is value:
+        return value
+    return f"{_JSON}{json.dumps(value)}}}"
+
+
+def untagged(text: str) -> Any:
+    """The value for a text from `tagged`."""
+    if not text.startswith(_JSON):
+        return text
+    try:
+        value = json.loads(text)["orbax.json"]
+    except (ValueError, RecursionError):
+        return text
+    return value if tagged(value) == text else text
+
+
+_OVERHEAD = 1 << 20
+_PER_PIECE = 64
+"""The bytes of a piece of a shard besides its values: its entry in the index, and headers of codecs."""
+_HELD = slice(4, 8)
+"""The position of the decompressed size in blosc data: README_CHUNK_FORMAT.rst of c-blosc."""
+
+
+class ArrayChunks:
+    """The chunks of an array.
+
+    Args:
+        store: The array, opened by tensorstore.
+        itemsize: The size of an element in bytes.
+        where: The name of the array in messages.
+        folder: The folder with the files of chunks; ``None`` if they are in a database.
+
+    Raises:
+        UnsafeFileError: It has blosc data in shards, which no program writes for Orbax.
+    """
+
+    def __init__(self, store: Any, itemsize: int, where: str, folder: Path | None) -> None:
+        described = store.spec().to_json()["metadata"]
+        self._store, self._where, self._folder = store, where, folder
+        self._lengths = store.chunk_layout.write_chunk.shape or (1,) * store.rank
+        self._nbytes = prod(self._lengths) * itemsize
+        pieces = prod(self._lengths) // max(prod(store.chunk_layout.read_chunk.shape or ()), 1)
+        self._most = 2 * (self._nbytes + _PER_PIECE * pieces) + _OVERHEAD
+        encoding = described.get("chunk_key_encoding", {"name": "v2"})
+        apart = "/" if encoding["name"] == "default" else "."
+        apart = (
+            described.get("dimension_separator")
+            or encoding.get("configuration", {}).get("separator")
+            or apart
+        )
+        self._key = ("c", apart) if encoding["name"] == "default" else ("", apart)
+        codecs = described.get("codecs") or [
+            {"name": (described.get("compressor") or {}).get("id")}
+        ]
+        self._by_blosc = any(each["name"] == "blosc" for each in codecs)
+        if not self._by_blosc and '"blosc"' in json.dumps(codecs):
+            raise UnsafeFileError(
+                f"{where} has shards of chunks that are compressed by blosc, which are not read."
+            )
+
+    def look_at(self, box: Sequence[slice]) -> None:
+        """Raise for a box in which a chunk has more bytes than declared.
+
+        Raises:
+            UnsafeFileError: A chunk has more bytes.
+        """
+        if self._folder is None and not self._by_blosc:
+            return
+        for key in self._keys(box):
+            if self._folder is not None:
+                file = self._folder / key
+                nbytes = file.stat().st_size if file.is_file() else 0
+                self._refuse(nbytes, self._most)
+            if self._by_blosc:
+                found = self._store.kvstore.read(key).result()
+                self._refuse(int.from_bytes((found.value or b"")[_HELD], "little"), self._nbytes)
+
+    def _keys(self, box: Sequence[slice]) -> Iterator[str]:
+        begin, apart = self._key
+        places = (
+            range(part.start // length, -(-part.stop // length))
+            for part, length in zip(box, self._lengths, strict=True)
+        )
+        for place in product(*places):
+            words = ([begin] if begin else []) + [str(each) for each in place]
+            yield apart.join(words) or "0"
+
+    def _refuse(self, nbytes: int, most: int) -> None:
+        if nbytes > most:
+            raise UnsafeFileError(
+                f"{self._where} has a chunk of {nbytes:,} bytes or more, where {most:,} are declared: a bomb."
+            )
+
 
 _ARRAYS = frozenset({"np.ndarray", "jax.Array"})
 _MANIFEST = b"\x0c\xdb\x3a\x2a"

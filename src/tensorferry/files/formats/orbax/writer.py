@@ -2,23 +2,249 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ....core.dtypes import find
-from ....host.numpy_dtypes import numpy_dtype
-from ...encodings.slabs import filled, slabs
-from .layout import BATCH, BOX_BYTES, caches, store_at
+import numpy as np
+
+from ....core.dtypes import ORDINARY, find
+from ....errors import FileFormatError, FormatLimitError, an
+from ....host.numpy_dtypes import numpy_dtype, of_numpy
+from ...base.contents import NOTHING, Ref, Special
+from ...base.limits import FileHint, InPlace, Renamed, text_keys
+from ...base.nesting import names, written
+from ...base.tree_json import decode
+from ...base.tree_strings import TREE, packed
+from ...base.wording import as_unicode, is_unicode, named
+from ...encodings.array_parts import filled, slabs
+from .reader import BATCH, BOX_BYTES, DICT, SEQUENCE, caches, store_at
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from ....typing import Array
+    from ...base.contents import Contents
     from ...base.pump import Pump
     from ...base.stored import Stored
 
-__all__ = ["Writer", "is_known"]
+__all__ = [
+    "Leaf",
+    "Writer",
+    "is_known",
+    "kind_of",
+    "leaves_of",
+    "left_out",
+    "restored",
+    "strings_of",
+]
+
+_NUMBERS = ORDINARY - {"complex64", "complex128"} | {"bfloat16"}
+
+
+class Leaf(NamedTuple):
+    """A value of a tree, or an empty container.
+
+    Args:
+        keys: The keys that lead to it, as text.
+        forms: For each of them, whether it is a key of a dict or a place in a sequence.
+        node: The value.
+    """
+
+    keys: tuple[str, ...]
+    forms: tuple[int, ...]
+    node: Any
+
+    @property
+    def name(self) -> str:
+        """Orbax's name for it."""
+        return ".".join(self.keys)
+
+
+def leaves_of(contents: Contents) -> list[Leaf]:
+    """The values to write, the tensors among them in the order of `contents`.
+
+    Raises:
+        FormatLimitError: Two have the same name, or a name is none.
+    """
+    found = list(_walk(_tree_of(contents), (), ()))
+    wrong = {
+        leaf.name: leaf.keys for leaf in found if "\0" in leaf.name or not is_unicode(leaf.name)
+    }
+    if wrong:
+        raise FormatLimitError(
+            f"Orbax needs names in UTF-8 without zero bytes, unlike {named(map(ascii, wrong))}.",
+            FileHint(Renamed(wrong, frozenset(contents.tensors), _better_name)),
+        )
+    seen: dict[tuple[bool, str], Leaf] = {}
+    for leaf in found:
+        kind = kind_of(leaf.node)
+        if kind not in _STORED:
+            continue
+        other = seen.setdefault((kind == "string", leaf.name), leaf)
+        if other is not leaf:
+            raise FormatLimitError(
+                f"Orbax would keep two values under one name, {leaf.name!r}: those at {_place(other)} and "
+                f"{_place(leaf)}.",
+                FileHint(_without_dots(leaf, other)),
+            )
+    placed = {leaf.node.name: leaf for leaf in found if isinstance(leaf.node, Ref)}
+    ordered = iter([placed[name] for name in contents.tensors])
+    return [next(ordered) if isinstance(leaf.node, Ref) else leaf for leaf in found]
+
+
+def _better_name(name: str) -> str:
+    return as_unicode(name.replace("\0", "_"))
+
+
+def _without_dots(*leaves: Leaf) -> InPlace:
+    """The way for two values under one name: a dict in which a key has a dot gets keys without one."""
+    dotted = next(leaf for leaf in leaves if any("." in key for key in leaf.keys))
+    at = next(place for place, key in enumerate(dotted.keys) if "." in key)
+    return InPlace(
+        dotted.keys[:at], '{{str(key).replace(".", "/"): value for key, value in {}.items()}}'
+    )
+
+
+def strings_of(contents: Contents) -> dict[str, str]:
+    """The custom metadata: the strings of the contents, and the tree if the structure does not tell all of it."""
+    strings = packed(contents, ties=False)
+    tree = _tree_of(contents)
+    if _is_exact(tree) and list(contents.tensors) == names(tree):
+        strings.pop(TREE, None)
+    return strings
+
+
+def left_out(contents: Contents) -> list[str]:
+    """The places of values that Orbax cannot hold, with their types."""
+    found = []
+    for leaf in _walk(_tree_of(contents), (), ()):
+        if kind_of(leaf.node) is None:
+            kind = leaf.node.kind if isinstance(leaf.node, Special) else type(leaf.node).__name__
+            found.append(f"{leaf.name or 'the whole tree'} ({an(kind)})")
+    return found
+
+
+def restored(contents: Contents) -> Contents:
+    """The contents with the tree that `strings_of` has put beside the structure, if it is there.
+
+    Raises:
+        FileFormatError: It does not fit the structure.
+    """
+    metadata = dict(contents.metadata)
+    text = metadata.pop(TREE, None)
+    if text is None:
+        return contents
+    tree = decode(text, contents.paths)
+    try:
+        told = {(leaf.keys, leaf.forms): leaf.node for leaf in _walk(tree, (), ())}
+    except FormatLimitError as error:
+        raise FileFormatError(
+            f"The tree that {named(contents.paths)} describes is none: {error.message}"
+        ) from error
+    there = {(leaf.keys, leaf.forms): leaf.node for leaf in _walk(_tree_of(contents), (), ())}
+    wrong = [
+        ".".join(place[0])
+        for place in there
+        if place not in told or not _fit(told[place], there[place])
+    ]
+    wrong += [".".join(place[0]) for place in told if place not in there]
+    labels = {place: node.name for place, node in told.items() if isinstance(node, Ref)}
+    if wrong or len(set(labels.values())) < len(labels):
+        raise FileFormatError(
+            f"The string {TREE!r} of {named(contents.paths)} does not fit what is stored at "
+            f"{named(map(repr, wrong)) or 'two places of one name'}.",
+            "another program may have changed the checkpoint and kept the string: save it without it",
+        )
+    tensors = {
+        labels[place]: contents.tensors[node.name]
+        for place, node in there.items()
+        if isinstance(node, Ref)
+    }
+    return replace(contents, tensors=tensors, metadata=metadata, tree=tree)
+
+
+def kind_of(node: Any) -> str | None:
+    """Orbax's name for the type of a value; ``None`` if it has none."""
+    if isinstance(node, Ref):
+        return "np.ndarray"
+    if node is None or _is_nothing(node):
+        return "None"
+    if isinstance(node, dict):
+        return "Dict"
+    if type(node) in _CONTAINERS:
+        return _CONTAINERS[type(node)]
+    if type(node) is str:
+        return "string"
+    if type(node) is int:
+        return "scalar" if -(1 << 63) <= node < 1 << 64 else None
+    if type(node) in (float, bool):
+        return "scalar"
+    dtype = of_numpy(node.dtype) if isinstance(node, np.generic) else None
+    return "scalar" if dtype in _NUMBERS else None
+
+
+_CONTAINERS: dict[type, str] = {list: "List", tuple: "Tuple"}
+_STORED = frozenset({"np.ndarray", "scalar", "string"})
+
+
+def _as_stored(node: Any) -> Any:
+    """A value as Orbax restores it, in which case ``None`` stands for what it cannot hold."""
+    if isinstance(node, np.generic):
+        return None if kind_of(node) is None else node.item()
+    if isinstance(node, dict):
+        return {}
+    return None if kind_of(node) in (None, "None") else node
+
+
+def _tree_of(contents: Contents) -> Any:
+    return (
+        {name: Ref(name) for name in contents.tensors} if contents.tree is None else contents.tree
+    )
+
+
+def _walk(node: Any, keys: tuple[str, ...], forms: tuple[int, ...]) -> Iterator[Leaf]:
+    if isinstance(node, dict) and node:
+        for key, child in text_keys(node, keys).items():
+            yield from _walk(child, (*keys, key), (*forms, DICT))
+    elif type(node) in _CONTAINERS and node:
+        for place, child in enumerate(node):
+            yield from _walk(child, (*keys, str(place)), (*forms, SEQUENCE))
+    else:
+        yield Leaf(keys, forms, node)
+
+
+def _is_exact(node: Any) -> bool:
+    """Whether the structure tells all about a tree."""
+    if isinstance(node, Ref):
+        return node == Ref(node.name)
+    if isinstance(node, dict):
+        return type(node) is dict and all(
+            type(key) is str and _is_exact(child) for key, child in node.items()
+        )
+    if type(node) in _CONTAINERS:
+        return (type(node) is list or not node) and all(map(_is_exact, node))
+    return _is_nothing(node) or (
+        type(node) in (str, int, float, bool, type(None)) and kind_of(node) is not None
+    )
+
+
+def _is_nothing(node: Any) -> bool:
+    return isinstance(node, Special) and node == NOTHING
+
+
+def _fit(told: Any, stored: Any) -> bool:
+    """Whether a value of the tree is what is stored in its place."""
+    if isinstance(told, Ref) or isinstance(stored, Ref):
+        return isinstance(told, Ref) and isinstance(stored, Ref)
+    return written(_as_stored(told)) == written(_as_stored(stored))
+
+
+def _place(leaf: Leaf) -> str:
+    return "".join(f"[{key!r}]" for key in leaf.keys)
+
 
 _NODES_BYTES = 16 << 20  # two of tensorstore's largest nodes
 _COMPRESSOR = {"id": "zstd", "level": 1}

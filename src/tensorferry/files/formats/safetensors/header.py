@@ -1,4 +1,4 @@
-"""`Scan`: read the header of a safetensors file, and find everything that is wrong with it.
+"""`Scan`: the header of a safetensors file, its dtypes, and everything that is wrong with it.
 
 The official reader: https://github.com/huggingface/safetensors/blob/main/safetensors/src/tensor.rs.
 """
@@ -7,45 +7,82 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from itertools import count
+from itertools import chain, count
+from math import prod
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ....errors import UnsafeFileError
+from ....host.numpy_dtypes import numpy_dtype
 from ...base.contents import MOST_TENSORS, FileFinding
 from ...base.raw import read_at
-from ...base.stored import Extent
+from ...base.stored import Decoded, Extent
 from ...base.wording import is_unicode, named
-from ...encodings.json_scan import BLANK, Cut, blank, compound, expect, string, strings
-from .dtypes import BITS, DTYPES, UNPACKED, nibbles
-from .places import misplaced
+from ...encodings.json_scan import Cut, blank, compound, expect, string, strings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from ....typing import Array
     from ...base.stored import Stored
 
-__all__ = ["HEADER_LIMIT", "METADATA", "Scan"]
+__all__ = ["DTYPES", "HEADER_LIMIT", "METADATA", "NAMES", "NIBBLES", "Scan"]
+
+DTYPES = {
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E8M0": "float8_e8m0fnu",
+    "I16": "int16",
+    "U16": "uint16",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I32": "int32",
+    "U32": "uint32",
+    "F32": "float32",
+    "I64": "int64",
+    "U64": "uint64",
+    "F64": "float64",
+    "C64": "complex64",
+    "F4": "float4_e2m1fn",
+}
+NIBBLES = "float4_e2m1fn"
+"""The dtype with two numbers in a byte, the first in the low half, as in ``torch.float4_e2m1fn_x2``."""
+NAMES = {canonical: name for name, canonical in DTYPES.items()}
+UNPACKED = ("F6_E2M3", "F6_E3M2")
+BITS = {
+    **dict.fromkeys(("F4",), 4),
+    **dict.fromkeys(UNPACKED, 6),
+    **dict.fromkeys(("BOOL", "U8", "I8"), 8),
+    **dict.fromkeys(("F8_E5M2", "F8_E4M3", "F8_E5M2FNUZ", "F8_E4M3FNUZ", "F8_E8M0"), 8),
+    **dict.fromkeys(("I16", "U16", "F16", "BF16"), 16),
+    **dict.fromkeys(("I32", "U32", "F32"), 32),
+    **dict.fromkeys(("I64", "U64", "F64", "C64"), 64),
+}
 
 HEADER_LIMIT = 100_000_000
 """The longest header that the official reader accepts."""
 METADATA = "__metadata__"
-_METADATA_NAME = b'"__metadata__"'
 _MOST_AXES = 64
 """NumPy's limit: https://numpy.org/devdocs/release/2.0.0-notes.html"""
 
-_ALIKE = re.compile(
-    r'( ?"([^"\\\x00-\x1f]*)": ?\{"dtype": ?"([A-Z0-9_]{1,16})", ?"shape": ?\[([0-9, ]*)\], ?'
-    r'"data_offsets": ?\[(0|[1-9][0-9]{0,18}), ?(0|[1-9][0-9]{0,18})\]\}(?:,|\}\Z))'
-)
-"""A whole entry as the official writer or `json.dumps` puts it; then its name, dtype, shape, beginning and end."""
-_EMPTY = re.compile(rb"\{" + BLANK + rb"\}")
+_METADATA_NAME = b'"__metadata__"'
 _FIELDS = ("dtype", "shape", "data_offsets")
+_fields_of = itemgetter(*_FIELDS)
 _LONGEST_NAME = 1 << 20
 _USUAL_ENTRY = 80
 _MOST_MORE = 1 << 20
 _MOST_MORE_AXES = 100_000
 """The most axes beyond NumPy's limit, in all shapes together."""
+_LARGEST = 1 << 63
+"""No file is so long. Longer ones are read entry by entry, which says so."""
 _WINDOW = 1 << 17
 """How many bytes of a header are in memory at a time."""
 
@@ -119,9 +156,9 @@ class Scan:
         if not self._goes_on() or self._text[self._at : self._at + 1] != b"{":
             self._find("its header does not begin with '{'", self._base + self._at)
             return False
-        empty = _EMPTY.match(self._text, self._at)
-        self._at = self._at + 1 if empty is None else empty.end()
-        ended = empty is not None
+        inside = blank(self._text, self._at + 1)
+        ended = self._text[inside : inside + 1] == b"}"
+        self._at = inside + 1 if ended else self._at + 1
         while not ended:
             try:
                 self._whole_entries()
@@ -182,52 +219,78 @@ class Scan:
         self._at = position
 
     def _entries_alike(self, text: bytes, position: int) -> int:
-        """Read many entries together: those in a usual form, without anything wrong.
+        """Read many entries together: those in the usual form, without anything wrong.
 
         Gives how many bytes they take; 0 if an entry is not like this, and then none is read.
         """
-        end = text.rfind(b"]}", position, min(len(text) - 1, position + _WINDOW)) + 3
+        last = text.rfind(b"]}", position, min(len(text) - 1, position + _WINDOW))
+        end = last + 3
+        if last < 0 or text[end - 1 : end] not in (b",", b"}"):
+            return 0
+        reached, in_order = self._reached, self._in_order
         try:
-            entries = text[position:end].decode()
-        except UnicodeDecodeError:
-            return 0
-        found = _ALIKE.findall(entries)
-        # What stands between two entries is not found, and so not counted.
-        if not found or sum([len(each[0]) for each in found]) != len(entries):
-            return 0
-        if len(self.tensors) + len(self.findings) + len(found) >= MOST_TENSORS:
-            return 0
-        _, names, dtypes, shapes, starts, stops = zip(*found, strict=True)
-        kinds = list(zip(dtypes, shapes, strict=True))
-        known = {kind: self._kind(*kind) for kind in set(kinds)}
-        begins, ends = list(map(int, starts)), list(map(int, stops))
-        made: dict[str, Stored] = {}
-        path, data = self.path, self._data
-        for name, kind, begin, stop in zip(names, kinds, begins, ends, strict=True):
-            dtype, shape, nbytes = known[kind]
-            if stop - begin != nbytes:
-                return 0
-            made[name] = Extent(dtype, shape, path, data + begin)
+            made = self._made_of(text[position : end - 1].decode())
+        except (ValueError, TypeError, KeyError, RecursionError):
+            made = {}
+        are_few = len(self.tensors) + len(self.findings) + len(made) < MOST_TENSORS
         are_new = self.tensors.keys().isdisjoint(made) and self.others.keys().isdisjoint(made)
-        if len(made) < len(found) or METADATA in made or not are_new:
+        if not (made and are_few and are_new):
+            self._reached, self._in_order = reached, in_order
             return 0
-        self._in_order = self._in_order and begins == [self._reached, *ends[:-1]]
-        self._reached = ends[-1]
         self.tensors.update(made)
         return end - position
 
-    def _kind(self, dtype: str, raw: str) -> tuple[str, tuple[int, ...], int]:
-        """The canonical dtype, the shape and the number of bytes; -1 if it is not an ordinary tensor."""
-        if dtype not in DTYPES or BITS[dtype] % 8 or raw.count(",") >= _MOST_AXES:
-            return "", (), -1
-        try:
-            shape: Any = json.loads(f"[{raw}]")
-        except ValueError:
-            return "", (), -1
-        size, span = self._sizes(tuple(shape)) if _whole(shape) else (0, 1 << 66)
+    def _made_of(self, text: str) -> dict[str, Stored]:
+        """The tensors of entries.
+
+        Raises:
+            ValueError: An entry is not in the usual form, or has something wrong.
+            TypeError: So it is.
+            KeyError: So it is.
+            RecursionError: So it is.
+        """
+        entries = json.loads(f"{{{text}}}")
+        # The parser keeps the last of two fields with one name, so the names are counted. Without
+        # escapes, every quote is the end of a string: a name, those of three fields, and a dtype.
+        if "\\" in text or text.count('"') != 10 * len(entries) or METADATA in entries:
+            raise ValueError(text)
+        made: dict[str, Stored] = {}
+        kinds: dict[tuple[str, tuple[int, ...]], tuple[str, int]] = {}
+        path, data, reached = self.path, self._data, self._reached
+        for name, fields in entries.items():
+            begin, end = fields["data_offsets"]
+            kind = fields["dtype"], tuple(fields["shape"])
+            known = kinds.get(kind)
+            if known is None:
+                known = kinds[kind] = self._kind(*kind)
+            if end - begin != known[1] or not 0 <= begin < _LARGEST or len(fields) != 3:
+                raise ValueError(name)
+            if type(begin) is not int or type(end) is not int:
+                raise TypeError(name)
+            if begin != reached:
+                self._in_order = False
+            reached = end
+            made[name] = Extent(known[0], kind[1], path, data + begin)
+        self._reached = reached
+        # `True` and `1` are equal, so the types of all lengths are compared.
+        if {int, *map(type, chain(*(each.shape for each in made.values())))} != {int}:
+            raise TypeError(text)
+        "".join(made).encode()
+        return made
+
+    def _kind(self, dtype: str, shape: tuple[int, ...]) -> tuple[str, int]:
+        """The canonical dtype and the number of bytes.
+
+        Raises:
+            ValueError: It is not an ordinary tensor.
+            TypeError: So it is.
+        """
+        if dtype not in DTYPES or BITS[dtype] % 8 or len(shape) > _MOST_AXES:
+            raise ValueError(dtype)
+        size, span = self._sizes(shape) if _whole([*shape]) else (0, 1 << 66)
         if span * BITS[dtype] >= 1 << 66:
-            return "", (), -1
-        return DTYPES[dtype], tuple(shape), size * BITS[dtype] // 8
+            raise ValueError(shape)
+        return DTYPES[dtype], size * BITS[dtype] // 8
 
     def _add(
         self, name: str, dtype: str, shape: tuple[int, ...], begin: int, end: int, at: int
@@ -371,3 +434,51 @@ def _whole(numbers: Any) -> bool:
     return isinstance(numbers, list) and all(
         type(each) is int and 0 <= each < 1 << 64 for each in numbers
     )
+
+
+def misplaced(
+    names: list[str], places: Iterable[int], data: int, size: int
+) -> Iterator[tuple[str, int, str | None]]:
+    """Yield what is wrong with the places of tensors, its position in the file, and the name of the tensor.
+
+    Args:
+        names: The names of the tensors.
+        places: For each name, where it begins and ends, in bytes from the start of the data.
+        data: The position of the data in the file.
+        size: How many bytes the file has.
+
+    Yields:
+        Findings in the order of the file. The last has no name if bytes at the end belong to no
+        tensor.
+    """
+    begins, ends = np.fromiter(places, np.uint64, 2 * len(names)).reshape(-1, 2).T
+    order = np.lexsort((ends, begins))
+    starts, stops = begins[order], ends[order]
+    reached = np.concatenate([np.zeros(1, np.uint64), np.maximum.accumulate(stops)])
+    for place in np.flatnonzero(starts != reached[:-1]):
+        name, start, before = names[order[place]], int(starts[place]), int(reached[place])
+        if start < before:
+            other = names[order[max(place - 1, 0)]]
+            yield f"it overlaps what lies before it, {other!r}", data + start, name
+        else:
+            yield f"{start - before} bytes before it belong to no tensor", data + before, name
+    for place in np.flatnonzero(stops > size - data):
+        message = f"it ends at byte {data + int(stops[place])}, past the end of the file at {size}"
+        yield message, data + int(starts[place]), names[order[place]]
+    last = data + int(reached[-1])
+    if last < size:
+        yield f"its last {size - last} bytes belong to no tensor", last, None
+
+
+def nibbles(shape: tuple[int, ...], path: str, offset: int) -> Decoded:
+    """Numbers of four bits, two in a byte, at a position in a file."""
+    packed = Extent("uint8", (prod(shape) // 2,), path, offset)
+
+    def read() -> Iterator[Array]:
+        for block in packed.blocks():
+            halves = np.empty((block.size, 2), np.uint8)
+            np.bitwise_and(block, 15, out=halves[:, 0])
+            np.right_shift(block, 4, out=halves[:, 1])
+            yield halves.reshape(-1).view(numpy_dtype(NIBBLES))
+
+    return Decoded(NIBBLES, shape, read, (path, offset, shape, NIBBLES))

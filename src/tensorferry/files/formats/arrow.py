@@ -1,32 +1,213 @@
-"""Find the columns in Arrow files and streams.
-
-https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc
-describes both.
-"""
+"""Arrow files, with pyarrow: tables, whose columns are read by the rules for tables in memory."""
 
 from __future__ import annotations
 
 import os
+import struct
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ....columns.column import Column
-from ....columns.interface import NUMBERS
-from ....columns.layouts import column_of
-from ....errors import FileFormatError, UnsafeFileError
-from ....host.memory import address
-from ...base.stored import Extent
-from ...encodings.shapes import is_bomb
-from .flatbuffer import FlatBufferTable
-from .table import as_format_error, chunks_of, described, put, type_of
+from ...columns.column import Column
+from ...columns.interface import NUMBERS, type_in
+from ...columns.layouts import column_of
+from ...columns.producers import read
+from ...core.dtypes import ORDINARY
+from ...errors import ConversionError, FileFormatError, FrameworkNotInstalledError, UnsafeFileError
+from ...host.memory import address
+from ..base.contents import Contents, FileFinding, NotTensor, TableColumn
+from ..base.format import Format
+from ..base.stored import Extent
+from ..encodings.array_parts import is_bomb
+from ..encodings.columns import look_at, validate_column
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
+    from pathlib import Path
 
-    from ....columns.interface import Chunk, Type
-    from ...base.contents import Contents
+    from ...columns.interface import Chunk, Type
 
-__all__ = ["MAGIC", "is_stream", "read_ipc"]
+__all__ = [
+    "FORMAT",
+    "MAGIC",
+    "Arrow",
+    "FlatBufferTable",
+    "as_format_error",
+    "chunks_of",
+    "described",
+    "is_stream",
+    "put",
+    "read_ipc",
+    "type_of",
+]
+
+
+class FlatBufferTable:
+    """The fields of a table, by number.
+
+    All methods raise `FileFormatError` if the bytes are malformed.
+
+    Args:
+        data: The whole buffer.
+        at: The position of the table; ``None`` for the root of the buffer.
+    """
+
+    def __init__(self, data: bytes, at: int | None = None) -> None:
+        self._data = data
+        self._at = self._number("<I", 0) if at is None else at
+        self._fields = self._at - self._number("<i", self._at)
+        self._count = (self._number("<H", self._fields) - 4) // 2
+
+    def table(self, field: int) -> FlatBufferTable | None:
+        """A nested table, or ``None``."""
+        at = self._place(field)
+        return FlatBufferTable(self._data, at + self._number("<I", at)) if at else None
+
+    def number(self, field: int, form: str) -> int:
+        """An integer with a format of `struct`; 0, the default, if it is missing."""
+        at = self._place(field)
+        return self._number(form, at) if at else 0
+
+    def structs(self, field: int, form: str) -> list[tuple[Any, ...]]:
+        """A vector of structs, each with a format of `struct`."""
+        at = self._place(field)
+        if not at:
+            return []
+        at += self._number("<I", at)
+        size, count = struct.calcsize(form), self._number("<I", at)
+        if at + 4 + size * count > len(self._data):
+            raise FileFormatError(
+                f"A vector of {count} is longer than the {len(self._data)} bytes that it lies in."
+            )
+        return list(struct.iter_unpack(form, self._data[at + 4 : at + 4 + size * count]))
+
+    def _place(self, field: int) -> int:
+        if field >= self._count:
+            return 0
+        offset = self._number("<H", self._fields + 4 + 2 * field)
+        return self._at + offset if offset else 0
+
+    def _number(self, form: str, at: int) -> int:
+        if at < 0 or at + struct.calcsize(form) > len(self._data):
+            raise FileFormatError(
+                f"Byte {at} lies outside of the {len(self._data)} bytes of a description."
+            )
+        return int(struct.unpack_from(form, self._data, at)[0])
+
+
+_MOST_TEXT = 1 << 26
+_LIBRARIES = ("ARROW:", "PARQUET:")
+"""The beginnings of keys of the metadata that belong to the library, and not to the user."""
+
+
+@contextmanager
+def as_format_error(path: str) -> Iterator[None]:
+    """A context in which errors of the library become a `FileFormatError`."""
+    import pyarrow as pa
+
+    with open(path, "rb"):  # noqa: PTH123 - OSError with its own message
+        pass
+
+    try:
+        yield
+    except ConversionError:
+        raise
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        OverflowError,
+    ) as error:
+        raise FileFormatError(f"{path} cannot be read as Arrow: {error}.") from error
+
+
+def type_of(kind: Any) -> Type:
+    """A type of the library, as it describes it to others."""
+    import pyarrow as pa
+
+    return type_in(pa.field("", kind).__arrow_c_schema__())
+
+
+def chunks_of(array: Any) -> Sequence[Chunk]:
+    """The memory of an array of the library, whose bounds are checked.
+
+    Raises:
+        ValueError: It does not fit its type.
+    """
+    array.validate()
+    return read(array)[1]
+
+
+def described(path: str, schema: Any, contents: Contents) -> list[tuple[int, str, Any]]:
+    """The index, name and type of each column. Metadata go into `contents`.
+
+    Raises:
+        UnsafeFileError: There is far too much metadata.
+    """
+    text = 0
+    for place, entries in [
+        ("", schema.metadata),
+        *((field.name, field.metadata) for field in schema),
+    ]:
+        for key, value in (entries or {}).items():
+            text += len(value)
+            if text > _MOST_TEXT:
+                raise UnsafeFileError(f"{path} has more than {_MOST_TEXT} bytes of metadata.")
+            name = key.decode("utf-8", "replace")
+            if name.startswith(_LIBRARIES):
+                continue
+            name = f"{place}@{name}" if place else name
+            try:
+                contents.metadata[name] = value.decode()
+            except UnicodeDecodeError:
+                contents.others[name] = NotTensor("metadata that is no text")
+    columns = []
+    taken: set[str] = set()
+    for index, field in enumerate(schema):
+        name, count = field.name, 1
+        while name in taken:
+            count += 1
+            name = f"{field.name}#{count}"
+        taken.add(name)
+        columns.append((index, name, field.type))
+    return columns
+
+
+def put(
+    contents: Contents,
+    path: str,
+    column: tuple[int, str, Any],
+    rows: int,
+    *,
+    pieces: Callable[[], Generator[Sequence[Chunk], None, None]],
+    whole: Callable[[], Sequence[Chunk]],
+    in_place: Extent | None = None,
+    table: str,
+) -> None:
+    """Put a column into contents.
+
+    The other arguments are those of `TableColumn`; `table` is code that reads the table.
+
+    Raises:
+        FileFormatError: It has a shape that no array has.
+        UnsafeFileError: It has far more rows than the size of the file allows.
+    """
+    index, name, kind = column
+    code = f"{table}.column({index})".replace("{", "{{").replace("}", "}}")
+    found = TableColumn(
+        path, (path, index), name, type_of(kind), str(kind), rows, pieces, whole, in_place, code
+    )
+    columns = contents.columns = {} if contents.columns is None else contents.columns
+    columns[name] = found
+    seen = look_at(found)
+    if isinstance(seen, str):
+        contents.others[name] = seen
+    else:
+        contents.tensors[name] = seen
+
 
 MAGIC = b"ARROW1"
 _MARK = b"\xff\xff\xff\xff"
@@ -245,3 +426,58 @@ def _pieces_of(path: str, index: int) -> Generator[Sequence[Chunk], None, None]:
 
 def _whole_of(path: str, index: int) -> Sequence[Chunk]:
     return [chunk for chunks in _pieces_of(path, index) for chunk in chunks]
+
+
+class Arrow(Format):
+    """Tables, https://arrow.apache.org/docs/format/Columnar.html, in files and in streams."""
+
+    name = "arrow"
+    title = "Arrow"
+    suffixes: ClassVar[tuple[str, ...]] = (".arrow", ".feather")
+    dtypes = frozenset(name for name in ORDINARY if not name.startswith("complex"))
+    module = "pyarrow"
+    holds_metadata = True
+    writes = False
+    rank = 80
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        return head.startswith(MAGIC + b"\0\0") or is_stream(head)
+
+    def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        self.ensure_loaded()
+        contents = Contents(self.name, (str(path),), columns={})
+        with as_format_error(str(path)):
+            self.read_table(str(path), contents)
+        return contents
+
+    def read_table(self, path: str, contents: Contents) -> None:
+        """Read a file into `contents`."""
+        read_ipc(path, contents)
+
+    def check(
+        self,
+        path: Path,
+        *,
+        allow: frozenset[str] = frozenset(),
+        found: Contents | ConversionError | None = None,
+    ) -> Iterator[FileFinding]:
+        contents = self.tried(path, allow) if found is None else found
+        if isinstance(contents, UnsafeFileError | FrameworkNotInstalledError):
+            raise contents
+        if isinstance(contents, ConversionError):
+            yield FileFinding(str(path), None, None, contents.message)
+            return
+        columns = contents.columns or {}
+        for name, why in contents.others.items():
+            if name not in columns and not isinstance(why, NotTensor):
+                yield FileFinding(str(path), None, name, f"it is not looked at: {why}", error=False)
+        for name, column in columns.items():
+            if isinstance(contents.others.get(name), NotTensor):
+                continue
+            try:
+                validate_column(column)
+            except ConversionError as error:
+                yield FileFinding(str(path), None, name, error.message)
+
+
+FORMAT = Arrow()

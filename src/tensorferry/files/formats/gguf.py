@@ -7,31 +7,267 @@ count.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import struct
 from typing import IO, TYPE_CHECKING, Any
 
-from ....errors import FileFormatError, FormatLimitError, UnsafeFileError
-from ...base.blocks import blocks_of, noted
-from ...base.contents import MOST_TENSORS, Contents
-from ...base.file_hints import FileHint, Metadataless, OtherDtypes, Without
-from ...base.format import Format
-from ...base.nesting import keys_of
-from ...base.raw import write_fully
-from ...base.stored import Extent
-from ...base.tree_strings import packed, unpacked
-from ...base.wording import named
-from ...encodings.shapes import checked
-from .blocks import BLOCKS_BY_CODE, CODES_BY_BLOCKS, Dequantised
-from .values import ARRAY, DEEPEST, KINDS, STRING, VALUES, tagged, text, untagged
+import numpy as np
+
+from ...errors import FileFormatError, FormatLimitError, FrameworkNotInstalledError, UnsafeFileError
+from ..base.contents import MOST_TENSORS, Blocks, Contents, blocks_of, noted
+from ..base.format import Format
+from ..base.limits import FileHint, Metadataless, OtherDtypes, Undecoded, Without, other_names
+from ..base.nesting import keys_of
+from ..base.raw import write_fully
+from ..base.stored import BLOCK_BYTES, Extent, Record, Stored
+from ..base.tree_strings import packed, unpacked
+from ..base.wording import is_unicode, named
+from ..encodings.array_parts import checked, cuts, filled
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
     from pathlib import Path
 
-    from ...base.blocks import Blocks
-    from ...base.pump import Pump
-    from ...base.stored import Stored
+    from ..base.pump import Pump
+
+__all__ = [
+    "ARRAY",
+    "BLOCKS_BY_CODE",
+    "CODES_BY_BLOCKS",
+    "DEEPEST",
+    "KINDS",
+    "STRING",
+    "VALUES",
+    "Dequantised",
+    "tagged",
+    "text",
+    "untagged",
+]
+
+VALUES = {
+    0: ("uint8", "B"),
+    1: ("int8", "b"),
+    2: ("uint16", "H"),
+    3: ("int16", "h"),
+    4: ("uint32", "I"),
+    5: ("int32", "i"),
+    6: ("float32", "f"),
+    7: ("bool", "?"),
+    10: ("uint64", "Q"),
+    11: ("int64", "q"),
+    12: ("float64", "d"),
+}
+"""The name and the `struct` format of each gguf_metadata_value_type."""
+STRING, ARRAY = 8, 9
+KINDS = {name: kind for kind, (name, _) in VALUES.items()} | {"string": STRING, "array": ARRAY}
+_NAMES = {kind: name for name, kind in KINDS.items()}
+_TAG = "gguf."
+
+DEEPEST = 4
+"""The deepest nesting of arrays."""
+
+
+def tagged(kind: int, value: Any) -> str:
+    """A value as metadata: a string as it is, unless it looks tagged; other values as JSON with their type."""
+    return str(value) if kind == STRING and _is_plain(value) else _json(kind, value)
+
+
+def _is_plain(text: str) -> bool:
+    return is_unicode(text) and untagged(text) is None
+
+
+def _json(kind: int, value: Any) -> str:
+    return json.dumps(_noted(kind, value), separators=(",", ":"))
+
+
+def _noted(kind: int, value: Any) -> dict[str, Any]:
+    if kind != ARRAY:
+        return {_TAG + _NAMES[kind]: value}
+    inner, items = value
+    key = f"{_TAG}array.{_NAMES[inner]}"
+    return {key: [_noted(ARRAY, item) for item in items] if inner == ARRAY else items}
+
+
+def untagged(text: str) -> bytes | None:
+    """The bytes of a type and value for a text from `tagged`; ``None`` for a plain string."""
+    if not text.startswith('{"' + _TAG):
+        return None
+    try:
+        note = json.loads(text)
+        if json.dumps(note, separators=(",", ":")) != text:
+            return None
+        kind, raw = _packed(note, 0)
+        if kind == STRING and _is_plain(note[_TAG + "string"]):
+            return None
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        struct.error,
+    ):
+        return None
+    return struct.pack("<I", kind) + raw
+
+
+def _packed(note: dict[str, Any], depth: int) -> tuple[int, bytes]:
+    (key, value), *rest = note.items()
+    if rest or not key.startswith(_TAG) or depth >= DEEPEST:
+        raise ValueError(key)
+    name = key[len(_TAG) :]
+    if not name.startswith("array."):
+        return KINDS[name], _scalar(name, value)
+    inner = name[len("array.") :]
+    if type(value) is not list:
+        raise TypeError(key)
+    if inner == "array":
+        items = [_packed(item, depth + 1) for item in value]
+        if any(kind != ARRAY for kind, _ in items):
+            raise ValueError(key)
+        raw = b"".join(each for _, each in items)
+    else:
+        raw = b"".join(_scalar(inner, item) for item in value)
+    return ARRAY, struct.pack("<IQ", KINDS[inner], len(value)) + raw
+
+
+def _scalar(name: str, value: Any) -> bytes:
+    if name == "string":
+        return text(value)
+    code = VALUES[KINDS[name]][1]
+    if code in "fd":
+        width = struct.calcsize("=" + code)
+        if type(value) is str:
+            bits = int(value, 16)
+            if f"{bits:0{2 * width}x}" != value:
+                raise ValueError(value)
+            raw = bits.to_bytes(width, "little")
+            if math.isfinite(struct.unpack("<" + code, raw)[0]):
+                raise ValueError(value)
+            return raw
+        raw = struct.pack("<" + code, value)
+        if (
+            type(value) is not float
+            or not math.isfinite(value)
+            or struct.unpack("<" + code, raw)[0] != value
+        ):
+            raise ValueError(value)
+        return raw
+    if type(value) is not (bool if name == "bool" else int):
+        raise TypeError(value)
+    return struct.pack("<" + code, value)
+
+
+def text(value: str) -> bytes:
+    """A string with its length before it."""
+    raw = value.encode(errors="surrogateescape")
+    return struct.pack("<Q", len(raw)) + raw
+
+
+_32 = {
+    2: ("Q4_0", 18),
+    3: ("Q4_1", 20),
+    6: ("Q5_0", 22),
+    7: ("Q5_1", 24),
+    8: ("Q8_0", 34),
+    9: ("Q8_1", 40),
+}
+_32 |= {20: ("IQ4_NL", 18), 39: ("MXFP4", 17)}
+_256 = {
+    10: ("Q2_K", 84),
+    11: ("Q3_K", 110),
+    12: ("Q4_K", 144),
+    13: ("Q5_K", 176),
+    14: ("Q6_K", 210),
+}
+_256 |= {
+    15: ("Q8_K", 292),
+    16: ("IQ2_XXS", 66),
+    17: ("IQ2_XS", 74),
+    18: ("IQ3_XXS", 98),
+    19: ("IQ1_S", 50),
+}
+_256 |= {
+    21: ("IQ3_S", 110),
+    22: ("IQ2_S", 82),
+    23: ("IQ4_XS", 136),
+    29: ("IQ1_M", 56),
+    34: ("TQ1_0", 54),
+}
+_256 |= {35: ("TQ2_0", 66)}
+_ALL = {32: _32, 64: {40: ("NVFP4", 36)}, 128: {41: ("Q1_0", 18)}, 256: _256}
+"""Names and bytes by ggml_type, https://github.com/ggml-org/ggml/blob/master/include/ggml.h, for each length."""
+BLOCKS_BY_CODE = {
+    code: Blocks(f"gguf.{name}", length, nbytes)
+    for length, kinds in _ALL.items()
+    for code, (name, nbytes) in kinds.items()
+}
+CODES_BY_BLOCKS = {blocks: code for code, blocks in BLOCKS_BY_CODE.items()}
+
+
+class Dequantised(Stored):
+    """The numbers of a tensor in blocks, as float32.
+
+    Args:
+        inner: The bytes.
+        blocks: The kind of blocks.
+        name: The name of the tensor in errors.
+
+    Raises:
+        FrameworkNotInstalledError: The library is not installed.
+        FormatLimitError: It does not dequantise such blocks.
+    """
+
+    __slots__ = ("_kind", "blocks_held", "dtype", "inner", "shape")
+
+    def __init__(self, inner: Stored, blocks: Blocks, name: str) -> None:
+        try:
+            import gguf
+        except ImportError as error:
+            raise FrameworkNotInstalledError(
+                "Dequantising needs gguf, which is not installed.", "pip install gguf"
+            ) from error
+        self.inner = inner
+        self.dtype = "float32"
+        self.shape = blocks.shape(inner.shape)
+        self.blocks_held = blocks
+        try:
+            self._kind: Any = gguf.GGMLQuantizationType(CODES_BY_BLOCKS[blocks])
+            self._numbers(np.zeros(blocks.nbytes, np.uint8))
+        except (KeyError, ValueError, NotImplementedError) as error:
+            raise FormatLimitError(
+                f"{name} is in blocks of {blocks.kind}, which the gguf library that is installed does not dequantise.",
+                FileHint(Without({name: ()}), Undecoded()),
+            ) from error
+
+    @property
+    def key(self) -> Hashable:
+        return (self.inner.key, self.blocks_held)
+
+    @property
+    def record(self) -> Record | None:
+        """The region with a checksum that contains the bytes."""
+        return getattr(self.inner, "record", None)
+
+    def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
+        step = max(BLOCK_BYTES // (4 * self.blocks_held.length), 1) * self.blocks_held.nbytes
+        for piece in filled(self.inner.blocks(), cuts(self.inner.size, step), np.dtype(np.uint8)):
+            yield self._numbers(piece)
+
+    def _numbers(self, raw: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        import gguf
+
+        # An infinite or NaN scale gives infinite or NaN numbers, without a warning.
+        with np.errstate(all="ignore"):
+            rows = raw.reshape(-1, self.blocks_held.nbytes)
+            found: np.ndarray[Any, Any] = (
+                gguf.dequantize(rows, self._kind).astype(np.float32, copy=False).reshape(-1)
+            )
+        return found
+
 
 _MAGIC = b"GGUF"
 _VERSION = 3
@@ -91,10 +327,9 @@ class Gguf(Format):
         return [name for name in super().lacks(contents) if blocks.get(name) not in CODES_BY_BLOCKS]
 
     def refuse(self, contents: Contents) -> None:
-        super().refuse(contents)
         long = [name for name in contents.tensors if len(name.encode()) > _LONGEST_NAME]
         what = f"cannot hold a name of more than {_LONGEST_NAME} bytes"
-        self.refuse_any(long, what, self.other_names(contents, long, _shortened))
+        self.refuse_any(long, what, other_names(contents, long, _shortened))
         # gguf-py takes the last axis of whatever is not one of NumPy's own types, and fails over
         # the whole file.
         bare = [

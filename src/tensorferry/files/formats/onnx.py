@@ -1,49 +1,111 @@
-"""Find the initializers of an ONNX model, and its external data.
+"""ONNX: the initializers of a model, read through its wire format, which holds them unparsed.
 
-External data: https://github.com/onnx/onnx/blob/main/docs/ExternalData.md.
+The message definitions: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from contextlib import closing
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....core.dtypes import find
-from ....errors import FileFormatError, UnsafeFileError
-from ....host.numpy_dtypes import numpy_dtype
-from ...base.contents import Contents, NotTensor
-from ...base.stored import Decoded, Extent
-from ...base.wording import named
-from ...encodings.packed import BITS, unpacked, varints
-from ...encodings.protobuf import BYTES, VARINT, varint_at
-from ...encodings.shapes import checked
-from .model import (
-    DOUBLES,
-    DTYPES,
-    FLOATS,
-    INT32,
-    INT64,
-    RAW,
-    STRING,
-    TEXTS,
-    TYPED,
-    UINT64,
-    packed_nbytes,
-)
+from ...core.dtypes import find
+from ...errors import FileFormatError, UnsafeFileError
+from ...host.numpy_dtypes import numpy_dtype
+from ..base.contents import Contents, NotTensor
+from ..base.format import Format
+from ..base.stored import Decoded, Extent
+from ..base.wording import named
+from ..encodings.array_parts import BITS, checked, packed_bytes, unpacked, varints
+from ..encodings.protobuf import BYTES, VARINT, Message, varint_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ....typing import Array
-    from ...base.stored import Stored
-    from ...encodings.protobuf import Field, Message
+    from ...typing import Array
+    from ..base.stored import Stored
+    from ..encodings.protobuf import Field
 
-__all__ = ["ModelReader"]
+__all__ = [
+    "DOUBLES",
+    "DTYPES",
+    "FLOATS",
+    "INT32",
+    "INT64",
+    "RAW",
+    "STRING",
+    "TEXTS",
+    "TYPED",
+    "UINT64",
+    "ModelReader",
+    "packed_nbytes",
+]
+
+# Names of dtypes by TensorProto.DataType.
+DTYPES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+    14: "complex64",
+    15: "complex128",
+    16: "bfloat16",
+    17: "float8_e4m3fn",
+    18: "float8_e4m3fnuz",
+    19: "float8_e5m2",
+    20: "float8_e5m2fnuz",
+    21: "uint4",
+    22: "int4",
+    23: "float4_e2m1fn",
+    24: "float8_e8m0fnu",
+    25: "uint2",
+    26: "int2",
+    27: "float6_e2m3fn",
+    28: "float6_e3m2fn",
+}
+STRING = 8
+
+# Fields of ModelProto that are texts of its own, by the names that they get among the metadata.
+TEXTS = {
+    2: "onnx.producer_name",
+    3: "onnx.producer_version",
+    4: "onnx.domain",
+    6: "onnx.doc_string",
+}
+
+# Fields of TensorProto that hold elements: those of float and double are packed as they are in
+# memory.
+FLOATS, INT32, INT64, DOUBLES, UINT64 = 4, 5, 7, 10, 11
+TYPED = {
+    "float32": FLOATS,
+    "complex64": FLOATS,
+    "float64": DOUBLES,
+    "complex128": DOUBLES,
+    "int64": INT64,
+    "uint32": UINT64,
+    "uint64": UINT64,
+}
+RAW = 9
+
+
+def packed_nbytes(dtype: str, shape: tuple[int, ...]) -> int:
+    """The size of a tensor in ``raw_data``, in bytes."""
+    size = prod(shape)
+    return packed_bytes(size, BITS[dtype]) if dtype in BITS else size * find(dtype).itemsize
+
 
 _DEEPEST = 16
 _LONGEST_SHAPE = 1000
@@ -334,3 +396,32 @@ def _numbers(dtype: str, shape: tuple[int, ...], extent: Extent, where: str) -> 
         return (numbers.view(own) for numbers in raw)
 
     return Decoded(dtype, shape, read, (extent.path, extent.offset, shape, dtype))
+
+
+class Onnx(Format):
+    """ONNX models, of which only the initializers are read: of the graph, and of the graphs inside its nodes."""
+
+    name = "onnx"
+    title = "ONNX"
+    suffixes = (".onnx",)
+    dtypes = frozenset(DTYPES.values())
+    holds_metadata = True
+    writes = False
+    rank = 80
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        # The format has no magic bytes. A model begins with a field of ModelProto, nearly always
+        # ir_version.
+        return path.name.lower().endswith(".onnx") and head[:1] in {
+            bytes([n << 3 | k]) for n, k in _FIRST
+        }
+
+    def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        with closing(Message(str(path))) as message:
+            return ModelReader(message).contents()
+
+
+_FIRST = [(1, 0), (2, 2), (3, 2), (4, 2), (5, 0), (6, 2), (7, 2), (8, 2), (14, 2)]
+
+
+FORMAT = Onnx()

@@ -1,35 +1,270 @@
-"""`Bundle`: read the index of a checkpoint, and find its tensors."""
+"""TensorFlow checkpoints, as ``tf.train.Checkpoint`` and ``tf.compat.v1.train.Saver`` write them.
+
+A sorted table of protocol messages, ``NAME.index``, has the position of each tensor in
+``NAME.data-…``:
+https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/protobuf/tensor_bundle.proto.
+They are read and written here without TensorFlow, which takes seconds to import and has each tensor
+in memory.
+"""
 
 from __future__ import annotations
 
+import base64
 import re
-from itertools import pairwise
+import struct
+from itertools import accumulate, pairwise
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ....core.dtypes import find
-from ....errors import FileFormatError, UnsafeFileError
-from ....host.numpy_dtypes import numpy_dtype
-from ...base.contents import Contents, NotTensor
-from ...base.raw import mapped
-from ...base.stored import Decoded, Extent, Stored
-from ...encodings.crc32c import crc32c, masked
-from ...encodings.protobuf import BYTES, Message, varint_at
-from ...encodings.shapes import checked
-from ...encodings.slabs import lengths
-from .entries import DTYPES, OTHERS, STRING, as_metadata, string_of
-from .sorted_table import read_table
+from ...core.dtypes import find
+from ...errors import FileFormatError, UnsafeFileError
+from ...host.numpy_dtypes import numpy_dtype
+from ..base.contents import Contents, NotTensor
+from ..base.format import Format, owned
+from ..base.limits import FileHint, Metadataless, Renamed
+from ..base.nesting import keys_of
+from ..base.raw import mapped, write_fully
+from ..base.stored import Decoded, Extent, Stored
+from ..base.tree_strings import packed, unpacked
+from ..encodings.array_parts import checked, lengths
+from ..encodings.crc32c import crc32c, masked
+from ..encodings.protobuf import BYTES, Message, bytes_field, number_field, varint, varint_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
     from mmap import mmap
 
-    from ....typing import Array
+    from ...typing import Array
+    from ..base.pump import Pump
 
-__all__ = ["INDEX", "STATE", "Bundle", "index_of"]
+__all__ = [
+    "CODES",
+    "DTYPES",
+    "INDEX",
+    "OTHERS",
+    "STATE",
+    "STRING",
+    "Bundle",
+    "as_metadata",
+    "entry_of",
+    "from_metadata",
+    "index_of",
+    "is_table",
+    "read_table",
+    "string_of",
+    "table",
+]
+
+_MAGIC = 0xDB4775248B80FB57
+_FOOTER = 48
+_TRAILER = 5
+_LARGEST = 256 << 20
+_LONGEST_KEY = 1 << 16
+_BLOCK = 1 << 15
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file is such a table, by its end."""
+    with path.open("rb") as file:
+        size = file.seek(0, 2)
+        if size < _FOOTER:
+            return False
+        file.seek(size - 8)
+        return file.read() == struct.pack("<Q", _MAGIC)
+
+
+def read_table(path: Path) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the keys and values of a table, in order.
+
+    Raises:
+        FileFormatError: It breaks the rules of the format, or a checksum is wrong.
+        UnsafeFileError: It is too large for a table of names.
+    """
+    if path.stat().st_size > _LARGEST:
+        raise UnsafeFileError(
+            f"{path} is larger than {_LARGEST:,} bytes, which is the most that is read of a table."
+        )
+    data = path.read_bytes()
+    if len(data) < _FOOTER or data[-8:] != struct.pack("<Q", _MAGIC):
+        raise FileFormatError(f"{path} does not end as a table does; it may be cut off.")
+    footer = data[-_FOOTER:]
+    meta, at = _handle(footer, 0, path)
+    index, _ = _handle(footer, at, path)
+    # Its entries are not needed, but its checksum is compared.
+    list(_entries(data, meta, path))
+    before = b""
+    for number, (_, place) in enumerate(_entries(data, index, path)):
+        handle, _ = _handle(place, 0, path)
+        for key, value in _entries(data, handle, path):
+            if key <= before and (number or before):
+                raise FileFormatError(
+                    f"{path} has its keys out of order: {key[:80]!r} after {before[:80]!r}."
+                )
+            yield key, value
+            before = key
+
+
+def _handle(data: bytes, at: int, path: Path) -> tuple[tuple[int, int], int]:
+    offset, at = varint_at(data, at, str(path))
+    size, at = varint_at(data, at, str(path))
+    return (offset, size), at
+
+
+def _entries(data: bytes, handle: tuple[int, int], path: Path) -> Iterator[tuple[bytes, bytes]]:
+    offset, size = handle
+    if offset + size + _TRAILER > len(data) - _FOOTER or size < 4:
+        raise FileFormatError(
+            f"{path} has a block of {size:,} bytes at {offset:,}, which is not in the file."
+        )
+    block = data[offset : offset + size]
+    kind, checksum = struct.unpack("<BI", data[offset + size : offset + size + _TRAILER])
+    if kind:
+        raise FileFormatError(f"{path} has a compressed block at {offset:,}, which is not read.")
+    if masked(crc32c(data[offset : offset + size + 1])) != checksum:
+        raise FileFormatError(
+            f"{path} is corrupt: the block at {offset:,} has another CRC-32C.", "get the file again"
+        )
+    end = size - 4 - 4 * int.from_bytes(block[-4:], "little")
+    if end < 0:
+        raise FileFormatError(
+            f"{path} has a block at {offset:,} whose restarts do not fit into it."
+        )
+    at, key = 0, b""
+    while at < end:
+        shared, at = varint_at(block, at, str(path))
+        added, at = varint_at(block, at, str(path))
+        length, at = varint_at(block, at, str(path))
+        if shared > len(key) or at + added + length > end or shared + added > _LONGEST_KEY:
+            raise FileFormatError(
+                f"{path} has an entry in the block at {offset:,} that does not fit into it."
+            )
+        key = key[:shared] + block[at : at + added]
+        at += added
+        yield key, block[at : at + length]
+        at += length
+
+
+def table(items: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The bytes of a table with these sorted keys and values."""
+    data = bytearray()
+    index: list[tuple[bytes, bytes]] = []
+    block: list[bytes] = []
+    last, size = b"", 0
+    for last, value in items:
+        block.append(_entry(last, value))
+        size += len(block[-1])
+        if size > _BLOCK:
+            index.append((last, _append(data, block)))
+            block, size = [], 0
+    if block or not index:
+        index.append((last, _append(data, block)))
+    meta = _append(data, [])
+    footer = meta + _append(data, [_entry(key, handle) for key, handle in index])
+    return bytes(data) + footer.ljust(_FOOTER - 8, b"\0") + struct.pack("<Q", _MAGIC)
+
+
+def _entry(key: bytes, value: bytes) -> bytes:
+    """An entry with its whole key, so that a search can start there."""
+    return varint(0) + varint(len(key)) + varint(len(value)) + key + value
+
+
+def _append(data: bytearray, entries: list[bytes]) -> bytes:
+    """Append a block of entries, and return its handle."""
+    starts = [0, *accumulate(map(len, entries[:-1]))]
+    raw = b"".join(entries) + struct.pack(f"<{len(starts) + 1}I", *starts, len(starts))
+    handle = varint(len(data)) + varint(len(raw))
+    data += raw + b"\0" + struct.pack("<I", masked(crc32c(raw + b"\0")))
+    return handle
+
+
+DTYPES = {
+    1: "float32",
+    2: "float64",
+    3: "int32",
+    4: "uint8",
+    5: "int16",
+    6: "int8",
+    8: "complex64",
+    9: "int64",
+    10: "bool",
+    14: "bfloat16",
+    17: "uint16",
+    18: "complex128",
+    19: "float16",
+    22: "uint32",
+    23: "uint64",
+    24: "float8_e5m2",
+    25: "float8_e4m3fn",
+    26: "float8_e4m3fnuz",
+    27: "float8_e4m3b11fnuz",
+    28: "float8_e5m2fnuz",
+    29: "int4",
+    30: "uint4",
+    31: "int2",
+    32: "uint2",
+    33: "float4_e2m1fn",
+}
+"""https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/framework/types.proto"""
+CODES = {name: code for code, name in DTYPES.items()}
+STRING = 7
+OTHERS = {
+    11: "qint8",
+    12: "quint8",
+    13: "qint32",
+    15: "qint16",
+    16: "quint16",
+    20: "a resource",
+    21: "a variant",
+}
+
+_BASE64 = "tensorflow.base64:"
+
+
+def as_metadata(text: bytes) -> str:
+    """Bytes as metadata: as text if they are UTF-8 and do not look encoded; otherwise in base64."""
+    try:
+        plain = text.decode()
+    except UnicodeDecodeError:
+        plain = None
+    if plain is not None and from_metadata(plain) == text:
+        return plain
+    return _BASE64 + base64.b64encode(text).decode()
+
+
+def from_metadata(text: str) -> bytes:
+    """The bytes for a text from `as_metadata`."""
+    if text.startswith(_BASE64):
+        try:
+            raw = base64.b64decode(text[len(_BASE64) :], validate=True)
+        except ValueError:
+            return text.encode()
+        if as_metadata(raw) == text:
+            return raw
+    return text.encode()
+
+
+def string_of(text: bytes) -> tuple[bytes, int]:
+    """The encoding of a string without axes, and its checksum, in which the length counts as four or eight bytes."""
+    width = "<I" if len(text) < 1 << 32 else "<Q"
+    checksum = crc32c(struct.pack(width, len(text)))
+    own = struct.pack("<I", masked(checksum))
+    return varint(len(text)) + own + text, crc32c(own + text, checksum)
+
+
+def entry_of(code: int, shape: tuple[int, ...], offset: int, nbytes: int, checksum: int) -> bytes:
+    """A BundleEntryProto."""
+    axes = b"".join(bytes_field(2, number_field(1, length)) for length in shape)
+    entry = (
+        number_field(1, code)
+        + bytes_field(2, axes)
+        + number_field(4, offset)
+        + number_field(5, nbytes)
+    )
+    return entry + varint(6 << 3 | 5) + struct.pack("<I", masked(checksum))
+
 
 INDEX = ".index"
 STATE = "checkpoint"
@@ -347,3 +582,107 @@ def _joined(
     for box, stored in boxes:
         whole[box] = stored.load()
     yield whole
+
+
+_PREFIX = "variables"
+_ALIGNMENT = 64
+
+
+def _better_name(name: str) -> str:
+    return name.lstrip("\0") or "tensor"
+
+
+class TensorflowCheckpoint(Format):
+    """TensorFlow checkpoints (version 2, since 2016). The output is a folder with one checkpoint.
+
+    From the folder of a SavedModel the variables are read, not the programs. Strings without axes
+    become metadata, also the object graph that ``tf.train.Checkpoint`` needs. Those that are not
+    UTF-8 are in base64, after ``tensorflow.base64:``.
+    """
+
+    name = "tensorflow"
+    title = "TensorFlow checkpoint"
+    suffixes = (".tfckpt",)
+    other_suffixes = (".ckpt",)
+    dtypes = frozenset(CODES)
+    is_folder = True
+    holds_tree = True
+    holds_metadata = True
+    unicode_only = True
+    rank = 70
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        if head and not path.name.endswith(INDEX):
+            return False
+        index = index_of(path)
+        return index is not None and is_table(index)
+
+    def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        index = index_of(path)
+        if index is None:
+            raise FileFormatError(
+                f"{path} has no TensorFlow checkpoint, or several.",
+                f"the path of one, such as {path}/ckpt-1{INDEX}",
+            )
+        return unpacked(Bundle(index).contents())
+
+    def refuse(self, contents: Contents) -> None:
+        wrong = [
+            name
+            for name in (*contents.tensors, *contents.metadata)
+            if not name or name.startswith("\0")
+        ]
+        wrong += [name for name in contents.metadata if name in contents.tensors]
+        what = "needs a name of its own for each tensor and each string"
+        ours = keys_of(contents, [name for name in wrong if name in contents.tensors])
+        theirs = tuple(key for key in wrong if key in contents.metadata)
+        renamed = Renamed(ours, frozenset((*contents.tensors, *contents.metadata)), _better_name)
+        self.refuse_any(wrong, what, FileHint(renamed if ours else Metadataless(theirs)))
+
+    def write(self, contents: Contents, path: Path, pump: Pump) -> None:
+        path.mkdir()
+        entries = [(b"", number_field(1, 1) + bytes_field(3, number_field(1, 1)))]
+        ties = contents.ties
+        with (path / f"{_PREFIX}.data-00000-of-00001").open("xb", buffering=0) as file:
+            at = 0
+            for name, stored in contents.tensors.items():
+                if name in ties:
+                    continue
+                # An empty tensor also gets some room, so that offsets have the order of names.
+                at += write_fully(
+                    file.fileno(), bytes(-at % _ALIGNMENT or (0 if stored.size else _ALIGNMENT))
+                )
+                checksum, begin = 0, at
+                for block in pump.blocks(stored):
+                    checksum = crc32c(block.view(np.uint8), checksum)
+                    at += write_fully(file.fileno(), block.view(np.uint8))
+                entries.append(
+                    (
+                        name.encode(),
+                        entry_of(CODES[stored.dtype], stored.shape, begin, at - begin, checksum),
+                    )
+                )
+            for key, text in packed(contents).items():
+                raw, checksum = string_of(from_metadata(text))
+                entries.append((key.encode(), entry_of(STRING, (), at, len(raw), checksum)))
+                at += write_fully(file.fileno(), raw)
+        (path / f"{_PREFIX}{INDEX}").write_bytes(table(sorted(entries)))
+        (path / STATE).write_text(
+            f'model_checkpoint_path: "{_PREFIX}"\nall_model_checkpoint_paths: "{_PREFIX}"\n',
+            "utf-8",
+        )
+
+    def own_entries(self, folder: Path) -> list[str]:
+        index = index_of(folder)
+        if index is None:
+            return []
+        stem = re.escape(index.name.removesuffix(INDEX))
+        return owned(
+            folder,
+            re.compile(
+                rf"{STATE}|{stem}(?:{re.escape(INDEX)}|\.data-\d{{5}}-of-\d{{5}})"
+            ).fullmatch,
+        )
+
+
+FORMAT = TensorflowCheckpoint()

@@ -1,4 +1,4 @@
-"""Whole tensors from regions that several processes have saved, read box by box in constant memory."""
+"""Arrays in parts: shapes and sizes, boxes of large ones, packed numbers, regions of several files."""
 
 from __future__ import annotations
 
@@ -14,17 +14,243 @@ from ...errors import FileFormatError, UnsafeFileError
 from ...host.numpy_dtypes import numpy_dtype
 from ..base.contents import Ref
 from ..base.nesting import relabel, written
-from ..base.stored import Decoded, Extent, InMemory, Packed, View
-from .shapes import is_too_large
-from .slabs import lengths, slabs
+from ..base.stored import BLOCK_BYTES, Decoded, Extent, InMemory, Packed, View
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ...typing import Array
     from ..base.stored import Stored
 
-__all__ = ["Region", "differ", "joined", "runs", "values_of"]
+__all__ = [
+    "BITS",
+    "SLAB_BYTES",
+    "ZSTD_RATIO",
+    "Region",
+    "bare",
+    "checked",
+    "cuts",
+    "differ",
+    "filled",
+    "is_bomb",
+    "is_too_large",
+    "joined",
+    "lengths",
+    "packed_bytes",
+    "runs",
+    "slabs",
+    "unpacked",
+    "values_of",
+    "varints",
+]
+
+_MOST_AXES = 64
+_MOST_BYTES = 1 << 63
+_LEAST_BOMB = 1 << 26
+_MOST_RATIO = 2000
+"""The largest plausible ratio of compression.
+
+Deflate's limit is 1032 (https://zlib.net/zlib_tech.html).
+"""
+ZSTD_RATIO = 1 << 15
+"""The largest ratio of Zstandard: blocks of 128 KiB in 4 bytes (RFC 8878, 3.1.1.2)."""
+
+
+def checked(shape: Iterable[int], itemsize: int, where: str) -> tuple[int, ...]:
+    """A shape that an array can have; messages begin with `where`.
+
+    Raises:
+        FileFormatError: A length is negative, there are too many axes, or their product overflows.
+    """
+    found = tuple(shape)
+    if any(each < 0 for each in found):
+        raise FileFormatError(f"{where} has an axis of negative length.")
+    if len(found) > _MOST_AXES:
+        raise FileFormatError(
+            f"{where} has {len(found)} axes; {_MOST_AXES} is the most an array can have."
+        )
+    if is_too_large(found, itemsize):
+        raise FileFormatError(f"{where} has a shape whose bytes no 64-bit number counts.")
+    return found
+
+
+def is_too_large(shape: tuple[int, ...], itemsize: int) -> bool:
+    """Whether a shape is too large for any array, even if another axis has length 0."""
+    return len(shape) > _MOST_AXES or prod(each or 1 for each in shape) * itemsize >= _MOST_BYTES
+
+
+def is_bomb(declared: int, held: int, ratio: int = _MOST_RATIO) -> bool:
+    """Whether the declared size of values is implausible for the number of bytes in the file."""
+    return declared > max(_LEAST_BOMB, ratio * held)
+
+
+SLAB_BYTES = 1 << 24
+"""The most bytes of a box, if its shape allows it."""
+
+
+def slabs(
+    shape: Sequence[int],
+    itemsize: int,
+    chunks: Sequence[int] | None = None,
+    nbytes: int = SLAB_BYTES,
+) -> Iterator[tuple[slice, ...]]:
+    """Yield boxes that cover an array. Each is a run of consecutive values in row-major order.
+
+    Args:
+        shape: Lengths of the axes.
+        itemsize: The size of an element in bytes.
+        chunks: The shape of the chunks in which it is stored. Boxes end at the ends of chunks, if a
+            chunk fits.
+        nbytes: The most bytes of a box; or the size of a chunk, if that is larger, since chunks are
+            read as a whole.
+    """
+    if not prod(shape):
+        return
+    if not shape:
+        yield ()
+        return
+    nbytes = max(nbytes, prod(chunks) * itemsize) if chunks else nbytes
+    axis = 0
+    while axis < len(shape) - 1 and prod(shape[axis + 1 :]) * itemsize > nbytes:
+        axis += 1
+    length = max(nbytes // (prod(shape[axis + 1 :]) * itemsize), 1)
+    if chunks and chunks[axis] <= length:
+        length -= length % chunks[axis]
+    inner = tuple(slice(0, each) for each in shape[axis + 1 :])
+    for outer in product(*(range(each) for each in shape[:axis])):
+        lead = tuple(slice(index, index + 1) for index in outer)
+        for start in range(0, shape[axis], length):
+            yield (*lead, slice(start, min(start + length, shape[axis])), *inner)
+
+
+def lengths(box: Sequence[slice]) -> tuple[int, ...]:
+    """The shape of a box."""
+    return tuple(each.stop - each.start for each in box)
+
+
+def cuts(total: int, most: int) -> list[int]:
+    """Divide a total into pieces of the largest size; the last one may be smaller.
+
+    >>> cuts(10, 4)
+    [4, 4, 2]
+    """
+    return [min(most, total - start) for start in range(0, total, most)]
+
+
+def filled(
+    blocks: Iterable[np.ndarray[Any, Any]], sizes: Iterable[int], dtype: np.dtype[Any]
+) -> Iterator[np.ndarray[Any, Any]]:
+    """Divide the blocks of a tensor into pieces of other sizes.
+
+    A piece is valid until the next one is requested.
+    """
+    source = iter(blocks)
+    rest = np.empty(0, dtype)
+    buffer = np.empty(0, dtype)
+    for size in sizes:
+        if rest.size >= size:
+            yield rest[:size]
+            rest = rest[size:]
+            continue
+        if buffer.size < size:
+            buffer = np.empty(size, dtype)
+        done = 0
+        while done < size:
+            if not rest.size:
+                rest = next(source)
+            count = min(rest.size, size - done)
+            buffer[done : done + count] = rest[:count]
+            rest = rest[count:]
+            done += count
+        yield buffer[:size]
+    next(source, None)  # so that the source counts its last block too
+
+
+BITS = {
+    "int2": 2,
+    "uint2": 2,
+    "int4": 4,
+    "uint4": 4,
+    "float4_e2m1fn": 4,
+    "float6_e2m3fn": 6,
+    "float6_e3m2fn": 6,
+}
+"""The bits of the dtypes for which NumPy uses a whole byte."""
+
+_GROUPS = BLOCK_BYTES // 4
+
+
+def packed_bytes(size: int, bits: int) -> int:
+    """How many bytes `size` packed elements take."""
+    return -(-size * bits // 8)
+
+
+def unpacked(raw: Iterable[Array], dtype: str, size: int) -> Iterator[Array]:
+    """Unpack elements, the first of which is in the lowest bits of a byte.
+
+    In the result each element is in the low bits of its byte, as in ml_dtypes and JAX. The other
+    bits are zero.
+    """
+    bits, left = BITS[dtype], size
+    for piece in filled(raw, cuts(packed_bytes(size, bits), 3 * _GROUPS), np.dtype(np.uint8)):
+        codes = _codes(piece, bits)[:left]
+        left -= codes.size
+        yield codes.view(numpy_dtype(dtype))
+
+
+def bare(block: Array, dtype: str) -> Array:
+    """A block with its unused bits set to zero, which arithmetic fills with the sign."""
+    if dtype not in BITS:
+        return block
+    return (block.view(np.uint8) & ((1 << BITS[dtype]) - 1)).view(block.dtype)
+
+
+def _codes(raw: Array, bits: int) -> Array:
+    if bits == 6:
+        groups = np.zeros(-(-raw.size // 3) * 3, np.uint8)
+        groups[: raw.size] = raw
+        a, b, c = groups.reshape(-1, 3).T
+        return np.stack(
+            [a & 63, a >> 6 | (b & 15) << 2, b >> 4 | (c & 3) << 4, c >> 2], axis=1
+        ).reshape(-1)
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    codes: Array = (raw[:, None] >> shifts & ((1 << bits) - 1)).reshape(-1)
+    return codes
+
+
+def varints(extent: Extent, size: int) -> Iterator[Array]:
+    """Read numbers of variable length (https://protobuf.dev/programming-guides/encoding/), as uint64.
+
+    Raises:
+        FileFormatError: There are more or fewer than `size`, or one is too long.
+    """
+    rest = np.empty(0, np.uint8)
+    for block in extent.blocks():
+        raw = np.concatenate([rest, block])
+        last = np.flatnonzero(raw < 0x80)
+        used = int(last[-1]) + 1 if last.size else 0
+        rest = raw[used:].copy()
+        first = np.concatenate([[0], last[:-1] + 1]) if last.size else last
+        lengths = last - first + 1
+        if rest.size > 10 or (last.size and int(lengths.max()) > 10):
+            raise FileFormatError(
+                f"{extent.path} has a number that does not end, after byte {extent.offset}."
+            )
+        numbers = np.zeros(last.size, np.uint64)
+        for place in range(int(lengths.max()) if last.size else 0):
+            longer = np.flatnonzero(lengths > place)
+            numbers[longer] |= (raw[first[longer] + place] & 0x7F).astype(np.uint64) << np.uint64(
+                7 * place
+            )
+        size -= numbers.size
+        if size < 0:
+            break
+        yield numbers
+    if size or rest.size:
+        raise FileFormatError(
+            f"{extent.path} has {'more' if size < 0 else 'fewer'} numbers at byte {extent.offset} than its shape says."
+        )
+
 
 _BOX_BYTES = 1 << 22
 _MOST_CORNERS = 20_000_000

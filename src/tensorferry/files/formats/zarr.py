@@ -1,0 +1,737 @@
+"""Zarr, with zarr-python: a folder with an array for each tensor."""
+
+from __future__ import annotations
+
+import asyncio
+import bz2
+import dataclasses
+import json
+import lzma
+import os
+import re
+import zlib
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ...core.dtypes import DTYPES, ORDINARY, find
+from ...errors import FileFormatError, UnsafeFileError
+from ...host.numpy_dtypes import numpy_dtype
+from ..base.contents import Contents, NotTensor
+from ..base.format import Format, owned
+from ..base.limits import FileHint, Metadataless
+from ..base.nesting import DEEPEST
+from ..base.stored import Decoded, Extent
+from ..base.tree_strings import packed, unpacked
+from ..base.wording import is_unicode, named
+from ..encodings.array_parts import checked, filled, is_bomb, lengths, slabs
+from ..encodings.json_scan import loaded
+from ..encodings.paths import NAMES, placed, refuse_links_out, restore_names, size_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..base.pump import Pump
+    from ..base.stored import Stored
+
+__all__ = [
+    "CHUNK_BYTES",
+    "DTYPE",
+    "FORMAT",
+    "JSON",
+    "ArrayCollector",
+    "ArrayLayout",
+    "ZarrNode",
+    "bounded",
+    "description_of",
+    "is_array",
+    "is_own",
+    "layout_of",
+    "node_of",
+]
+
+_OVERHEAD = 1 << 20
+_MOST_WINDOW = 1 << 28
+"""The most bytes for LZMA's dictionary: four times those of its highest preset."""
+_MOST_WIDER = 16
+"""How much wider numbers may become in the encoded form: from one byte to a complex128."""
+_CHECKSUMS = frozenset({"adler32", "crc32", "crc32c", "fletcher32"})
+_NUMBERS = frozenset({"astype", "bitround", "delta"})
+_STREAMS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "gzip": lambda _: zlib.decompressobj(31),
+    "zlib": lambda _: zlib.decompressobj(15),
+    "bz2": lambda _: bz2.BZ2Decompressor(),
+    "lzma": lambda settings: _lzma(settings.get("format", lzma.FORMAT_XZ), settings.get("filters")),
+}
+_PLACES = {"blosc": 4, "lz4": 0}
+"""The position of the decompressed size: README_CHUNK_FORMAT.rst of c-blosc; numcodecs writes it before LZ4 data."""
+_COMPRESSORS = frozenset({*_STREAMS, *_PLACES, "zstd"})
+
+
+def _lzma(form: int, filters: Any) -> lzma.LZMADecompressor:
+    if any(each.get("dict_size", 0) > _MOST_WINDOW for each in filters or ()):
+        raise UnsafeFileError(
+            f"a chunk of it asks for more than {_MOST_WINDOW:,} bytes to look back at."
+        )
+    return lzma.LZMADecompressor(form, memlimit=None if filters else _MOST_WINDOW, filters=filters)
+
+
+class _Size(NamedTuple):
+    """A number of bytes: the most, and whether it is exact."""
+
+    most: int
+    exact: bool = True
+
+    def after(self, name: str) -> _Size:
+        """The size after a codec with this name."""
+        if name in _COMPRESSORS:
+            return _Size(self.most + self.most // 8 + _OVERHEAD, False)
+        if name in _CHECKSUMS:
+            return _Size(self.most + 4, self.exact)
+        return _Size(self.most * _MOST_WIDER, False) if name in _NUMBERS else self
+
+
+def bounded(described: Any, nbytes: int, itemsize: int) -> tuple[Any, int]:
+    """Replace the codecs in the library's description of an array by bounded ones.
+
+    Args:
+        described: The library's ``ArrayV2Metadata`` or ``ArrayV3Metadata``.
+        nbytes: The size of a chunk in bytes.
+        itemsize: The size of an element in bytes.
+
+    Returns:
+        The description, and the most bytes of a chunk's file.
+    """
+    if hasattr(described, "codecs"):
+        codecs, size = _bounded_v3(described.codecs, _Size(nbytes), itemsize)
+        return dataclasses.replace(described, codecs=codecs), size.most
+    size = _Size(nbytes)
+    filters = []
+    for each in described.filters or ():
+        filters.append(_bounded_v2(each, size))
+        size = size.after(each.codec_id)
+    compressor = described.compressor
+    if compressor is not None:
+        compressor, size = _bounded_v2(compressor, size), size.after(compressor.codec_id)
+    # Set directly, because the constructor accepts only the library's codecs.
+    object.__setattr__(described, "filters", tuple(filters) or None)
+    object.__setattr__(described, "compressor", compressor)
+    return described, size.most
+
+
+def _bounded_v3(codecs: Any, size: _Size, itemsize: int) -> tuple[tuple[Any, ...], _Size]:
+    from zarr.codecs import ShardingCodec
+
+    found = []
+    for codec in codecs:
+        name, settings = codec.to_dict()["name"], codec.to_dict().get("configuration") or {}
+        if isinstance(codec, ShardingCodec):
+            piece = _Size(prod(codec.chunk_shape) * itemsize)
+            inner, encoded = _bounded_v3(codec.codecs, piece, itemsize)
+            found.append(
+                ShardingCodec(
+                    chunk_shape=codec.chunk_shape,
+                    codecs=inner,
+                    index_codecs=codec.index_codecs,
+                    index_location=codec.index_location,
+                )
+            )
+            # Each piece has 16 bytes in the index, and a writer may leave unused bytes.
+            size = _Size(
+                2 * (size.most // max(piece.most, 1)) * (encoded.most + 16) + _OVERHEAD, False
+            )
+        else:
+            found.append(_codec_v3(name, settings, size) if name in _COMPRESSORS else codec)
+            size = size.after(name)
+    return tuple(found), size
+
+
+def _codec_v3(name: str, settings: dict[str, Any], size: _Size) -> Any:
+    from zarr.abc.codec import BytesBytesCodec
+
+    class Bounded(BytesBytesCodec):  # type: ignore[misc, unused-ignore]  # without zarr it has no types
+        is_fixed_size = False
+
+        def to_dict(self) -> dict[str, Any]:
+            return {"name": name, "configuration": settings}
+
+        def _decode_sync(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
+            raw = _expanded(name, settings, chunk_bytes.to_bytes(), size)
+            return chunk_spec.prototype.buffer.from_bytes(raw)
+
+        async def _decode_single(self, chunk_data: Any, chunk_spec: Any) -> Any:
+            return await asyncio.to_thread(self._decode_sync, chunk_data, chunk_spec)
+
+        def compute_encoded_size(self, input_byte_length: int, chunk_spec: Any) -> int:
+            raise NotImplementedError  # as in zarr's own codecs of variable size: asked for when a shard is written
+
+    return Bounded()
+
+
+def _bounded_v2(codec: Any, size: _Size) -> Any:
+    if codec.codec_id not in _COMPRESSORS:
+        return codec
+    from numcodecs.abc import Codec
+
+    decode = partial(_expanded, codec.codec_id, codec.get_config())
+
+    class Bounded(Codec):  # type: ignore[misc, unused-ignore]  # it has no types
+        codec_id = codec.codec_id
+
+        def encode(self, buf: Any) -> Any:
+            return codec.encode(buf)
+
+        def decode(self, buf: Any, out: Any = None) -> Any:
+            return decode(np.ascontiguousarray(buf).tobytes(), size)
+
+    return Bounded()
+
+
+def _expanded(name: str, settings: dict[str, Any], raw: bytes, size: _Size) -> Any:
+    """Decompress a chunk, or a part of one.
+
+    Raises:
+        UnsafeFileError: It has more bytes than declared.
+    """
+    if name in _STREAMS:
+        return _streamed(partial(_STREAMS[name], settings), raw, size.most)
+    import numcodecs
+
+    codec = {
+        "blosc": numcodecs.Blosc,
+        "lz4": getattr(numcodecs, "LZ4", None),
+        "zstd": numcodecs.Zstd,
+    }[name]()
+    told = _told(raw) if name == "zstd" else int.from_bytes(raw[_PLACES[name] :][:4], "little")
+    if told is None:
+        if not size.exact:
+            raise ValueError(
+                "a chunk of it is compressed twice, and does not say to how many bytes"
+            )
+        told = size.most
+    _refuse_more(told, size.most)
+    if name == "blosc" and int.from_bytes(raw[12:16], "little") != len(raw):
+        # Otherwise the library would read past the end.
+        raise ValueError("a chunk of it is cut off")
+    # Into memory of that size, because another frame without a declared size may follow.
+    return codec.decode(raw, out=np.empty(told, np.uint8)) if name == "zstd" else codec.decode(raw)
+
+
+def _streamed(start: Callable[[], Any], raw: bytes, most: int) -> bytes:
+    pieces, left = [], most + 1
+    while raw:
+        stream = start()
+        piece = stream.decompress(raw, left)
+        pieces.append(piece)
+        left -= len(piece)
+        _refuse_more(most + 1 - left, most)
+        if not stream.eof:
+            raise ValueError("a chunk of it is cut off")
+        # Another stream may follow, and zeros after the last one.
+        raw = stream.unused_data.lstrip(b"\0")
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _told(raw: bytes) -> int | None:
+    """The size that the first frame of Zstandard declares: RFC 8878, 3.1.1.1."""
+    flags = raw[4] if raw[:4] == b"\x28\xb5\x2f\xfd" and len(raw) > 4 else 0
+    is_single = flags >> 5 & 1
+    width = (is_single, 2, 4, 8)[flags >> 6]
+    start = 5 + (1 - is_single) + (0, 1, 2, 4)[flags & 3]
+    return (
+        int.from_bytes(raw[start : start + width], "little") + (256 if width == 2 else 0)
+        if width
+        else None
+    )
+
+
+def _refuse_more(nbytes: int, most: int) -> None:
+    if nbytes > most:
+        raise UnsafeFileError(
+            f"a chunk of it holds {nbytes:,} bytes or more, where {most:,} are declared: a bomb."
+        )
+
+
+JSON = "zarr.json"
+_ARRAY, _GROUP, _ATTRIBUTES, _CONSOLIDATED = ".zarray", ".zgroup", ".zattrs", ".zmetadata"
+"""Of version 2: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html"""
+_OWN = re.compile(r"zarr\.json|\.z(?:array|group|attrs|metadata)")
+_CHUNK = re.compile(r"c|(?:c[/.])?\d+(?:[/.]\d+)*")
+"""The possible keys of chunks."""
+
+_EXTENDED = frozenset({"bfloat16", *(name for name in DTYPES if name.startswith("float8_"))})
+"""Of https://github.com/zarr-developers/zarr-extensions/tree/main/data-types those that take whole bytes; TensorStore
+has them in version 2 too, under the same names."""
+_CODES = {f"{np.dtype(name).kind}{np.dtype(name).itemsize}": name for name in ORDINARY}
+"""Those that https://zarr-specs.readthedocs.io/en/latest/v3/data-types/index.html has, as version 2 calls them."""
+_CODECS = frozenset({"blosc", "bytes", "crc32c", "gzip", "sharding_indexed", "transpose", "zstd"})
+_CODECS_V2 = frozenset({"blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd"}) | frozenset(
+    {"adler32", "bitround", "crc32", "crc32c", "delta", "fletcher32", "shuffle"}
+)
+"""Of numcodecs those that turn numbers into bytes and back, and run nothing: https://numcodecs.readthedocs.io."""
+
+
+class ZarrNode(NamedTuple):
+    """The description of a folder.
+
+    Args:
+        where: The file with the description.
+        is_array: Whether it is an array, not a group.
+        described: The description.
+        attributes: The attributes.
+    """
+
+    where: str
+    is_array: bool
+    described: dict[str, Any]
+    attributes: dict[str, Any]
+
+
+class ArrayLayout(NamedTuple):
+    """The layout of an array in its folder.
+
+    Args:
+        kind: The canonical name of the dtype.
+        shape: Lengths of the axes.
+        chunks: The shape of a chunk.
+        lone: The file with all values without gaps and without encoding, if there is one.
+        plain: The description for the library, in which unsupported dtypes are unsigned integers.
+    """
+
+    kind: str
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    lone: str | None
+    plain: dict[str, Any]
+
+
+def description_of(folder: Path | str) -> str | None:
+    """The name of the file with the description of a folder; ``None`` if it is neither an array nor a group."""
+    return next(
+        (name for name in (JSON, _ARRAY, _GROUP) if os.path.isfile(os.path.join(folder, name))),
+        None,
+    )
+
+
+def is_array(folder: Path) -> bool | None:
+    """Whether a folder is an array, not a group; ``None`` if it is neither."""
+    name = description_of(folder)
+    if name != JSON:
+        return None if name is None else name == _ARRAY
+    try:
+        kind = json.loads((folder / JSON).read_bytes()).get("node_type")
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None
+    return {"array": True, "group": False}.get(kind) if isinstance(kind, str) else None
+
+
+def is_own(path: str, *, in_array: bool) -> bool:
+    """Whether a file in the folder of a node belongs to the format."""
+    return bool(_OWN.fullmatch(path) or (in_array and _CHUNK.fullmatch(path)))
+
+
+def node_of(folder: str, name: str, read: Callable[[str], bytes]) -> ZarrNode:
+    """The description of a folder, in the file with this name. `read` gives a file's bytes."""
+    where = os.path.join(folder, name)
+    described = loaded(where, name, read(where), dict)
+    if name == JSON:
+        kind, attributes = described.get("node_type"), described.get("attributes", {})
+        fits = described.get("zarr_format") == 3 and kind in ("array", "group")
+    else:
+        kind, attributes = "array" if name == _ARRAY else "group", {}
+        fits = described.get("zarr_format") == 2
+        if os.path.isfile(beside := os.path.join(folder, _ATTRIBUTES)):
+            attributes = loaded(beside, _ATTRIBUTES, read(beside), dict)
+    if not fits:
+        raise FileFormatError(f"{where} describes no array or group of Zarr, version 2 or 3.")
+    if not isinstance(attributes, dict):
+        raise FileFormatError(f"{where} has attributes that are no mapping.")
+    return ZarrNode(where, kind == "array", described, attributes)
+
+
+def layout_of(node: ZarrNode) -> ArrayLayout | str:
+    """The layout of an array, or why it cannot be loaded."""
+    return _layout_v3(node) if node.described["zarr_format"] == 3 else _layout_v2(node)
+
+
+def _layout_v3(node: ZarrNode) -> ArrayLayout | str:
+    where, found = node.where, node.described
+    kind = found.get("data_type")
+    if not isinstance(kind, str) or kind not in ORDINARY | _EXTENDED:
+        label = kind.get("name") if isinstance(kind, dict) else kind
+        return _no_tensor(kind, is_text=bool(re.search("string|utf|bytes", str(label))))
+    grid = found.get("chunk_grid")
+    if not isinstance(grid, dict) or grid.get("name") != "regular":
+        return "values in chunks of a kind that is not known here"
+    settings = grid.get("configuration")
+    chunk_shape = settings.get("chunk_shape") if isinstance(settings, dict) else None
+    shape, chunks = _shapes(found.get("shape"), chunk_shape, kind, where)
+    codecs = found.get("codecs")
+    unknown = sorted(_names(codecs, where) - _CODECS)
+    if unknown or found.get("storage_transformers"):
+        return f"encoded by {named(unknown) or 'storage transformers'}, which is not known here"
+    little = [{"name": "bytes", "configuration": {"endian": "little"}}]
+    packed = codecs == little or (
+        find(kind).itemsize == 1
+        and codecs in ([{"name": "bytes"}], [{"name": "bytes", "configuration": {}}])
+    )
+    encoding = found.get("chunk_key_encoding")
+    settings = (encoding.get("configuration") or {}) if isinstance(encoding, dict) else None
+    separator = settings.get("separator", "/") if isinstance(settings, dict) else None
+    packed = packed and isinstance(encoding, dict) and encoding.get("name") == "default"
+    keys = ("shape", "chunk_grid", "chunk_key_encoding", "codecs", "zarr_format", "node_type")
+    plain = {key: found[key] for key in keys if key in found}
+    plain |= {
+        "data_type": _held_as(kind),
+        "fill_value": _fill(found.get("fill_value"), kind),
+        "attributes": {},
+    }
+    return ArrayLayout(
+        kind, shape, chunks, _lone("c", shape, chunks, separator) if packed else None, plain
+    )
+
+
+def _layout_v2(node: ZarrNode) -> ArrayLayout | str:
+    where, found = node.where, node.described
+    code = found.get("dtype")
+    extended = isinstance(code, str) and code in _EXTENDED
+    order, kind = ("<", code) if extended else (str(code)[:1], _CODES.get(str(code)[1:]))
+    if not isinstance(code, str) or kind is None or order not in "<>|":
+        return _no_tensor(code, is_text=str(code)[1:2] in "OSU")
+    shape, chunks = _shapes(found.get("shape"), found.get("chunks"), kind, where)
+    codecs = [*(found.get("filters") or ()), *filter(None, [found.get("compressor")])]
+    if not all(isinstance(codec, dict) and isinstance(codec.get("id"), str) for codec in codecs):
+        raise FileFormatError(f"{where} has codecs without a name.")
+    unknown = sorted({codec["id"] for codec in codecs} - _CODECS_V2)
+    if unknown:
+        return f"encoded by {named(unknown)}, which is not known here"
+    separator = found.get("dimension_separator", ".")
+    packed = not codecs and found.get("order") == "C" and (order != ">" or find(kind).itemsize == 1)
+    keys = (
+        "shape",
+        "chunks",
+        "compressor",
+        "filters",
+        "order",
+        "zarr_format",
+        "dimension_separator",
+    )
+    plain = {key: found[key] for key in keys if key in found}
+    held = np.dtype(f"<u{find(kind).itemsize}").str if extended else code
+    plain |= {"dtype": held, "fill_value": _fill(found.get("fill_value"), kind), "attributes": {}}
+    return ArrayLayout(
+        kind, shape, chunks, _lone("", shape, chunks, separator) if packed else None, plain
+    )
+
+
+def _no_tensor(kind: Any, *, is_text: bool) -> str:
+    why = f"values of the type {json.dumps(kind):.80}, which is no tensor's"
+    return NotTensor(why) if is_text else why
+
+
+def _shapes(
+    shape: Any, chunks: Any, kind: str, where: str
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    for found in (shape, chunks):
+        if not isinstance(found, list) or not all(type(each) is int for each in found):
+            raise FileFormatError(f"{where} has no shape, or no shape of its chunks.")
+    lengths, parts = (checked(found, find(kind).itemsize, where) for found in (shape, chunks))
+    if len(parts) != len(lengths) or 0 in parts:
+        raise FileFormatError(
+            f"{where} has chunks of shape {list(parts)} for an array of shape {list(lengths)}."
+        )
+    return lengths, parts
+
+
+def _names(found: Any, where: str, depth: int = 0) -> set[str]:
+    """The names of codecs, also inside shards."""
+    names = set()
+    for codec in found if isinstance(found, list) and depth < 4 else [None]:
+        name = codec.get("name") if isinstance(codec, dict) else codec
+        if not isinstance(name, str):
+            raise FileFormatError(f"{where} has codecs without a name.")
+        names.add(name)
+        settings = codec.get("configuration", {}) if isinstance(codec, dict) else {}
+        if name == "sharding_indexed" and isinstance(settings, dict):
+            names |= _names(settings.get("codecs"), where, depth + 1)
+            names |= _names(settings.get("index_codecs"), where, depth + 1)
+    return names
+
+
+def _lone(
+    prefix: str, shape: tuple[int, ...], chunks: tuple[int, ...], separator: Any
+) -> str | None:
+    """The key of the only chunk of an array."""
+    if shape != chunks or not prod(shape) or separator not in ("/", "."):
+        return None
+    return str(separator).join([*filter(None, [prefix]), *["0"] * len(shape)]) or "0"
+
+
+def _held_as(kind: str) -> str:
+    return f"uint{8 * find(kind).itemsize}" if kind in _EXTENDED else kind
+
+
+def _fill(value: Any, kind: str) -> Any:
+    """The fill value; for an extended dtype, the integer with its bits."""
+    if kind not in _EXTENDED:
+        return value
+    if isinstance(value, str) and value.startswith("0x"):
+        return int(value, 16)
+    try:
+        number = np.array(float(value or 0), np.float64).astype(numpy_dtype(kind))
+    except (TypeError, ValueError) as error:
+        raise FileFormatError(f"{value!r:.40} is no fill value of {kind}.") from error
+    return int(number.view(_held_as(kind)))
+
+
+DTYPE = "tensorferry.dtype"
+"""The attribute with the dtype, for an array of unsigned integers that stand for it."""
+CHUNK_BYTES = 1 << 22
+_LONE = "tensor"
+_MOST_TEXT = 1 << 26
+
+
+class ArrayCollector:
+    """Collects the arrays of a folder in contents."""
+
+    def __init__(self, root: Path, contents: Contents) -> None:
+        self._root = root
+        self._contents = contents
+        self._text = 0
+
+    def node(self, folder: str, description: str, path: str, depth: int) -> None:
+        """Collect an array, or all arrays of a group, by their paths.
+
+        `description` is the name of the file with it.
+        """
+        if depth > DEEPEST:
+            raise UnsafeFileError(f"{self._root} nests deeper than {DEEPEST} groups, at {path!r}.")
+        node = node_of(folder, description, self._read)
+        attributes = node.attributes
+        if node.is_array:
+            name = path or _LONE
+            found = _array(folder, node)
+            if isinstance(found, str):
+                self._contents.others[name] = found
+            else:
+                self._contents.tensors[name] = found
+                attributes.pop(DTYPE, None)
+            if any(node.described.get("dimension_names") or ()):
+                attributes.setdefault("dimension_names", node.described["dimension_names"])
+        for key, value in attributes.items():
+            text = value if isinstance(value, str) else json.dumps(value)
+            self._contents.metadata[f"{path}@{key}" if path else key] = text
+        if not node.is_array:
+            self._group(folder, path, depth)
+
+    def _read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            self._text += os.fstat(file.fileno()).st_size
+            if self._text > _MOST_TEXT:
+                raise UnsafeFileError(
+                    f"{self._root} has more than {_MOST_TEXT} bytes of JSON, at {path}."
+                )
+            return file.read()
+
+    def _group(self, folder: str, path: str, depth: int) -> None:
+        with os.scandir(folder) as entries:
+            inner = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries)
+        for name, is_folder in inner:
+            below = f"{path}/{name}" if path else name
+            place = os.path.join(folder, name)
+            description = description_of(place)
+            if description is None:
+                continue
+            if is_folder:
+                self.node(place, description, below, depth + 1)
+            else:
+                self._contents.others[below] = NotTensor(
+                    "a symbolic link to a folder, which is not followed"
+                )
+
+
+def _array(folder: str, node: ZarrNode) -> Stored | str:
+    layout = layout_of(node)
+    if isinstance(layout, str):
+        return layout
+    kind, shape = layout.kind, layout.shape
+    dtype, itemsize = node.attributes.get(DTYPE, kind), find(kind).itemsize
+    fits = isinstance(dtype, str) and dtype in DTYPES and find(dtype).itemsize == itemsize
+    if not fits or (dtype != kind and not kind.startswith("uint")):
+        raise FileFormatError(
+            f"{node.where}: the attribute {DTYPE!r} says {dtype!r:.40}, which is no dtype of {kind}."
+        )
+    if layout.lone is not None and os.path.isfile(
+        lone := os.path.join(folder, *layout.lone.split("/"))
+    ):
+        stored = Extent(dtype, shape, lone, 0)
+        held = os.path.getsize(lone)
+        if held != stored.nbytes:
+            raise FileFormatError(f"{lone} has {held} bytes; its shape needs {stored.nbytes}.")
+        return stored
+    declared = max(prod(shape), prod(layout.chunks) if prod(shape) else 0) * itemsize
+    # The size of the folder is read only for large arrays.
+    if is_bomb(declared, 0) and is_bomb(declared, held := size_of(folder)):
+        raise UnsafeFileError(
+            f"{folder} is out of all proportion: {declared} bytes are declared in {held}."
+        )
+    return Decoded(dtype, shape, _reading(Path(folder), layout, dtype), (folder,))
+
+
+def _reading(folder: Path, layout: ArrayLayout, dtype: str) -> Any:
+    itemsize = find(dtype).itemsize
+
+    def read() -> Iterator[np.ndarray[Any, Any]]:
+        from zarr import Array, AsyncArray
+        from zarr.core.metadata import ArrayV2Metadata, ArrayV3Metadata
+        from zarr.storage import LocalStore, StorePath
+
+        class Store(LocalStore):  # type: ignore[misc, unused-ignore]  # without zarr it has no types
+            async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
+                _refuse_long(folder / key, most)
+                return await super().get(key, prototype, byte_range)
+
+        try:
+            described: Any = (
+                ArrayV3Metadata if layout.plain["zarr_format"] == 3 else ArrayV2Metadata
+            ).from_dict(dict(layout.plain))
+            described, most = bounded(described, prod(layout.chunks) * itemsize, itemsize)
+            store = StorePath(Store(str(folder), read_only=True), "")
+            array: Any = Array(AsyncArray(metadata=described, store_path=store))
+            for box in slabs(layout.shape, itemsize, layout.chunks, 2 * CHUNK_BYTES):
+                values = np.asarray(array[box])
+                yield values.astype(values.dtype.newbyteorder("="), copy=False).view(
+                    numpy_dtype(dtype)
+                )
+        except UnsafeFileError as error:
+            raise UnsafeFileError(f"{folder}: {error}") from error
+        except Exception as error:  # each codec has its own exceptions
+            raise FileFormatError(
+                f"{folder} cannot be read as Zarr: {type(error).__name__}: {error}."
+            ) from error
+
+    return read
+
+
+def _refuse_long(path: Path, most: int) -> None:
+    """Raise for a chunk file that is longer than a chunk can be, before it is read."""
+    held = path.stat().st_size if path.is_file() else 0
+    if held > most:
+        raise UnsafeFileError(
+            f"{path.name} has {held:,} bytes, where a chunk has {most:,} at most: a bomb."
+        )
+
+
+class Zarr(Format):
+    """Zarr, https://zarr-specs.readthedocs.io: versions 2 and 3 are read, 3 is written.
+
+    Dtypes that zarr-python does not have (bfloat16, float8, int4) are written as unsigned integers
+    of the same size, with an attribute that names the dtype.
+    """
+
+    name = "zarr"
+    title = "Zarr"
+    suffixes = (".zarr",)
+    dtypes = frozenset(DTYPES)
+    module = "zarr"
+    is_folder = True
+    holds_tree = True
+    holds_metadata = True
+    rank = 70
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        return not head and description_of(path) is not None
+
+    def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
+        self.ensure_loaded()
+        description = description_of(path) or JSON
+        refuse_links_out(path, description)
+        contents = Contents(self.name, (str(path),))
+        ArrayCollector(path, contents).node(str(path), description, "", 0)
+        contents.tensors = dict(sorted(contents.tensors.items()))
+        restore_names(contents)
+        return unpacked(contents)
+
+    def own_entries(self, folder: Path) -> list[str]:
+        arrays: dict[str, bool | None] = {}
+
+        def at(inner: str) -> bool | None:
+            if inner not in arrays:
+                arrays[inner] = is_array(folder / inner)
+            return arrays[inner]
+
+        def fits(inner: str) -> bool:
+            node, _, rest = "", "", inner
+            while at(node) is False and "/" in rest:
+                name, _, rest = rest.partition("/")
+                node = f"{node}/{name}" if node else name
+            return at(node) is not None and is_own(rest, in_array=bool(at(node)))
+
+        return owned(folder, fits)
+
+    def refuse(self, contents: Contents) -> None:
+        texts = [
+            key
+            for key, text in contents.metadata.items()
+            if not (is_unicode(key) and is_unicode(text))
+        ]
+        texts += [NAMES] if NAMES in contents.metadata else []
+        hint = FileHint(Metadataless(tuple(texts)))
+        self.refuse_any(map(repr, texts), "has no place for the metadata", hint)
+
+    def write(self, contents: Contents, path: Path, pump: Pump) -> None:
+        self.ensure_loaded()
+        import zarr
+
+        ties = contents.ties
+        paths = placed((name for name in contents.tensors if name not in ties), _is_path)
+        own: dict[str, dict[str, str]] = {place: {} for place in paths.values()}
+        root = {NAMES: json.dumps([[name, place] for name, place in paths.items()])}
+        for key, text in packed(contents).items():
+            place, _, attribute = key.rpartition("@")
+            if place in own and attribute not in ("", DTYPE):
+                own[place][attribute] = text
+            else:
+                root[key] = text
+        group = zarr.create_group(str(path), zarr_format=3, attributes=root)
+        for name, place in paths.items():
+            self._write(group, place, contents.tensors[name], own[place], pump)
+
+    def _write(
+        self, group: Any, place: str, stored: Stored, attributes: dict[str, Any], pump: Pump
+    ) -> None:
+        own = dtype = numpy_dtype(stored.dtype)
+        if stored.dtype not in ORDINARY:
+            dtype = np.dtype(f"uint{8 * own.itemsize}")
+            attributes = {**attributes, DTYPE: stored.dtype}
+        boxes = list(slabs(stored.shape, own.itemsize, nbytes=CHUNK_BYTES))
+        array = group.create_array(
+            place,
+            shape=stored.shape,
+            chunks=lengths(boxes[0]) if boxes else tuple(max(each, 1) for each in stored.shape),
+            dtype=dtype,
+            compressors=None,
+            filters=None,
+            fill_value=0,
+            attributes=attributes,
+            # Otherwise a chunk of negative zeros would count as empty.
+            config={"write_empty_chunks": True},
+        )
+        pieces = filled(pump.blocks(stored), (prod(lengths(box)) for box in boxes), own)
+        for box, piece in zip(boxes, pieces, strict=True):
+            array[box] = piece.view(dtype).reshape(lengths(box))
+
+
+def _is_path(name: str) -> bool:
+    parts = name.split("/")
+    fits = is_unicode(name) and not {"\\", "\0"} & set(name) and len(name.encode()) < 1000
+    return fits and all(
+        part not in ("", ".", "..", JSON) and not part.startswith("__") and len(part.encode()) < 200
+        for part in parts
+    )
+
+
+FORMAT = Zarr()
