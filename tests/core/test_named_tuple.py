@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import typing
 
@@ -65,7 +66,12 @@ def test_it_is_made_anew_from_a_pickle():
 
 def test_annotations_are_kept_as_they_are_written():
     """They are not compiled."""
-    assert list(Ours.__annotations__.values()) == ["int", "dict[str, list[int]]", "Unknown"]
+    written = ["int", "dict[str, list[int]]", "Unknown"]
+    assert list(Ours.__annotations__.values()) == written
+    shown = inspect.signature(Ours).parameters.values()
+    assert [each.annotation for each in shown] == written
+    theirs = inspect.signature(Theirs).parameters.values()
+    assert [each.annotation.__forward_arg__ for each in theirs] == written
 
 
 def test_an_argument_that_is_missing_or_unknown_is_refused():

@@ -27,6 +27,7 @@ else:
             made = namedtuple(  # noqa: PYI024
                 name, fields, defaults=defaults, module=body["__module__"]
             )
+            made.__new__.__annotations__ = fields  # for signatures
             for attribute, value in body.items():
                 setattr(made, attribute, value)
             return made
