@@ -19,9 +19,7 @@ def bundle(path: Path) -> None:
         *PACKAGE.glob("core/*.py"),
         *PACKAGE.glob("planning/*.py"),
         PACKAGE / "backends" / "declared.py",
-    ]
-    light += [
-        each for name in ("declared", "snippets") for each in PACKAGE.glob(f"backends/*/{name}.py")
+        *PACKAGE.glob("backends/*/declared.py"),
     ]
     folders = {
         folder / "__init__.py"

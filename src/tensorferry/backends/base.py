@@ -61,10 +61,11 @@ def _another_module(backend: Backend, error: AttributeError) -> FrameworkNotInst
     """The error for a module that has not what the framework has, as a ``torch.py`` in the user's folder."""
     module = backend.module
     where = getattr(sys.modules.get(module), "__file__", None) or "no file"
+    newer = backend.install or f"a later version of {module}"
     return FrameworkNotInstalledError(
-        f"{module} is not what it should be ({error}): it was imported from {where}, which is another module "
-        "of this name, or too old.",
-        f"another name for that file, if it is yours; or {backend.install or f'a later version of {module}'}",
+        f"{module} is not what it should be ({error}): it was imported from {where}, "
+        "which is another module of this name, or too old.",
+        f"another name for that file, if it is yours; or {newer}",
     )
 
 
@@ -158,7 +159,7 @@ class Backend(ABC):
 
     @cached_property
     def quick(self) -> Quick[Any]:
-        """What makes it fast. Before the framework is loaded, it is the default, which is slow and obvious."""
+        """What makes it fast; the slow and obvious default until the framework is loaded."""
         return Quick(self)
 
     @abstractmethod

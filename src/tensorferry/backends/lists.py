@@ -1,4 +1,4 @@
-"""Lists whose elements are no numbers of Python's: tensors, which are described together before they are stacked.
+"""Lists of what is no number of Python's: tensors, described together before they are stacked.
 
 Beside tensors there are numbers, whose values are taken, and objects that are refused.
 """

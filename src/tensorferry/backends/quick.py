@@ -1,4 +1,4 @@
-"""`Quick`: what a backend has for speed only. Without it all results are the same, and take longer."""
+"""`Quick`: what a backend has for speed only. Without it, all results are the same."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Owner = TypeVar("Owner", bound=Described)
 
 
 def quick_of(backend: Described) -> Quick[Any]:
-    """What makes a backend fast, whose framework is loaded: from its `Backend.quick_code`, or the default."""
+    """What makes a backend fast, whose framework is loaded: its own, or the default."""
     if not backend.quick_code:
         return Quick(backend)
     return import_module(backend.quick_code).QUICK(backend)  # type: ignore[no-any-return]

@@ -276,7 +276,7 @@ def conversion_of(target: Backend, request: Request) -> Conversion:
 
 @lru_cache(maxsize=1024)
 def _conversion_of(target: Backend, request: Request, _quick: Quick[Any]) -> Conversion:
-    """A conversion; another one once the framework of its target is loaded, and `Backend.quick` with it."""
+    """A conversion; another one when the target is loaded, and has its own `Backend.quick`."""
     return Conversion(target, request)
 
 

@@ -138,7 +138,7 @@ def conversion_like(like: object) -> Conversion | None:
 
 
 def _reader(kind: type) -> Callable[[Any], Hashable | None] | None:
-    """The `Quick.likeness` of a type of tensors; ``None`` for other types, and those that were not met before."""
+    """The `Quick.likeness` of a type of tensors; ``None`` if it was never met."""
     owner = registry.BY_TYPE.get(kind)
     if owner is None:
         return None

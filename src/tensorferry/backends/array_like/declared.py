@@ -1,4 +1,4 @@
-"""The declaration for objects without a backend of their own, and the code that a person would type."""
+"""What is declared for objects without a backend of their own, and the code for their verbs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects of other libraries: open them by their protocols, as an array over their memory or as a copy.
+"""Open objects of other libraries by their protocols: over their memory, or as a copy.
 
 The protocols are ``__dlpack__``, a buffer, ``__array_interface__``, ``__array_struct__``,
 ``__array__``, and CUDA's. The first of these that an object has is used, for every target. If it

@@ -1,4 +1,4 @@
-"""JAX's arrays, quickly: their signatures, a short way for a verb, and fast paths, which are JAX's own calls."""
+"""JAX's arrays, quickly: signatures, a short way for a verb, fast paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions across frameworks, for NumPy: call its functions from others, and other functions with arrays.
+"""Functions across frameworks, for NumPy: its functions for others, and others for its arrays.
 
 The user gives the derivatives of a function of NumPy's. NumPy has no graph, so functions of other
 frameworks are only called.

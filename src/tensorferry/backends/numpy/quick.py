@@ -1,4 +1,4 @@
-"""NumPy's arrays, quickly: their signatures and extents, short ways for the verbs, and fast paths."""
+"""NumPy's arrays, quickly: signatures and extents, short ways for the verbs, fast paths."""
 
 from __future__ import annotations
 

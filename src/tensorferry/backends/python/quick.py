@@ -1,4 +1,4 @@
-"""Python's numbers, quickly: short lists, whose signature needs no array; short ways for verbs; fast paths."""
+"""Python's numbers, quickly: signatures of short lists, short ways for verbs, fast paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions across frameworks, for TensorFlow: call its functions from others; make others part of it.
+"""Functions across frameworks, for TensorFlow: its functions for others, and others as its part.
 
 They are part of tapes and of `tf.function`.
 """

@@ -1,4 +1,4 @@
-"""TensorFlow's tensors, quickly: their signatures, verbs as almost TensorFlow's own functions, and fast paths."""
+"""TensorFlow's tensors, quickly: signatures, short ways for the verbs, fast paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Call a function of PyTorch, and take its derivatives and batches: by `torch.func`, or by autograd alone.
+"""Call a function of PyTorch, and take its derivatives: by `torch.func`, or by autograd alone.
 
 A call is watched for what it must not do: draw random numbers, use tensors that require grad. A
 function may also use autograd itself: force fields call ``x.requires_grad_()`` on an argument, and

@@ -1,4 +1,4 @@
-"""PyTorch's devices: streams, events and page-locked memory of its accelerator, whichever it is; and transfers.
+"""PyTorch's devices: streams, events and page-locked memory of its accelerator; transfers.
 
 What is transferred is packed buffers, and elements that share memory.
 (https://docs.pytorch.org/docs/stable/torch.html#accelerators)

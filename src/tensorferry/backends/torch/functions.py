@@ -1,4 +1,4 @@
-"""Functions across frameworks, for PyTorch: call its functions and modules from others; make others part of it.
+"""Functions across frameworks, for PyTorch: its functions for others, and others as its part.
 
 They are part of its graph, also for `torch.func`, `torch.vmap` and `torch.compile`. Inside the
 latter they are an operator in the graph, or a graph break if that is allowed. Dynamo traces

@@ -1,7 +1,7 @@
-"""PyTorch's tensors, quickly: signatures, verbs as almost PyTorch's own functions, many tensors together, fast paths.
+"""PyTorch's tensors, quickly: signatures, short ways for the verbs, many together, fast paths.
 
-Dtype, layout and address of a tensor are read in C (`_tensors.c`), with PyTorch 2.10 or later, where
-the extension was built. All that it reads can be read in Python too, in two to five times the time.
+Dtype, layout and address of a tensor are read in C (`_tensors.c`), with PyTorch 2.10 or later,
+where the extension was built. All that it reads can be read in Python too, in two to five times the time.
 The functions that do this are given to it, for tensors that it leaves to them.
 """
 
@@ -158,7 +158,7 @@ class TorchQuick(Quick[TorchBackend]):
 
 
 def signature_in_python(backend: TorchBackend) -> Callable[[Any], Hashable | None]:
-    """`Quick.signature` for tensors that the reader in C leaves to Python, or for all if there is none."""
+    """`Quick.signature` for tensors that the reader in C leaves to Python, or for all."""
     # Complex tensors, which may have lazy bits, are described; so are dual tensors, tensors without
     # elements, and pinned ones if that matters.
     dtypes, memories = (
@@ -550,8 +550,8 @@ def _verbs_for_many(backend: TorchBackend) -> Mapping[str, Callable[..., Any]]:
 # -- fast paths: PyTorch's own calls, for ordinary tensors -----------------------------------------
 
 
-# Each checks attributes before the call: an attribute takes 0.05 us, an exception from `numpy()` takes
-# 7 us.
+# Each checks attributes before the call: an attribute takes 0.05 us, an exception from `numpy()`
+# takes 7 us.
 
 
 def array_in_python(backend: TorchBackend) -> Callable[[Any], Array | None]:
