@@ -8,9 +8,9 @@ from tensorferry.backends.verbs import PresentsReadOnly, Writes
 from tensorferry.core.capabilities import Capabilities, Dtypes, Memory
 from tensorferry.errors import UnsupportedTypeError
 
-DTYPES = (
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128"
-)
+INTEGERS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64"
+DTYPES = f"bool {INTEGERS} float32 float64 complex64 complex128"
+NUMBERS = {"bool": ("bool",), "int": ("int64",), "float": ("float64",), "complex": ("complex128",)}
 SNIPPETS = {
     "export": "np.asarray({x})",
     "adopt": "xp.asarray({x}, copy=False)",
@@ -28,15 +28,7 @@ class StrictBackend(Backend, PresentsReadOnly, Writes):
     install = "pip install array-api-strict"
     imports = {"np": "import numpy as np", "xp": "import array_api_strict as xp"}
     capabilities = Capabilities(
-        dtypes=Dtypes(
-            held=frozenset(DTYPES.split()),
-            numbers={
-                "bool": ("bool",),
-                "int": ("int64",),
-                "float": ("float64",),
-                "complex": ("complex128",),
-            },
-        ),
+        dtypes=Dtypes(held=frozenset(DTYPES.split()), numbers=NUMBERS),
         memory=Memory(writable=True, read_only=True, out=True),
     )
 

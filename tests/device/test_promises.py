@@ -929,3 +929,12 @@ def test_six_threads_for_half_a_minute(sim):
             thread.join()
         del threads, thread
     assert not failed
+
+
+def test_leaves_is_not_asked_about_the_one_tensor_of_like(sim):
+    """As for a tensor on the host: "like= has no tensor in it", said a function that knows arrays."""
+    tree = {"a": np.ones(2, "float32"), "count": 2}
+    found = ferry.convert_tree(
+        tree, like=values(1), leaves=lambda each: isinstance(each, np.ndarray)
+    )
+    assert (str(found["a"].device), found["count"]) == ("sim:0", 2)

@@ -70,6 +70,9 @@ def test_jax_on_a_device_that_is_not_the_first():
                 assert ferry.to_list(ferry.to_torch(x)) == list(range(64))
                 assert ferry.to_list(ferry.to_jax(x, device="cpu")) == list(range(64))
             assert ferry.to_jax(x) is x
+            tree = {"a": np.ones(2, "float32"), "count": 2}
+            found = ferry.convert_tree(tree, like=x, leaves=lambda each: isinstance(each, np.ndarray))
+            assert ferry.describe(found["a"]).framework == "jax" and found["count"] == 2
         print("done")
         """,
         **FOUR,

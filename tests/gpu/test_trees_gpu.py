@@ -127,3 +127,17 @@ def test_a_padded_batch_is_where_its_samples_are():
         assert all(leaf.is_cuda for leaf in batch.values())
         assert batch["x"].sum().item() == sum(lengths)
         assert batch["x_lengths"].tolist() == list(lengths)
+
+
+@pytest.mark.parametrize("target", ["torch", "jax", "cupy"])
+def test_leaves_is_not_asked_about_the_one_tensor_of_like(target):
+    """As for a tensor on the host: "like= has no tensor in it", said a function that knows arrays."""
+    pytest.importorskip(target, reason=f"{target} is not installed")
+    like = ferry.convert(np.ones(3, "float32"), target, device="cuda")
+    found = ferry.convert_tree(
+        {"a": np.ones(2, "float32"), "count": 2},
+        like=like,
+        leaves=lambda each: isinstance(each, np.ndarray),
+    )
+    seen = ferry.describe(found["a"])
+    assert (seen.framework, seen.device, found["count"]) == (target, "cuda:0", 2)

@@ -295,6 +295,10 @@ class Backend(ABC):
         """A key for a tensor in ``like=`` that decides its dtype and device; ``None`` if it must be described."""
         return self.signature(x)
 
+    def unlike(self, x: Any) -> tuple[str, str] | None:
+        """Why no result is such an object as the one in ``like=``, and what to type instead; ``None`` if one is."""
+        return None
+
     def grouped(
         self, tensors: Sequence[Any], alignment: int
     ) -> Mapping[Hashable, Sequence[int]] | None:

@@ -35,10 +35,13 @@ class KnownClass(NamedTuple):
     Args:
         open: As `Backend.open`, with ``None`` in place of a backend for array-like objects.
         is_text: Whether an object has only text.
+        made_like: Code that makes an object of the class of `x`, as one in ``like=``; then,
+            perhaps, a comma and a remark.
     """
 
     open: Callable[[Any, Any, Any], Opened]
     is_text: Callable[[Any], bool] = lambda _: False
+    made_like: str = ""
 
 
 def _look(kind: type) -> KnownClass | None:

@@ -26,7 +26,9 @@ def known_class(kind: type) -> KnownClass | None:
         return KnownClass(_refuse)
     if issubclass(kind, getattr(xr, "DataTree", xr.Dataset)):
         return KnownClass(_refuse_tree)
-    return KnownClass(_open, is_text) if issubclass(kind, (xr.DataArray, xr.Variable)) else None
+    made_like = "like.copy(data=to_numpy(x)), which keeps its dimensions and coordinates"
+    is_array = issubclass(kind, (xr.DataArray, xr.Variable))
+    return KnownClass(_open, is_text, made_like) if is_array else None
 
 
 def _open(x: Any, target: Any, request: Any) -> Opened:
