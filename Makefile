@@ -36,6 +36,9 @@ FLOOR_TESTS := tests/floors tests/conformance tests/sequences tests/backends tes
 	tests/cli tests/files/test_hdf5.py tests/files/test_zarr.py tests/files/test_arrow.py tests/files/test_orbax.py tests/files/test_executors.py
 
 # What reads numbers out of lists and addresses out of tensors: by C where it could be built, and without it.
+# What the tests of files rest on: a test compares it with the imports.
+FILES_REST_ON := $(addprefix src/tensorferry/,files trees execution backends columns sequences devices host planning core errors.py hints.py typing.py) \
+	tests/files tests/conftest.py tests/support.py tests/simulated.py pyproject.toml constraints.txt
 WITHOUT_EXTENSION := tests/sequences tests/property tests/backends/test_torch_reading.py tests/trees
 
 # Those of the documentation; what is not translated stays English. `make check` builds the English pages only.
@@ -44,7 +47,7 @@ LANGUAGES ?= en ko ja zh_CN
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets deepspeed equinox gymnasium onnxruntime pandas pillow polars xarray
 
-.PHONY: help demo install check release-check test test-without-extension pythons test-device slow hints gpu coverage mutants replay floors newest everyday readers package sanitize wheel docs docs-test translations pictures bench lint types clean
+.PHONY: help demo install check release-check test test-files test-without-extension pythons test-device slow hints gpu coverage mutants replay floors newest everyday readers package sanitize wheel docs docs-test translations pictures bench lint types clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -68,6 +71,14 @@ release-check: ## what a release has to pass besides: every language, the sdist 
 test: $(VENV)/.test ## the tests (no slow ones, no benchmarks; gpu tests say why they are skipped)
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(PYTEST_ARGS)
 	$(if $(PYTEST_ARGS),,FERRY_NO_QUICK=$(EVERY) $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(NO_QUICK_TESTS))
+
+# Where they rest on nothing that has changed since a commit, they need not run: test-files BASE=origin/main
+test-files: $(VENV)/.test ## the tests of files alone; with BASE=<commit>, only if something that they rest on has changed since then
+	if test -n "$(BASE)" && git diff --quiet "$(BASE)" -- $(FILES_REST_ON); then \
+		echo "Nothing that files rest on has changed since $(BASE): skipped"; \
+	else \
+		$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable tests/files $(PYTEST_ARGS); \
+	fi
 
 test-without-extension: $(VENV)/.test ## the tests of what is written in C, by the code that is used without it
 	TENSORFERRY_NO_EXTENSION=1 $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(WITHOUT_EXTENSION) $(PYTEST_ARGS)

@@ -22,8 +22,8 @@ from tensorferry.errors import (
     UnsupportedTypeError,
 )
 from tensorferry.files.base.stored import Decoded, Extent
-from tensorferry.files.formats import arrow, parquet
 from tensorferry.files.opening.paths import format_for, format_of
+from tensorferry.files.tables import arrow, parquet
 
 NATIVE = [
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
@@ -190,7 +190,7 @@ def test_a_stream_without_batches_or_an_end_is_read(tmp_path):
 def test_a_stream_of_too_many_batches_is_refused(tmp_path, monkeypatch):
     """Each takes a hundred bytes, and longer to look at than to write."""
     path = tmp_path / "a.arrows"
-    monkeypatch.setattr("tensorferry.files.formats.arrow._MOST_BATCHES", 5)
+    monkeypatch.setattr("tensorferry.files.tables.arrow._MOST_BATCHES", 5)
     theirs(path, pa.table({"x": np.arange(50)}), max_chunksize=10)
     assert arrays(arrow.FORMAT.read(path))["x"].size == 50
     theirs(path, pa.table({"x": np.arange(51)}), max_chunksize=10)

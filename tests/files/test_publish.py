@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tensorferry.errors import OutputExistsError
-from tensorferry.files.conversion import publish as workspace
+from tensorferry.files.conversion import publish
 from tensorferry.files.conversion.publish import Workspace, publishing, validate_target
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,7 +113,7 @@ def test_an_existing_target_is_refused_before_the_block(tmp_path):
 def test_a_target_that_appears_meanwhile_is_not_replaced(tmp_path, monkeypatch, flags):
     """Somebody else's file stays, whether or not the file system can rename without replacing."""
     if not flags:
-        monkeypatch.setattr(workspace, "_rename", lambda *_: False)
+        monkeypatch.setattr(publish, "_rename", lambda *_: False)
     target = tmp_path / "out.bin"
     with pytest.raises(OutputExistsError):
         write_beside_another(target)
@@ -299,7 +299,7 @@ def test_the_umask_is_honoured(tmp_path, mask):
 def test_a_folder_takes_the_place_of_a_folder(tmp_path, monkeypatch, flags):
     """The old folder goes whole and the new one comes whole; an empty one needs no overwrite."""
     if not flags:
-        monkeypatch.setattr(workspace, "_rename", lambda *_: False)
+        monkeypatch.setattr(publish, "_rename", lambda *_: False)
     target = tmp_path / "out"
     target.mkdir()
     for overwrite in (False, True):
@@ -313,7 +313,7 @@ def test_a_folder_takes_the_place_of_a_folder(tmp_path, monkeypatch, flags):
 @pytest.mark.parametrize("killed_after", [1, 2])
 def test_a_run_that_is_killed_between_two_renames_is_recovered(tmp_path, monkeypatch, killed_after):
     """Where a file system cannot exchange two names, the next run ends what the killed one had begun."""
-    monkeypatch.setattr(workspace, "_rename", lambda *_: False)
+    monkeypatch.setattr(publish, "_rename", lambda *_: False)
     target = tmp_path / "out"
     target.mkdir()
     (target / "old").write_bytes(b"old")
@@ -321,7 +321,7 @@ def test_a_run_that_is_killed_between_two_renames_is_recovered(tmp_path, monkeyp
         f"""
         import os
         from pathlib import Path
-        from tensorferry.files.conversion import publish, workspace
+        from tensorferry.files.conversion import publish
         done = []
         def rename(path, to, real=Path.rename):
             result = real(path, to)
@@ -330,7 +330,7 @@ def test_a_run_that_is_killed_between_two_renames_is_recovered(tmp_path, monkeyp
                 os._exit(7)
             return result
         Path.rename = rename
-        workspace._rename = lambda *_: False
+        publish._rename = lambda *_: False
         with publish.publishing(Path({str(target)!r}), overwrite=True, is_folder=True) as path:
             path.mkdir()
             (path / "new").write_bytes(b"new")

@@ -22,7 +22,7 @@ from tests.files.test_arrow import theirs
 
 import tensorferry as ferry
 from tensorferry.errors import ConversionError, FormatLimitError, TreeError, UnsafeFileError
-from tensorferry.files.formats.parquet import Pages
+from tensorferry.files.tables.parquet import Pages
 
 ROWS = 60
 FORMS = {

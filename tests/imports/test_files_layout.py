@@ -8,7 +8,17 @@ import pytest
 from tests.support import SOURCE
 
 FILES = SOURCE / "tensorferry" / "files"
-ORDER = ("base", "encodings", "pickles", "formats", "opening", "reports", "conversion", "")
+ORDER = (
+    "base",
+    "encodings",
+    "pickles",
+    "formats",
+    "opening",
+    "reports",
+    "conversion",
+    "tables",
+    "",
+)
 """The folders from the lowest to the highest; the last is `files` itself."""
 
 
@@ -93,3 +103,52 @@ def test_an_arrow_upwards_is_found(where, line):
     found = arrows()
     found[FILES / where] = set(imported(FILES / where, ast.parse(line)))
     assert len(upwards(found)) == 1
+
+
+BEHIND = set(ORDER) - {"tables", ""}
+"""The folders behind the wall: the others are the door, where files and frameworks meet."""
+THROUGH = {"errors", "hints", "host", "typing"}
+THROUGH_CORE = {"dtypes", "kinds", "layout", "leaf_dtypes", "names", "sizes", "version"}
+
+
+def over_the_wall(path, tree):
+    """The modules outside of `files` that a module behind the wall imports and may not, for type checkers too."""
+    package = path.relative_to(SOURCE).parts[:-1]
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        base = [*package[: len(package) - node.level + 1]] if node.level else []
+        base += (node.module or "").split(".") if node.module else []
+        if base[:1] != ["tensorferry"] or base[:2] == ["tensorferry", "files"]:
+            continue
+        for alias in node.names:
+            _, *inner = [*base, alias.name][:3]
+            allowed = inner[1] in THROUGH_CORE if inner[0] == "core" else inner[0] in THROUGH
+            if not allowed:
+                yield f"{path.relative_to(FILES)} -> {'.'.join(inner)}"
+
+
+def test_nothing_behind_the_wall_knows_of_frameworks():
+    """Formats, and what is done with files, know values and host memory; backends, plans and trees they do not."""
+    found = [
+        arrow
+        for folder in sorted(BEHIND)
+        for path in sorted((FILES / folder).rglob("*.py"))
+        for arrow in over_the_wall(path, ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("where", "line"),
+    [
+        ("base/stored.py", "from ...backends.nodes import dotted"),
+        ("formats/npy.py", "def f():\n    from ...trees import failures"),
+        ("formats/orbax/reader.py", "from ....core.request import make_request"),
+        ("opening/paths.py", "from ... import backends"),
+        ("pickles/writer.py", "from tensorferry.execution.run import convert"),
+    ],
+)
+def test_an_arrow_over_the_wall_is_found(where, line):
+    """In each way of writing it."""
+    assert len(list(over_the_wall(FILES / where, ast.parse(line)))) == 1

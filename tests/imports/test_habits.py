@@ -73,6 +73,20 @@ def test_the_makefile_names_files_that_are_there():
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 
 
+def test_the_tests_of_files_run_if_anything_that_they_rest_on_has_changed():
+    """All that files import, and what that imports, by the arrows that the page draws."""
+    drawn = re.findall(r"^(\w+) +-> (.+)$", read("docs/architecture.md"), re.MULTILINE)
+    arrows = {name: to.split() for name, to in drawn}
+    rest, left = set(), ["files"]
+    while left:
+        name = left.pop()
+        left += [to for to in arrows.get(name, []) if to not in rest]
+        rest.add(name)
+    listed = re.search(r"addprefix src/tensorferry/,(.*?)\)", read("Makefile"))[1].split()
+    assert {name.removesuffix(".py") for name in listed} >= rest
+    assert all((ROOT / "src" / "tensorferry" / name).exists() for name in listed)
+
+
 def test_the_workflows_run_targets_that_are_there():
     """A target that is renamed is renamed there too; all that a hosted run does can be done by hand."""
     asked = [target for command in commands() for target in made(command)]

@@ -20,8 +20,8 @@ from .. import hints
 from ..core import names
 from ..core.names import NAMES
 from ..errors import UnsupportedTypeError, shown
+from ..host.plugins import EntryPoints
 from . import fast_paths
-from .plugins import EntryPoints
 from .table import OWNERS, ROWS
 
 if TYPE_CHECKING:

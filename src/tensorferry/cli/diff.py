@@ -70,7 +70,7 @@ def _with_lists(contents: Contents) -> Contents:
     """The contents, with what the rows of a table tell."""
     if not contents.columns:
         return contents
-    from tensorferry.files.opening.table_columns import (
+    from tensorferry.files.base.contents import (
         lists_read,
     )  # here, because most files have no tables
 

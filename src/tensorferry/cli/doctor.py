@@ -20,7 +20,7 @@ from .listing import prose, show_lines
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tensorferry.backends.plugins import Plugin
+    from tensorferry.host.plugins import Plugin
 
     from .layout import Cell
 

@@ -71,7 +71,7 @@ def _report(
     try:
         contents = open_path(path, allow=allow, lacking=lacking)
         if values and contents.columns:
-            from tensorferry.files.opening.table_columns import (
+            from tensorferry.files.base.contents import (
                 lists_read,
             )  # here, because most files have no tables
 

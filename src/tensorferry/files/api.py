@@ -243,7 +243,7 @@ def load(
             chosen: dict[str, Any] = {"exclude": exclude, "dequantize": dequantize}
             contents = select(contents, include=names or (), include_as="names", **chosen)
         if contents.columns is not None or has_column_keywords:
-            from .opening.table_columns import ColumnKeywords, with_columns
+            from .base.contents import ColumnKeywords, with_columns
 
             keywords = ColumnKeywords(nulls, ragged, pad)
             about = {"call": "load", "target": asked["to"], "strict": strict, "exclude": exclude}
@@ -342,7 +342,7 @@ def save(
     from .base.limits import Saved, complete
     from .base.wording import path_of
     from .conversion.convert import write_contents
-    from .save import contents_of, open_container
+    from .save import contents_of, places_in
 
     place = path_of(path, "save(tree, path)")
     try:
@@ -352,7 +352,7 @@ def save(
         )
     except ConversionError as error:
         error.complete_hint("save", EXCHANGE)
-        complete(error, Saved(tree, metadata or {}, open_container))
+        complete(error, Saved(tree, metadata or {}, places_in))
         raise
 
 
@@ -473,6 +473,8 @@ def convert_files(
     .. versionadded:: 0.1
     """
     asked = dict(locals())
+    from ..execution.column_keywords import validate
     from .conversion.convert import convert_files
 
+    validate(nulls, ragged, pad)
     return convert_files(asked.pop("sources"), asked.pop("target"), **asked)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ..backends.nodes import Node
 
-__all__ = ["contents_of", "open_container"]
+__all__ = ["contents_of", "places_in"]
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
 
@@ -134,7 +134,7 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
             f"A file can hold a name as text, but not what has it: {node.name}, which was only named - at {path}",
             f"{_code(path)}.name in its place, which is a text",
         )
-    opened = open_container(node)
+    opened = _open_container(node)
     if opened is not None:
         inside = [
             _outline(child, f"{path}{entry}", depth + 1, rule)
@@ -222,10 +222,21 @@ def _special(node: Any) -> Special | None:
     return None
 
 
-def open_container(node: Any) -> Node | None:
+def _open_container(node: Any) -> Node | None:
     """A container of `convert_tree`; ``None`` if it is not one, or has attributes besides its values."""
     found = _open_any(node)
     return None if found is None or found.static or found.registered is not None else found
+
+
+def places_in(node: Any) -> list[tuple[str, str, Any]] | None:
+    """The name, the place and the value of each child of such a container."""
+    opened = _open_container(node)
+    if opened is None:
+        return None
+    return [
+        (dotted(entry)[1:], entry, child)
+        for entry, child in zip(opened.entries, opened.values, strict=True)
+    ]
 
 
 def _open_any(node: Any) -> Node | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field
 from math import prod
@@ -10,27 +11,34 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ...core.leaf_dtypes import DtypeRule
+from ...core.names import EXCHANGE
+from ...errors import FormatLimitError
+from .wording import named
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from typing_extensions import Self
 
-    from ...columns.interface import Chunk, Type
-    from .stored import Extent, Stored
+    from .stored import Stored
 
 __all__ = [
     "BLOCKS",
     "MOST_TENSORS",
     "NOTHING",
     "Blocks",
+    "ColumnKeywords",
+    "Columns",
     "Contents",
     "FileFinding",
     "NotTensor",
     "Ref",
     "Special",
-    "TableColumn",
     "blocks_of",
+    "lists_read",
     "noted",
+    "with_columns",
 ]
 
 BLOCKS = "tensorferry.blocks"
@@ -94,35 +102,6 @@ class NotTensor(str):
     __slots__ = ()
 
 
-class TableColumn(NamedTuple):
-    """A column of a table in a file. Nothing of it has been read, except its type.
-
-    Args:
-        path: The file.
-        key: See `Stored.key`.
-        name: Its name in the contents.
-        kind: Its type.
-        title: Its type, as its library writes it.
-        rows: The number of rows, by the header.
-        pieces: Reads it, some rows at a time, as Arrow's memory.
-        whole: Reads it at once.
-        in_place: Where its numbers are in the file, if they lie there as those of a tensor;
-            ``None`` if they do not.
-        code: Code of its library that reads it, as a template of a `Hint`.
-    """
-
-    path: str
-    key: Hashable
-    name: str
-    kind: Type
-    title: str
-    rows: int
-    pieces: Callable[[], Generator[Sequence[Chunk], None, None]]
-    whole: Callable[[], Sequence[Chunk]]
-    in_place: Extent | None
-    code: str
-
-
 class FileFinding(NamedTuple):
     """A problem of a file.
 
@@ -139,6 +118,55 @@ class FileFinding(NamedTuple):
     tensor: str | None
     message: str
     error: bool = True
+
+
+class ColumnKeywords(NamedTuple):
+    """The keywords for tables, which the caller has validated.
+
+    Args:
+        nulls: What replaces nulls.
+        ragged: ``"rows"`` for a list of tensors.
+        pad: What makes rows equally long.
+    """
+
+    nulls: object = None
+    ragged: object = None
+    pad: object = None
+
+    @property
+    def given(self) -> dict[str, object]:
+        """Those that have a value."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
+    @property
+    def masks(self) -> bool:
+        """Whether each column gets a mask."""
+        return isinstance(self.nulls, str) and self.nulls == "mask"
+
+
+class Columns(ABC, dict[str, Any]):
+    """The columns of a table in a file, by name. Nothing of them has been read, except their types.
+
+    What they become is decided by the code for tables in memory, above the formats.
+    """
+
+    @abstractmethod
+    def become_tensors(
+        self,
+        contents: Contents,
+        keywords: ColumnKeywords,
+        rule: DtypeRule,
+        *,
+        call: str,
+        target: str,
+        strict: bool,
+        exclude: Sequence[str],
+    ) -> Contents:
+        """See `with_columns`."""
+
+    @abstractmethod
+    def joined(self, others: Columns) -> Columns:
+        """These and those of another file."""
 
 
 @dataclass(repr=False)
@@ -177,7 +205,7 @@ class Contents:
     asks_for: tuple[str, ...] = ()
     refuses: tuple[str, ...] = ()
     own: Mapping[str, str] = field(default_factory=dict)
-    columns: dict[str, TableColumn] | None = None
+    columns: Columns | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -280,3 +308,56 @@ def noted(metadata: Mapping[str, str], blocks: Mapping[str, Blocks]) -> dict[str
     """Metadata with the kinds of blocks of exactly these tensors."""
     kept = {key: text for key, text in metadata.items() if key != BLOCKS}
     return {**kept, BLOCKS: json.dumps(blocks, separators=(",", ":"))} if blocks else kept
+
+
+def with_columns(
+    contents: Contents,
+    keywords: ColumnKeywords,
+    rule: DtypeRule,
+    *,
+    call: str = "convert_files",
+    target: str = EXCHANGE,
+    strict: bool = True,
+    exclude: Sequence[str] = (),
+) -> Contents:
+    """The contents, with the tensors that the columns of tables become.
+
+    Columns are read for their shapes.
+
+    Args:
+        contents: The contents.
+        keywords: The keywords for tables.
+        rule: The rule for dtypes, by which dates and the like become numbers.
+        call: The function that was called, for hints.
+        target: Its target, for hints.
+        strict: Whether a column that cannot be converted is an error. If not, it is among the
+            ``others``.
+        exclude: What the call leaves out, which hints add to.
+
+    Raises:
+        FormatLimitError: There are keywords, and the file has no table.
+        ConversionError: A column cannot be converted; the errors are those of a table in memory.
+        TreeError: Several cannot be converted.
+        FileFormatError: The file is damaged.
+        UnsafeFileError: A column is out of all proportion to the file.
+    """
+    if contents.columns is not None:
+        about: dict[str, Any] = {"call": call, "target": target, "strict": strict}
+        return contents.columns.become_tensors(contents, keywords, rule, exclude=exclude, **about)
+    if keywords.given:
+        words = " and ".join(f"{name}=" for name in keywords.given)
+        why = f"{words} is for columns of tables, as Parquet has them"
+        raise FormatLimitError(f"{why}, and {named(contents.paths)} has none.", f"without {words}")
+    return contents
+
+
+def lists_read(contents: Contents) -> Contents:
+    """The contents, with columns of lists of one length as tensors.
+
+    What is no tensor stays among the others.
+    """
+    return (
+        with_columns(contents, ColumnKeywords(), DtypeRule(), strict=False)
+        if contents.columns
+        else contents
+    )

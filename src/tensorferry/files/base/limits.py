@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
-from ...backends.nodes import dotted
 from ...core.dtypes import fit
 from ...core.leaf_dtypes import DtypeRule, quoted, with_choice, with_others
 from ...core.names import EXCHANGE
@@ -104,7 +103,7 @@ class Saved(NamedTuple):
     Args:
         tree: The tree, which is `x` in a hint.
         metadata: The metadata.
-        open_node: Gives the places and values in an object that is no dict, list or tuple; ``None``
+        open_node: Gives the names, places and values in an object that is no dict, list or tuple; ``None``
             if it has none.
     """
 
@@ -140,9 +139,8 @@ class Saved(NamedTuple):
         opened = self.open_node(node)
         if opened is None and key in getattr(node, "_fields", ()):
             return f".{key}", getattr(node, key)
-        pairs = () if opened is None else zip(opened.entries, opened.values, strict=True)
-        for entry, child in pairs:
-            if dotted(entry)[1:] == str(key):
+        for name, entry, child in opened or ():
+            if name == str(key):
                 return entry, child
         raise LookupError(key)
 

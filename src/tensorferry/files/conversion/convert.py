@@ -17,7 +17,7 @@ import numpy as np
 from ...core.dtypes import find
 from ...core.leaf_dtypes import rule_of_words, why_idle
 from ...errors import FileFormatError, FormatLimitError, shown, validate_flags, validate_word
-from ..base.contents import NotTensor
+from ..base.contents import ColumnKeywords, NotTensor
 from ..base.limits import FileHint, Given, Leaving, Without, Words, completed
 from ..base.pump import Pump
 from ..base.raw import fingerprints
@@ -26,7 +26,6 @@ from ..base.wording import named, path_of, several, strings_of
 from ..opening.paths import each_format, format_for, format_named, index_of
 from ..opening.shard_files import WAYS_OF_TIES as TIES
 from ..opening.shard_files import repeated, sizes
-from ..opening.table_columns import ColumnKeywords
 from .executors import run_all, validate_engine
 from .jobs import FileRecipe, chosen, open_all, takes_a_part, write_piece
 from .publish import naming, publishing, validate_target
@@ -236,7 +235,7 @@ def convert_files(
         "metadata": strings_of(metadata),
         "tensors_only": tensors_only,
         "dequantize": dequantize,
-        "columns": ColumnKeywords.of(nulls, ragged, pad),
+        "columns": ColumnKeywords(nulls, ragged, pad),
     }
     allowed = frozenset(several("allow", allow))
     differing: dict[str, list[str]] = {}

@@ -297,7 +297,8 @@ def open_all(
         _validate_new("tensors", whole.tensors, each.tensors)
         _validate_new("values", whole.others, each.others)
         if each.columns is not None:
-            whole.columns = {**(whole.columns or {}), **each.columns}
+            known = whole.columns
+            whole.columns = each.columns if known is None else known.joined(each.columns)
         whole.tensors.update(each.tensors)
         whole.others.update(each.others)
         blocks |= blocks_of(each)

@@ -24,7 +24,7 @@ from ...core.leaf_dtypes import (
 from ...errors import FormatLimitError, LossyCastError, UnsupportedTypeError, nearest, validate_word
 from ...host.casts import cast
 from ...host.numpy_dtypes import of_numpy
-from ..base.contents import NotTensor, blocks_of, noted
+from ..base.contents import NotTensor, blocks_of, noted, with_columns
 from ..base.nesting import is_flat, named_values
 from ..base.objects import refuse_demands
 from ..base.stored import BLOCK_BYTES, Record, Stored
@@ -46,9 +46,8 @@ if TYPE_CHECKING:
     )
 
     from ...typing import Array
-    from ..base.contents import Blocks, Contents
+    from ..base.contents import Blocks, ColumnKeywords, Contents
     from ..base.format import Format
-    from ..opening.table_columns import ColumnKeywords
 
 __all__ = ["OVERFLOWS", "Recast", "left_by_tensors_only", "names_taken", "select", "substitution"]
 
@@ -315,8 +314,6 @@ def select(
     """
     validate_word("overflow", overflow, OVERFLOWS)
     if columns is not None:
-        from ..opening.table_columns import with_columns
-
         # First the choice, because what is left out need not be read.
         taken = contents
         if include or exclude:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["MODULES", "is_fragile", "is_fragile_folder"]
+__all__ = ["MODULES", "TABLES", "is_fragile", "is_fragile_folder"]
 
 MODULES = {
     "bin": "pytorch",
@@ -25,6 +25,8 @@ MODULES = {
 
 It is tried before the others are imported.
 """
+TABLES = ("arrow", "parquet")
+"""Those in the folder `tables`, which stands above this one."""
 
 
 def is_fragile(name: str, head: bytes) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import bz2
 import dataclasses
 import json
@@ -163,6 +162,8 @@ def _codec_v3(name: str, settings: dict[str, Any], size: _Size) -> Any:
             return chunk_spec.prototype.buffer.from_bytes(raw)
 
         async def _decode_single(self, chunk_data: Any, chunk_spec: Any) -> Any:
+            import asyncio  # here, because it imports ssl; zarr has imported it
+
             return await asyncio.to_thread(self._decode_sync, chunk_data, chunk_spec)
 
         def compute_encoded_size(self, input_byte_length: int, chunk_spec: Any) -> int:

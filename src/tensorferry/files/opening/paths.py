@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ...backends.plugins import EntryPoints
 from ...errors import (
     ConversionError,
     FileFormatError,
@@ -21,6 +20,7 @@ from ...errors import (
     nearest,
     shown,
 )
+from ...host.plugins import EntryPoints
 from ..base.contents import Contents, FileFinding
 from ..base.format import Format
 from ..base.tree_strings import TIES, TREE, unpack
@@ -84,18 +84,19 @@ def each_format() -> Iterator[Format]:
 @cache
 def own_formats() -> tuple[Format, ...]:
     """This package's formats."""
-    from .. import formats as package
-
-    found = (importlib.import_module(f"{package.__name__}.{name}").FORMAT for name in _modules())
+    found = (importlib.import_module(module).FORMAT for module in _modules().values())
     return tuple(sorted(found, key=_rank_of))
 
 
 @cache
-def _modules() -> tuple[str, ...]:
-    """The names of the modules of this package's formats. None is imported."""
+def _modules() -> dict[str, str]:
+    """The modules of this package's formats, by the last part of their names. None is imported."""
     from .. import formats as package
 
-    return tuple(module.name for module in pkgutil.iter_modules(package.__path__))
+    folder = package.__name__
+    tables = f"{folder.rpartition('.')[0]}.tables"
+    found = {each.name: f"{folder}.{each.name}" for each in pkgutil.iter_modules(package.__path__)}
+    return found | {name: f"{tables}.{name}" for name in package.TABLES}
 
 
 def _others() -> Iterator[Format]:
@@ -155,11 +156,8 @@ def _namesake(path: Path) -> list[Format]:
 
     suffix = path.suffix[1:].lower()
     wanted = package.MODULES.get(suffix, suffix)
-    return (
-        [importlib.import_module(f"{package.__name__}.{wanted}").FORMAT]
-        if wanted in _modules()
-        else []
-    )
+    module = _modules().get(wanted)
+    return [] if module is None else [importlib.import_module(module).FORMAT]
 
 
 def _rank_of(format: Format) -> tuple[int, str]:  # noqa: A002 - the term

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ...backends.no_tensor import full_name
 from ...core.dtypes import DTYPES
 from ...core.layout import compact_strides
 from ...errors import FormatLimitError, an
@@ -204,7 +203,7 @@ class PickleWriter:
             self.out += b"(" if len(batch) > 1 else b""
             for key, child in batch:
                 if not is_plain(key):
-                    what = f"has a key that is {an(full_name(type(key)))}, with which it would not be read again"
+                    what = f"has a key that is {an(_name_of(type(key)))}, with which it would not be read again"
                     raise FormatLimitError(f"{place_of(keys)} {what}.", FileHint(Keyed(keys)))
                 self.node(key, (*keys, key))
                 self.node(child, (*keys, key))
@@ -461,3 +460,10 @@ _TorchWriter.handlers = {
     Ref: _TorchWriter.ref,
     Special: _TorchWriter.special,
 }
+
+
+def _name_of(kind: type) -> str:
+    """The name of a type, with its module unless it is a builtin."""
+    if kind.__module__ == "builtins":
+        return kind.__qualname__
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core.dtypes import find
 from ...errors import ConversionError, FrameworkNotInstalledError, UnsafeFileError
-from ..base.contents import FileFinding
+from ..base.contents import FileFinding, lists_read
 from ..base.pump import silent
 from ..opening.paths import check_folder, format_of, index_of, lone, open_path
 
@@ -69,12 +69,7 @@ def check_path(
     if wrong is not None and not failed:
         yield FileFinding(str(path), None, None, wrong.message)
     if values and not isinstance(contents, ConversionError):
-        if contents.columns:
-            from ..opening.table_columns import (
-                lists_read,  # here, because most files have no tables
-            )
-
-            contents = lists_read(contents)
+        contents = lists_read(contents)
         yield from check_values(contents, progress)
 
 

@@ -15,14 +15,14 @@ from ...columns.producers import read
 from ...core.dtypes import ORDINARY
 from ...errors import ConversionError, FileFormatError, FrameworkNotInstalledError, UnsafeFileError
 from ...host.memory import address
-from ..base.contents import Contents, FileFinding, NotTensor, TableColumn
+from ..base.contents import Contents, FileFinding, NotTensor
 from ..base.format import Format
 from ..base.stored import Extent
 from ..encodings.array_parts import is_bomb
-from ..encodings.columns import look_at, validate_column
+from .columns import TableColumn, TableColumns, look_at, validate_column
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ...columns.interface import Chunk, Type
@@ -200,8 +200,9 @@ def put(
     found = TableColumn(
         path, (path, index), name, type_of(kind), str(kind), rows, pieces, whole, in_place, code
     )
-    columns = contents.columns = {} if contents.columns is None else contents.columns
-    columns[name] = found
+    if contents.columns is None:
+        contents.columns = TableColumns()
+    contents.columns[name] = found
     seen = look_at(found)
     if isinstance(seen, str):
         contents.others[name] = seen
@@ -445,7 +446,7 @@ class Arrow(Format):
 
     def read(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
         self.ensure_loaded()
-        contents = Contents(self.name, (str(path),), columns={})
+        contents = Contents(self.name, (str(path),), columns=TableColumns())
         with as_format_error(str(path)):
             self.read_table(str(path), contents)
         return contents
@@ -467,7 +468,7 @@ class Arrow(Format):
         if isinstance(contents, ConversionError):
             yield FileFinding(str(path), None, None, contents.message)
             return
-        columns = contents.columns or {}
+        columns: Mapping[str, TableColumn] = contents.columns or {}
         for name, why in contents.others.items():
             if name not in columns and not isinstance(why, NotTensor):
                 yield FileFinding(str(path), None, name, f"it is not looked at: {why}", error=False)

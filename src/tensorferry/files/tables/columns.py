@@ -1,10 +1,12 @@
-"""Read a column of a table in a file, by the same functions as a column of a table in memory."""
+"""Columns of tables in files: they are read, and become tensors, by the functions for tables in memory."""
 
 from __future__ import annotations
 
 import os
 import re
 from contextlib import closing, suppress
+from copy import copy
+from dataclasses import replace
 from functools import cached_property, partial
 from glob import escape
 from math import prod
@@ -21,18 +23,20 @@ from ...columns.pieces import Missing, Piece
 from ...core.dtypes import casting_scale, find
 from ...core.leaf_dtypes import DtypeRule, dtype_of_leaf, quoted, with_choice
 from ...core.names import EXCHANGE
-from ...errors import ConversionError, FileFormatError, LossyCastError, UnsafeFileError
+from ...errors import ConversionError, FileFormatError, LossyCastError, TreeError, UnsafeFileError
 from ...execution.column_keywords import Masked, apply_column_keywords, contents_of
 from ...execution.recipes import conversion_as
 from ...execution.run import convert
 from ...hints import Hint, lacks
 from ...host import casts
 from ...host.numpy_dtypes import numpy_dtype
-from ...trees.failures import hint_for_leaf
-from ...trees.tables import apply_to_leaf
-from ..base.contents import NotTensor
+from ...trees.failures import ask_for_all, hint_for_leaf
+from ...trees.tables import apply_to_leaf, put_masks_beside
+from ..base.contents import Columns, NotTensor, Ref
+from ..base.nesting import is_flat, leaves, name_at, relabel
 from ..base.stored import Decoded
-from .array_parts import checked, is_bomb
+from ..base.wording import named
+from ..encodings.array_parts import checked, is_bomb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
@@ -40,10 +44,18 @@ if TYPE_CHECKING:
     from ...columns.column import Found
     from ...columns.interface import Chunk, Type
     from ...typing import Array
-    from ..base.contents import TableColumn
-    from ..base.stored import Stored
+    from ..base.contents import ColumnKeywords, Contents
+    from ..base.stored import Extent, Stored
 
-__all__ = ["Leaf", "has_fixed_shape", "look_at", "read_column", "validate_column"]
+__all__ = [
+    "Leaf",
+    "TableColumn",
+    "TableColumns",
+    "has_fixed_shape",
+    "look_at",
+    "read_column",
+    "validate_column",
+]
 
 _KIND = "column"
 """What messages call a column."""
@@ -51,6 +63,81 @@ _ROW = re.compile(r"(?<=\bat row )\d+|(?<=\brow )\d+(?= has an index)|(?<=the va
 """The number of a row in a message."""
 _LISTS = ("+l", "+L", "+vl", "+vL")
 _ANY_SHAPE = "arrow.variable_shape_tensor"
+
+
+class TableColumn(NamedTuple):
+    """A column of a table in a file. Nothing of it has been read, except its type.
+
+    Args:
+        path: The file.
+        key: See `Stored.key`.
+        name: Its name in the contents.
+        kind: Its type.
+        title: Its type, as its library writes it.
+        rows: The number of rows, by the header.
+        pieces: Reads it, some rows at a time, as Arrow's memory.
+        whole: Reads it at once.
+        in_place: Where its numbers are in the file, if they lie there as those of a tensor;
+            ``None`` if they do not.
+        code: Code of its library that reads it, as a template of a `Hint`.
+    """
+
+    path: str
+    key: Hashable
+    name: str
+    kind: Type
+    title: str
+    rows: int
+    pieces: Callable[[], Generator[Sequence[Chunk], None, None]]
+    whole: Callable[[], Sequence[Chunk]]
+    in_place: Extent | None
+    code: str
+
+
+class TableColumns(Columns):
+    """The columns of a table, each a `TableColumn`."""
+
+    def become_tensors(
+        self,
+        contents: Contents,
+        keywords: ColumnKeywords,
+        rule: DtypeRule,
+        *,
+        call: str,
+        target: str,
+        strict: bool,
+        exclude: Sequence[str],
+    ) -> Contents:
+        made: dict[str, Any] = {}
+        errors: list[tuple[ConversionError, str]] = []
+        known = {**contents.tensors, **contents.others}
+        # Without keywords and dtypes, a column is what its type says.
+        is_plain = not keywords.given and rule == DtypeRule() and not exclude
+        in_order = [name for name in self if name in known]
+        for name in dict.fromkeys([*in_order, *known]):
+            column = self.get(name)
+            stored = contents.tensors.get(name)
+            try:
+                if column is None or (stored is not None and is_plain):
+                    made[name] = Leaf(contents.others[name] if stored is None else stored)
+                else:
+                    made[name] = read_column(column, keywords.given, rule, tuple(exclude), target)
+            except (FileFormatError, UnsafeFileError):
+                raise
+            except ConversionError as error:
+                if strict:
+                    errors.append((error, name))
+                made[name] = Leaf(error.message)
+        if errors:
+            _raise_all(contents, errors, rule, call, target)
+        try:
+            return _put_together(contents, made)
+        except ConversionError as error:
+            error.complete_hint(call, target)
+            raise
+
+    def joined(self, others: Columns) -> Columns:
+        return TableColumns({**self, **others})
 
 
 class Leaf(NamedTuple):
@@ -525,3 +612,54 @@ class _Held:
             yield found if isinstance(found, np.ndarray) else _found(found).read()  # type: ignore[union-attr]
         except ConversionError as error:
             raise self._reader.placed(error) from error
+
+
+def _raise_all(
+    contents: Contents,
+    errors: list[tuple[ConversionError, str]],
+    rule: DtypeRule,
+    call: str,
+    target: str,
+) -> None:
+    ask_for_all(rule, errors)
+    told = []
+    for found, name in errors:
+        error = copy(found)
+        end = f" - at {name!r}"
+        # An error that was placed already has the hint for its column.
+        if not error.message.endswith(end):
+            error.hint = hint_for_leaf(error.hint, f"$[{name!r}]", name, rule)
+            error.message += end
+            error.args = (error.message, error.hint)
+        error.complete_hint(call, target)
+        told.append(error)
+    if len(told) == 1:
+        raise told[0]
+    raise TreeError(f"{len(told):,} columns of {named(contents.paths)} cannot be converted:", told)
+
+
+def _put_together(contents: Contents, made: Mapping[str, Any]) -> Contents:
+    """The contents with these leaves in place of the tensors.
+
+    Raises:
+        UnsupportedTypeError: A mask would have the name of another column.
+    """
+    tree = {name: Ref(name) for name in made} if contents.tree is None else contents.tree
+    nested = put_masks_beside(relabel(tree, lambda ref: made.get(ref.name, ref)), [])
+    tensors: dict[str, Stored] = {}
+    others: dict[str, str] = {
+        name: why for name, why in contents.others.items() if name not in made
+    }
+    counts: dict[str, int] = {}
+    names: dict[str, None] = {}
+    for keys, leaf in leaves(nested, Leaf):
+        name = name_at(keys, names, counts)
+        names[name] = None
+        if isinstance(leaf.held, str):
+            others[name] = leaf.held
+        else:
+            tensors[name] = leaf.held
+    labels = iter(names)
+    tree = relabel(nested, lambda _: Ref(next(labels)), Leaf)
+    flat = contents.tree is None and is_flat(tree, names)
+    return replace(contents, tensors=tensors, others=others, tree=None if flat else tree)

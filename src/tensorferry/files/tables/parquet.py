@@ -17,8 +17,8 @@ from ...core.dtypes import find
 from ...errors import FileFormatError, UnsafeFileError
 from ..base.stored import BLOCK_BYTES
 from ..encodings.array_parts import is_bomb
-from ..encodings.columns import has_fixed_shape
 from .arrow import Arrow, as_format_error, chunks_of, described, put, type_of
+from .columns import has_fixed_shape
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
