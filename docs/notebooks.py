@@ -12,11 +12,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import nbformat
+from examples.tour.cases import CASES
+from examples.tour.report import World
+from examples.tour.stage import Played, Stage
 from nbclient import NotebookClient
-
-from tensorferry.cli.cases import CASES
-from tensorferry.cli.stage import Played, Stage
-from tensorferry.cli.tour import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,8 +26,8 @@ __all__ = ["executed", "same_words", "tour"]
 OPENING = """\
 # A tour of tensorferry
 
-The 27 cases of `tensorferry tour`, to be read and run: what people type today, what goes wrong with it, and the one
-call. Where a case needs a GPU, the plan is shown that would be run there.
+The 27 cases of `python -m examples.tour`, to be read and run: what people type today, what goes wrong with it, and the
+one call. Where a case needs a GPU, the plan is shown that would be run there.
 
 Run it, and each plan is a picture of its memory. `make pictures` makes this notebook from the cases."""
 
@@ -39,7 +38,7 @@ import tensorflow as tf
 import torch
 
 import tensorferry as ferry
-from tensorferry.cli import digits
+from tour import digits  # the folder examples/tour
 
 data = digits.load()  # scikit-learn's handwritten digits
 model = digits.classifier(data)  # nn.Linear(64, 10), trained on them

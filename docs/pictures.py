@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import nbformat
@@ -24,6 +25,7 @@ def main() -> None:
     """Write all of it."""
     for file, text in drawn().items():
         file.write_text(text, encoding="utf-8")
+    sys.path.insert(0, str(ROOT))  # for the cases of the tour
     from notebooks import executed, tour
 
     memory = EXAMPLES / "memory.ipynb"

@@ -80,6 +80,13 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _frozen():
+    """Keep what earlier modules have left out of the collections of this one, of which some make hundreds."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _verified(request):
     """Every conversion of a test is checked against its plan, unless it is about the fast paths."""
@@ -100,7 +107,8 @@ def _wide_jax():
 
 
 _PASTED = tuple(
-    f"tests/{folder}/" for folder in ("api", "cases", "conformance", "hazards", "sequences")
+    f"tests/{folder}/"
+    for folder in ("api", "cases", "conformance", "functions", "hazards", "sequences", "trees")
 )
 """Tests whose hints are pasted by `make test` too; `make hints` pastes those of all."""
 

@@ -300,6 +300,35 @@ def lives(code, *arguments, **environment):
     return words
 
 
+_COMMAND = """
+import os, sys
+os.chdir(sys.argv[1])
+for name in sys.argv[2].split():
+    os.environ.pop(name, None)
+sys.argv = ["tensorferry", *sys.argv[3:]]
+from tensorferry.cli import main
+main()
+"""
+# The last two are what Typer and NumPy's dtypes import when they are first used.
+COMMAND_LINE = (
+    "tensorferry.cli.app",
+    "tensorferry.cli.explain",
+    "typer.rich_utils",
+    "pydantic.main",
+    "ml_dtypes",
+)
+
+
+def forked_command(modules, words, *, folder=None, unset=(), **environment):
+    """Run ``tensorferry …`` in a process of its own in which modules are imported; as `subprocess.run` does.
+
+    Variables of the environment are unset, or set.
+    """
+    folder = Path.cwd() if folder is None else folder
+    status, out, err = forked(modules, _COMMAND, folder, " ".join(unset), *words, **environment)
+    return subprocess.CompletedProcess(words, status, out, err)
+
+
 class _WithoutSuggestions(doctest.OutputChecker):
     """Compares errors without what Python adds by itself, in more cases from release to release."""
 

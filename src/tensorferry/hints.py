@@ -103,7 +103,9 @@ class Hint(str):
             a call with a tree, ``{either:…}`` both of these, ``{load:…}``, ``{prefetch:…}``,
             ``{collate:…}``, ``{explain:…}`` and ``{explain_tree:…}`` calls of these functions with
             the same target, and ``{again:x|…}`` the same call with more keywords; so are
-            ``{padded:x|…}`` and ``{rows:x|…}``, which are about the rows of a column. A third part,
+            ``{padded:x|…}`` and ``{rows:x|…}``, which are about the rows of a column.
+            ``{lone:…}`` is code for a tensor without axes; in a tree, all of it becomes numbers.
+            ``{listed:x|…}`` is about the rows of a list, which a call with one tensor pads. A third part,
             as in ``{again:x|…|int64}`` and ``{tree:x||int64,bool}``, has the dtypes of `x`: it adds
             ``dtype="fit"`` if the target lacks one. ``{widest}`` and ``{widest_complex}`` are
             dtypes that it has. ``{row:"name"}`` is what comes after ``{collate:…}`` to get one leaf
@@ -132,6 +134,7 @@ class Hint(str):
             "itself": again if function in _COLLATES else _ALONE.get(again, again),
         }
         gaps["padded"] = "convert_tree" if function in _COLLATES else again
+        gaps["listed"] = _ALONE.get(gaps["padded"], gaps["padded"])
         gaps["rows"] = "explain_tree" if function == "explain" else gaps["padded"]
         gaps |= dict(zip(_BY_NAME, _BY_NAME, strict=True))
         explains = function.startswith("explain")
@@ -147,6 +150,7 @@ class Hint(str):
             "either": _Either(filled["one"], filled["tree"]),
             "row": _Row(explains),
             "leaf": "x",
+            "lone": _Code(),
             **widest,
         }
         filled["dtype"] = _Dtype(filled["again"] if function in _WITHOUT_DTYPE else None)
@@ -170,6 +174,8 @@ class Hint(str):
             dtype_of: Gives the code for the value of ``dtype=`` that names a dtype for this leaf.
         """
         template = _at(self._template, place).replace("{leaf}", _escaped(place))
+        # Integers beside this leaf have no NaN, and everything has a mask.
+        template = re.sub(_NAN_OR_MASK, r"\2; or \1", template) if name else template
         if not name:
             template = re.sub(_AGAIN, r'{itself:x|dtype="\2"', template)
         else:
@@ -208,6 +214,10 @@ _ROW = r"\{leaf\}(\[\d+\])"
 """A row of the tensor, in a template."""
 _AGAIN = r'\{(again|padded):x\|dtype="(\w+)"'
 """A call with a dtype, in a template."""
+_NAN_OR_MASK = (
+    r'^(\{again:x\|[^{}]*nulls="nan"[^{}]*\}[^{}]*); or (\{again:x\|[^{}]*nulls="mask"[^{}]*\})$'
+)
+"""Two calls, of which one replaces nulls by NaN, and the other gives a mask."""
 
 
 _X = r"(?<![\w.\"'`])x(?![\w\"'=]|\)\[|\)\.drop_null\(\)\.field)"
@@ -265,8 +275,12 @@ def _at(template: str, place: str) -> str:
             return _escaped(place)
         if gap in _OTHER_CALLS:
             return f"{{{gap}:{_escaped(code_at(code, place))}{found['rest']}}}"
-        if gap == "collate":
-            return f"{{collate:{_escaped(code_at(code, place))}{found['rest']}}} in its place"
+        if gap == "lone":
+            return (
+                'convert_tree(x, "list"), which gives numbers and lists, of which a frame is made'
+            )
+        if gap in ("collate", "listed"):
+            return f"{{{gap}:{_escaped(code_at(code, place))}{found['rest']}}} in its place"
         if gap in _OF_X and code != "x" and code != code_at(code, ""):
             return f"{_escaped(code_at(code, place))} in its place"
         return found[0]
@@ -327,6 +341,13 @@ class _Keywords(_Gap):
 
     def __format__(self, x: str) -> str:
         return self._keywords(x.partition("|")[2])
+
+
+class _Code:
+    """Code as it stands in the gap."""
+
+    def __format__(self, code: str) -> str:
+        return code
 
 
 class _Dtype:

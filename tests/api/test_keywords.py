@@ -50,7 +50,7 @@ def test_the_target_can_be_written_as_a_keyword(name):
         assert isinstance(found, torch.Tensor)
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_collate_is_the_collate_fn_of_a_dataloader(method):
     """In a worker process, however that begins."""
     told = lives(

@@ -260,7 +260,8 @@ def test_what_is_written_on_a_device_has_its_dtype_before():
 
 def test_what_is_sparse_is_refused(cupy):
     """With what to type instead."""
-    kind = type("csr_matrix", (), {"__module__": "cupyx.scipy.sparse._csr"})
+    members = {"__module__": "cupyx.scipy.sparse._csr", "toarray": lambda _: np.ones((2, 2))}
+    kind = type("csr_matrix", (), members)
     with pytest.raises(ferry.UnsupportedTypeError, match="sparse") as caught:
         ferry.to_numpy(kind())
     assert caught.value.hint == "x.toarray()"

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support import FRAMEWORKS, forked
+from tests import support
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
@@ -32,23 +32,12 @@ class Cli:
         )
 
 
-_FORKED = """
-import os, sys
-for name in sys.argv[1].split():
-    os.environ.pop(name, None)
-sys.argv = ["tensorferry", *sys.argv[2:]]
-from tensorferry.cli import main
-main()
-"""
-
-
 def _runner(*modules):
     """Runs ``tensorferry …`` in a process of its own that is forked, not started: what it imports is there already."""
 
     def run(*arguments, env=None):
-        unset = " ".join(_DECIDES_LOOKS.difference(env or {}))
-        status, out, err = forked(modules, _FORKED, unset, *arguments, **(env or {}))
-        return subprocess.CompletedProcess(arguments, status, out, err)
+        unset = _DECIDES_LOOKS.difference(env or {})
+        return support.forked_command(modules, arguments, unset=unset, **(env or {}))
 
     return run
 
@@ -70,20 +59,13 @@ def cli():
 @pytest.fixture(scope="session")
 def forked_cli():
     """The commands for words, where it is not the question how the process starts: a third of the time of `cli`."""
-    # The last two are what Typer and NumPy's dtypes import when they are first used.
-    return _runner(
-        "tensorferry.cli.app",
-        "tensorferry.cli.explain",
-        "typer.rich_utils",
-        "pydantic.main",
-        "ml_dtypes",
-    )
+    return _runner(*support.COMMAND_LINE)
 
 
 @pytest.fixture(scope="session")
 def forked_cli_with_frameworks():
     """The same with every framework imported, for commands that convert with all of them."""
-    return _runner(*FRAMEWORKS)
+    return _runner(*support.FRAMEWORKS)
 
 
 @pytest.fixture(scope="session")

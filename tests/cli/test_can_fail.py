@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from examples.tour import report
+from examples.tour.cases import Case
+from examples.tour.stage import FAILED, HELD, Played, Stage
 
 import tensorferry as ferry
-from tensorferry.cli import doctor, measure, tour
-from tensorferry.cli.cases import Case
+from tensorferry.cli import doctor, measure
 from tensorferry.cli.observe import Observation, observe
-from tensorferry.cli.stage import FAILED, HELD, Played, Stage
 
 
 @pytest.fixture
@@ -61,8 +62,8 @@ def test_an_error_of_another_kind_is_not_the_refusal(stage):
 def test_one_failed_case_is_exit_code_1(monkeypatch, capsys, play, as_json):
     monkeypatch.setattr(ferry, "frameworks", lambda *, load: {})
     monkeypatch.setattr(doctor, "backends", lambda: {"numpy": None})
-    monkeypatch.setitem(tour.CASES, "C08", Case("C08", "fails", (), play))
-    assert tour.run(["C08"], brief=True, as_json=as_json) == 1
+    monkeypatch.setitem(report.CASES, "C08", Case("C08", "fails", (), play))
+    assert report.run(["C08"], brief=True, as_json=as_json) == 1
     assert "failed" in capsys.readouterr().out
 
 

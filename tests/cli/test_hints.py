@@ -179,6 +179,8 @@ def test_every_hint_of_explain_is_spelled_as_options():
         ("f(path, dtype=(1, 2), allow=3), dtype=x.y", "convert", "f(path, dtype=(1, 2), allow=3), --dtype x.y"),
         ('dtype="fit"', "doctor", 'dtype="fit"'),
         ("if dtype == 3", "convert", "if dtype == 3"),
+        ("overwrite=True, which replaces it", "convert", "--overwrite, which replaces it"),
+        ("convert_files(source, '/a b/c.npz')", "convert", "tensorferry convert IN '/a b/c.npz'"),
     ],
 )  # fmt: skip
 def test_how_a_hint_is_spelled(hint, command, text):

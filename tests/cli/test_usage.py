@@ -19,7 +19,6 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 NEEDED = {
     "convert": ["a.npz", "b.npz"],
     "explain": ["--from", "numpy", "--to", "torch"],
-    "tour": [],
 }
 VALUES = {"--pad": ["0"], "--ragged": ["rows"]}
 SINGLE = [
@@ -126,7 +125,6 @@ def bash(tmp_path_factory):
         (["convert", "a", "b", "--dtype", "=", "bf"], {"bfloat16"}),
         (["convert", "a", "b", "--dtype", "float", "=", "bf"], {"bfloat16"}),
         (["convert", "a", "b", "--engine", "p"], {"processes"}),
-        (["tour", "C2"], {f"C2{n}" for n in range(8)}),
     ],
 )  # fmt: skip
 def test_bash_completes_values(bash, words, expected):

@@ -51,6 +51,7 @@ def test_the_tour_is_what_the_cases_type(made):
 def test_every_cell_runs(name, monkeypatch):
     """One after the other, as a person runs them; what is printed is what is kept, up to the words of the build."""
     monkeypatch.setitem(os.environ, "TF_CPP_MIN_LOG_LEVEL", "3")
+    monkeypatch.syspath_prepend(FOLDER)  # as for a notebook that is opened there
     names = {"__name__": "__main__"}
     for cell in read(name).cells:
         if cell.cell_type == "code":

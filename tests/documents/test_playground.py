@@ -15,11 +15,11 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
+from examples.tour.cases import CASES as TOUR
 from tests.support import ROOT, survives
 
 import tensorferry as ferry
 from tensorferry.backends.declared import explain
-from tensorferry.cli.cases import CASES as TOUR
 
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 
@@ -523,7 +523,7 @@ def test_without_npm_the_page_is_built_and_says_that_it_has_no_planner(tmp_path)
         str(source),
         str(built),
     ]
-    environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": str(tmp_path)}
+    environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": str(tmp_path)}
     done = subprocess.run(
         command, check=False, capture_output=True, text=True, cwd=tmp_path, env=environment
     )

@@ -349,7 +349,9 @@ print(tracemalloc.get_traced_memory()[1], pool.max_memory() - held_before)
 """
 
 
-@pytest.mark.parametrize(("name", "most"), [("arrow", 16), ("parquet", 160)])
+@pytest.mark.parametrize(
+    ("name", "most"), [("arrow", 16), pytest.param("parquet", 160, marks=pytest.mark.slow)]
+)
 def test_memory_does_not_grow_with_the_file(tmp_path, name, most):
     """384 MiB are read in a fraction of it: an Arrow file in a few MiB, Parquet in some groups of rows."""
     path, small = tmp_path / f"big.{name}", tmp_path / f"small.{name}"

@@ -50,10 +50,11 @@ def test_names_are_those_of_the_source(tmp_path):
     save_file({"a": np.ones(2), "b": np.zeros(2)}, source)
     renames, excludes = ways(lambda: ferry.convert_files(source, out, rename="s|^a|../a|"))
     assert excludes == 'exclude=["a"], without rename='
-    assert (
-        ways(lambda: ferry.convert_files(source, out, rename=["s|^a|../a|", "s|^b|c|"]))[1]
-        == 'exclude=["a"]'
-    )
+    several = ["s|^a|../a|", "s|^b|c|"]
+    _, excludes = ways(lambda: ferry.convert_files(source, out, rename=several))
+    assert excludes == 'exclude=["a"], rename=["s|^b|c|"]'  # the other would change no name
+    ferry.convert_files(source, tmp_path / "c.npz", **eval(f"dict({excludes})"))  # noqa: S307
+    assert list(np.load(tmp_path / "c.npz")) == ["c"]
     ferry.convert_files(source, out, **eval(f"dict({renames})"))  # noqa: S307
     assert {name: array.tolist() for name, array in np.load(out).items()} == {
         "_/a": [1, 1],
@@ -113,7 +114,8 @@ def test_a_pattern_that_fits_nothing_is_replaced_among_the_others(tmp_path):
 
 def test_a_column_with_one_keyword_is_not_told_the_other(tmp_path):
     """ragged= and pad= exclude each other."""
-    pq.write_table(pa.table({"x": pa.array([[1, None], [2]])}), tmp_path / "a.parquet")
+    table = pa.table({"x": pa.array([[1, None], [2]]), "beside": pa.array([1, 2])})
+    pq.write_table(table, tmp_path / "a.parquet")
     assert ways(lambda: ferry.load(tmp_path / "a.parquet", ragged="rows")) == [
         'ragged="rows", nulls=0',
         'exclude=["x"]',
@@ -122,6 +124,22 @@ def test_a_column_with_one_keyword_is_not_told_the_other(tmp_path):
         "pad=0, nulls=0",
         'exclude=["x"]',
     ]
+
+
+def test_what_would_leave_nothing_is_not_said(tmp_path):
+    """A file of which nothing is left is an error of its own, whichever of its names are taken."""
+    x, beside = pa.array([[1, None], [2]]), pa.array([1, 2])
+    pq.write_table(pa.table({"x": x}), tmp_path / "one.parquet")
+    pq.write_table(pa.table({"x": x, "beside": beside}), tmp_path / "two.parquet")
+    padded = "pad=0, nulls=0"
+    assert ways(lambda: ferry.load(tmp_path / "one.parquet", pad=7)) == [padded]
+    two = tmp_path / "two.parquet"
+    assert ways(lambda: ferry.load(two, pad=7)) == [padded, 'exclude=["x"]']
+    assert ways(lambda: ferry.load(two, pad=7, names="x")) == [padded]
+    assert ways(lambda: ferry.load(two, pad=7, exclude="beside")) == [padded]
+    out = tmp_path / "out.npz"
+    assert ways(lambda: ferry.convert_files(two, out, pad=7)) == [padded, 'exclude=["x"]']
+    assert ways(lambda: ferry.convert_files(two, out, pad=7, include="x")) == [padded]
 
 
 def test_what_cannot_be_cast_is_left_as_it_is(tmp_path):

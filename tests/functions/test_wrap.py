@@ -813,3 +813,16 @@ def test_an_unknown_framework_is_answered_with_the_keyword_that_named_it(keyword
     with pytest.raises(ferry.UnknownFrameworkError) as caught:
         ferry.wrap(lambda x: x, **{"inner": "torch", keyword: "jaxx"})
     assert str(caught.value.hint) == f'{keyword}="jax"'
+
+
+@pytest.mark.parametrize("keyword", ["inner", "outer"])
+@pytest.mark.parametrize("name", ["cpu", "float32"])
+def test_a_device_or_dtype_for_a_framework_is_answered_with_frameworks(keyword, name):
+    """`wrap` has no keyword for the device or the dtype."""
+    with pytest.raises(ferry.UnknownFrameworkError) as caught:
+        ferry.wrap(lambda x: x, **{"inner": "torch", keyword: name})
+    ways = str(caught.value.hint).split(" or ")
+    assert f'{keyword}="torch"' in ways
+    for way in ways:
+        changes = eval(f"dict({way})", {"dict": dict})  # noqa: S307 - the code of the hint
+        assert callable(ferry.wrap(lambda x: x, **{"inner": "torch", **changes}))

@@ -26,6 +26,11 @@ PLACES: tuple[Place, ...] = (
         "which object of a class is meant only its user knows",
     ),
     Place(
+        "backends/polars/tensors.py",
+        r"frame\.select\(x\)",
+        "of which frame an expression is computed only its user knows",
+    ),
+    Place(
         "backends",
         "convert before or after the traced function; inside it, .*|"
         "convert before it is donated, or jit without donate_argnums|(use|convert) it outside FakeTensorMode|"
@@ -77,7 +82,8 @@ PLACES: tuple[Place, ...] = (
     ),
     Place(
         "functions",
-        r"apply, params.*|convert\(x, .*\) where it returns|draw them outside .*|(numpy\.\w+|float)\(number\).*|"
+        r"apply, params.*|(convert\(x, .*\)|a (dict|tuple|dict or a tuple) of .*) where it returns|"
+        r"a function without async, .*|draw them outside .*|(numpy\.\w+|float)\(number\).*|"
         r"operations of .*|tensors of .* from argument to result.*|pass (them as arguments|every argument).*|"
         r"take the state as an argument .*|tf\.random\.stateless_.*|the function without .*|torch\.enable_grad\(\), .*|"
         r"torch\.autograd\.grad\(y.*|x\.requires_grad_\(\) of the argument itself.*|x\.set_shape\(.*|"
@@ -87,14 +93,19 @@ PLACES: tuple[Place, ...] = (
     ),
     Place(
         "files/base/urls.py",
-        r".*import (boto3|fsspec|urllib\.request)\b.*|.*from huggingface_hub import .*|"
+        r".*import (boto3|fsspec|urllib\.request)\b.*|.*from huggingface_hub import .*|(curl|hf|aws|gcloud) .*|"
         r"the path of a file here, such as .*",
         "it reads from a network, or writes there",
+    ),
+    Place(
+        "files/opening/shards.py",
+        "the path of a file in it",
+        "which file of the folder is meant only its user knows",
     ),
     Place("columns/code.py", r".*PIL\.Image\.open.*", "the bytes in the tests are no images"),
     Place(
         "errors.py",
-        r"pip install (-U |--upgrade )?[\w<>=.-]+",
+        r"pip install (-U |--upgrade |--no-deps )?[\w<>=. \"-]+",
         "it changes the environment in which the tests run, and reads the network",
     ),
 )

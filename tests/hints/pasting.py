@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from tests.hints.reading import Way, names_in, ways_of
 
 import tensorferry as ferry
+from tensorferry.functions.wrap import WRAPPED
 
 STEPS = 4
 """How many hints may follow one another."""
@@ -41,7 +42,7 @@ _MODULES = {
     "np": "numpy", "torch": "torch", "tf": "tensorflow", "jax": "jax", "jnp": "jax.numpy", "keras": "keras",
     "pd": "pandas", "pl": "polars", "pa": "pyarrow", "ml_dtypes": "ml_dtypes", "optree": "optree", "mx": "mlx.core",
     "nnx": "flax.nnx", "pq": "pyarrow.parquet", "cp": "cupy", "cupy": "cupy", "functools": "functools", "os": "os",
-    "pickle": "pickle", "array_api_strict": "array_api_strict",
+    "PIL": "PIL.Image", "scipy": "scipy", "pickle": "pickle", "array_api_strict": "array_api_strict",
 }  # fmt: skip
 
 
@@ -141,7 +142,8 @@ def _names(call: Called, tracked: _Tracked) -> dict[str, Any]:
     for short, module in _MODULES.items():
         if module.partition(".")[0] in sys.modules or re.search(rf"\b{short}\.", call.hint or ""):
             with contextlib.suppress(ImportError):
-                found[short] = __import__(module, fromlist=["_"])
+                whole = __import__(module)
+                found[short] = whole if short == whole.__name__ else sys.modules[module]
     if call.name == "wrapped":
         found["function"] = call.function.source.function
         args = call.args[0]
@@ -170,19 +172,26 @@ def _argument(call: Called) -> int:
     return 0 if found is None else int(found[1])
 
 
-def _wrapped_again(call: Called, way: Way, names: dict[str, Any]) -> Any:
+def _wrapped_again(call: Called, way: Way, names: dict[str, Any], tracked: _Tracked) -> Any:
     """Do as one way says, for a call of a wrapped function."""
-    args, keywords = call.args
+    owner, (args, keywords) = call.function, call.args
     if way.changes:
-        owner = call.function
-        given = {"inner": owner.inner, "outer": owner.outer}
         changes = {name: eval(code, names) for name, code in way.changes.items()}  # noqa: S307
-        return ferry.wrap(owner.source.function, **{**given, **changes})(*args, **keywords)
-    made = eval(way.code, names)  # noqa: S307
-    if "wrap" in names_in(way.code):
-        return made(*args, **keywords)
-    number = _argument(call)
-    return call.function((*args[:number], made, *args[number + 1 :]), keywords)
+        kept = {name: getattr(owner.source, name) for name in _OF_SOURCE}
+        given = {"inner": owner.inner, "outer": owner.outer, **kept, **changes}
+        owner = vars(ferry.wrap(owner.source.function, **given))[WRAPPED]
+    else:
+        made = eval(way.code, names)  # noqa: S307
+        if "wrap" in names_in(way.code):
+            owner = vars(made)[WRAPPED]
+        elif made is not None or "x" in names_in(way.code):
+            number = _argument(call)
+            args = (*args[:number], made, *args[number + 1 :])
+    return tracked.follow("wrapped", owner)(args, keywords)
+
+
+_OF_SOURCE = ("vjp", "jvp", "shapes", "dtype", "copy")
+"""The keywords of `wrap` that are about the function itself."""
 
 
 def _elsewhere(call: Called, folder: Path) -> Called:
@@ -303,12 +312,12 @@ def _do(call: Called, way: Way, tracked: _Tracked, first: list[str]) -> Any:
     for code in first:
         exec(code, names)  # noqa: S102 - that is what it is for
     if call.name == "wrapped":
-        return _wrapped_again(call, way, names)
+        return _wrapped_again(call, way, names, tracked)
     if not way.code:
         args, kwargs = _changed(call, way, names)
         return again(*args, **kwargs)
     read = names_in(way.code)
-    if read & _public().keys() and "sample" not in read:
+    if read & _public().keys() and "sample" not in read and not way.in_place:
         return finished(eval(way.code, names))  # noqa: S307
     # Of a loader it is each batch, as of a batch each sample.
     each_has = (
@@ -363,6 +372,11 @@ def _folder() -> str:
     return _made[0]
 
 
+def new_folder() -> str:
+    """A new folder, which stays until `clean`."""
+    return tempfile.mkdtemp(dir=_folder())
+
+
 def clean() -> None:
     """Remove what was written."""
     for folder in _made:
@@ -393,7 +407,7 @@ def _try(call: Called, way: Way, first: list[str]) -> Called | None:
     """Do as one way says; the call that it led to, if that raised an error with a hint."""
     tracked = _Tracked()
     # Not removed before all hints are followed: it may be named in one of them.
-    folder = tempfile.mkdtemp(dir=_folder())
+    folder = new_folder()
     with _without_new_files(call), warnings.catch_warnings(), _limit(SECONDS):
         warnings.simplefilter("ignore")
         try:

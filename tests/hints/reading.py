@@ -24,6 +24,8 @@ class Way(NamedTuple):
     """Statements, which make something that is read afterwards."""
     command: str = ""
     """A command for a shell, which does so."""
+    in_place: bool = False
+    """Whether the hint says that the value is to stand in the place of what the code names."""
 
     def __str__(self) -> str:
         if self.script or self.command:
@@ -160,7 +162,8 @@ def ways_of(hint: str) -> list[Way]:
     at, before = 0, -1
     while (piece := _piece_at(hint, at)) is not None:
         conditional = _CONDITION.match(hint, piece.end) is not None
-        way = Way(piece.code, piece.changes, piece.without, conditional)
+        in_place = hint.startswith(" in its place", piece.end)
+        way = Way(piece.code, piece.changes, piece.without, conditional, in_place=in_place)
         between = hint[before : piece.start] if before >= 0 else ""
         if (
             ways

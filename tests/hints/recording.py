@@ -14,6 +14,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tests.hints import commands
 from tests.hints.exceptions import PLACES, Place
 from tests.hints.pasting import Called, Failed, clean, error_text, paste
 
@@ -59,8 +60,8 @@ class Watch:
         # By what was begun: the call.
         self._begun: Any = weakref.WeakKeyDictionary()
         self._thread = threading.local()
-        # Only those that are there: the others are imported when they are first used.
-        found = {name: vars(ferry).get(name) for name in (*ferry.__all__, "open")}
+        # Those that are imported when they are first used are imported here.
+        found = {name: getattr(ferry, name) for name in (*ferry.__all__, "open")}
         functions = {
             name: each
             for name, each in found.items()
@@ -81,6 +82,7 @@ class Watch:
             ):
                 patches.callback(setattr, kind, name, vars(kind)[name])
                 setattr(kind, name, self._watched_later(vars(kind)[name]))
+            patches.enter_context(commands.watching(self._look_at_command))
             try:
                 yield
             finally:
@@ -163,6 +165,28 @@ class Watch:
             clean()
             self.seconds += time.monotonic() - started
 
+    def _look_at_command(self, command: commands.Command) -> None:
+        """Type the hint of an error of the command line, unless one like it was typed before."""
+        hint = _PATH.sub("/…", command.hint)
+        kinds = [Path(word).suffix for word in command.words if not word.startswith("-")]
+        key = ("tensorferry", command.words[:1], hint, *kinds)
+        if key in self._seen or getattr(self._thread, "inside", False):
+            return
+        self._seen.add(key)
+        self.tried += 1
+        started = time.monotonic()
+        self._thread.inside = True
+        try:
+            commands.type_ways(command, (), self._excused)
+        except Failed as error:
+            if not self._excused(hint):
+                typed = f"tensorferry {_PATH.sub('/…', ' '.join(command.words))}"
+                self.findings.append(Finding(typed, hint, command.message, str(error)))
+        finally:
+            self._thread.inside = False
+            clean()
+            self.seconds += time.monotonic() - started
+
     def _excused(self, hint: str) -> bool:
         """Whether the list has a hint to which another leads."""
         place = self._place(_PATH.sub("/…", hint))
@@ -190,6 +214,8 @@ def is_single_host_tensor(call: Called) -> bool:
     given = x = next(iter(call.args), None)
     if not (call.name in _ONE or call.name.startswith("to_")) or "device" in call.kwargs:
         return False
+    if call.message.startswith(ferry.FrameworkNotInstalledError.__name__):
+        return False  # it is about the target, whatever the tensor
     while isinstance(x, (list, tuple)) and not isinstance(x, ferry.TensorInfo) and len(x):
         x = x[0]
         if not isinstance(x, (list, tuple, int, float, complex)):

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+from tests import support
+from tests.hints.commands import Command, type_ways, ways_typed
 from tests.hints.exceptions import MOST, PLACES, Place
 from tests.hints.pasting import STEPS, Called, Failed, paste
 from tests.hints.reading import ways_of
 from tests.hints.recording import Watch, unneeded
+from tests.support import lives
 
 import tensorferry as ferry
+from tensorferry.cli.app import app
 
 X = np.arange(3.0)
 
@@ -119,6 +126,102 @@ def test_errors_are_recorded_where_they_are_raised():
     assert ferry.to_numpy is before
     assert watch.tried == 2
     assert [finding.hint for finding in watch.findings] == ["an object of it"]
+
+
+def test_functions_that_are_imported_late_are_watched():
+    """`load` is no attribute of the package before it is first used."""
+    lives("""
+        import tempfile
+        from pathlib import Path
+        import numpy as np, pytest, tensorferry as ferry
+        assert "load" not in vars(ferry)
+        from tests.hints.recording import Watch
+        watch = Watch(())
+        path = Path(tempfile.mkdtemp(), "a.npz")
+        np.savez(path, a=np.ones(2))
+        with watch.watching(), pytest.raises(ferry.ConversionError):
+            ferry.load(path, exclude="zzz")
+        assert watch.tried == 1
+    """)
+
+
+@pytest.fixture
+def archive(tmp_path):
+    """An archive with two arrays."""
+    np.savez(tmp_path / "two.npz", a=X, b=X)
+    return str(tmp_path / "two.npz")
+
+
+def command(hint, *words):
+    def again(other):
+        return support.forked_command(support.COMMAND_LINE, other)
+
+    return Command(words, hint, "", str(Path.cwd()), again)
+
+
+COMMANDS_THAT_WORK = {
+    "an option": "--include a, or another of them",
+    "several ways": "--include a; or --exclude b, which leaves it out",
+    "a way when something is so": "--include zzz, if it is there; or --include b",
+    "what leads to another": "--tensors-only",
+    "a command": "tensorferry --version",
+    "Python": "python3 -c 'import sys'",
+}
+COMMANDS_THAT_FAIL = {
+    "prose": ("another name", "nothing to type"),
+    "no such option": ("--included a", "ends with 2"),
+    "one of several": ("--include a; or --to nothing", "ends with 2|no end|a circle"),
+    "a command": ("tensorferry nothing", "ends with 2"),
+}
+
+
+@pytest.mark.parametrize("kind", COMMANDS_THAT_WORK)
+def test_a_hint_that_works_when_it_is_typed_is_no_finding(kind, archive, tmp_path):
+    """And what it makes is elsewhere."""
+    out = tmp_path / "one.npy"
+    type_ways(command(COMMANDS_THAT_WORK[kind], "convert", archive, str(out)), (), lambda _: False)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("kind", COMMANDS_THAT_FAIL)
+def test_a_hint_that_does_not_work_when_it_is_typed_is_found(kind, archive, tmp_path):
+    hint, why = COMMANDS_THAT_FAIL[kind]
+    with pytest.raises(Failed, match=why):
+        type_ways(command(hint, "convert", archive, str(tmp_path / "one.npy")), (), lambda _: False)
+
+
+@pytest.mark.parametrize("how", ["forked", "started", "called"])
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_errors_of_the_command_line_are_recorded(how, options, archive, tmp_path, capfd):
+    """Whichever way it is run, and in the words of both outputs."""
+    words = ["convert", archive, str(tmp_path / "one.npy"), *options]
+    watch = Watch(())
+    with watch.watching():
+        if how == "forked":
+            support.forked_command(support.COMMAND_LINE, words)
+        elif how == "started":
+            whole = [sys.executable, "-m", "tensorferry", *words]
+            subprocess.run(whole, capture_output=True, check=False)
+        else:
+            with pytest.raises(SystemExit):
+                app(words, prog_name="tensorferry")
+    assert watch.tried == 1
+    assert not watch.findings
+
+
+@pytest.mark.parametrize(
+    ("hint", "ways"),
+    [
+        ("--include a --tensors-only, or another of them", ["--include a --tensors-only"]),
+        ("--exclude 'b c', without --rename, which leaves it out", ["--exclude 'b c' without --rename"]),
+        ("--device cpu, or a kind and an index: --device cuda:1", ["--device cpu", "--device cuda:1"]),
+        ("leaving --no-copy out (the default) shares", ["without --no-copy"]),
+        ("try again", []),
+    ],
+)  # fmt: skip
+def test_what_a_hint_says_to_type(hint, ways):
+    name = "explain" if "device" in hint or "copy" in hint else "convert"
+    assert [str(way).strip() for way in ways_typed(hint, name)] == ways
 
 
 def test_a_place_of_the_list_is_needed_or_is_told(tmp_path):

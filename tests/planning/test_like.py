@@ -240,12 +240,44 @@ def test_a_function_with_a_fixed_target_has_no_like():
 def test_what_only_gives_its_memory_is_no_target():
     """The error was about "array-like" as a target, which nobody had asked for; its hint was about `x`."""
     xarray = pytest.importorskip("xarray", reason="xarray is not installed")
-    like = xarray.DataArray(np.ones(2, "float32"))
+    like = xarray.DataArray(np.ones(2, "float32"), dims="t", coords={"t": [3, 5]})
     for call in (ferry.convert, ferry.explain, ferry.convert_tree):
         with pytest.raises(
             ferry.UnsupportedTypeError, match=r"like= is a DataArray, .* no result can be one"
         ) as caught:
             call(torch.ones(2, dtype=torch.float64), like=like)
-        assert "like=np.asarray(x)" in caught.value.hint
+    assert caught.value.hint == 'to="numpy", without like='
+    x = torch.ones(2, dtype=torch.float64)
+    for each in (like, like.variable):
+        with pytest.raises(ferry.UnsupportedTypeError) as caught:
+            ferry.convert(x, like=each)
+        first, _, second = caught.value.hint.partition(", which keeps its dimensions")
+        names = {"to_numpy": ferry.to_numpy, "x": x, "like": each, "np": np}
+        made = eval(first, names)  # noqa: S307 - that is what the hint is for
+        assert (type(made), made.dims) == (type(each), ("t",))
+        assert made.values.tolist() == [1, 1]
+        assert "like=np.asarray(like)" in second
+    assert like.copy(data=ferry.to_numpy(x)).t.values.tolist() == [3, 5]
     result = ferry.convert(torch.ones(2, dtype=torch.float64), like=np.asarray(like))
     assert (type(result), result.dtype) == (np.ndarray, np.float32)
+
+
+def test_a_table_of_arrow_is_not_what_comes_back():
+    """It came back as an array of rows, in silence."""
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    table = pa.table({"a": [0.0, 0.0], "b": [0.0, 0.0]})
+    for like in (table, table.to_batches()[0]):
+        for call in (ferry.convert, ferry.explain):
+            with pytest.raises(
+                ferry.UnsupportedTypeError, match="which is several arrays"
+            ) as caught:
+                call(x, like=like)
+        code, _, other = caught.value.hint.partition(", which makes one of two axes; or ")
+        names = {"to_numpy": ferry.to_numpy, "x": x, "like": like, "pa": pa}
+        made = eval(code, names)  # noqa: S307 - that is what the hint is for
+        assert type(made) is type(like)
+        assert made.to_pydict() == {"a": [1, 3], "b": [2, 4]}
+        assert other == 'to="arrow"'
+    back = ferry.convert_tree({"a": x[:, 0].clone(), "b": x[:, 1].clone()}, like=table)
+    assert pa.table(back).to_pydict() == {"a": [1, 3], "b": [2, 4]}

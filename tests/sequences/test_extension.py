@@ -416,7 +416,17 @@ def test_an_integer_that_does_not_fit_is_a_misfit(name):
 
 
 @extension
-@pytest.mark.parametrize("dtype", [None, "float32", "bfloat16", "float8_e5m2", "int32"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        None,
+        "bfloat16",
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in ("float32", "float8_e5m2", "int32")
+        ),
+    ],
+)
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_long_list_takes_its_result_and_a_mebibyte(dtype, nested):
     """In one pass, into what is wanted of it; where that is a cast, a chunk at a time."""

@@ -162,16 +162,6 @@ def test_tensors_of_unequal_shapes_are_a_tree(x, target):
     assert type(tree[-1]) is type(ferry.convert_tree(x[-1], target, dtype="fit"))
 
 
-def test_tensors_are_padded_by_collate():
-    """They may be on devices and in graphs: `pad=` refuses them, with the call that pads them."""
-    x = [np.ones(2), np.ones(3)]
-    with pytest.raises(ferry.UnsupportedTypeError, match="tensors of unequal shapes") as caught:
-        ferry.to_torch(x, pad=0)
-    code = caught.value.hint.partition("; or ")[2]
-    assert pasted(code, x).tolist() == [[1, 1, 0], [1, 1, 1]]
-    assert ferry.to_torch([np.ones(2), np.ones(2)], pad=0).shape == (2, 2)
-
-
 @pytest.mark.parametrize("target", EVERYWHERE)
 @pytest.mark.parametrize(
     "keywords",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import os
 import re
 import shutil
 
@@ -24,7 +25,16 @@ PAGES = [
     "benchmarks/small.html",
 ]
 SCHEMES = ("light", "dark")
-LANGUAGES = ("en", "ko", "ja", "zh_CN")
+BUILT = os.environ.get("FERRY_LANGUAGES", "en ko ja zh_CN").split()
+LANGUAGES = [
+    pytest.param(
+        each,
+        marks=pytest.mark.skipif(
+            each not in BUILT, reason=f"is not built: make docs-test LANGUAGES={each}"
+        ),
+    )
+    for each in ("en", "ko", "ja", "zh_CN")
+]
 SMALL, PHONE, TABLET, DESK = (360, 800), (390, 844), (768, 1024), (1440, 900)
 """Widths and heights of windows."""
 SCREENS = {PHONE: 40, DESK: 22}
@@ -101,12 +111,18 @@ def measured(browser, site):
 
 
 @pytest.mark.parametrize("window", [SMALL, TABLET, DESK], ids=lambda size: str(size[0]))
-@pytest.mark.parametrize(
-    ("language", "scheme"), [*((each, "light") for each in LANGUAGES), ("en", "dark")]
-)
-def test_no_page_is_wider_than_its_window(measured, language, scheme, window):
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_page_is_wider_than_its_window(measured, language, window):
     """Wide tables and lines of code scroll in their boxes; the page does not."""
-    pages = measured(language, scheme)[window]
+    pages = measured(language)[window]
+
+    assert {name: each["width"] for name, each in pages.items() if each["width"] > window[0]} == {}
+
+
+@pytest.mark.parametrize("window", [SMALL, TABLET, DESK], ids=lambda size: str(size[0]))
+def test_no_dark_page_is_wider_than_its_window(measured, window):
+    """The colours of code may be other elements."""
+    pages = measured("en", "dark")[window]
 
     assert {name: each["width"] for name, each in pages.items() if each["width"] > window[0]} == {}
 

@@ -296,6 +296,7 @@ def test_a_break_and_dropping_it_end_the_thread(device):
 
 
 @BOTH
+@pytest.mark.unwatched  # which keeps what a call was given
 def test_its_memory_is_given_back(device, where):
     """Batches that were ahead are not kept by a closed one."""
     arrays = [np.zeros(10) for _ in range(10)]

@@ -197,6 +197,7 @@ def test_the_host_gets_an_ordinary_array(device):
     assert ferry.to_numpy(x)[0] == 0
 
 
+@pytest.mark.unwatched  # which keeps what a call was given
 def test_sources_live_until_it_is_complete_and_no_longer(device):
     """The caller's last reference may go at once."""
     source = np.arange(5)

@@ -444,7 +444,7 @@ def test_boxes_of_which_a_sample_has_none():
     assert batch["boxes_lengths"].tolist() == [2, 0]
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_a_padding_collate_fn_in_workers(method, tmp_path):
     """As one writes it: `functools.partial`, in a loader's worker, and over prefetch."""
     script = tmp_path / "main.py"

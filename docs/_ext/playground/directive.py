@@ -12,12 +12,12 @@ from urllib.parse import parse_qsl
 import npm
 import picture_words
 from docutils import nodes
+from examples.tour.cases import CASES as TOUR
 from sphinx.addnodes import translatable
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 import tensorferry
-from tensorferry.cli.cases import CASES as TOUR
 from tensorferry.core.sizes import size_text
 from tensorferry.planning.canvas import STYLE
 

@@ -31,7 +31,7 @@ WORDS = {
     "more": "More keywords",
     "list": "Python list",
     "cases": "The 27 cases",
-    "cases-help": "Each is a link to one setting. The tour on your machine, tensorferry tour, runs them.",
+    "cases-help": "Each is a link to one setting. In a clone, python -m examples.tour runs them.",
     "C08": "Shown with PyTorch as the target: choose another to see it.",
     "C09": "Shown with PyTorch as the source; TensorFlow's is C11.",
     "C23": "Shown with bfloat16, on the way there.",

@@ -234,6 +234,10 @@ class Backend(ABC):
         """
         return self, self.describe(x), x
 
+    def unlike(self, x: Any) -> tuple[str, str] | None:
+        """Why no result is such an object as that in ``like=``, and what to type; ``None`` if one is."""
+        return None
+
     def preview(
         self, x: Any, target: Backend | None = None, request: Request | None = None
     ) -> Opened:

@@ -6,6 +6,7 @@ Beside tensors there are numbers, whose values are taken, and objects that are r
 from __future__ import annotations
 
 from array import array as typed_array
+from cmath import isfinite
 from datetime import date, timedelta
 from functools import lru_cache
 from math import prod
@@ -204,7 +205,8 @@ class Members(NamedTuple):
         joined: An array with the values of all, one after the other, if these are numbers that were
             read together.
         lengths: The length of the first axis of each, if they are padded.
-        keywords: The keywords of `collate` for the padding.
+        code: The code that pads them, if they are padded.
+        stays: Whether they must not leave an autograd graph of the target when they are padded.
     """
 
     tensors: Sequence[Any]
@@ -217,7 +219,8 @@ class Members(NamedTuple):
     value: Any = None
     joined: Any = None
     lengths: Sequence[int] = ()
-    keywords: str = ""
+    code: str = ""
+    stays: bool = False
 
     @property
     def signature(self) -> Hashable:
@@ -254,11 +257,12 @@ class Members(NamedTuple):
         if len(set(shapes)) > 1:
             odd = next(index for index, shape in enumerate(shapes) if shape != shapes[0])
             names = ",".join(sorted({info.dtype for info in self.infos}))
+            zero = "False" if names == "bool" else "0"
             each, padded = (
                 f"{{tree:x||{names}}}, which converts each",
-                f"{{collate:x|pad=0|{names}}}, which pads them",
+                f"{{listed:x|pad={zero}|{names}}}, which pads them",
             )
-            are_rows = len(outer) == 1 and len(set(map(len, shapes))) == 1 and len(shapes[0]) > 0
+            are_rows = len(set(map(len, shapes))) == 1 and len(shapes[0]) > 0
             raise ShapeError(
                 f"Tensors of unequal shapes do not stack: {tuple(shapes[0])} at {_path(outer, 0)}, "
                 f"{tuple(shapes[odd])} at {_path(outer, odd)}.",
@@ -435,8 +439,16 @@ def gathered(members: Members, target: Backend | None, request: Request | None) 
 
     Raises:
         DeviceError: They would be stacked in their own framework, but are on several devices.
+        GradientError: They would leave an autograd graph in which the result belongs.
         LossyCastError: No dtype has the values of all, and none was asked for.
     """
+    if members.stays and target is not None and _are_in_the_graph(members, target):
+        number = members.value.item()
+        pad = repr(number) if isfinite(number) else f'float("{number}")'
+        raise GradientError(
+            "Tensors in an autograd graph are padded outside of it, and would leave it.",
+            Hint(f'{{listed:convert_tree(x, "numpy")|pad={pad}}}, which leaves it'),
+        )
     members = _with_numbers_cast(_of_the_dtype_asked_for(members, request), target, request)
     if target is not None and _enter_the_graph(members, target):
         return _in_the_graph(members, target, request)
@@ -533,13 +545,16 @@ def _dtype_of_number(info: TensorInfo, target: Backend | None) -> str:
 
 
 def _enter_the_graph(members: Members, target: Backend) -> bool:
-    """Whether a tensor of the target is in its autograd graph.
+    """Whether a tensor of the target is in its autograd graph, and they are not padded.
 
     Then the others are converted, and join it there.
     """
-    if not target.capabilities.gradients.graph or members.places is not None:
-        return False
-    return any(
+    return members.places is None and _are_in_the_graph(members, target)
+
+
+def _are_in_the_graph(members: Members, target: Backend) -> bool:
+    """Whether a tensor of the target is in its autograd graph."""
+    return target.capabilities.gradients.graph and any(
         info.requires_grad and source is target
         for info, source in zip(members.infos, members.sources, strict=True)
     )

@@ -24,6 +24,8 @@ __all__ = [
     "has_no_numbers",
     "method_for_array",
     "refusal_to_convert",
+    "state_of",
+    "takes_nothing",
 ]
 
 _FUNCTIONS = (
@@ -74,6 +76,15 @@ def method_for_array(kind: type) -> str | None:
     return next((name for name in _TO_NUMPY if callable(getattr(kind, name, None))), None)
 
 
+def state_of(kind: type) -> str:
+    """The code for the state of `x`, such as an optimizer, whose class gives it as a dict; empty if it does not.
+
+    >>> state_of(dict)
+    ''
+    """
+    return "x.state_dict()" if callable(getattr(kind, "state_dict", None)) else ""
+
+
 def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
     """The error for an object that is not a tensor.
 
@@ -86,7 +97,7 @@ def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
             f"{full_name(x)} is a class, not an object: it has no values.", "an object of it"
         )
     if isinstance(x, _FUNCTIONS):
-        hint = Hint(call) if _takes_nothing(x) else None
+        hint = Hint(call) if takes_nothing(x) else None
         return UnsupportedTypeError(
             f"{x.__name__} is a function that was not called: it has no values.", hint
         )
@@ -102,10 +113,11 @@ def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
     if method is not None:
         words = f"An object of type {full_name(type(x))} has none of the interfaces of a tensor."
         return UnsupportedTypeError(words, Hint(f"{{one:x.{method}()}}"))
-    return UnsupportedTypeError(refused, TAKEN)
+    state = state_of(type(x))
+    return UnsupportedTypeError(refused, Hint(f"{{tree:{state}}}") if state else TAKEN)
 
 
-def _takes_nothing(function: Any) -> bool:
+def takes_nothing(function: Any) -> bool:
     """Whether a function can be called without arguments, as far as it says what it takes."""
     from inspect import signature  # here, because only an error needs it
 

@@ -86,25 +86,17 @@ def doctor(json: Json = False) -> None:
 def tour(
     cases: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="CASE",
-            autocompletion=completion.cases,
-            help="Only these cases, such as C03 C26; all of them by default.",
-        ),
+        typer.Argument(metavar="CASE", help="Cases that are to be run, such as C03 C26."),
     ] = None,
-    brief: Annotated[bool, typer.Option("--brief", help="One line for each case.")] = False,
-    json: Json = False,
 ) -> None:
-    """27 everyday cases, live; without a GPU, those that need one are shown as plans."""
-    from . import tour as command
-
-    unknown = command.unknown_cases(cases or [])
-    if unknown:
-        raise typer.BadParameter(
-            f"no case {', '.join(unknown)}; they are C01 to C{len(command.CASES):02d}",
-            param_hint="CASE",
-        )
-    raise _ended(partial(command.run, cases or [], brief=brief, as_json=json))
+    """Where the 27 everyday cases are, and how they are run: an example in the repository."""
+    typer.echo("The tour is an example in the repository of tensorferry. In a clone of it:")
+    typer.echo("")
+    if not cases:
+        typer.echo("  make demo                     installs what it needs, and runs it")
+    typer.echo(f"  python -m examples.tour{''.join(f' {each}' for each in cases or [])}")
+    typer.echo("")
+    typer.echo("It needs scikit-learn: pip install -r examples/tour/requirements.txt")
 
 
 @app.command(cls=Command)

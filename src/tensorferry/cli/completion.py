@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 __all__ = [
     "any_dtypes",
     "bash_words",
-    "cases",
     "dtypes",
     "formats",
     "options_of_target",
@@ -85,13 +84,6 @@ def formats(incomplete: str) -> list[str]:
     from tensorferry.files.opening.registry import formats as every
 
     return _starting((name for name, each in every().items() if each.writes), incomplete)
-
-
-def cases(incomplete: str) -> list[tuple[str, str]]:
-    """The cases of the tour, with their titles."""
-    from .cases import CASES
-
-    return [(name, CASES[name].title) for name in _starting(sorted(CASES), incomplete.upper())]
 
 
 def _starting(offered: Iterable[str], incomplete: str) -> list[str]:

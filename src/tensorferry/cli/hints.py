@@ -117,10 +117,18 @@ def _for_shell(hint: str, command: str) -> str:
         import shlex  # here, because only an error needs it
 
         return f"python3 -c {shlex.quote(hint.removeprefix(_IN_PYTHON))}"
-    ways = hint.split("; or ")
-    return "; or ".join(way for way in ways if not _CALL.match(way)) or hint
+    ways = _FILES.sub(_converted, hint).split("; or ")
+    return "; or ".join(way for way in ways if not _CALL.match(way)) or "; or ".join(ways)
 
 
+def _converted(found: re.Match[str]) -> str:
+    import shlex  # here, because only an error needs it
+
+    return f"tensorferry convert IN {shlex.quote(ast.literal_eval(found[1]))}"
+
+
+_FILES = re.compile(r"""convert_files\(source, ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\)""")
+"""A call with another output, and no keywords."""
 _FIELDS = re.compile(r"x\._replace\(([^()]*)\)")
 """The fields of a description, which are options."""
 _IN_PYTHON = "in Python: "

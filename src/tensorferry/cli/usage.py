@@ -28,7 +28,6 @@ CONTRADICTIONS: Mapping[str, Sequence[tuple[str, str, str]]] = {
         ("--copy", "--no-copy", "one asks for a copy, and the other refuses it"),
         ("--pinned", "--memory-map", "memory that is page-locked is not that of a mapped file"),
     ],
-    "tour": [("--brief", "--json", "JSON is always whole")],
 }
 """Pairs of options of a command that contradict each other, and why."""
 

@@ -63,6 +63,7 @@ class Refused(NamedTuple):
             remark.
         lacks: With `asked`: whether it has nulls, so that ``nulls=`` must be given too.
         instead: The code for a value that can stand for nulls; empty for zero, or NaN among floats.
+        nulls: With `asked`: the code for ``nulls=`` of the call; empty if it was not given.
     """
 
     why: str
@@ -71,6 +72,7 @@ class Refused(NamedTuple):
     asked: str = ""
     lacks: bool = False
     instead: str = ""
+    nulls: str = ""
 
 
 class Ragged(NamedTuple):

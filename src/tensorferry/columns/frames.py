@@ -182,6 +182,9 @@ def _has_nulls(found: Found) -> bool:
 
 def asked_hint(found: Refused) -> Hint:
     """The hint for a column that is converted only if its dtype is named."""
+    if found.nulls:
+        again = f'{{again:x|dtype="{found.asked}", nulls={found.nulls}}}'
+        return Hint(again).before(found.hint)
     if not found.lacks:
         return Hint(f'{{again:x|dtype="{found.asked}"}}').before(found.hint)
     value = found.instead or ('"nan"' if DTYPES[found.asked].kind == "float" else "0")

@@ -13,6 +13,7 @@ from ..backends.array_like.declared import FILLED, PADDED_WITH
 from ..backends.array_like.tables import ArrowColumn, found_in, is_known_by_arrow
 from ..backends.columnar import ColumnBackend
 from ..backends.dates import dates_of
+from ..backends.lists import Members
 from ..backends.opening import TableContents
 from ..columns.column import Column, Ragged, Refused, value_in
 from ..columns.layouts import asked_of
@@ -22,12 +23,15 @@ from ..core.dtypes import DTYPES, find
 from ..core.info import TensorInfo
 from ..core.layout import ALIGNMENT
 from ..core.leaf_dtypes import DtypeRule, is_of_its_kind
-from ..core.request import COLUMN_KEYWORDS
+from ..core.names import EXCHANGE
+from ..core.request import COLUMN_KEYWORDS, Request
 from ..errors import LossyCastError, UnsupportedTypeError, an, shown, validate_word
 from ..hints import Hint
 from ..host.masked import is_masked_array
 from ..host.numpy_dtypes import has_dates, of_numpy
 from .list_keywords import apply_to_list, is_list
+from .recipes import conversion_of
+from .run import convert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -170,11 +174,11 @@ def apply_column_keywords(
             a table, whose columns have no rows.
     """
     if in_tree is None and is_list(x):
-        return _applied_to_list(x, dtype, nulls=nulls, ragged=ragged, pad=pad)
+        return _applied_to_list(x, dtype, casting, nulls=nulls, ragged=ragged, pad=pad)
     if in_tree is not None and _is_array_of_objects(x):
         # As an array again: a list is a container in a tree.
         return _as_objects(
-            _applied_to_list(x, None, in_tree=in_tree, nulls=nulls, ragged=ragged, pad=pad)
+            _applied_to_list(x, None, casting, in_tree=in_tree, nulls=nulls, ragged=ragged, pad=pad)
         )
     name = None if isinstance(dtype, DtypeRule) or hasattr(dtype, "keys") else dtype_asked(dtype)
     read_as, masks = asked_of(name, casting), isinstance(nulls, str) and nulls == "mask"
@@ -217,7 +221,8 @@ def apply_column_keywords(
         found = found._replace(elements=fill(found.elements))
         return _apply_to_rows(contents, found, nulls, ragged, pad)
     if isinstance(found, Refused):
-        return Masked(x, None) if masks and not found.stays else x
+        kept = x if nulls is None or (leaf and found.stays) else contents.with_found(fill(found))
+        return Masked(kept, None) if masks and not found.stays else kept
     assert found is not None  # noqa: S101 - it is a column
     if nulls is None:
         return contents.with_found(found) if found.unit or is_as_asked else x
@@ -226,6 +231,18 @@ def apply_column_keywords(
         return filled
     mask = _mask(found, found.rows)
     return Masked(filled, mask.reshape(()) if contents.is_one else mask)
+
+
+def _nulls_for(dtype: str, nulls: Any) -> str:
+    """The code for ``nulls=`` in a call that names a dtype; empty if this does not have the value."""
+    if isinstance(nulls, str):
+        kept = nulls == "mask" or DTYPES[dtype].kind == "float"
+        return f'"{nulls}"' if kept else ""
+    try:
+        value_in(dtype, nulls)
+    except LossyCastError:
+        return ""
+    return in_code(nulls)
 
 
 def _is_nan(nulls: object) -> bool:
@@ -266,9 +283,24 @@ def _as_objects(values: Any) -> Any:
     """
     if isinstance(values, Masked):
         return Masked(_as_objects(values.values), values.mask)
+    if isinstance(values, Members):
+        return _as_column(values)
     if type(values) is Rows:
         return Rows(map(_as_objects, values))
     return np.array(values, object) if type(values) is list else values
+
+
+def _as_column(members: Members) -> TableContents:
+    """Tensors that are padded, as a column that is read into a new array: in a tree they are one leaf."""
+    conversion = conversion_of(registry.backend_named(EXCHANGE), Request(EXCHANGE))
+    column = _new(
+        members.value.dtype.name,
+        members.shape,
+        lambda: convert(members, conversion),
+        "rows are padded",
+    )
+    words = f"{PADDED_WITH}{members.value.item()}"
+    return TableContents("ndarray", None, column, words=words)
 
 
 def _applied_to_table(
@@ -304,6 +336,7 @@ def _applied_to_table(
 def _applied_to_list(
     x: Any,
     dtype: object,
+    casting: str | None,
     *,
     in_tree: Callable[[str], str | None] | None = None,
     nulls: object,
@@ -311,9 +344,9 @@ def _applied_to_list(
     pad: object,
 ) -> Any:
     """A list with the keywords applied, as the object to convert."""
-    if nulls is not None and ragged is None and pad is None and _are_columns(x):
-        return _applied_to_each(x, dtype, nulls)
-    filled = apply_to_list(x, dtype, in_tree=in_tree, nulls=nulls, ragged=ragged, pad=pad)
+    if nulls is not None and _are_columns(x):
+        return _applied_to_each(x, dtype, casting, nulls=nulls, ragged=ragged, pad=pad)
+    filled = apply_to_list(x, dtype, casting, in_tree=in_tree, nulls=nulls, ragged=ragged, pad=pad)
     values = Rows(filled.values) if filled.are_rows else filled.values
     if not (isinstance(nulls, str) and nulls == "mask"):
         return values
@@ -335,15 +368,24 @@ def _are_columns(x: Any) -> bool:
     return all(contents_of(each, None) is not None for each in one_of_each.values())
 
 
-def _applied_to_each(columns: Any, dtype: object, nulls: object) -> Any:
+def _applied_to_each(
+    columns: Any,
+    dtype: object,
+    casting: str | None,
+    *,
+    nulls: object,
+    ragged: object,
+    pad: object,
+) -> Any:
     """Columns without their nulls, as the list to convert."""
     done = [apply_column_keywords(each, dtype, nulls=nulls) for each in columns]
+    join = partial(_applied_to_list, nulls=None, ragged=ragged)
     if not (isinstance(nulls, str) and nulls == "mask"):
-        return done
+        return join(done, dtype, casting, pad=pad)
     masks = [full_mask(each.values) if each.mask is None else each.mask for each in done]
     return Masked(
-        [each.values for each in done],
-        None if len({each.shape for each in masks}) > 1 else np.stack(masks),
+        join([each.values for each in done], dtype, casting, pad=pad),
+        join(masks, None, None, pad=None if pad is None else False),
     )
 
 
@@ -514,6 +556,9 @@ def _fill_nulls(
     Raises:
         LossyCastError: Neither dtype has the value.
     """
+    if isinstance(found, Refused) and found.asked and nulls is not None:
+        # Its error repeats the keyword.
+        return found._replace(nulls=_nulls_for(found.asked, nulls))
     if not isinstance(found, Column) or nulls is None or not found.lacks:
         return found
     zero = False if found.dtype == "bool" else 0

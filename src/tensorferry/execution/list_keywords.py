@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from array import array
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..backends import registry
-from ..backends.lists import members_of
+from ..backends.array_like.tables import ArrowColumn
+from ..backends.lists import look_at, members_of
+from ..backends.opening import TableContents
 from ..columns.column import value_in
 from ..core.dtype_names import asked as dtype_asked
-from ..core.dtypes import DTYPES
+from ..core.dtypes import DTYPES, FINITE, common
+from ..core.names import EXCHANGE
+from ..core.request import Request
 from ..errors import ConversionError, ShapeError, UnsupportedTypeError
 from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
@@ -20,6 +26,7 @@ from ..sequences.diagnostics import APART, DEEPEST, ROWS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from ..backends.lists import Members
     from ..planning.plan import Plan
 
 __all__ = ["Filled", "apply_to_list", "is_list", "plan_from"]
@@ -29,14 +36,15 @@ class Filled(NamedTuple):
     """A list in which the keywords were applied.
 
     Args:
-        values: The nested list, or its rows; the object itself if nothing changed.
-        mask: For ``nulls="mask"``: a nested list that is true where there is a value; ``None`` if
-            all are there.
+        values: The nested list, or its rows; tensors that are padded, as `Members`; the object
+            itself if nothing changed.
+        mask: For ``nulls="mask"``: a nested list or an array that is true where there is a value;
+            ``None`` if all are there.
         are_rows: Whether it is several lists, which become a tensor each.
     """
 
     values: Any
-    mask: list[Any] | None
+    mask: Any
     are_rows: bool
 
 
@@ -50,17 +58,19 @@ def is_list(x: object) -> bool:
 def apply_to_list(
     x: Any,
     dtype: object,
+    casting: str | None = None,
     *,
     in_tree: Callable[[str], str | None] | None = None,
     nulls: object = None,
     ragged: object = None,
     pad: object = None,
 ) -> Filled:
-    """Replace ``None`` in nested lists of numbers, and make their rows equally long.
+    """Replace ``None`` in nested lists of numbers, and make their rows, or their tensors, equally long.
 
     Args:
         x: For this, `is_list` is true.
         dtype: The dtype of the call, which has to hold the values of `nulls` and `pad`.
+        casting: The keyword of the call.
         in_tree: In a tree, gives the dtype that numbers of a dtype become, in place of `dtype`.
         nulls: As for `apply_column_keywords`.
         ragged: See there.
@@ -69,15 +79,30 @@ def apply_to_list(
     Raises:
         LossyCastError: The value in `nulls` or `pad` is of another kind than the numbers.
         ShapeError: Rows cannot be padded: some are numbers, or they are nested too deeply.
-        UnsupportedTypeError: ``None`` is in the place of a row, or the list has tensors.
+        UnsupportedTypeError: ``None`` is in the place of a row; or `nulls` is a value, and the list
+            has tensors.
     """
     rows = x.tolist() if isinstance(x, np.ndarray) else x
-    numbers, lengths = _levels(rows)
+    masks = isinstance(nulls, str) and nulls == "mask"
+    numbers, lengths = ([*rows], []) if _has_tensors(rows) else _levels(rows)
     if _has_tensors(numbers):
-        return _of_tensors(x, nulls=nulls, ragged=ragged, pad=pad)
+        if nulls is not None and not masks:
+            with suppress(ShapeError):
+                members_of(rows)  # which has the error for None, and for every other element
+            raise UnsupportedTypeError(
+                "nulls= replaces None among numbers, and this list has tensors.",
+                Hint("{again:x}, without nulls="),
+            )
+        named = None if dtype is None or in_tree is not None else _named(dtype)
+        request = Request(EXCHANGE, dtype=named, casting=casting)
+        if (pad is None and ragged is None) or not _differ(rows, request):
+            return Filled(x, None, False)
+        if ragged is not None:
+            return Filled([*rows], None, True)
+        members, mask = _padded_tensors(rows, lengths, pad, request, in_tree)
+        return Filled(members, mask if masks else None, False)
     mask = None
     if nulls is not None and any(each is None for each in numbers):
-        masks = isinstance(nulls, str) and nulls == "mask"
         value = _zero_of(numbers) if masks else _value("nulls", nulls, numbers, dtype, in_tree)
         mask = _mapped(rows, lambda each: each is not None) if masks else None
         x = rows = _mapped(rows, lambda each: value if each is None else each)
@@ -87,6 +112,8 @@ def apply_to_list(
         return Filled(list(rows), mask, True)
     whole = [max(each) for each in lengths]
     filling = _value("pad", pad, numbers, dtype, in_tree)
+    if masks and mask is None:
+        mask = _mapped(rows, lambda _: True)
     return Filled(
         _padded(rows, whole, filling), None if mask is None else _padded(mask, whole, False), False
     )
@@ -158,35 +185,123 @@ def _has_tensors(elements: list[Any]) -> bool:
     kinds = {
         type(each) for each in elements if each is not None and not isinstance(each, np.generic)
     }
-    return any(map(registry.is_tensor, kinds))
+    return any(each in _AS_TENSORS or registry.is_tensor(each) for each in kinds)
 
 
-def _of_tensors(x: Any, *, nulls: object, ragged: object, pad: object) -> Filled:
-    """A list of tensors, of which ``ragged="rows"`` makes several lists.
+_AS_TENSORS = frozenset({TableContents, ArrowColumn, bytes, bytearray, memoryview, array})
+"""Columns from which nulls were taken, or which only Arrow's interfaces know; and buffers."""
+
+
+def _differ(x: Any, request: Request) -> bool:
+    """Whether the tensors of a list have unequal shapes, or its rows unequal lengths."""
+    try:
+        members = members_of(x, request)
+        shapes = look_at(x, (len(x),), request).shapes if members is None else []
+    except ShapeError:
+        return True
+    except ConversionError:
+        return False  # the conversion raises it again
+    return len(set(shapes)) > 1
+
+
+def _padded_tensors(
+    x: Any,
+    lengths: Sequence[Sequence[int]],
+    pad: Any,
+    request: Request,
+    in_tree: Callable[[str], str | None] | None,
+) -> tuple[Members, Any]:
+    """The tensors of a list, which are padded and stacked, and a mask of their values.
+
+    Args:
+        x: The list.
+        lengths: The lengths of the lists of each level; none if its elements are tensors.
+        pad: The keyword of the call.
+        request: The dtype that is named for the call, and its `casting`.
+        in_tree: In a tree, gives the dtype that tensors of a dtype become.
 
     Raises:
-        UnsupportedTypeError: There are keywords about numbers.
+        LossyCastError: No dtype has all values, or the dtype does not have the value in `pad`.
+        ShapeError: The tensors have unequal numbers of axes.
+        UnsupportedTypeError: An element is no tensor.
     """
-    if nulls is not None and nulls != "mask":
-        members_of(x)  # which has the error for None, and for every other element that is no tensor
-        raise UnsupportedTypeError(
-            "nulls= replaces None among numbers, and this list has tensors.",
-            Hint("{again:x}, without nulls="),
+    outer = tuple(max(each) for each in lengths) or (len(x),)
+    slots = _flat(_padded(x, outer, _MISSING), len(outer))
+    first = next(each for each in slots if each is not _MISSING)
+    members = look_at([first if each is _MISSING else each for each in slots], outer, request)
+    shapes = members.shapes
+    few, many = min(shapes, key=len), max(shapes, key=len)
+    if len(few) != len(many):
+        raise ShapeError(
+            f"Tensors with {len(few)} and with {len(many)} axes cannot be padded to one shape: "
+            f"{tuple(few)}, {tuple(many)}.",
+            APART,
         )
-    if pad is None and ragged is None:
-        return Filled(x, None, False)
-    try:
-        members_of(x)
-    except ShapeError as error:
-        if ragged is not None:
-            return Filled([*x], None, True)
-        raise UnsupportedTypeError(
-            "pad= is about rows of numbers, and this is a list of tensors of unequal shapes.",
-            error.hint,
-        ) from error
-    except ConversionError:
-        pass  # the conversion raises it again
-    return Filled(x, None, False)
+    whole = tuple(map(max, zip(*shapes, strict=True)))
+    named = request.dtype
+    if named is None and in_tree is not None:
+        named = in_tree(common(info.dtype for info in members.infos))
+    dtype = named or common(info.dtype for info in members.infos)
+    value = value_in(dtype, pad, "pad")
+    missing = [each is _MISSING for each in slots]
+    if any(missing):
+        members = _without_missing(members, missing, value)
+    # For a number, the padding of one element.
+    places: list[Any] = [
+        tuple(map(slice, shape)) if shape else slice(1) for shape in members.shapes
+    ]
+    mask = np.zeros((len(slots), *(whole or (1,))), bool)
+    for row, place, is_missing in zip(mask, places, missing, strict=True):
+        row[place] = not is_missing
+    asked = f', dtype="{dtype}"' if named else ""
+    stacked = members._replace(
+        shape=(*outer, *whole),
+        asked=request._replace(dtype=dtype, casting=request.casting or (None if named else FINITE)),
+        places=places,
+        value=value,
+        lengths=[shape[0] if shape else 1 for shape in members.shapes],
+        code=f"ferry.to_numpy({{x}}, pad={_code_of(pad)}{asked})",
+        stays=True,
+    )
+    return stacked, mask.reshape(*outer, *whole)
+
+
+_MISSING: Any = object()
+"""Where a shorter list of tensors has no tensor."""
+
+
+def _flat(x: Any, levels: int) -> list[Any]:
+    return [*x] if levels == 1 else [each for row in x for each in _flat(row, levels - 1)]
+
+
+def _without_missing(members: Members, missing: Sequence[bool], value: Any) -> Members:
+    """The members, in which those that are missing have no elements; numbers have the padding value."""
+    which = list(members.which or [0] * len(missing))
+    rank = len(members.shapes[0])
+    empty = np.empty((0,) * rank, value.dtype) if rank else np.asarray(value)
+    info = members.infos[0]._replace(shape=empty.shape, strides=(0,) * rank)
+    for index in np.flatnonzero(missing).tolist():
+        which[index] = len(members.infos)
+    infos, sources = [*members.infos, info], [*members.sources, members.sources[0]]
+    if members.which is None:
+        shapes = {shape: place for place, shape in enumerate(dict.fromkeys(members.shapes))}
+        infos = [members.infos[0]._replace(shape=shape) for shape in shapes] + [info]
+        sources = [members.sources[0]] * len(infos)
+        which = [
+            len(shapes) if is_missing else shapes[shape]
+            for shape, is_missing in zip(members.shapes, missing, strict=True)
+        ]
+    tensors = [
+        empty if is_missing else each
+        for each, is_missing in zip(members.tensors, missing, strict=True)
+    ]
+    return members._replace(tensors=tensors, infos=infos, sources=sources, which=which)
+
+
+def _named(dtype: object) -> str | None:
+    """The dtype of a call, if it names one."""
+    found = dtype_asked(dtype)
+    return found if found in DTYPES else None
 
 
 # -- the values ------------------------------------------------------------------------------------

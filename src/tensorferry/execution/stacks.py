@@ -83,9 +83,9 @@ def composed(plan: Plan, members: Members, source: Backend) -> Plan:
     else:
         steps = [step for each in plans if each is not None for step in each.steps]
         crossing = sum(step.bytes for step in steps if step.path is Path.BUS)
-        template = join.template.replace("pad=0", members.keywords)
         join = join._replace(
-            bytes=join.bytes + sum(step.bytes for step in steps) - crossing, template=template
+            bytes=join.bytes + sum(step.bytes for step in steps) - crossing,
+            template=members.code or join.template,
         )
         if crossing:
             why = "each of them from its device"

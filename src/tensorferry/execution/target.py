@@ -61,13 +61,19 @@ def follow(like: object) -> tuple[str, str | None, str | None]:
         UnsupportedTypeError: `like` is not a tensor, it has no memory, or no result can be one.
     """
     info = like if isinstance(like, TensorInfo) else describe_like(like)
-    if not registry.backend_named(info.framework).is_target:
+    owner = registry.backend_named(info.framework)
+    unlike = None if isinstance(like, TensorInfo) else owner.unlike(like)
+    if unlike is not None:
+        raise UnsupportedTypeError(f"like= is {an(type(like).__name__)}, {unlike[0]}.", unlike[1])
+    if not owner.is_target:
         what = info.kind or (
             info.framework if isinstance(like, TensorInfo) else type(like).__name__
         )
+        dtype = "; or like=np.asarray(like), which gives its dtype"
+        its_dtype = "" if isinstance(like, TensorInfo) else dtype
         raise UnsupportedTypeError(
             f"like= is {an(what)}, which only gives its memory: no result can be one.",
-            f'to="{EXCHANGE}", or like=np.asarray(x) with it as x, which gives its dtype',
+            f'to="{EXCHANGE}", without like={its_dtype}',
         )
     if info.abstract is not None:
         abstract = registry.backend_named(info.framework).capabilities.objects.abstract

@@ -237,7 +237,15 @@ def load(
     asked |= {"exclude": exclude, "device": device, "copy": copy if lazy else None, "dtype": dtype}
     asked |= {"allow": classes, "strict": strict, "dequantize": dequantize}
     asked |= {"nulls": nulls, "ragged": ragged, "pad": pad}
-    with completed(lambda: Given(exclude=exclude, rule=rule)):
+
+    def given() -> Given:
+        from .conversion.select import names_taken
+
+        taken = names_taken(whole, names or (), exclude)
+        return Given(exclude=exclude, rule=rule, names=taken)
+
+    whole = contents
+    with completed(given):
         if names is not None or exclude or dequantize:
             from .conversion.select import select
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends import registry
-from ..backends.no_tensor import TAKEN, UNCALLED, has_no_numbers
+from ..backends.no_tensor import TAKEN, UNCALLED, has_no_numbers, state_of, takes_nothing
 from ..backends.nodes import dotted, item
 from ..core.names import EXCHANGE
 from ..errors import ConversionError, UnsupportedTypeError, an
@@ -263,11 +263,14 @@ def _instead(node: Any, path: str) -> str | None:
     if isinstance(node, type):
         return f"{code}.__name__ in its place, which is text"
     if isinstance(node, UNCALLED):
-        return f"{code}() in its place; or {code}.__name__, which is text"
+        text = f"{code}.__name__ in its place, which is text"
+        return f"{code}() in its place; or {text}" if takes_nothing(node) else text
     if isinstance(node, np.ndarray):
         made = "{}.tolist()"  # objects, each of which is plain, or is refused with its own place
     elif isinstance(node, Enum):
         made = "{}.value"
+    elif state_of(type(node)):
+        made = "{}.state_dict()"
     else:
         made = "vars({})" if getattr(node, "__dict__", None) else "str({})"
     return f"{made.format(code)} in its place"

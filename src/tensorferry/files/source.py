@@ -29,7 +29,7 @@ from .base.blocks import blocks_of
 from .base.contents import NOTHING, Ref, Special
 from .base.file_hints import Given, uncast
 from .base.fingerprints import fingerprints
-from .base.nesting import are_plain, leaves, like
+from .base.nesting import are_plain, leaves, like, named_values
 from .base.raw import mapped, mapped_private
 
 if TYPE_CHECKING:
@@ -318,7 +318,10 @@ class Source:
         for error, name in errors:
             stored = self.tensors[name]
             given = Given(
-                exclude=tuple(self.asked["exclude"]), rule=self.rule, dtypes={name: stored.dtype}
+                exclude=tuple(self.asked["exclude"]),
+                rule=self.rule,
+                dtypes={name: stored.dtype},
+                names=frozenset((*self.tensors, *self.others, *named_values(self.tree))),
             )
             error.hint = uncast(error, given, name, self.asked["to"])
             error.complete_hint("load", self.asked["to"])

@@ -104,7 +104,7 @@ def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) ->
     if len(info.shape) < fewest:
         raise ShapeError(
             f"What {exchange.name} holds has at least {fewest} axis, and this tensor has {len(info.shape)}.",
-            "to_numpy(x).reshape(1)",
+            Hint("{lone:to_numpy(x).reshape(1)}"),
         )
     if len(info.shape) > most:
         longer = tuple(length for length in info.shape if length != 1)

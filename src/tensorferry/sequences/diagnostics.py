@@ -255,7 +255,7 @@ APART = Hint("{tree:x}, which converts each")
 
 
 def _padded(zero: str) -> Hint:
-    return Hint(f"{{padded:x|pad={zero}}}, which pads them")
+    return Hint(f"{{listed:x|pad={zero}}}, which pads them")
 
 
 def _have_one_depth(x: Any) -> bool:

@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from ..backends import registry, tracers
+from ..backends.no_tensor import state_of
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import rule_of
 from ..core.names import EXCHANGE
@@ -13,6 +14,7 @@ from ..core.request import refuse_unknown
 from ..errors import ConversionError, UnsupportedTypeError, validate_flags
 from ..execution.calls import by_name
 from ..execution.target import describe_like, name_like_device, target_of
+from ..hints import code_at
 from .leaves import leaf_rule
 
 if TYPE_CHECKING:
@@ -461,6 +463,10 @@ def is_ordinary_tensor(x: Any) -> bool:
     if owner.quick.likeness(x) is not None:
         return True
     # What is on a device, say, has no such key.
+    from .tables import has_columns
+
+    if has_columns(x):
+        return False
     try:
         owner.describe(x)
     except ConversionError:
@@ -478,9 +484,9 @@ def _liked(like: Any, leaves: Leaves) -> dict[str, tuple[TensorInfo, Labels | No
         return {"$": _look_at_like(like)}
     found = _looked_at(like, leaf_rule(leaves, infos=True), _look_at_like)
     if not found:
-        raise UnsupportedTypeError(
-            "like= has no tensor in it.", "like= a tensor, or a tree of tensors"
-        )
+        state = code_at(state_of(type(like)), "like")
+        hint = f"like={state}" if state else "like= a tensor, or a tree of tensors"
+        raise UnsupportedTypeError("like= has no tensor in it.", hint)
     return found
 
 

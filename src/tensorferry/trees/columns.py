@@ -17,9 +17,10 @@ from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import LossyCastError, ShapeError, UnsupportedTypeError, an, shown
 from ..execution.recipes import conversion_of
+from ..sequences.diagnostics import shape_of
 from ..sequences.reader import PYTHON_NUMBERS, NewArray
 from .kinds import dtype_together, kinds_in
-from .padding import common_dtype, extent_of, filling, without_nothing
+from .padding import APART, common_dtype, extent_of, filling, without_nothing
 from .rows import RowsRead
 
 if TYPE_CHECKING:
@@ -191,12 +192,13 @@ class Columns:
     def _ragged(self, index: int, message: str, column: Sequence[Any] = ()) -> ShapeError:
         """The error for shapes that differ, with the hint to pad them if they have as many axes."""
         axes = {
-            len(getattr(each, "shape", ()))
+            len(each.shape) if hasattr(each, "shape") else len(shape_of(each))
             for each in column
-            if hasattr(each, "shape") or type(each) in PYTHON_NUMBERS
+            if hasattr(each, "shape") or isinstance(each, (*PYTHON_NUMBERS, list, tuple))
         }
-        can_be = len(axes) <= 1
-        return ShapeError(message, self.padding.with_number(self.name(index)) if can_be else None)
+        if len(axes) > 1:
+            return ShapeError(message, APART)
+        return ShapeError(message, self.padding.with_number(self.name(index)))
 
     def _refuse_mixture(
         self, index: int, kinds: NumberKinds, request: Request, target: Backend
@@ -269,7 +271,7 @@ class Columns:
                 else extent.places(),
                 value=self._filling(index, value, dtype, request, members.infos),
                 lengths=[shape[0] for shape in shapes],
-                keywords=self.padding.keywords(value),
+                code=self.padding.code(value),
             )
             prepared = self.prepare(members, conversion_of(target, request))
         return ColumnPlan(prepared, None, extent)

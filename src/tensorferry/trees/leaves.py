@@ -10,7 +10,7 @@ import numpy as np
 
 from ..backends import registry
 from ..backends.base import Backend
-from ..backends.no_tensor import UNCALLED, method_for_array, refusal_to_convert
+from ..backends.no_tensor import UNCALLED, method_for_array, refusal_to_convert, state_of
 from ..core.info import TensorInfo
 from ..core.places import one_of_each
 from ..errors import ConversionError, UnsupportedTypeError, an, validate_word
@@ -242,7 +242,8 @@ class LeafRule:
         if isinstance(known, UnsupportedTypeError):
             return known.hint
         method = method_for_array(type(x))
-        return None if method is None else Hint(f"{{tree:x.{method}()}}")
+        code = state_of(type(x)) if method is None else f"x.{method}()"
+        return Hint(f"{{tree:{code}}}") if code else None
 
     def check(self, structure: Structure, leaves: Sequence[Any]) -> None:
         """Check the attributes of containers that are not values, and that the tree is not a function or a class.
@@ -295,6 +296,7 @@ class LeafRule:
         inside = self.tensor_inside(x)
         if inside is None:
             return
+        hint = hint or self.hint_of(x)
         if isinstance(hint, Hint):
             hint = hint.before(f"; {kept}")
         else:

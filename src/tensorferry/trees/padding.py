@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping
 from functools import lru_cache
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..core.request import Request
 from ..errors import ShapeError, shown, validate_word
 from ..execution import run
 from ..execution.recipes import conversion_of
+from ..hints import Hint
 from ..planning import rules
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from ..typing import Array
 
 __all__ = [
+    "APART",
     "NOT_PADDED",
     "PaddedShapes",
     "Padding",
@@ -37,6 +40,9 @@ __all__ = [
     "without_nothing",
 ]
 Shape = tuple[int, ...]
+
+APART = Hint("{tree:samples}, which converts each")
+"""For leaves that have no common number of axes: no tensor can be made of them."""
 
 _SHORT = 256
 _NUMBERS = (int, float, complex, np.number, np.bool_)
@@ -96,10 +102,13 @@ class Padding:
         mask = [("mask", extent.mask)] if self._mask else []
         return mask + ([("lengths", extent.lengths)] if self._lengths else [])
 
-    def keywords(self, value: Any) -> str:
-        """The keywords for padding with a value, as code."""
+    def code(self, value: Any) -> str:
+        """The code that pads a column of leaves with a value."""
         multiple = f", pad_to_multiple_of={self.multiple}" if self.multiple != 1 else ""
-        return f"pad={value}{multiple}" + (', padding_side="left"' if self.left else "")
+        odd = isinstance(value, float) and not isfinite(value)
+        number = f'float("{value}")' if odd else value
+        keywords = f"pad={number}{multiple}" + (', padding_side="left"' if self.left else "")
+        return f'ferry.collate([{{"x": row}} for row in {{x}}], "numpy", {keywords})["x"]'
 
     def with_number(self, name: str, number: object = 0) -> str:
         """The keyword that pads the leaf of this name too, as code."""
@@ -196,7 +205,8 @@ def extent_of(shapes: Sequence[Shape], padding: Padding) -> PaddedShapes | None:
     if len(few) != len(many):
         raise ShapeError(
             f"Leaves with {len(few)} and with {len(many)} axes cannot be padded to one shape: "
-            f"{tuple(few)}, {tuple(many)}."
+            f"{tuple(few)}, {tuple(many)}.",
+            APART,
         )
     if not many:
         return None

@@ -191,7 +191,9 @@ def apply_to_leaf(
             column, becomes(_WITHOUT), casting, in_tree=becomes, **keywords
         )
         return (
-            _with_full_mask(column) if isinstance(found, Masked) and found.mask is None else found
+            _with_full_mask(found.values)
+            if isinstance(found, Masked) and found.mask is None
+            else found
         )
 
     if isinstance(x, (str, bytes, dict, list, tuple)) or not _is_table(x):

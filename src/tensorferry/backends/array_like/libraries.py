@@ -35,10 +35,13 @@ class KnownClass(NamedTuple):
     Args:
         open: As `Backend.open`, with ``None`` in place of a backend for array-like objects.
         is_text: Whether an object has only text.
+        made_like: Code that makes an object of the class of `x`, as one in ``like=``; then,
+            perhaps, a comma and a remark.
     """
 
     open: Callable[[Any, Any, Any], Opened]
     is_text: Callable[[Any], bool] = lambda _: False
+    made_like: str = ""
 
 
 # -- arrays whose values are computed, or read from a file, at each access -------------------------
@@ -202,11 +205,9 @@ def _class_of_xarray(kind: type) -> KnownClass | None:
         return KnownClass(_refuse_xarray)
     if issubclass(kind, getattr(xr, "DataTree", xr.Dataset)):
         return KnownClass(_refuse_tree_xarray)
-    return (
-        KnownClass(_open_xarray, _is_text_or_dates)
-        if issubclass(kind, (xr.DataArray, xr.Variable))
-        else None
-    )
+    made_like = "like.copy(data=to_numpy(x)), which keeps its dimensions and coordinates"
+    is_array = issubclass(kind, (xr.DataArray, xr.Variable))
+    return KnownClass(_open_xarray, _is_text_or_dates, made_like) if is_array else None
 
 
 def _open_xarray(x: Any, target: Any, request: Any) -> Opened:

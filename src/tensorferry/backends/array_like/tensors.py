@@ -67,6 +67,12 @@ class ArrayLikeBackend(Backend):
     def labels_of(self, x: Any) -> Labels | None:
         return x.labels if isinstance(x, TableContents) else None
 
+    def unlike(self, x: Any) -> tuple[str, str] | None:
+        known = known_class(type(x))
+        made = f"{known.made_like}; or " if known is not None and known.made_like else ""
+        why = "which only gives its memory: no result can be one"
+        return why, f"{made}like=np.asarray(like), which gives an array of its dtype"
+
     def describe(self, x: Any) -> TensorInfo:
         """Describe the array over the object's memory, or the one that is made from its values."""
         with leaving_streams():

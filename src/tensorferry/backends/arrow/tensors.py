@@ -186,6 +186,16 @@ class ArrowBackend(ColumnBackend):
     def dropped(self, names: list[object]) -> str:
         return f"x.drop_columns({names!r})"
 
+    def unlike(self, x: Any) -> tuple[str, str] | None:
+        if not self.is_table(type(x)):
+            return None
+        make = "record_batch" if isinstance(x, self._pa.RecordBatch) else "table"
+        of_columns = f"pa.{make}([*to_numpy(x).T], names=like.schema.names)"
+        return (
+            "which is several arrays: a result is one, whose elements are the rows",
+            f'{of_columns}, which makes one of two axes; or to="{self.name}"',
+        )
+
     def adopt(self, array: Array) -> Any:
         pa, flat = self._pa, array.reshape(-1)
         name = array.dtype.name

@@ -180,7 +180,10 @@ class NumpyBackend(Backend):
         if isinstance(places, np.ndarray):
             result[places] = arrays if isinstance(arrays, np.ndarray) else np.concatenate(arrays)
             return result
-        for row, place, array in zip(result, places, arrays, strict=True):
+        # Lists of tensors may be nested, and then several axes count the arrays.
+        inner = shape[len(shape) - np.ndim(arrays[0]) :] or (1,)
+        rows = result.reshape(len(places), *inner)
+        for row, place, array in zip(rows, places, arrays, strict=True):
             row[place] = array
         return result
 

@@ -83,6 +83,10 @@ class PolarsBackend(ColumnBackend):
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if issubclass(kind, self._pl.LazyFrame):
             return "A LazyFrame is a query that has not run.", "x.collect()"
+        if issubclass(kind, self._pl.Expr):
+            return "An Expr is computed from the columns of a frame.", "frame.select(x)"
+        if kind.__name__ == "GroupBy":
+            return "A GroupBy is rows in groups, of which nothing was computed.", "x.mean()"
         return None
 
     def note(self, x: Any) -> str:

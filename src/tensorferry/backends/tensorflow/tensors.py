@@ -137,9 +137,9 @@ class TensorflowBackend(Backend):
         if issubclass(kind, self.tf.Module) or (
             hasattr(kind, "variables") and hasattr(kind, "get_weights")
         ):
-            return f"{an(kind.__name__, 'A')} holds tensors, but is not one.", Hint(
-                "{tree:x.variables}"
-            )
+            by_path = "{tree:dict((v.path, v) for v in x.variables)}, if no two have one path; or "
+            code = f"{by_path if hasattr(kind, 'path') else ''}{{tree:x.variables}}"
+            return f"{an(kind.__name__, 'A')} holds tensors, but is not one.", Hint(code)
         found = REFUSED.get(kind.__name__)
         return None if found is None else (f"A tf.{kind.__name__} is {found[0]}.", found[1])
 

@@ -7,9 +7,11 @@ the hint for its own words.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
 from glob import escape
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -17,11 +19,12 @@ import numpy as np
 
 from ...backends.nodes import dotted
 from ...core.leaf_dtypes import DtypeRule, quoted, with_choice, with_others
+from ...core.names import EXCHANGE
 from ...errors import ConversionError, LossyCastError, TreeError
 from ...hints import lacks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from typing_extensions import Self
 
@@ -65,6 +68,8 @@ class Given(NamedTuple):
         sources: For the name of a tensor in the output, its name in the source, if that is another.
         dtypes: The dtype of each tensor in the source.
         nests: Whether the source has values that are no tensors, or nests.
+        names: The names in the source of all that it takes; empty if they are not known.
+        renamed: For each substitution, the names in the source that it changes.
     """
 
     exclude: tuple[str, ...] = ()
@@ -74,6 +79,8 @@ class Given(NamedTuple):
     sources: Mapping[str, str] = {}
     dtypes: Mapping[str, str] = {}
     nests: bool = False
+    names: frozenset[str] = frozenset()
+    renamed: Mapping[str, frozenset[str]] = {}
 
     def source(self, name: str) -> str:
         """The name in the source of a tensor in the output."""
@@ -186,11 +193,42 @@ def _joined(ways: Iterable[str | None]) -> str | None:
 def complete(error: ConversionError, call: Given | Saved) -> None:
     """Put what a call has already into the hints of an error that have gaps for it."""
     for each in error.exceptions if isinstance(error, TreeError) else (error,):
-        if isinstance(each.hint, FileHint):
-            each.hint = (
-                each.hint.for_save(call) if isinstance(call, Saved) else each.hint.for_files(call)
-            )
+        hint = each.hint
+        if isinstance(hint, FileHint):
+            hint = hint.for_save(call) if isinstance(call, Saved) else hint.for_files(call)
+        if isinstance(call, Given):
+            hint = leaving_something(hint, call)
+        if hint is not each.hint:
+            each.hint = hint
             each.args = (each.message, each.hint)
+
+
+def leaving_something(hint: str | None, given: Given) -> str | None:
+    """A hint without the way that leaves out all that a call takes; ``None`` if it has no other.
+
+    >>> hint = 'pad=0; or exclude=["a"], which leaves it out'
+    >>> leaving_something(hint, Given(names=frozenset("a")))
+    'pad=0'
+    >>> leaving_something(hint, Given(names=frozenset("ab"))) is hint
+    True
+    """
+    if hint is None or not given.names or "exclude=[" not in hint:
+        return hint
+    ways = hint.split("; or ")
+    others = [way for way in ways if not _leaves_nothing(way, given.names)]
+    return hint if len(others) == len(ways) else _joined(others)
+
+
+def _leaves_nothing(way: str, names: Iterable[str]) -> bool:
+    found = _EXCLUDED.match(way)
+    globs: list[str] = []
+    if found is not None:
+        with suppress(SyntaxError):  # a bracket in a name, with a comma behind it
+            globs = ast.literal_eval(found[1])
+    return bool(globs) and all(any(fnmatchcase(name, glob) for glob in globs) for name in names)
+
+
+_EXCLUDED = re.compile(r"exclude=(\[[^…]*?\])(?=, |$)")
 
 
 @contextmanager
@@ -215,7 +253,8 @@ def uncast(error: ConversionError, call: Given, name: str, target: str) -> str |
     if not (isinstance(error, LossyCastError) and error.is_of_value):
         return error.hint
     if lacks(target, call.dtypes[name]):
-        return Without({name: ()}).for_files(call)
+        without = leaving_something(Without({name: ()}).for_files(call), call)
+        return _joined((without, f'to="{EXCHANGE}", which has {call.dtypes[name]}'))
     return f"dtype={with_choice(call.rule, name, None).as_code()}, which leaves it as it is"
 
 
@@ -272,11 +311,12 @@ class Without(NamedTuple):
     def for_files(self, given: Given) -> str | None:  # noqa: D102
         if not 0 < len(self.keys) <= _MOST_LISTED:
             return None
-        globs = [*given.exclude, *(escape(given.source(name)) for name in self.keys)]
+        gone = [given.source(name) for name in self.keys]
+        globs = [*given.exclude, *map(escape, gone)]
         # A substitution has to change a name.
-        others = [new for new, old in given.sources.items() if new != old and new not in self.keys]
-        idle = ", without rename=" if given.rename and not others else ""
-        return f"exclude=[{', '.join(map(quoted, globs))}]{idle}, which leaves {self._them} out"
+        rename = [text for text in given.rename if given.renamed.get(text, _NONE).difference(gone)]
+        again = "" if len(rename) == len(given.rename) else _with_rename(rename)
+        return f"exclude=[{', '.join(map(quoted, globs))}]{again}, which leaves {self._them} out"
 
     def for_save(self, saved: Saved) -> str | None:  # noqa: D102
         found = _in_one_dict(saved, self.keys.values())
@@ -290,6 +330,13 @@ class Without(NamedTuple):
     @property
     def _them(self) -> str:
         return "it" if len(self.keys) == 1 else "them"
+
+
+_NONE: frozenset[str] = frozenset()
+
+
+def _with_rename(texts: Sequence[str]) -> str:
+    return f", rename=[{', '.join(map(quoted, texts))}]" if texts else ", without rename="
 
 
 class Renamed(NamedTuple):

@@ -26,7 +26,7 @@ from .executors import run_all, validate_engine
 from .jobs import FileRecipe, chosen, open_all, takes_a_part, write_piece
 from .overlaps import overlaps
 from .publish import naming, publishing, validate_target
-from .select import left_by_tensors_only, substitution
+from .select import left_by_tensors_only, names_taken, substitution
 from .work import Layout, Work, write_index
 
 if TYPE_CHECKING:
@@ -208,10 +208,14 @@ def _given(before: Contents, selection: Mapping[str, Any]) -> Given:
     """What a call has already, for hints."""
     substitutes = [substitution(text) for text in selection["rename"]]
     sources = {}
+    taken = names_taken(before, selection["include"], selection["exclude"])
+    renamed: dict[str, frozenset[str]] = dict.fromkeys(selection["rename"], frozenset())
     for name in before.tensors if substitutes else ():
         new = name
-        for substitute in substitutes:
-            new = substitute(new)
+        for text, substitute in zip(selection["rename"], substitutes, strict=True):
+            old, new = new, substitute(new)
+            if new != old and name in taken:
+                renamed[text] |= {name}
         sources[new] = name
     return Given(
         exclude=selection["exclude"],
@@ -221,6 +225,8 @@ def _given(before: Contents, selection: Mapping[str, Any]) -> Given:
         sources=sources,
         dtypes={name: stored.dtype for name, stored in before.tensors.items()},
         nests=before.tree is not None or bool(before.metadata),
+        names=taken,
+        renamed=renamed,
     )
 
 

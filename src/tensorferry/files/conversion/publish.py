@@ -140,7 +140,7 @@ def _validate_room(
     if is_folder and is_empty_folder(target):
         return
     if not overwrite:
-        raise OutputExistsError(f"{target} exists already.", "overwrite=True replaces it")
+        raise OutputExistsError(f"{target} exists already.", "overwrite=True, which replaces it")
     if not _may(target, os.W_OK):
         target.stat()
         raise PermissionError(

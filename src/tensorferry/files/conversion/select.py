@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ..base.stored import Stored
     from ..opening.table_columns import ColumnKeywords
 
-__all__ = ["left_by_tensors_only", "select", "substitution"]
+__all__ = ["left_by_tensors_only", "names_taken", "select", "substitution"]
 
 _SEPARATOR = re.compile(r"[./]")
 """What stands between the names of containers in a name; paths in HDF5 and Zarr have slashes."""
@@ -161,6 +161,18 @@ def select(
     )
     refuse_demands(chosen)
     return chosen
+
+
+def names_taken(
+    contents: Contents, include: Sequence[str], exclude: Sequence[str]
+) -> frozenset[str]:
+    """The names of all that a choice takes, for hints; those of all that is there if a pattern fits nothing."""
+    values = named_values(contents.tree)
+    among = (*contents.tensors, *contents.others, *values)
+    try:
+        return frozenset(_kept(contents, values, include, exclude, among, "include"))
+    except FormatLimitError:
+        return frozenset(among)
 
 
 def left_by_tensors_only(before: Contents, after: Contents) -> list[str]:

@@ -34,7 +34,7 @@ _PREVIOUS = "previous"
 _NO_REPLACE, _EXCHANGE = 1, 2
 """Flags of renameat2: https://man7.org/linux/man-pages/man2/rename.2.html"""
 
-_OVERWRITE = "overwrite=True replaces it"
+_OVERWRITE = "overwrite=True, which replaces it"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _NO_FLAGS = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 

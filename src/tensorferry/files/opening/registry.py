@@ -35,16 +35,15 @@ _HEAD = 512
 """How many of the first bytes of a file are shown to the formats."""
 
 
-_TABLE = ", which convert_tree and save take"
-_IMAGE = ("an image", "PIL.Image.open({path!r}), which to_numpy takes")
+_IMAGE = ("an image", "to_numpy(PIL.Image.open({path!r}))")
 _READERS: dict[str, tuple[str, str]] = {
-    ".csv": ("a table of text", f"pd.read_csv({{path!r}}){_TABLE}"),
-    ".tsv": ("a table of text", f'pd.read_csv({{path!r}}, sep="\\t"){_TABLE}'),
-    ".jsonl": ("rows of JSON", f"pd.read_json({{path!r}}, lines=True){_TABLE}"),
-    ".xlsx": ("a spreadsheet", f"pd.read_excel({{path!r}}){_TABLE}"),
+    ".csv": ("a table of text", 'convert_tree(pd.read_csv({path!r}), "numpy")'),
+    ".tsv": ("a table of text", 'convert_tree(pd.read_csv({path!r}, sep="\\t"), "numpy")'),
+    ".jsonl": ("rows of JSON", 'convert_tree(pd.read_json({path!r}, lines=True), "numpy")'),
+    ".xlsx": ("a spreadsheet", 'convert_tree(pd.read_excel({path!r}), "numpy")'),
     ".json": ("JSON", "json.load(open({path!r})), whose lists of numbers to_numpy takes"),
-    ".wav": ("sound", "scipy.io.wavfile.read({path!r})[1], which to_numpy takes"),
-    ".mat": ("a file of MATLAB", "scipy.io.loadmat({path!r}), which convert_tree takes"),
+    ".wav": ("sound", "to_numpy(scipy.io.wavfile.read({path!r})[1])"),
+    ".mat": ("a file of MATLAB", 'convert_tree(scipy.io.loadmat({path!r}), "numpy")'),
     **dict.fromkeys((".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"), _IMAGE),
 }
 """What files with these suffixes are, and the code of other libraries that reads them."""

@@ -1,4 +1,4 @@
-"""``tensorferry tour``: run the cases with a classifier of handwritten digits."""
+"""Run the cases with a classifier of handwritten digits, and print what they show."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ import numpy as np
 from rich.text import Text
 
 import tensorferry as ferry
+from tensorferry.cli import layout
+from tensorferry.cli.code import folded
+from tensorferry.cli.console import EXIT_FAILED, print_json, quiet, report_width
+from tensorferry.cli.doctor import is_broken, print_frameworks, working
+from tensorferry.cli.layout import solid
+from tensorferry.cli.listing import prose, show_lines
+from tensorferry.cli.outcome import counted, show_message
 
-from . import layout
 from .cases import CASES, Case
-from .code import folded
-from .console import EXIT_FAILED, print_json, quiet, report_width
-from .doctor import is_broken, print_frameworks, working
-from .layout import solid
-from .listing import prose, show_lines
-from .outcome import counted, show_message
 from .stage import FAILED, HELD, PLANNED, SKIPPED, Played, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tensorferry.cli.doctor import Status
+    from tensorferry.cli.layout import Cell
+
     from .digits import Digits
-    from .doctor import Status
-    from .layout import Cell
 
 __all__ = ["CASES", "World", "run", "unknown_cases"]
 
@@ -149,7 +150,7 @@ def _five_worlds(world: World) -> list[dict[str, Any]]:
     """The same predictions in every framework: how they were converted, and their score."""
     from sklearn.metrics import accuracy_score
 
-    from .observe import observe
+    from tensorferry.cli.observe import observe
 
     if "torch" not in world.here:
         return []
