@@ -535,7 +535,7 @@ def test_leaves_with_an_odd_stride_or_lazy_bits_are_packed(
     from tensorferry.backends import registry
 
     if public:
-        monkeypatch.setattr(registry.ready("torch"), "joins", None)
+        monkeypatch.setattr(registry.ready("torch").buffers, "joins", None)
     numbers = torch.tensor([[1 + 2j, 3 - 4j]])
     for odd in (
         lambda x: x.real.contiguous()[:, ::2][:, :1],
@@ -559,7 +559,7 @@ def test_leaves_of_any_size_and_dtype_are_taken_apart_again(sim, monkeypatch, pu
     from tensorferry.backends import registry
 
     if public:
-        monkeypatch.setattr(registry.ready("torch"), "joins", None)
+        monkeypatch.setattr(registry.ready("torch").buffers, "joins", None)
     dtypes = (torch.uint8, torch.float64, torch.bfloat16, torch.float32, torch.bool, torch.int16)
     shapes = ((), (1,), (3, 5), (2, 1, 7), (1 << 18,), (1 << 19,))
     tree = [torch.randint(0, 2, shape).to(dtype) for shape in shapes for dtype in dtypes]
