@@ -146,10 +146,10 @@ CALLS = {
     "ferry.to_numpy(t)": FEW,
     "ferry.to_torch(a)": FEW,
     "ferry.to_torch([1., 2.])": FEW,
-    "ferry.convert(t, 'numpy', dtype='float16')": 82,
-    "str(ferry.explain(t, 'numpy'))": 84,
+    "ferry.convert(t, 'numpy', dtype='float16')": 77,
+    "str(ferry.explain(t, 'numpy'))": 78,
     "ferry.convert_tree({'a': t}, 'numpy')": MORE,
-    "ferry.collate([{'a': t, 'y': 1}] * 2, 'torch')": 114,
+    "ferry.collate([{'a': t, 'y': 1}] * 2, 'torch')": 107,
 }
 
 
