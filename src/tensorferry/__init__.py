@@ -190,12 +190,17 @@ def _no_such_name(name: str) -> AttributeError:
         return AttributeError(refused)
     from .core import names  # here, because only an error needs it
 
+    named = names.registry.canonical
     try:
-        return AttributeError(
-            f"{refused}. Did you mean 'to_{names.registry.canonical(framework)}'?"
-        )
+        meant = [
+            each
+            for each in __all__
+            if each.startswith("to_") and named(each[len("to_") :]) == named(framework)
+        ]
     except UnknownFrameworkError:
-        return AttributeError(refused)
+        meant = []
+    # A framework of an outside package has no function of its own.
+    return AttributeError(f"{refused}. Did you mean {meant[0]!r}?" if meant else refused)
 
 
 def __dir__() -> list[str]:

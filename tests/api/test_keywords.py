@@ -150,12 +150,13 @@ def test_a_function_that_does_not_exist_names_the_one_that_does():
         "to_tf": "to_tensorflow",
         "to_pytorch": "to_torch",
         "to_np": "to_numpy",
+        "to_python": "to_list",
     }.items():
         with pytest.raises(AttributeError, match=f"Did you mean '{meant}'"):
             getattr(ferry, name)
     with pytest.raises(AttributeError, match=r"to_torch\(x\) takes tensors of every framework"):
         ferry.from_numpy  # noqa: B018 - it is the name that is tried
-    for name in ("to_nothing", "nothing", "_private"):
+    for name in ("to_nothing", "to_array-like", "nothing", "_private"):
         assert not hasattr(ferry, name)
         with pytest.raises(AttributeError) as caught:
             getattr(ferry, name)

@@ -148,10 +148,10 @@ CALLS = {
     "ferry.to_numpy(t)": FEW,
     "ferry.to_torch(a)": FEW,
     "ferry.to_torch([1., 2.])": FEW,
-    "ferry.convert(t, 'numpy', dtype='float16')": 82,
-    "str(ferry.explain(t, 'numpy'))": 84,
+    "ferry.convert(t, 'numpy', dtype='float16')": FEW,
+    "str(ferry.explain(t, 'numpy'))": FEW,
     "ferry.convert_tree({'a': t}, 'numpy')": MORE,
-    "ferry.collate([{'a': t, 'y': 1}] * 2, 'torch')": 114,
+    "ferry.collate([{'a': t, 'y': 1}] * 2, 'torch')": MORE,
     "ferry.load(path, 'torch')": 86,
     "ferry.load(path, 'torch', lazy=True)['w']": 86,
 }
