@@ -9,6 +9,8 @@ import pytest
 from tests.support import survives
 
 from tensorferry import backends
+from tensorferry.backends.array_like import libraries
+from tensorferry.backends.array_like.declared import LIBRARIES
 from tensorferry.backends.table import OWNERS, ROWS, Row
 
 FOLDERS = [module.name for module in pkgutil.iter_modules(backends.__path__) if module.ispkg]
@@ -86,3 +88,8 @@ assert registry.known()["numpy"] is mine and list(registry.known())[1] == "numpy
 def test_a_backend_that_was_registered_before_is_not_replaced():
     """Who registers a backend of the same name has replaced it, whether it was imported before or not."""
     survives(REGISTERED_FIRST)
+
+
+def test_the_libraries_of_array_like_objects_are_declared():
+    """By their names, for the error that knows them without the code that opens their objects."""
+    assert {*libraries.CLASSES} == {*LIBRARIES}

@@ -76,9 +76,9 @@ def _is_library(name: str) -> bool:
     """Whether a name is that of another library: one whose objects are read, or one that is installed."""
     from importlib.util import find_spec
 
-    from .array_like.libraries import CLASSES
+    from .array_like.declared import LIBRARIES
 
-    if name.casefold() in {module.casefold() for module in CLASSES}:
+    if name.casefold() in {module.casefold() for module in LIBRARIES}:
         return True
     return (
         name.isidentifier() and name not in sys.stdlib_module_names and find_spec(name) is not None

@@ -120,6 +120,7 @@ def quick_of_the_page():
     return names["StrictQuick"]
 
 
+@pytest.mark.quick
 def test_what_the_page_shows_for_speed(strict, monkeypatch):
     """Another array of the same signature is not described; results are the same, and what is refused is refused."""
     # With one address modulo 64, which is in the signature.

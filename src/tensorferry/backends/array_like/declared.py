@@ -19,6 +19,7 @@ __all__ = [
     "DECLARED",
     "DLPACK",
     "FILLED",
+    "LIBRARIES",
     "NAME",
     "PADDED_WITH",
     "PALETTE",
@@ -85,6 +86,9 @@ def _number(text: str) -> str:
 
 NAME = "array-like"
 
+
+LIBRARIES = ("PIL", "dask", "datasets", "h5py", "scipy", "xarray", "zarr")
+"""The top-level modules of libraries whose objects are opened otherwise than by their protocols."""
 
 CAPABILITIES = Capabilities(
     dtypes=Dtypes(frozenset(), {}),
