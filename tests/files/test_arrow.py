@@ -336,7 +336,7 @@ _BIG = """
 import sys, tracemalloc
 from pathlib import Path
 import numpy as np, pyarrow as pa
-from tensorferry.files.formats.{name} import FORMAT
+from tensorferry.files.tables.{name} import FORMAT
 
 path, small = map(Path, sys.argv[1:])
 for block in FORMAT.read(small).tensors["x"].blocks():

@@ -16,9 +16,7 @@ from tests.support import forked
 from tensorferry.errors import FileFormatError, UnsafeFileError
 from tensorferry.files.base.objects import objects_in
 from tensorferry.files.formats.pytorch import FORMAT
-from tensorferry.files.pickles import machine
-from tensorferry.files.pickles.reader import _QuickMachine, described, globals_of, root_of
-from tensorferry.files.pickles.standins import TensorOf
+from tensorferry.files.pickles.reader import described, globals_of, root_of
 from tensorferry.files.pickles.torch import Names
 
 CODE = sorted(hostile.code_pickles("x"))
@@ -245,82 +243,6 @@ def test_globals_are_told_of_files_that_cannot_be_read():
     """What a damaged pickle named before its damage is told too, so that `inspect` can show it."""
     data = hostile.PROTO2 + hostile.named("posix", "system") + b"\xff"
     assert globals_of(lambda: data, Names("file", frozenset())) == ("posix.system",)
-
-
-def outcome(data):
-    """What becomes of a pickle: everything that is read, or the class of the error."""
-    try:
-        found = read(data)
-    except (FileFormatError, UnsafeFileError) as error:
-        return type(error)
-    leaves = {
-        name: (
-            leaf.view[1:],
-            leaf.storage.key,
-            leaf.storage.dtype,
-            leaf.storage.size,
-            leaf.storage.kind,
-        )
-        if isinstance(leaf, TensorOf)
-        else type(leaf)
-        for name, leaf in found.leaves.items()
-    }
-    return list(leaves.items()), repr(found.tree), found.asks_for
-
-
-def test_what_is_read_quickly_is_what_the_steps_make(tmp_path, monkeypatch):
-    """Entries that are read at once give what their steps give one by one, whatever byte of them is changed."""
-    torch = pytest.importorskip("torch", reason="needs torch to write the pickle that is changed")
-    shapes = ((2, 3), (), (4,), (2, 3), (300, 2))
-    state = {f"layer.{place}": torch.zeros(shapes[place % 5]) for place in range(105)}
-    state["tied"], state["narrow"] = state["layer.100"][1:], state["layer.100"]
-    torch.save(state, tmp_path / "state.pt")
-    with zipfile.ZipFile(tmp_path / "state.pt") as archive:
-        data = archive.read("state/data.pkl")
-    made = []
-    quickly = _QuickMachine.tensor
-
-    def counted(self, function):
-        quickly(self, function)
-        made.append(self.indices.count(self.highest))
-
-    monkeypatch.setattr(_QuickMachine, "tensor", counted)
-    begin = data.index(hostile.text("layer.103"))
-    end = data.index(hostile.text("tied")) + 40
-    changed = [data] + [
-        data[:place] + bytes([byte]) + data[place + 1 :]
-        for place in range(begin, end)
-        for byte in {0, 0x31, 0x68, 0xFF, data[place] ^ 1} - {data[place]}
-    ]
-    outcomes = [outcome(each) for each in changed]
-    assert sum(made[:107]) > 60
-    assert outcomes[0][0][-3][0] == "layer.104"
-    monkeypatch.setattr(Names, "rebuilds", frozenset())
-    made.clear()
-    assert [outcome(each) for each in changed] == outcomes
-    assert not made
-
-
-def test_tensors_of_a_list_are_read_quickly(tmp_path, monkeypatch):
-    """They have no names.
-
-    Only the first ones, with small memo indices, and the first of each shape take all steps.
-    """
-    torch = pytest.importorskip("torch", reason="needs torch to write such a file")
-    torch.save(
-        [torch.full((1 + place % 3,), float(place)) for place in range(2_000)], tmp_path / "list.pt"
-    )
-    calls, call = [], machine.Machine.call
-    handlers = list(machine._HANDLERS)
-    handlers[ord("R")] = lambda running: (calls.append(1), call(running))
-    monkeypatch.setattr(machine, "_HANDLERS", handlers)
-    found = FORMAT.read(tmp_path / "list.pt")
-    assert [found.tensors[f"{place}"].array().tolist() for place in (0, 4, 1_999)] == [
-        [0.0],
-        [4.0] * 2,
-        [1999.0] * 2,
-    ]
-    assert len(calls) < 100
 
 
 def test_names_and_tensors_that_come_again(tmp_path):

@@ -23,9 +23,7 @@ from tensorferry.files.base.nesting import Keys
 from tensorferry.files.base.stored import Extent
 from tensorferry.files.formats import hdf5 as reader
 from tensorferry.files.opening.paths import asked_for, format_named
-from tensorferry.files.pickles import reader as shortcuts
 from tensorferry.files.pickles.machine import Machine
-from tensorferry.files.pickles.torch import Names
 from tensorferry.files.reports.check import MOST_FINDINGS, check_path
 
 MODULUS = sys.hash_info.modulus
@@ -350,38 +348,13 @@ def test_a_pickle_that_would_take_seconds_is_refused_with_its_size(
     ferry.open(tmp_path / "a.pt")
     module, _, name = f"tensorferry.files.{limit}".rpartition(".")
     assert getattr(sys.modules[module], name) >= 1_000_000
-    for place in (
-        module,
-        "tensorferry.files.pickles.reader",
-        "tensorferry.files.pickles.reader",
-    ):
+    for place in (module, "tensorferry.files.pickles.reader"):
         if hasattr(sys.modules[place], name):
             monkeypatch.setattr(f"{place}.{name}", 1000)
     if name == "MOST_STEPS":
-        monkeypatch.setattr(
-            sys.modules["tensorferry.files.pickles.reader"].run, "__defaults__", (0, 1000)
-        )
+        monkeypatch.setattr(Machine.__init__, "__defaults__", (0, 1000))
     with pytest.raises(ferry.UnsafeFileError, match=what):
         ferry.open(tmp_path / "a.pt")
-
-
-def test_a_pickle_that_is_read_again_takes_no_more_steps_than_one(monkeypatch):
-    """What the quick way took counts, where it left out what is asked for and all is read again."""
-    allowed = []
-
-    def taken(self):
-        self.steps = 700
-        raise shortcuts._Replay
-
-    class Slow(Machine):
-        def run(self):
-            allowed.append(self.most)
-            return super().run()
-
-    monkeypatch.setattr(shortcuts._QuickMachine, "run", taken)
-    monkeypatch.setattr(shortcuts, "Machine", Slow)
-    assert shortcuts.run(lambda: PROTO2 + b"N.", Names("a", frozenset()), "a", most=1000) is None
-    assert allowed == [300]
 
 
 def test_what_a_refused_pickle_asks_for_is_told_in_few_steps(tmp_path, monkeypatch):

@@ -223,18 +223,18 @@ def imports_beyond_what_is_required(path):
     if path.name.startswith("testing") or "testing" in path.relative_to(PACKAGE).parts[0]:
         allowed |= {"hypothesis", "pytest"}
     found = {module: node for node, module in imports(tree) if id(node) not in checked}
-    inside_formats = path.relative_to(PACKAGE).parts[2:] if "formats" in path.parts else ()
+    in_formats = not {"formats", "tables"}.isdisjoint(path.relative_to(PACKAGE).parts)
+    inside_formats = path.relative_to(PACKAGE).parts[2:] if in_formats else ()
     if inside_formats and inside_formats != ("__init__.py",):
         name = inside_formats[0].removesuffix(".py")
         inside = {id(node) for node in nodes_under(tree, (ast.FunctionDef, ast.AsyncFunctionDef))}
         # Of its own name is what only some of its tensors need; zarr's codecs are numcodecs', which
         # it brings.
         own = {"numcodecs"} if name == "zarr" else set()
-        for library in {
-            import_module(f"tensorferry.files.formats.{name}").FORMAT.module,
-            name,
-            *own,
-        }:
+        folder = path.relative_to(PACKAGE).parts[1]
+        module = import_module(f"tensorferry.files.{folder}.{name}")
+        needs = module.FORMAT.module if hasattr(module, "FORMAT") else name
+        for library in {needs, name, *own}:
             if id(found.get(library)) in inside:
                 del found[library]
     if path.parent.name in TABLES:

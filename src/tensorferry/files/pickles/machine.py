@@ -95,9 +95,6 @@ class Vocabulary(Protocol):
     Its methods raise `UnsafeFileError` for everything that they refuse.
     """
 
-    rebuilds: frozenset[Any]
-    """Stand-ins of functions that make a tensor from storage, offset, shape, strides, grad and hooks."""
-
     def find(self, name: str) -> Any:
         """The stand-in for a global, mostly a `Global`."""
 
@@ -118,9 +115,6 @@ class Vocabulary(Protocol):
 
     span_from: int
     """From this size on, bytes are left in the file, as `UnreadBytes`."""
-
-    def again(self, made: Any, number: int) -> Any:
-        """A tensor like an earlier one, in a new storage with this name; ``None`` if the storage may not be new."""
 
     def fill(self, instance: Any, values: list[Any]) -> None:
         """Add items to a stand-in that is not a list or set (APPENDS, ADDITEMS)."""

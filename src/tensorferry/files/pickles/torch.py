@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,7 +14,6 @@ from ...errors import UnsafeFileError
 from ...host.numpy_dtypes import of_numpy
 from ..base.contents import NotTensor, Special
 from ..base.objects import Kept, escaped
-from ..encodings.zip_archive import is_number
 from .machine import Global, Ordered
 from .standins import (
     ArrayOf,
@@ -338,18 +336,13 @@ class Names(NumPyWords):
 
     calls: ClassVar[dict[str, Callable[..., Any]]]
     """The known functions by name, and their replacements."""
-    rebuilds = frozenset(
-        {Global("torch._utils._rebuild_tensor_v2"), Global("torch._utils._rebuild_tensor_v3")}
-    )
 
     def __init__(self, where: str, allow: frozenset[str]) -> None:
         super().__init__(where)
         self.allow = allow
         self.asked: dict[str, None] = {}
         self.storages: dict[str, StorageOf] = {}
-        self.repeated: list[TensorOf] = []
         self.besides: list[tuple[TensorStandIn, dict[str, str]]] = []
-        self.largest = -1
 
     @property
     def hint(self) -> str:
@@ -467,29 +460,13 @@ class Names(NumPyWords):
                 else None
             )
             found = self.storages[name] = StorageOf(name, dtype, size, named, raw)
-            if is_number(name):
-                self.largest = max(self.largest, int(name))
         elif found.kind != named or found.dtype != dtype or found.size != size:
             raise self.wrong(f"describes storage {name[:100]!r} in two ways")
         return found
 
-    def again(self, made: Any, number: int) -> Any:
-        # PyTorch numbers storages in order, so a new one is recognised without a table.
-        if number <= self.largest or type(made) is not TensorOf:
-            return None
-        self.largest = number
-        another = TensorOf(made.view, number)
-        self.repeated.append(another)
-        return another
-
     def known(self, name: str) -> StorageOf | None:
         """The storage with this name, if it has been described."""
-        found = self.storages.get(name)
-        if found is None and self.repeated and is_number(name):
-            place = bisect_left(self.repeated, int(name), key=_number)
-            if place < len(self.repeated) and self.repeated[place].number == int(name):
-                found = self.storages[name] = self.repeated[place].storage
-        return found
+        return self.storages.get(name)
 
     def tensor_v2(
         self,
@@ -669,10 +646,6 @@ class Names(NumPyWords):
         if type(name) is not str:
             raise self.wrong("describes a layout without a name")
         return Special("layout", name.removeprefix("torch."))
-
-
-def _number(tensor: TensorOf) -> int:
-    return -1 if tensor.number is None else tensor.number
 
 
 def _refused_in(state: Any) -> RefusedOf | None:
