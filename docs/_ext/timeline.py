@@ -1,7 +1,7 @@
 """The directive ``{timeline}``: what crosses the bus while a loop works, in the order in which `prefetch` does it.
 
 Its body is code as in ``{memory}``, whose plan says which ways a batch takes; ``:batches:`` is how
-many are drawn. The order is that of `tensorferry.transfers.worker`: the thread has leave for
+many are drawn. The order is that of `tensorferry.transfers.one_pass`: the thread has leave for
 `depth` batches, and for one more with each that the loop takes; a batch goes through host memory,
 then over the bus, which transfers one at a time; the loop works on the batches in their order.
 """

@@ -11,12 +11,18 @@ import numpy as np
 from rich.text import Text
 
 import tensorferry as ferry
-from tensorferry.cli import layout
-from tensorferry.cli.code import folded
-from tensorferry.cli.console import EXIT_FAILED, print_json, quiet, report_width
+from tensorferry.cli import console
+from tensorferry.cli.console import (
+    EXIT_FAILED,
+    print_json,
+    prose,
+    quiet,
+    report_width,
+    show_lines,
+    solid,
+)
 from tensorferry.cli.doctor import is_broken, print_frameworks, working
-from tensorferry.cli.layout import solid
-from tensorferry.cli.listing import prose, show_lines
+from tensorferry.cli.explain import folded
 from tensorferry.cli.outcome import counted, show_message
 
 from .cases import CASES, Case
@@ -25,8 +31,8 @@ from .stage import FAILED, HELD, PLANNED, SKIPPED, Played, Stage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tensorferry.cli.console import Cell
     from tensorferry.cli.doctor import Status
-    from tensorferry.cli.layout import Cell
 
     from .digits import Digits
 
@@ -217,7 +223,7 @@ def _print_opening(status: Status, world: World, rows: list[dict[str, Any]]) -> 
         equal = Text("yes", "ok") if row["equal"] else Text("NO", "bad")
         call = Text(solid(row["call"]), "code")
         held.append([call, Text(row["memory"], style), f"{row['accuracy']:.1%}", equal])
-    show_lines(list(layout.table(held, report_width(), headed=True)), [""] * 4)
+    show_lines(list(console.table(held, report_width(), headed=True)), [""] * 4)
 
 
 _PICTURE = 16
@@ -282,7 +288,9 @@ def _room() -> int:
 
 def _print_beside(text: Cell, style: str = "") -> None:
     """Print text where the lines of a case stand."""
-    show_lines([[(" " * _MARGIN, 0), (line, 0)] for line in layout.wrapped(text, _room())], [style])
+    show_lines(
+        [[(" " * _MARGIN, 0), (line, 0)] for line in console.wrapped(text, _room())], [style]
+    )
 
 
 def _mark(what: str, held: bool) -> Text:
@@ -306,17 +314,17 @@ _WORDS = {"fails": "words", "refuses": "warn", "plan": "quiet"}
 
 def _print_lines(record: Played) -> None:
     widest = max(
-        (layout.cell_width(line.code) for line in record.lines if line.kind == "row"), default=0
+        (console.cell_width(line.code) for line in record.lines if line.kind == "row"), default=0
     )
     for line in record.lines:
         if line.kind == "row":
             row = [(Text(line.code, "name"), Text(line.words))]
-            parts = layout.facts(row, _room(), margin=0, label=widest)
+            parts = console.fact_lines(row, _room(), margin=0, label=widest)
             show_lines([[(" " * _MARGIN, 0), *part] for part in parts], ["", ""])
             continue
         label, style = _LABELS[line.kind]
         before = Text(f"{label:>{_MARGIN - 2}}  ", style)
-        for piece in layout.wrapped(_content(line.kind, line.code, line.words), _room()):
+        for piece in console.wrapped(_content(line.kind, line.code, line.words), _room()):
             show_lines([[(before, 0), (piece, 0)]], [""])
             before = Text(" " * _MARGIN)
 

@@ -49,6 +49,8 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from .batches.api import collate, explain_collate
+    from .batches.plans import BatchPlan
     from .files.api import convert_files, load, save
     from .files.api import open as open  # noqa: A004 - `ferry.open`, as in `os.open`; a star takes it to nobody
     from .files.conversion.convert import Report
@@ -63,8 +65,6 @@ if TYPE_CHECKING:
     from .transfers.prefetch import Prefetch
     from .transfers.transfer import Transfer
     from .trees.api import convert_tree, describe_tree, explain_tree, snapshot
-    from .trees.batch_api import collate, explain_collate
-    from .trees.batch_plans import BatchPlan
     from .trees.plans import TreePlan
 
 __all__ = [
@@ -130,7 +130,7 @@ __all__ = [
 ]
 
 _LATER = {
-    "BatchPlan": "trees.batch_plans",
+    "BatchPlan": "batches.plans",
     "FrameworkStatus": "inspection",
     "LazyReference": "files.lazy",
     "LazyTree": "files.lazy",
@@ -141,13 +141,13 @@ _LATER = {
     "Transfer": "transfers.transfer",
     "TreePlan": "trees.plans",
     "WrapPlan": "functions.explain",
-    "collate": "trees.batch_api",
+    "collate": "batches.api",
     "convert_files": "files.api",
     "convert_tree": "trees.api",
     "describe": "inspection",
     "describe_tree": "trees.api",
     "explain": "inspection",
-    "explain_collate": "trees.batch_api",
+    "explain_collate": "batches.api",
     "explain_tree": "trees.api",
     "explain_wrap": "functions.explain",
     "frameworks": "inspection",

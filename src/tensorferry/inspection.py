@@ -199,7 +199,7 @@ def _memory_of(x: object) -> list[tuple[TensorInfo, Any]]:
     # Here, because they would make `import tensorferry` slower.
     from .backends.opening import over
     from .columns.column import Column, Ragged
-    from .columns.producers import leaving_streams
+    from .columns.interface import leaving_streams
     from .execution.column_keywords import contents_of
 
     source = registry.backend_of(x)

@@ -15,7 +15,7 @@ import pytest
 from tests.support import ROOT
 
 import tensorferry as ferry
-from tensorferry.cli import child
+from tensorferry.cli import process
 from tensorferry.files.formats.hdf5 import FORMAT, LARGEST_CHUNK
 from tensorferry.files.opening.paths import may_end_process
 
@@ -300,14 +300,14 @@ def test_a_database_that_takes_too_much_memory_is_refused(tmp_path, monkeypatch,
     transaction.commit_async().result()
     assert sum(each.stat().st_size for each in bomb.rglob("*") if each.is_file()) < 100_000
 
-    monkeypatch.setattr(child, "_LEAST_MEMORY", 400 << 20)
-    monkeypatch.setattr(child, "_PER_PROCESSOR", 1 << 22)
+    monkeypatch.setattr(process, "_LEAST_MEMORY", 400 << 20)
+    monkeypatch.setattr(process, "_PER_PROCESSOR", 1 << 22)
     arguments = {"paths": [tmp_path / "good.orbax"], "values": False, "allow": (), "as_json": True}
-    assert child.run("check", arguments["paths"], in_process=False, **arguments) == 0, (
+    assert process.run("check", arguments["paths"], in_process=False, **arguments) == 0, (
         capfd.readouterr().err
     )
     capfd.readouterr()
-    assert child.run("check", [bomb], in_process=False, **{**arguments, "paths": [bomb]}) == 2
+    assert process.run("check", [bomb], in_process=False, **{**arguments, "paths": [bomb]}) == 2
     error = json.loads(capfd.readouterr().out)["files"][0]["error"]
     assert "takes more than" in error["message"]
     assert "--in-process" in error["hint"]

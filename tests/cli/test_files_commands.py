@@ -25,8 +25,8 @@ from tests.files import hostile
 from tests.support import peak_of
 
 import tensorferry
-from tensorferry.cli import child
 from tensorferry.cli import convert as convert_command
+from tensorferry.cli import process
 from tensorferry.cli.app import app
 from tensorferry.cli.quick import inspect_arguments
 from tensorferry.errors import FormatLimitError, LossyCastError, ResumableError, VerificationError
@@ -1018,7 +1018,7 @@ def test_a_plain_inspect_is_read_as_typer_reads_it(run, monkeypatch, words, quic
         told.update(keywords)
         return 0
 
-    monkeypatch.setattr(child, "run", note)
+    monkeypatch.setattr(process, "run", note)
     found = inspect_arguments(words)
 
     assert (found is not None) is quick

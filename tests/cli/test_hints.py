@@ -18,8 +18,8 @@ from tests.cli.plans import everything
 
 import tensorferry
 from tensorferry.cli.app import app
-from tensorferry.cli.code import folded
-from tensorferry.cli.hints import OPTIONS, as_options
+from tensorferry.cli.explain import folded
+from tensorferry.cli.outcome import OPTIONS, as_options
 from tensorferry.files.base import limits as file_hints
 
 PACKAGE = Path(tensorferry.__file__).parent

@@ -13,7 +13,7 @@ import safetensors.numpy
 from rich.cells import cell_len
 
 import tensorferry as ferry
-from tensorferry.cli import layout
+from tensorferry.cli import console
 
 WIDTHS = [40, 60, 80, 100, 120, 200]
 WIDE = "한국어.日本語.層.중간"
@@ -123,7 +123,7 @@ def test_in_a_pipe_each_row_is_one_line(forked_cli, folder):
 )
 def test_no_character_is_lost_when_text_is_broken(text, width):
     """Only spaces and line feeds may go."""
-    lines = layout.wrapped(text, width)
+    lines = console.wrapped(text, width)
     assert "".join(lines).replace(" ", "") == text.replace(" ", "").replace("\n", "")
     assert all(cell_len(line) <= max(width, 2) for line in lines)
 

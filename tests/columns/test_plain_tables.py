@@ -10,8 +10,8 @@ from tensorferry.columns.interface import type_in
 from tensorferry.columns.regular import regular_of
 from tensorferry.core.leaf_dtypes import rule_of
 from tensorferry.execution.run import verifying
-from tensorferry.trees import plain_tables
-from tensorferry.trees.plain_tables import convert_plainly
+from tensorferry.trees import conversion
+from tensorferry.trees.conversion import convert_plainly
 from tensorferry.trees.targets import Targets
 
 pa = pytest.importorskip("pyarrow")
@@ -181,7 +181,7 @@ def test_a_table_gives_what_the_road_gives(to, said, monkeypatch):
     """Each table twice, after all others: what is kept of one schema is not taken for another's."""
     tables = [*plain(), *others(), *shared()]
     with monkeypatch.context() as patch, verifying(True):
-        patch.setattr(plain_tables, "convert_plainly", lambda *_: None)
+        patch.setattr(conversion, "convert_plainly", lambda *_: None)
         road = [outcome(x, to, said) for x in tables]
     checked = [outcome(x, to, said) for x in tables]
     with verifying(False):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorferry as ferry
-from tensorferry.columns import producers
+from tensorferry.columns import interface
 
 pa = pytest.importorskip("pyarrow")
 
@@ -88,10 +88,10 @@ def test_what_a_stream_gave_is_forgotten_with_it(make):
     """Else memory would grow with each stream."""
     x = Around(make())
     _convert(x)
-    assert producers._readings
+    assert interface._readings
     del x
     gc.collect()
-    assert not producers._readings
+    assert not interface._readings
 
 
 def test_a_wrapped_function_gets_the_columns_of_a_stream():

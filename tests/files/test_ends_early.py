@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import tensorferry as ferry
-from tensorferry.cli.hints import as_options
+from tensorferry.cli.outcome import as_options
 from tensorferry.files.conversion import executors, jobs
 from tensorferry.files.conversion.convert import convert_files
 

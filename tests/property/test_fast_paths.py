@@ -16,8 +16,8 @@ from tensorferry import testing
 from tensorferry.backends import fast_paths, registry
 from tensorferry.core.info import MANY
 from tensorferry.execution.run import verifying
-from tensorferry.sequences import chunks
 from tensorferry.sequences import numbers as python_numbers
+from tensorferry.sequences import reader
 from tensorferry.testing import strategies as these
 
 pytestmark = pytest.mark.fast_paths
@@ -145,7 +145,7 @@ def by_keywords(target, x, keywords):
 def a_few_at_a_time():
     """Two numbers are many, and two are read at a time."""
     with few_are_many(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks, "_CHUNK", 2)
+        patch.setattr(reader, "_CHUNK", 2)
         yield
 
 
@@ -282,7 +282,7 @@ def test_chunks_are_what_is_read(target, out, keywords, numbers, monkeypatch):
 def test_a_list_that_changes_while_it_is_read_is_an_error():
     """What was looked at is looked at once more as it is written: a row that has become another is no row of zeros."""
     x = [0.5] * 10
-    again = chunks.Chunks(x, (10,), "float64")
+    again = reader.Chunks(x, (10,), "float64")
     x[3] = None
     with pytest.raises(ferry.ConversionError):
         list(again)
@@ -290,7 +290,7 @@ def test_a_list_that_changes_while_it_is_read_is_an_error():
     with pytest.raises(ferry.ConversionError):
         list(again)
     with pytest.raises(ferry.ShapeError):
-        list(chunks.Chunks([[0.5] * 20_000] * 2, (3, 20_000), "float64"))
+        list(reader.Chunks([[0.5] * 20_000] * 2, (3, 20_000), "float64"))
 
 
 @pytest.mark.quick

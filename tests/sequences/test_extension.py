@@ -27,7 +27,7 @@ from tensorferry.backends import fast_paths, lists
 from tensorferry.execution import recipes
 from tensorferry.host import casts
 from tensorferry.host.numpy_dtypes import numpy_dtype
-from tensorferry.sequences import flags, numbers
+from tensorferry.sequences import numbers
 
 extension = pytest.mark.skipif(
     not numbers.HAS_EXTENSION,
@@ -259,21 +259,21 @@ def test_what_is_found_is_what_is_there(row):
         for part in (complex(x).real, complex(x).imag)
     ]
     expected = {
-        flags.BOOL: bool in types,
-        flags.INT: int in types,
-        flags.FLOAT: float in types,
-        flags.COMPLEX: complex in types,
-        flags.WIDE: any(not -(2**31) <= x < 2**31 for x in whole),
-        flags.LARGE: any(abs(x) > 2**53 for x in whole),
-        flags.UNSIGNED: any(x >= 2**63 for x in whole),
-        flags.NEGATIVE: any(x < 0 for x in whole),
-        flags.BEYOND: any(math.isfinite(x) and abs(x) > 3.4028234663852886e38 for x in parts),
-        flags.SPECIAL: any(not math.isfinite(x) for x in parts),
+        numbers.BOOL: bool in types,
+        numbers.INT: int in types,
+        numbers.FLOAT: float in types,
+        numbers.COMPLEX: complex in types,
+        numbers.WIDE: any(not -(2**31) <= x < 2**31 for x in whole),
+        numbers.LARGE: any(abs(x) > 2**53 for x in whole),
+        numbers.UNSIGNED: any(x >= 2**63 for x in whole),
+        numbers.NEGATIVE: any(x < 0 for x in whole),
+        numbers.BEYOND: any(math.isfinite(x) and abs(x) > 3.4028234663852886e38 for x in parts),
+        numbers.SPECIAL: any(not math.isfinite(x) for x in parts),
     }
     found = sum(flag for flag, is_there in expected.items() if is_there)
     assert numbers.look(row) == numbers.look(tuple(row)) == found
     # NumPy, which cannot tell whether a large float was an int, may leave more to the careful path.
-    assert flags.exact(numbers._look_by_numpy(row)) in (None, flags.exact(found))
+    assert numbers.exact(numbers._look_by_numpy(row)) in (None, numbers.exact(found))
 
 
 @extension
@@ -330,7 +330,7 @@ def test_floats_of_16_bits_are_those_of_a_cast(dtype, rows):
     for part in dice.permutation(tried)[:10_000].reshape(500, 20) if rows > 1 else [tried]:
         result = np.empty(len(part), numpy_dtype(dtype))
         found = numbers.fill(result, "float64", "", part.tolist(), part.shape)
-        assert found & ~flags.SPECIAL == flags.FLOAT
+        assert found & ~numbers.SPECIAL == numbers.FLOAT
         assert result.tobytes() == casts.cast(part, dtype).tobytes()
 
 
@@ -358,7 +358,7 @@ def test_a_float_that_becomes_infinite_is_a_misfit(dtype, largest, beyond):
             found = numbers.fill(
                 np.empty(100, numpy_dtype(dtype)), "float64", "finite", row, (100,)
             )
-            assert bool(found & flags.MISFIT) == misfits
+            assert bool(found & numbers.MISFIT) == misfits
             # The cast of what was asked for takes it, and casting="same_value" says where it
             # stands.
             assert np.isinf(ferry.to_numpy(row, dtype=dtype)[place]) == (misfits or math.isinf(odd))
@@ -406,13 +406,13 @@ def test_an_integer_that_does_not_fit_is_a_misfit(name):
     ends = np.iinfo(name)
     low, high = int(ends.min), min(int(ends.max), 2**63 - 1)
     result = np.empty(100, name)
-    assert not numbers.fill(result, "int64", "value", [low, high] * 50, (100,)) & flags.MISFIT
+    assert not numbers.fill(result, "int64", "value", [low, high] * 50, (100,)) & numbers.MISFIT
     assert result.tolist() == [low, high] * 50
     for odd in (low - 1, high + 1 if name != "uint64" else -7):
         for place in (0, 31, 32, 99):
             row = [1] * 100
             row[place] = odd
-            assert numbers.fill(result, "int64", "value", row, (100,)) & flags.MISFIT
+            assert numbers.fill(result, "int64", "value", row, (100,)) & numbers.MISFIT
 
 
 @extension
@@ -492,11 +492,11 @@ def test_the_extension_leaves_alone_what_is_no_exact_number():
         for place in (0, 31, 32, 39):
             row = [1.0] * 40
             row[place] = odd
-            assert numbers.look(row) == flags.DOUBT
-            assert numbers.read_part(row, (40,), "float64", 0, 40)[1] == flags.DOUBT
+            assert numbers.look(row) == numbers.DOUBT
+            assert numbers.read_part(row, (40,), "float64", 0, 40)[1] == numbers.DOUBT
     for rows in (Rows([1.0]), range(3), {1: 2}, "12", np.ones(2), None, 1.0):
-        assert numbers.look(rows) == flags.DOUBT
-        assert numbers.read_part([rows], (1, 2), "float64", 0, 1)[1] == flags.DOUBT
+        assert numbers.look(rows) == numbers.DOUBT
+        assert numbers.read_part([rows], (1, 2), "float64", 0, 1)[1] == numbers.DOUBT
 
 
 @extension
@@ -504,10 +504,10 @@ def test_a_part_of_the_first_axis():
     """It is read from the whole, whose length is looked at each time."""
     rows = [[float(3 * row + column) for column in range(3)] for row in range(7)]
     array, found = numbers.read_part(rows, (7, 3), "float64", 2, 5)
-    assert found == flags.FLOAT
+    assert found == numbers.FLOAT
     assert array.tolist() == rows[2:5]
     for length in (6, 8):
-        assert numbers.read_part(rows, (length, 3), "float64", 2, 5)[1] == flags.DOUBT
+        assert numbers.read_part(rows, (length, 3), "float64", 2, 5)[1] == numbers.DOUBT
 
 
 @extension
@@ -653,7 +653,7 @@ def test_a_list_that_is_emptied_by_a_collection_while_it_is_read():
         gc.set_threshold(1, 1, 1)
         gc.enable()
         try:
-            assert numbers.look(x) == flags.DOUBT
+            assert numbers.look(x) == numbers.DOUBT
         finally:
             gc.set_threshold(*before)
         gc.collect()

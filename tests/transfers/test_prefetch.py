@@ -17,7 +17,7 @@ from tests.support import ROOT, SOURCE, survives
 from tests.transfers.conftest import ours, until
 
 import tensorferry as ferry
-from tensorferry.transfers import one_pass, worker
+from tensorferry.transfers import one_pass
 
 HOST, DEVICE = {"to": "torch"}, {"to": "simulated", "device": "sim:0"}
 BOTH = pytest.mark.parametrize("where", [HOST, DEVICE], ids=["host", "device"])
@@ -182,15 +182,15 @@ def test_stats_tell_what_has_been_done(device):
 
 def asking(monkeypatch):
     """What is set once a consumer asks the thread for a batch."""
-    found, take = threading.Event(), worker.Worker.take
-    monkeypatch.setattr(worker.Worker, "take", lambda self: found.set() or take(self))
+    found, take = threading.Event(), one_pass.Worker.take
+    monkeypatch.setattr(one_pass.Worker, "take", lambda self: found.set() or take(self))
     return found
 
 
 def test_stats_put_waiting_down_to_what_the_thread_does_meanwhile(device, monkeypatch):
     """While it reads the source: data; while it converts: copies; while nobody waits: nothing."""
     now = [0.0]
-    for module in (one_pass, worker):
+    for module in (one_pass, one_pass):
         monkeypatch.setattr(module, "perf_counter", lambda: now[0])
     asked = asking(monkeypatch)
 
@@ -350,7 +350,7 @@ def test_what_a_source_gives_after_the_end_is_not_converted(device):
 
 def test_closing_wakes_a_consumer_that_waits(device, monkeypatch):
     """It raises instead of waiting for ever, and does not take this for the source's end."""
-    monkeypatch.setattr(worker, "PATIENCE", 0.0)
+    monkeypatch.setattr(one_pass, "PATIENCE", 0.0)
     asked = asking(monkeypatch)
     answer = threading.Event()
 

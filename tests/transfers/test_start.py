@@ -362,7 +362,7 @@ def test_importing_starts_no_thread_and_loads_none_of_this():
         assert ferry.Transfer and ferry.Prefetch and ferry.start and ferry.prefetch
         ferry.to_numpy([1.0])
         assert threading.active_count() == 1
-        loaded = {"asyncio", "concurrent.futures", "optree", "tensorferry.transfers.worker"}
+        loaded = {"asyncio", "concurrent.futures", "optree", "tensorferry.transfers.one_pass"}
         assert not loaded & set(sys.modules), loaded & set(sys.modules)
         """
     )

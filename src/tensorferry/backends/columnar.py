@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..columns import producers
-from ..columns.code import DECODED, FIELDS, LIST, WITHOUT_NULLS
-from ..columns.column import Column, Refused
+from ..columns import interface
+from ..columns.column import DECODED, FIELDS, LIST, WITHOUT_NULLS, Column, Refused
 from ..columns.frames import refuse
 from ..columns.layouts import asked_of, column_of
 from ..core.info import READ_AS
@@ -151,7 +150,7 @@ class ColumnBackend(Backend):
 
     def found_by_arrow(self, x: Any, asked: str | None) -> Found:
         """The contents of a column, read through Arrow's interfaces."""
-        found = column_of(*producers.read(x), asked)
+        found = column_of(*interface.read(x), asked)
         return (
             found._replace(hint=self.code.get(found.hint, found.hint))
             if isinstance(found, Refused)

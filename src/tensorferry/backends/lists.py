@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..columns.code import is_number
+from ..columns.column import is_number
 from ..core import dtypes
 from ..core.devices import HOST, kind_of, same_place
 from ..core.info import PADDED, TensorInfo

@@ -43,7 +43,7 @@ def main() -> None:
 def _run(words: list[str]) -> int:
     """Run the command line, and give the exit code."""
     if words in (["--version"], ["-V"]):
-        from tensorferry import __version__
+        from .. import __version__
 
         sys.stdout.write(f"tensorferry {__version__}\n")
         return 0
@@ -60,7 +60,7 @@ def _run(words: list[str]) -> int:
         sys.stderr.write(_MISSING.format(name=name))
         return 1
     if quick is not None:
-        from .child import run
+        from .process import run
 
         return run("inspect", quick["paths"], **quick)
     from .app import app

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from tensorferry.errors import ConversionError
-from tensorferry.files.opening.paths import open_path
-from tensorferry.files.reports.check import check_path
-
-from .console import EXIT_FAILED, line_width, printable
-from .layout import wrapped
-from .listing import MOST_STYLED, paragraph, styled
+from ..errors import ConversionError
+from ..files.opening.paths import open_path
+from ..files.reports.check import check_path
+from .console import EXIT_FAILED, MOST_STYLED, line_width, paragraph, printable, styled, wrapped
 from .outcome import (
     code_of,
     counted,
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tensorferry.files.base.contents import FileFinding
+    from ..files.base.contents import FileFinding
 
 __all__ = ["run"]
 

@@ -30,14 +30,14 @@ def words(*offered: str) -> Callable[[str], list[str]]:
 
 def sources(incomplete: str) -> list[str]:
     """The frameworks that a tensor can come from."""
-    from tensorferry.backends.registry import backends
+    from ..backends.registry import backends
 
     return _starting(backends(), incomplete)
 
 
 def targets(incomplete: str) -> list[str]:
     """The frameworks that a tensor can go to."""
-    from tensorferry.backends.registry import backends
+    from ..backends.registry import backends
 
     return _starting(
         (name for name, each in backends().items() if each.capabilities.dtypes.held), incomplete
@@ -46,7 +46,7 @@ def targets(incomplete: str) -> list[str]:
 
 def options_of_target(ctx: Any, incomplete: str) -> list[str]:
     """The options of the framework in ``--to``."""
-    from tensorferry.backends.registry import backends
+    from ..backends.registry import backends
 
     found = backends().get(ctx.params.get("target") or "")
     own = (
@@ -59,21 +59,21 @@ def options_of_target(ctx: Any, incomplete: str) -> list[str]:
 
 def dtypes(incomplete: str) -> list[str]:
     """The names of dtypes."""
-    from tensorferry.core.dtypes import DTYPES
+    from ..core.dtypes import DTYPES
 
     return _starting(DTYPES, incomplete)
 
 
 def target_dtypes(incomplete: str) -> list[str]:
     """The names of dtypes, and the words in their place."""
-    from tensorferry.core.dtypes import DTYPES, KEYWORDS
+    from ..core.dtypes import DTYPES, KEYWORDS
 
     return _starting([*KEYWORDS, *DTYPES], incomplete)
 
 
 def any_dtypes(incomplete: str) -> list[str]:
     """What ``convert --dtype`` takes: a dtype, or KEY=dtype."""
-    from tensorferry.core.dtypes import DTYPES, FIT
+    from ..core.dtypes import DTYPES, FIT
 
     key, mark, name = incomplete.rpartition("=")
     return [f"{key}{mark}{each}" for each in _starting([FIT, *DTYPES], name)]
@@ -81,7 +81,7 @@ def any_dtypes(incomplete: str) -> list[str]:
 
 def formats(incomplete: str) -> list[str]:
     """The formats that can be written."""
-    from tensorferry.files.opening.paths import formats as every
+    from ..files.opening.paths import formats as every
 
     return _starting((name for name, each in every().items() if each.writes), incomplete)
 

@@ -1,4 +1,4 @@
-"""The consoles: data go to stdout, messages to stderr, and the logs of frameworks are dropped."""
+"""What commands print: styles of the terminal, lines that fit its width, tables and headings."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ import os
 import re
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from rich.console import Console
+    from rich.text import Text
+
+    Cell = str | Text
+    Line = list[tuple[Cell, int]]
 
 __all__ = [
     "EXIT_FAILED",
@@ -23,7 +27,27 @@ __all__ = [
     "EXIT_RESUMABLE",
     "EXIT_UNVERIFIED",
     "EXIT_USAGE",
+    "MOST_STYLED",
+    "SOLID",
+    "blocks",
+    "cell_width",
+    "fact_lines",
+    "facts",
+    "heading",
+    "longest_word",
+    "paragraph",
+    "prose",
+    "rows",
+    "show_lines",
+    "solid",
+    "styled",
+    "table",
+    "wrapped",
 ]
+
+
+# -- terminals -------------------------------------------------------------------------------------
+
 __all__ += ["err", "line_width", "out", "print_json", "printable", "quiet", "report_width"]
 
 EXIT_FAILED = 1
@@ -180,3 +204,429 @@ def quiet(message: str = "") -> Iterator[None]:
         finally:
             sys.stderr.flush()
             os.dup2(saved, 2)
+
+
+# -- lines that fit a width ------------------------------------------------------------------------
+#
+# A cell is a string, or a Text of Rich, which keeps its styles. A line is a list of parts: each is a
+# piece of a cell, or spaces, with the number of its column.
+
+AnyCell = TypeVar("AnyCell", bound="str | Text")
+
+SOLID = "\u00a0"
+"""The space that no line is broken at."""
+_GAP = 2
+_HANGING = 4
+_FEW = 3
+"""Rows of more cells may take two lines each."""
+_WIDEST = 60
+"""Without a width, the widest column. A wider cell shifts only its own line."""
+_WORD = re.compile(r"[^ \n]+")
+_PART = re.compile(r"[^./_,:=\-]*[./_,:=\-]+|[^./_,:=\-]+")
+"""A part of a word that is wider than a line: a name is broken after its dots, a path after its slashes."""
+
+
+def solid(text: str) -> str:
+    """Text that is not broken at its spaces, because it is typed as it is."""
+    return text.replace(" ", SOLID)
+
+
+def cell_width(cell: Cell) -> int:
+    """How many columns of a terminal a text without line feeds takes.
+
+    >>> cell_width("layer"), cell_width("層")
+    (5, 2)
+    """
+    text = str(cell)
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # here, because most names have only ASCII
+
+    return cell_len(text)
+
+
+def longest_word(cell: Cell) -> int:
+    """The width of the longest word."""
+    return max((cell_width(found[0]) for found in _WORD.finditer(str(cell))), default=0)
+
+
+def wrapped(cell: AnyCell, width: int | None, *, fold: bool = True) -> list[AnyCell]:
+    """Text as lines: at line feeds, and between words where a line would be wider than `width`.
+
+    >>> wrapped("shares, read-only", 10)
+    ['shares,', 'read-only']
+    >>> wrapped("encoder.layers.0.weight", 10)
+    ['encoder.', 'layers.0.', 'weight']
+
+    Args:
+        cell: The text.
+        width: The most columns; ``None`` breaks only at line feeds.
+        fold: Whether a word that is wider than a line is broken: after punctuation if it has any.
+    """
+    text = str(cell)
+    lines: list[Any] = []
+    start = 0
+    for line in text.split("\n"):
+        end = start + len(line)
+        whole = width is None or cell_width(line) <= width
+        spans = [(start, end)] if whole else _spans(text, start, end, width or 1, fold=fold)
+        lines += [cell[first:last] for first, last in spans]
+        start = end + 1
+    return lines
+
+
+def _spans(text: str, start: int, end: int, width: int, *, fold: bool) -> Iterator[tuple[int, int]]:
+    """The places of the lines of a text without line feeds. The first keeps its indentation."""
+    first = last = start
+    for place, after in _pieces(text, start, end, width, fold=fold):
+        if cell_width(text[first:after]) > width:
+            if last > first:
+                yield first, last
+            first = place
+        last = after
+    yield first, last
+
+
+def _pieces(
+    text: str, start: int, end: int, width: int, *, fold: bool
+) -> Iterator[tuple[int, int]]:
+    """The places of words, and of the parts of those that are too wide."""
+    for word in _WORD.finditer(text, start, end):
+        if not fold or cell_width(word[0]) <= width:
+            yield word.span()
+            continue
+        for part in _PART.finditer(text, *word.span()):
+            yield from _cut(text, *part.span(), width)
+
+
+def _cut(text: str, start: int, end: int, width: int) -> Iterator[tuple[int, int]]:
+    """The places of pieces of at most `width` columns, and of at least one character."""
+    while cell_width(text[start:end]) > width:
+        place = min(start + width, end)
+        while place > start + 1 and cell_width(text[start:place]) > width:
+            place -= 1
+        yield start, place
+        start = place
+    yield start, end
+
+
+def table(
+    held: Sequence[Sequence[Cell]],
+    width: int | None,
+    *,
+    margin: int = 2,
+    right: Collection[int] = (),
+    headed: bool = False,
+) -> Iterator[Line]:
+    """Cells in columns.
+
+    In columns if they fit, with cells of several lines if not; and if a column would be narrower
+    than a word of it, one cell after the other.
+
+    Args:
+        held: The cells of each row.
+        width: The most columns of a line; ``None`` gives each row one line.
+        margin: Spaces before each line.
+        right: The columns that are aligned to the right.
+        headed: Whether the first row has headings.
+    """
+    count = max(map(len, held), default=0)
+    widths = [_natural(held, column, width) for column in range(count)]
+    room = 0 if width is None else width - margin
+    gaps = [_GAP if column else 0 for column in range(count)]
+    tight = [min(gap, 1) if column in right else gap for column, gap in enumerate(gaps)]
+    tight = [gap if taken else 0 for gap, taken in zip(tight, widths, strict=True)]
+    if width is None or _fits(widths, gaps, room):
+        yield from _rows(held, widths, gaps, margin, right, breaks=width is not None)
+        return
+    least = [
+        max((longest_word(row[n]) for row in held if n < len(row)), default=0) for n in range(count)
+    ]
+    if _fits(widths, tight, room):
+        yield from _rows(held, widths, tight, margin, right, breaks=True)
+    elif count > _FEW and _fits(widths[1:], gaps[1:], room - _HANGING):
+        yield from _doubled(held, widths, gaps, width, margin, right)
+    elif _fits(least, gaps, room):
+        yield from _rows(
+            held, _narrowed(widths, least, gaps, room), gaps, margin, right, breaks=True
+        )
+    else:
+        yield from _stacked(held, width, margin, headed=headed)
+
+
+def _natural(held: Sequence[Sequence[Cell]], column: int, width: int | None) -> int:
+    found = (
+        cell_width(line)
+        for row in held
+        if column < len(row)
+        for line in str(row[column]).split("\n")
+    )
+    return max((each for each in found if width is not None or each <= _WIDEST), default=0)
+
+
+def _fits(widths: Sequence[int], gaps: Sequence[int], room: int) -> bool:
+    return sum(widths) + sum(gaps) <= room
+
+
+def _narrowed(
+    widths: Sequence[int], least: Sequence[int], gaps: Sequence[int], room: int
+) -> list[int]:
+    """Widths that fit: the widest columns become narrower."""
+    found = [max(min(width, room), lowest) for width, lowest in zip(widths, least, strict=True)]
+    while not _fits(found, gaps, room):
+        slack = [n for n, width in enumerate(found) if width > least[n]]
+        found[max(slack, key=lambda n: found[n])] -= 1
+    return found
+
+
+def _rows(
+    held: Sequence[Sequence[Cell]],
+    widths: Sequence[int],
+    gaps: Sequence[int],
+    margin: int,
+    right: Collection[int],
+    *,
+    breaks: bool,
+) -> Iterator[Line]:
+    """Rows in columns, from the first column or from a later one."""
+    for row in held:
+        cells = [
+            wrapped(cell, width if breaks else None)
+            for cell, width in zip(row, widths, strict=False)
+        ]
+        for number in range(max(map(len, cells), default=0)):
+            pieces = [lines[number] if number < len(lines) else "" for lines in cells]
+            yield _line(pieces, widths, gaps, margin, right)
+
+
+def _line(
+    pieces: Sequence[Cell],
+    widths: Sequence[int],
+    gaps: Sequence[int],
+    margin: int,
+    right: Collection[int],
+) -> Line:
+    """One line of a row. Spaces are written only where something follows."""
+    line: Line = []
+    owed = margin
+    for column, piece in enumerate(pieces):
+        space = max(widths[column] - cell_width(piece), 0)
+        owed += gaps[column]
+        if not len(piece):
+            owed += space
+            continue
+        before = space if column in right else 0
+        line += [(" " * (owed + before), column), (piece, column)]
+        owed = space - before
+    return line
+
+
+def _doubled(
+    held: Sequence[Sequence[Cell]],
+    widths: Sequence[int],
+    gaps: Sequence[int],
+    width: int,
+    margin: int,
+    right: Collection[int],
+) -> Iterator[Line]:
+    """Rows of two lines: the first cell, then the others in columns."""
+    for row in held:
+        if len(row[0]):
+            for piece in wrapped(row[0], width - margin):
+                yield [(" " * margin, 0), (piece, 0)]
+        rest: list[Cell] = ["", *row[1:]]
+        if any(map(len, rest)):
+            yield from _rows(
+                [rest], [0, *widths[1:]], [0, 0, *gaps[2:]], margin + _HANGING, right, breaks=True
+            )
+
+
+def _stacked(
+    held: Sequence[Sequence[Cell]], width: int, margin: int, *, headed: bool
+) -> Iterator[Line]:
+    """Rows whose cells stand one after the other, with the heading before each.
+
+    The lines hang under the first.
+    """
+    heads = list(map(str, held[0])) if headed else []
+    for row in held[1 if headed else 0 :]:
+        line: Line = []
+        used = 0
+        for column, cell in enumerate(row):
+            if not len(cell):
+                continue
+            word = heads[column] if column < len(heads) and column else ""
+            indent = margin + (_HANGING if line or used else 0)
+            taken = cell_width(word) + bool(word) + cell_width(str(cell))
+            if line and used + _GAP + taken <= width and "\n" not in str(cell):
+                line += [(" " * _GAP, column), (f"{word} " if word else "", column), (cell, column)]
+                used += _GAP + taken
+                continue
+            if line:
+                yield line
+            line, used = [], taken
+            lead = f"{word} " if word else ""
+            for number, piece in enumerate(wrapped(cell, max(width - indent - len(lead), 1))):
+                if number:
+                    yield line
+                line = [
+                    (" " * indent, column),
+                    (lead if not number else " " * len(lead), column),
+                    (piece, column),
+                ]
+                used = indent + len(lead) + cell_width(piece)
+        if line:
+            yield line
+
+
+def blocks(
+    heads: Sequence[Cell], held: Sequence[Sequence[Cell]], width: int
+) -> list[list[list[Cell]]]:
+    """A wide table as several tables of fewer columns, each with the first column and the headings.
+
+    Args:
+        heads: The headings.
+        held: The cells of each row.
+        width: The most columns of a line.
+    """
+    whole = [list(heads), *map(list, held)]
+    widths = [_natural(whole, column, width) for column in range(len(heads))]
+    lowest = max(longest_word(row[0]) for row in whole)
+    label = max(lowest, min(widths[0], width // 3))
+    gap = [_GAP] * len(heads)
+    found: list[list[int]] = []
+    for column in range(1, len(heads)):
+        if not found or not _fits(
+            [label, *(widths[n] for n in found[-1]), widths[column]],
+            gap[: len(found[-1]) + 1],
+            width,
+        ):
+            found.append([])
+        found[-1].append(column)
+    return [[[row[0], *(row[n] for n in columns)] for row in whole] for columns in found]
+
+
+def fact_lines(
+    lines: Iterable[tuple[Cell, Cell]],
+    width: int | None,
+    *,
+    margin: int = 2,
+    right: bool = False,
+    label: int = 0,
+) -> Iterator[Line]:
+    """Labels, and texts beside them; a text with a word that is too wide for that stands under its label.
+
+    Args:
+        lines: Labels and texts.
+        width: The most columns of a line; ``None`` breaks only at line feeds.
+        margin: Spaces before each line.
+        right: Whether labels are aligned to the right.
+        label: The least width of the labels.
+    """
+    held = list(lines)
+    widest = max([label, *(cell_width(word) for word, _ in held)])
+    beside = margin + widest + _GAP
+    for word, text in held:
+        space = " " * (widest - cell_width(word))
+        before, after = (space, "") if right else ("", space)
+        below = width is not None and longest_word(text) > width - beside
+        start = margin + _HANGING if below else beside
+        if below and len(word):
+            yield [(" " * margin + before, 0), (word, 0)]
+        pieces = wrapped(text, None if width is None else max(width - start, 1))
+        first: Line = [(" " * margin + before, 0), (word, 0), (after + " " * _GAP, 0)]
+        if below or not len(word):
+            first = [(" " * start, 1)]
+        for number, piece in enumerate(pieces):
+            lead: Line = [(" " * start, 1)] if number else first
+            yield [*lead, (piece, 1)]
+
+
+# -- tables and headings ---------------------------------------------------------------------------
+
+MOST_STYLED = 1000
+"""The most lines with styles.
+
+More are written plainly, because Rich takes a tenth of a millisecond for each.
+"""
+
+
+def heading(text: str) -> None:
+    """A title on lines of its own."""
+    paragraph(text, "title")
+
+
+def paragraph(text: Cell, style: str = "") -> None:
+    """Text that is broken between words where a terminal ends."""
+    lines: list[Line] = [[(piece, 0)] for piece in wrapped(text, line_width(sys.stdout))]
+    show_lines(lines, [style])
+
+
+def prose(text: Cell = "", style: str = "") -> None:
+    """Text of a report, which is for people, and is broken between words in a pipe too."""
+    lines: list[Line] = [[(piece, 0)] for piece in wrapped(text, report_width())]
+    show_lines(lines, [style])
+
+
+def facts(lines: Sequence[tuple[str, str]]) -> None:
+    """Print labels and texts in two columns."""
+    show_lines(list(fact_lines(lines, line_width(sys.stdout))), ["quiet", ""])
+
+
+def rows(
+    lines: Iterable[Sequence[Cell]],
+    styles: Sequence[str],
+    right: Collection[int] = (),
+    *,
+    headed: bool = False,
+) -> None:
+    """Print lines in columns: on a terminal as `layout.table` fits them, in a file one line for each.
+
+    Args:
+        lines: The cells of each line, without characters that a terminal could obey.
+        styles: The style of each column.
+        right: The columns that are aligned to the right.
+        headed: Whether the first line has headings.
+    """
+    held = list(lines)
+    show = _shower(styles if len(held) <= MOST_STYLED else None)
+    for line in table(held, line_width(sys.stdout), right=right, headed=headed):
+        show(line)
+
+
+def show_lines(lines: Sequence[Line], styles: Sequence[str]) -> None:
+    """Print lines of `layout`, each part in the style of its column."""
+    show = _shower(styles if len(lines) <= MOST_STYLED else None)
+    for line in lines:
+        show(line)
+
+
+def styled() -> bool:
+    """Whether output has styles."""
+    return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
+
+
+def _shower(styles: Sequence[str] | None) -> Callable[[Line], None]:
+    """A function that prints a line: plainly, if there are no styles, or nobody sees them."""
+    if styles is None or not styled():
+        return _plainly
+    from rich.text import Text
+
+    console = out()
+
+    def show(line: Line) -> None:
+        words = Text()
+        for piece, column in line:
+            part = Text(piece) if isinstance(piece, str) else piece.copy()
+            if styles[column]:
+                part.stylize_before(styles[column])
+            words.append_text(part)
+        words.plain = words.plain.replace(SOLID, " ").rstrip()
+        console.print(words, soft_wrap=True)
+
+    return show
+
+
+def _plainly(line: Line) -> None:
+    text = "".join(str(piece) for piece, _ in line).replace(SOLID, " ")
+    sys.stdout.write(text.rstrip() + "\n")

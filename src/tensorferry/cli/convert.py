@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from tensorferry.core.sizes import size_text
-from tensorferry.errors import ConversionError
-from tensorferry.files.conversion.convert import convert_files
-
-from .console import EXIT_INTERRUPTED, printable
-from .listing import paragraph
+from ..core.sizes import size_text
+from ..errors import ConversionError
+from ..files.conversion.convert import convert_files
+from .console import EXIT_INTERRUPTED, paragraph, printable
 from .outcome import counted, failed, progress, result, show_note, writing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tensorferry.files.conversion.convert import Report
+    from ..files.conversion.convert import Report
 
 __all__ = ["run"]
 

@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from tensorferry.errors import ConversionError
-from tensorferry.files.opening.paths import open_path
-from tensorferry.files.reports.diff import Change, Difference, TensorDifference, diff
-from tensorferry.files.reports.summary import fold
-
-from .console import EXIT_FAILED, printable
-from .listing import paragraph, rows
+from ..errors import ConversionError
+from ..files.opening.paths import open_path
+from ..files.reports.diff import Change, Difference, TensorDifference, diff
+from ..files.reports.summary import fold
+from .console import EXIT_FAILED, paragraph, printable, rows
 from .outcome import counted, failed, progress, result, writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from tensorferry.files.base.contents import Contents
+    from ..files.base.contents import Contents
 
 __all__ = ["run"]
 
@@ -70,9 +68,7 @@ def _with_lists(contents: Contents) -> Contents:
     """The contents, with what the rows of a table tell."""
     if not contents.columns:
         return contents
-    from tensorferry.files.base.contents import (
-        lists_read,
-    )  # here, because most files have no tables
+    from ..files.base.contents import lists_read  # here, because most files have no tables
 
     return lists_read(contents)
 

@@ -8,21 +8,27 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 import tensorferry as ferry
-from tensorferry.backends.registry import backends, outside
-from tensorferry.files.opening import paths as file_formats
-from tensorferry.sequences.numbers import HAS_EXTENSION
 
-from . import layout, measure
-from .console import EXIT_FAILED, print_json, printable, quiet, report_width
-from .layout import solid
-from .listing import prose, show_lines
+from ..backends.registry import backends, outside
+from ..files.opening import paths as file_formats
+from ..sequences.numbers import HAS_EXTENSION
+from . import console, measure
+from .console import (
+    EXIT_FAILED,
+    print_json,
+    printable,
+    prose,
+    quiet,
+    report_width,
+    show_lines,
+    solid,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tensorferry.host.plugins import Plugin
-
-    from .layout import Cell
+    from ..host.plugins import Plugin
+    from .console import Cell
 
     Status = dict[str, ferry.FrameworkStatus]
 
@@ -256,12 +262,14 @@ def _print_dtypes(dtypes: list[measure.RoundTrips]) -> None:
 def _print_table(held: list[list[Cell]]) -> None:
     """Print a table whose first row has headings."""
     held[0] = [Text(str(word), "quiet") for word in held[0]]
-    show_lines(list(layout.table(held, report_width(), margin=0, headed=True)), [""] * len(held[0]))
+    show_lines(
+        list(console.table(held, report_width(), margin=0, headed=True)), [""] * len(held[0])
+    )
 
 
 def _print_matrix(heads: list[str], held: list[list[Cell]]) -> None:
     """Print a table of many narrow columns: below each other, if they are too many for the terminal."""
-    for number, block in enumerate(layout.blocks(heads, held, report_width())):
+    for number, block in enumerate(console.blocks(heads, held, report_width())):
         if number:
             prose()
         _print_table(block)
@@ -271,7 +279,7 @@ def _print_notes(notes: list[tuple[Cell, Cell]], numbers: dict[str, int]) -> Non
     notes += [(_raised(number), _one_line(reason)) for reason, number in numbers.items()]
     if notes:
         prose()
-        show_lines(list(layout.facts(notes, report_width(), right=True)), ["quiet", "quiet"])
+        show_lines(list(console.fact_lines(notes, report_width(), right=True)), ["quiet", "quiet"])
 
 
 def _heading(title: str, note: str) -> None:

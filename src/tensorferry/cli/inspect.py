@@ -8,14 +8,12 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from tensorferry.core.sizes import size_text
-from tensorferry.errors import ConversionError, FileFormatError, UnsafeFileError
-from tensorferry.files.base.contents import blocks_of
-from tensorferry.files.opening.paths import asked_for, open_path
-from tensorferry.files.reports.summary import Summary, disk_bytes, summarise
-
-from .console import EXIT_REFUSED, printable
-from .listing import facts, heading, rows
+from ..core.sizes import size_text
+from ..errors import ConversionError, FileFormatError, UnsafeFileError
+from ..files.base.contents import blocks_of
+from ..files.opening.paths import asked_for, open_path
+from ..files.reports.summary import Summary, disk_bytes, summarise
+from .console import EXIT_REFUSED, facts, heading, printable, rows
 from .outcome import (
     code_of,
     counted,
@@ -32,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from tensorferry.files.base.contents import Contents
-    from tensorferry.files.base.stored import Stored
-    from tensorferry.files.reports.statistics import Statistics
-    from tensorferry.files.reports.summary import Fold
+    from ..files.base.contents import Contents
+    from ..files.base.stored import Stored
+    from ..files.reports.statistics import Statistics
+    from ..files.reports.summary import Fold
 
 __all__ = ["run"]
 
@@ -71,9 +69,7 @@ def _report(
     try:
         contents = open_path(path, allow=allow, lacking=lacking)
         if values and contents.columns:
-            from tensorferry.files.base.contents import (
-                lists_read,
-            )  # here, because most files have no tables
+            from ..files.base.contents import lists_read  # here, because most files have no tables
 
             contents = lists_read(contents)
         allowed = _allowed(path, contents, allow)
@@ -108,7 +104,7 @@ def _report(
 
 def _statistics(contents: Contents) -> dict[str, Statistics | None]:
     """The statistics of each tensor; ``None`` for quantised blocks, whose bytes are not numbers."""
-    from tensorferry.files.reports.statistics import statistics
+    from ..files.reports.statistics import statistics
 
     blocks = blocks_of(contents)
     total = sum(stored.nbytes for stored in contents.tensors.values())

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import tensorferry as ferry
-from tensorferry.backends.registry import backends
-from tensorferry.testing import witness_for, witnesses
-from tensorferry.testing.bits import decode
 
+from ..backends.registry import backends
+from ..testing import witness_for, witnesses
+from ..testing.bits import decode
 from .observe import Observation, observe, witness_of
 
 if TYPE_CHECKING:

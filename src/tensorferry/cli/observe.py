@@ -9,12 +9,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensorferry import to_numpy
-from tensorferry.backends.registry import backend_of
-from tensorferry.testing import witness_for, witnesses
+from .. import to_numpy
+from ..backends.registry import backend_of
+from ..testing import witness_for, witnesses
 
 if TYPE_CHECKING:
-    from tensorferry.testing import Witness
+    from ..testing import Witness
 
 __all__ = ["Observation", "observe", "witness_of"]
 

@@ -15,22 +15,21 @@ import numpy as np
 from rich.text import Text
 
 import tensorferry as ferry
-from tensorferry.core.sizes import size_text
-from tensorferry.errors import ConversionError, LossyCastError
-from tensorferry.files.base.nesting import leaves
-from tensorferry.files.lazy import mapped_arrays
-from tensorferry.files.opening.paths import format_for, formats
-from tensorferry.files.reports.diff import diff
 
-from .console import EXIT_FAILED, printable, quiet
+from ..core.sizes import size_text
+from ..errors import ConversionError, LossyCastError
+from ..files.base.nesting import leaves
+from ..files.lazy import mapped_arrays
+from ..files.opening.paths import format_for, formats
+from ..files.reports.diff import diff
+from .console import EXIT_FAILED, paragraph, printable, quiet, rows
 from .doctor import working
-from .listing import paragraph, rows
 from .outcome import counted, failed, result, writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tensorferry.files.base.contents import Contents
+    from ..files.base.contents import Contents
 
 __all__ = ["example", "run"]
 

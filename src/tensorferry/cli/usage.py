@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from . import layout
-from .console import err, line_width, out, printable, report_width
-from .listing import styled
+from . import console
+from .console import err, line_width, out, printable, report_width, styled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -145,27 +144,27 @@ def _help(command: Any, ctx: Any) -> str:
 def _help_lines(command: Any, ctx: Any, width: int) -> Iterator[Any]:
     from rich.text import Text
 
-    yield from layout.wrapped(_usage(command, ctx), width)
+    yield from console.wrapped(_usage(command, ctx), width)
     for paragraph in (command.help or "").strip().split("\n\n"):
         yield ""
-        yield from layout.wrapped(" ".join(paragraph.split()), width)
+        yield from console.wrapped(" ".join(paragraph.split()), width)
     for title, entries in _panels(command, ctx).items():
         yield ""
         yield Text(f"{title}:", "title")
         # On a narrow terminal, what is said about a word stands below it.
-        widest = max(layout.cell_width(word) for word, _ in entries)
+        widest = max(console.cell_width(word) for word, _ in entries)
         beside = widest <= width // 2
         for word, about in entries:
             typed = Text(word, "code")
             if beside:
-                lines = layout.facts([(typed, about)], width, label=widest)
+                lines = console.fact_lines([(typed, about)], width, label=widest)
                 yield from (Text.assemble(*(piece for piece, _ in line)) for line in lines)
                 continue
-            yield from (Text.assemble("  ", piece) for piece in layout.wrapped(typed, width - 2))
-            yield from (f"      {piece}" for piece in layout.wrapped(about, width - 6))
+            yield from (Text.assemble("  ", piece) for piece in console.wrapped(typed, width - 2))
+            yield from (f"      {piece}" for piece in console.wrapped(about, width - 6))
     if command.epilog:
         yield ""
-        yield from layout.wrapped(command.epilog, width)
+        yield from console.wrapped(command.epilog, width)
 
 
 def _usage(command: Any, ctx: Any) -> str:
@@ -219,14 +218,14 @@ def _show_usage(error: Any) -> None:
     lines: list[Any] = []
     if error.ctx is not None:
         path = error.ctx.command_path
-        lines += layout.wrapped(_usage(error.ctx.command, error.ctx), width)
-        lines += layout.wrapped(f"Try '{layout.solid(path + ' --help')}' for help.", width)
+        lines += console.wrapped(_usage(error.ctx.command, error.ctx), width)
+        lines += console.wrapped(f"Try '{console.solid(path + ' --help')}' for help.", width)
         lines.append("")
-    lines += layout.wrapped(
+    lines += console.wrapped(
         Text.assemble(("Error", "bad"), f": {printable(error.format_message())}"), width
     )
-    console = err()
+    terminal = err()
     for line in lines:
         shown = Text.assemble(line)
-        shown.plain = shown.plain.replace(layout.SOLID, " ")
-        console.print(shown, soft_wrap=True)
+        shown.plain = shown.plain.replace(console.SOLID, " ")
+        terminal.print(shown, soft_wrap=True)

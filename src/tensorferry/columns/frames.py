@@ -10,10 +10,9 @@ from ..core.named_tuple import NamedTuple
 from ..errors import ConversionError, CopyRequiredError, LossyCastError, UnsupportedTypeError
 from ..hints import Hint
 from ..host import casts, memory
-from ..host.copies import gather
+from ..host.memory import gather
 from ..host.numpy_dtypes import numpy_dtype
-from .code import DECODES
-from .column import CODES, NO_CODE, Column, Ragged, Refused
+from .column import CODES, DECODES, NO_CODE, Column, Ragged, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

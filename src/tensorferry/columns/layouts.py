@@ -1,26 +1,46 @@
-"""Read Arrow's memory by its type: as a `Column`, or the reason why it is not one.
-
-(https://arrow.apache.org/docs/format/Columnar.html)
-"""
+"""Read Arrow's memory by its type: as a `Column`, or the reason why it is not one."""
 
 from __future__ import annotations
 
+import json
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..core.dtypes import DTYPES
 from ..errors import UnsupportedTypeError
 from ..host.numpy_dtypes import numpy_dtype
-from . import extensions
-from .code import DECODED, FIELDS, LIST, STORAGE, WITHOUT_NULLS, WORDS
-from .column import BYTES, DECIMALS, NO_CODE, TEXT, Column, Ragged, Refused
-from .decimals import Decimals
-from .dictionaries import codes_of, piece_looked_up
+from .column import (
+    BYTES,
+    CODES,
+    DECIMALS,
+    DECODED,
+    FIELDS,
+    LIST,
+    NO_CODE,
+    STORAGE,
+    TEXT,
+    WITHOUT_NULLS,
+    WORDS,
+    Column,
+    Decimals,
+    Ragged,
+    Refused,
+)
 from .interface import NUMBERS, bytes_at
-from .pieces import Missing, Piece
-from .spans import Span, bits_in, buffer_of, marker, missing_in, over, piece_of, spans_of
+from .objects import (
+    Span,
+    bits_in,
+    buffer_of,
+    marker,
+    missing_in,
+    objects_in,
+    over,
+    piece_of,
+    spans_of,
+)
+from .pieces import DictionaryEncoded, Missing, Piece
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,16 +50,292 @@ if TYPE_CHECKING:
     from .column import Found
     from .interface import Chunk, Type
 
+
 __all__ = [
     "CATEGORIES",
     "DATES",
+    "LISTED",
     "ROUNDED",
     "are_integers",
     "asked_of",
+    "codes_of",
     "column_of",
     "decimals_in",
     "fields",
+    "listed_tensors",
+    "nested",
+    "piece_looked_up",
+    "tensors",
+    "tensors_of_any_shape",
+    "truths",
 ]
+
+
+# -- dictionaries ----------------------------------------------------------------------------------
+#
+# (https://arrow.apache.org/docs/format/Columnar.html#dictionary-encoded-layout)
+
+
+def piece_looked_up(
+    indices: Array,
+    values: Array,
+    absent: Array,
+    gone: Array | None,
+    encoded: str,
+    first: int,
+    inner: tuple[int, ...],
+) -> Piece:
+    """A piece of a column whose values are looked up.
+
+    Args:
+        indices: The index of each value.
+        values: What is looked up.
+        absent: Which of them are null.
+        gone: Which of the indices are null; ``None`` if none is.
+        encoded: The encoding, as the end of a sentence.
+        first: The row of the column that the first index is in.
+        inner: The shape of a row.
+
+    Raises:
+        UnsupportedTypeError: An index is outside of the values.
+    """
+    size = max(1, prod(inner))
+    decoded = DictionaryEncoded(indices, values, gone, encoded, first, size)
+    if absent.any():
+        found = decoded.look_up(absent, 0, len(indices))
+        decoded.missing = found if gone is None else found | gone
+    marks = () if decoded.missing is None else (Missing(decoded.missing, prod(inner)),)
+    return Piece(len(indices) // size, decoded, marks)
+
+
+def codes_of(kind: Type, values: Type, spans: Sequence[Span], inner: tuple[int, ...]) -> Column:
+    """The codes of categories.
+
+    If the chunks have several dictionaries, they are those of one for all, in its order.
+
+    Args:
+        kind: The type of the codes.
+        values: The type of the categories: text or bytes.
+        spans: The codes.
+        inner: The shape of a row.
+
+    Raises:
+        UnsupportedTypeError: A chunk has no dictionary.
+    """
+    dictionaries: dict[Any, Chunk] = {}
+    for each in spans:
+        if each.chunk.values is None:
+            raise UnsupportedTypeError(
+                "This array of Arrow's is indices, and has no dictionary.", None
+            )
+        dictionaries.setdefault(_memory_of(each.chunk.values), each.chunk.values)
+    integers = NUMBERS[kind.format]
+    if len(dictionaries) < 2 and not any(map(_has_nulls, dictionaries.values())):
+        pieces = [piece_of(each, inner, over(each, integers).reshape(-1, *inner)) for each in spans]
+        column = Column(integers, inner, pieces, unit=CODES)
+        column.categories = lambda: objects_in(values, [*dictionaries.values()])
+        return column
+    places: dict[Any, int] = {}
+    known = {at: objects_in(values, [each]) for at, each in dictionaries.items()}
+    if len(known) > 1:
+        codes = {
+            at: [places.setdefault(each, len(places)) for each in found]
+            for at, found in known.items()
+        }
+    else:
+        codes = {at: list(range(len(found))) for at, found in known.items()}
+    # There may be more categories together than the integers of one chunk can count.
+    dtype = integers if len(places) <= np.iinfo(integers).max else "int64"
+    pieces = []
+    for each in spans:
+        at = _memory_of(each.chunk.values)
+        absent = np.fromiter((one is None for one in known[at]), bool)
+        first = sum(piece.rows for piece in pieces)
+        indices, gone = over(each, integers), missing_in(each, inner)
+        found = np.array(codes[at], numpy_dtype(dtype))
+        pieces.append(
+            piece_looked_up(indices, found, absent, gone, "by several dictionaries", first, inner)
+        )
+    column = Column(dtype, inner, pieces, unit=CODES)
+    column.categories = lambda: (
+        [*places] if places else [each for found in known.values() for each in found]
+    )
+    return column
+
+
+def _memory_of(dictionary: Chunk | None) -> Any:
+    return None if dictionary is None else dictionary[:4]
+
+
+def _has_nulls(dictionary: Chunk) -> bool:
+    span = Span(dictionary, 0, dictionary.length)
+    return marker(())(span) is not span
+
+
+# -- extension types whose values are tensors, or booleans of a byte each --------------------------
+#
+# (https://arrow.apache.org/docs/format/CanonicalExtensions.html)
+
+
+def truths(found: Found) -> Found:
+    """Bytes as booleans: all except 0 are true."""
+    if not isinstance(found, Column):
+        return found
+    pieces = [
+        Piece(piece.rows, piece.values != 0, piece.missing)
+        for piece in found.pieces
+        if isinstance(piece.values, np.ndarray)
+    ]
+    return Column(
+        "bool", found.inner, pieces, reasons=("booleans of a byte that may have any value",)
+    )
+
+
+def tensors(metadata: bytes, found: Found, inner: tuple[int, ...]) -> Found:
+    """A column of tensors of one shape.
+
+    Raises:
+        UnsupportedTypeError: The shape does not fit the number of elements, or there is none.
+    """
+    said = _said_in(metadata)
+    shape = _lengths_in(said.get("shape"))
+    order = (
+        None
+        if shape is None or said.get("permutation") is None
+        else _lengths_in(said["permutation"]) or ()
+    )
+    if shape is None or (order is not None and sorted(order) != [*range(len(shape))]):
+        raise UnsupportedTypeError(_WITHOUT_SHAPE, None)
+    if not isinstance(found, Column):
+        return found
+    if prod(shape) != prod(found.inner[len(inner) :]):
+        raise UnsupportedTypeError(
+            "The shape of these tensors is not that of their elements.", None
+        )
+    before = len(inner)
+    found = _reshaped(found, (*inner, *shape))
+    if order is not None:
+        found.order = (*range(before), *(before + axis for axis in order))
+    return found
+
+
+LISTED = frozenset({"ray.data.arrow_tensor", "ray.data.arrow_tensor_v2"})
+"""Types of tensors of one shape, whose storage are lists of their elements, and whose metadata are the shape in JSON.
+
+(https://github.com/ray-project/ray/blob/master/python/ray/data/_internal/tensor_extensions/arrow.py)
+"""
+
+
+def listed_tensors(metadata: bytes, found: Found) -> Found | None:
+    """A column of tensors of a type in `LISTED`; ``None`` if its metadata are no JSON, or its rows do not fit them."""
+    try:
+        shape = _lengths_in(json.loads(metadata))
+    except ValueError:  # pickled by an old version
+        return None
+    if shape is None or isinstance(found, Ragged):
+        return None
+    if not isinstance(found, Column):
+        return found
+    if found.rows and (len(found.inner) != 1 or prod(shape) != found.inner[0]):
+        return None
+    return _reshaped(found, shape)
+
+
+def nested(metadata: bytes, found: Found) -> Found:
+    """A column without rows of nested lists, with the lengths that the metadata of datasets' `Array3D` and others say.
+
+    (https://github.com/huggingface/datasets/blob/main/src/datasets/features/features.py)
+    """
+    if not isinstance(found, Column):
+        return found
+    try:
+        said = json.loads(metadata)
+    except ValueError:
+        return found
+    shape = (
+        _lengths_in([each or 0 for each in said[0]])
+        if type(said) is list and said and type(said[0]) is list
+        else None
+    )
+    return (
+        _reshaped(found, shape) if shape is not None and len(shape) == len(found.inner) else found
+    )
+
+
+_WITHOUT_SHAPE = "The metadata of these tensors does not say what their shape is."
+
+
+def _said_in(metadata: bytes) -> dict[str, Any]:
+    """What an extension type says in JSON."""
+    try:
+        said = json.loads(metadata or b"{}")
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        raise UnsupportedTypeError(_WITHOUT_SHAPE, None)
+    return said
+
+
+def _lengths_in(x: object) -> tuple[int, ...] | None:
+    """A list from JSON, as lengths; ``None`` if it is not a list of integers from 0 on."""
+    return (
+        tuple(x)
+        if isinstance(x, list) and all(type(each) is int and each >= 0 for each in x)
+        else None
+    )
+
+
+def _reshaped(found: Column, inner: tuple[int, ...]) -> Column:
+    pieces = [
+        piece._replace(values=piece.values.reshape(piece.rows, *inner))
+        if isinstance(piece.values, np.ndarray)
+        else piece
+        for piece in found.pieces
+    ]
+    return Column(found.dtype, inner, pieces, unit=found.unit, reasons=found.reasons)
+
+
+def tensors_of_any_shape(metadata: bytes, data: Found, shape: Found) -> Found:
+    """A column of tensors with different shapes.
+
+    Raises:
+        UnsupportedTypeError: A shape does not fit the number of elements.
+    """
+    if _said_in(metadata).get("permutation"):
+        return Refused("has tensors whose axes are permuted", STORAGE)
+    if isinstance(data, Refused):
+        return data
+    if not isinstance(shape, Column) or len(shape.inner) != 1 or shape.dtype != "int32":
+        return Refused("has tensors without shapes", STORAGE)
+    if shape.nulls[0]:
+        return Refused(f"has a null in the shape of a tensor, at row {shape.nulls[1]}", STORAGE)
+    sizes = shape.whatever()
+    counts = np.full(data.rows, prod(data.inner)) if isinstance(data, Column) else data.lengths
+    if (sizes.prod(1) != counts).any() or (sizes < 0).any():
+        raise UnsupportedTypeError(
+            "The shapes of these tensors are not those of their elements.", None
+        )
+    if len(sizes) and (sizes != sizes[0]).any():
+        elements = data.elements if isinstance(data, Ragged) else None
+        if elements is None and isinstance(data, Column):
+            flat = [
+                Piece(piece.rows * prod(data.inner), piece.values.reshape(-1), ())
+                for piece in data.pieces
+                if isinstance(piece.values, np.ndarray) and not piece.missing
+            ]
+            if len(flat) != len(data.pieces):
+                return Refused("has tensors of unequal shapes with nulls, or of bits", STORAGE)
+            elements = Column(data.dtype, (), flat)
+        assert elements is not None  # noqa: S101 - for the type checker
+        return Ragged(elements, counts, sizes)
+    if not isinstance(data, Column):
+        return data
+    return _reshaped(data, tuple(map(int, sizes[0])) if len(sizes) else (0,) * shape.inner[0])
+
+
+# -- by type ---------------------------------------------------------------------------------------
+#
+# (https://arrow.apache.org/docs/format/Columnar.html)
 
 _TEXTS, _BYTES = ("u", "U", "vu"), ("z", "Z", "vz")
 _UNITS = {"s": "seconds", "m": "milliseconds", "u": "microseconds", "n": "nanoseconds", "D": "days"}
@@ -115,7 +411,7 @@ def _column(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | 
         return _extension(kind.extension, kind, spans, inner, asked)
     if not spans and not inner and _OF_EXTENSION in kind.metadata:
         found = _column(kind._replace(metadata={}), spans, inner, asked)
-        return extensions.nested(kind.metadata[_OF_EXTENSION], found)
+        return nested(kind.metadata[_OF_EXTENSION], found)
     code = kind.format
     if kind.values is not None:
         return _dictionary(kind, kind.values, spans, inner, asked)
@@ -449,11 +745,11 @@ def _extension(
     said = kind.metadata.get(_OF_EXTENSION, b"")
     plain = kind._replace(metadata={})
     if name == "arrow.bool8":
-        return extensions.truths(_column(plain, spans, inner, None))
+        return truths(_column(plain, spans, inner, None))
     if name == "arrow.fixed_shape_tensor":
-        return extensions.tensors(said, _column(plain, spans, inner, asked), inner)
-    if name in extensions.LISTED and not inner:
-        known = extensions.listed_tensors(said, _column(plain, spans, inner, asked))
+        return tensors(said, _column(plain, spans, inner, asked), inner)
+    if name in LISTED and not inner:
+        known = listed_tensors(said, _column(plain, spans, inner, asked))
         if known is not None:
             return known
     if name != "arrow.variable_shape_tensor":
@@ -478,4 +774,4 @@ def _extension(
         )
         for index, child in enumerate(kind.children)
     )
-    return extensions.tensors_of_any_shape(said, data, shape)
+    return tensors_of_any_shape(said, data, shape)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..typing import Array
-    from .decimals import Decimals
+    from .column import Decimals
 
 __all__ = ["Bits", "Cast", "DictionaryEncoded", "Missing", "Piece", "gone_in"]
 

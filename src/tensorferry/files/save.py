@@ -17,9 +17,9 @@ from ..core.names import EXCHANGE
 from ..errors import ConversionError, UnsupportedTypeError, an
 from ..execution.recipes import conversion_as
 from ..execution.run import convert, foresee
+from ..trees.containers import openers_of
 from ..trees.failures import hint_for_leaf
 from ..trees.leaves import LeafRule
-from ..trees.openers import openers_of
 from .base.contents import NOTHING, Contents, Ref, Special
 from .base.nesting import DEEPEST, names, relabel
 from .base.objects import Placeholder

@@ -1,4 +1,4 @@
-"""`Flat`: the user's function, as a function of only the tensors among its arguments."""
+"""A user's function as a function of only the tensors among its arguments."""
 
 from __future__ import annotations
 
@@ -14,27 +14,36 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..backends import registry
+from ..backends import fast_paths, registry
 from ..backends.base import Backend
 from ..core import dtypes
 from ..core.dtype_names import name_of
 from ..core.names import EXCHANGE
-from ..errors import ConversionError, LossyCastError, UnsupportedTypeError, an, frames_of_ours
+from ..errors import (
+    ConversionError,
+    CopyRequiredError,
+    LossyCastError,
+    UnsupportedTypeError,
+    an,
+    frames_of_ours,
+)
 from ..execution.recipes import conversion_as
 from ..execution.run import convert, foresee
 from ..host.numpy_dtypes import numpy_dtype
+from ..trees.containers import is_used_up, may_hold
 from ..trees.leaves import leaf_rule
 from ..trees.structure import placed
-from ..trees.unknown import is_used_up, may_hold
 from ..trees.walk import take_apart
-from .converters import converter, converter_to, sharing_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from ..backends.functions import Inner
     from ..core.derivations import Spec
+    from ..execution.recipes import Conversion
     from ..trees.structure import Structure
+
+    Converter = Callable[[Any], Any]
 
 __all__ = [
     "TENSOR",
@@ -42,6 +51,8 @@ __all__ = [
     "Looked",
     "OutputTree",
     "UserFunction",
+    "converter",
+    "converter_to",
     "first_of",
     "fit",
     "is_number",
@@ -50,7 +61,61 @@ __all__ = [
     "path_of",
     "put_aside",
     "refusal_of",
+    "sharing_first",
 ]
+
+
+# -- converters of arguments and results -----------------------------------------------------------
+
+
+def converter(conversion: Conversion) -> Converter:
+    """A function that converts one tensor."""
+    return lambda x: convert(x, conversion)
+
+
+def sharing_first(sharing: Conversion, copying: Conversion) -> Converter:
+    """A function that converts one tensor by `sharing` if that is possible, and otherwise by `copying`."""
+
+    def share(x: Any) -> Any:
+        try:
+            return convert(x, sharing)
+        except CopyRequiredError:
+            return convert(x, copying)
+
+    return share
+
+
+@lru_cache(maxsize=64)
+def converter_to(name: str, *, lent: bool = False) -> Converter:
+    """A function that converts one tensor to a framework, without keywords, by the fast path of its type if possible.
+
+    Args:
+        name: The name of the framework.
+        lent: Whether the tensor is an array whose memory is only lent for the call, so that it must
+            be copied.
+    """
+    conversion, paths, not_accepted = (
+        conversion_as(name),
+        fast_paths.paths_to(name),
+        fast_paths.NOT_ACCEPTED,
+    )
+
+    def convert_here(x: Any) -> Any:
+        if lent:
+            x = x.copy()
+        try:
+            found = paths[type(x)](x)
+        except not_accepted:
+            found = None
+        return convert(x, conversion) if found is None else found
+
+    return convert_here
+
+
+registry.on_change.append(converter_to.cache_clear)
+
+
+# -- the function of the tensors among its arguments -----------------------------------------------
 
 
 class UserFunction(NamedTuple):

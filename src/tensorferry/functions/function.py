@@ -16,8 +16,7 @@ from ..execution.recipes import conversion_as
 from ..execution.run import convert
 from ..host.numpy_dtypes import of_numpy
 from ..trees.structure import placed
-from .converters import converter, converter_to, sharing_first
-from .flat import first_of, is_number, note, put_aside
+from .flat import converter, converter_to, first_of, is_number, note, put_aside, sharing_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

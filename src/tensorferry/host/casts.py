@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from ..core.dtypes import DType
-    from ..sequences.chunks import Chunks
+    from ..sequences.reader import Chunks
     from ..typing import Array
 
     Step: TypeAlias = Callable[[Array, Array], None]

@@ -1,9 +1,10 @@
-"""Host memory: aligned allocation, addresses, whether it can be written to, and whether tensors overlap."""
+"""Host memory: where a tensor lies, who may write, and how it is copied."""
 
 from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import sys
 from functools import cache
 from itertools import pairwise
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..core.info import TensorInfo
     from ..typing import Array
 
+
 __all__ = [
     "HEADER",
     "IN_ONE_RUN",
@@ -29,6 +31,7 @@ __all__ = [
     "address",
     "addresses",
     "compact",
+    "gather",
     "is_mapped",
     "is_spread",
     "is_there",
@@ -39,11 +42,15 @@ __all__ = [
     "over_address",
     "overlap",
     "paged",
+    "processors",
     "root",
     "share_a_byte",
     "span",
     "writable_somewhere",
 ]
+
+
+# -- where a tensor lies ---------------------------------------------------------------------------
 
 LOWEST = 1 << 22
 """No memory of a process has a lower address; Linux loads programs above it."""
@@ -348,3 +355,59 @@ def _ghost(info: TensorInfo, start: int) -> Array:
     axes = [axis for axis in zip(info.shape, info.strides, strict=True) if axis[0] != 1]
     shape, strides = zip(*axes, strict=True) if axes else ((), ())
     return over_address(start, shape, strides, void, read_only=True, owner=None)
+
+
+# -- copies ----------------------------------------------------------------------------------------
+
+_MOST = 4
+"""The most threads that copy at the same time. A few use all the bandwidth of memory."""
+
+
+def processors() -> int:
+    """The number of processors on which this process may run."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def gather(rows: Sequence[Array], out: Array) -> None:
+    """Copy arrays of one axis into the rows of another array of the same dtype.
+
+    One thread does not use all the bandwidth of memory, and waits while the system gives new memory
+    page by page. So from `memory.MAPPED` bytes on several threads copy, because NumPy releases the
+    interpreter's lock.
+
+    >>> import numpy as np
+    >>> result = np.empty((2, 3))
+    >>> gather([np.ones(3), np.zeros(3)], result)
+    >>> result.tolist()
+    [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
+
+    Args:
+        rows: The arrays.
+        out: The array that is written, C-contiguous, which no other code uses meanwhile.
+    """
+    threads = min(_MOST, len(rows), processors()) if out.nbytes >= MAPPED else 1
+    if threads < 2:
+        _copy(rows, out)
+        return
+    from concurrent.futures import (
+        ThreadPoolExecutor,
+    )  # here, because it imports logging, which takes long
+
+    ends = [len(rows) * share // threads for share in range(threads + 1)]
+    parts = [slice(start, end) for start, end in pairwise(ends)]
+    with ThreadPoolExecutor(threads - 1, thread_name_prefix="tensorferry") as others:
+        try:
+            copies = [others.submit(_copy, rows[part], out[part]) for part in parts[1:]]
+        except (
+            RuntimeError
+        ):  # no thread can be started: the interpreter is ending, or the system has no more
+            copies, parts = [], [slice(None)]
+        _copy(rows[parts[0]], out[parts[0]])
+        for each in copies:
+            each.result()
+
+
+def _copy(rows: Sequence[Array], out: Array) -> None:
+    np.concatenate(rows, out=out.reshape(-1))

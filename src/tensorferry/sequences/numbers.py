@@ -1,8 +1,4 @@
-"""Read Python numbers into arrays of their exact dtype: with the C extension, or with NumPy if it was not built.
-
-Both give the same flags. Everything unusual is left to `reader`, which is slower and says what is
-wrong.
-"""
+"""Python numbers: what kinds are among them, and their values in an array."""
 
 from __future__ import annotations
 
@@ -14,30 +10,176 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.named_tuple import NamedTuple
 from ..host import casts, subnormals
 from ..host.extensions import extension
 from ..host.numpy_dtypes import numpy_dtype, of_numpy
-from . import flags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..typing import Array
 
+
 __all__ = [
+    "BEYOND",
+    "BOOL",
+    "COMPLEX",
+    "DOUBT",
+    "EXACT",
+    "EXPECTED",
     "FEW",
+    "FLOAT",
     "HAS_EXTENSION",
+    "INT",
+    "KINDS",
+    "LARGE",
+    "LARGEST",
+    "MISFIT",
+    "NEGATIVE",
     "PYTHON_NUMBERS",
+    "SPECIAL",
+    "TYPES",
+    "UNSIGNED",
+    "WIDE",
+    "Exact",
+    "alike",
+    "are_exact",
+    "exact",
     "expected_of",
     "fill",
+    "found_among",
+    "found_in",
     "is_filled",
     "list_reader",
     "look",
     "opened",
     "read",
     "read_part",
+    "weak_of",
     "with_types",
 ]
+
+
+# -- kinds of numbers ------------------------------------------------------------------------------
+
+DOUBT = -1
+"""There is another object among the numbers, or rows have unequal lengths."""
+BOOL, INT, FLOAT, COMPLEX = 1, 2, 4, 8
+WIDE, LARGE, UNSIGNED, NEGATIVE = 16, 32, 64, 128
+"""An int beyond 32 bits; one beyond 2**53, which float64 may not have; one from 2**63 on; one below 0."""
+BEYOND, SPECIAL, MISFIT = 256, 512, 1024
+"""A finite float beyond float32; an infinity or NaN; a number that does not fit the expected dtype."""
+KINDS = BOOL | INT | FLOAT | COMPLEX
+LARGEST = float(np.finfo(np.float32).max)
+_EXACT_INTEGERS = 2**53
+
+
+class Exact(NamedTuple):
+    """The dtype that has numbers exactly.
+
+    Args:
+        dtype: Its name.
+        narrow: Whether all are in the range of int32 or float32.
+    """
+
+    dtype: str
+    narrow: bool
+
+    @property
+    def weak(self) -> str:
+        """The narrowest ordinary dtype with the range of the numbers."""
+        return weak_of(self.dtype) if self.narrow else self.dtype
+
+    def holds(self, other: Exact) -> bool:
+        """Whether numbers that were expected to be of this dtype give the same bits if they are of another."""
+        return EXACT[other.dtype] <= EXACT[self.dtype] and (other.narrow or not self.narrow)
+
+
+def weak_of(dtype: str) -> str:
+    """The narrowest ordinary dtype of a kind of Python numbers."""
+    return _NARROWER.get(dtype, dtype)
+
+
+_NARROWER = {"int64": "int32", "float64": "float32"}
+EXACT = {"bool": 0, "int64": 1, "uint64": 2, "float64": 3, "complex128": 4}
+"""The dtypes for exact Python numbers.
+
+If two occur together, the later one has the numbers of both.
+"""
+EXPECTED = {
+    bool: Exact("bool", narrow=True),
+    int: Exact("int64", narrow=True),
+    float: Exact("float64", narrow=True),
+    complex: Exact("complex128", narrow=True),
+}
+"""The expected dtype of numbers, by the type of the first."""
+TYPES = {expected.dtype: kind for kind, expected in EXPECTED.items()}
+"""The type of the first number, by the expected dtype."""
+
+
+@cache
+def exact(found: int) -> Exact | None:
+    """The dtype that has numbers with these flags exactly; ``None`` if none may have them, or there are no numbers.
+
+    >>> exact(INT | FLOAT), exact(INT | LARGE | FLOAT)
+    (Exact(dtype='float64', narrow=True), None)
+    """
+    if found < 0 or not found & KINDS:
+        return None
+    if found & (FLOAT | COMPLEX):
+        if found & LARGE:
+            return None
+        narrow = not found & (BEYOND | SPECIAL)
+        return Exact("complex128" if found & COMPLEX else "float64", narrow)
+    if found & UNSIGNED:
+        return None if found & (NEGATIVE | BOOL) else Exact("uint64", narrow=True)
+    return Exact("int64", not found & WIDE) if found & INT else Exact("bool", narrow=True)
+
+
+def alike(found: int) -> Exact | None:
+    """The exact dtype of numbers that are all of one type; otherwise ``None``."""
+    return exact(found) if found & KINDS in (BOOL, INT, FLOAT, COMPLEX) else None
+
+
+def found_in(array: Array) -> int:
+    """The flags of numbers in an array of their exact dtype."""
+    kind = array.dtype.kind
+    if kind == "b":
+        return BOOL
+    if kind == "c":
+        return (found_in(array.real) | found_in(array.imag)) & ~FLOAT | COMPLEX
+    low, high = np.minimum.reduce(array, axis=None), np.maximum.reduce(array, axis=None)
+    if kind == "f":
+        # Another pass would find out which of the two it is.
+        return FLOAT if low >= -LARGEST and high <= LARGEST else FLOAT | BEYOND | SPECIAL
+    return found_among(int(low), int(high))
+
+
+def found_among(low: int, high: int) -> int:
+    """The flags of integers from `low` to `high`."""
+    found = INT | NEGATIVE if low < 0 else INT
+    if low < -(2**31) or high >= 2**31:
+        found |= WIDE
+    if low < -_EXACT_INTEGERS or high > _EXACT_INTEGERS:
+        found |= LARGE
+    return found | UNSIGNED if high >= 2**63 else found
+
+
+def are_exact(array: Array) -> bool:
+    """Whether no integer among floats was rounded when it was read as float64."""
+    parts = (array.real, array.imag) if array.dtype.kind == "c" else (array,)
+    return all(
+        np.minimum.reduce(part, axis=None) > -_EXACT_INTEGERS
+        and np.maximum.reduce(part, axis=None) < _EXACT_INTEGERS
+        for part in parts
+    )
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+#
+# Both give the same flags. Everything unusual is left to `reader`, which is slower and says what is
+# wrong.
 
 PYTHON_NUMBERS = frozenset({float, int, bool, complex})
 
@@ -76,7 +218,7 @@ One is not enough, as floats may follow an int.
 """
 
 
-def expected_of(x: Any, head: Any) -> flags.Exact | None:
+def expected_of(x: Any, head: Any) -> Exact | None:
     """The expected exact dtype of many numbers, by the first few of them; ``None`` if they are unusual.
 
     >>> expected_of([[1, 2.5], [3, 4]], 1)
@@ -89,11 +231,7 @@ def expected_of(x: Any, head: Any) -> flags.Exact | None:
     row = x
     while isinstance(row, (list, tuple)) and row and row[0] is not head:
         row = row[0]
-    return (
-        flags.exact(look(row[:_FIRST]))
-        if type(row) in (list, tuple)
-        else flags.EXPECTED.get(type(head))
-    )
+    return exact(look(row[:_FIRST])) if type(row) in (list, tuple) else EXPECTED.get(type(head))
 
 
 def read(x: Any, head: Any, shape: tuple[int, ...]) -> tuple[Array, int] | None:
@@ -112,7 +250,7 @@ def read(x: Any, head: Any, shape: tuple[int, ...]) -> tuple[Array, int] | None:
         if expected is None:
             return None
         array, found = read_part(x, shape, expected.dtype, 0, shape[0])
-        seen = flags.exact(found)
+        seen = exact(found)
         if seen is not None and seen.dtype == expected.dtype:
             return array, found
         expected = seen
@@ -136,7 +274,7 @@ def _read_by_extension(
         array = np.empty((stop - start, *shape[1:]), numpy_dtype(dtype))
     except (MemoryError, ValueError):
         # There may be no memory for a shape that only the first rows have.
-        return np.empty(0), flags.DOUBT
+        return np.empty(0), DOUBT
     return array, _extension.fill(array, _CODES[dtype], x, shape, start, stop)  # type: ignore[union-attr]
 
 
@@ -155,20 +293,20 @@ def _read_by_numpy(
         array = None
     # Among bools, NumPy reads large integers as uint64 in some lists, and as floats in others.
     if array is None or array.shape != (stop - start, *shape[1:]) or array.dtype.kind not in "bifc":
-        return np.empty(0, wanted), flags.DOUBT
-    found = flags.found_in(array)
+        return np.empty(0, wanted), DOUBT
+    found = found_in(array)
     if (
         array.dtype.kind in "fc"
-        and not flags.are_exact(array)
+        and not are_exact(array)
         and int in set(map(type, opened(part, len(shape) - 1)))
     ):
-        found |= flags.LARGE
+        found |= LARGE
     if array.dtype == wanted:
         return array, found
-    if flags.EXACT[of_numpy(array.dtype) or ""] > flags.EXACT[dtype] or (
-        found & flags.NEGATIVE and dtype == "uint64"
+    if EXACT[of_numpy(array.dtype) or ""] > EXACT[dtype] or (
+        found & NEGATIVE and dtype == "uint64"
     ):
-        return array, found | flags.MISFIT
+        return array, found | MISFIT
     return array.astype(wanted), found
 
 
@@ -194,29 +332,27 @@ def with_types(found: int, x: Any, depth: int) -> int:
         return found
     kinds = set(map(type, opened(x, depth - 1)))
     return (
-        (found & ~flags.KINDS) | sum(map(_FLAGS.__getitem__, kinds))
-        if kinds <= PYTHON_NUMBERS
-        else flags.DOUBT
+        (found & ~KINDS) | sum(map(_FLAGS.__getitem__, kinds)) if kinds <= PYTHON_NUMBERS else DOUBT
     )
 
 
-_FLAGS = {bool: flags.BOOL, int: flags.INT, float: flags.FLOAT, complex: flags.COMPLEX}
+_FLAGS = {bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX}
 
 
 def _look_by_numpy(row: Any) -> int:
     """The flags of the numbers in a list or a tuple."""
     row = tuple(row)  # which no other thread can change between one look and the next
     kinds = set(map(type, row))
-    if kinds == {float} and hypot(*row) < flags.LARGEST / 2:
-        return flags.FLOAT
+    if kinds == {float} and hypot(*row) < LARGEST / 2:
+        return FLOAT
     if kinds == {int}:
         low, high = min(row), max(row)
-        return flags.found_among(low, high) if low >= -(2**63) and high < 2**64 else flags.DOUBT
+        return found_among(low, high) if low >= -(2**63) and high < 2**64 else DOUBT
     if not kinds or not kinds <= PYTHON_NUMBERS:
-        return flags.DOUBT if kinds else 0
+        return DOUBT if kinds else 0
     found = _read_by_numpy(row, (len(row),), "complex128", 0, len(row))[1]
-    if found & flags.FLOAT and kinds <= {int, bool}:
-        return flags.DOUBT  # NumPy made floats from bools and ints from 2**63 on
+    if found & FLOAT and kinds <= {int, bool}:
+        return DOUBT  # NumPy made floats from bools and ints from 2**63 on
     return with_types(found, row, 1)
 
 
@@ -240,7 +376,7 @@ def fill(result: Array, dtype: str, check: str, x: Any, shape: tuple[int, ...]) 
     """
     wanted = of_numpy(result.dtype) or ""
     if _extension is None or not is_filled(dtype, wanted, check):
-        return flags.DOUBT
+        return DOUBT
     return _fill(result, _CODES[wanted], x, shape)
 
 
@@ -260,8 +396,8 @@ def list_reader(
     def read(x: list[Any]) -> Array | None:
         kind: Any = type(x[0]) if x else None
         if len(x) >= FEW:
-            likely = flags.exact(look(x[:_FIRST]))
-            kind = None if likely is None else flags.TYPES.get(likely.dtype)
+            likely = exact(look(x[:_FIRST]))
+            kind = None if likely is None else TYPES.get(likely.dtype)
         way = ways[kind]
         if way is None or not _SMALLEST * 1.0:
             return None
@@ -298,7 +434,7 @@ class _Ways(dict[Any, "tuple[np.dtype[Any], str, frozenset[int]] | None"]):
         dtype = self._dtypes.get(kind)
         if dtype is None:
             return None
-        exact = flags.EXPECTED[kind].dtype
+        exact = EXPECTED[kind].dtype
         return self.setdefault(
             kind, (numpy_dtype(dtype), _CODES[dtype], _all_within(exact, narrow=dtype != exact))
         )
@@ -338,17 +474,13 @@ def _are_cast_alike(wanted: str) -> bool:
     tried = np.array([*_HALFWAY, *struct.unpack("<4d", _NANS)])
     filled = np.empty(tried.shape, numpy_dtype(wanted))
     found = _extension.fill(filled, _CODES[wanted], tried.tolist())  # type: ignore[union-attr]
-    return not found & flags.MISFIT and filled.tobytes() == casts.cast(tried, wanted).tobytes()
+    return not found & MISFIT and filled.tobytes() == casts.cast(tried, wanted).tobytes()
 
 
 @cache
 def _all_within(dtype: str, *, narrow: bool) -> frozenset[int]:
     """The flags that numbers of a dtype can have; if `narrow`, without numbers beyond float32."""
-    every = (
-        (each, flags.exact(each))
-        for each in range(flags.MISFIT)
-        if not (narrow and each & flags.BEYOND)
-    )
+    every = ((each, exact(each)) for each in range(MISFIT) if not (narrow and each & BEYOND))
     return frozenset(each for each, seen in every if seen is not None and seen.dtype == dtype)
 
 

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
     from .memory import Image, Place
 
+
 __all__ = [
     "COMPACT",
+    "ColumnWitness",
     "Sample",
     "Witness",
     "add_witness",
@@ -34,6 +36,9 @@ __all__ = [
     "witness_named",
     "witnesses",
 ]
+
+
+# -- witnesses -------------------------------------------------------------------------------------
 
 COMPACT = ("aligned", "zero-d", "empty")
 
@@ -256,3 +261,37 @@ def witness_for(name: str) -> Witness:
     if why is not None:
         raise LookupError(why)
     return found
+
+
+# -- witnesses of columns --------------------------------------------------------------------------
+
+# ruff: noqa: D102 - the methods are documented in the base class
+
+
+class ColumnWitness(Witness):
+    """A library of columns.
+
+    `build` makes a column; with more than one axis, a table or a column of tensors.
+    """
+
+    layouts: ClassVar[tuple[str, ...]] = ("column", "aligned", "empty")
+    mutable: ClassVar[bool] = False
+    """Whether the memory of a column can be written through any object."""
+
+    def knows(self, dtype: str) -> bool:
+        try:
+            self.build(b"", dtype, (0,))
+        except (TypeError, ValueError, AttributeError, RuntimeError):
+            return False
+        return True
+
+    def make(self, layout: str, dtype: str) -> Sample | None:
+        found = image("aligned" if layout == "column" else layout, dtype)
+        shape = (24,) if layout == "column" else found.shape
+        x = self.build(found.content, dtype, shape)
+        poke = self.poker(x) if found.content else None
+        return Sample(x, dtype, shape, found.content, False, self.mutable, poke=poke)
+
+    def poker(self, x: Any) -> Callable[[bytes], None] | None:
+        """A function that writes other elements into a column; ``None`` if the library has no such operation."""
+        return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.devices import HOST
 from ..devices.streams import Landed, SideStreams, events_of
-from .places import landed, places_of, tensors_in
+from .target import landed, places_of, tensors_in
 from .transfer import Transfer
 
 if TYPE_CHECKING:

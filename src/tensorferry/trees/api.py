@@ -342,9 +342,9 @@ def _conversion() -> Any:
 
     It is imported here because it imports optree, which takes time.
     """
-    from . import tree_conversion
+    from . import conversion
 
-    return tree_conversion
+    return conversion
 
 
 def _with_column_keywords(tree: Any, column_keywords: tuple[Any, ...]) -> Any:
@@ -369,7 +369,7 @@ def _convert(
     targets = targets_of(asked, leaves)
     rule = leaf_rule(leaves, infos=looks, unknown=unknown, scalars=targets.are_numbers)
     if looks:
-        from ..columns.producers import leaving_streams
+        from ..columns.interface import leaving_streams
 
         with leaving_streams():
             tree = tree if of_columns is None else _with_column_keywords(tree, of_columns)
@@ -397,7 +397,7 @@ def _describe(tree: Any, rule: LeafRule) -> dict[str, TensorInfo]:
 
 def _looked_at(tree: Any, rule: LeafRule, look: Callable[[Any], Found]) -> dict[str, Found]:
     """By path, what a function gives for each tensor of a tree, or for its description."""
-    from ..columns.producers import leaving_streams
+    from ..columns.interface import leaving_streams
     from .failures import raise_all
     from .walk import take_apart
 

@@ -1,37 +1,62 @@
-"""Containers of Python that optree does not know: how to open them, and to rebuild them with other values.
-
-A container is rebuilt from a shallow copy of itself. So no constructor runs again, which could
-check, count or convert, and attributes that are not values of the container are kept.
-"""
+"""Containers: which objects are, what each opens to, and objects that nobody knows."""
 
 from __future__ import annotations
 
 import copy
+import itertools
 import sys
 from collections import OrderedDict, UserDict, UserList, deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from functools import cached_property
-from types import MappingProxyType, MemberDescriptorType, SimpleNamespace
+from functools import cached_property, partial
+from operator import attrgetter
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    GetSetDescriptorType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+    SimpleNamespace,
+)
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ..backends import registry
 from ..backends.nodes import Node, as_dict, attribute, item
+from ..core.info import TensorInfo
 from ..errors import UnsupportedTypeError, an
+from ..host.masked import has_masked
+from . import libraries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence, Sized
+    from collections.abc import Callable, Iterator, Sequence, Sized
+
+    Opener = Callable[[Any], Node | None]
 
 __all__ = [
+    "PLAIN",
     "is_tuple_with_a_constructor",
+    "is_used_up",
     "like",
+    "may_hold",
     "open_attributes",
     "open_structured",
     "opener_of",
+    "openers_of",
     "rest",
+    "tensor_inside",
 ]
+
+
+# -- containers ------------------------------------------------------------------------------------
+#
+# A container is rebuilt from a shallow copy of itself. So no constructor runs again, which could
+# check, count or convert, and attributes that are not values of the container are kept.
 
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
@@ -282,3 +307,224 @@ _OPENERS: tuple[tuple[Any, Callable[[Any], Node]], ...] = (
     (tuple, _open_tuple),
     (SimpleNamespace, _open_namespace),
 )
+
+
+# -- objects that nobody knows: is there a tensor in one, without running any code -----------------
+#
+# The search goes through the attributes in ``__dict__`` and ``__slots__``, through lists, tuples,
+# sets and dicts in them, and through the attributes of objects in them, three levels deep; also
+# through a `functools.partial` and a slice. It does not go through functions, classes and modules,
+# whose references are not data, nor through iterators, which it would exhaust.
+
+PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, range})
+"""Types that hold nothing, and are never containers."""
+_DICTS: tuple[dict[Any, Any], ...] = ({}, OrderedDict())
+_VIEWS = tuple(type(view) for made in _DICTS for view in (made.keys(), made.values(), made.items()))
+_ROWS = (list, tuple, set, frozenset, deque, *_VIEWS)
+_CODE = (type, FunctionType, BuiltinFunctionType, MethodType, ModuleType)
+_WITH_MEMBERS = (partial, slice)
+"""Types in C that hold their arguments like a class with ``__slots__``."""
+# From Python 3.12 on, the iterator of a deque says that it is of collections.
+_OF_PYTHON = frozenset({"builtins", "_collections", "collections", "itertools"})
+_OF_PLAIN = frozenset(
+    {itertools.count, *(type(iter(x)) for x in (range(0), range(2**64), "", "é", b"", bytearray()))}
+)
+"""Iterators whose elements are certainly not tensors."""
+_Attributes = tuple[GetSetDescriptorType | None, tuple[tuple[str, MemberDescriptorType], ...]]
+_known: WeakKeyDictionary[type, _Attributes] = WeakKeyDictionary()
+_LEVELS = 4
+"""The attributes of the object, and three levels below."""
+
+
+def may_hold(kind: type) -> bool:
+    """Whether objects of a type can hold anything.
+
+    >>> may_hold(object), may_hold(Exception)
+    (False, True)
+    """
+    if kind in PLAIN or issubclass(kind, _CODE):
+        return False
+    if is_used_up(kind):
+        return True
+    found, slots = _attributes_of(kind)
+    return found is not None or bool(slots) or issubclass(kind, (dict, *_ROWS))
+
+
+def is_used_up(kind: type) -> bool:
+    """Whether objects of a type of Python are iterators that may give tensors.
+
+    To look would exhaust them.
+
+    >>> (
+    ...     is_used_up(map),
+    ...     is_used_up(type(iter([]))),
+    ...     is_used_up(type(iter("text"))),
+    ...     is_used_up(list),
+    ... )
+    (True, True, False, False)
+    """
+    return kind not in _OF_PLAIN and any(
+        "__next__" in vars(base) and base.__module__ in _OF_PYTHON for base in kind.__mro__
+    )
+
+
+def tensor_inside(
+    x: Any, is_tensor: Callable[[Any], bool], goes_on: Callable[[type], bool]
+) -> str | None:
+    """The path to the first tensor inside an object; ``None`` if there is none.
+
+    Args:
+        x: The object, which is not a tensor itself.
+        is_tensor: Whether an object is a tensor.
+        goes_on: Whether objects of a type may be searched to the full depth again.
+    """
+    return _inside(x, is_tensor, goes_on, _LEVELS, {})
+
+
+def _inside(
+    x: Any,
+    is_tensor: Callable[[Any], bool],
+    goes_on: Callable[[type], bool],
+    levels: int,
+    seen: dict[int, int],
+) -> str | None:
+    for key, value, entry in _held(x):
+        kind = type(value)
+        if kind in PLAIN:
+            continue
+        if is_tensor(value):
+            return entry(key)
+        left = _LEVELS if goes_on(kind) else levels - 1
+        # An object that has been searched to this depth already is skipped.
+        if left and seen.get(id(value), 0) < left and may_hold(kind):
+            seen[id(value)] = left
+            found = _inside(value, is_tensor, goes_on, left, seen)
+            if found is not None:
+                return entry(key) + found
+    return None
+
+
+def _held(x: Any) -> Iterator[tuple[Any, Any, Callable[[Any], str]]]:
+    """Yield each object inside an object: its key, the object, and a function that spells the key as a path."""
+    # By the type, because `isinstance` may run code: an object can define `__class__`.
+    kind = type(x)
+    if issubclass(kind, dict):
+        if not PLAIN.issuperset(map(type, dict.values(x))):
+            yield from ((key, value, _item) for key, value in list(dict.items(x)))
+    elif issubclass(kind, _ROWS):
+        # With the iterator of the base class, because that of a subclass may run any code.
+        base: Any = next(base for base in _ROWS if issubclass(kind, base))
+        rows = list(base.__iter__(x))
+        if not PLAIN.issuperset(map(type, rows)):
+            yield from ((index, value, _item) for index, value in enumerate(rows))
+    attributes, slots = _attributes_of(kind)
+    if attributes is not None:
+        yield from ((name, value, attribute) for name, value in list(attributes.__get__(x).items()))
+    for name, slot in slots:
+        try:
+            yield name, slot.__get__(x), attribute
+        except AttributeError:
+            continue  # not set
+
+
+def _item(key: Any) -> str:
+    plain = type(key) in PLAIN or (type(key) is tuple and PLAIN.issuperset(map(type, key)))
+    return item(key) if plain else f"[a {type(key).__name__}]"
+
+
+def _attributes_of(kind: type) -> _Attributes:
+    """The descriptors that give the ``__dict__`` and the slots of a type's objects."""
+    known = _known.get(kind)
+    if known is not None:
+        return known
+    held = next((vars(base)["__dict__"] for base in kind.__mro__ if "__dict__" in vars(base)), None)
+    slots = [
+        (name, slot)
+        for base in kind.__mro__
+        if "__slots__" in vars(base) or base in _WITH_MEMBERS
+        for name, slot in vars(base).items()
+        if isinstance(slot, MemberDescriptorType)
+    ]
+    # A property with this name would run code.
+    found = held if isinstance(held, GetSetDescriptorType) else None, tuple(slots)
+    _known[kind] = found
+    return found
+
+
+# -- the functions that open a type as a container -------------------------------------------------
+
+_DTYPE = attrgetter("dtype")
+
+
+def openers_of(kind: type, leaves: Sequence[Any]) -> tuple[Opener, ...]:
+    """The functions that may open objects of a type, in order; none if they are certainly leaves."""
+    if kind in PLAIN or issubclass(kind, TensorInfo):
+        return ()
+    if issubclass(kind, (np.ndarray, np.void)):
+        arrays = (
+            leaves
+            if set(map(type, leaves)) == {kind}
+            else [leaf for leaf in leaves if type(leaf) is kind]
+        )
+        names = any(dtype.names for dtype in set(map(_DTYPE, arrays)))
+        return (_open_fields,) if names else ()
+    if registry.is_known_tensor(kind):
+        return ()
+    known = _of_frameworks(kind) or libraries.opener_of(kind)
+    if known is not None:
+        return (known,)
+    # Registrations with frameworks lose the same attributes as those with optree.
+    registered = [] if _is_lossy(kind) else _registered(kind)
+    own = opener_of(kind)
+    if (registered or own is not None) and registry.is_tensor(kind):
+        return ()
+    if (
+        own is not None
+        and issubclass(kind, Mapping)
+        and registry.backend_that_knows(kind) is not None
+    ):
+        return ()
+    return (*registered, *(() if own is None else (own,)))
+
+
+def _is_lossy(kind: type) -> bool:
+    return kind is OrderedDict or is_tuple_with_a_constructor(kind)
+
+
+def _open_fields(x: Any) -> Node | None:
+    # A masked array stays a leaf, and is refused with the message for masked arrays.
+    return None if x.dtype.names is None or has_masked(x) else open_structured(x)
+
+
+# -- what frameworks know --------------------------------------------------------------------------
+
+_found: dict[tuple[type, int], Opener | None] = {}
+_MOST = 4096
+"""The most types that are remembered, in case a program makes new ones all the time."""
+
+
+def _of_frameworks(kind: type) -> Opener | None:
+    """The function that opens a container of an imported framework; ``None`` if the type is not one."""
+    key = kind, registry.revision
+    try:
+        return _found[key]
+    except KeyError:
+        pass
+    found = None
+    for backend in registry.imported():
+        with registry.outside.guard(backend.name):
+            found = found or backend.opener_of(kind)
+    if len(_found) >= _MOST:
+        _found.clear()
+    _found[key] = found
+    return found
+
+
+def _registered(kind: type) -> list[Opener]:
+    """The functions that open a type that is registered as a container with an imported framework."""
+    found: list[Opener] = []
+    for backend in registry.imported():
+        with registry.outside.guard(backend.name):
+            if backend.has_node(kind):
+                found.append(registry.outside.guarded(backend.name, backend.open_node))
+    return found

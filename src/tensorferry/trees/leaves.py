@@ -18,7 +18,7 @@ from ..errors import ConversionError, UnsupportedTypeError, an, validate_word
 from ..hints import Hint
 from ..host.numpy_dtypes import of_numpy
 from . import libraries
-from .unknown import is_used_up, may_hold, tensor_inside
+from .containers import is_used_up, may_hold, tensor_inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,7 +11,7 @@ import optree
 
 from ..core.named_tuple import NamedTuple
 from ..host.numpy_dtypes import of_numpy
-from ..sequences import flags, numbers
+from ..sequences import numbers
 from ..sequences.diagnostics import DEEPEST
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def read_rows(column: Sequence[list[Any]]) -> RowsRead | None:
     """The numbers of rows, read in one pass; ``None`` if they are not all floats or all integers."""
     flat = list(chain.from_iterable(column))
     read = numbers.read(flat, flat[0], (len(flat),)) if flat else None
-    alike = flags.alike(numbers.with_types(read[1], flat, 1)) if read else None
+    alike = numbers.alike(numbers.with_types(read[1], flat, 1)) if read else None
     if read is None or alike is None or alike.dtype not in ("float64", "int64"):
         return None
     return RowsRead(read[0], list(map(len, column)))

@@ -14,7 +14,7 @@ import optree
 from ..backends.nodes import Node, dotted, item
 from ..core.named_tuple import NamedTuple
 from ..errors import ConversionError, LossyCastError, TreeError
-from .openers import openers_of
+from .containers import openers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

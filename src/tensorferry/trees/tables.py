@@ -24,7 +24,7 @@ from ..execution.column_keywords import (
     validate,
 )
 from ..hints import Hint
-from .unknown import PLAIN
+from .containers import PLAIN
 from .walk import take_apart
 
 if TYPE_CHECKING:

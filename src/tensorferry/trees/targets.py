@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..core.labels import Labels
     from ..core.leaf_dtypes import DtypeRule
     from ..execution.recipes import Conversion
-    from .alike import Alike
+    from .conversion import Alike
 
     LikeLeaf = tuple[str, str | None, object, Labels | None]
 

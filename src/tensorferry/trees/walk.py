@@ -17,11 +17,9 @@ import optree
 from ..backends import registry
 from ..backends.nodes import Node, item
 from ..errors import ConversionError, UnsupportedTypeError
-from .containers import is_tuple_with_a_constructor
-from .openers import openers_of
+from .containers import PLAIN, is_tuple_with_a_constructor, openers_of
 from .rows import RowFinder
 from .structure import ITSELF, NAMESPACE, InnerContainer, Structure
-from .unknown import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...columns import producers
+from ...columns import interface
 from ...columns.column import Column, Refused
 from ...columns.layouts import asked_of, column_of, fields
 from ...columns.objects import objects_in
@@ -83,7 +83,7 @@ def read_arrow(x: Any) -> ArrowColumn | dict[object, ArrowColumn]:
     Raises:
         UnsupportedTypeError: It gives no Arrow data, or two columns with the same name.
     """
-    kind, chunks = producers.read(x)
+    kind, chunks = interface.read(x)
     if kind.format != "+s" or kind.extension:
         code = "pa.array({x})" if hasattr(x, "__arrow_c_array__") else "pa.chunked_array({x})"
         return ArrowColumn(type(x).__name__, kind.name, kind, chunks, code)
@@ -173,14 +173,14 @@ def _open_table(x: Any) -> Node | None:
         return as_dict(read)
     # A column is a leaf itself, unless it is a stream, which can be read once.
     return (
-        None if producers.is_read_again(type(x)) else Node([""], [read], lambda values: values[0])
+        None if interface.is_read_again(type(x)) else Node([""], [read], lambda values: values[0])
     )
 
 
 def is_known_by_arrow(kind: type) -> bool:
     """Whether a type is known only by Arrow's interfaces."""
     return (
-        producers.gives_arrow(kind)
+        interface.gives_arrow(kind)
         and not hasattr(kind, "__dlpack__")
         and known_class(kind) is None
     )

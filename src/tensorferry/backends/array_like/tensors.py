@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...columns.column import Refused
-from ...columns.producers import gives_arrow, leaving_streams
+from ...columns.interface import gives_arrow, leaving_streams
 from ...host import memory
 from ..base import Backend
 from ..opening import Later, TableContents, remark_of

@@ -13,7 +13,7 @@ from ...core.signature import COMPACT, layout_of
 from ...host import casts, memory
 from ...host.numpy_dtypes import NAMES
 from ...sequences import numbers
-from ...sequences.flags import EXPECTED
+from ...sequences.numbers import EXPECTED
 from ..quick import Quick
 from .tensors import NumpyBackend, who_writes
 

@@ -307,7 +307,7 @@ def _no_such_dtype(dtype: np.dtype[Any], x: Any) -> UnsupportedTypeError:
             Hint("{tree:x}"),
         )
     if dtype.kind in _HOLDERS:
-        from ...columns.code import is_number  # here, because only an error needs it
+        from ...columns.column import is_number  # here, because only an error needs it
 
         hint, why = _HOLDERS[dtype.kind]
         if hint is _WRITTEN and not is_number(next(iter(np.asarray(x).flat), None)):

@@ -11,8 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...columns.code import DECODED, FIELDS, LIST, STORAGE, WITHOUT_NULLS, WORDS, is_number
-from ...columns.column import BYTES, CODES, TEXT, Column, Ragged, Refused
+from ...columns.column import (
+    BYTES,
+    CODES,
+    DECODED,
+    FIELDS,
+    LIST,
+    STORAGE,
+    TEXT,
+    WITHOUT_NULLS,
+    WORDS,
+    Column,
+    Ragged,
+    Refused,
+    is_number,
+)
 from ...columns.dates import counts_of, dates_in
 from ...columns.frames import write_columns
 from ...columns.layouts import CATEGORIES, ROUNDED, are_integers, decimals_in
@@ -22,7 +35,7 @@ from ...core.labels import Labels
 from ...core.names import EXCHANGE
 from ...errors import ConversionError, UnsupportedTypeError, an
 from ...host import memory
-from ...host.copies import gather
+from ...host.memory import gather
 from ...host.numpy_dtypes import of_numpy
 from ...sequences import reader
 from .. import lists, registry

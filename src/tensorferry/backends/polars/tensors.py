@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...columns.code import DECODED, FIELDS, LIST, STORAGE, WITHOUT_NULLS, WORDS, is_number
-from ...columns.column import BYTES, TEXT, Column, Refused
+from ...columns.column import (
+    BYTES,
+    DECODED,
+    FIELDS,
+    LIST,
+    STORAGE,
+    TEXT,
+    WITHOUT_NULLS,
+    WORDS,
+    Column,
+    Refused,
+    is_number,
+)
 from ...columns.pieces import Piece
 from ...core.labels import Labels
 from ...errors import UnsupportedTypeError, an

@@ -12,7 +12,7 @@ from ...core.dtypes import ORDINARY
 from ...core.names import EXCHANGE_NUMBERS
 from ...host import casts, memory, subnormals
 from ...host.numpy_dtypes import NAMES, of_numpy
-from ...sequences import flags, numbers, reader
+from ...sequences import numbers, reader
 from .. import lists, registry
 from ..quick import Quick, unchanged
 from .tensors import WIDER, PythonBackend, to_scalars
@@ -76,11 +76,11 @@ def _signature_reader(target: Described, request: Request) -> Callable[[Any], Ha
 
 
 @cache
-def _exact() -> Mapping[int, flags.Exact]:
+def _exact() -> Mapping[int, numbers.Exact]:
     """The exact dtype of numbers of one type, by their flags."""
-    alike = ((found, flags.alike(found)) for found in range(flags.MISFIT))
+    alike = ((found, numbers.alike(found)) for found in range(numbers.MISFIT))
     return {
-        found: exact for found, exact in alike if exact is not None and exact.dtype in flags.TYPES
+        found: exact for found, exact in alike if exact is not None and exact.dtype in numbers.TYPES
     }
 
 
@@ -92,7 +92,7 @@ def _dtypes() -> Mapping[int, str]:
 def _read(backend: PythonBackend, step: Step, plan: Plan) -> Callable[..., Any] | None:
     """The verb ``read``, for the list itself, or for an array of its numbers."""
     before = plan.source.dtype
-    if plan.source.kind != "numbers" or before not in flags.TYPES:
+    if plan.source.kind != "numbers" or before not in numbers.TYPES:
         return None
     whole, arguments = backend.read, step.arguments
     dtype, check, compact = arguments or (before, "", False)
@@ -104,7 +104,7 @@ def _read(backend: PythonBackend, step: Step, plan: Plan) -> Callable[..., Any] 
         return unchanged
     if numbers.is_filled(before, dtype, check):
         straight = numbers.list_reader(
-            {flags.TYPES[before]: dtype}, _compact if compact else np.empty
+            {numbers.TYPES[before]: dtype}, _compact if compact else np.empty
         )
 
         def read_at_once(x: Any) -> Any:
@@ -113,7 +113,7 @@ def _read(backend: PythonBackend, step: Step, plan: Plan) -> Callable[..., Any] 
 
         return read_at_once
     exactly, cast = (
-        numbers.list_reader({flags.TYPES[before]: before}),
+        numbers.list_reader({numbers.TYPES[before]: before}),
         casts.direct_cast(before, dtype, check, compact),
     )
 

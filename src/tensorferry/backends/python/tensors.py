@@ -20,7 +20,7 @@ from ...hints import Hint
 from ...host import casts, memory, subnormals
 from ...host.numpy_dtypes import NAMES, numpy_dtype, of_numpy
 from ...planning import rules
-from ...sequences import chunks, flags, reader
+from ...sequences import numbers, reader
 from .. import lists
 from ..base import Backend
 from .declared import CAPABILITIES, DECLARED, exact_scalar, snippet
@@ -154,27 +154,27 @@ class PythonBackend(Backend):
 
     def _read_many(
         self, x: Any, first: Any, target: Backend, request: Request
-    ) -> chunks.Read | None:
+    ) -> reader.Read | None:
         """Read many numbers straight into the result of the plan; ``None`` if they are unusual."""
         here = (
             request if request.is_for_host(target) else request._replace(present=target.devices())
         )
 
-        def decide(shape: tuple[int, ...], exact: flags.Exact) -> chunks.Wanted:
+        def decide(shape: tuple[int, ...], exact: numbers.Exact) -> reader.Wanted:
             info = _info_of_many(shape, exact, target, request)
             asked = here.asked_by(info)
             dtype = rules.target_dtype(info, asked, target)
             check = rules.check_of(info, asked, dtype)
             if rules.fills_lists(info, target):
-                return chunks.Wanted(dtype, check, "lists")
+                return reader.Wanted(dtype, check, "lists")
             if rules.fills_out(info, asked, target):
-                return chunks.Wanted(dtype, check, "")
+                return reader.Wanted(dtype, check, "")
             device = rules.target_device(info, asked, target, dtype)
             if not rules.reads_as_asked(info, target, dtype, device, check):
                 dtype, check = exact.dtype, ""
-            return chunks.Wanted(dtype, check, "array")
+            return reader.Wanted(dtype, check, "array")
 
-        return chunks.read(x, first, decide, to_scalars)
+        return reader.read_into(x, first, decide, to_scalars)
 
     def _info_of_new(self, x: reader.NewArray, target: Backend | None) -> TensorInfo:
         array, name = x.array, NAMES[x.array.dtype]
@@ -238,7 +238,7 @@ def _weak(name: str, narrowest: str, target: Backend | None) -> str:
 
 
 def _info_of_many(
-    shape: tuple[int, ...], exact: flags.Exact, target: Backend, request: Request
+    shape: tuple[int, ...], exact: numbers.Exact, target: Backend, request: Request
 ) -> TensorInfo:
     weak = exact.weak if request.out is None else exact.dtype
     return _numbers_info(shape, exact.dtype, _weak(exact.dtype, weak, target))

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from ...core.dtypes import find
-from ...host.copies import processors
-from ...host.memory import compact, make_pages, paged
+from ...host.memory import compact, make_pages, paged, processors
 from ...host.numpy_dtypes import numpy_dtype
 from .raw import mapped, read_fully
 

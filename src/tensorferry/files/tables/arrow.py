@@ -9,9 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...columns.column import Column
-from ...columns.interface import NUMBERS, type_in
+from ...columns.interface import NUMBERS, read, type_in
 from ...columns.layouts import column_of
-from ...columns.producers import read
 from ...core.dtypes import ORDINARY
 from ...errors import ConversionError, FileFormatError, FrameworkNotInstalledError, UnsafeFileError
 from ...host.memory import address

@@ -8,8 +8,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ..bits import FORMATS
-from ..columns import ColumnWitness
 from ..memory import Place, compact_strides, read
+from ..witness import ColumnWitness
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

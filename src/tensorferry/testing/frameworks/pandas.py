@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..columns import ColumnWitness
+from ..witness import ColumnWitness
 from .numpy import at_64, dtype_of, place_of
 
 if TYPE_CHECKING:

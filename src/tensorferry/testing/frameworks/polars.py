@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ..columns import ColumnWitness
+from ..witness import ColumnWitness
 from .numpy import at_64, place_of
 
 if TYPE_CHECKING:

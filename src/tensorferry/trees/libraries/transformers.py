@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...backends import registry
 from ...backends.nodes import Node, attribute
-from ..containers import like
+from ..containers import like, may_hold
 from ..containers import opener_of as plain_opener_of
-from ..unknown import may_hold
 from . import is_a
 
 if TYPE_CHECKING:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..backends.lists import Members
     from ..typing import Array
 
+
 __all__ = [
     "APART",
     "NOT_PADDED",
@@ -40,6 +41,7 @@ __all__ = [
     "filling",
     "without_nothing",
 ]
+
 Shape = tuple[int, ...]
 
 APART = Hint("{tree:samples}, which converts each")

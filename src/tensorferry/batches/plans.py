@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.named_tuple import NamedTuple
 from ..core.sizes import size_text
-from .plans import SHOWN, PlansOfLeaves
+from ..trees.plans import SHOWN, PlansOfLeaves
 
 if TYPE_CHECKING:
     from ..planning.plan import Plan
-    from .plans import KeptLeaf
+    from ..trees.plans import KeptLeaf
+
 
 __all__ = ["BatchPlan", "StackedLeaf"]
 

@@ -1,22 +1,31 @@
-"""Convert a tree: take it apart, plan every leaf, convert all or none, and rebuild it."""
+"""Convert a tree: all of it or nothing. The last tree again, plain tables, and any tree."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..backends import fast_paths, registry
 from ..core.info import TensorInfo
+from ..core.named_tuple import NamedTuple
 from ..core.places import one_of_each
 from ..errors import ConversionError, UnsupportedTypeError
 from ..execution import run
-from .aliases import Cluster, converted_together, overlapping, ties
-from .alike import Alike
-from .batches import Shipment, arrive, cross, depart, shipments
+from ..host.numpy_dtypes import of_numpy
 from .failures import raise_all, refuse_unknown_name
-from .many import convert_each
-from .outs import in_order_of, refused, write_all
+from .grouped import Shipment, arrive, convert_each, cross, depart, may_share_a_byte, shipments
+from .shared_memory import (
+    Cluster,
+    converted_together,
+    in_order_of,
+    overlapping,
+    refused,
+    ties,
+    write_all,
+)
+from .tables import has_columns
 from .targets import copy_in_its_framework
 from .walk import take_apart
 
@@ -24,16 +33,146 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ..backends.base import Backend
-    from ..execution.recipes import Conversion
+    from ..backends.columnar import ColumnBackend, Views
+    from ..execution.recipes import Conversion, Recipe
     from ..execution.run import Prepared
     from ..planning.plan import Plan
+    from ..typing import Array
     from .leaves import LeafRule
+    from .plans import KeptLeaf, LeafPlan, TreePlan
     from .targets import Targets
 
     Places = Sequence[int]
-    from .plans import KeptLeaf, LeafPlan, TreePlan
 
-__all__ = ["TreeConversion", "convert"]
+__all__ = ["Alike", "TreeConversion", "convert", "convert_plainly"]
+
+
+# -- the last tree of a loop -----------------------------------------------------------------------
+
+_DTYPE = attrgetter("dtype")
+_MOST = 4096
+"""The most leaves of a tree that is remembered."""
+
+
+class Alike(NamedTuple):
+    """A dict of tensors of one type, which a fast path has converted together.
+
+    Args:
+        keys: Its keys.
+        kind: The type of its tensors.
+        dtypes: Their dtypes.
+        rule: Which leaves are converted.
+        revision: The revision of the registry of backends.
+    """
+
+    keys: list[Any]
+    kind: type
+    dtypes: list[Any]
+    rule: LeafRule
+    revision: int
+
+    @classmethod
+    def of(cls, keys: list[Any], leaves: list[Any], rule: LeafRule) -> Alike | None:
+        """What is remembered of a tree; ``None`` if it has tensors of several types, or too many."""
+        kinds = set(map(type, leaves))
+        if len(kinds) > 1 or len(leaves) > _MOST:
+            return None
+        return cls(keys, kinds.pop(), list(map(_DTYPE, leaves)), rule, registry.revision)
+
+    def convert(self, tree: Any, target: str, rule: LeafRule) -> dict[Any, Any] | None:
+        """Convert another tree to the same target; ``None`` if it is not like this one, or not for the fast path."""
+        path = fast_paths.path_for_many(self.kind, target)
+        if (
+            path is None
+            or type(tree) is not dict
+            or rule is not self.rule
+            or registry.revision != self.revision
+        ):
+            return None
+        leaves = [*tree.values()]
+        if (
+            {*map(type, leaves)} != {self.kind}
+            or [*tree] != self.keys
+            or [*map(_DTYPE, leaves)] != self.dtypes
+        ):
+            return None
+        if len({*map(id, leaves)}) < len(leaves):
+            return None
+        try:
+            results = path(leaves)
+        except fast_paths.NOT_ACCEPTED:
+            return None
+        return None if results is None else dict(zip(self.keys, results, strict=True))
+
+
+# -- tables whose columns are plain memory ---------------------------------------------------------
+
+
+def convert_plainly(table: Any, targets: Targets) -> dict[object, Any] | None:
+    """The columns of a table, converted. Columns of text stay as they are.
+
+    Args:
+        table: Any object.
+        targets: One target for all columns, and a ``dtype=`` without names.
+
+    Returns:
+        The columns by name. ``None``: it is no table; a column has to be described; or two of those
+        that are copied have memory in common.
+    """
+    if not has_columns(table) or targets.common is None:
+        return None
+    if targets.common.described or not targets.common.is_for_host:
+        return None
+    owner: Any = registry.backend_of(table)
+    views = None if targets.common.target is owner else owner.views(table)
+    try:
+        return None if views is None else _converted(owner, views, targets)
+    except ConversionError:
+        return None  # the general way raises the error, with the name of the column
+
+
+def _converted(owner: ColumnBackend, views: Views, targets: Targets) -> dict[object, Any] | None:
+    results: dict[object, Any] = dict(views.arrays)
+    names = [name for name, array in results.items() if array is not None]
+    if not names:
+        return None
+    if len(names) < len(results):
+        kept = {name: column for name, column in views.columns().items() if results[name] is None}
+        if not all(map(owner.is_text, kept.values())):
+            return None
+        results.update(kept)
+    arrays: list[Any] = [results[name] for name in names]
+    common: Any = targets.common
+    target = registry.ready(common.target.name)
+    environment, alignment = common.environment(), target.capabilities.memory.alignment
+    groups: list[tuple[Recipe, Conversion, Sequence[int]]] = []
+    copied: list[Array] = []
+    for signature, places in owner.grouped_views(arrays, alignment).items():
+        conversion = common
+        if targets.decides_by_leaf:
+            info = TensorInfo(owner.name, (), of_numpy(arrays[places[0]].dtype) or "")
+            conversion = targets.asked_of(common, info, str)
+        recipe = conversion.find((signature, environment))
+        if recipe is None:
+            recipe = run.prepare(views.columns()[names[places[0]]], conversion).recipe
+            conversion.keep((signature, environment), recipe)
+        groups.append((recipe, conversion, places))
+        if recipe.copies:
+            copied += [arrays[place] for place in places]
+    if may_share_a_byte(copied, compact=False):
+        return None
+    for recipe, _, places in groups:
+        found = run.execute(recipe.bulk, [arrays[place] for place in places])
+        for place, result in zip(places, found, strict=True):
+            results[names[place]] = result
+    for _, conversion, places in groups if run.is_verifying() else ():
+        columns = views.columns()
+        for name in [names[place] for place in places]:
+            run.verify(run.prepare(columns[name], conversion), results[name])
+    return results
+
+
+# -- any tree --------------------------------------------------------------------------------------
 
 
 class TreeConversion:
@@ -447,7 +586,7 @@ def convert(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: 
         and not targets.rule.names
     )
     if is_for_all and hasattr(type(tree), "columns"):
-        from .plain_tables import convert_plainly  # here, because most trees are no tables
+        # here, because most trees are no tables
 
         result = convert_plainly(tree, targets)
         if result is not None:

@@ -9,18 +9,19 @@ from ..backends import fast_paths, registry
 from ..errors import UnsupportedTypeError, an
 from ..execution.calls import by_name, refuse
 from ..hints import Hint
-from .api import call_for, targets_of
-from .leaves import leaf_rule
+from ..trees.api import call_for, targets_of
+from ..trees.leaves import leaf_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from typing_extensions import Unpack
 
+    from ..trees.api import Asked
     from ..typing import Casting, Grad, Leaves, Options, To, Unknown
-    from .api import Asked
-    from .batch_plans import BatchPlan
     from .collate import Collation
+    from .plans import BatchPlan
+
 
 __all__ = ["collate", "explain_collate"]
 
@@ -212,7 +213,7 @@ def _stack(*asked: Any) -> Any:
 
 
 def _explain(*asked: Any) -> BatchPlan:
-    from ..columns.producers import leaving_streams
+    from ..columns.interface import leaving_streams
 
     with leaving_streams():
         return _batch(*asked, looks=True).plan()
@@ -236,7 +237,7 @@ def _batch(
     masks: list[Any] = []
     if nulls is not None or (padding is not None and (padding["mask"] or padding["lengths"])):
         # A table must become a dict first, in which a mask can be put beside a column.
-        from .tables import with_column_keywords
+        from ..trees.tables import with_column_keywords
 
         samples = [
             with_column_keywords(
@@ -248,7 +249,7 @@ def _batch(
 
 
 def _refuse_one_value(samples: object) -> None:
-    from .tables import is_one_value
+    from ..trees.tables import is_one_value
 
     if isinstance(samples, str) and (name := registry.NAMES.get(samples)) is not None:
         raise UnsupportedTypeError(

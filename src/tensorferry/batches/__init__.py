@@ -1,0 +1,1 @@
+"""Batches: samples stacked and padded, leaf by leaf."""
