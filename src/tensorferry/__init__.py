@@ -1,4 +1,4 @@
-"""tensorferry converts tensors between Python sequences, NumPy, PyTorch, TensorFlow, JAX, CuPy and files.
+"""Convert tensors between Python sequences, NumPy, PyTorch, TensorFlow, JAX, CuPy and files.
 
 >>> import tensorferry as ferry
 >>> ferry.to_numpy([1.5, 2.5])
@@ -162,7 +162,7 @@ _LATER = {
     "wrap": "functions.wrap",
     "wrap_module": "functions.modules",
 }
-"""Public names that are imported when they are first used, and their modules, to keep ``import tensorferry`` fast."""
+"""Public names imported at first use, and their modules, to keep ``import tensorferry`` fast."""
 
 
 def __getattr__(name: str) -> object:

@@ -518,7 +518,7 @@ def to_arrow(
     ragged: Literal["rows"] | None = None,
     pad: object = None,
 ) -> Any:
-    """Any tensor as an Arrow array: a ``pa.Array`` for one axis, a ``pa.FixedShapeTensorArray`` for more.
+    """Any tensor in Arrow: a ``pa.Array`` for one axis, a ``pa.FixedShapeTensorArray`` for more.
 
     >>> import tensorferry as ferry
     >>> ferry.to_arrow([1.5, 2.5]).type
@@ -768,7 +768,8 @@ def convert(
     >>> ferry.convert(np.array([True, False]), like=np.ones(3, dtype="float16"))
     array([ True, False])
 
-    The backend of an outside package may take keywords of its own. Arguments are as for `to_numpy`, except:
+    The backend of an outside package may take keywords of its own. Arguments are as for `to_numpy`,
+    except:
 
     Args:
         to: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, ``"cupy"``, ``"python"`` or the

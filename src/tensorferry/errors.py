@@ -3,24 +3,24 @@
 The tree, with the builtin that a caller of the frameworks would already catch::
 
     ConversionError                 (Exception)
-    ├── CopyRequiredError           (ValueError, BufferError)   copy=False, and memory cannot be shared
+    ├── CopyRequiredError           (ValueError, BufferError)   copy=False, but cannot share memory
     ├── LossyCastError              (TypeError)                 the dtype cannot hold a value
-    ├── GradientError               (RuntimeError)              grad="error", and the result would leave the graph
-    ├── DeviceError                 (RuntimeError)              the device does not exist, or cannot be used
-    ├── ShapeError                  (ValueError)                unequal lengths, or `out` of another shape
-    ├── UnsupportedTypeError        (TypeError)                 not a tensor, or a tensor without memory
+    ├── GradientError               (RuntimeError)              grad="error", and the graph is left
+    ├── DeviceError                 (RuntimeError)              no such device, or it cannot be used
+    ├── ShapeError                  (ValueError)                unequal lengths, `out` does not fit
+    ├── UnsupportedTypeError        (TypeError)                 not a tensor, or one without memory
     ├── UnknownFrameworkError       (ValueError)                not the name of a framework
     ├── FrameworkNotInstalledError  (ImportError)               the framework is not installed
-    ├── FileFormatError             (ValueError)                a damaged file, or one of an unknown format
-    ├── TreeError                   (ExceptionGroup)            several leaves of a tree cannot be converted
-    ├── UnsafeFileError             (pickle.UnpicklingError)    a file that asks for code to be run, or is a bomb
-    ├── FormatLimitError            (TypeError)                 something that the format cannot hold
-    ├── NotEnoughMemoryError        (MemoryError)               more than the memory that is free; nothing was read
+    ├── FileFormatError             (ValueError)                a damaged file, or an unknown format
+    ├── TreeError                   (ExceptionGroup)            several leaves cannot be converted
+    ├── UnsafeFileError             (pickle.UnpicklingError)    it asks to run code, or is a bomb
+    ├── FormatLimitError            (TypeError)                 what the format cannot hold
+    ├── NotEnoughMemoryError        (MemoryError)               too little free memory; nothing read
     ├── OutputExistsError           (FileExistsError)           the output exists already
-    ├── VerificationError           (RuntimeError)              the output does not read back the same
-    └── ResumableError              (RuntimeError)              stopped in the middle; finished parts are kept
+    ├── VerificationError           (RuntimeError)              the output reads back differently
+    └── ResumableError              (RuntimeError)              stopped; finished parts are kept
 
-    PlanViolation                   (AssertionError)            a plan was wrong: a bug in tensorferry
+    PlanViolation                   (AssertionError)            a wrong plan: a bug in tensorferry
 
 A message says what could not be done and why, then, after a blank line, ``Hint:`` and the code to
 type. It never contains a tensor's values: formatting them could wait for a device.
@@ -78,7 +78,7 @@ def shown(value: object) -> str:
 
 
 def validate_flags(**flags: object) -> None:
-    """Raise for a keyword that is neither on nor off: ``"no"`` and ``[]`` are not what they look like.
+    """Raise for a keyword that is not on or off: ``"no"`` and ``[]`` are not what they look like.
 
     Raises:
         TypeError: The message names it.
@@ -122,7 +122,7 @@ def an(noun: str, article: str = "a") -> str:
 
 
 def frames_of_ours() -> int:
-    """How many frames above the caller's the first one is that is not of this package: at whom a warning points."""
+    """How far above the caller's frame the first outside this package is, for a warning."""
     frame: FrameType | None = sys._getframe()  # noqa: SLF001 - as the standard library does it
     count = 0
     ours = __name__.partition(".")[0] + "."
@@ -209,11 +209,11 @@ class LossyCastError(ConversionError, TypeError):
     is_of_value = False
     """Whether a single value does not fit. The hint is then for a tensor in memory."""
     read_as: str | None = None
-    """The dtype by which a rule for trees decides, if the values cannot be read without a named dtype."""
+    """The dtype by which a rule for trees decides, if values are unreadable without a named one."""
 
 
 class GradientError(ConversionError, RuntimeError):
-    """You used ``grad="error"``, and the conversion would leave the autograd graph; or a function has no such gradient.
+    """With ``grad="error"``, the autograd graph would be left; or a function has no such gradient.
 
     .. versionadded:: 0.1
     """
@@ -234,7 +234,7 @@ class ShapeError(ConversionError, ValueError):
 
 
 class UnsupportedTypeError(ConversionError, TypeError):
-    """The object is not a tensor, or a tensor without memory (a tracer, a deleted array, a meta tensor).
+    """The object is no tensor, or one without memory (a tracer, a deleted array, a meta tensor).
 
     .. versionadded:: 0.1
     """
@@ -260,14 +260,14 @@ class FrameworkNotInstalledError(ConversionError, ImportError):
 
 
 class FileFormatError(ConversionError, ValueError):
-    """The file breaks the rules of its format (it is cut off or damaged), or its format is not known.
+    """The file breaks its format's rules (it is cut off or damaged), or its format is not known.
 
     .. versionadded:: 0.1
     """
 
 
 class UnsafeFileError(ConversionError, pickle.UnpicklingError):
-    """The file asks for code to be run, or would need far more memory or time than its size explains.
+    """The file asks for code to run, or would need far more memory or time than its size explains.
 
     ``torch.load(weights_only=True)`` raises the same builtin:
     https://docs.pytorch.org/docs/stable/notes/serialization.html

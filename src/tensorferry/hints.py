@@ -73,7 +73,7 @@ _NARROW = {"float64": "float32", "complex128": "complex64"}
 _NAMED = r'((?:=|: )")(int64|uint64|float64|complex128)"'
 """A dtype as the value of ``dtype=``, or of an entry of its mapping."""
 _COLLATES = frozenset({"collate", "explain_collate"})
-"""Functions that take ``nulls=`` for columns, and neither ``ragged=`` nor ``pad=`` for the rows of a column."""
+"""Functions with ``nulls=`` for columns, but no ``ragged=`` or ``pad=`` for a column's rows."""
 _WITH_COLUMN_KEYWORDS = frozenset(
     {"convert", "convert_tree", "explain", "explain_tree", *_COLLATES}
 )
@@ -83,7 +83,7 @@ _BEFORE_IT: dict[str, str] = dict.fromkeys(
 )
 
 _WITH_FILES = frozenset({"load", "convert_files"})
-"""Functions for files: a hint names only the keyword, because the call has the path of the user's file."""
+"""Functions for files: hints name only the keyword, as the call has the path of the user's file."""
 
 _BY_NAME = ("load", "prefetch", "collate", "explain", "explain_tree")
 """Functions that a hint names, whichever was called."""
@@ -105,7 +105,7 @@ class Hint(str):
             the same target, and ``{again:x|…}`` the same call with more keywords; so are
             ``{padded:x|…}`` and ``{rows:x|…}``, which are about the rows of a column.
             ``{lone:…}`` is code for a tensor without axes; in a tree, all of it becomes numbers.
-            ``{listed:x|…}`` is about the rows of a list, which a call with one tensor pads. A third part,
+            ``{listed:x|…}`` is about list rows, which a call with one tensor pads. A third part,
             as in ``{again:x|…|int64}`` and ``{tree:x||int64,bool}``, has the dtypes of `x`: it adds
             ``dtype="fit"`` if the target lacks one. ``{widest}`` and ``{widest_complex}`` are
             dtypes that it has. ``{row:"name"}`` is what comes after ``{collate:…}`` to get one leaf
@@ -192,11 +192,11 @@ class Hint(str):
         return Hint(template.replace("{leaf}", "{leaf}" + _escaped(place)), *self._call)
 
     def for_list(self, code: str) -> Hint:
-        """The hint, if the tensor is read as the list that `code` makes of `x`, and this list is to be converted."""
+        """The hint, if the tensor is read as `code`'s list of `x`, which is to be converted."""
         return Hint(re.sub(r"\{tree:x(?=[|}])", f"{{tree:{code}", self._template), *self._call)
 
     def for_sample(self, place: str) -> Hint:
-        """The hint, if the tensor is the list of one leaf of all samples, and `place` the place of the leaf in each."""
+        """The hint, if the tensor is the list of one leaf of all samples, at `place` in each."""
         return Hint(
             re.sub(_ROW, lambda found: f"samples{found[1]}{_escaped(place)}", self._template),
             *self._call,
@@ -265,7 +265,7 @@ def _widest_of(target: str) -> dict[str, str]:
 
 
 def _at(template: str, place: str) -> str:
-    """The template, if the tensor is at a place in `x`: the code for it alone goes there, and the call stays."""
+    """The template if the tensor is at a place in `x`: only its code goes there; the call stays."""
     if place == "x":
         return template
 
@@ -326,7 +326,10 @@ class _Gap:
         return re.sub(_NAMED, self._held, keywords)
 
     def _held(self, found: re.Match[str]) -> str:
-        """A dtype in keywords; if the target lacks it, a narrower float, or the same integer after its `remedy`."""
+        """A dtype in keywords.
+
+        If the target lacks it: a narrower float, or the same integer after its `remedy`.
+        """
         dtype = found[2]
         if lacks(self.target, dtype):
             dtype = _NARROW.get(dtype, dtype)
@@ -371,7 +374,7 @@ class _Row:
 
 
 class _Either:
-    """Two calls, because it is not known whether the code in the gap gives one tensor or several."""
+    """Two calls: it is not known whether the code in the gap gives one tensor or several."""
 
     def __init__(self, one: _Gap, tree: _Gap) -> None:
         self.one, self.tree = one, tree

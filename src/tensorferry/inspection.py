@@ -1,4 +1,4 @@
-"""The functions that convert nothing: `describe`, `explain`, `shares_memory`, `is_tensor`, `frameworks`."""
+"""What converts nothing: `describe`, `explain`, `shares_memory`, `is_tensor`, `frameworks`."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def shares_memory(a: object, b: object, /) -> bool:
 
 
 def _memory_of(x: object) -> list[tuple[TensorInfo, Any]]:
-    """The memory of a tensor, as a description and an address; of a column or a table, that of all its pieces."""
+    """A tensor's memory, as a description and an address; a column's or table's: all its pieces."""
     # Here, because they would make `import tensorferry` slower.
     from .backends.opening import over
     from .columns.column import Column, Ragged

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .nodes import Node
 
     Opened = tuple["Backend", TensorInfo, Any]
-    """What `Backend.open` gives: the backend, the description, and the object that the first step takes."""
+    """What `Backend.open` gives: backend, description, and the object that the first step takes."""
 
 __all__ = ["Backend", "kind_of_type"]
 
@@ -45,7 +45,7 @@ convert: Callable[[Any, Backend, Request], Any]
 
 
 def kind_of_type(kind: type) -> str:
-    """The name of a class as a `TensorInfo.kind`, changed if it is a kind with a meaning for the planner."""
+    """A class's name as a `TensorInfo.kind`, changed if that kind has a meaning for the planner."""
     return f"{kind.__module__}.{kind.__name__}" if kind.__name__ in _KINDS else kind.__name__
 
 
@@ -97,7 +97,7 @@ class Backend(ABC):
     is_traced: ClassVar[bool] = False
     """Whether the framework has a tracer that traces the functions that a user calls."""
     reads_as_asked: ClassVar[bool] = False
-    """Whether some of its objects (dates, for example) are numbers only if a dtype is named for them."""
+    """Whether some of its objects (such as dates) are numbers only if a dtype is named for them."""
     rank: ClassVar[int] = 50
     """Its position in tables of frameworks."""
     install: ClassVar[str] = ""
@@ -110,7 +110,7 @@ class Backend(ABC):
     It is imported when the framework is loaded. Without it, `quick` is the default.
     """
     later: tuple[type, ...] = ()
-    """Types that it refuses because their values are still to be made, such as a query that has not run."""
+    """Types that it refuses because they have no values yet, such as a query that has not run."""
     loaded: bool = False
     """Whether `load` has been called."""
 
@@ -171,7 +171,7 @@ class Backend(ABC):
         return sys.modules.get(self.module) is not None
 
     def installed_version(self) -> str | None:
-        """The installed version, by the metadata of the package; ``None`` if it is not installed."""
+        """The installed version, by the package's metadata; ``None`` if it is not installed."""
         from importlib.metadata import packages_distributions, version
         from importlib.util import find_spec
 
@@ -199,14 +199,14 @@ class Backend(ABC):
         """Whether objects of this type, from a module that it owns, are its tensors."""
 
     def stands_for(self, kind: type) -> bool:
-        """Whether a class, from a module that it owns, is that of its plain tensors, and so can be the target.
+        """Whether a class of its modules is that of its plain tensors, and so can be the target.
 
         By default it is each class of tensors that is not derived from another one of them.
         """
         return self.is_target and self.claims(kind) and not any(map(self.claims, kind.__mro__[1:]))
 
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
-        """Why a type from a module that it owns is not one of its tensors, and a hint; ``None`` without a reason."""
+        """Why a type of its modules is no tensor of its own, and a hint; ``None`` without these."""
         return None
 
     # -- the framework's tracer, if it has one -----------------------------------------------------
@@ -252,11 +252,11 @@ class Backend(ABC):
         return None
 
     def is_text(self, x: Any) -> bool:
-        """Whether a tensor holds only text, dates or the like, so that it stays as it is in a tree."""
+        """Whether a tensor holds only text, dates or such, so that it stays as it is in a tree."""
         return False
 
     def remark(self, info: TensorInfo) -> str:
-        """A warning for the plan, if the numbers of such a tensor are not what one expects (they count days, say)."""
+        """A warning for the plan, if such numbers are unexpected (they count days, for example)."""
         return ""
 
     @abstractmethod
@@ -264,7 +264,7 @@ class Backend(ABC):
         """The address of the first element; ``None`` if there is none."""
 
     def holds(self, owner: object) -> bool:
-        """Whether an object that owns an array's memory, and is not a tensor, belongs to a tensor of this framework."""
+        """Whether a non-tensor that owns an array's memory belongs to a tensor of the framework."""
         return False
 
     # -- the verbs: each takes a value and returns the next ----------------------------------------
@@ -278,13 +278,13 @@ class Backend(ABC):
         """A tensor over the memory of `array`, which keeps the memory alive."""
 
     def export_dlpack(self, x: Any) -> Any:
-        """An object with ``__dlpack__`` from which another framework can take the memory of a tensor on a device."""
+        """An object with ``__dlpack__`` that gives others the memory of a tensor on a device."""
         return x
 
     # -- containers: the framework's own, and those that its users registered with it --------------
 
     def opener_of(self, kind: type) -> Callable[[Any], Node | None] | None:
-        """The function that opens a type that is one of the framework's own containers; ``None`` if it is not.
+        """The function to open a type that is the framework's own container; ``None`` for others.
 
         The function gives ``None`` for an object that is a leaf all the same.
         """
@@ -301,7 +301,7 @@ class Backend(ABC):
     # -- the framework's objects that are no tensors, in files -------------------------------------
 
     def plain_value(self, x: Any) -> tuple[str, str | list[int]] | None:
-        """What an object is in plain values (``"dtype", "float32"``); ``None`` if the framework has no such object."""
+        """The framework's object in plain values (``"dtype", "float32"``); ``None`` for others."""
         return None
 
     def value_of(self, kind: str, value: object) -> Any:
@@ -311,7 +311,7 @@ class Backend(ABC):
     # -- one tensor on several devices: for a framework that has an object which says how ----------
 
     def placement(self, device: object) -> Placement | None:
-        """The placement that ``device=`` means, if it is an object of the framework for that; otherwise ``None``."""
+        """The placement in ``device=``, if it is the framework's object for that; else ``None``."""
         return None
 
     def misfit(self, placement: Placement, shape: tuple[int, ...]) -> tuple[str, str] | None:
@@ -341,14 +341,14 @@ class Backend(ABC):
         return None
 
     def side_stream(self, device: str) -> Stream | None:
-        """A new stream of a device, for transfers beside the current one; ``None`` without streams."""
+        """A device's new stream, for transfers beside the current one; ``None`` without streams."""
         return None
 
     # -- the code to show --------------------------------------------------------------------------
 
     @abstractmethod
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-        """The code that a person would type for a verb, with ``{x}`` for the value, which `info` describes.
+        """The code a person types for a verb, with ``{x}`` for the value that `info` describes.
 
         Some verbs get special arguments here. ``adopt``: ``("newly allocated",)`` if the memory was
         allocated by an earlier step (a person's copy need not be aligned as ours is). ``export``:

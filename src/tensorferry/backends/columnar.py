@@ -58,7 +58,7 @@ _MOST = 1024
 
 
 def _as_one(name: object) -> object:
-    """The name of a column, in which each NaN equals every other: as names, nobody can tell them apart."""
+    """A column's name, in which each NaN equals every other: nobody can tell such names apart."""
     if isinstance(name, tuple):
         return tuple(map(_as_one, name))
     is_nan = isinstance(name, (float, np.floating)) and name != name  # noqa: PLR0124 - that is what NaN is
@@ -66,7 +66,7 @@ def _as_one(name: object) -> object:
 
 
 def _is_wanted(same: bool, request: Request | None) -> bool:
-    """Whether the source itself is the result, because it stays in its library and nothing is requested."""
+    """Whether the source itself is the result: it stays in its library and nothing is requested."""
     return same and request is not None and request.asks_nothing_else
 
 
@@ -158,11 +158,11 @@ class ColumnBackend(Backend):
         )
 
     def plain_array(self, x: Any) -> Array | None:
-        """A read-only array over the memory of a plain column; ``None`` if the column must be described."""
+        """A read-only array over a plain column's memory; ``None`` if it must be described."""
         return None
 
     def whole(self, x: Any) -> Gathered | Array | None:
-        """A table's values, if they are in one block of memory; or the library's function for them, if that is best.
+        """A table's values, if in one block of memory; or its library's function, if that is best.
 
         Then its columns have one dtype, and no nulls.
         """
@@ -291,7 +291,7 @@ class ColumnBackend(Backend):
 
     @abstractmethod
     def dtype_of(self, x: Any) -> Hashable | None:
-        """The library's dtype of a column, if it decides whether the column has numbers; otherwise ``None``."""
+        """A column's dtype in its library, if it decides whether it has numbers; else ``None``."""
 
     @abstractmethod
     def empty(self, x: Any) -> Any:

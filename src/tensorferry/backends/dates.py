@@ -1,4 +1,4 @@
-"""Arrays and scalars of dates and durations, of NumPy and of the libraries that use its dtypes, as columns."""
+"""Arrays and scalars of dates and durations, of NumPy and libraries with its dtypes, as columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make plans only from the declarations of frameworks: without any framework, without NumPy, in a browser.
+"""Make plans only from frameworks' declarations: without a framework or NumPy, in a browser.
 
 The playground in the documentation uses this.
 """

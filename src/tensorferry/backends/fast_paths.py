@@ -134,7 +134,7 @@ def _open_paths_of(entry: _BackendPaths) -> None:
 
 
 def _join() -> None:
-    """Add fast paths through an array, for pairs of a type with a path to NumPy and a target with a path from NumPy.
+    """Add fast paths through an array: for types with one to NumPy, and targets with one from it.
 
     What is immutable comes as a read-only view, which is copied, or as a new array.
     """

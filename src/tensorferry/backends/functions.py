@@ -1,4 +1,4 @@
-"""Protocols for functions across frameworks: `Inner` calls functions of a framework, `Outer` makes others part of it.
+"""Protocols across frameworks: `Inner` calls functions of one, `Outer` makes others part of it.
 
 They are implemented in ``backends/<framework>/functions.py``, without mention of another framework.
 Gradients between them follow PyTorch's convention: the gradient of ``y = a * x`` is
@@ -22,7 +22,7 @@ __all__ = ["Flat", "Function", "Inner", "Outer"]
 
 
 class Flat(Protocol):
-    """The user's function, as a function of the tensors among its arguments: see `functions.flat`."""
+    """The user's function as a function of the tensors in its arguments: see `functions.flat`."""
 
     source: Any
     """The user's function, and the keywords of `tensorferry.wrap`."""
@@ -96,7 +96,7 @@ class Inner(Protocol):
         return nullcontext()
 
     def output(self, leaf: Any) -> Any:
-        """A tensor that a function returned, or a number or array of NumPy's, as a tensor of the framework.
+        """A returned tensor, or number or array of NumPy's, as a tensor of the framework.
 
         Gives ``None`` for all other objects. Python's numbers have no dtype, so they do not come
         here.
@@ -104,7 +104,7 @@ class Inner(Protocol):
         ...
 
     def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
-        """A function of tensors of the framework: `flat`, with the rules applied in order; without rules `flat.plain`.
+        """A function of its tensors: `flat` with the rules applied in order; without, `flat.plain`.
 
         Raises:
             GradientError: The function does not have this derivative.
@@ -120,17 +120,20 @@ class Inner(Protocol):
         ...
 
     def borrows(self, flat: Any) -> bool:
-        """Whether a function can neither keep nor write memory that is only valid during the call."""
+        """Whether a function can neither keep nor write memory that is valid only for the call."""
         return False
 
     def unshared(self, results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[bool]:
-        """For each result of a function that `borrows`: whether no other object has it, or shares its memory."""
+        """For each result of a function that `borrows`: if nothing else has it or its memory."""
         return [False] * len(results)
 
     def module(
         self, module: Any, state: bool
     ) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]] | None:
-        """A module as a function of its parameters (with `state`, also of its buffers), and these; or ``None``."""
+        """A module as a function of its parameters, and these; ``None`` if it is not one.
+
+        With `state`, also of its buffers.
+        """
         return None
 
     def derivatives(self, flat: Flat) -> str:
@@ -149,7 +152,7 @@ class Outer(Protocol):
     differentiates: bool = True
     """Whether it has gradients."""
     modes: tuple[str, ...]
-    """The names of the framework's transformations in which such a function can be used: jit, grad …"""
+    """Names of the framework's transformations in which such a function can be used: jit, grad …"""
 
     def spec(self, tensor: Any) -> Spec:
         """The shape and dtype of a tensor, which may be traced.

@@ -113,7 +113,8 @@ def _with_numbers(x: Any, path: str = "x", depth: int = 0) -> Any:
     except ConversionError as error:
         raise at_member(error, path) from error
     raise GradientError(
-        f"The {info.framework} tensor at {path} requires grad, and stands among numbers, which have no graph.",
+        f"The {info.framework} tensor at {path} requires grad, and stands among numbers, which "
+        "have no graph.",
         f"{path}.detach()",
     )
 
@@ -169,7 +170,7 @@ KEEPS_TEXT = "which leaves text as it is"
 
 
 def _text_hint(x: Any, found: list[Any]) -> Hint:
-    """The hint for text in a list: its numbers, if all of it is written as such; otherwise the list as a tree."""
+    """The hint for text in a list: its numbers, if all is written so; else the list as a tree."""
     try:
         for leaf in found:
             float(leaf)
@@ -232,7 +233,7 @@ class Members(NamedTuple):
 
     @property
     def take_the_same_steps(self) -> bool:
-        """Whether all members are converted by the same steps: they differ at most in gradients and writability."""
+        """Whether the same steps convert all: they differ at most in gradients and writability."""
         return (
             len(self.infos) == 1
             or len({(info[0], info[2:4], info[9:]) for info in self.infos}) == 1
@@ -313,14 +314,14 @@ def members_of(x: Any, request: Request | None = None) -> Members | None:
 
 
 def _has_names(kind: type) -> bool:
-    """Whether it is a type of tuples whose elements have names: a named tuple, or a result of several tensors."""
+    """Whether its tuples have names for elements: a named tuple, or a result of several tensors."""
     if issubclass(kind, TensorInfo):
         return False
     return issubclass(kind, tuple) and (hasattr(kind, "_fields") or hasattr(kind, "n_fields"))
 
 
 def with_numbers(x: Any, request: Request | None = None) -> Members | None:
-    """As `members_of`, if the first element is a number and others are tensors in an autograd graph.
+    """As `members_of`, if the first element is a number and others are in an autograd graph.
 
     It is ``None`` if there are rows of numbers beside tensors.
 
@@ -384,7 +385,8 @@ def _without_none(outer: tuple[int, ...]) -> Hint:
     if len(outer) > 1:
         return Hint("{tree:x}, which leaves None as it is")
     return Hint(
-        "[each for each in {leaf} if each is not None], which leaves it out; or {tree:x}, which keeps it"
+        "[each for each in {leaf} if each is not None], which leaves it out; or {tree:x}, which "
+        "keeps it"
     )
 
 
@@ -417,7 +419,7 @@ def _is_column(kind: type) -> bool:
 
 
 def _read(column: Any, asked: str | None, request: Request) -> Any:
-    """A column of dates as its counts, and a table of several dtypes as a new array; everything else as it is.
+    """A column of dates as counts, a table of several dtypes as a new array; all else as it is.
 
     Raises:
         ConversionError: The columns of the table cannot be converted.
@@ -436,7 +438,7 @@ def _read(column: Any, asked: str | None, request: Request) -> Any:
 
 
 def gathered(members: Members, target: Backend | None, request: Request | None) -> Members:
-    """The members, with a request that gives all the same device and dtype, if they need one before they are joined.
+    """The members, with a request for one device and dtype, if they need one before the join.
 
     Raises:
         DeviceError: They would be stacked in their own framework, but are on several devices.
@@ -472,7 +474,7 @@ def gathered(members: Members, target: Backend | None, request: Request | None) 
 def _with_numbers_cast(
     members: Members, target: Backend | None, request: Request | None
 ) -> Members:
-    """The members, which are cast one by one if Python numbers among them take the dtype of the tensors."""
+    """The members, cast one by one if Python numbers among them take the dtype of the tensors."""
     if members.asked is not None or all(info.weak_dtype is None for info in members.infos):
         return members
     dtype, names = _common_dtype(members.infos, target), {info.dtype for info in members.infos}
@@ -562,7 +564,7 @@ def _are_in_the_graph(members: Members, target: Backend) -> bool:
 
 
 def _in_the_graph(members: Members, target: Backend, request: Request | None) -> Members:
-    """The members, with a request that makes tensors of the target of all: of one dtype, and on one device.
+    """The members, with a request that makes all tensors of the target, of one dtype on one device.
 
     Raises:
         DeviceError: The tensors of the target are on several devices, and none was asked for.
@@ -586,7 +588,7 @@ def _in_the_graph(members: Members, target: Backend, request: Request | None) ->
 
 
 def _of_the_dtype_asked_for(members: Members, request: Request | None) -> Members:
-    """The members, which are converted one by one to the dtype of the request if no dtype has the values of all."""
+    """The members, converted one by one to the request's dtype if no dtype has all values."""
     asked = request and (request.out.dtype if request.out is not None else request.dtype)
     names = {info.dtype for info in members.infos}
     if (
@@ -602,7 +604,7 @@ def _of_the_dtype_asked_for(members: Members, request: Request | None) -> Member
 
 
 def whole_of(members: Members, target: Backend | None) -> tuple[Backend | None, TensorInfo]:
-    """The backend and description of the stack: of the target if that keeps autograd graphs, otherwise of an array.
+    """The stack's backend and description: the target's if it keeps autograd graphs, or an array's.
 
     Raises:
         LossyCastError: No dtype holds the values of all.
@@ -658,7 +660,7 @@ def _info(
 
 
 def _stacker(members: Members, target: Backend) -> Backend | None:
-    """The framework that stacks the members itself: the target in a graph, or their own; ``None`` if NumPy does."""
+    """The framework that stacks them: the target in a graph, or their own; ``None`` for NumPy."""
     source, infos = members.sources[0], members.infos
     caps = source.capabilities
     if _become_tensors_of(target, members.asked):
@@ -688,12 +690,12 @@ def _stacker(members: Members, target: Backend) -> Backend | None:
 
 
 def _become_tensors_of(target: Backend, asked: Request | None) -> bool:
-    """Whether all members are converted to tensors of the target first, because one is in its autograd graph."""
+    """Whether all members become tensors of the target first: one is in its autograd graph."""
     return asked is not None and asked.target == target.name and target.capabilities.gradients.graph
 
 
 def _are_large(members: Members) -> bool:
-    """Whether the members are so large that NumPy stacks them faster: on the host, and without gradients.
+    """Whether members are so large that NumPy stacks them faster: on the host, without gradients.
 
     NumPy uses huge pages for large memory; the allocators of other frameworks do not.
     """

@@ -1,4 +1,4 @@
-"""Why a name is not that of a framework: it names a device, a dtype or another library, or it is misspelt."""
+"""Why a name is no framework's: it names a device, a dtype or another library, or is misspelt."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def no_framework(
 
 
 def _with(device: str, targets: Iterable[Backend]) -> str:
-    """A framework that has a device; the first of those that are imported, if one of them has it."""
+    """A framework that has a device; the first of those imported, if one of them has it."""
     kind = kind_of(device)
     able = [each for each in targets if kind in each.capabilities.devices.kinds]
     here = [each for each in targets if each.loaded and kind in map(kind_of, each.devices())]
@@ -73,7 +73,7 @@ def _with(device: str, targets: Iterable[Backend]) -> str:
 
 
 def _is_library(name: str) -> bool:
-    """Whether a name is that of another library: one whose objects are read, or one that is installed."""
+    """Whether a name is another library's: one whose objects are read, or one that is installed."""
     from importlib.util import find_spec
 
     from .array_like.declared import LIBRARIES

@@ -41,14 +41,15 @@ UNCALLED = (type, *_FUNCTIONS)
 _VALUES = (str, bytes, date, time, timedelta, tzinfo)
 
 _TO_NUMPY = ("numpy", "to_numpy", "asnumpy")
-"""How methods are called that give an array, in libraries whose objects have no interface for it."""
+"""The names of methods that give an array, in libraries whose objects have no interface for it."""
 _LATER = (("pathlib", "PurePath"), ("uuid", "UUID"))
 """Types in modules that take long to import. Without the module, there are no such objects."""
 
 
 TAKEN = Hint(
     "pass a tensor, a sequence of numbers, or an object with __dlpack__, a buffer, "
-    "__array_interface__, __array_struct__ or __array__; {tree:x} for the tensors inside a container"
+    "__array_interface__, __array_struct__ or __array__; {tree:x} for the tensors inside a "
+    "container"
 )
 """The hint for an object of which nothing else is known."""
 
@@ -68,7 +69,7 @@ def has_no_numbers(x: object) -> bool:
 
 
 def method_for_array(kind: type) -> str | None:
-    """The method by which objects of another library's type give an array of NumPy; ``None`` if it is not known.
+    """The method that gives another library's object as a NumPy array; ``None`` if it is not known.
 
     >>> method_for_array(int) is None
     True
@@ -77,7 +78,7 @@ def method_for_array(kind: type) -> str | None:
 
 
 def state_of(kind: type) -> str:
-    """The code for the state of `x`, such as an optimizer, whose class gives it as a dict; empty if it does not.
+    """The code for the state of `x` (an optimizer, say), if its class gives it as a dict; or empty.
 
     >>> state_of(dict)
     ''

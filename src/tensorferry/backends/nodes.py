@@ -76,7 +76,7 @@ def attribute(name: str) -> str:
 
 
 def entry_of(key: Any, of_attributes: Any) -> str:
-    """The part of a path for a framework's own key: of a class for attributes, or with an index or a key."""
+    """A path's part for a framework's own key: of a class for attributes, or an index or a key."""
     if isinstance(key, of_attributes):
         return attribute(key.name)
     if hasattr(key, "idx"):

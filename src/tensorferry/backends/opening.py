@@ -1,4 +1,4 @@
-"""Open columns and tables: their descriptions for the planner, and the objects that the first step takes."""
+"""Open columns and tables: descriptions for the planner, and objects that the first step takes."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def open_table(
 
 
 def _is_stored_so(column: Column) -> bool:
-    """Whether a column has its dtype in its own library too; decimals, categories and Python objects are read as it."""
+    """Whether its library has the dtype; decimals, categories and Python objects are read as it."""
     return not column.unit and {*column.obstacles(exactly=False)} <= {SEVERAL_CHUNKS, BIT_PACKED}
 
 
@@ -264,7 +264,7 @@ def _info_apart(
     by_rows: bool,
     misalignment: int,
 ) -> TensorInfo:
-    """The description of a table whose columns have their own memory, as the array that is made of it."""
+    """The description of a table whose columns have their own memory, as the array made of it."""
     words = f"{COPIED}{kind} {note}" if note else f"{COPIED}{kind}"
     itemsize = find(dtype).itemsize
     return TensorInfo(

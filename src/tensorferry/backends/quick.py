@@ -97,7 +97,7 @@ class Quick(Generic[Owner]):
         return self.backend.describe(x).shape
 
     def likeness(self, x: Any, /) -> Hashable | None:
-        """A key for a tensor in ``like=`` that decides its dtype and device; ``None`` if it must be described."""
+        """A key of ``like=`` that decides dtype and device; ``None`` if it must be described."""
         return self.signature(x)
 
     # -- many tensors ------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class Quick(Generic[Owner]):
     def grouped(
         self, tensors: Sequence[Any], alignment: int
     ) -> Mapping[Hashable, Sequence[int]] | None:
-        """The positions of tensors of one type, by their signatures; ``None`` if one of them must be described.
+        """Positions of tensors of one type by their signatures; ``None`` if one must be described.
 
         Addresses count only modulo `alignment`; 0 means the alignment of the element.
         """
@@ -115,7 +115,7 @@ class Quick(Generic[Owner]):
     def extents(
         self, tensors: Sequence[Any], *, compact: bool
     ) -> tuple[Sequence[int] | Array, Sequence[int] | Array] | None:
-        """For many tensors, the address of the first byte of each, and of the byte after its last, in host memory.
+        """The address of each tensor's first byte, and of the byte after its last, in host memory.
 
         Only called for tensors with a `signature`; `compact` says that all these are compact.
         ``None`` if it would take as long as to describe them.
@@ -123,11 +123,11 @@ class Quick(Generic[Owner]):
         return None
 
     def owns_memory(self, signature: Any) -> bool:
-        """Whether tensors with this signature never share memory with another object of the framework."""
+        """Whether tensors of this signature share no memory with other objects of the framework."""
         return False
 
     def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
-        """One description of many tensors of one type, if they differ in nothing but shape, strides and address.
+        """One description of many tensors of one type, if only shape, strides and address differ.
 
         It is the description of the first one; if any tensor requires grad, it says so. Each tensor
         has a ``shape``. ``None`` if they differ, or if a quick check does not tell.
@@ -135,13 +135,13 @@ class Quick(Generic[Owner]):
         return None
 
     def join_alike(self, tensors: Sequence[Any]) -> Any:
-        """Tensors that `describe_alike` accepts, concatenated; ``None`` if they must be handled one by one."""
+        """Tensors of `describe_alike`, concatenated; ``None`` if they must be taken one by one."""
         return None
 
     # -- steps -------------------------------------------------------------------------------------
 
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
-        """A function for a step that skips the checks whose results the plan knows; ``None`` to call the verb's method.
+        """A step's function without checks whose results are known; ``None`` for the verb's method.
 
         Args:
             step: The step: the verb and its arguments.
@@ -150,7 +150,7 @@ class Quick(Generic[Owner]):
         return None
 
     def for_many(self) -> Mapping[str, Callable[..., Any]]:
-        """Functions by the name of a verb, which do for a list of values what the verb does for each.
+        """Functions by a verb's name, which do for a list of values what the verb does for each.
 
         They are called only with tensors that have a `signature`, of one dtype, either all in a
         graph or none, and with results of other verbs.
@@ -160,7 +160,7 @@ class Quick(Generic[Owner]):
     # -- whole conversions -------------------------------------------------------------------------
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
-        """Fast paths by (type of source, name of target): functions with the same result as the plan.
+        """Fast paths by (type of source, name of target): functions with the result of the plan.
 
         A fast path returns ``None``, or raises one of `fast_paths.NOT_ACCEPTED`, for a tensor that
         it does not accept. A fast path to NumPy gives `x` itself, or an array that does not own its

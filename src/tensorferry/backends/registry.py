@@ -62,7 +62,7 @@ _others: set[type] = set()
 """Types of this package's frameworks that have been looked up, and are no tensors with memory."""
 _ready: dict[str, Backend] = {}
 on_change: list[Callable[[], Any]] = []
-"""Functions that are called when a backend is registered, because cached results may be wrong then."""
+"""Functions to call when a backend is registered, because cached results may be wrong then."""
 revision = 0
 """How many backends have been registered.
 
@@ -126,7 +126,7 @@ def _add(backend: Backend) -> None:
 
 
 def _own(name: str) -> Backend | None:
-    """The backend of this package with this name, which is imported if it was not; ``None`` if there is none."""
+    """This package's backend of this name, imported if it was not; ``None`` if there is none."""
     if name not in ROWS:
         return None
     backend: Backend = importlib.import_module(ROWS[name].code).BACKEND
@@ -166,7 +166,7 @@ def imported() -> list[Backend]:
 
 
 def backends() -> dict[str, Backend]:
-    """All backends by name: this package's in a fixed order, then those of outside packages, which are looked up."""
+    """All backends by name: this package's in a fixed order, then those of outside packages."""
     outside.open_all()
     return dict(known())
 
@@ -180,7 +180,8 @@ def _backend_of_entry_point(name: str, found: object) -> Backend:
     validate(backend)
     if backend.name != name:
         raise ValueError(
-            f"its entry point is named {name!r}, and its backend {backend.name!r}: both need one name"
+            f"its entry point is named {name!r}, and its backend {backend.name!r}: both need one "
+            "name"
         )
     return backend  # type: ignore[no-any-return]
 
@@ -217,7 +218,7 @@ def _no_framework(name: str) -> UnknownFrameworkError:
 
 
 def canonical(to: object) -> str:
-    """The canonical name of a framework that is given as a name or an alias, a module, or a tensor class.
+    """The canonical name of a framework, given as a name or alias, a module, or a tensor class.
 
     >>> import numpy as np
     >>> canonical("np"), canonical(np), canonical(np.ndarray)
@@ -244,7 +245,8 @@ def canonical(to: object) -> str:
             return NAMES.setdefault(to, owner.name)
         meant = "" if owner is None else f', "{owner.name}"'
     raise TypeError(
-        f"to must be a framework (its name{meant}, its module or its tensor class), not {shown(to)}; "
+        f"to must be a framework (its name{meant}, its module or its tensor class), not "
+        f"{shown(to)}; "
         "the tensor to convert comes first, one to follow goes into like=, a dtype into dtype="
     )
 
@@ -313,7 +315,7 @@ def backend_of(x: object) -> Backend:
 
 
 def is_known_tensor(kind: type) -> bool:
-    """Whether this type is known to be a type of tensors with memory, so that they are not containers.
+    """Whether this is known as a type of tensors with memory, which are no containers.
 
     A type of a framework of this package's is looked up when it is met.
     """
@@ -349,7 +351,7 @@ def refusal_of(kind: type) -> UnsupportedTypeError | None:
 
 
 def refusal_of_later(kind: type) -> UnsupportedTypeError | None:
-    """The error for a type whose values are still to be made, so that nobody can look into it; ``None`` for others."""
+    """The error for a type that has no values yet to look into; ``None`` for other types."""
     refused = refusal_of(kind)  # which loads the framework
     return (
         refused if any(issubclass(kind, each.later) for each in list(_by_name.values())) else None
@@ -357,7 +359,7 @@ def refusal_of_later(kind: type) -> UnsupportedTypeError | None:
 
 
 def backend_that_knows(kind: type) -> Backend | None:
-    """The backend that knows a type of another library, whatever its base class is; ``None`` if none does."""
+    """The backend that knows another library's type, whatever its base class is; or ``None``."""
     for backend in list(known().values()):
         with outside.guard(backend.name):
             if backend.knows(kind):

@@ -18,7 +18,7 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 __all__ = ["may_be_active", "not_imported", "shield", "untraced"]
 
 not_imported: tuple[str, ...] | None = None
-"""The modules of frameworks with tracers that are not imported yet; ``None`` if they must be looked up again."""
+"""Modules of frameworks with tracers not imported yet; ``None`` if they must be looked up again."""
 _shielded: list[Backend] = []
 """The backends whose tracers are kept out already."""
 _untraced: list[Callable[..., Any]] = []
@@ -60,7 +60,7 @@ def untraced(function: Function) -> Function:
 
 
 def shield(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep the tracers of imported frameworks out of `untraced` functions; gives the function to call this time."""
+    """Keep imported frameworks' tracers out of `untraced` functions; gives what to call now."""
     global not_imported
     called = function
     with _lock:
@@ -80,7 +80,10 @@ def shield(function: Callable[..., Any]) -> Callable[..., Any]:
 def _shield_from(
     backend: Backend, function: Callable[..., Any], called: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Keep the tracer of a backend out of all `untraced` functions, once; gives what to call for `function`."""
+    """Keep a backend's tracer out of all `untraced` functions, once.
+
+    Gives what to call for `function`.
+    """
     if backend in _shielded:
         return called
     _shielded.append(backend)

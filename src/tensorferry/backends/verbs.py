@@ -96,7 +96,7 @@ class Takes(Protocol):
 
     @abstractmethod
     def take(self, x: Any) -> Any:
-        """A tensor of the backend over the memory of an object of another library on a device; or `x` if it is one.
+        """A tensor of the backend over the memory of another library's object on a device; or `x`.
 
         The tensor and its views keep `x` alive: what `x` exports may not own the memory.
         """
@@ -107,7 +107,7 @@ class TakesLabels(Protocol):
 
     @abstractmethod
     def labels_given(self, index: object, columns: object) -> Labels:
-        """The labels that are the values of ``index=`` and ``columns=``; one of them may be ``None``.
+        """The labels that are the values of ``index=`` and ``columns=``; one may be ``None``.
 
         Raises:
             TypeError: A value is no labels.
@@ -116,7 +116,7 @@ class TakesLabels(Protocol):
 
     @abstractmethod
     def label(self, x: Any, index: Labels | None, names: Labels | None) -> Any:
-        """A tensor of the backend over the memory of `x`, with the index and the names of these labels."""
+        """A tensor of the backend over the memory of `x`, with these labels' index and names."""
 
 
 # -- the framework's own operations, where its graph or its devices need them ----------------------
@@ -183,7 +183,7 @@ class Moves(Protocol):
 
 
 class ImportsDlpack(Protocol):
-    """``Devices(kinds)`` that other frameworks have too, for dtypes that are not in ``Dtypes(unexported)``."""
+    """``Devices(kinds)`` that others have too, for dtypes not in ``Dtypes(unexported)``."""
 
     @abstractmethod
     def wait(self, x: Any) -> Any:
@@ -229,7 +229,7 @@ class Packs(Protocol):
 
     @abstractmethod
     def pack(self, tensors: Sequence[Any], alignment: int, lock: bool = False) -> tuple[Any, Any]:
-        """A packed buffer with the bytes of many tensors on one device, and what `unpack` needs to separate them.
+        """A packed buffer of many tensors on one device, and what `unpack` needs to separate them.
 
         Each tensor is aligned to `alignment` bytes, and to the size of its elements. With `lock`,
         only for a backend that `pins`, the buffer is in page-locked memory.
@@ -241,7 +241,7 @@ class Packs(Protocol):
 
 
 class Straightens(Protocol):
-    """``Devices(kinds)`` that other frameworks have too, with ``Memory(strides=…)`` other than compact."""
+    """``Devices(kinds)`` that others have too, with ``Memory(strides=…)`` other than compact."""
 
     @abstractmethod
     def compact(self, x: Any) -> Any:
@@ -253,19 +253,19 @@ class Spreads(Protocol):
 
     @abstractmethod
     def narrow(self, x: Any, axes: Sequence[int]) -> Any:
-        """A view of the first element along each of these axes, along which all elements share memory."""
+        """A view of the first element along these axes, along which all elements share memory."""
 
     @abstractmethod
     def span(self, x: Any, length: int) -> Any:
-        """A view of `length` elements along one axis: the memory of a tensor whose elements overlap."""
+        """A view of `length` elements along an axis: memory of a tensor whose elements overlap."""
 
     @abstractmethod
     def spread(self, x: Any, shape: tuple[int, ...], strides: tuple[int, ...] | None = None) -> Any:
-        """A copy of the argument of `narrow`, by its shape, or of `span`, by its strides in elements."""
+        """A copy of `narrow`'s argument, by its shape, or `span`'s, by its strides in elements."""
 
     @abstractmethod
     def cross(self, x: Any, device: str, axes: Sequence[int], dtype: str, first: bool) -> Any:
-        """`narrow`, a transfer, a cast before or after it, and `spread`, as one operation in the graph of `x`."""
+        """`narrow`, a transfer, a cast before or after, `spread`: one operation of `x`'s graph."""
 
     @abstractmethod
     def copy_together(self, tensors: Sequence[Any]) -> Sequence[Any]:
@@ -287,7 +287,7 @@ class Pins(Protocol):
 
     @abstractmethod
     def land(self, x: Any, required: bool = False) -> Any:
-        """A complete copy of a device's tensor on the host, in page-locked memory if there is any."""
+        """A complete copy of a device's tensor on the host, in page-locked memory if possible."""
 
 
 def verbs_needed(declared: Capabilities) -> dict[str, tuple[str, ...]]:

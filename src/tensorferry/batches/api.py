@@ -29,7 +29,7 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 
 
 def _stacks(function: Function) -> Function:
-    """Decorate `collate`: for a list of tensors and a target without other keywords, try the fast path."""
+    """Decorate `collate`: for a list of tensors and no keyword but a target, try the fast path."""
     paths_to, not_accepted, is_tensor = (
         fast_paths.PATHS,
         fast_paths.NOT_ACCEPTED,
@@ -74,7 +74,7 @@ def collate(
     nulls: object = None,
     **options: Unpack[Options],
 ) -> Any:
-    """Make one batch of a list of samples: the values of each leaf are stacked along a new first axis.
+    """Make one batch of a list of samples: each leaf's values are stacked along a new first axis.
 
     >>> import numpy as np, tensorferry as ferry
     >>> samples = [
@@ -88,7 +88,8 @@ def collate(
     >>> texts = [{"input_ids": [5, 7, 2], "labels": [5, 7, 2]}, {"input_ids": [9], "labels": [9]}]
     >>> batch = ferry.collate(texts, "numpy", pad={"input_ids": 0, "labels": -100}, mask=True)
     >>> batch["input_ids"].tolist(), batch["labels"].tolist(), batch["input_ids_mask"].tolist()
-    ([[5, 7, 2], [9, 0, 0]], [[5, 7, 2], [9, -100, -100]], [[True, True, True], [True, False, False]])
+    ([[5, 7, 2], [9, 0, 0]], [[5, 7, 2], [9, -100, -100]],
+     [[True, True, True], [True, False, False]])
 
     Each leaf is allocated once, and the samples are written into it. Tensors of several frameworks
     can be stacked if one dtype holds them all. Python numbers take the dtype that the target gives
@@ -176,8 +177,10 @@ def explain_collate(
     ... ]
     >>> print(ferry.explain_collate(samples, "numpy", pad={"ids": 0}))
     2 leaves of 2 samples, 1 kept: 88 B copied
-       $["x"]     python stack float64[2, 2] on cpu -> numpy float64[2, 2] on cpu; copies 32 B: 2 samples stacked
-       $["ids"]   python padded int64[2, 2] on cpu -> numpy int64[2, 2] on cpu; copies 56 B: 2 samples padded to (2,)
+       $["x"]     python stack float64[2, 2] on cpu -> numpy float64[2, 2] on cpu; copies 32 B:
+           2 samples stacked
+       $["ids"]   python padded int64[2, 2] on cpu -> numpy int64[2, 2] on cpu; copies 56 B:
+           2 samples padded to (2,)
        $["name"]  str: a list of 2: str is no number or tensor
 
     Python numbers are looked at one by one, as `describe` does; a tensor's memory is not read.
@@ -254,7 +257,8 @@ def _refuse_one_value(samples: object) -> None:
     if isinstance(samples, str) and (name := registry.NAMES.get(samples)) is not None:
         raise UnsupportedTypeError(
             "collate takes the samples first, and then where they go.",
-            f'collate(samples, to="{name}"); functools.partial(collate, to="{name}") takes them later',
+            f'collate(samples, to="{name}"); functools.partial(collate, to="{name}") takes them '
+            "later",
         )
     later = registry.refusal_of_later(type(samples))
     if later is not None:

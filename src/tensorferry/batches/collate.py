@@ -91,7 +91,8 @@ def _in_order_of(
     ]
     if odd:
         raise UnsupportedTypeError(
-            f"Samples 0 and {number} are different trees: only one of them has the leaf - at {odd[0]}",
+            f"Samples 0 and {number} are different trees: only one of them has the leaf - at "
+            f"{odd[0]}",
             "leaves=lambda x: isinstance(x, (list, tuple)), if a list of numbers is one leaf"
             if odd[0].endswith("]") and not odd[0].endswith('"]')
             else None,
@@ -118,7 +119,8 @@ def _compare(
         else:
             continue
         raise UnsupportedTypeError(
-            f"Samples 0 and {number} are different trees, which do not stack: what is here {what} - at {path}"
+            f"Samples 0 and {number} are different trees, which do not stack: what is here {what} "
+            f"- at {path}"
         )
 
 
@@ -133,7 +135,10 @@ def _names(x: Any, y: Any) -> str:
 def _columns_alike(
     trees: Sequence[Any], chosen: Callable[[Any], bool] | None, *, rows: bool
 ) -> tuple[list[Any], Structure] | None:
-    """`columns_of` for samples of one structure; ``None`` if structures differ, or optree does not know a container."""
+    """`columns_of` for samples of one structure.
+
+    Gives ``None`` if structures differ, or optree does not know a container.
+    """
     if chosen is None:
         kinds = set(map(type, trees))
         if len(kinds) == 1 and _are_leaves(kinds.pop(), trees):
@@ -147,7 +152,10 @@ def _columns_alike(
 
 
 def _columns_of_dicts(trees: Sequence[Any], *, rows: bool) -> list[Any] | None:
-    """`columns_of` for plain dicts of leaves, four times as fast; ``None`` if there may be other containers."""
+    """`columns_of` for plain dicts of leaves, four times as fast.
+
+    Gives ``None`` if there may be other containers.
+    """
     first = trees[0]
     if set(map(type, trees)) != {dict}:
         return None
@@ -343,7 +351,7 @@ class Collation:
         )
 
     def _read_as_asked(self) -> dict[int, ConversionError]:
-        """Read each column of a table as the dtype that ``dtype=`` names for it; errors are returned by leaf."""
+        """Read each column of a table as its dtype in ``dtype=``; errors are returned by leaf."""
         from ..trees.tables import may_be_column, read_as_asked
 
         errors: dict[int, ConversionError] = {}
@@ -362,7 +370,7 @@ class Collation:
         return errors
 
     def _beside(self, index: int, leaf: ColumnPlan) -> list[tuple[str, run.Prepared]]:
-        """The mask and the lengths of a padded leaf, on its device: for each, the keyword and the prepared conversion.
+        """A padded leaf's mask and lengths, on its device: each a keyword and prepared conversion.
 
         Raises:
             UnsupportedTypeError: They cannot be put beside the leaf.
@@ -383,13 +391,15 @@ class Collation:
         for keyword, mark in found:
             if place is None:
                 raise UnsupportedTypeError(
-                    f"{keyword}=True adds a leaf beside this one, which is below no str key of a dict.",
+                    f"{keyword}=True adds a leaf beside this one, which is below no str key of a "
+                    "dict.",
                     f"without {keyword}=",
                 )
             mapping, key = place
             if f"{key}_{keyword}" in mapping:
                 raise UnsupportedTypeError(
-                    f"{keyword}=True adds {quoted(f'{key}_{keyword}')} beside this leaf, and there is one.",
+                    f"{keyword}=True adds {quoted(f'{key}_{keyword}')} beside this leaf, and there "
+                    "is one.",
                     f"without {keyword}=",
                 )
             array = memory.compact(mark.shape, mark.dtype)

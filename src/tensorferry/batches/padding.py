@@ -1,4 +1,4 @@
-"""`Padding`: which leaves of a batch are padded, with what, how far and on which side; their masks and lengths."""
+"""`Padding`: which leaves are padded, with what, how far and on which side; masks and lengths."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class PaddedShapes(NamedTuple):
 
     @property
     def is_short(self) -> bool:
-        """Whether the leaves are such short rows that it is faster to write all at once, through a mask."""
+        """Whether the leaves are rows so short that writing all at once, by a mask, is faster."""
         return len(self.whole) == 1 and self.whole[0] <= _SHORT
 
     @property
@@ -231,7 +231,7 @@ def extent_of(shapes: Sequence[Shape], padding: Padding) -> PaddedShapes | None:
 
 
 def common_dtype(infos: Sequence[TensorInfo], target: Backend, request: Request) -> str:
-    """The dtype of a batch of these leaves: the requested one, or the narrowest that has all their values.
+    """The dtype of a batch of these leaves: that asked for, or the narrowest with all their values.
 
     Raises:
         LossyCastError: No dtype has all values, or the target does not have the dtype.

@@ -106,13 +106,13 @@ def kinds_in(column: Sequence[Any], members: Members | None) -> NumberKinds | No
 
 
 def _dtypes_in(leaf: Any) -> set[tuple[str, bool]]:
-    """The dtypes in a leaf; for each, whether it is of Python numbers, for which the target chooses a dtype."""
+    """A leaf's dtypes; for each, whether of Python numbers, whose dtype the target chooses."""
     types = element_types(leaf) if type(leaf) is list else {type(leaf)}
     return {found for kind in types if (found := _dtype_of_type(kind)) is not None}
 
 
 def _dtype_of_type(kind: type) -> tuple[str, bool] | None:
-    """The dtype of a type of numbers, and whether it is Python's; ``None`` if the type does not tell."""
+    """The dtype of a type of numbers, and whether it is Python's; ``None`` if it does not tell."""
     if not issubclass(kind, np.generic):
         return next(((_WEAK[base], True) for base in kind.__mro__ if base in PYTHON_NUMBERS), None)
     name = of_numpy(np.dtype(kind))
@@ -138,7 +138,7 @@ def _rank(kind: str) -> int:
 
 
 def dtype_together(infos: Sequence[TensorInfo]) -> str:
-    """The dtype of a column for the rules of ``dtype=``: that of its tensors, or of a number of a higher kind."""
+    """A column's dtype for rules of ``dtype=``: of its tensors, or a number of a higher kind."""
     typed = {info.dtype for info in infos if info.weak_dtype is None}
     numbers = {info.dtype for info in infos} - typed
     if not typed or not numbers:
@@ -238,7 +238,8 @@ class Columns(NamedTuple):
 
         odd = taken.index(not taken[0])
         raise UnsupportedTypeError(
-            f"Sample 0 has {an(class_name(column[0]))} there, sample {odd} {an(class_name(column[odd]))}: "
+            f"Sample 0 has {an(class_name(column[0]))} there, sample {odd} "
+            f"{an(class_name(column[odd]))}: "
             "they do not stack.",
             _of_one_kind(self.path(index).removeprefix("$"), column),
         )
@@ -294,14 +295,15 @@ class Columns(NamedTuple):
         if odd is not None:
             raise self._ragged(
                 index,
-                f"Rows of unequal lengths do not stack: {lengths[0]} in samples[0], {lengths[odd]} in samples[{odd}].",
+                f"Rows of unequal lengths do not stack: {lengths[0]} in samples[0], {lengths[odd]} "
+                f"in samples[{odd}].",
             )
         return rows.numbers.reshape(len(lengths), -1)
 
     def _decider(
         self, index: int, target: Backend, request: Request
     ) -> Callable[[Any], Conversion] | None:
-        """A function that chooses the conversion by the description of a column; ``None`` if none is needed."""
+        """What chooses the conversion by a column's description; ``None`` if none is needed."""
         targets = self.targets
         conversion, name = conversion_of(target, request), partial(self.name, index)
         if targets.decides_by_leaf:
@@ -434,7 +436,8 @@ def _refuse_other_categories(column: Any) -> None:
     odd = next((number for number, each in enumerate(known) if each != known[0]), None)
     if odd is not None:
         raise UnsupportedTypeError(
-            f"The categories in samples[0] and samples[{odd}] differ, so their codes do not mean the same: "
+            f"The categories in samples[0] and samples[{odd}] differ, so their codes do not mean "
+            "the same: "
             "give all the same categories, or make one table of the samples."
         )
 
@@ -492,7 +495,7 @@ def _where_they_are(members: Members, target: Backend, request: Request) -> Requ
 
 
 def _of_one_kind(place: str, column: Sequence[Any]) -> str:
-    """The hint for a column in which only some leaves are tensors: the samples in which it is like in the first."""
+    """The hint for a column with only some tensors: the samples in which it is like the first."""
     here = f"sample{place}"
     if any(each is None for each in column):
         return f"[sample for sample in samples if {here} is not None], which leaves the other samples out"

@@ -1,4 +1,6 @@
-"""The command line: ``tensorferry doctor``, and so on; ``inspect``, ``check``, ``convert`` and ``diff`` are for files.
+"""The command line: ``tensorferry doctor``, and so on.
+
+``inspect``, ``check``, ``convert`` and ``diff`` are for files.
 
 Data goes to stdout, messages to stderr. Exit codes:
 

@@ -158,7 +158,7 @@ def diff(
     allow: _Allow = None,
     json: _Json = False,
 ) -> None:
-    """What differs between two files: names, dtypes, shapes, bits, and the largest |a-b| of each tensor."""
+    """What differs between two files: names, dtypes, shapes, bits, each tensor's largest |a-b|."""
     from . import diff as command
 
     if tolerance is not None and not (math.isfinite(tolerance) and tolerance >= 0):
@@ -308,7 +308,7 @@ def convert(
     in_process: _InProcess = False,
     json: _Json = False,
 ) -> None:
-    """Convert a file into another format: its code is not run, nothing is lost, memory does not grow with it."""
+    """Convert a file to another format: no code is run, nothing is lost, memory does not grow."""
     from ..files.conversion.convert import shards_of
     from ..files.conversion.executors import ENGINES
     from ..files.conversion.select import OVERFLOWS, substitution
@@ -373,7 +373,7 @@ def roundtrip(
     allow: _Allow = None,
     json: _Json = False,
 ) -> None:
-    """Convert weights to every first-class format and back and into the frameworks, and compare the bits."""
+    """Convert weights to all first-class formats and back, into frameworks; compare the bits."""
     from . import roundtrip as command
 
     path = path or command.example()
@@ -444,9 +444,12 @@ def _part(text: str) -> tuple[int, int]:
 app = typer.Typer(
     help="Convert tensors between Python sequences, NumPy, PyTorch, TensorFlow, JAX, CuPy and files.",
     epilog=(
-        "Exit codes: 0, fine or equal; 1, something differs, failed a check or did not hold, or there is no such "
-        "conversion; 2, wrong usage, or a file that cannot be read or written so; 3, refused for safety; 4, what was "
-        "written did not verify, and was not published; 5, interrupted, and --resume goes on; 130, Ctrl-C."
+        "Exit codes: 0, fine or equal; 1, something differs, failed a check or did not hold, or "
+        "there is no such "
+        "conversion; 2, wrong usage, or a file that cannot be read or written so; 3, refused for "
+        "safety; 4, what was "
+        "written did not verify, and was not published; 5, interrupted, and --resume goes on; 130, "
+        "Ctrl-C."
     ),
     cls=CommandGroup,
     no_args_is_help=True,

@@ -98,7 +98,7 @@ def err() -> Console:
 
 
 def line_width(stream: TextIO) -> int | None:
-    """How wide a line may be: as COLUMNS says, or as the terminal is; ``None`` if the stream is a file or a pipe.
+    """How wide a line may be: as COLUMNS says, or the terminal; ``None`` for a file or a pipe.
 
     There each line is whole, so that it can be searched and copied.
     """
@@ -114,7 +114,7 @@ def line_width(stream: TextIO) -> int | None:
 
 
 def report_width() -> int:
-    """How wide a report is, which is for people: also in a pipe, as the terminal is where it is probably read."""
+    """How wide a report for people is: in a pipe too, as the terminal where it is likely read."""
     if line_width(sys.stdout) is None:
         return max(out().width, _LEAST)
     return line_width(sys.stdout) or _USUAL
@@ -158,7 +158,7 @@ def _as_json(found: re.Match[str]) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Text from a file for a terminal: characters that it could obey, or not show, are escaped as in Python.
+    r"""A file's text for a terminal: what it could obey, or not show, is escaped as in Python.
 
     >>> print(printable("layer.\x1b[2J\n"))
     layer.\x1b[2J\n
@@ -172,7 +172,7 @@ def printable(text: str) -> str:
 
 @contextlib.contextmanager
 def quiet(message: str = "") -> Iterator[None]:
-    """A context that drops what frameworks write to stderr while they start (C++ logs, notes of plugins).
+    """A context that drops what frameworks write to stderr at start (C++ logs, notes of plugins).
 
     TensorFlow and XLA log from C++ straight to file descriptor 2, so the descriptor itself is
     redirected. Warnings are dropped too, because they are for programmers, not for a person who
@@ -208,8 +208,8 @@ def quiet(message: str = "") -> Iterator[None]:
 
 # -- lines that fit a width ------------------------------------------------------------------------
 #
-# A cell is a string, or a Text of Rich, which keeps its styles. A line is a list of parts: each is a
-# piece of a cell, or spaces, with the number of its column.
+# A cell is a string, or a Text of Rich, which keeps its styles. A line is a list of parts: each is
+# a piece of a cell, or spaces, with the number of its column.
 
 AnyCell = TypeVar("AnyCell", bound="str | Text")
 
@@ -223,7 +223,7 @@ _WIDEST = 60
 """Without a width, the widest column. A wider cell shifts only its own line."""
 _WORD = re.compile(r"[^ \n]+")
 _PART = re.compile(r"[^./_,:=\-]*[./_,:=\-]+|[^./_,:=\-]+")
-"""A part of a word that is wider than a line: a name is broken after its dots, a path after its slashes."""
+"""A part of a word wider than a line: a name is broken after its dots, a path after its slashes."""
 
 
 def solid(text: str) -> str:
@@ -514,7 +514,7 @@ def fact_lines(
     right: bool = False,
     label: int = 0,
 ) -> Iterator[Line]:
-    """Labels, and texts beside them; a text with a word that is too wide for that stands under its label.
+    """Labels, and texts beside them; a text with too wide a word for that stands under its label.
 
     Args:
         lines: Labels and texts.
@@ -580,7 +580,7 @@ def rows(
     *,
     headed: bool = False,
 ) -> None:
-    """Print lines in columns: on a terminal as `layout.table` fits them, in a file one line for each.
+    """Print lines in columns: on a terminal as `layout.table` fits them, in a file one line each.
 
     Args:
         lines: The cells of each line, without characters that a terminal could obey.

@@ -101,7 +101,7 @@ Row = tuple[str, str, str, str]
 
 
 def _lines(found: Difference, one: Contents, other: Contents, *, every: bool) -> Iterator[Row]:
-    """Yield the lines: names that differ only in numbers are one, and long lists are cut, except with `every`."""
+    """Yield lines: names that differ only in numbers are one, long lists are cut unless `every`."""
     was = {f"{old} -> {new}": one.tensors[old] for old, new in found.renamed}
     only_a = {name: one.tensors[name] for name in found.only_a}
     only_b = {name: other.tensors[name] for name in found.only_b}

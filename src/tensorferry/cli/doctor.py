@@ -1,4 +1,4 @@
-"""``tensorferry doctor``: what is installed, and what conversions do on this machine, by measurement."""
+"""``tensorferry doctor``: what is installed, and what conversions do here, by measurement."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def _print_table(held: list[list[Cell]]) -> None:
 
 
 def _print_matrix(heads: list[str], held: list[list[Cell]]) -> None:
-    """Print a table of many narrow columns: below each other, if they are too many for the terminal."""
+    """Print a table of many narrow columns, below each other if too many for the terminal."""
     for number, block in enumerate(console.blocks(heads, held, report_width())):
         if number:
             prose()

@@ -133,7 +133,7 @@ def _allowed(path: Path, contents: Contents, allow: frozenset[str]) -> list[str]
 def _refused(
     path: Path, error: UnsafeFileError, *, as_json: bool, first: bool
 ) -> tuple[int, dict[str, Any] | None]:
-    """Print what is known about a file that is refused, or give it as plain data; with the exit code."""
+    """Print what is known of a refused file, or give it as plain data; with the exit code."""
     data: dict[str, Any] = {"path": str(path), "safe": False}
     # The refusal must be shown, even if another error occurs here.
     with suppress(ConversionError, OSError):
@@ -339,7 +339,7 @@ def _facts(summary: Summary, allowed: list[str], *, every: bool) -> Iterator[tup
 
 
 class _Lines:
-    """Lines of names and values, which are made only when they are shown, because there may be millions."""
+    """Lines of names and values, made only when they are shown: there may be millions."""
 
     def __init__(
         self, held: Mapping[str, Any], between: str = ": ", text: Callable[[Any], str] = str

@@ -1,4 +1,4 @@
-"""Observe whether two tensors share memory, without tensorferry, by the witnesses of the conformance suite.
+"""Observe if two tensors share memory, without tensorferry, by the conformance suite's witnesses.
 
 There are two ways: by the addresses that the frameworks give; and by mutation, if one side is
 writable: its elements are changed, the change is looked for on the other side, and undone.
@@ -81,7 +81,7 @@ def observe(source: Any, result: Any) -> Observation:
 
 
 def witness_of(x: Any) -> Witness | None:
-    """The witness for a tensor's framework, which uses the framework's own operations; ``None`` without one."""
+    """The witness of a tensor's framework, with its own operations; ``None`` without one."""
     return _witness(backend_of(x).name)
 
 

@@ -158,7 +158,7 @@ def as_options(hint: str, command: str) -> str:
 
 
 def _for_shell(hint: str, command: str) -> str:
-    """A hint without what only Python can do with the keywords of a call, if there are other ways."""
+    """A hint without what only Python can do with a call's keywords, if there are other ways."""
     if command == "explain --from":
         return _FIELDS.sub(r"\1", hint)
     if hint.startswith(_IN_PYTHON):
@@ -196,7 +196,7 @@ _TYPED = re.compile(
 
 
 def unbroken(hint: str) -> str:
-    r"""A hint whose code is not broken over lines, so that it can be copied: its spaces are `layout.SOLID`.
+    r"""A hint whose code is not broken over lines, to be copied: its spaces are `layout.SOLID`.
 
     >>> unbroken("pip install h5py, or another format").split(" ")
     ['pip\xa0install\xa0h5py,', 'or', 'another', 'format']
@@ -258,7 +258,7 @@ def _shell_words(value: str) -> list[str]:
 __all__ += ["unknown_word", "waiting", "without_collecting", "writing"]
 
 SCHEMA = "tensorferry.files/1"
-"""The version of the JSON of all commands on files; docs/reference/files-schema.json describes it."""
+"""The JSON version of all commands on files; docs/reference/files-schema.json describes it."""
 
 
 def code_of(error: BaseException) -> int:
@@ -424,7 +424,7 @@ def progress(words: str, total: Callable[[], int]) -> Iterator[Callable[[int], N
 
 
 def plain(value: Any) -> Any:
-    """A value from a file's tree for JSON: as it is if JSON supports it, otherwise as Python code."""
+    """A value of a file's tree for JSON: as it is if JSON supports it, else as Python code."""
     if (
         value is None
         or isinstance(value, (bool, int, str))

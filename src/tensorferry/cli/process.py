@@ -30,7 +30,7 @@ __all__ = ["end_with", "expanded", "main", "run"]
 
 
 def end_with(call: Callable[[], int]) -> None:
-    """Run a call, and end the process with the exit code that it gives, or with the one for an exception.
+    """Run a call, and end the process with its exit code, or with the one for an exception.
 
     Raises:
         SystemExit: Always.
@@ -142,7 +142,7 @@ def _left_out(
 
 
 def _lone(path: Path) -> Path | None:
-    """The file that is the model of a folder, or the folder, if it is one; ``None`` if it is none."""
+    """The file that is a folder's model, or the folder, if it is one; ``None`` if it is none."""
     try:
         return lone(path)
     except ConversionError:
@@ -162,8 +162,8 @@ def _is_known(path: Path) -> bool:
 
 # -- a process of its own for a file ---------------------------------------------------------------
 #
-# HDF5's library does. So does tensorstore, which also expands the tree of keys of a database without
-# a limit, so its process has one.
+# HDF5's library does. So does tensorstore, which also expands the tree of keys of a database
+# without a limit, so its process has one.
 
 _CODE = "import sys; sys.path[:] = {!r}; from tensorferry.cli.process import main; main()"
 _DIES_WITH_PARENT = 1
@@ -173,7 +173,7 @@ _LEAST_MEMORY = 1 << 30
 _PER_PROCESSOR = 1 << 26
 """The stacks and buffers of threads, which every library has for each processor."""
 _RATIO = 64
-"""Bytes of memory for a byte of a database: a node is compressed, and its keys share their beginnings."""
+"""Memory bytes for a byte of a database: a node is compressed, its keys share beginnings."""
 
 _ALL: Mapping[str, dict[str, Any]] = {"inspect": {}, "check": {"ok": False}}
 _EACH: Mapping[str, dict[str, Any]] = {"inspect": {}, "check": {"ok": False, "findings": []}}

@@ -1,4 +1,4 @@
-"""Run a plain ``inspect`` without Typer, whose start takes more time and memory than a large header."""
+"""Run plain ``inspect`` without Typer: its start needs more time and memory than a big header."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ __all__ = ["inspect_arguments"]
 
 
 def inspect_arguments(words: Sequence[str]) -> dict[str, Any] | None:
-    """The arguments of a plain ``inspect`` for its `run`; ``None`` for everything else, which is left to Typer.
+    """The arguments of a plain ``inspect`` for its `run`; ``None`` for all that is left to Typer.
 
     >>> inspect_arguments(["inspect", "a.pt", "--all"])
-    {'paths': [PosixPath('a.pt')], 'every': True, 'values': False, 'allow': [], 'as_json': False, 'in_process': False}
+    {'paths': [PosixPath('a.pt')], 'every': True, 'values': False, 'allow': [],
+    'as_json': False, 'in_process': False}
     >>> inspect_arguments(["inspect", "--help"])
 
     Args:

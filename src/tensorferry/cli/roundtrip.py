@@ -1,4 +1,4 @@
-"""``tensorferry roundtrip``: convert real weights to each main format and back, then load them in the frameworks."""
+"""``tensorferry roundtrip``: real weights to each main format and back, then into frameworks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def example() -> Path | None:
 
 
 def run(path: Path, *, allow: Sequence[str] = (), as_json: bool) -> int:
-    """Convert a file to the formats and load it in the frameworks, and print the results; gives the exit code."""
+    """Convert a file to formats, load it in frameworks, print the results; gives the exit code."""
     try:
         source = ferry.open(path, allow=allow)
         with TemporaryDirectory() as folder:
@@ -86,7 +86,7 @@ def run(path: Path, *, allow: Sequence[str] = (), as_json: bool) -> int:
 def _journeys(
     path: Path, source: Contents, folder: Path, made: dict[str, Path], allow: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """Convert the file to every format (the results are put into `made`), and each of these to every other."""
+    """Convert the file to every format (put into `made`), and each of these to every other."""
     whole = [each for each in formats().values() if each.first_class and not each.holds_one]
     for each in whole:
         made[each.name] = folder / f"first{each.suffixes[0]}"

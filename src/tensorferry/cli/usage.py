@@ -172,7 +172,7 @@ def _usage(command: Any, ctx: Any) -> str:
 
 
 def _panels(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
-    """The arguments, options and commands with what is said about them, by the title of their group."""
+    """Arguments, options and commands with what is said about them, by their group's title."""
     panels: dict[str, list[tuple[str, str]]] = {}
     for param in command.get_params(ctx):
         if not getattr(param, "hidden", False):

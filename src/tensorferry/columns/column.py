@@ -79,7 +79,7 @@ def is_number(text: object) -> bool:
 # -- decimals --------------------------------------------------------------------------------------
 
 _EXACT = 1 << 53
-"""Integers up to this one are exact floats, so that a division by a small power of ten is rounded once."""
+"""Integers up to this are exact floats: a division by a small power of ten is rounded once."""
 _POWERS = 22
 _SPLITS = 134217729.0
 """The factor that splits a float of 53 bits into two of 26."""
@@ -164,7 +164,7 @@ class Decimals:
         return low, fits
 
     def _floats(self, words: Array) -> Array:
-        """The nearest floats; or, if they are rounded again, floats rounded to odd, which makes that exact."""
+        """The nearest floats; if they are rounded again, rounded to odd, which makes that exact."""
         low = words[:, 0]
         small = (words[:, 1:] == (low >> 63)[:, None]).all(1) & (low <= _EXACT) & (low >= -_EXACT)
         small &= 0 <= self._scale <= _POWERS
@@ -194,7 +194,7 @@ class Decimals:
 
 
 def _residue(numbers: Array, values: Array, power: float) -> Array:
-    """Each number minus a value times the power, computed exactly (the product has at most 106 bits)."""
+    """Each number minus a value times the power, exactly (the product has at most 106 bits)."""
     high = values * power
     (first, second), (third, fourth) = _split(values), _split(power)
     low = second * fourth - (((high - first * third) - second * third) - first * fourth)
@@ -218,7 +218,7 @@ NO_CODE = "-1"
 """The code for a value that is the code of no category. Zero is the code of the first one."""
 BYTES = "holds bytes, which are no numbers"
 SEVERAL_CHUNKS = "several chunks"
-"""What keeps memory from being a tensor's, as `BIT_PACKED` does, although it has numbers: see `Column.obstacles`."""
+"""What keeps numbers in memory from being a tensor's, as `BIT_PACKED`: see `Column.obstacles`."""
 _FEW = 8
 """If fewer than one element in so many is null, nulls are written one by one, which is faster."""
 _BLOCK = 1 << 15
@@ -362,7 +362,7 @@ class Column:
         self.categories: Callable[[], list[Any]] | None = None
         """If the numbers are codes of categories: gives the categories."""
         self.with_nan_missing: Callable[[], Column] | None = None
-        """If its library marks missing values by NaN: gives the column with nulls there, for ``nulls=``."""
+        """If its library marks missing values by NaN: gives it with nulls there, for ``nulls=``."""
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Dates and durations: counts of a unit, which become integers if an integer dtype is named for them."""
+"""Dates and durations: counts of a unit, which become integers if an integer dtype is named."""
 
 from __future__ import annotations
 

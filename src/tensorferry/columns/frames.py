@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Frame", "asked_hint", "frame_of", "nulls_hint", "refuse", "rows_hint", "write_columns"]
 
 _ROWS = 1 << 14
-"""How many rows are written at a time for a result in row order, so that they stay in the processor's cache."""
+"""How many rows of a row-order result are written at a time, to stay in the processor's cache."""
 
 
 class Frame(NamedTuple):
@@ -207,7 +207,8 @@ def rows_hint(found: Ragged) -> Hint:
     )  # also where they are replaced, because the code for a hint is a call of its own
     if asked and lacks:
         return Hint(
-            f'{{padded:x|dtype="{asked}", pad={zero}, nulls={value}}}, which pads them and replaces nulls'
+            f'{{padded:x|dtype="{asked}", pad={zero}, nulls={value}}}, which pads them and '
+            "replaces nulls"
         )
     if asked:
         return Hint(f'{{padded:x|dtype="{asked}", pad={zero}}}, which pads them')
@@ -241,7 +242,8 @@ def nulls_hint(found: Column, *, mixed: bool = False) -> Hint:
         )
     if not found.asked:
         return Hint(
-            f'{{again:x|nulls={value}|{found.dtype}}}, which replaces them; or {{again:x|nulls="mask"|{found.dtype}}}'
+            f"{{again:x|nulls={value}|{found.dtype}}}, which replaces them; or "
+            f'{{again:x|nulls="mask"|{found.dtype}}}'
         )
     return Hint(
         f'{{again:x|dtype="{found.asked}", nulls={value}}}, which replaces them; '

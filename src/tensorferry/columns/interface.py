@@ -99,7 +99,7 @@ class Type(NamedTuple):
 
     @property
     def extension(self) -> str:
-        """The name of its extension type; empty for one that only means nested lists, as in datasets."""
+        """Its extension type's name; empty for one that only means nested lists, as in datasets."""
         name = self.metadata.get(_EXTENSION, b"").decode(errors="replace")
         return "" if name.startswith(_DATASETS) else name
 
@@ -385,7 +385,8 @@ def _read_stream(x: Any) -> tuple[Type, list[Chunk]]:
     may_be_used_up = not is_read_again(type(x))
     if may_be_used_up and _leaves_streams.get():
         raise UnsupportedTypeError(
-            f"This {type(x).__name__} is a stream that is still to be read, and only a conversion reads it.",
+            f"This {type(x).__name__} is a stream that is still to be read, and only a conversion "
+            "reads it.",
             "x.read_all()"
             if hasattr(type(x), "read_all")
             else "pa.table(x), or pa.chunked_array(x) if it is a column",
@@ -470,7 +471,8 @@ def _of_stream(capsule: object, most: int | None = None) -> tuple[Type, list[Chu
     get_schema, get_next, get_error, release, _ = _STREAM.unpack_from(memory_at(at))
     if not release:
         raise UnsupportedTypeError(
-            "This stream of Arrow's was released: it has been read already. A table that is made of it before that can "
+            "This stream of Arrow's was released: it has been read already. A table that is made "
+            "of it before that can "
             "be read again and again."
         )
     # The stream is moved, as its interface asks for: the capsule has none any more. Read again, it

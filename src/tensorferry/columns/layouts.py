@@ -220,14 +220,14 @@ def tensors(metadata: bytes, found: Found, inner: tuple[int, ...]) -> Found:
 
 
 LISTED = frozenset({"ray.data.arrow_tensor", "ray.data.arrow_tensor_v2"})
-"""Types of tensors of one shape, whose storage are lists of their elements, and whose metadata are the shape in JSON.
+"""Types of tensors of one shape: storage is lists of elements, metadata is the shape in JSON.
 
-(https://github.com/ray-project/ray/blob/master/python/ray/data/_internal/tensor_extensions/arrow.py)
+https://github.com/ray-project/ray/blob/master/python/ray/data/_internal/tensor_extensions/arrow.py
 """
 
 
 def listed_tensors(metadata: bytes, found: Found) -> Found | None:
-    """A column of tensors of a type in `LISTED`; ``None`` if its metadata are no JSON, or its rows do not fit them."""
+    """A column of `LISTED` tensors; ``None`` if metadata are no JSON, or the rows do not fit it."""
     try:
         shape = _lengths_in(json.loads(metadata))
     except ValueError:  # pickled by an old version
@@ -242,7 +242,7 @@ def listed_tensors(metadata: bytes, found: Found) -> Found | None:
 
 
 def nested(metadata: bytes, found: Found) -> Found:
-    """A column without rows of nested lists, with the lengths that the metadata of datasets' `Array3D` and others say.
+    """Nested lists without rows, with the lengths in metadata of datasets' `Array3D` and others.
 
     (https://github.com/huggingface/datasets/blob/main/src/datasets/features/features.py)
     """
@@ -376,7 +376,7 @@ def column_of(kind: Type, chunks: Sequence[Chunk | Span], asked: str | None = No
 
 
 def asked_of(dtype: str | None, casting: str | None) -> str | None:
-    """The requested dtype for `column_of`; ``None`` if none is named, or if `casting` forbids rounding to it."""
+    """The requested dtype for `column_of`; ``None`` if none, or if `casting` forbids rounding."""
     strict = casting in ("safe", "same_value") and not are_integers(dtype)
     return None if strict or dtype not in DTYPES else dtype
 
@@ -716,7 +716,7 @@ def decimals_in(values: Sequence[Decimal | None], asked: str | None) -> Found:
 
 
 def _dtype_of_decimals(scale: int, asked: str | None) -> str:
-    """The dtype of decimals with so many digits after the point; empty if a float dtype must be named for them."""
+    """Decimals' dtype, by digits after the point; empty if a float dtype must be named for them."""
     if asked in DTYPES and DTYPES[asked].kind == "float":
         return "float64"
     if scale > 0:

@@ -84,7 +84,7 @@ def marker(inner: tuple[int, ...]) -> Any:
 
 
 def missing_in(span: Span, inner: tuple[int, ...]) -> Array | None:
-    """A mask of the null elements of a span, including nulls around them; ``None`` without nulls."""
+    """A mask of a span's null elements, including nulls around them; ``None`` without nulls."""
     size = max(1, prod(inner))
     return gone_in(span.missing, 0, span.length // size, size)
 

@@ -174,7 +174,7 @@ class Missing(NamedTuple):
 
 
 def gone_in(missing: Sequence[Missing], start: int, stop: int, each: int) -> Array | None:
-    """A mask of the null elements of some rows, with `each` elements in a row; ``None`` without nulls."""
+    """A mask of null elements of some rows, `each` elements in a row; ``None`` without nulls."""
     found = [np.repeat(one.part(start, stop), each // one.each) for one in missing]
     gone = np.logical_or.reduce(found) if found else None
     return gone if gone is not None and gone.any() else None

@@ -1,4 +1,4 @@
-"""Columns of one chunk, without nulls, whose rows all have the same length: read quickly, as arrays over their memory.
+"""Columns of one chunk, no nulls, rows of one length: read quickly, as arrays over their memory.
 
 The type of a column is analysed once (`regular_of`), and used for all tables with that type
 (`arrays_of`). All other columns are left to `layouts`.
@@ -40,7 +40,7 @@ class Regular(NamedTuple):
 
 
 def regular_of(kind: Type) -> Regular | None:
-    """How a type is read if its rows have the same length; ``None`` if its memory is never that of a tensor."""
+    """How a type with rows of one length is read; ``None`` if its memory is never a tensor's."""
     lists: list[np.dtype[Any] | int] = []
     while not kind.extension and (kind.format in _OFFSETS or kind.format.startswith(_FIXED)):
         offsets = _OFFSETS.get(kind.format)
@@ -101,7 +101,7 @@ def _array(column: Regular, at: int, start: int, count: int, owner: object) -> A
 
 
 def _part(at: int, start: int, count: int) -> tuple[int, Sequence[int], Sequence[int]] | None:
-    """The position of some elements in an array's buffers, its buffers and its children; ``None`` with nulls."""
+    """Elements' position in an array's buffers, the buffers, its children; ``None`` with nulls."""
     length, nulls, offset, buffers, children, at_buffers, at_children, *_ = interface.array_at(at)
     found = interface.pointers(at_buffers, buffers)
     if start + count > length or (nulls and (nulls > 0 or found[0])) or 0 in found[1:]:

@@ -1,1 +1,1 @@
-"""The values of a conversion: dtypes, devices, descriptions of tensors, requests, declarations of backends."""
+"""Values of a conversion: dtypes, devices, tensor descriptions, requests, backend declarations."""

@@ -87,7 +87,7 @@ class Dtypes(NamedTuple):
         return "" if name in self.held else self.since.get(name, "")
 
     def casts_on_device(self, before: str, after: str) -> bool:
-        """Whether the framework's own operations may do a cast on a device, if frameworks agree about it."""
+        """Whether the framework itself may do a cast on a device, if frameworks agree about it."""
         return not {before, after} & self.uncast and (before, after) not in self.uncast_pairs
 
 

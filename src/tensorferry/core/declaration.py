@@ -51,7 +51,7 @@ class Declaration(Protocol):
         ...
 
     def remark(self, info: TensorInfo, /) -> str:
-        """A warning for the plan if the numbers of such a tensor are not what one expects (counts of days, say)."""
+        """A warning for the plan if such numbers are unexpected (counts of days, for example)."""
         ...
 
     def device_facts(self, kind: str, /) -> DeviceFacts:
@@ -59,11 +59,11 @@ class Declaration(Protocol):
         ...
 
     def placement(self, device: object, /) -> Placement | None:
-        """The placement that ``device=`` means, if it is an object of the framework for that; otherwise ``None``."""
+        """The placement in ``device=``, if it is the framework's object for that; else ``None``."""
         ...
 
     def misfit(self, placement: Placement, shape: tuple[int, ...], /) -> tuple[str, str] | None:
-        """Why a tensor of this shape cannot have the placement, and what to do; ``None`` if it can."""
+        """Why a tensor of this shape cannot have the placement, what to do; ``None`` if it can."""
         ...
 
 
@@ -134,7 +134,7 @@ class _AsNow:
 
 
 def as_now(declarations: Sequence[Declaration]) -> list[Declaration]:
-    """Declarations with the capabilities that they have now, one for each given; equal ones stay the same object.
+    """The declarations with their capabilities now, one for each; equal ones stay the same object.
 
     Some backends ask their framework for its settings at each look, and a plan looks thirty times.
 

@@ -1,4 +1,4 @@
-"""Rules that derive a function from a function of tensors: gradients, tangents, batches of calls."""
+"""Rules that derive a function from one of tensors: gradients, tangents, batches of calls."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def derived(
 def chosen(
     function: Callable[..., Sequence[Any]], inputs: Sequence[Any], rule: Vjp | Jvp
 ) -> Callable[..., Any]:
-    """A function that takes only the inputs in `rule.wrt`, and gives only the outputs in `rule.outs`.
+    """A function that takes only inputs in `rule.wrt`, and gives only outputs in `rule.outs`.
 
     >>> chosen(lambda x, y: (x, x * y), [2, 3], Vjp(wrt=(1,), outs=(1,), kept=2))(10)
     (20,)

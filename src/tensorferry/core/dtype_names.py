@@ -175,7 +175,7 @@ def _meant(text: str) -> str | None:
 
 
 def meanings_of(text: str) -> tuple[str, ...]:
-    """What a name means to some or to others: names of dtypes, also of one that cannot be converted; empty if nothing.
+    """The dtypes that a name means to some or others, also one that cannot be converted; or empty.
 
     >>> meanings_of("torch.float"), meanings_of("float"), meanings_of("text")
     (('float32',), ('float32', 'float64'), ())
@@ -217,12 +217,12 @@ def _ambiguous(text: str, meanings: tuple[str, ...]) -> UnsupportedTypeError:
 
 
 def code_of(meanings: Sequence[str]) -> str:
-    """The code for a hint: ``dtype=`` with each of several dtypes, without those that cannot be converted."""
+    """The code for a hint: ``dtype=`` with each of several dtypes that can be converted."""
     return " or ".join(f'dtype="{name}"' for name in meanings if name in DTYPES)
 
 
 def _nearest(dtype: object) -> str:
-    """The code for a hint, with the dtype whose name is most like the one that was given; empty if none is."""
+    """The hint's code, with the dtype whose name is most like the given one; empty if none is."""
     from difflib import get_close_matches  # here, since only a mistyped name needs it
 
     if isinstance(dtype, str) and len(dtype) <= _LONGEST:
@@ -241,7 +241,7 @@ _ALIKE = 0.7
 
 
 def _framework_of(prefix: str) -> Declaration | None:
-    """The framework whose module, or whose usual short name, is the text before the name of a dtype."""
+    """The framework whose module or usual short name is the text before a dtype's name."""
     # Outside packages are looked up only if no known framework has the name.
     first, registry = prefix.partition(".")[0], names.registry
     return _owner_of(first, registry.known()) or _owner_of(first, registry.found())

@@ -135,7 +135,10 @@ DLPACK_CODES = {
     "float8_e5m2fnuz": (13, 8),
     "float8_e8m0fnu": (14, 8),
 }
-"""DLPack's type code and number of bits, by the name of the dtype. (https://dmlc.github.io/dlpack/latest/c_api.html)"""
+"""DLPack's type code and number of bits, by the name of the dtype.
+
+(https://dmlc.github.io/dlpack/latest/c_api.html)
+"""
 
 
 def find(name: str) -> DType:
@@ -204,7 +207,7 @@ def is_misrounded(source: str, target: str) -> bool:
 
 @cache
 def cuts_off(source: str, target: str) -> bool:
-    """Whether a cast makes integers of numbers that may have fractions, or be too large for any integer dtype."""
+    """Whether a cast makes integers of numbers that may have fractions, or fit no integer dtype."""
     return DTYPES[source].kind in ("float", "complex") and DTYPES[target].kind in ("int", "uint")
 
 
@@ -252,8 +255,10 @@ def casting_scale(source: str, target: str, casting: str | None) -> Scale:
     if casting == "same_kind" and KINDS.index(a.kind) <= KINDS.index(b.kind):
         return Scale(exact=False, check="")
     raise LossyCastError(
-        f'casting="{casting}" does not permit {source} to {target}: not every value of {source} is one of {target}.',
-        f'dtype="{target}", casting="same_value" keeps each value or raises; casting="unsafe" casts anyway',
+        f'casting="{casting}" does not permit {source} to {target}: not every value of {source} is '
+        f"one of {target}.",
+        f'dtype="{target}", casting="same_value" keeps each value or raises; casting="unsafe" '
+        "casts anyway",
     )
 
 
@@ -264,7 +269,7 @@ def width(name: str) -> int:
 
 
 def fit(name: str, held: Collection[str]) -> str | None:
-    """The best dtype for ``dtype="fit"`` among those in `held`; ``None`` if none is of the same kind.
+    """The best dtype in `held` for ``dtype="fit"``; ``None`` if none is of the same kind.
 
     It is the dtype itself; or the narrowest one of the same kind that has all values of the dtype;
     or, if none has them, the widest one of the same kind whose values the dtype all has.

@@ -1,4 +1,4 @@
-"""`TensorInfo`: the description of a tensor, as a small value that a person can also write by hand."""
+"""`TensorInfo`: a tensor's description, as a small value that a person can also write by hand."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 COPIED = "copied "
-"""The beginning of a `TensorInfo.kind` if an object gives an array that may not share the object's memory."""
+"""The start of a `TensorInfo.kind` if an object gives an array that may not share its memory."""
 COUNTING = "counting "
 """In a `TensorInfo.kind`: before what the numbers count (days)."""
 APART = "each column has its own memory"
@@ -52,7 +52,7 @@ BIT_PACKED = "bit-packed"
 ANY_ADDRESS = 16
 """The assumed address, modulo 64, of memory that a library allocates."""
 READ_AS = " read as "
-"""In the reason of such a copy: between the dtype of the values, and the one in which they were given."""
+"""In the reason of such a copy: between the values' dtype, and the one they were given in."""
 
 
 class _CopiedKinds(frozenset[str]):
@@ -116,7 +116,8 @@ def _canonical(framework: object) -> str:
         return names.registry.canonical(framework)
     except TypeError:
         raise TypeError(
-            f"framework must be a framework (its name, its module or its tensor class), not {shown(framework)}"
+            "framework must be a framework (its name, its module or its tensor class), not "
+            f"{shown(framework)}"
         ) from None
     except UnknownFrameworkError as error:
         if isinstance(framework, str) and not names.registry.known():
@@ -185,7 +186,7 @@ def _literal(value: object) -> str:
 
 
 def _ordinary(framework: str) -> tuple[str, bool | None, bool]:
-    """The device of a framework's ordinary tensors, whether they can be written to, and whether they may change."""
+    """The device of a framework's ordinary tensors, if they are writable, if they may change."""
     try:
         return _declared(names.registry.named(framework))
     except UnknownFrameworkError:
@@ -350,7 +351,7 @@ class TensorInfo(_Fields):
 
     @property
     def is_packed(self) -> bool:
-        """Whether its elements have no gaps between them, in any order of the axes, and the machine's byte order."""
+        """Whether it has no gaps between elements, in any order of axes, and native byte order."""
         steps = packed_strides(self.shape, self.strides, find(self.dtype).itemsize)
         return not self.swapped and all(
             length == 1 or step == packed

@@ -54,7 +54,7 @@ class Labels:
 
 
 def _is_same(index: Any, other: Any) -> bool:
-    """Whether an index is another, or, if its library tells that with the method `is_`, a view of the same labels."""
+    """Whether an index is another, or, by its library's method `is_`, a view of the same labels."""
     if index is other or index is None or other is None:
         return index is other
     is_view = getattr(index, "is_", None)

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 ALIGNMENT = 64
-"""The alignment in bytes of the CPU allocators of TensorFlow and XLA, which both need for memory that they adopt."""
+"""Alignment in bytes of CPU allocators of TensorFlow and XLA, which need it to adopt memory."""
 AXES = 64
 """The most axes of an ndarray. (https://numpy.org/doc/stable/release/2.0.0-notes.html)"""
 
@@ -54,7 +54,7 @@ def is_compact(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) 
 def packed_strides(
     shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
 ) -> tuple[int, ...]:
-    """The strides, in bytes, of memory without gaps whose axes have the same order as in `strides`."""
+    """Strides, in bytes, of memory without gaps whose axes are in the same order as `strides`."""
     order = sorted(range(len(shape)), key=lambda axis: (-abs(strides[axis]), axis))
     packed = [0] * len(shape)
     step = itemsize
@@ -65,14 +65,14 @@ def packed_strides(
 
 
 def spans(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
-    """How many bytes a tensor with elements reaches before, and from, the address of its first element."""
+    """How many bytes a tensor with elements reaches before, and from, its first element."""
     reach = [(length - 1) * stride for length, stride in zip(shape, strides, strict=True)]
     low = sum(step for step in reach if step < 0)
     return low, sum(reach) - low + itemsize
 
 
 def are_apart(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
-    """Whether, from the shortest stride to the longest, each stride goes beyond what the shorter ones reach."""
+    """Whether, from the shortest on, each stride goes beyond what the shorter ones reach."""
     reach = itemsize
     for length, step in zip(shape[::-1], strides[::-1], strict=True):
         if length > 1:
@@ -120,7 +120,7 @@ def overlaps_itself(shape: Sequence[int], strides: Sequence[int], itemsize: int)
     tries = count()
 
     def meets(axis: int, apart: int, differ: bool) -> bool:
-        """Whether steps along this axis and those after it lead to less than an element from where two are apart."""
+        """Whether steps from this axis on lead to less than an element from where two are apart."""
         if axis == len(axes) or next(tries) > _TRIES:
             return differ
         step, most = axes[axis]

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 Choice = str | None
-"""The ``dtype=`` of one leaf: a canonical name, ``"default"``, ``"fit"``, or ``None`` for its own dtype."""
+"""One leaf's ``dtype=``: a canonical name, ``"default"``, ``"fit"``, or ``None`` for its own."""
 
 _TYPES: dict[object, str] = {bool: "bool", int: "int", float: "float", complex: "complex"}
 _INTEGERS = ("int", "uint")
@@ -55,7 +55,7 @@ class DtypeRule(NamedTuple):
 
     @property
     def for_all(self) -> tuple[Choice] | None:
-        """The choice for all leaves, in a tuple, if it is the same; ``None`` if it depends on the leaf."""
+        """The choice for all leaves, in a tuple; ``None`` if it depends on the leaf."""
         said = {choice for _, choice in self.kinds}
         if self.names or self.dtypes or len(said) > 1 or len(self.kinds) not in (0, len(KINDS)):
             return None
@@ -103,10 +103,11 @@ def dtype_of_leaf(rule: DtypeRule, dtype: str, name: str, otherwise: Choice = No
 
 
 def why_idle(rule: DtypeRule, leaves: Iterable[tuple[str, str]]) -> str | None:
-    """Why ``dtype=`` changes nothing, if it is for no leaf of a file; ``None`` if it is for one, or asks for nothing.
+    """Why ``dtype=`` changes nothing, if it is for no leaf; ``None`` if for one, or if empty.
 
     >>> why_idle(rule_of("float16"), [("label", "int64")])
-    'dtype changes nothing: a dtype is for the tensors of its kind, and there are none of that kind.'
+    'dtype changes nothing: a dtype is for the tensors of its kind,
+    and there are none of that kind.'
 
     Args:
         rule: What was asked for.
@@ -219,7 +220,7 @@ def rule_of(dtype: object, like: str | None = None) -> DtypeRule:
 
 
 def rule_for_all(dtype: object) -> DtypeRule:
-    """The rule in which a single dtype is for all leaves, of any kind; a mapping means the same as in `rule_of`.
+    """The rule with one dtype for leaves of any kind; a mapping means the same as in `rule_of`.
 
     >>> rule_for_all("int8").for_all
     ('int8',)
@@ -233,7 +234,7 @@ def rule_for_all(dtype: object) -> DtypeRule:
 
 
 def rule_of_words(words: object) -> DtypeRule:
-    """The rule for ``dtype=`` of files and of the command line: ``"NAME"`` or ``"KEY=NAME"``, or several of them.
+    """The rule for ``dtype=`` of files and commands: ``"NAME"`` or ``"KEY=NAME"``, or several.
 
     >>> rule_of_words(["bf16", "int64=int32"])
     DtypeRule(names=(), dtypes=(('int64', 'int32'),), kinds=(('float', 'bfloat16'),))

@@ -1,4 +1,4 @@
-"""The names of frameworks, and access to the registry, which puts itself here because it is on a higher floor."""
+"""The names of frameworks, and the registry, which puts itself here, as it is on a higher floor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXCHANGE_NUMBERS: Mapping[str, tuple[str, ...]] = {
 """The dtypes that Python numbers have when they are read into such an array."""
 
 NAMES: dict[object, str] = {}
-"""Canonical names by everything that has been used for them: names, aliases, modules, tensor classes."""
+"""Canonical names by all that has been used for them: names, aliases, modules, tensor classes."""
 
 
 class Registry(NamedTuple):

@@ -49,7 +49,7 @@ LEAVE = "leave"
 
 
 PINNED, OVERLAPS = "pinned", "non_blocking"
-"""Options: a result in page-locked memory; and transfers through it that run beside the host's work."""
+"""Options: a result in page-locked memory; transfers through it that run beside the host's work."""
 
 
 COLUMN_KEYWORDS = frozenset({"nulls", "pad", "ragged"})
@@ -72,9 +72,9 @@ class Request(NamedTuple):
     out: TensorInfo | None = None
     options: tuple[str, ...] = ()
     present: tuple[str, ...] | None = None
-    """The target's devices on this machine, if the plan depends on them; ``None`` if it does not."""
+    """The target's devices on this machine, if the plan depends on them; otherwise ``None``."""
     placement: Placement | None = None
-    """How the result is laid out over devices, if ``device=`` was an object of the target for that."""
+    """How the result is laid out over devices, if ``device=`` was the target's object for that."""
     like: str | None = None
     """The dtype of the tensor in ``like=``, unless a dtype is named: see `asked_by`."""
     labels: Wanted | None = None
@@ -87,11 +87,11 @@ class Request(NamedTuple):
 
     @property
     def asks_nothing_else(self) -> bool:
-        """Whether a column that is in the target already, in a dtype that the target has, is the result itself."""
+        """Whether a column already in the target, in one of its dtypes, is the result itself."""
         return self.copy is not True and self.dtype in (None, FIT) and self.out is None
 
     def asked_by(self, info: TensorInfo) -> Request:
-        """The request of one tensor: the dtype of the tensor in ``like=`` is asked for if it is of the same kind.
+        """The request of one tensor: the dtype of ``like=`` is asked for if it is of the same kind.
 
         Python numbers have no dtype of their own, so they take that dtype, whatever its kind is.
         """
@@ -101,12 +101,12 @@ class Request(NamedTuple):
         return self._replace(dtype=self.like if takes else None, like=None)
 
     def is_for_host(self, target: Declaration) -> bool:
-        """Whether plans for tensors in host memory do not depend on which devices the target has."""
+        """Whether plans for tensors in host memory do not depend on the target's devices."""
         return self.device in (None, HOST) and HOST in target.capabilities.devices.kinds
 
     @property
     def needs_description(self) -> bool:
-        """Whether plans depend on more than a signature: on exact sizes, or on whether memory is page-locked."""
+        """Whether plans depend on more than signatures: on exact sizes, or page-locked memory."""
         return self.depends_on_lengths or not {PINNED, OVERLAPS}.isdisjoint(self.options)
 
     @property
@@ -150,7 +150,8 @@ def make_request(
         if option in LABEL_KEYWORDS:
             refuse_option(target, option)
             raise TypeError(
-                f"{option}= is for one tensor: to_{target.name}(leaf, {option}=…) labels one leaf, and like= all"
+                f"{option}= is for one tensor: to_{target.name}(leaf, {option}=…) labels one leaf, "
+                "and like= all"
             )
         if not isinstance(on, bool):  # checked before the cache, in which 1 and True are equal
             raise TypeError(f"{option} must be True or False, not {shown(on)}")
@@ -269,7 +270,7 @@ def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> Non
 
 
 def _done_otherwise(function: Callable[..., Any], keyword: str) -> str:
-    """The code for what a keyword would do, if it is another call or a method of the result; empty if there is none."""
+    """Code for what a keyword would do, if it is another call or a result's method; else empty."""
     called = function.__name__
     target = names.registry.known().get(called.removeprefix("to_"))
     if target is None:
@@ -303,9 +304,10 @@ def _who_has(option: str) -> str:
 
 
 def refuse_index(device: object) -> None:
-    """Raise for a CPU device other than the first, because tensorferry does not distinguish them."""
+    """Raise for a CPU device other than the first: tensorferry does not distinguish them."""
     if device is not None and host_index(device):
         raise DeviceError(
-            f"cpu:{host_index(device)} cannot be asked for: on the host, results are on its first device, cpu.",
+            f"cpu:{host_index(device)} cannot be asked for: on the host, results are on its first "
+            "device, cpu.",
             'device="cpu", then to the other with its own framework',
         )

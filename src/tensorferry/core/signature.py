@@ -1,4 +1,4 @@
-"""The signature of a tensor: everything that a plan can depend on, without the exact shape, strides and address.
+"""A tensor's signature: all that a plan can depend on, without exact shape, strides and address.
 
 Tensors with the same signature are converted by the same steps, so a recipe that is made for one of
 them is kept for all.
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["COMPACT", "EMPTY", "SPREAD", "layout_of", "signature_of"]
 
 EMPTY, COMPACT, SPREAD = "empty", "compact", "spread"
-"""Layouts of memory: no elements; C order without gaps; any other layout without overlaps, in which all strides are
+"""Layouts of memory: no elements; C order without gaps; most others without overlaps.
+
+The last are layouts without overlaps in which all strides are
 positive multiples of the element's size."""
 
 

@@ -1,4 +1,4 @@
-"""Find the bytes of memory that the elements of a tensor touch, without a loop over all elements."""
+"""Find the bytes of memory that a tensor's elements touch, without a loop over all of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Touched"]
 
 _MASKED = 1 << 16
-"""Up to this many bytes, an integer with one bit for each byte is used, which is exact for all strides."""
+"""Up to this many bytes, an integer with a bit for each is used, exact for all strides."""
 _VISITS = 1 << 12
 """The most elements, and nodes above them, that are visited to number the elements of a window."""
 
@@ -44,7 +44,7 @@ class Touched:
     strides: Sequence[int]
     itemsize: int
     low: int = field(init=False)
-    """The offset of the lowest byte from the first element: 0, or negative if a stride is negative."""
+    """The lowest byte's offset from the first element: 0, or negative if a stride is negative."""
     span: int = field(init=False)
     """The number of bytes from the lowest touched byte to the highest."""
 
@@ -79,7 +79,7 @@ class Touched:
         return min(_count(run, axes, stop) - _count(run, axes, start), stop - start)
 
     def elements(self, start: int, stop: int) -> dict[int, tuple[int, int]] | None:
-        """The offsets of elements that touch a window; for each, its first index in C order, and how many there are.
+        """Offsets of elements that touch a window; for each, its first C-order index, and a count.
 
         ``None`` if too many elements would have to be visited.
         """
@@ -144,7 +144,7 @@ class Touched:
 
     @cached_property
     def _merged(self) -> tuple[int, tuple[tuple[int, int], ...], bool]:
-        """The length of one run of bytes, the strides and lengths by which it repeats, whether runs never overlap."""
+        """A run's length, the strides and lengths it repeats by, and whether runs never overlap."""
         run, axes, apart = self.itemsize, list[tuple[int, int]](), True
         for step, length in self._axes:
             inner, inside = axes[-1] if axes else (0, 0)

@@ -1,4 +1,4 @@
-"""Page-locked host memory, which a device reads and writes while the host works, at the full speed of the bus.
+"""Page-locked host memory: a device reads and writes it while the host works, at full bus speed.
 
 It comes from a framework's caching allocator, which reuses a block only after the transfers from it
 and into it. Two things are left to do here:
@@ -40,7 +40,7 @@ class Tensor(Protocol):
         ...
 
     def copy_(self, source: Any, non_blocking: bool = False) -> Any:
-        """Copy another tensor's values into its memory; with `non_blocking`, the host does not wait."""
+        """Copy another tensor's values into it; with `non_blocking`, the host does not wait."""
 
 
 def lock(x: Tensor, allocate: Callable[[], Tensor], *, required: bool) -> Any:
@@ -61,7 +61,7 @@ def lock(x: Tensor, allocate: Callable[[], Tensor], *, required: bool) -> Any:
 def land(
     x: Tensor, allocate: Callable[[], Tensor], stream: Stream | None, *, required: bool
 ) -> Any:
-    """A complete copy of a device's tensor in page-locked memory; ``None`` if no memory can be locked.
+    """A complete copy of a device's tensor in page-locked memory; ``None`` if none can be locked.
 
     Args:
         x: The tensor.

@@ -64,7 +64,7 @@ class Stream(Protocol):
         """Make work that is queued from now on wait for an event. The host does not wait."""
 
     def uses(self, tensor: Any) -> None:
-        """Tell the allocator that this stream uses a tensor, so that its memory is not reused too early."""
+        """Tell the allocator that this stream uses a tensor: its memory is not reused too early."""
 
 
 class StreamPlace(NamedTuple):

@@ -1,4 +1,4 @@
-"""Decorators of the public conversions: they try the fast path, read the keywords, and keep tracers out."""
+"""Decorators of public conversions: try the fast path, read the keywords, keep tracers out."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def converts(function: Function) -> Function:
 
 
 def by_name(function: Function) -> Function:
-    """Decorate a function that takes keywords by name only, so that its error for a position says which was meant."""
+    """Decorate a function with keywords: its error for a position says which one was meant."""
     taken = function.__code__.co_argcount
 
     def named(*given: Any, **keywords: Any) -> Any:
@@ -94,7 +94,7 @@ def by_name(function: Function) -> Function:
 def refuse(
     function: Callable[..., Any], given: tuple[Any, ...], beyond: tuple[Any, ...]
 ) -> NoReturn:
-    """Raise for arguments `beyond` those that were `given` by position, as a function takes them."""
+    """Raise for arguments `beyond` those `given` by position, as a function takes them."""
     from .positions import refuse_positions  # here, because only an error needs it
 
     refuse_positions(function, given, beyond)
@@ -163,7 +163,7 @@ def _convert(
 
 @tracers.untraced
 def _convert_first(function: Callable[..., Any], x: Any, name: str) -> Any:
-    """Convert without keywords, where no tensor of this type has been converted to the target before.
+    """Convert without keywords, where no tensor of this type was converted to the target before.
 
     If the type has a fast path, it comes with the frameworks. The planner need not be imported
     then.

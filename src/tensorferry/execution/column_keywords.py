@@ -1,4 +1,4 @@
-"""Apply ``nulls=``, ``ragged=`` and ``pad=`` to columns, tables and lists, before these are converted."""
+"""Apply ``nulls=``, ``ragged=`` and ``pad=`` to columns, tables and lists before conversion."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def contents_of(x: Any, dtype: str | None) -> TableContents | None:
 
 
 def _contents_of_masked(x: Any) -> TableContents | None:
-    """The contents of a masked array, whose masked elements are nulls; ``None`` if it has no axis, or no numbers."""
+    """A masked array's contents, masked ones as nulls; ``None`` if it has no axis or no numbers."""
     name = of_numpy(x.dtype)
     if name is None or not x.ndim:
         return None
@@ -119,7 +119,7 @@ def _contents_of_masked(x: Any) -> TableContents | None:
 
 
 def filled_info(x: Any) -> TensorInfo | None:
-    """The framework and dtype of a column or table that can be converted only with ``nulls=`` or ``pad=``.
+    """Framework and dtype of a column or table that is converted only with ``nulls=`` or ``pad=``.
 
     It is ``None`` for everything else. The shape is left out: rows may have unequal lengths.
 
@@ -235,7 +235,7 @@ def apply_column_keywords(
 
 
 def _nulls_for(dtype: str, nulls: Any) -> str:
-    """The code for ``nulls=`` in a call that names a dtype; empty if this does not have the value."""
+    """The code for ``nulls=`` in a call with a dtype; empty if that does not have the value."""
     if isinstance(nulls, str):
         kept = nulls == "mask" or DTYPES[dtype].kind == "float"
         return f'"{nulls}"' if kept else ""
@@ -292,7 +292,7 @@ def _as_objects(values: Any) -> Any:
 
 
 def _as_column(members: Members) -> TableContents:
-    """Tensors that are padded, as a column that is read into a new array: in a tree they are one leaf."""
+    """Padded tensors, as a column that is read into a new array: in a tree they are one leaf."""
     conversion = conversion_of(registry.backend_named(EXCHANGE), Request(EXCHANGE))
     column = _new(
         members.value.dtype.name,
@@ -415,7 +415,8 @@ def _refuse_of_tensor(x: Any, **keywords: object) -> None:
             f"{given[0]}= is for columns and lists, and this is none: {why}.", hint
         )
     raise UnsupportedTypeError(
-        f"{given[0]}= is for columns of tables and for lists: {an(info.framework)} tensor has {what}.",
+        f"{given[0]}= is for columns of tables and for lists: {an(info.framework)} tensor has "
+        f"{what}.",
         Hint(f"{{again:x}}, without {given[0]}="),
     )
 
@@ -485,7 +486,7 @@ def _contents_as_decided(
 def _apply_to_rows(
     contents: TableContents, found: Ragged, nulls: Any, ragged: object, pad: object
 ) -> Any:
-    """Apply the keywords to a column whose rows have unequal lengths, and whose nulls are replaced."""
+    """Apply the keywords to a column with rows of unequal lengths, whose nulls are replaced."""
     elements = found.elements
     if (ragged is None and pad is None) or found.lacks:
         return contents.with_found(found)
@@ -506,7 +507,7 @@ def _apply_to_rows(
 
 
 def _rows_of(contents: TableContents, found: Ragged, words: str) -> list[Any]:
-    """The rows of a column, as views of its memory; or of the array into which it is copied when they are read."""
+    """A column's rows: views of its memory, or of the array into which reading them copies it."""
     elements = found.elements
     reasons = elements.obstacles(exactly=True)
     if not reasons:

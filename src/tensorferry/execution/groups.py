@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["AT_ONCE", "Grouped", "grouped", "recipes_of"]
 
 AT_ONCE = 4096
-"""How many tensors are handled at a time, so that they stay in the processor's cache from one step to the next."""
+"""How many tensors are handled at a time, to stay in the processor's cache between steps."""
 
 
 class Grouped(NamedTuple):
@@ -45,7 +45,7 @@ def recipes_of(
     decide: Callable[[TensorInfo], Conversion] | None,
     kinds: Mapping[type, Any],
 ) -> Grouped | None:
-    """The recipes of many tensors; ``None`` if one must be described, because a signature does not say enough.
+    """Recipes of many tensors; ``None`` if one must be described: its signature is not enough.
 
     Args:
         leaves: The tensors.
@@ -131,7 +131,7 @@ def _is_compact(signature: Hashable) -> bool:
 def grouped(
     leaves: Sequence[Any], kinds: Mapping[type, Any], alignment: int
 ) -> Mapping[Any, Sequence[int]] | None:
-    """The positions of tensors by their signatures; ``None`` if a tensor has no signature and must be described.
+    """Positions of tensors by signatures; ``None`` if one has no signature and must be described.
 
     Args:
         leaves: The tensors, which may be of several frameworks.

@@ -49,7 +49,7 @@ class Filled(NamedTuple):
 
 
 def is_list(x: object) -> bool:
-    """Whether the keywords may have something to do in it: a list or tuple, or an array of Python objects."""
+    """Whether the keywords may apply in it: a list or tuple, or an array of Python objects."""
     if isinstance(x, np.ndarray):
         return bool(x.dtype.hasobject) and x.dtype.names is None and x.ndim > 0
     return isinstance(x, (list, tuple)) and not hasattr(x, "_fields")
@@ -65,7 +65,7 @@ def apply_to_list(
     ragged: object = None,
     pad: object = None,
 ) -> Filled:
-    """Replace ``None`` in nested lists of numbers, and make their rows, or their tensors, equally long.
+    """Replace ``None`` in nested lists of numbers, and make their rows or tensors equally long.
 
     Args:
         x: For this, `is_list` is true.
@@ -120,7 +120,7 @@ def apply_to_list(
 
 
 def plan_from(plan: Plan, keywords: Mapping[str, object]) -> Plan:
-    """The plan of a list in which the keywords were applied, as a plan of the list that was given."""
+    """The plan of a list with the keywords applied, as a plan of the list that was given."""
     asked = {"dtype": plan.request.dtype} if plan.request.dtype in DTYPES else {}
     given = ", ".join(f"{name}={_code_of(value)}" for name, value in {**keywords, **asked}.items())
     code = f"ferry.to_list({{x}}, {given})" + ("[0]" if keywords.get("nulls") == "mask" else "")
@@ -159,7 +159,8 @@ def _levels(x: Any) -> tuple[list[Any], list[list[int]]]:
                     "[row for row in x if row is not None]",
                 )
             raise ShapeError(
-                f"Rows and numbers are no tensor: the {type(odd[1]).__name__} at {odd[0]} is beside rows.",
+                f"Rows and numbers are no tensor: the {type(odd[1]).__name__} at {odd[0]} is "
+                "beside rows.",
                 APART,
             )
     return [each for _, each in level], lengths
@@ -275,7 +276,7 @@ def _flat(x: Any, levels: int) -> list[Any]:
 
 
 def _without_missing(members: Members, missing: Sequence[bool], value: Any) -> Members:
-    """The members, in which those that are missing have no elements; numbers have the padding value."""
+    """The members: missing ones have no elements, or, as numbers, the padding value."""
     which = list(members.which or [0] * len(missing))
     rank = len(members.shapes[0])
     empty = np.empty((0,) * rank, value.dtype) if rank else np.asarray(value)

@@ -49,14 +49,14 @@ def _counted(count: int) -> str:
 
 
 def _shown(word: str, value: object) -> str:
-    """An argument as it stands in the call: a target by its name, any other by the name of the parameter."""
+    """An argument as it stands in the call: a target by its name, others by the parameter."""
     with suppress(ConversionError, TypeError):
         return f'"{registry.canonical(value)}"' if word == "to" else word
     return word
 
 
 def _keywords(value: object) -> list[str]:
-    """The keywords that a value was meant for, each with the value; several if its name has several meanings."""
+    """The keywords that a value was meant for, each with it; several if its name is ambiguous."""
     with suppress(UnsupportedTypeError, TypeError):
         return [f'dtype="{asked(value)}"'] if value is not None else []
     if not isinstance(value, str):

@@ -110,13 +110,13 @@ class Conversion:
         self.is_for_host = request.is_for_host(target)
         """Whether the result of a tensor in host memory is in host memory."""
         self.described = request.needs_description
-        """Whether each tensor must be described first, since a signature does not have all that the plan needs."""
+        """Whether each tensor must be described first: a signature has not all the plan needs."""
         devices = target.capabilities.devices
         # Whether the devices of the target may come and go.
         is_unsteady = not target.keeps_devices and (devices.others or devices.kinds != (HOST,))
         self.quick = target.quick
         self.environment = _with_devices(target) if is_unsteady else target.quick.environment
-        """The target's settings, and its devices if these may change: with equal ones, the same recipes are right."""
+        """The target's settings, and its devices if they may change: if equal, recipes hold."""
         self.readers: dict[type, Callable[[Any], Hashable | None]] = {}
         """The functions that read signatures, by the type of the tensor: see `reader`."""
         self.recent: dict[Hashable, Recipe] = {}
@@ -138,7 +138,7 @@ class Conversion:
         )
 
     def reader(self, kind: type) -> Callable[[Any], Hashable | None] | None:
-        """The function that reads the signatures of a type's tensors; ``None`` if each must be described."""
+        """The function that reads a type's signatures; ``None`` if each must be described."""
         owner = None if self.described else registry.BY_TYPE.get(kind)
         if owner is None:
             return None
@@ -152,7 +152,7 @@ class Conversion:
         return found
 
     def find(self, key: Hashable) -> Recipe | None:
-        """The recipe for a signature and the target's settings, or ``None`` if none has been kept."""
+        """The recipe for a signature and the target's settings, or ``None`` if none was kept."""
         found = self.recent.get(key)
         if found is None:
             found = self._earlier.get(key)
@@ -169,7 +169,7 @@ class Conversion:
         self.recent[key] = recipe
 
     def asked_by(self, info: TensorInfo) -> Conversion:
-        """The conversion of a tensor with this description, in which ``like=`` is decided: see `Request.asked_by`."""
+        """The conversion of a tensor so described, ``like=`` decided: see `Request.asked_by`."""
         request = self.request.asked_by(info)
         return self if request is self.request else conversion_of(self.target, request)
 
@@ -215,7 +215,7 @@ def _with_devices(target: Backend) -> Callable[[], Hashable]:
 
 
 def _of_compact(read: Callable[[Any], Any]) -> Callable[[Any], Hashable | None]:
-    """A reader that leaves out tensors with gaps, because their transfers depend on more than their signatures."""
+    """A reader that skips tensors with gaps: their transfers depend on more than signatures."""
 
     def of_compact(x: Any) -> Hashable | None:
         found = read(x)
@@ -262,12 +262,12 @@ def _bound_for_many(step: Step, one: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def one_by_one(step: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """Make a function of one value (and `out`) a function of a list of values (and a list of `out`)."""
+    """Make a function of one value (and `out`) one of a list of values (and a list of `out`)."""
     return lambda *lists: list(map(step, *lists))
 
 
 def conversion_of(target: Backend, request: Request) -> Conversion:
-    """The conversion of a target and a request, the same object each time, unless the request has labels."""
+    """The conversion of a target and a request, always the same object unless it has labels."""
     # What is kept would keep the labels, too, which can take as much memory as the result.
     if request.labels is not None:
         return Conversion(target, request)
@@ -283,7 +283,7 @@ def _conversion_of(target: Backend, request: Request, _quick: Quick[Any]) -> Con
 def plan_of(
     info: TensorInfo, request: Request, source: Backend, target: Backend, capabilities: Capabilities
 ) -> Plan:
-    """The plan of one tensor, with its own sizes: `explain` shows it, and verifying mode compares with it.
+    """One tensor's plan, with its own sizes: `explain` shows it, verifying mode compares with it.
 
     Raises:
         ConversionError: The tensor cannot be converted.
@@ -343,7 +343,7 @@ def conversion_as(
 
 
 def forget() -> None:
-    """Forget all recipes and plans, because a backend has been registered or its declaration has changed."""
+    """Forget all recipes and plans: a backend was registered or its declaration has changed."""
     conversion_as.cache_clear()
     _conversion_of.cache_clear()
     _plan_of.cache_clear()

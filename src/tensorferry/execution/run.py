@@ -1,4 +1,4 @@
-"""Convert one tensor: find its backend, read its signature, find the recipe for the signature, run the steps.
+"""Convert one tensor: find its backend, read its signature, find the recipe for it, run the steps.
 
 All conversions go through this module. In verifying mode, each result is compared with the plan
 that `explain` shows.
@@ -158,7 +158,7 @@ class Prepared(NamedTuple):
 
     @property
     def plan_run(self) -> Plan:
-        """The plan of the recipe, whose sizes may be those of another tensor with the same signature."""
+        """The recipe's plan, whose sizes may be those of another tensor of the same signature."""
         return self._with_members(self.recipe.plan)
 
     def _with_members(self, plan: Plan) -> Plan:
@@ -234,7 +234,7 @@ def foresee(
     decide: Callable[[TensorInfo], Conversion] | None = None,
     known: dict[int, Prepared] | None = None,
 ) -> Prepared:
-    """Prepare a conversion for `explain`: as `prepare`, but no values are read and no memory is allocated."""
+    """Prepare a conversion for `explain`: as `prepare`, but read no values, allocate no memory."""
     source, request = registry.backend_of(x), _with_out(conversion.request, out)
     own = _own_labels(x, source, conversion, decide)
     if decide is not None or request.like is not None:
@@ -250,7 +250,7 @@ def _own_labels(
     conversion: Conversion,
     decide: Callable[[TensorInfo], Conversion] | None,
 ) -> Labels | None:
-    """The labels of the source, if its library is the target's, and the result may be another object."""
+    """The source's labels, if its library is the target's and the result may be another object."""
     target = conversion.target
     labels = source.labels_of(x) if target.capabilities.options.labels else None
     if labels is None or labels.library != target.name:
@@ -292,7 +292,7 @@ def _opened_as_decided(
     conversion: Conversion,
     decide: Callable[[TensorInfo], Conversion] | None,
 ) -> tuple[Opened, Conversion]:
-    """The backend, description and handle of `x`, from the backend's `open` or `preview`; and the decided conversion.
+    """Backend, description and handle of `x`, from `open` or `preview`; and the decided conversion.
 
     With `decide`, `x` is opened without a request, which is not known before `x` is described.
     Without it, only whether `x` takes the dtype of ``like=`` is to be decided. If `x` cannot be
@@ -381,7 +381,7 @@ def _are_several(info: TensorInfo, handle: Any) -> bool:
 
 
 def _laid_out(conversion: Conversion, source: Backend, handle: Any) -> Conversion:
-    """The conversion, whose request says whether the source already has the requested layout over devices."""
+    """The conversion; its request says if the source already has the layout over devices."""
     target, placement = conversion.target, conversion.request.placement
     if (
         placement is None

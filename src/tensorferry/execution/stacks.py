@@ -123,7 +123,7 @@ def _place_of_join(plan: Plan) -> int:
 
 
 def _steps_of(members: Members, source: Backend) -> list[tuple[Conversion, Recipe] | None]:
-    """For each kind of member, the conversion before the join, and its recipe; ``None`` if it needs none.
+    """For each kind of member, conversion before the join, and its recipe; ``None`` if not needed.
 
     Raises:
         ConversionError: A member cannot be converted; the message names its position.
@@ -157,7 +157,7 @@ def _is_as_asked(info: TensorInfo, asked: Request) -> bool:
 
 
 def _as_member(info: TensorInfo) -> TensorInfo:
-    """The description of a member when it is converted: it has left its graph, and its strides do not matter."""
+    """A member's description when converted: it has left its graph, its strides do not matter."""
     strides = compact_strides(info.shape, find(info.dtype).itemsize)
     return info._replace(strides=strides, misalignment=0, requires_grad=False)
 

@@ -99,7 +99,7 @@ def follow(like: object) -> tuple[str, str | None, str | None]:
 
 
 def describe_like(like: object) -> TensorInfo:
-    """The description of a tensor in ``like=``; of a column that needs ``nulls=`` or ``pad=``, without its shape.
+    """The description of ``like=``; of a column that needs ``nulls=`` or ``pad=``, without shape.
 
     A column of text or dates, and a table whose columns have no dtype in common, have labels to
     follow, if their library has labels, and no dtype. Python numbers have none either.
@@ -117,7 +117,7 @@ def describe_like(like: object) -> TensorInfo:
 
 
 def conversion_like(like: object) -> Conversion | None:
-    """The conversion for ``like=`` without other keywords; ``None`` if `like` must be described first.
+    """The conversion for ``like=`` without other keywords; ``None`` if `like` must be described.
 
     Raises:
         ConversionError: As for `follow`.
@@ -217,7 +217,7 @@ def take_labels(name: str, keywords: dict[str, Any]) -> Labels | None:
 
 
 def labels_like(name: str, like: object) -> Labels | None:
-    """The labels of the tensor in ``like=``; ``None`` if it has none, or is not of the target's library.
+    """The labels of the tensor in ``like=``; ``None`` without any, or if of another library.
 
     Args:
         name: The name of the target.

@@ -125,7 +125,7 @@ def load(
     ragged: Literal["rows"] | None = None,
     pad: object = None,
 ) -> Any:
-    """Load what a file holds: dicts, lists and values as they were saved, with tensors of a framework.
+    """Load what a file holds: dicts, lists and values as saved, with tensors of a framework.
 
     >>> import numpy as np, tempfile, tensorferry as ferry
     >>> folder = tempfile.mkdtemp()

@@ -124,7 +124,7 @@ class LazyTree(Mapping[Any, Any]):
         self.close()
 
     def close(self) -> None:
-        """Make no more tensors, in this mapping and those inside it; the tensors that are held keep their memory."""
+        """Make no more tensors, in this mapping and inside it; tensors held keep their memory."""
         self._source.close()
 
     @property
@@ -202,7 +202,7 @@ class LazyTree(Mapping[Any, Any]):
 
 
 class LazyReference:
-    """The path of a file, and the arguments of `load`: a lazy tree for another process, in a few hundred bytes.
+    """A file's path and `load`'s arguments: a lazy tree for another process, in some hundred bytes.
 
     >>> import numpy as np, pickle, tempfile, tensorferry as ferry
     >>> path = f"{tempfile.mkdtemp()}/model.npz"

@@ -167,7 +167,7 @@ class Source:
         raise FormatLimitError(f"{self.path} holds what cannot be loaded: {_reasons(left)}.", hint)
 
     def _are_in_lists(self, left: Mapping[str, str]) -> bool:
-        """Whether some of it stands directly in a list, so that the places of others would change without it."""
+        """Whether some of it is directly in a list: without it, others' places would change."""
         found = (keys for keys, ref in leaves(self.tree) if ref.name in left)
         return any(type(reduce(getitem, keys[:-1], self.tree)) in (list, tuple) for keys in found)
 
@@ -222,7 +222,7 @@ class Source:
     # -- tensors over a map ------------------------------------------------------------------------
 
     def tensor(self, name: str) -> Any:
-        """The tensor with this name, over a map of the file if that is possible; the same one as long as it is held.
+        """This name's tensor, over a map of the file if possible; the same as long as it is held.
 
         Raises:
             FormatLimitError: It cannot be loaded.
@@ -231,7 +231,8 @@ class Source:
         """
         if self._closed:
             raise ValueError(
-                f"{self.path} was closed: {name!r} cannot be read.\n\nHint: load({self.path!r}, lazy=True) again"
+                f"{self.path} was closed: {name!r} cannot be read.\n\nHint: load({self.path!r}, "
+                "lazy=True) again"
             )
         stored = self.tensors[self.known(name)]
         dtype = self.dtype(name)
@@ -245,7 +246,7 @@ class Source:
         return tensor
 
     def map_of(self, path: str) -> mmap:
-        """The memory map of a file, which all its tensors share; private, if tensors can be written to.
+        """A file's memory map, which all its tensors share; private, if tensors can be written to.
 
         The caller must have checked that the file has not been replaced.
         """
@@ -326,7 +327,7 @@ class Source:
         return conversion_of(self.target, request)
 
     def adopted(self, own: Array, dtype: Choice) -> Any:
-        """A tensor that takes over the memory of an array, which nobody else has, if the framework can do that.
+        """A tensor that takes over an array's memory, which is nobody else's, if the framework can.
 
         Raises:
             ConversionError: The array cannot be converted.
@@ -379,7 +380,7 @@ class Source:
         ]
 
     def validate(self, stored: Stored | None = None) -> None:
-        """Raise if the file of a tensor has been replaced; for a decoded tensor, or for all of them, if any file has.
+        """Raise if a tensor's file has been replaced; for decoded tensors, or all, if any file was.
 
         Raises:
             FileFormatError: It has.
@@ -404,7 +405,7 @@ def _blocks_of(contents: Contents) -> Mapping[str, Blocks]:
 
 
 def _mapping_of(contents: Contents) -> dict[str, Ref]:
-    """The tree of a plain mapping, without a Python call for each tensor: there may be a hundred thousand."""
+    """A plain mapping's tree, without a Python call per tensor: there may be a hundred thousand."""
     names = [*contents.tensors, *contents.others]
     fields = zip(names, *map(repeat, Ref._field_defaults.values()), strict=False)
     return dict(zip(names, map(tuple.__new__, repeat(Ref), fields), strict=True))
@@ -430,7 +431,7 @@ def _can_adopt(own: Array, conversion: Conversion) -> bool:
 
 _HINT = "lazy=True, which reads what is used; or names=[{name}], for a part of it"
 _AHEAD = 64 << 20
-"""How many bytes are read before they are converted, if a conversion does not take over their memory."""
+"""How many bytes are read before they are converted, if conversions do not take over memory."""
 _POINTER = 8
 """What an element of a Python list takes at least."""
 
@@ -517,7 +518,7 @@ def _refuse_what_no_plan_converts(source: Source, wanted: Mapping[str, Stored]) 
 
 
 def _refuse_what_is_too_large(source: Source, wanted: Mapping[str, Stored], hint: str) -> bool:
-    """Raise before anything is read; gives whether conversions need memory beside that of the tensors.
+    """Raise before anything is read; gives whether conversions need memory beside the tensors'.
 
     Raises:
         NotEnoughMemoryError: It is more than the memory that is free.
@@ -531,7 +532,8 @@ def _refuse_what_is_too_large(source: Source, wanted: Mapping[str, Stored], hint
     free = free_memory()
     if free is not None and needed > free:
         raise NotEnoughMemoryError(
-            f"{source.path} takes {size_text(needed)} of memory as it is to be loaded, and {size_text(free)} are free.",
+            f"{source.path} takes {size_text(needed)} of memory as it is to be loaded, and "
+            f"{size_text(free)} are free.",
             hint.format(name=quoted(escape(min(sizes, key=sizes.__getitem__)))),
         )
     return copies

@@ -115,7 +115,8 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
     if isinstance(node, _PLAIN):
         base = next(each.__name__ for each in _PLAIN if isinstance(node, each))
         raise UnsupportedTypeError(
-            f"{an(type(node).__name__, 'A')} is no plain {base}, and would be loaded as one - at {path}",
+            f"{an(type(node).__name__, 'A')} is no plain {base}, and would be loaded as one - at "
+            f"{path}",
             f"{base}({_code(path)}) in its place",
         )
     if isinstance(node, Mapping) and registry.backend_that_knows(type(node)) is None:
@@ -123,7 +124,8 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
         for key, child in node.items():
             if isinstance(key, int) and key.bit_length() > MOST_BITS:
                 raise UnsupportedTypeError(
-                    f"A key is an integer of {key.bit_length()} bits, and {MOST_BITS} is the most - at {path}"
+                    f"A key is an integer of {key.bit_length()} bits, and {MOST_BITS} is the most "
+                    f"- at {path}"
                 )
             result[key] = _outline(child, f"{path}{item(key)}", depth + 1, rule)
         return result
@@ -131,7 +133,8 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
         return _outline_of_sequence(node, path, depth, rule)
     if isinstance(node, Placeholder):
         raise UnsupportedTypeError(
-            f"A file can hold a name as text, but not what has it: {node.name}, which was only named - at {path}",
+            f"A file can hold a name as text, but not what has it: {node.name}, which was only "
+            f"named - at {path}",
             f"{_code(path)}.name in its place, which is a text",
         )
     opened = _open_container(node)
@@ -158,7 +161,8 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
             raise _refusal(error, node, path) from error
         name = type(node).__name__
         raise UnsupportedTypeError(
-            f"{an(name, 'A')} holds a tensor, and a file holds tensors, plain values, dicts, lists and tuples of them, "
+            f"{an(name, 'A')} holds a tensor, and a file holds tensors, plain values, dicts, lists "
+            "and tuples of them, "
             f"but no other objects - at {path}{held}",
             hint_for_leaf(rule.hint_of(node), path, _dotted(path)) or _attributes(node, path),
         ) from error
@@ -185,7 +189,8 @@ def _outline_of_sequence(node: Any, path: str, depth: int, rule: LeafRule) -> An
     if fields is not None:
         if getattr(node, "__dict__", None):
             raise UnsupportedTypeError(
-                f"{an(type(node).__name__, 'A')} has attributes beside its fields, which would be lost - at {path}",
+                f"{an(type(node).__name__, 'A')} has attributes beside its fields, which would be "
+                f"lost - at {path}",
                 f"{_code(path)}._asdict() in its place, or a dict with them too",
             )
         pairs = zip(fields, node, strict=True)
@@ -213,7 +218,7 @@ def _code(path: str) -> str:
 
 
 def _special(node: Any) -> Special | None:
-    """A dtype, device, layout or size of a framework in plain values; ``None`` for another object."""
+    """A framework's dtype, device, layout or size in plain values; ``None`` for other objects."""
     for backend in registry.imported():
         with registry.outside.guard(backend.name):
             told = backend.plain_value(node)
@@ -223,7 +228,7 @@ def _special(node: Any) -> Special | None:
 
 
 def _open_container(node: Any) -> Node | None:
-    """A container of `convert_tree`; ``None`` if it is not one, or has attributes besides its values."""
+    """A container of `convert_tree`; ``None`` if it is none, or has attributes besides values."""
     found = _open_any(node)
     return None if found is None or found.static or found.registered is not None else found
 
@@ -252,7 +257,7 @@ def _open_any(node: Any) -> Node | None:
 
 
 def _fields(node: Any) -> tuple[str, ...] | None:
-    """The names of the fields of a named tuple, or of a result type in C (`torch.return_types`); ``None`` without."""
+    """Field names of a named tuple, or C result type (`torch.return_types`); ``None`` without."""
     kind = type(node)
     found = getattr(kind, "_fields", None)
     if hasattr(kind, "n_sequence_fields"):
@@ -267,7 +272,7 @@ def _name_of(entry: str) -> str:
 
 
 def _instead(node: Any, path: str) -> str | None:
-    """The hint for an object that is neither a tensor nor a container; ``None`` for a class or function alone."""
+    """The hint for what is neither tensor nor container; ``None`` for a lone class or function."""
     if path == "$":
         return None
     code = _code(path)
@@ -288,7 +293,7 @@ def _instead(node: Any, path: str) -> str | None:
 
 
 def _attributes(node: Any, path: str) -> str | None:
-    """The hint for an unknown object: to save its attributes, of a container only those that are its values."""
+    """The hint for an unknown object: save its attributes, of a container only its values."""
     opened = _open_any(node)
     entries = [] if opened is None else [entry for entry in opened.entries if entry.startswith(".")]
     if opened is not None and entries and len(entries) == len(opened.entries):
@@ -302,7 +307,7 @@ def _attributes(node: Any, path: str) -> str | None:
 
 
 def _value_code(value: Any, path: str) -> str:
-    """The code for a value at a path; of a tensor without numbers, such as a random key, what its own hint says."""
+    """The code for a value at a path; for a tensor without numbers (random key), its own hint's."""
     if not registry.is_tensor(type(value)):
         return _code(path)
     try:
@@ -323,14 +328,15 @@ def _container(node: Mapping[Any, Any], path: str) -> dict[Any, Any]:
     factory = node.default_factory
     if factory is not None and factory not in FACTORIES.values():
         raise UnsupportedTypeError(
-            f"This defaultdict makes its missing values by {factory!r:.200}, which is code - at {path}",
+            f"This defaultdict makes its missing values by {factory!r:.200}, which is code - at "
+            f"{path}",
             f"dict({_code(path)}) in its place",
         )
     return defaultdict(factory)
 
 
 def _is_flat(outline: Any, named: list[str]) -> bool:
-    """Whether the tree is a plain mapping from names to tensors, which a file has without a tree."""
+    """Whether the tree is a plain mapping of names to tensors, which files have without a tree."""
     return (
         isinstance(outline, dict)
         and not isinstance(outline, defaultdict)

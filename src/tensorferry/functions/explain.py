@@ -1,4 +1,4 @@
-"""`explain_wrap`: what a call of a wrapped function converts, and which derivatives and modes it has."""
+"""`explain_wrap`: what a wrapped function's call converts, and its derivatives and modes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ class WrapPlan:
         lines = [f"{self.name}: a function of {self.inner}'s, called from {self.outer}"]
         for path, plan in self.inputs:
             lines.append(
-                f"  {path}: {'traced, so it crosses when the compiled code runs' if plan is None else _line(plan)}"
+                f"  {path}: "
+                f"{'traced, so it crosses when the compiled code runs' if plan is None else _line(plan)}"
             )
         if self.outputs is None:
             lines.append("  result: known when it is called")
@@ -77,7 +78,8 @@ class WrapPlan:
 
 
 _LENT = (
-    "a jitted function keeps nothing: arguments are lent to it for the time of the call, and large results that nobody "
+    "a jitted function keeps nothing: arguments are lent to it for the time of the call, and large "
+    "results that nobody "
     "else has are given away with their memory, without the copy"
 )
 
@@ -89,7 +91,7 @@ def _line(plan: Plan) -> str:
 
 
 def explain_wrap(function: Callable[..., Any], /, *args: Any, **keywords: Any) -> WrapPlan:
-    """What a call of a wrapped function would do: what is converted and copied, and which derivatives there are.
+    """What a call of a wrapped function would convert and copy, and which derivatives there are.
 
     >>> import numpy as np, torch, tensorferry as ferry
     >>> double = ferry.wrap(

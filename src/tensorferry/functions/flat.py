@@ -74,7 +74,7 @@ def converter(conversion: Conversion) -> Converter:
 
 
 def sharing_first(sharing: Conversion, copying: Conversion) -> Converter:
-    """A function that converts one tensor by `sharing` if that is possible, and otherwise by `copying`."""
+    """A function that converts one tensor by `sharing` if possible, and otherwise by `copying`."""
 
     def share(x: Any) -> Any:
         try:
@@ -87,7 +87,7 @@ def sharing_first(sharing: Conversion, copying: Conversion) -> Converter:
 
 @lru_cache(maxsize=64)
 def converter_to(name: str, *, lent: bool = False) -> Converter:
-    """A function that converts one tensor to a framework, without keywords, by the fast path of its type if possible.
+    """A function that converts one tensor, without keywords, by its type's fast path if possible.
 
     Args:
         name: The name of the framework.
@@ -205,7 +205,7 @@ def positional(count: int) -> Structure:
 
 
 def refusal_of(kind: type) -> UnsupportedTypeError | None:
-    """The error for a type of a framework that has numbers, but is not a tensor; ``None`` for all other types."""
+    """The error for a framework's type with numbers that is no tensor; ``None`` for all others."""
     refused = registry.refusal_of(kind)
     ordinary = [
         backend for backend in registry.known().values() if not backend.capabilities.memory.exists
@@ -216,7 +216,7 @@ def refusal_of(kind: type) -> UnsupportedTypeError | None:
 
 
 def is_text(leaf: Any) -> bool:
-    """Whether a leaf holds text, though its type is one of tensors: it stays as it is, as in `convert_tree`.
+    """Whether a leaf of a tensor type holds text: it stays as it is, as in `convert_tree`.
 
     Text of a framework with a graph is a tensor of this graph, and not fixed.
     """
@@ -303,7 +303,7 @@ class Flat:
         """Whether conversions have keywords."""
         self.into = conversion_as(inner.name, dtype=source.dtype, copy=source.copy)
         self.lends = not self.asks and inner.borrows(self)
-        """Whether arguments can use memory that is only valid during the call, because the function cannot keep it."""
+        """Whether arguments can use memory valid only in the call: the function cannot keep it."""
         self.lent_to = conversion_as(inner.name, copy=False) if self.lends else self.into
         ordinary = converter(self.into) if self.asks else converter_to(inner.name)
         self.enter = sharing_first(self.lent_to, self.into) if self.lends else ordinary
@@ -409,7 +409,7 @@ class Flat:
             raise placed(error, f"a number in the result of {self.source.name}") from None
 
     def hint_of(self, number: Any) -> str:
-        """What to return instead of a Python number that the framework that calls does not hold by default."""
+        """What to return for a Python number the calling framework does not hold by default."""
         wide = "float64"
         if isinstance(number, int):
             wide = "int64"
@@ -430,15 +430,17 @@ class Flat:
         return f"{stopped or 'a constant'} as its argument, if zeros are meant"
 
     def warn_of_zeros(self, outs: Sequence[int]) -> None:
-        """Warn of results whose tangents are zeros because they lost their graph, beside others that have one.
+        """Warn of results whose tangents are zeros, their graph lost, beside others that have one.
 
         In reverse mode a result that is not used is not asked for. Forward mode asks for all of
         them.
         """
         places = " and ".join(map(self.tree.path, outs))
         warnings.warn(
-            f"The tangents of {places} of {self.source.name} are zeros, because the function keeps no graph of how it "
-            "depends on the arguments. That is right only if they are not used. Else: the function without a detach; "
+            f"The tangents of {places} of {self.source.name} are zeros, because the function keeps "
+            "no graph of how it "
+            "depends on the arguments. That is right only if they are not used. Else: the function "
+            "without a detach; "
             f"or {self.hint_of_zeros()}",
             RuntimeWarning,
             stacklevel=frames_of_ours(),
@@ -452,7 +454,7 @@ class Flat:
         return self.inner.output(convert(number, conversion_as(EXCHANGE, dtype=dtype)))
 
     def _tensor(self, leaf: Any) -> Any:
-        """A leaf of the result as a tensor of the inner framework; ``None`` if it is not a tensor."""
+        """A result's leaf as a tensor of the inner framework; ``None`` if it is not a tensor."""
         if type(leaf) in self._no_tensors or is_text(leaf):
             return None
         found = self.inner.output(leaf)
@@ -473,7 +475,7 @@ class Flat:
         return found
 
     def _refuse_holder(self, leaf: Any) -> None:
-        """Raise for an object in the result that holds tensors, which would stay as they are, or gives them later.
+        """Raise for a result's object that holds tensors, which would stay, or gives them later.
 
         Raises:
             UnsupportedTypeError: It is one.
@@ -482,20 +484,23 @@ class Flat:
         stays = f"would stay {self.inner.name}'s, without a gradient"
         if is_used_up(kind):
             raise UnsupportedTypeError(
-                f"{self.source.name} gives {an(kind.__name__)}, whose tensors {stays}: a look would use it up.",
+                f"{self.source.name} gives {an(kind.__name__)}, whose tensors {stays}: a look "
+                "would use it up.",
                 "a tuple of it where it returns",
             )
         if _is_later(kind):
             if isinstance(leaf, CoroutineType):
                 leaf.close()  # nobody gets it, to wait for it
             raise UnsupportedTypeError(
-                f"{self.source.name} gives {an(kind.__name__)}, whose tensors {stays}: they are not there yet.",
+                f"{self.source.name} gives {an(kind.__name__)}, whose tensors {stays}: they are "
+                "not there yet.",
                 "a function without async, which awaits what it needs",
             )
         inside = _RULE.tensor_inside(leaf)
         if inside is not None:
             raise UnsupportedTypeError(
-                f"{self.source.name} gives {an(kind.__name__)}, which is not a container that tensorferry knows, and "
+                f"{self.source.name} gives {an(kind.__name__)}, which is not a container that "
+                "tensorferry knows, and "
                 f"its tensor at {inside} {stays}.",
                 "a dict or a tuple of its tensors where it returns",
             )
@@ -527,7 +532,8 @@ class Flat:
         fitting = dtypes.fit(name, held) if self.source.dtype else name
         if fitting is None or fitting not in held:
             raise LossyCastError(
-                f"{self.inner.name} has no {name} as it is set up now, and that is what {self.path(index)} of "
+                f"{self.inner.name} has no {name} as it is set up now, and that is what "
+                f"{self.path(index)} of "
                 f"{self.source.name} is.",
                 self.fit,
             )
@@ -583,7 +589,7 @@ _aside: deque[tuple[str, str, Exception]] = deque(maxlen=8)
 
 
 def put_aside(error: Exception, flat: Flat) -> str:
-    """Keep an exception that a runtime will replace by one of its own; gives the text for the runtime's exception."""
+    """Keep an exception that a runtime will replace by its own; gives the text for that one."""
     error = first_of(error) or error
     words = f"{type(error).__qualname__}: {error}"
     traceback.clear_frames(error.__traceback__)
@@ -593,7 +599,7 @@ def put_aside(error: Exception, flat: Flat) -> str:
 
 
 def first_of(error: Exception) -> Exception | None:
-    """The kept exception that a runtime has replaced, maybe on another thread; ``None`` if there is none."""
+    """The kept exception that a runtime replaced, maybe on another thread; ``None`` if none."""
     text = str(error) if _aside else ""
     for each in reversed(list(_aside) if text else []):
         words, side, first = each

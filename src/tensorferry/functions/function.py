@@ -1,4 +1,4 @@
-"""`Function`: a function of tensors, or a function derived from it: a gradient, a batch of calls."""
+"""`Function`: a function of tensors, or one derived from it: a gradient, a batch of calls."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Function:
         return tuple(((rule.size, *shape), name) for shape, name in self.parent.specs(one))
 
     def adjoint(self, linear: Sequence[int], outs: Sequence[int]) -> Adjoint:
-        """The transpose: from cotangents of outputs to cotangents of the arguments in which the function is linear.
+        """The transpose: from cotangents of outputs to those of the arguments it is linear in.
 
         Args:
             linear: These arguments: the tangents of a `Jvp`, or the cotangents of a `Vjp`.
@@ -167,7 +167,7 @@ class Function:
             raise first from error
 
     def aside(self, error: Exception) -> str:
-        """Keep an exception for the caller of the runtime; gives the text for the runtime's own exception."""
+        """Keep an exception for the runtime's caller; gives the text for the runtime's own."""
         return put_aside(error, self.flat)
 
     def _run(self, tensors: Sequence[Any], outer: Outer) -> list[Any]:
@@ -188,7 +188,7 @@ class Function:
     def filler(
         self, want: Sequence[str] | None = None
     ) -> Callable[[Sequence[Any], Sequence[Any]], None]:
-        """A function that calls it with NumPy arrays whose memory is lent, and writes the results into other arrays.
+        """A function that calls it with lent NumPy arrays, and writes results into other arrays.
 
         Everything that is the same for each call is looked up here, once.
 
@@ -231,7 +231,8 @@ class Function:
                     self.checked([*map(leave, results)], [each.shape for each in outs])
                 if array.dtype is not out.dtype and array.dtype != out.dtype:
                     raise LossyCastError(
-                        f"{flat.source.name} gave {array.dtype}, and before it promised {out.dtype}."
+                        f"{flat.source.name} gave {array.dtype}, and before it promised "
+                        f"{out.dtype}."
                     )
                 out[...] = array
             return None
@@ -256,7 +257,7 @@ class Function:
             return [self._eased(tensor, index, enter) for index, tensor in enumerate(tensors)]
 
     def _eased(self, tensor: Any, index: int, enter: Callable[[Any], Any]) -> Any:
-        """Convert one of several tensors, of which one was refused; it is copied if ``copy=False`` is not for it."""
+        """Convert one of the tensors after a refusal: copied unless ``copy=False`` is for it."""
         flat = self.flat
         try:
             return enter(tensor)
@@ -335,7 +336,8 @@ class Function:
         ):
             found = [tuple(each.shape) for each in results]
             raise ShapeError(
-                f"{self.flat.source.name} gave the shapes {found}, and before it was traced it promised "
+                f"{self.flat.source.name} gave the shapes {found}, and before it was traced it "
+                "promised "
                 f"{list(shapes)}: they depend on values, which a traced function must not.",
                 "pad to one shape inside the function; or call it outside jit",
             )

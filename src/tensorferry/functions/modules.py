@@ -31,7 +31,7 @@ def wrap_module(
 def wrap_module(
     module: Any, /, *, outer: object = None, state: bool = False, dtype: str | None = None
 ) -> tuple[Any, ...]:
-    """Make a pure function and a dict of parameters of a module, for another framework and its optimizers.
+    """Make a module's pure function and parameter dict, for another framework and its optimizers.
 
     >>> import jax, torch, tensorferry as ferry
     >>> apply, params = ferry.wrap_module(torch.nn.Linear(2, 1))

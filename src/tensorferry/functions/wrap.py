@@ -61,7 +61,7 @@ __all__ = [
 
 
 class Key:
-    """The arguments of a call without the values of tensors, and the framework that calls, as a key."""
+    """A call's arguments without tensors' values, and the framework that calls, as a key."""
 
     __slots__ = ("_hash", "environment", "fixed", "leaves", "outer", "structure")
 
@@ -134,7 +134,8 @@ def _side(name: str, side: str) -> Any:
     if not brings(name):
         known = [each for each in registry.known() if brings(each)]
         raise UnsupportedTypeError(
-            f"Functions cross to and from {', '.join(known)}; the backend {name!r} brings nothing for them.",
+            f"Functions cross to and from {', '.join(known)}; the backend {name!r} brings nothing "
+            "for them.",
             f'{side}="{known[-1]}"',
         )
     registry.ready(name)
@@ -304,7 +305,7 @@ class Wrapped:
         return Call(self._function(key), tensors, outer)
 
     def function_of(self, args: tuple[Any, ...], keywords: dict[str, Any], outer: str) -> Function:
-        """The function for arguments in which `TENSOR` is in place of each tensor, called from a framework."""
+        """The function for arguments with `TENSOR` in place of tensors, called from a framework."""
         leaves, structure = take_apart((args, keywords))
         return self._function(
             Key(structure, tuple(leaves), inner_of(self.inner).environment(), outer)
@@ -321,7 +322,7 @@ class Wrapped:
         return Function(flat, flat.tensors)
 
     def _refuse_others(self, structure: Structure, leaves: Sequence[Any]) -> None:
-        """Raise for objects of other frameworks that have numbers, but are not tensors, and so would be static."""
+        """Raise for other frameworks' objects with numbers, not tensors: they would be static."""
         for index, leaf in enumerate(leaves):
             refused = refusal_of(type(leaf))
             top = type(leaf).__module__.partition(".")[0]
@@ -337,7 +338,8 @@ class Wrapped:
         what = self.source.name
         if others:
             raise UnsupportedTypeError(
-                f"{what} was called with tensors of {' and '.join(others)}: in whose graph is it to be?",
+                f"{what} was called with tensors of {' and '.join(others)}: in whose graph is it "
+                "to be?",
                 f'wrap(function, inner="{self.inner}", outer="{others[0]}")',
             )
         if names:
@@ -502,7 +504,7 @@ def canonical(keyword: str, framework: object) -> str:
 
 
 def _as_function(wrapped: Wrapped, function: Any) -> Any:
-    """The wrapped function as a plain function, so that it binds as a method and can be inspected."""
+    """The wrapped function as a plain one, so that it binds as a method and can be inspected."""
 
     @wraps(function, updated=())
     def call(*args: Any, **keywords: Any) -> Any:

@@ -47,16 +47,19 @@ __all__ = [
 ]
 
 _extension: Any = extension("host._casts")
-"""The same in C, in one pass, and for small arrays in a fraction of the calls; ``None`` if it was not built."""
+"""The same in C, in one pass, for small arrays in a fraction of calls; ``None`` if not built."""
 _CODES = {"f": "d", "i": "q", "u": "Q"}
 """By NumPy's kind of dtype, the struct module's character for eight bytes."""
 BLOCK = 1 << 16
 """How many elements are cast and compared at a time."""
 _IN_STEPS = 1 << 15
-"""How many elements are cast at a time if it takes several steps, whose results are small enough to be kept by C."""
+"""How many elements are cast at a time in several steps: results small enough for C to keep."""
 
 _COMPARES = tuple(map(int, np.__version__.split(".")[:2])) >= (2, 4)
-"""Whether `astype` knows ``casting="same_value"``. (https://numpy.org/doc/2.4/release/2.4.0-notes.html)"""
+"""Whether `astype` knows ``casting="same_value"``.
+
+See https://numpy.org/doc/2.4/release/2.4.0-notes.html.
+"""
 
 
 @subnormals.kept
@@ -99,7 +102,7 @@ def cast(x: Array, dtype: str, check: str = "", compact: bool = False) -> Array:
 def direct_cast(
     source: str, dtype: str, check: str = "", compact: bool = False
 ) -> Callable[[Array], Array] | None:
-    """A function that casts arrays of one dtype without a check of the values; ``None`` if a check is needed."""
+    """A function that casts a dtype's arrays without checking values; ``None`` if it must check."""
     before, after = numpy_dtype(source), numpy_dtype(dtype)
     if check or compact or before.kind == "c":
         return None
@@ -192,7 +195,7 @@ def write_each(arrays: Sequence[Array], outs: Sequence[Array]) -> None:
 
 
 def _same_integers(array: Array, dtype: np.dtype[Any]) -> Array | None:
-    """Integers, cast and checked by NumPy in one call; ``None`` if NumPy cannot do that, or if one does not fit.
+    """Integers cast and checked by NumPy in one call; ``None`` if it cannot, or one does not fit.
 
     NumPy does not check integers in the other byte order: 2**40 in ``>i8`` becomes an int32 of 0
     (NumPy 2.4).
@@ -301,7 +304,8 @@ def _why_lost(value: Any, name: str, dtype: str) -> tuple[str, str]:
         return (
             f"has an imaginary part, which {dtype} has not",
             Hint(
-                f"{array}.real in its place, which leaves those parts out; or np.abs({array}) in its place"
+                f"{array}.real in its place, which leaves those parts out; or np.abs({array}) in "
+                "its place"
             ),
         )
     if before.kind != "float" or after.kind not in ("int", "uint"):
@@ -313,7 +317,8 @@ def _why_lost(value: Any, name: str, dtype: str) -> tuple[str, str]:
     return (
         "has a fraction, which no integer has",
         Hint(
-            f'casting="unsafe" cuts fractions off; or np.rint({_as_array(name)}) in its place, which rounds'
+            f'casting="unsafe" cuts fractions off; or np.rint({_as_array(name)}) in its place, '
+            "which rounds"
         ),
     )
 
@@ -337,7 +342,7 @@ def _finite(name: str) -> Hint:
 
 
 def _all_inside(source: Array, dtype: str) -> bool:
-    """Whether all integers are within the range of another integer dtype, by their minimum and maximum."""
+    """Whether all integers are in another integer dtype's range, by their minimum and maximum."""
     after = find(dtype)
     if source.dtype.kind not in "iu" or after.kind not in ("int", "uint") or not source.size:
         return False
@@ -419,7 +424,7 @@ def _inside(values: Array, bits: int, *, signed: bool) -> Array:
 
 @cache
 def step_of(source: np.dtype[Any], target: np.dtype[Any]) -> Step | None:
-    """A function that casts an array, or one block of it, if NumPy's own cast does not give what is defined.
+    """A function that casts an array, or one block, if NumPy's cast does not give what is defined.
 
     Its arguments are the memory to write, and the array.
     """
@@ -438,7 +443,7 @@ def step_of(source: np.dtype[Any], target: np.dtype[Any]) -> Step | None:
 def cast_of_compact(
     source: np.dtype[Any], target: np.dtype[Any]
 ) -> Callable[[Array], Array] | None:
-    """As `step_of`, for small arrays, which are C-contiguous and of just this dtype: a function that makes a new one.
+    """As `step_of`, for small C-contiguous arrays of just this dtype: a function for a new one.
 
     It is ``None`` without the extension, and where memory of C cannot be read or written as it is.
     """
@@ -472,7 +477,7 @@ def _aligned(x: Array) -> Array:
 
 
 def _read_as(source: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype as which numbers are rounded: a wide integer dtype has values that float64 does not have."""
+    """The dtype as which numbers are rounded: wide integer dtypes have values float64 lacks."""
     is_wide = source.kind in "iu" and source.itemsize == 8
     return source.newbyteorder("=") if is_wide else np.dtype(np.float64)
 
@@ -541,7 +546,7 @@ def _new_cut_off(
 
 
 def _round_to_bfloat16(target: Array, source: Array) -> None:
-    """Round values to bfloat16, which has the upper half of float32's bits: to the nearest, ties to even.
+    """Round values to bfloat16, the upper half of float32's bits: to the nearest, ties to even.
 
     To round to float32 first does harm only to a value that lands just halfway between two of
     bfloat16, and was not there. Such a value is moved by one bit of float32 to its side.
@@ -591,7 +596,7 @@ def _new_rounded(
 
 
 def _without_slightly_more(row: DType, single: Array) -> Array:
-    """ml_dtypes takes all that is more than its smallest number, and subnormal in float32, for the next one."""
+    """ml_dtypes takes all above its smallest number, if subnormal in float32, for the next one."""
     smallest = 2.0**row.lowest
     return np.where((single > smallest) & (single < 1.5 * smallest), np.float32(smallest), single)
 

@@ -1,4 +1,4 @@
-"""DLPack: make an array over host memory from a capsule, and export memory of a device to another framework.
+"""DLPack: make an array over a capsule's host memory, and export device memory to a framework.
 
 NumPy's own `from_dlpack` refuses bfloat16 and float8, so the capsule is read here, for every dtype
 that has a code. The layout of its structures is DLPack's
@@ -90,12 +90,12 @@ _rename.restype, _rename.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_ch
 
 
 def end_of(capsule: object) -> int:
-    """The address of the destructor of a capsule without a name, which shows who made it; 0 for other objects."""
+    """A nameless capsule's destructor address, which shows its maker; 0 for other objects."""
     return (_destructor(capsule) or 0) if _is_valid(capsule, None) else 0
 
 
 class _Owner:
-    """Keeps a producer's memory alive, and calls its deleter once, when no array uses the memory any more."""
+    """Keeps a producer's memory alive; calls its deleter once, when no array uses it any more."""
 
     __slots__ = ("__weakref__",)
 
@@ -155,7 +155,8 @@ def take(x: Any) -> Taken:
     if dtype is None or tensor.lanes != 1:
         # The name of the capsule is not changed, so its own destructor frees the memory.
         raise UnsupportedTypeError(
-            f"{an(type(x).__name__, 'A')} exports DLPack dtype code {tensor.code} with {tensor.bits} bits and "
+            f"{an(type(x).__name__, 'A')} exports DLPack dtype code {tensor.code} with "
+            f"{tensor.bits} bits and "
             f"{tensor.lanes} lanes, which has no name here.",
             "a dtype that has a name, such as float32, before it is exported",
         )
@@ -186,7 +187,7 @@ class DlpackExport(NamedTuple):
     """A tensor on a device, for another framework to take through ``__dlpack__(stream=…)``.
 
     The consumer names its stream, and the producer makes that stream wait for its own
-    (https://data-apis.org/array-api/latest/API_specification/generated/array_api.array.__dlpack__.html).
+    (data-apis.org/array-api/latest/API_specification/generated/array_api.array.__dlpack__.html).
 
     Args:
         x: The producer's tensor, or integers of the same width over its memory.
@@ -207,7 +208,7 @@ class DlpackExport(NamedTuple):
     unified: bool = False
 
     def as_integers(self) -> DlpackExport:
-        """The same memory as unsigned integers of the same width, for a consumer that does not know the dtype."""
+        """The memory as unsigned integers as wide, for a consumer that does not know the dtype."""
         return self._replace(code=_UNSIGNED)
 
     def as_named(self) -> DlpackExport:

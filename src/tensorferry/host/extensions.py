@@ -16,7 +16,7 @@ __all__ = ["extension"]
 
 
 def extension(name: str) -> ModuleType | None:
-    """A module that is written in C; ``None`` if it was not built, or if ``TENSORFERRY_NO_EXTENSION`` is set.
+    """A module in C; ``None`` if it was not built, or if ``TENSORFERRY_NO_EXTENSION`` is set.
 
     Args:
         name: Its name within tensorferry.

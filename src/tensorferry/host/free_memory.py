@@ -1,4 +1,4 @@
-"""How much memory is free for this process: what the system can give, and what the limits of its group leave."""
+"""How much memory is free for this process: what the system and the limits of its group leave."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEGACY = (
 
 
 def free_memory(system: Path = _SYSTEM) -> int | None:
-    """How many bytes this process can still use without swapping; ``None`` if the system does not say it.
+    """Bytes that this process can still use without swapping; ``None`` if the system does not say.
 
     Args:
         system: The folder in which ``proc`` and ``sys`` are.
@@ -42,7 +42,7 @@ def _available(system: Path) -> Iterator[int]:
 
 
 def _left_of_groups(system: Path) -> Iterator[int]:
-    """What each limit leaves: a container's, or that of a job, which lies in the limits of the groups around it."""
+    """What each limit leaves: a container's or job's, which lies in those of groups around it."""
     for line in _lines(system / "proc/self/cgroup"):
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")

@@ -55,7 +55,7 @@ __all__ = [
 LOWEST = 1 << 22
 """No memory of a process has a lower address; Linux loads programs above it."""
 MAPPED = 1 << 25
-"""From this size in bytes on, each allocation is new memory from the system. (`man mallopt`: M_MMAP_THRESHOLD)"""
+"""From this many bytes on, allocations are new system memory. (`man mallopt`: M_MMAP_THRESHOLD)"""
 _POPULATE = 23
 """MADV_POPULATE_WRITE, of Linux since 5.14: https://man7.org/linux/man-pages/man2/madvise.2.html"""
 _C_ORDER, _F_ORDER, _ALIGNED, _WRITEABLE = 0x0001, 0x0002, 0x0100, 0x0400
@@ -77,7 +77,7 @@ def _slow_address(array: Array) -> int:
 
 
 def _find_address() -> Callable[[Array], int]:
-    """A function that reads an array's address, if possible in a seventh of the time of the documented way.
+    """A function for an array's address, if possible in a seventh of the documented way's time.
 
     By NumPy's C interface, the address follows the header of the object. It is tried out here
     whether the header has the size of an `object`.
@@ -147,7 +147,7 @@ class _Pages(mmap.mmap):
 
 
 def paged(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """As `compact`, for large arrays: in whole pages, which go back to the system as soon as the array is gone.
+    """As `compact`, for large arrays: in whole pages, which go back as soon as the array is gone.
 
     The system makes the pages when they are written; see `make_pages`. Huge pages are not asked
     for: if memory is full of cached files, the system moves these to make room for them, which
@@ -170,7 +170,7 @@ def paged(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def make_pages(array: Array) -> None:
-    """Let the system make the pages of a part of `paged` memory in one call, instead of one fault for each of them.
+    """Let the system make the pages of a part of `paged` memory in one call, not a fault for each.
 
     Nothing happens on systems that cannot do that. No value changes. The interpreter's lock is
     released.
@@ -232,7 +232,7 @@ def narrow(x: Any, axes: Sequence[int]) -> Any:
 
 
 def span(array: Array, length: int) -> Array:
-    """A view of `length` elements from the array's first element on: the memory that its elements share."""
+    """A view of `length` elements from the array's first one on: the memory its elements share."""
     return np.lib.stride_tricks.as_strided(array, (length,), (array.itemsize,))
 
 
@@ -271,7 +271,7 @@ def over_address(
 
 
 def is_there(array: Array | None) -> bool:
-    """Whether an array from a fast path can be read: the address of a view of freed storage is at most its offset."""
+    """Whether a fast path's array can be read: a freed view's address is at most its offset."""
     return array is not None and address(array) >= LOWEST
 
 
@@ -286,7 +286,7 @@ def root(array: Array) -> object:
 
 
 def _base(owner: object) -> object:
-    """The object whose memory an array, a memoryview or a window uses; ``None`` if it owns its memory."""
+    """The object whose memory an array, memoryview or window uses; ``None`` if it owns it."""
     if isinstance(owner, np.ndarray):
         return owner.base
     if isinstance(owner, memoryview):
@@ -295,7 +295,7 @@ def _base(owner: object) -> object:
 
 
 def writable_somewhere(array: Array) -> bool | object:
-    """Whether a read-only array's memory can be written to through a base of it; the owner if that is not known."""
+    """Whether a read-only array is writable through a base; the owner if that is not known."""
     owner: object = array
     while True:
         if isinstance(owner, np.ndarray) and owner.flags.writeable:

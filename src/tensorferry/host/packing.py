@@ -1,4 +1,4 @@
-"""Packed buffers: many arrays in one run of bytes, to be transferred together and unpacked on the other side."""
+"""Packed buffers: many arrays in one run of bytes, to be transferred together, then unpacked."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST", "Part", "joined", "lay_out", "pack", "places", "unpack"]
 
 LARGEST = 1 << 20
-"""An array of this many bytes, or more, is transferred alone: its transfer takes longer than to start one."""
+"""An array of this many bytes or more goes alone: its transfer takes longer than to start one."""
 
 
 class Part(NamedTuple):
-    """The place of one array in a packed buffer, with its shape, and its strides and dtype in its framework's terms."""
+    """One array's place in a packed buffer, its shape, and its framework's strides and dtype."""
 
     start: int
     shape: tuple[int, ...]

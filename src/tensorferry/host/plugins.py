@@ -1,4 +1,4 @@
-"""Outside packages: load the things that they provide through entry points, only when they are needed.
+"""Outside packages: load what they provide through entry points, only when it is needed.
 
 A broken package is recorded with its error, and does not break anything else. No lock is held while
 a package is imported, because its import may call tensorferry, in this thread or in another one.

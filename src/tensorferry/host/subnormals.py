@@ -37,7 +37,7 @@ def are_flushed() -> bool:
 
 
 def kept(function: Function) -> Function:
-    """Decorate a function that casts or compares floats: it gives the same bits on every thread, and no warning."""
+    """Decorate a function that casts or compares floats: same bits on each thread, no warning."""
 
     @wraps(function)
     def on_any_thread(*arguments: Any, **keywords: Any) -> Any:
@@ -54,7 +54,7 @@ def kept(function: Function) -> Function:
 
 
 def unflushed(function: Function) -> Function:
-    """Decorate a function that a framework's thread calls: subnormals are kept in it, as on a thread of Python."""
+    """Decorate a function called on a framework's thread: it keeps subnormals, as on Python's."""
 
     @wraps(function)
     def on_any_thread(*arguments: Any) -> Any:
@@ -92,7 +92,7 @@ def cast_to(dtype: np.dtype[Any]) -> Callable[[np.ndarray[Any, Any]], np.ndarray
 
 
 def _find_switch() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    """A function that makes NumPy ignore floating-point flags on this thread, and one that undoes it.
+    """A function that makes NumPy ignore floating-point flags on this thread, and one to undo it.
 
     ``np.errstate`` takes as long as ten casts of a small array. What it sets is not public, so it
     is tested here.
@@ -120,7 +120,10 @@ _be_quiet, _be_as = _find_switch()
 
 
 class _Environment(NamedTuple):
-    """C's functions that read and set a thread's floating-point environment, and the default one, as addresses."""
+    """C's functions that read and set a thread's floating-point environment.
+
+    With the default one; all as addresses.
+    """
 
     get: Callable[[int], int]
     set: Callable[[int], int]

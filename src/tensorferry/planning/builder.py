@@ -62,7 +62,10 @@ class PlanBuilder:
         self.allocated = False
         """Whether the value lies in newly allocated memory."""
         self.whole: tuple[tuple[int, ...], ...] | None = None
-        """Its shape, and strides in elements if need be, while it is only the memory that its elements share."""
+        """Its shape, and strides in elements if need be.
+
+        It is set only while the value is just the memory that its elements share.
+        """
         self.reason = ""
         self.warnings: list[str] = []
 
@@ -87,7 +90,7 @@ class PlanBuilder:
         return f"the source is on {self.source_info.device}, the result on {self.device}"
 
     def packed(self, owner: Declaration, dtype: str | None = None) -> tuple[int, ...]:
-        """The strides of a packed copy, as a framework lays one out: in C order, or with the order of the axes kept.
+        """The strides of a packed copy in a framework: in C order, or with the order of axes kept.
 
         Args:
             owner: Whose copy it is; one in host memory is laid out as the target takes it.
@@ -145,10 +148,11 @@ class PlanBuilder:
         self.allocated = self.allocated or (is_copy and verb != "adopt")
 
     def refuse_copy(self, reasons: list[str], hint: str = "") -> None:
-        """Raise if ``copy=False`` was asked for; memory would have to be copied for these reasons."""
+        """Raise if ``copy=False`` was asked for; memory would be copied for these reasons."""
         if self.request.copy is False:
             raise CopyRequiredError(
-                f"{self.source.name} to {self.target.name} cannot share this memory: {'; '.join(reasons)}.",
+                f"{self.source.name} to {self.target.name} cannot share this memory: "
+                f"{'; '.join(reasons)}.",
                 hint or "copy=None (the default) shares where it can and copies where it must",
             )
 
@@ -241,7 +245,7 @@ def as_of_object(
 def _is_the_result(
     info: TensorInfo, request: Request, source: Declaration, target: Declaration
 ) -> bool:
-    """Whether a column or a table is returned as it is, though it has no memory that can be shared as an array."""
+    """Whether a column or table is returned as is, without memory to be shared as an array."""
     if source is not target or not info.kind.startswith(COPIED) or not request.asks_nothing_else:
         return False
     by_columns = info.kind.endswith(APART) and source.capabilities.memory.axes == _TABLE

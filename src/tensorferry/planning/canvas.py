@@ -1,4 +1,4 @@
-"""The canvas of pictures of memory: text in lines that fit, one style for light and dark, and the ``<svg>`` element."""
+"""The canvas of memory pictures: text in lines that fit, one light and dark style, ``<svg>``."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ _DARK = (
     "--f-result:var(--ferry-result,#5eead4);--f-written:var(--ferry-written,#f9a8d4);--f-ink:var(--ferry-ink,#111827)"
 )
 STYLE = (
-    f".ferry-memory{{{_LIGHT};display:block;max-width:100%;height:auto;font:12px system-ui,sans-serif}}"
+    f".ferry-memory{{{_LIGHT};display:block;max-width:100%;height:auto;font:12px "
+    "system-ui,sans-serif}"
     f"svg.ferry-memory:root{{color:#1f2937}}"
-    f"@media (prefers-color-scheme:dark){{.ferry-memory{{{_DARK}}}svg.ferry-memory:root{{color:#e5e7eb}}}}"
+    "@media "
+    f"(prefers-color-scheme:dark){{.ferry-memory{{{_DARK}}}svg.ferry-memory:root{{color:#e5e7eb}}}}"
     f"body[data-theme='light'] .ferry-memory,[data-jp-theme-light='true'] .ferry-memory{{{_LIGHT}}}"
     f"body[data-theme='dark'] .ferry-memory,[data-jp-theme-light='false'] .ferry-memory{{{_DARK}}}"
     ".ferry-memory text{fill:currentColor}"
@@ -38,7 +40,8 @@ STYLE = (
     ".ferry-memory .end{text-anchor:end}"
     ".ferry-memory .mid,.ferry-memory .number text{text-anchor:middle}"
     ".ferry-memory .number text{fill:var(--f-ink);font-weight:600}"
-    ".ferry-memory .place{fill:currentColor;fill-opacity:.045;stroke:currentColor;stroke-opacity:.22}"
+    ".ferry-memory "
+    ".place{fill:currentColor;fill-opacity:.045;stroke:currentColor;stroke-opacity:.22}"
     ".ferry-memory .row{fill:none;stroke:currentColor;stroke-opacity:.4}"
     ".ferry-memory .grid{fill:none;stroke:currentColor;stroke-opacity:.13}"
     ".ferry-memory .edge{fill:none;stroke:currentColor;stroke-width:2.5}"
@@ -50,7 +53,10 @@ STYLE = (
     ".ferry-memory .none{fill:none;stroke:currentColor;stroke-dasharray:4 3}"
     ".ferry-memory .written{fill:none;stroke:var(--f-written);stroke-width:3.5}"
 )
-"""The style of every picture; the colours are ``--ferry-shared``, ``-source``, ``-result``, ``-written``, ``-ink``."""
+"""The style of every picture.
+
+The colours are ``--ferry-shared``, ``-source``, ``-result``, ``-written``, ``-ink``.
+"""
 
 
 def clean(text: str) -> str:
@@ -64,7 +70,7 @@ def clean(text: str) -> str:
 
 
 _CJK = "\u3040-\u30ff\u3400-\u9fff"
-"""The letters of Japanese and Chinese, between which a line may end; the words of Korean have spaces between them."""
+"""Letters of Japanese and Chinese: a line may end between them; Korean has spaces between words."""
 _CLOSING = (
     "\u3001\u3002\uff0c\uff0e\uff1b\uff1a\uff01\uff1f\uff09\u300d\u300f\u3011\u3009\u300b"
     "\u30fc\u3063\u3083\u3085\u3087\u30c3\u30e3\u30e5\u30e7\u30a1\u30a3\u30a7\u30a9"
@@ -123,7 +129,7 @@ class Canvas:
         self.parts.append(part)
 
     def svg(self, title: str, told: str, *, styled: bool = True) -> str:
-        """The drawing as an ``<svg>`` element with a title, a description in words, and its style if `styled`."""
+        """The drawing as ``<svg>`` with a title, a description in words, and style if `styled`."""
         style = f"<style>{STYLE}</style>" if styled else ""
         aloud = self.words.aloud.format(title=title, told=told)
         # Without ids, because the same picture may be on a page twice.

@@ -50,7 +50,7 @@ def in_graph(plan: PlanBuilder) -> bool:
 
 
 def agrees(plan: PlanBuilder, by: Declaration | None = None) -> bool:
-    """Whether all frameworks give the same bits for this cast, so that one, the source's, may do it on its device."""
+    """Whether all frameworks cast to the same bits, so the source's may do it on its device."""
     able = (by or plan.source).capabilities.dtypes.casts_on_device(plan.now.dtype, plan.dtype)
     return able and rules.agrees(plan.now.dtype, plan.dtype) and not plan.check
 
@@ -72,7 +72,7 @@ def bytes_more(plan: PlanBuilder) -> int:
 
 
 def is_cast_by_host(plan: PlanBuilder) -> bool:
-    """Whether a value on a device must come to the host to be cast, because the device could give other bits."""
+    """Whether a device's value must come to the host to be cast: other bits are possible there."""
     now = plan.now
     there = (
         plan.dtype != now.dtype and now.device != HOST and now.abstract is None and now.shards == 1
@@ -161,7 +161,8 @@ def refuse_pinned(plan: PlanBuilder) -> None:
         return
     if plan.device != HOST:
         raise DeviceError(
-            f"pinned=True asks for page-locked memory of the host, and the result is on {plan.device}.",
+            "pinned=True asks for page-locked memory of the host, and the result is on "
+            f"{plan.device}.",
             'device="cpu", or without pinned=',
         )
     if host_steps.pinner(plan) is None and not plan.now.pinned:
@@ -296,7 +297,7 @@ def _copy_on_device(plan: PlanBuilder, why: str) -> None:
 
 
 def to_host(plan: PlanBuilder) -> None:
-    """Cross the bus to the host; a cast to a narrower dtype is made before, if the device may do it."""
+    """Cross the bus to the host; cast to a narrower dtype before, if the device may do it."""
     now, source = plan.now, plan.source
     if now.device == HOST:
         return
@@ -320,7 +321,7 @@ def to_host(plan: PlanBuilder) -> None:
 
 
 def to_device(plan: PlanBuilder) -> None:
-    """Cross the bus to the target's device, or into `out`; a cast to a wider dtype is made afterwards."""
+    """Cross the bus to the target's device, or into `out`; a cast to a wider dtype comes after."""
     out = plan.request.out
     if out is not None and plan.now is out:
         return
@@ -341,7 +342,7 @@ def to_device(plan: PlanBuilder) -> None:
 
 
 def _casts_first(plan: PlanBuilder) -> bool:
-    """Whether the cast comes before the transfer: it makes fewer bytes, or the device may not do it."""
+    """Whether the cast precedes the transfer: it makes fewer bytes, or the device may not do it."""
     if plan.now.abstract is not None or same_place(plan.now.device, plan.device):
         return True
     fits = bytes_more(plan) <= 0
@@ -349,7 +350,7 @@ def _casts_first(plan: PlanBuilder) -> bool:
 
 
 def change_inside(plan: PlanBuilder) -> None:
-    """Change the dtype and the device within one framework: narrower before the transfer, or wider after it."""
+    """Change dtype and device in one framework: narrower before the transfer, wider after it."""
     own = plan.source
     by_host = is_cast_by_host(plan)
     if by_host or not same_place(plan.now.device, plan.device):
@@ -370,7 +371,7 @@ def change_inside(plan: PlanBuilder) -> None:
 
 
 def goes_straight(plan: PlanBuilder) -> bool:
-    """Whether the source's framework writes into ``out=`` itself, without an array in host memory."""
+    """Whether the source's framework writes into ``out=`` itself, with no array in host memory."""
     now, out, source = plan.now, plan.request.out, plan.source
     if (
         out is None
@@ -424,7 +425,7 @@ def _write(plan: PlanBuilder, by: Declaration, overlaps: bool = False) -> None:
 
 
 def _repeated(now: TensorInfo, by: Declaration) -> tuple[int, ...]:
-    """The axes along which all elements share memory (stride 0), if the framework can expand them again."""
+    """The axes along which elements share memory (stride 0), if the framework can expand them."""
     if now.abstract is not None or not now.size or not by.capabilities.devices.spreads:
         return ()
     lengths = zip(now.shape, now.strides, strict=True)
@@ -432,7 +433,7 @@ def _repeated(now: TensorInfo, by: Declaration) -> tuple[int, ...]:
 
 
 def _narrow(plan: PlanBuilder, by: Declaration) -> None:
-    """Continue with only the memory that elements share, if that is smaller, so that fewer bytes are transferred."""
+    """Continue with only the memory elements share, if smaller: fewer bytes are transferred."""
     if plan.now.framework == by.name:
         _narrow_by(plan, by, by)
 
@@ -461,7 +462,7 @@ def _narrow_by(plan: PlanBuilder, by: Declaration, spreads: Declaration) -> None
 
 
 def _windowed(now: TensorInfo, by: Declaration) -> int:
-    """The number of elements in the memory of overlapping windows; 0 if the elements do not share memory."""
+    """The number of elements in overlapping windows' memory; 0 if elements do not share memory."""
     plain = (
         not (now.requires_grad or now.conjugate or now.negative or now.swapped)
         and now.abstract is None
@@ -572,7 +573,7 @@ def _locks(by: Declaration, device: str) -> bool:
 
 
 def _lands(plan: PlanBuilder, by: Declaration, device: str) -> bool:
-    """Whether a transfer to the host goes straight into page-locked memory, which becomes the result."""
+    """Whether a transfer to the host goes straight into the result, in page-locked memory."""
     now = plan.now
     asked = host_steps.wants_pinned(plan) or OVERLAPS in plan.request.options
     last = HOST == device == plan.device and now.dtype == plan.dtype and now.abstract is None

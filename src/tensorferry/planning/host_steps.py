@@ -1,4 +1,4 @@
-"""Steps in host memory: get an array over the source's memory, cast or copy it, make it a tensor of the target."""
+"""Steps in host memory: an array over the source's memory, cast or copied, made a target tensor."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def obstacles(plan: PlanBuilder) -> list[str]:
 
 
 def refuse_to_share(plan: PlanBuilder, found: list[str], share: bool, reason: str) -> None:
-    """Raise for ``copy=False`` if memory cannot be shared, or if the tensor is in an autograd graph."""
+    """Raise for ``copy=False`` if memory cannot be shared, or a tensor is in an autograd graph."""
     if found:
         plan.refuse_copy(found)
     elif not share and not plan.allocated and plan.request.copy is False:
@@ -135,7 +135,7 @@ def refuse_to_share(plan: PlanBuilder, found: list[str], share: bool, reason: st
 
 
 def must_align(plan: PlanBuilder) -> str:
-    """The reason why newly allocated memory must be copied again before the target can use it; empty if it need not."""
+    """Why new memory must be copied again before the target can use it; empty if it need not be."""
     if not plan.target.capabilities.memory.exists:
         return ""
     return next(iter(rules.layout_obstacles(plan.now, plan.target)), "")
@@ -298,7 +298,7 @@ def _ends_with_export(plan: PlanBuilder) -> bool:
 
 
 def present_read_only(plan: PlanBuilder) -> None:
-    """Make the result read-only, if it shares memory that must not be written to and the target can."""
+    """Make the result read-only if it shares memory not to be written to and the target can."""
     info = plan.source_info
     why = rules.why_read_only(info, plan.target)
     if why and plan.target.capabilities.memory.writable and not plan.allocated:
@@ -331,20 +331,23 @@ def refuse_misfit_labels(info: TensorInfo, request: Request, target: Declaration
     rows, columns = _extent(info)
     if given.index is not None and len(given.index) != rows:
         raise ShapeError(
-            f"index= has {_counted(len(given.index), 'label')}, and the result has {_counted(rows, 'row')}.",
+            f"index= has {_counted(len(given.index), 'label')}, and the result has "
+            f"{_counted(rows, 'row')}.",
             "without index=",
         )
     if given.names is None:
         return
     if len(info.shape) == 1:
         raise ShapeError(
-            f"columns= names the columns of a table. A tensor with one axis becomes a column of {target.name}, whose "
+            "columns= names the columns of a table. A tensor with one axis becomes a column of "
+            f"{target.name}, whose "
             "name is set by its method rename.",
             "without columns=",
         )
     if len(given.names) != columns:
         raise ShapeError(
-            f"columns= has {_counted(len(given.names), 'name')}, and the result has {_counted(columns, 'column')}.",
+            f"columns= has {_counted(len(given.names), 'name')}, and the result has "
+            f"{_counted(columns, 'column')}.",
             "without columns=",
         )
 
@@ -427,11 +430,13 @@ def _left(index: int | None, names: int | None, rows: int, columns: int) -> list
     found = []
     if index is not None:
         found.append(
-            f"the index of like= has {_counted(index, 'label')} for {_counted(rows, 'row')}, which are only numbered"
+            f"the index of like= has {_counted(index, 'label')} for {_counted(rows, 'row')}, which "
+            "are only numbered"
         )
     if names is not None:
         found.append(
-            f"like= has {_counted(names, 'name')} for {_counted(columns, 'column')}, and is not taken"
+            f"like= has {_counted(names, 'name')} for {_counted(columns, 'column')}, and is not "
+            "taken"
         )
     return found
 

@@ -1,4 +1,4 @@
-"""Draw a plan as an inline SVG, with the bytes of memory to scale, for notebooks, pages and files."""
+"""Draw a plan as inline SVG, with bytes of memory to scale, for notebooks, pages and files."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _count(info: TensorInfo) -> int:
 
 
 class _Frame:
-    """A frame with the name of a device, around everything that is drawn inside the ``with`` block."""
+    """A frame with a device's name around everything that is drawn in the ``with`` block."""
 
     def __init__(self, canvas: Canvas, info: TensorInfo) -> None:
         self.canvas, self.info = canvas, info
@@ -250,7 +250,7 @@ def _name(canvas: Canvas, name: str, info: TensorInfo) -> None:
 
 
 def _details(info: TensorInfo, words: Words) -> str:
-    """Which part of a block is touched, if that is not all of it, or does not begin at a 64-byte line."""
+    """Which part of a block is touched, if not all, or if it begins at no 64-byte line."""
     if memory_kind(info) != "block" or not info.size:
         return ""
     memory = touched(info)
@@ -286,7 +286,8 @@ def _memory(canvas: Canvas, info: TensorInfo, colour: str, *, written: bool) -> 
         canvas.y += 30
         across = canvas.right - canvas.left
         canvas.add(
-            f"<rect class='none' x='{canvas.left}' y='{canvas.y - 26:g}' width='{across}' height='24' rx='4'/>"
+            f"<rect class='none' x='{canvas.left}' y='{canvas.y - 26:g}' width='{across}' "
+            "height='24' rx='4'/>"
         )
         canvas.text(canvas.left + 8, canvas.y - 10, why if info.size else words.no_elements)
 
@@ -303,11 +304,13 @@ def _boxes(canvas: Canvas, many: int, colour: str, told: str, *, written: bool) 
             f"<rect class='{colour}' x='{x}' y='{top:g}' width='{pitch - 10}' height='22' rx='8'/>"
         )
         canvas.add(
-            f"<g class='number'><text x='{x + (pitch - 10) / 2:g}' y='{top + 15:g}'>{number}</text></g>"
+            f"<g class='number'><text x='{x + (pitch - 10) / 2:g}' "
+            f"y='{top + 15:g}'>{number}</text></g>"
         )
     if written:
         canvas.add(
-            f"<rect class='written' x='{canvas.left + 1}' y='{top:g}' width='{pitch - 10}' height='22' rx='8'/>"
+            f"<rect class='written' x='{canvas.left + 1}' y='{top:g}' width='{pitch - 10}' "
+            "height='22' rx='8'/>"
         )
     if many > drawn:
         canvas.text(canvas.left + drawn * pitch + 4, top + 15, "…")
@@ -336,6 +339,7 @@ def _carried(canvas: Canvas, plan: Plan) -> None:
         canvas.text(x + 16, canvas.y - 6, line)
     end = canvas.y + 6
     canvas.add(
-        f"<path class='line' d='M{x} {top:g}V{end:g}'/><path class='shape' d='M{x - 5} {end - 2:g}h10l-5 8z'/>"
+        f"<path class='line' d='M{x} {top:g}V{end:g}'/><path class='shape' d='M{x - 5} "
+        f"{end - 2:g}h10l-5 8z'/>"
     )
     canvas.y = end + 8

@@ -61,7 +61,7 @@ class Plan(NamedTuple):
 
     @property
     def written(self) -> str | None:
-        """The dtype of the array that the last step takes, as it was read or cast before; ``None``: it takes parts."""
+        """The dtype of the last step's array, as read or cast before; ``None``: it takes parts."""
         before: str | None = self.source.dtype
         for step in self.steps[:-1]:
             if step.verb == "look":
@@ -128,7 +128,7 @@ class Plan(NamedTuple):
         return f"copies {copied}: {self.reason}"
 
     def _mode(self) -> str:
-        """Whether a result that shares memory can be written; if not, how to get one that can, if there is a way."""
+        """Whether a sharing result can be written; if not, how to get one that can, if possible."""
         if self.result.writable:
             return "writable"
         memory = names.registry.named(self.result.framework).capabilities.memory

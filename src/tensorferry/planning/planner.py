@@ -1,4 +1,4 @@
-"""`make_plan`: from what a tensor is and what was asked for to the steps that do it, or the reason why not.
+"""`make_plan`: from what a tensor is and what was asked for to the steps, or the reason why not.
 
 A pure function of a `TensorInfo`, a `Request` and what two frameworks declare. It imports no
 framework and touches no tensor, so a plan for a GPU can be made where there is none. Steps are
@@ -157,7 +157,7 @@ def _reads_array(now: TensorInfo, caps: Capabilities) -> bool:
 
 
 def _finishes_apart(plan: PlanBuilder) -> bool:
-    """Whether an option asks for other memory than the framework's own operations give on the host."""
+    """Whether an option asks for other memory than the framework's operations give on the host."""
     finishers = plan.target.capabilities.options.finishers
     locked = host_steps.wants_pinned(plan) and not plan.target.capabilities.devices.pins
     return locked or bool(finishers.intersection(plan.request.options))
@@ -331,7 +331,7 @@ def _lay_out(plan: PlanBuilder) -> None:
 
 
 def _warn_of_tape(plan: PlanBuilder) -> None:
-    """Say that a result in the source's own framework is cut off from whatever was recording there."""
+    """Say that a result in the source's framework is cut off from whatever was recording there."""
     tape = plan.source.capabilities.gradients.tape
     if tape and plan.source is plan.target and plan.allocated and device_steps.in_graph(plan):
         plan.warnings.append(

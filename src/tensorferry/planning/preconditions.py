@@ -103,7 +103,8 @@ def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) ->
     most, fewest = exchange.capabilities.memory.axes, exchange.capabilities.memory.fewest_axes
     if len(info.shape) < fewest:
         raise ShapeError(
-            f"What {exchange.name} holds has at least {fewest} axis, and this tensor has {len(info.shape)}.",
+            f"What {exchange.name} holds has at least {fewest} axis, and this tensor has "
+            f"{len(info.shape)}.",
             Hint("{lone:to_numpy(x).reshape(1)}"),
         )
     if len(info.shape) > most:
@@ -124,14 +125,16 @@ def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) ->
             code = f"to_numpy(x).reshape({shape}), {leaves_out}"
         elif info.kind in JOINS:
             raise ShapeError(
-                f"{an(exchange.name, 'A')} array has at most {most} axes, and this tensor has {len(info.shape)}.",
+                f"{an(exchange.name, 'A')} array has at most {most} axes, and this tensor has "
+                f"{len(info.shape)}.",
                 Hint("{tree:x}, which converts each"),
             )
         else:
             code = source.capabilities.memory.reshape.format(x="x", shape=shape)
             code += f", {leaves_out}" if len(longer) <= most else ""
         raise ShapeError(
-            f"{an(exchange.name, 'A')} array has at most {most} axes, and this tensor has {len(info.shape)}.",
+            f"{an(exchange.name, 'A')} array has at most {most} axes, and this tensor has "
+            f"{len(info.shape)}.",
             code,
         )
 
@@ -279,7 +282,8 @@ def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:
         )
     if out.overlaps_itself:
         raise UnsupportedTypeError(
-            "out= cannot be written: several of its elements lie in one place (broadcast, or windows overlap).",
+            "out= cannot be written: several of its elements lie in one place (broadcast, or "
+            "windows overlap).",
             "without out=",
         )
     if out.requires_grad:

@@ -1,4 +1,4 @@
-"""The contract, as small pure functions: which dtype, which device, share or copy, and the reasons in the plan."""
+"""The contract as small pure functions: dtype, device, share or copy, and the plan's reasons."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _widest(name: str, held: frozenset[str]) -> str | None:
 
 
 def _stays_as_it_is(info: TensorInfo, request: Request, target: Declaration) -> bool:
-    """Whether the source is returned as it is, though its framework does not have its dtype now (JAX without x64)."""
+    """Whether the source is returned, though its framework lacks its dtype (JAX without x64)."""
     own = (
         info.framework == target.name
         and not info.kind
@@ -158,7 +158,8 @@ def _number_dtype(weak: str, kind: str, target: Declaration, asked: str | None) 
     wide = f'dtype="{weak}"' if weak in caps.dtypes.held else remedy
     as_floats = 'dtype="float32", which keeps each value or raises'
     raise LossyCastError(
-        f"These Python integers need {weak}; {target.name} gives integers {' or '.join(candidates)} here.",
+        f"These Python integers need {weak}; {target.name} gives integers "
+        f"{' or '.join(candidates)} here.",
         f"{wide}, or {as_floats}" if wide else as_floats,
     )
 
@@ -183,7 +184,7 @@ def check_of(info: TensorInfo, request: Request, dtype: str) -> dtypes.Check:
 def reads_as_asked(
     info: TensorInfo, target: Declaration, dtype: str, device: str, check: str
 ) -> bool:
-    """Whether Python numbers are read straight as the dtype of the result, without a cast afterwards."""
+    """Whether Python numbers are read straight as the result's dtype, without a cast afterwards."""
     as_it_is = (
         dtype == info.dtype and target.capabilities.memory.alignment <= dtypes.find(dtype).itemsize
     )
@@ -214,7 +215,7 @@ def fills_out(info: TensorInfo, request: Request, target: Declaration) -> bool:
 def widens_later(
     info: TensorInfo, target: Declaration, dtype: str, device: str, check: str
 ) -> bool:
-    """Whether the cast is made on the device, after the transfer, so that fewer bytes cross the bus."""
+    """Whether the cast is on the device, after the transfer, so that fewer bytes cross the bus."""
     wider = dtypes.find(dtype).itemsize > dtypes.find(info.dtype).itemsize
     late = wider and device != HOST and not check and agrees(info.dtype, dtype)
     able = target.capabilities.dtypes.casts_on_device(info.dtype, dtype)
@@ -234,7 +235,7 @@ def newer(framework: Declaration, release: str) -> str:
 
 
 def why_on_host(info: TensorInfo, dtype: str) -> str:
-    """Why a value that is on a device is cast on the host, as the end of a reason; empty if that needs no reason."""
+    """Why a device's value is cast on the host, as the end of a reason; empty if none is needed."""
     if info.device == HOST or agrees(info.dtype, dtype):
         return ""
     twice = dtypes.is_misrounded(info.dtype, dtype) or (
@@ -443,7 +444,7 @@ _ROUNDED_ALIKE = frozenset(
 
 
 def agrees(source: str, target: str) -> bool:
-    """Whether all frameworks cast every value to the same result, so that the cast may be made on a device.
+    """Whether all frameworks cast every value to one result, so that a device may make the cast.
 
     Measured on torch 2.13 and NumPy 2.4 with random bits. The casts that are not in the list
     (float64 to the 16-bit floats, every float8) differ in values; the others differ at most in the

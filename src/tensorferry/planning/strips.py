@@ -80,7 +80,8 @@ def _ruler(canvas: Canvas) -> None:
     else:
         squeezed = f"textLength='{room - 3}' lengthAdjust='spacingAndGlyphs'"
         canvas.add(
-            f"<text x='{room}' y='{canvas.y - 3:g}' class='end ruler' {squeezed}>{clean(unit)}</text>"
+            f"<text x='{room}' y='{canvas.y - 3:g}' class='end ruler' "
+            f"{squeezed}>{clean(unit)}</text>"
         )
     for tick in range(0, canvas.columns + 1, 8):
         canvas.text(canvas.left + tick * canvas.byte, canvas.y - 3, str(tick), "mid ruler")
@@ -94,7 +95,8 @@ def _rows(canvas: Canvas, first: int, last: int, marks: Mapping[int, str]) -> di
         tops[row] = top
         canvas.y += _PITCH
         canvas.add(
-            f"<rect class='row' x='{canvas.left}' y='{top:g}' width='{canvas.right - canvas.left}' height='{_ROW}'/>"
+            f"<rect class='row' x='{canvas.left}' y='{top:g}' width='{canvas.right - canvas.left}' "
+            f"height='{_ROW}'/>"
         )
         ticks += [
             f"M{canvas.left + tick * canvas.byte} {top:g}v{_ROW}"
@@ -109,7 +111,7 @@ def _rows(canvas: Canvas, first: int, last: int, marks: Mapping[int, str]) -> di
 def _elements(
     canvas: Canvas, memory: Touched, window: tuple[int, int], base: int, kind: str, *, written: bool
 ) -> None:
-    """Rows of bytes with the elements that touch them, numbered in the order in which they are read."""
+    """Rows of bytes with the elements that touch them, numbered in the order of reading."""
     columns, first = canvas.columns, window[0] // ALIGNMENT * ALIGNMENT
     last = -(-window[1] // ALIGNMENT) * ALIGNMENT if columns < ALIGNMENT else window[1]
     rows = range(first // columns, -(-last // columns))
@@ -173,7 +175,7 @@ def _numbers(
     window: tuple[int, int],
     tops: Mapping[int, float],
 ) -> None:
-    """The numbers of the elements in reading order: of all, or of every second, fourth …, if there is less room."""
+    """Element numbers in reading order: all, or every second, fourth …, if there is less room."""
     room = memory.itemsize * canvas.byte
     labels = {
         at: f"{index}" if many == 1 else f"{index} \N{MULTIPLICATION SIGN}{many:,}"
@@ -222,7 +224,7 @@ def _short(nbytes: float) -> str:
 
 
 def blocks_of(nbytes: int, most: int, least: int = 1) -> int:
-    """The size of equal blocks, a power of two, so that `nbytes` bytes take at most `most` blocks."""
+    """Equal blocks' size, a power of two: `nbytes` bytes take at most `most` blocks."""
     size = least
     while -(-nbytes // size) > most:
         size *= 2
@@ -230,13 +232,14 @@ def blocks_of(nbytes: int, most: int, least: int = 1) -> int:
 
 
 def bar(canvas: Canvas, info: TensorInfo, kind: str, size: int) -> None:
-    """Draw the memory of a tensor as one row of equal blocks, each filled by the share of its bytes that is touched."""
+    """Draw a tensor's memory as one row of equal blocks, filled by their share of touched bytes."""
     memory = touched(info)
     blocks = -(-memory.span // size)
     top = canvas.y + 2
     canvas.y += _BAR + 4
     canvas.add(
-        f"<rect class='row' x='{canvas.left}' y='{top:g}' width='{blocks * canvas.byte}' height='{_BAR}'/>"
+        f"<rect class='row' x='{canvas.left}' y='{top:g}' width='{blocks * canvas.byte}' "
+        f"height='{_BAR}'/>"
     )
     _fill(canvas, memory, 0, range(blocks), size, {0: top}, _BAR, kind)
 

@@ -1,1 +1,1 @@
-"""Python numbers: read lists of them, in chunks if they are long, and say what is wrong with a list."""
+"""Python numbers: read lists of them, long ones in chunks, and say what is wrong with a list."""

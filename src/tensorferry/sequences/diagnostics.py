@@ -1,4 +1,4 @@
-"""Find out what is wrong with a nested sequence, and where: unequal rows, or elements that are not numbers."""
+"""Find faults of a nested sequence, and where: unequal rows, or elements that are not numbers."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def why_unreadable(
             each_rounded(x),
         )
     return LossyCastError(
-        "No dtype holds all of these integers: int64 has no room for the largest, uint64 none for the negative.",
+        "No dtype holds all of these integers: int64 has no room for the largest, uint64 none for "
+        "the negative.",
         each_rounded(x),
     )
 
@@ -119,7 +120,7 @@ def each_of(expression: str, x: Any) -> str:
 
 
 def each_rounded(x: Any, path: str = "") -> str | None:
-    """The hint for numbers that no dtype holds: all as floats, or, beside what is no number, the one at a path.
+    """The hint for numbers no dtype holds: all as floats; beside other things, the one at a path.
 
     It is ``None`` for integers that are larger than every float.
     """
@@ -166,7 +167,7 @@ def _why_no_number(
 
 
 def _filled(x: Any) -> Hint:
-    """The hint for None among the numbers of a list; if there is something else, that each is converted."""
+    """The hint for None in a list of numbers; with other things there, that each is converted."""
     found = [leaf for _, leaf in leaves(x) if leaf is not None]
     large = any(isinstance(leaf, (int, np.integer)) and abs(int(leaf)) > 2**53 for leaf in found)
     if large or not all(isinstance(leaf, _NUMBERS) for leaf in found):
@@ -217,7 +218,8 @@ def _ragged(x: Any, path: str, depth: int = 0) -> ConversionError | None:
                 _as_row(row, size) for row, size in ((x[0], lengths[0]), (x[index], length))
             )
             return ShapeError(
-                f"Rows of unequal lengths are no tensor: {here} at {path}[0], {there} at {path}[{index}].",
+                f"Rows of unequal lengths are no tensor: {here} at {path}[0], {there} at "
+                f"{path}[{index}].",
                 APART,
             )
     if lengths[0] is None:
@@ -245,7 +247,8 @@ def _ragged_across(x: Any, path: str) -> ShapeError | None:
     for index, shape in enumerate(shapes):
         if shape != shapes[0]:
             return ShapeError(
-                f"Rows of unequal lengths are no tensor: shape {shapes[0]} at {path}[0], {shape} at {path}[{index}].",
+                f"Rows of unequal lengths are no tensor: shape {shapes[0]} at {path}[0], {shape} "
+                f"at {path}[{index}].",
                 APART,
             )
     return None
@@ -259,7 +262,7 @@ def _padded(zero: str) -> Hint:
 
 
 def _have_one_depth(x: Any) -> bool:
-    """Whether rows of numbers are equally deep everywhere, so that ``pad=`` makes them equally long."""
+    """Whether rows of numbers are equally deep, so that ``pad=`` makes them equally long."""
     level = list(x)
     for _ in range(DEEPEST):
         are_rows = {isinstance(each, ROWS) for each in level}

@@ -67,9 +67,9 @@ DOUBT = -1
 """There is another object among the numbers, or rows have unequal lengths."""
 BOOL, INT, FLOAT, COMPLEX = 1, 2, 4, 8
 WIDE, LARGE, UNSIGNED, NEGATIVE = 16, 32, 64, 128
-"""An int beyond 32 bits; one beyond 2**53, which float64 may not have; one from 2**63 on; one below 0."""
+"""An int beyond 32 bits; beyond 2**53, which float64 may not have; from 2**63 on; below 0."""
 BEYOND, SPECIAL, MISFIT = 256, 512, 1024
-"""A finite float beyond float32; an infinity or NaN; a number that does not fit the expected dtype."""
+"""A finite float beyond float32; an infinity or NaN; a number not fitting the expected dtype."""
 KINDS = BOOL | INT | FLOAT | COMPLEX
 LARGEST = float(np.finfo(np.float32).max)
 _EXACT_INTEGERS = 2**53
@@ -92,7 +92,7 @@ class Exact(NamedTuple):
         return weak_of(self.dtype) if self.narrow else self.dtype
 
     def holds(self, other: Exact) -> bool:
-        """Whether numbers that were expected to be of this dtype give the same bits if they are of another."""
+        """Whether numbers expected as this dtype give the same bits if they are of another."""
         return EXACT[other.dtype] <= EXACT[self.dtype] and (other.narrow or not self.narrow)
 
 
@@ -120,7 +120,7 @@ TYPES = {expected.dtype: kind for kind, expected in EXPECTED.items()}
 
 @cache
 def exact(found: int) -> Exact | None:
-    """The dtype that has numbers with these flags exactly; ``None`` if none may have them, or there are no numbers.
+    """The dtype that has numbers with these flags exactly; ``None`` if none may, or for no numbers.
 
     >>> exact(INT | FLOAT), exact(INT | LARGE | FLOAT)
     (Exact(dtype='float64', narrow=True), None)
@@ -219,7 +219,7 @@ One is not enough, as floats may follow an int.
 
 
 def expected_of(x: Any, head: Any) -> Exact | None:
-    """The expected exact dtype of many numbers, by the first few of them; ``None`` if they are unusual.
+    """The expected exact dtype of many numbers, by the first few; ``None`` if they are unusual.
 
     >>> expected_of([[1, 2.5], [3, 4]], 1)
     Exact(dtype='float64', narrow=True)
@@ -235,7 +235,7 @@ def expected_of(x: Any, head: Any) -> Exact | None:
 
 
 def read(x: Any, head: Any, shape: tuple[int, ...]) -> tuple[Array, int] | None:
-    """Python numbers in a new array of their exact dtype, and their flags; ``None`` if they are unusual.
+    """Python numbers in a new array of exact dtype, and their flags; ``None`` if they are unusual.
 
     >>> read([1.5, 2.5], 1.5, (2,))
     (array([1.5, 2.5]), 4)
@@ -383,7 +383,7 @@ def fill(result: Array, dtype: str, check: str, x: Any, shape: tuple[int, ...]) 
 def list_reader(
     dtypes: Mapping[type, str], allocate: Callable[[int, np.dtype[Any]], Array] = np.empty
 ) -> Callable[[list[Any]], Array | None]:
-    """A function that reads a list of numbers into an array, and gives ``None`` for an unusual list.
+    """A function that reads a list of numbers into an array; gives ``None`` for an unusual list.
 
     Args:
         dtypes: The dtype of the array, by the type of the first number, or by the expected type of
@@ -421,7 +421,7 @@ def list_reader(
 
 
 class _Ways(dict[Any, "tuple[np.dtype[Any], str, frozenset[int]] | None"]):
-    """How numbers of a type are read: the dtype, its code, and the flags that they may have; ``None`` if they are not.
+    """How numbers of a type are read: dtype, code, possible flags; ``None`` if they are not read.
 
     It is filled at the first list of each, because to find the flags takes as long as to import a
     module.

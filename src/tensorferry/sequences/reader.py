@@ -45,7 +45,7 @@ __all__ = [
 # result.
 
 _CHUNK = 1 << 14
-"""How many elements are read at a time, so that they are still in the processor's cache when they are cast."""
+"""How many elements are read at a time: they are still in the processor's cache when cast."""
 
 
 class Wanted(NamedTuple):
@@ -168,7 +168,7 @@ def _read_as(
     decide: Callable[[tuple[int, ...], Exact], Wanted],
     to_scalars: Callable[[Array], Any],
 ) -> tuple[Any, Exact | None]:
-    """The result, or ``None`` if the numbers are not of the expected dtype; and their exact dtype."""
+    """The result, or ``None`` if the numbers are not of the expected dtype; and their exact one."""
     chunks = Chunks(x, shape, expected.dtype, copies=wanted.made == "lists")
     if wanted.made == "array":
         result: Any = memory.compact(shape, numpy_dtype(wanted.dtype))
@@ -231,7 +231,7 @@ def _put_lists(
     wanted: Wanted,
     to_scalars: Callable[[Array], Any],
 ) -> None:
-    """Put a chunk into the result: copies of the lists if no value changes, otherwise lists made from the array."""
+    """Put a chunk into the result: lists copied if no value changes, else made from the array."""
     *outer, part = index
     for row in outer:
         result = result[row]
@@ -283,14 +283,17 @@ def _split(x: Any, shape: tuple[int, ...]) -> Iterator[tuple[Index, Any, tuple[i
 
 # -- any sequence ----------------------------------------------------------------------------------
 #
-# The first element decides: if it is a Python number, all are Python numbers, whose dtype the target
-# chooses; if it is a NumPy scalar or a tensor, they have dtypes.
+# The first element decides: if it is a Python number, all are Python numbers, whose dtype the
+# target chooses; if it is a NumPy scalar or a tensor, they have dtypes.
 
 _READABLE = (*PYTHON_NUMBERS, np.generic, *ROWS)
 
 
 def first(x: Any) -> tuple[Any, int]:
-    """The first element that is not a sequence, or the empty sequence; and the number of elements if rows are equal."""
+    """The first element that is not a sequence, or the empty sequence.
+
+    Also the number of elements, if rows are equal.
+    """
     if type(x) is list and x and type(x[0]) in PYTHON_NUMBERS:
         return x[0], len(x)
     size = 1
@@ -308,7 +311,7 @@ def is_number(element: Any) -> bool:
 
 
 class NewArray:
-    """A new array that takes the place of a list, which was read or stacked before it was described.
+    """A new array in place of a list, which was read or stacked before it was described.
 
     Args:
         array: The array, whose memory no other object has.
@@ -339,7 +342,9 @@ class Others(NamedTuple):
 
 @subnormals.kept
 def read(x: Any, head: Any, others: Others) -> tuple[Array, str | None]:
-    """Numbers in a new array of their exact dtype (int64, uint64, float64 …), and the narrowest ordinary dtype.
+    """Numbers in a new array of their exact dtype (int64, uint64, float64 …).
+
+    Also the narrowest ordinary dtype.
 
     The narrowest dtype has the range of the numbers; it is ``None`` if they have dtypes of their
     own.
@@ -436,7 +441,7 @@ def _types_within(x: Any, depth: int) -> set[type]:
 
 
 def _read_exactly(x: Any, array: Array, others: Others) -> Array:
-    """The array; if integers were rounded in it, they are read again as integers, which may raise."""
+    """The array; integers rounded in it are read again as integers, which may raise."""
     if _has_only_integers(x):
         # As Python integers, because NumPy's would wrap around instead of raising.
         integers = [int(number) for _, number in leaves(x)]
@@ -470,7 +475,7 @@ def _has_only_integers(x: Any) -> bool:
 
 
 def narrowest(array: Array) -> str:
-    """The narrowest ordinary dtype with the range of Python numbers that were read into an array."""
+    """The narrowest ordinary dtype with the range of Python numbers read into an array."""
     name = of_numpy(array.dtype) or ""
     found = numbers.exact(numbers.found_in(array)) if array.size and name in numbers.EXACT else None
     return numbers.weak_of(name) if found is None else found.weak

@@ -1,4 +1,4 @@
-"""Tests for a backend: the conformance suite that this package's own backends pass, and its witnesses.
+"""Tests for a backend: the conformance suite that this package's backends pass, and its witnesses.
 
 The suite makes thousands of conversions from and to a backend, with every layout, dtype and
 ``copy=``. Of each it checks:

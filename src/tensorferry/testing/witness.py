@@ -104,7 +104,7 @@ class Witness(ABC):
     module: ClassVar[str]
     """The module to import."""
     layouts: ClassVar[tuple[str, ...]] = COMPACT
-    """The layouts that `make` can make: some of `memory.LAYOUTS`, and others that only this framework has."""
+    """The layouts that `make` can make: of `memory.LAYOUTS`, and others only this framework has."""
     modes: ClassVar[tuple[str, ...]] = ("",)
     """Names of settings of the framework that change which dtypes it has."""
     writes: ClassVar[bool] = False
@@ -145,7 +145,7 @@ class Witness(ABC):
         """A new tensor with these bytes, in its own memory."""
 
     def lay(self, image: Image, dtype: str) -> Any:
-        """A new tensor with the layout of an image, if the framework can have it; otherwise with its values only."""
+        """A new tensor, in an image's layout if the framework can have it, else only its values."""
         return self.build(image.content, dtype, image.shape)
 
     def make(self, layout: str, dtype: str) -> Sample | None:
@@ -157,7 +157,7 @@ class Witness(ABC):
         return Sample(x, dtype, found.shape, found.content, self.writes, self.writes)
 
     def variants(self) -> Mapping[str, Callable[[Any], Any]]:
-        """Functions that turn a plain tensor into one that is converted in another way, by a name for it."""
+        """Functions that turn a plain tensor into one converted another way, by a name for it."""
         return {}
 
     # -- reading ----------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ class Witness(ABC):
         """All metadata of a tensor. A conversion must not change them."""
 
     def content(self, x: Any) -> object:
-        """The values of a tensor: the bytes in C order, or another object, to be compared with `expected`."""
+        """A tensor's values: bytes in C order, or another object; to compare with `expected`."""
         place = self.place(x)
         return b"" if place is None else read(place)
 
@@ -243,7 +243,8 @@ def witness_named(name: str) -> Witness:
     found = witnesses().get(name)
     if found is None:
         raise LookupError(
-            f"the backend {name!r} has no witness: add one with tensorferry.testing.add_witness(...)"
+            f"the backend {name!r} has no witness: add one with "
+            "tensorferry.testing.add_witness(...)"
         )
     return found
 
@@ -293,5 +294,5 @@ class ColumnWitness(Witness):
         return Sample(x, dtype, shape, found.content, False, self.mutable, poke=poke)
 
     def poker(self, x: Any) -> Callable[[bytes], None] | None:
-        """A function that writes other elements into a column; ``None`` if the library has no such operation."""
+        """A function that writes other elements into a column; ``None`` if the library has none."""
         return None

@@ -40,7 +40,7 @@ def start(
     coalesce: bool = True,
     **options: Unpack[Options],
 ) -> Transfer:
-    """Begin to convert a tensor or a tree, and return a `Transfer` at once, which gives the result later.
+    """Begin to convert a tensor or tree; return a `Transfer` at once, which gives the result later.
 
     >>> import numpy as np, tensorferry as ferry
     >>> transfer = ferry.start({"x": np.zeros(2)}, "torch")
@@ -161,7 +161,8 @@ def prefetch(
     if is_one_value(iterable):
         kind = type(iterable).__name__
         raise TypeError(
-            f"prefetch reads an iterable of batches, and {an(kind)} is one value: prefetch([x], to) has it as one"
+            f"prefetch reads an iterable of batches, and {an(kind)} is one value: prefetch([x], "
+            "to) has it as one"
         )
     if not hasattr(iterable, "__iter__") and not hasattr(iterable, "__getitem__"):
         called = (

@@ -38,9 +38,9 @@ __all__ = ["PATIENCE", "BatchResult", "Converter", "OnePass", "Tally", "Worker"]
 #
 # The consumer and the thread have two queues. The first one has permissions to convert a batch:
 # `depth` at the start, and another for each batch that the consumer takes. A permission has events
-# for the work that the consumer has queued on the devices. After these events, the memory of earlier
-# batches can be used again. So at most ``depth + 2`` batches are on a device, even if the consumer
-# does not wait for it. The second queue has the converted batches.
+# for the work that the consumer has queued on the devices. After these events, the memory of
+# earlier batches can be used again. So at most ``depth + 2`` batches are on a device, even if the
+# consumer does not wait for it. The second queue has the converted batches.
 #
 # The thread does not refer to the `Prefetch`, so that it ends when the `Prefetch` is deleted.
 
@@ -273,7 +273,7 @@ class Tally:
     copy_seconds: float = 0.0
 
     def wait(self, start: float, read: float) -> None:
-        """Add the time since `start`: until `read` to the time for data, and the rest to the time for copies."""
+        """Add the time since `start`: until `read` to the time for data, the rest to copies."""
         now = perf_counter()
         copy = max(0.0, now - max(start, read))
         self.copy_seconds += copy
@@ -385,7 +385,7 @@ class OnePass:
                 del result  # to break a cycle: the error refers to this frame
 
     def _here(self) -> Any:
-        """The next batch, converted here; if a device is involved, start the thread that converts all batches."""
+        """The next batch, converted here; with a device, start the thread that converts all."""
         source: Any = self._source
         if source is None:
             iterable = self._iterable

@@ -74,7 +74,8 @@ class Prefetch:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "A prefetch has a thread and cannot be copied or pickled; make another where it is read."
+            "A prefetch has a thread and cannot be copied or pickled; make another where it is "
+            "read."
         )
 
     # -- iterating --------------------------------------------------------------------------------
@@ -172,7 +173,7 @@ class Prefetch:
         return self._tally.skipped
 
     def stats(self) -> PrefetchStats:
-        """What has been done so far, in all passes, and how long the consumer waited for data and for copies.
+        """What has been done in all passes, and how long the consumer waited for data and copies.
 
         >>> import numpy as np, tensorferry as ferry
         >>> batches = ferry.prefetch([np.zeros(2)] * 3, "torch")

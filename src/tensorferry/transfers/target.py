@@ -57,7 +57,7 @@ def _places(infos: Iterable[TensorInfo]) -> tuple[StreamPlace, ...]:
 
 
 def places_of(plans: Sequence[Plan]) -> tuple[tuple[StreamPlace, ...], tuple[StreamPlace, ...]]:
-    """The places that conversions read from; and all places, of which the one that must be the current one is last.
+    """The places that conversions read from; and all places, the one that must be current last.
 
     That is the one that is current now, if a result goes to any device of a kind; or else one that
     is written to.
@@ -273,7 +273,7 @@ class Pending:
         self._tree, self._prepared = tree, tree.prepare()
         self._environments = self._seen()
         self.plans: list[Plan] = [each.recipe.plan for each in self._prepared.values()]
-        """For each leaf, the plan in its recipe: with the same devices, but perhaps with other sizes."""
+        """For each leaf, its recipe's plan: with the same devices, but perhaps with other sizes."""
 
     def _seen(self) -> list[Hashable]:
         return [

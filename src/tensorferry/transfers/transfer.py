@@ -41,7 +41,7 @@ class Transfer:
         )
 
     def _refuse_lost(self) -> None:
-        """Raise in a forked child process, which does not have the thread that would complete the transfer."""
+        """Raise in a forked process, which lacks the thread that would complete the transfer."""
         if not self._future.done() and os.getpid() != self._process:
             raise RuntimeError(
                 "The thread of this transfer is not in this process; start another one here."

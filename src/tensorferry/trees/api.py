@@ -83,7 +83,7 @@ def convert_tree(
     index: bool = False,
     **options: Unpack[Options],
 ) -> Any:
-    """Convert every tensor inside containers to one framework, and keep the containers and everything else.
+    """Convert every tensor inside containers to one framework, and keep containers and all else.
 
     >>> import numpy as np, tensorferry as ferry
     >>> batch = {"x": np.zeros(2, "float32"), "names": ["a", "b"], "label": 1}
@@ -177,7 +177,7 @@ def snapshot(tree: dict[Key, OfJax], /, *, unknown: Unknown = ...) -> dict[Key, 
 @overload
 def snapshot(tree: object, /, *, unknown: Unknown = ...) -> Any: ...
 def snapshot(tree: Any, /, *, unknown: Unknown = "error") -> Any:
-    """Copy a tree: each tensor stays in its framework, and gets memory that it shares with nothing else.
+    """Copy a tree: each tensor stays in its framework, and its memory is shared with nothing else.
 
     >>> import numpy as np, tensorferry as ferry
     >>> state = {"weight": np.zeros(2), "step": 3}
@@ -238,7 +238,8 @@ def explain_tree(
     ...     )
     ... )
     1 leaf, 1 kept as they are: 8 B copied, 0 B shared
-       $["y"]  numpy float32[2] on cpu -> numpy float32[2] on cpu; copies 8 B: copy=True asks for independent memory
+       $["y"]  numpy float32[2] on cpu -> numpy float32[2] on cpu; copies 8 B:
+           copy=True asks for independent memory
        $["x"]  range: kept as it is
 
     Arguments are as for `convert_tree`, except:
@@ -297,7 +298,8 @@ def _validate(coalesce: object, index: object) -> None:
     validate_flags(coalesce=coalesce)
     if not isinstance(index, (bool, int, str)):
         raise TypeError(
-            "index must be True or False here, where it says whether the index of a frame becomes a column; "
+            "index must be True or False here, where it says whether the index of a frame becomes "
+            "a column; "
             "to_pandas(leaf, index=…) labels one leaf, and like= all"
         )
     validate_flags(index=index)
@@ -320,7 +322,7 @@ def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 def call_for(
     called: Callable[..., Any], asked: Asked | None, function: Callable[..., Any], *arguments: Any
 ) -> Any:
-    """Call a function on behalf of the public one that was `called`, whose name is used in messages and hints."""
+    """Call a function for the public one that was `called`, which messages and hints name."""
     if asked is not None and asked[-1]:
         refuse_unknown(called, asked[-1])
     try:

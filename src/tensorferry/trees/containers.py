@@ -195,7 +195,7 @@ def _indices(x: Sized) -> list[str]:
 
 
 def is_tuple_with_a_constructor(kind: type) -> bool:
-    """Whether a type is a subclass of a named tuple, with a constructor that may do more than keep its arguments.
+    """Whether a type is a named tuple's subclass: its constructor may do more than keep arguments.
 
     >>> from collections import namedtuple
     >>> point = namedtuple("Point", "x y")
@@ -236,7 +236,7 @@ def open_attributes(x: Any, names: Sequence[str]) -> Node:
 
 
 def rest(x: Any, names: Sequence[str] = ()) -> dict[str, Any]:
-    """The entries of an object's ``__dict__`` that are neither its values nor cached results, by their paths."""
+    """An object's ``__dict__`` entries that are neither its values nor cached results, by path."""
     attributes = getattr(x, "__dict__", None)
     if not attributes or attributes is x or attributes.keys() <= set(names):
         return {}
@@ -249,7 +249,7 @@ def rest(x: Any, names: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def like(x: Any) -> Any:
-    """An object of the same class with the same attributes, if possible without the class's own copy method.
+    """An object of the same class and attributes, if possible without the class's copy method.
 
     Raises:
         UnsupportedTypeError: It can be made neither in this way nor by `copy.copy`.
@@ -291,7 +291,8 @@ def _copied(x: Any) -> Any:
     if result is x or type(result) is not type(x):
         # `copy.copy` gives the object itself, so the result would be written into the source.
         raise UnsupportedTypeError(
-            f"{an(type(x).__name__, 'A')} cannot be made again: copy.copy(x) does not give another one ({how})."
+            f"{an(type(x).__name__, 'A')} cannot be made again: copy.copy(x) does not give another "
+            f"one ({how})."
         )
     return result
 
@@ -405,7 +406,7 @@ def _inside(
 
 
 def _held(x: Any) -> Iterator[tuple[Any, Any, Callable[[Any], str]]]:
-    """Yield each object inside an object: its key, the object, and a function that spells the key as a path."""
+    """Yield each object in an object: its key, itself, and what spells the key as a path."""
     # By the type, because `isinstance` may run code: an object can define `__class__`.
     kind = type(x)
     if issubclass(kind, dict):
@@ -457,7 +458,7 @@ _DTYPE = attrgetter("dtype")
 
 
 def openers_of(kind: type, leaves: Sequence[Any]) -> tuple[Opener, ...]:
-    """The functions that may open objects of a type, in order; none if they are certainly leaves."""
+    """The functions that may open a type's objects, in order; none if they are surely leaves."""
     if kind in PLAIN or issubclass(kind, TensorInfo):
         return ()
     if issubclass(kind, (np.ndarray, np.void)):
@@ -504,7 +505,7 @@ _MOST = 4096
 
 
 def _of_frameworks(kind: type) -> Opener | None:
-    """The function that opens a container of an imported framework; ``None`` if the type is not one."""
+    """The function that opens an imported framework's container; ``None`` if it is not one."""
     key = kind, registry.revision
     try:
         return _found[key]
@@ -521,7 +522,7 @@ def _of_frameworks(kind: type) -> Opener | None:
 
 
 def _registered(kind: type) -> list[Opener]:
-    """The functions that open a type that is registered as a container with an imported framework."""
+    """The functions that open a type registered as a container with an imported framework."""
     found: list[Opener] = []
     for backend in registry.imported():
         with registry.outside.guard(backend.name):

@@ -73,14 +73,14 @@ class Alike(NamedTuple):
 
     @classmethod
     def of(cls, keys: list[Any], leaves: list[Any], rule: LeafRule) -> Alike | None:
-        """What is remembered of a tree; ``None`` if it has tensors of several types, or too many."""
+        """What is remembered of a tree; ``None`` for tensors of several types, or too many."""
         kinds = set(map(type, leaves))
         if len(kinds) > 1 or len(leaves) > _MOST:
             return None
         return cls(keys, kinds.pop(), list(map(_DTYPE, leaves)), rule, registry.revision)
 
     def convert(self, tree: Any, target: str, rule: LeafRule) -> dict[Any, Any] | None:
-        """Convert another tree to the same target; ``None`` if it is not like this one, or not for the fast path."""
+        """Convert another tree likewise; ``None`` if it differs, or is not for the fast path."""
         path = fast_paths.path_for_many(self.kind, target)
         if (
             path is None
@@ -301,14 +301,14 @@ class TreeConversion:
     def bind(
         self, prepared: Mapping[int, Prepared]
     ) -> tuple[dict[int, int], list[Cluster], list[Shipment]]:
-        """The leaves that are the same, those that are copied together, and those that cross the bus together."""
+        """The leaves that are the same, are copied together, or cross the bus together."""
         same = {} if self.outs is not None else {**self._twins(prepared), **ties(prepared)}
         groups = [] if self.outs is not None else overlapping(prepared, same)
         sent = shipments(prepared, same) if self._coalesce else []
         return same, groups, sent
 
     def _twins(self, prepared: Mapping[int, Prepared]) -> dict[int, int]:
-        """The leaves of containers that occur again, if they have the same targets as at the first occurrence."""
+        """Leaves of recurring containers, if they have the targets of the first occurrence."""
         return {
             index: first
             for index, first in self._structure.twins.items()

@@ -80,7 +80,7 @@ class Batch(NamedTuple):
 
 
 class Shipment(NamedTuple):
-    """A batch of leaves, and for each leaf, by index, the number of the step that is done for the whole batch."""
+    """A batch of leaves; for each, by index, the number of the step done for the whole batch."""
 
     batch: Batch
     steps: dict[int, int]
@@ -128,7 +128,7 @@ def _shipment(
 
 
 def _transfer(plan: Plan) -> int | None:
-    """The number of the plan's only transfer, if that can be made for many leaves at once, or started."""
+    """The number of the plan's only transfer, if many leaves' can be made or started at once."""
     found = [number for number, step in enumerate(plan.steps) if step.path == "bus"]
     if len(found) != 1 or plan.result.requires_grad:
         return None
@@ -140,7 +140,7 @@ def _transfer(plan: Plan) -> int | None:
 
 
 def _transfer_key(step: Step, plan: Plan) -> Any:
-    """What is equal for leaves that cross together: who transfers them, how, from where and to where."""
+    """What is equal for leaves that cross together: who transfers, how, from where and to where."""
     return step.backend, step.verb, plan.source.device, step.arguments
 
 
@@ -168,7 +168,7 @@ def _alignment(prepared: Mapping[int, Prepared], indices: Iterable[int]) -> int:
 
 
 def _locks_first(plan: Plan, step: int) -> bool:
-    """Whether the step before the transfer copies into page-locked memory, which packing does for the whole batch."""
+    """Whether a step before the transfer copies to page-locked memory: packing does it for all."""
     return step > 0 and plan.steps[step - 1].verb == "pin"
 
 
@@ -202,7 +202,7 @@ def cross(
 def _packed(
     recipe: Recipe, number: int, transfer: Step, values: list[Any], alignment: int, **lock: bool
 ) -> list[Any]:
-    """Transfer values in one packed buffer, by a step of a recipe; gives views of what has arrived."""
+    """Transfer values in one packed buffer, by a recipe's step; gives views of what arrived."""
     backend: Any = registry.backend_named(transfer.backend)
     # ``place`` takes arrays of the host, and ``fetch`` gives them.
     pack = packing.pack if transfer.verb == "place" else backend.pack
@@ -260,7 +260,7 @@ def sent_together(
 
 
 def _send_large(recipe: Recipe, number: int, leaves: list[Any], values: list[Any]) -> Sequence[int]:
-    """Transfer each large leaf alone, in place of its value; gives the positions of the small ones."""
+    """Transfer each large leaf alone, in place of its value; gives the small ones' positions."""
     lengths = registry.backend_of(leaves[0]).quick.lengths
     most = packing.LARGEST * recipe.plan.source.size // recipe.steps[number].bytes
     sizes = list(map(prod, map(lengths, leaves)))
@@ -273,7 +273,7 @@ def _send_large(recipe: Recipe, number: int, leaves: list[Any], values: list[Any
 
 
 def _packable(recipe: Recipe) -> int | None:
-    """The number of the one transfer in a recipe, or of its end if it has none; ``None`` if it cannot be packed."""
+    """The number of a recipe's one transfer, or else its end; ``None`` if it cannot be packed."""
     if not recipe.transfers:
         return len(recipe.steps)
     number = recipe.transfers[0]
@@ -284,7 +284,7 @@ def _packable(recipe: Recipe) -> int | None:
 
 
 def arrive(shipment: Shipment, prepared: Mapping[int, Prepared], index: int, value: Any) -> Any:
-    """Run the steps of one leaf that come after the transfer, except the one that writes into `out`."""
+    """Run one leaf's steps that come after the transfer, except the one that writes into `out`."""
     each = prepared[index]
     # A transfer that was only started must still be waited for.
     done = shipment.steps[index] + (1 if shipment.batch.transfers == 1 else 0)
@@ -304,7 +304,7 @@ def convert_each(
     *,
     coalesce: bool,
 ) -> list[Any] | None:
-    """The results; ``None`` if a leaf must be described, or if leaves share memory that is copied or written.
+    """The results; ``None`` if a leaf must be described, or leaves share memory copied or written.
 
     Args:
         leaves: Different leaves.

@@ -102,7 +102,7 @@ class LeafRule:
 
     @property
     def chosen(self) -> Callable[[Any], bool] | None:
-        """The user's callable, which decides before containers are opened; ``None`` if there is none."""
+        """The user's callable, which decides before containers are opened; ``None`` if none."""
         return None if self._choose is None else self._ask
 
     @property
@@ -154,7 +154,7 @@ class LeafRule:
         return not known.is_text(x)
 
     def keeps_refused(self, x: Any, error: Exception) -> bool:
-        """Whether a leaf that was refused with `error` stays as it is, since it is no tensor for any target."""
+        """Whether a leaf refused with `error` stays as it is: it is no tensor for any target."""
         if (
             not self.keeps
             or not isinstance(error, UnsupportedTypeError)
@@ -232,13 +232,13 @@ class LeafRule:
     # -- objects that are no containers ------------------------------------------------------------
 
     def tensor_inside(self, x: Any) -> str | None:
-        """The path to the first tensor inside an object; ``None`` if there is none, or if the object is a tensor."""
+        """The path to the first tensor in an object; ``None`` if none, or if it is a tensor."""
         if not may_hold(type(x)) or self._kind(type(x)) is True:
             return None
         return tensor_inside(x, self._is_tensor, self._goes_on)
 
     def hint_of(self, x: Any) -> str | None:
-        """What to convert instead of an object, if a backend or library knows its type; otherwise ``None``."""
+        """What to convert in an object's place, if a backend or library knows it; else ``None``."""
         known = self._kind(type(x))
         if isinstance(known, UnsupportedTypeError):
             return known.hint
@@ -247,7 +247,7 @@ class LeafRule:
         return Hint(f"{{tree:{code}}}") if code else None
 
     def check(self, structure: Structure, leaves: Sequence[Any]) -> None:
-        """Check the attributes of containers that are not values, and that the tree is not a function or a class.
+        """Check containers' attributes that are not values; the tree must be no function or class.
 
         Raises:
             UnsupportedTypeError: They are, or hold, tensors, which would not be converted; or the
@@ -268,8 +268,10 @@ class LeafRule:
             if inside is not None:
                 path = structure.path_of(node)
                 raise UnsupportedTypeError(
-                    f"This attribute is, or holds, a tensor, but not one of its container's values - at {path}{inside}",
-                    'unknown="keep" keeps it as it is; a field of the container, or a key, is converted with it',
+                    "This attribute is, or holds, a tensor, but not one of its container's values "
+                    f"- at {path}{inside}",
+                    'unknown="keep" keeps it as it is; a field of the container, or a key, is '
+                    "converted with it",
                 )
 
     def _in_static(self, static: Mapping[str, Any]) -> str | None:
@@ -289,7 +291,8 @@ class LeafRule:
             raise UnsupportedTypeError(later.message, f"{later.hint}; {kept}")
         if is_used_up(type(x)):
             raise UnsupportedTypeError(
-                f"This {name} may give tensors, which would stay as they are: to look at them would use it up",
+                f"This {name} may give tensors, which would stay as they are: to look at them "
+                "would use it up",
                 hint.before(f"; {kept}")
                 if isinstance(hint, Hint)
                 else f"list(x) in its place, if it ends; {kept}",
@@ -303,14 +306,15 @@ class LeafRule:
         else:
             hint = f"{kept}; {hint or 'optree.register_pytree_node says how it is opened'}"
         error = UnsupportedTypeError(
-            f"{an(name, 'A')} is not a container that tensorferry knows, and holds a tensor, which would stay as it is",
+            f"{an(name, 'A')} is not a container that tensorferry knows, and holds a tensor, which "
+            "would stay as it is",
             hint,
         )
         error.inside = inside
         raise error
 
     def _kind(self, kind: type) -> bool | UnsupportedTypeError:
-        """Whether objects of a type are tensors; or the framework's error if they cannot be converted."""
+        """Whether a type's objects are tensors; or the framework's error if not convertible."""
         known = self._kinds.get(kind)
         if known is None:
             known = self._kinds[kind] = _is_tensor_type(kind)

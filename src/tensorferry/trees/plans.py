@@ -151,7 +151,7 @@ class TreePlan(PlansOfLeaves):
 
     @property
     def bytes_copied(self) -> int:
-        """How many bytes are written in all, over every path; what is converted once is counted once."""
+        """How many bytes are written, over every path; what is converted once is counted once."""
         return sum(leaf.bytes_copied for leaf in self.leaves)
 
     @property

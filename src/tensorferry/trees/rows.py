@@ -1,4 +1,4 @@
-"""Find the lists of a sample that become one tensor: plain lists of numbers directly below a key of a mapping."""
+"""Find a sample's lists that become a tensor: plain number lists directly below a mapping's key."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _is_number(kind: type) -> bool:
 
 
 class RowsRead(NamedTuple):
-    """A column of rows whose numbers have been read already: all are floats, or all are 64-bit integers.
+    """A column of rows whose numbers have been read: all are floats, or all are 64-bit integers.
 
     Args:
         numbers: The numbers of all rows, one after the other.
@@ -54,7 +54,7 @@ class RowsRead(NamedTuple):
 
 
 def read_rows(column: Sequence[list[Any]]) -> RowsRead | None:
-    """The numbers of rows, read in one pass; ``None`` if they are not all floats or all integers."""
+    """Rows' numbers, read in one pass; ``None`` if they are not all floats or all integers."""
     flat = list(chain.from_iterable(column))
     read = numbers.read(flat, flat[0], (len(flat),)) if flat else None
     alike = numbers.alike(numbers.with_types(read[1], flat, 1)) if read else None
@@ -96,7 +96,7 @@ class RowFinder:
     def misplaced(
         self, leaves: Sequence[Any], spec: optree.PyTreeSpec, *, below_keys: bool
     ) -> set[int]:
-        """The indices of leaves that are rows in one place, but also occur in a place that is not below a key.
+        """The indices of leaves that are rows in one place, but elsewhere are not below a key.
 
         Args:
             leaves: The leaves of the tree.

@@ -61,7 +61,7 @@ class Cluster(NamedTuple):
 
     @property
     def room(self) -> int:
-        """The bytes that a copy needs, from an aligned address on, for the same alignment (modulo 64)."""
+        """The bytes a copy needs from an aligned address on, for the same alignment (modulo 64)."""
         return self.end - self.start + self.start % ALIGNMENT
 
 
@@ -98,7 +98,7 @@ def ties(prepared: Mapping[int, Prepared]) -> dict[int, int]:
 
 
 def _identities(each: Prepared, at: int | None) -> Iterable[Any]:
-    """Values that two leaves have in common only if they are the same: the object, or the memory that is copied."""
+    """Values that two leaves have in common only if the same: the object, or the memory copied."""
     if each.info.weak_dtype is not None or is_read(each):
         return
     yield id(each.handle), each.request
@@ -107,7 +107,7 @@ def _identities(each: Prepared, at: int | None) -> Iterable[Any]:
 
 
 def is_read(each: Prepared) -> bool:
-    """Whether a leaf has no memory of its own, and is read into new memory (numbers, several tensors)."""
+    """Whether a leaf has no own memory and is read into new memory (numbers, several tensors)."""
     return each.info.kind in each.source.capabilities.objects.read_kinds
 
 
@@ -195,7 +195,7 @@ def _chains(intervals: Iterable[tuple[int, int, int]]) -> list[list[tuple[int, i
 
 
 def _is_plain_copy(each: Prepared) -> bool:
-    """Whether the bytes of a leaf are copied without a change, on the same device, into writable memory."""
+    """Whether a leaf's bytes are copied unchanged, on the same device, into writable memory."""
     info, plan = each.info, each.recipe.plan
     result = plan.result
     return (
@@ -264,7 +264,7 @@ def converted_together(group: Cluster, prepared: Mapping[int, Prepared]) -> dict
 
 
 def copied_together(group: Cluster, arrays: Mapping[int, Array], block: Array) -> dict[int, Array]:
-    """The arrays of a group as views of one copy of their memory, with the same alignment (modulo 64).
+    """A group's arrays as views of one copy of their memory, with the same alignment (modulo 64).
 
     Args:
         group: The arrays.
@@ -336,7 +336,7 @@ def _alike(
     earlier: int,
     later: int,
 ) -> bool:
-    """Whether two leaves overlap in the same way as their outs, so that both write the same values."""
+    """Whether two leaves overlap in the same way as their outs: both write the same values."""
     first, second = prepared[earlier], prepared[later]
     (out, at), (also_out, also_at) = places[earlier], places[later]
     if first.handle is second.handle and (out, at) == (also_out, also_at):

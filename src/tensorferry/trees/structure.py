@@ -28,7 +28,7 @@ _ORDERED = optree.dict_insertion_ordered(True, namespace=NAMESPACE)
 _ORDERED.__enter__()
 
 ITSELF = Node((), (), lambda tree: tree)
-"""The node for a container that optree knows, if it occurs several times, or is a leaf in another place."""
+"""The node of a container optree knows that occurs several times, or is a leaf elsewhere."""
 _ALIKE = (dict, OrderedDict, defaultdict, list, tuple)
 """Containers without attributes: the types of these may differ between samples."""
 
@@ -63,7 +63,7 @@ class Structure:
         self.size = size
         """The number of leaves."""
         self.twins: dict[int, int] = {}
-        """For each leaf of a container that occurs again: the index of the leaf at its first occurrence."""
+        """For each leaf of a recurring container: the leaf's index at its first occurrence."""
         self._paths: list[str] | None = None
         self._names: list[str] | None = None
 
@@ -73,7 +73,7 @@ class Structure:
         return None
 
     def one_of_many(self) -> Structure | None:
-        """If the tree is a list of trees of the same structure: their structure; otherwise ``None``."""
+        """For a list of trees of the same structure: their structure; otherwise ``None``."""
         if self._inner:
             return None
         one = self._spec.child(0)
@@ -121,7 +121,7 @@ class Structure:
     def places(
         self, root: str, entries: Sequence[str] | None = None, spell: Callable[[str], str] = str
     ) -> Iterator[tuple[str, Node | None]]:
-        """The path of each leaf, with ``None``, and of each container that was opened here, with what opened it.
+        """The path of each leaf, with ``None``, and of each container opened here, with its opener.
 
         Args:
             root: The path of the tree.
@@ -171,7 +171,7 @@ class Structure:
         return next(path for path, found in self.places("$") if found is node)
 
     def is_like(self, other: Structure) -> bool:
-        """Whether another tree has the same containers in the same places, with the same attributes."""
+        """Whether another tree has the same containers and attributes in the same places."""
         if self._inner.keys() != other._inner.keys() or not equal(self._spec, other._spec):
             return False
         for index, inner in self._inner.items():
@@ -242,7 +242,8 @@ class Structure:
                 raise placed(error, path) from error
             _note(
                 error,
-                f"raised when the {failed.inner.kind.__name__} at {path} was made again of its new values",
+                f"raised when the {failed.inner.kind.__name__} at {path} was made again of its new "
+                "values",
             )
         raise error
 

@@ -45,7 +45,7 @@ __all__ = [
 
 
 _WITHOUT = "float64"
-"""The dtype by which a rule decides for a column that is not numbers unless a dtype is named, such as dates."""
+"""Rules' dtype for a column that is not numbers unless a dtype is named, such as dates."""
 
 
 def with_column_keywords(
@@ -103,7 +103,7 @@ def _is_table(x: Any) -> bool:
 
 
 def class_name(x: Any) -> str:
-    """The name of the class of a leaf; for a column that has been read, of the class that the user knows."""
+    """The class name of a leaf; for a column that has been read, of the class the user knows."""
     return x.kind if isinstance(x, (TableContents, tables.ArrowColumn)) else type(x).__name__
 
 
@@ -140,14 +140,17 @@ def has_columns(x: Any) -> bool:
 
 
 def is_one_value(x: Any) -> bool:
-    """Whether an object is one value: to iterate over it gives keys, characters or columns, or a table cannot do it."""
+    """Whether an object is one value.
+
+    To iterate over it gives keys, characters or columns, or a table cannot do it.
+    """
     if isinstance(x, (Mapping, str, bytes)) or has_columns(x):
         return True
     return not hasattr(type(x), "__iter__") and tables.is_known_by_arrow(type(x))
 
 
 def is_counted(x: Any, rule: DtypeRule, name: str) -> bool:
-    """Whether a column of dates, or the like, becomes numbers, because ``dtype=`` names a dtype for its path."""
+    """Whether a column, as of dates, becomes numbers: ``dtype=`` names a dtype for its path."""
     if not _names(rule, name):
         return False
     contents = contents_of(x, dtype_of_leaf(rule, _WITHOUT, name))
@@ -159,7 +162,7 @@ def _names(rule: DtypeRule, name: str) -> bool:
 
 
 def read_as_asked(x: Any, rule: DtypeRule, name: str, casting: str | None) -> Any:
-    """A column, read as the dtype that ``dtype=`` names for it; `x` itself if it is read in one way only.
+    """A column, read as the dtype that ``dtype=`` names; `x` itself if it is read in one way only.
 
     Args:
         x: A leaf.
@@ -228,7 +231,7 @@ def _is_text_without_rows(x: Any) -> bool:
 
 
 def _with_full_mask(column: Any) -> Any:
-    """A column without nulls, with its mask; alone if it cannot be converted, which is an error later."""
+    """A column without nulls, with its mask; alone if not convertible, which is an error later."""
     try:
         return Masked(column, full_mask(column))
     except ConversionError:

@@ -30,7 +30,7 @@ _UNMENTIONED = ""
 
 
 class Targets:
-    """The targets of leaves: one for all, or one for each path, or a copy of each leaf in its own framework.
+    """The targets of leaves: one for all, one for each path, or a copy in each leaf's framework.
 
     Args:
         targets: The name of the backend and the device, for all leaves; or, by path, the name of
@@ -57,7 +57,7 @@ class Targets:
     ) -> None:
         self._keywords, self._overlaps = keywords, overlaps
         self.common: Conversion | None = None
-        """The conversion, if it is the same for all leaves; if `decides_by_leaf`, without the dtype."""
+        """The conversion, if the same for all leaves; without the dtype if `decides_by_leaf`."""
         self._by_path: Mapping[str, LikeLeaf] = {}
         self.rule = rule
         for_all = rule.for_all
@@ -152,7 +152,7 @@ def _is_opaque(info: TensorInfo) -> bool:
 
 
 def copy_in_its_framework(leaf: Any) -> Conversion:
-    """The conversion that copies a tensor in its own framework, outside its graph; in NumPy if its own is no target."""
+    """What copies a tensor in its framework, outside its graph; in NumPy if that is no target."""
     backend = registry.backend_of(leaf)
     backend = backend if backend.is_target else registry.backend_named(EXCHANGE)
     return conversion_of(backend, Request(backend.name, copy=True, grad=LEAVE))

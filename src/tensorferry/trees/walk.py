@@ -65,7 +65,7 @@ def take_apart(
 
 
 def _take_flat(tree: Any) -> tuple[list[Any], Structure] | None:
-    """Take apart a dict that contains only leaves, such as a state dict; ``None`` if it may contain others."""
+    """Take apart a dict of only leaves, such as a state dict; ``None`` if it may contain others."""
     if type(tree) is not dict:
         return None
     leaves = list(tree.values())

@@ -30,12 +30,12 @@ __all__ = [
 DLPACK = ".__dlpack__"
 """The end of a `TensorInfo.kind` if the object gives its memory by this method."""
 COLUMN = "column"
-"""In a `TensorInfo.kind`: a column that is known by Arrow's interfaces, or whose nulls were replaced."""
+"""In a `TensorInfo.kind`: a column known by Arrow's interfaces, or whose nulls were replaced."""
 PALETTE = " of palette indices"
 """The end of a `TensorInfo.kind` if the numbers are indices into a table of colours."""
 
 FILLED, PADDED_WITH = " with nulls as ", " padded with "
-"""In a `TensorInfo.kind`: before the value that replaces nulls, and before the one with which rows are padded."""
+"""In a `TensorInfo.kind`: before the value that replaces nulls, and the one that pads rows."""
 _AS_ASKED = (READ_AS, "decimals", "encoded ", "Python objects")
 """In the reasons for a copy: the values may be read differently if a dtype is named."""
 
@@ -55,7 +55,7 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
 
 
 def column_code(info: TensorInfo, arguments: tuple[Any, ...] = ()) -> str:
-    """The call that gives the values of a column or a table, as far as they do not come from a later step.
+    """The call for the values of a column or a table, except what comes from a later step.
 
     Args:
         info: The description of the column.

@@ -1,4 +1,4 @@
-"""Libraries whose objects must be opened otherwise than by their protocols, by their top-level modules.
+"""Libraries whose objects are not opened by their protocols, by their top-level modules.
 
 A library is imported already when one of its objects is met.
 """

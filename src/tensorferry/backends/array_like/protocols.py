@@ -111,7 +111,7 @@ def open_array(x: Any, take: Callable[[Any], Array]) -> tuple[TensorInfo, Any]:
 def open_if_shared(
     x: object, array: Array, kind: str, again: Callable[[], Array]
 ) -> tuple[TensorInfo, Any]:
-    """Open an array as a view of an object's memory, if `again` gives the same address; otherwise as a copy.
+    """Open an array as a view of an object's memory if `again` gives its address; else as a copy.
 
     The object may still use such a copy, so it is made read-only, and `values_of` copies it again.
     """
@@ -141,12 +141,13 @@ def values_of(x: Any) -> Array:
 def _read_and_check(
     read: Callable[[], Array], shape: tuple[int, ...], dtype: str, kind: str
 ) -> Array:
-    """Read the values into memory that no other object has, and check that they have this shape and dtype."""
+    """Read the values into memory that no other object has, and check their shape and dtype."""
     with reading(kind):
         array = read()
     if array.shape != shape or of_numpy(array.dtype) != dtype:
         raise UnsupportedTypeError(
-            f"This {kind} says that it is {dtype} of shape {shape}, and is {array.dtype} of shape {array.shape}.",
+            f"This {kind} says that it is {dtype} of shape {shape}, and is {array.dtype} of shape "
+            f"{array.shape}.",
             "np.asarray(x), which is what it gives",
         )
     ours = (
@@ -189,7 +190,7 @@ def _hint_for_dtype(array: Array) -> str:
 
 
 def _reference_counts(array: Array) -> list[int]:
-    """The reference counts of an array and of the arrays under it; empty if they cannot be known."""
+    """Reference counts of an array and of the arrays under it; empty if they cannot be known."""
     if not hasattr(sys, "getrefcount"):
         return []
     found = [sys.getrefcount(array) + weakref.getweakrefcount(array)]
@@ -210,7 +211,7 @@ _FEWEST_REFERENCES = _count_references()
 
 
 def _is_alone(found: list[int]) -> bool:
-    """Whether only the calling function refers to the array and its memory, so that it was made for us."""
+    """Whether only the caller refers to the array and its memory, so that it was made for us."""
     return (
         bool(found)
         and found[0] <= _FEWEST_REFERENCES[0]
@@ -244,7 +245,7 @@ def protocol_of(x: object) -> str | None:
 def open_by_protocol(
     x: Any, target: Backend | None, request: Request | None
 ) -> tuple[Backend | None, TensorInfo, Any]:
-    """Open an object through the first protocol that it has, with ``None`` in place of a backend."""
+    """Open an object by the first protocol that it has, with ``None`` in place of a backend."""
     name = protocol_of(x) or "__array__"
     try:
         if name == "the buffer protocol":
@@ -273,7 +274,7 @@ def _carriers(protocol: str, *, imported: bool = True) -> list[Backend]:
 
 
 def _open_on_device(x: Any, protocol: str, target: Backend | None) -> Opened:
-    """Open an object on a device as a tensor of a framework over its memory: of the target, if it takes it.
+    """Open a device's object as a framework's tensor over its memory: the target's, if it takes it.
 
     Raises:
         DeviceError: No framework that takes it has been imported, or its memory must not be
@@ -295,7 +296,7 @@ def _open_on_device(x: Any, protocol: str, target: Backend | None) -> Opened:
 def open_contents(
     x: Any, take: Callable[[Any], Array], target: Backend | None, request: Request | None
 ) -> tuple[Backend | None, TensorInfo, Any]:
-    """Open an object as the array that it gives; or, for an array of Python objects, as these; or dates as counts."""
+    """Open an object as the array that it gives: of Python objects as these, of dates as counts."""
     try:
         return None, *open_array(x, take)
     except _Objects as found:

@@ -93,7 +93,8 @@ def read_arrow(x: Any) -> ArrowColumn | dict[object, ArrowColumn]:
     for child, spans in fields(kind, chunks):
         if child.name in found:
             raise UnsupportedTypeError(
-                f"This {type(x).__name__} has two columns of the name {child.name!r}, of which one would be lost.",
+                f"This {type(x).__name__} has two columns of the name {child.name!r}, of which one "
+                "would be lost.",
                 None,
             )
         code = (
@@ -159,7 +160,7 @@ def open_contents(
 
 
 def opener_of(kind: type) -> Callable[[Any], Node | None] | None:
-    """The function that opens tables with an Arrow stream, and datasets; ``None`` for other types."""
+    """The function that opens tables with an Arrow stream, and datasets; ``None`` for others."""
     if kind in (TableContents, ArrowColumn):
         return None
     if _is_dataset(kind):

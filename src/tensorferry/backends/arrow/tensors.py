@@ -1,4 +1,4 @@
-"""Arrow: arrays without nulls as tensors over their memory, tables, and arrays over other memory."""
+"""Arrow: arrays without nulls as tensors over their memory, tables, arrays over other memory."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def _view_code(code: str, dtype: str) -> str:
 
 
 def _by_integers(code: str, dtype: str) -> str:
-    """Code that moves elements; those of a dtype that CuPy only stores, as integers of the same width."""
+    """Code that moves elements; of a dtype that CuPy only stores, as integers of the same width."""
     if dtype not in AS_INTEGERS:
         return code
     return _view_code(code.replace("{x}", _view_code("{x}", _integer(dtype))), dtype)

@@ -180,7 +180,7 @@ class CupyBackend(Backend):
         return DlpackExport(self._integers(x), _NAMES[x.dtype], around, unified=unified)
 
     def take(self, x: Any) -> Any:
-        """An array over the memory of an object of another library, whose stream CuPy's stream waits for.
+        """An array over the memory of another library's object, whose stream CuPy's waits for.
 
         See https://docs.cupy.dev/en/stable/user_guide/interoperability.html.
         """
@@ -219,7 +219,7 @@ class CupyBackend(Backend):
             self._integers(out)[...] = self._integers(x)
 
     def _integers(self, x: Any) -> Any:
-        """The array, or a view of it as integers if CuPy has no reliable arithmetic for the dtype."""
+        """The array, or its view as integers if CuPy has no reliable arithmetic for the dtype."""
         return x.view(np.dtype(f"u{x.dtype.itemsize}")) if _NAMES[x.dtype] in AS_INTEGERS else x
 
     def _device(self, name: str) -> Any:

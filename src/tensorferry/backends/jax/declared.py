@@ -126,7 +126,10 @@ def capabilities(*, x64: bool, six_bits: bool) -> Capabilities:
             abstract={
                 "traced": (
                     _TRACED,
-                    "convert before or after the traced function; inside it, stay in JAX, or call a wrapped function",
+                    (
+                        "convert before or after the traced function; inside it, stay in JAX, or call "
+                        "a wrapped function"
+                    ),
                 ),
                 "deleted": (
                     "it has been deleted or donated: its memory belongs to another array",

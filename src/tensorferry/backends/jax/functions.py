@@ -47,7 +47,7 @@ _NAMES = by_numpy()
 _WORTH_A_CHECK = 1 << 14
 """From this size in bytes on, a copy takes longer than a check whether it is needed."""
 _ONLY_IN_TUPLE = 2
-"""The reference count of an object that only a tuple refers to, including the reference of the call."""
+"""The reference count of an object that only a tuple refers to, with the reference of the call."""
 
 
 # -- functions of JAX, called from other frameworks ------------------------------------------------
@@ -59,7 +59,7 @@ class JaxInner(Inner):
     name = "jax"
 
     def environment(self) -> Hashable:
-        """Whether 64-bit dtypes are on (which may differ between threads), and whether jit is off."""
+        """Whether 64-bit dtypes are on (it may differ between threads), and whether jit is off."""
         return bool(jax.config.jax_enable_x64), bool(jax.config.jax_disable_jit)
 
     def under(self, environment: Any) -> AbstractContextManager[Any]:
@@ -106,7 +106,10 @@ class JaxInner(Inner):
         if _is_jitted(flat):
             return ()
         return [
-            "the function is not jitted, so it and its gradients run one operation at a time: jax.jit(function)"
+            (
+                "the function is not jitted, so it and its gradients run one operation at a time: "
+                "jax.jit(function)"
+            )
         ]
 
 
@@ -230,7 +233,7 @@ def _run_here(function: Function, arrays: Sequence[Any], outer: Outer) -> list[A
 
 
 def _together(arrays: Sequence[Any]) -> Sequence[Any]:
-    """The arrays on one device, as JAX's own functions get them: what nobody has put on a device goes to the others'.
+    """Arrays on one device, as in JAX's own functions: one not put on a device goes to the others'.
 
     Arrays that were put on different devices stay there: the function may know what to do with
     them. See https://docs.jax.dev/en/latest/faq.html (controlling data and computation placement on
@@ -247,7 +250,8 @@ def _together(arrays: Sequence[Any]) -> Sequence[Any]:
 
 def _sharded(function: Function, count: int) -> UnsupportedTypeError:
     return UnsupportedTypeError(
-        f"An argument of {function.flat.source.name} is on {count} devices, and the function is called on one.",
+        f"An argument of {function.flat.source.name} is on {count} devices, and the function is "
+        "called on one.",
         "jax.device_put(x, jax.devices()[0]) first",
     )
 
@@ -255,7 +259,7 @@ def _sharded(function: Function, count: int) -> UnsupportedTypeError:
 def _filling_function(
     function: Function, specs: Sequence[Spec]
 ) -> Callable[[list[Any], list[Any]], None]:
-    """A function that calls it with lent NumPy arrays and writes the results into others, on a thread of XLA."""
+    """A function for XLA's threads: calls it with lent NumPy arrays, writes results into others."""
     want = [name for _, name in specs] if function.flat.source.dtype else None
     return subnormals.unflushed(function.filler(want))
 
@@ -263,7 +267,7 @@ def _filling_function(
 def _returning_callback(
     function: Function, avals: Sequence[Any], specs: Sequence[Spec]
 ) -> Callable[..., tuple[Any, ...]]:
-    """The callback of XLA that takes arrays and returns arrays, whose elements are not packed: see `_unpacked`."""
+    """XLA's callback that takes and returns arrays without packed elements: see `_unpacked`."""
     _refuse_narrowing(function, specs)
     fill = _filling_function(function, specs)
     given, kinds = (
@@ -304,7 +308,7 @@ def _unpacked(dtype: Any) -> Any:
 def _filling_callback(
     function: Function, specs: Sequence[Spec], count: int
 ) -> Callable[..., tuple[()]]:
-    """The callback of XLA that takes its memory, of `count` arguments and of the results, which is lent."""
+    """XLA's callback that takes its lent memory, of `count` arguments and of the results."""
     fill = _filling_function(function, specs)
 
     def callback(_: Any, *buffers: Any) -> tuple[()]:
@@ -320,11 +324,12 @@ def _filling_callback(
 
 
 def _refuse_narrowing(function: Function, specs: Sequence[Spec]) -> None:
-    """Raise for 64-bit results if x64 is on for only this thread: JAX would narrow them on its callback threads."""
+    """Raise for 64-bit results if only this thread has x64: JAX's callback threads narrow them."""
     everywhere = import_module("jax._src.config").enable_x64.get_global()
     if jax.config.jax_enable_x64 and not everywhere and any(name in _WIDE for _, name in specs):
         raise LossyCastError(
-            f"{function.flat.source.name} gives 64-bit numbers, which this JAX narrows on its callback threads, as "
+            f"{function.flat.source.name} gives 64-bit numbers, which this JAX narrows on its "
+            "callback threads, as "
             "only this thread has them.",
             'jax.config.update("jax_enable_x64", True)',
         )
@@ -467,12 +472,13 @@ def _unpacked_aval(aval: Any) -> Any:
 
 
 def _by_buffer(mlir: Any) -> Any:
-    """The lowerings to a callback with XLA's own memory, also for the results; ``None`` if this JAX does not have them.
+    """Lowerings to a callback with XLA's own memory, also for results; ``None`` if JAX has none.
 
     The second is for a call that must be made, even if XLA does not need its results.
 
     See
-    https://docs.jax.dev/en/latest/_autosummary/jax.experimental.buffer_callback.buffer_callback.html.
+    `jax.experimental.buffer_callback.buffer_callback`, which is listed in
+    https://docs.jax.dev/en/latest/jax.experimental.html.
     """
     try:
         import_module("jax.experimental.buffer_callback")
@@ -496,7 +502,7 @@ def _aval(x: Any) -> Any:
 
 
 class _Fallback:
-    """The primitive's replacement by `jax.pure_callback` and `jax.custom_vjp`: no forward mode, and it may hang.
+    """The primitive by `jax.pure_callback` and `jax.custom_vjp`: no forward mode, and it may hang.
 
     Args:
         why: What this JAX does not have.
@@ -504,8 +510,10 @@ class _Fallback:
 
     def __init__(self, why: Exception) -> None:
         told = (
-            f"this JAX ({jax.__version__}) has other interfaces than tensorferry's primitive was written for "
-            f"({type(why).__name__}: {why}), so jax.pure_callback is used: no forward mode (jvp, jacfwd, hessian), and "
+            f"this JAX ({jax.__version__}) has other interfaces than tensorferry's primitive was "
+            "written for "
+            f"({type(why).__name__}: {why}), so jax.pure_callback is used: no forward mode (jvp, "
+            "jacfwd, hessian), and "
             "large arrays can wait for ever (https://github.com/jax-ml/jax/issues/24255)"
         )
         self.remarks = (told,)
@@ -523,7 +531,8 @@ class _Fallback:
             specs = _result_specs(function, arrays)
             if any(0 in shape for shape, _ in specs):
                 raise UnsupportedTypeError(
-                    f"{function.flat.source.name} gives an empty result, and this JAX would not call it to see that.",
+                    f"{function.flat.source.name} gives an empty result, and this JAX would not "
+                    "call it to see that.",
                     "pip install -U jax",
                 )
             kinds = [numpy_dtype(name) for _, name in specs]

@@ -55,7 +55,7 @@ class JaxQuick(Quick[JaxBackend]):
         )
 
     def _find_reader(self) -> Callable[[Any], tuple[Any, ...] | None]:
-        """A function that reads a signature without the address, for the type of concrete arrays."""
+        """A function that reads a signature without address, for the type of concrete arrays."""
         alone, host, name = self.backend.jax.sharding.SingleDeviceSharding, HOST, self.backend.name
 
         def read(x: Any) -> tuple[Any, ...] | None:
@@ -122,7 +122,7 @@ def _to_numpy(backend: JaxBackend) -> Callable[[Any], Any]:
 
 
 def _shares(backend: JaxBackend) -> Callable[[Any], bool] | None:
-    """Whether `np.asarray` gives an array's own memory; ``None`` if the array that it gives says so.
+    """Whether `np.asarray` gives an array's own memory; ``None`` if the array it gives says so.
 
     After JAX 0.11.0, JAX's cached copy of shards or packed values may not own its memory.
     """

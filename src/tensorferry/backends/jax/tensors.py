@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from ...typing import Array
 
 _WHOLE = (
-    "device=jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec()), which leaves it whole on each; "
+    "device=jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec()), which leaves "
+    "it whole on each; "
     "for a last, smaller batch, drop_last=True of a DataLoader"
 )
 
@@ -176,7 +177,7 @@ class JaxBackend(Backend):
         return self._place(array)
 
     def _find_place(self) -> Callable[[Array], Any]:
-        """A private function below `jax.device_put`, which is nine times as fast; or `jax.device_put` itself.
+        """A private function below `jax.device_put`, nine times as fast; or `jax.device_put`.
 
         It is tested first: it must give an array over the same memory.
 
@@ -247,7 +248,7 @@ class JaxBackend(Backend):
 
     @cached_property
     def _copied(self) -> Callable[[Any], Any]:
-        """`jax.numpy.copy`, compiled for each shape as it is by itself, but called in a quarter of the time."""
+        """`jax.numpy.copy`, compiled for each shape as usual, but called four times as fast."""
         copied: Callable[[Any], Any] = self.jax.jit(self.jax.numpy.copy)
         return copied
 
@@ -314,7 +315,10 @@ class JaxBackend(Backend):
         return not kind.__module__.startswith("builtins")
 
     def open_node(self, x: Any) -> Node | None:
-        """A registered container, opened one level deep: see https://docs.jax.dev/en/latest/custom_pytrees.html."""
+        """A registered container, opened one level deep.
+
+        See https://docs.jax.dev/en/latest/custom_pytrees.html.
+        """
         # Without loading the backend, which would start JAX's devices.
         tree_util: Any = importlib.import_module(self.module).tree_util
         if tree_util.all_leaves([x]):

@@ -96,13 +96,13 @@ def _differs(source: str, dtype: str) -> bool:
 
 
 def _our_code(code: str, source: str, dtype: str) -> str:
-    """The code for an array that is cast by us, which NumPy would round twice, or whose integers it leaves to C."""
+    """The code for an array cast by us: NumPy would round twice, or leave its integers to C."""
     casting = ', casting="unsafe"' if casting_scale(source, dtype, None).check else ""
     return f'ferry.to_numpy({code}, dtype="{dtype}"{casting})'
 
 
 def _values_code(code: str, source: str, dtype: str) -> str:
-    """The code for an array that NumPy casts to a dtype with the same bits as `tensorferry.host.casts`."""
+    """The code for an array that NumPy casts with the same bits as `tensorferry.host.casts`."""
     if find(source).kind == "complex" and find(dtype).kind not in ("complex", "bool"):
         code = f"{code}.real"
     return code if _casts(source, dtype) else f'{code}.astype("float32")'

@@ -57,7 +57,8 @@ class NumpyInner(Inner):
             results = flat(*trial)
         except Exception as error:
             raise UnsupportedTypeError(
-                f"The shapes that {flat.source.name} gives were to be found by calling it once with ones, and it "
+                f"The shapes that {flat.source.name} gives were to be found by calling it once "
+                "with ones, and it "
                 f"raised {type(error).__name__}: {error}",
                 'wrap(function, inner="numpy", shapes=lambda x: x) says them without a call',
             ) from error
@@ -73,7 +74,10 @@ class NumpyInner(Inner):
     def remarks(self, flat: Flat) -> Sequence[str]:
         if flat.source.shapes is None:
             return [
-                "where it is traced, it is called once with ones to find its shapes, unless shapes= says them"
+                (
+                    "where it is traced, it is called once with ones to find its shapes, unless "
+                    "shapes= says them"
+                )
             ]
         return ()
 
@@ -203,7 +207,8 @@ class _Arguments:
             mine = [None] * len(expected) if each is None else self.flat.leaves_of(each)
             if len(mine) != len(self.flat.leaves_of(whole)) and each is not None:
                 raise TypeError(
-                    f"{where} gave a tree of {len(mine)} leaves in the place of one of {len(expected)}"
+                    f"{where} gave a tree of {len(mine)} leaves in the place of one of "
+                    f"{len(expected)}"
                 )
             if each is not None:
                 pairs = zip(mine, self.flat.leaves_of(whole), strict=True)
@@ -222,13 +227,14 @@ def _checked(found: Any, like: Any, where: str) -> Any:
         )
     if not np.can_cast(array.dtype, like.dtype, "same_kind"):
         raise TypeError(
-            f"{where} gave {array.dtype} for {like.dtype}: {'its .real' if array.dtype.kind == 'c' else ''}"
+            f"{where} gave {array.dtype} for {like.dtype}: "
+            f"{'its .real' if array.dtype.kind == 'c' else ''}"
         )
     return array.astype(like.dtype)
 
 
 def _spread(arrays: Sequence[Any], which: Sequence[int], like: Sequence[Any]) -> list[Any]:
-    """One array for each of `like`: one of `arrays` (for the indices in `which`), zeros, or ``None`` for integers."""
+    """For each of `like`: one of `arrays` (by `which`), zeros, or ``None`` for integers."""
     found: list[Any] = [np.zeros_like(x) if _is_inexact(x) else None for x in like]
     for index, x in zip(which, arrays, strict=True):
         found[index] = _read_only(x)
@@ -244,7 +250,8 @@ def _vjp(flat: Flat, rule: Vjp) -> Callable[..., Sequence[Any]]:
     if vjp is None:
         raise GradientError(
             f"{flat.source.name} is NumPy's, and no gradient of it is known.",
-            'wrap(function, inner="numpy", vjp=vjp), with vjp(primals, outputs, cotangents) that gives gradients',
+            'wrap(function, inner="numpy", vjp=vjp), with vjp(primals, outputs, cotangents) that '
+            "gives gradients",
         )
 
     def gradients(*arrays: Any) -> Sequence[Any]:
@@ -261,7 +268,8 @@ def _jvp(flat: Flat, rule: Jvp) -> Callable[..., Sequence[Any]]:
     if jvp is None:
         raise GradientError(
             f"{flat.source.name} is NumPy's, and no forward mode of it is known.",
-            'wrap(function, inner="numpy", jvp=jvp), with jvp(primals, tangents) that gives output tangents',
+            'wrap(function, inner="numpy", jvp=jvp), with jvp(primals, tangents) that gives output '
+            "tangents",
         )
 
     def tangents(*arrays: Any) -> Sequence[Any]:

@@ -39,7 +39,7 @@ _OPENED = "mM"
 The first step takes the counts in them, so that each has to be opened.
 """
 _OWN = frozenset({0x0505, 0x0507})
-"""``array.flags.num`` of a writable array that owns its memory and is in C order (with one axis, also in F order)."""
+"""``array.flags.num`` of a writable array that owns its memory, in C order (one axis: also F)."""
 
 
 class NumpyQuick(Quick[NumpyBackend]):

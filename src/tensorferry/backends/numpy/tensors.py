@@ -131,7 +131,10 @@ class NumpyBackend(Backend):
         return result
 
     def copy(self, x: Array, compact: bool = False) -> Array:
-        """A copy without gaps in native byte order: compact and aligned, or with the order of the axes kept."""
+        """A copy without gaps in native byte order.
+
+        It is compact and aligned, or keeps the order of the axes.
+        """
         native = x.dtype.isnative
         if not compact:
             packed: Array = (
@@ -241,7 +244,7 @@ def _described(
 
 
 def who_writes(x: Array, writable: bool) -> tuple[bool, bool, bool]:
-    """Whether an array is writable, whether its memory can be written at all, and whether it is over a file."""
+    """Whether an array is writable, whether its memory can be at all, whether it is over a file."""
     if writable and x.base is None:
         return True, True, False
     return writable, writable or _is_mutable(x), memory.is_mapped(x)
@@ -265,7 +268,7 @@ def _is_mutable(x: Array) -> bool:
 
 
 def _immutable_holds(owner: object) -> bool:
-    """Whether an object that owns an array's memory belongs to an immutable tensor of a known framework."""
+    """Whether the owner of an array's memory belongs to a known framework's immutable tensor."""
     for backend in registry.imported():
         with registry.outside.guard(backend.name):
             if not backend.capabilities.memory.writable and backend.holds(owner):
@@ -321,12 +324,13 @@ def _no_such_dtype(dtype: np.dtype[Any], x: Any) -> UnsupportedTypeError:
         )
     return UnsupportedTypeError(
         f"dtype {dtype} cannot be converted: its bytes have no name.",
-        "np.frombuffer(x.tobytes(), np.uint8), which has its bytes; or the view of the dtype that is meant",
+        "np.frombuffer(x.tobytes(), np.uint8), which has its bytes; or the view of the dtype that "
+        "is meant",
     )
 
 
 def _dates_of(x: Any, target: Backend | None, request: Request | None) -> Opened:
-    """Open dates or durations: as the integers that they are, if an integer dtype is named; otherwise refused."""
+    """Open dates or durations: as their integers, if an integer dtype is named; else refused."""
     from ...columns.layouts import asked_of
     from ..dates import dates_of
 

@@ -1,4 +1,4 @@
-"""pandas: columns with NumPy's, masked, Arrow's or categorical memory; frames; series over other memory."""
+"""pandas: columns (NumPy's, masked, Arrow's, categorical), frames, series over other memory."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def found_in_objects(objects: Array, na: Any, asked: str | None = None) -> Found
 
 
 def _with_nan_missing(found: Column, objects: Array, na: Any) -> Column:
-    """The column with nulls in place of NaN; if there are other values, they alone decide the dtype."""
+    """The column with nulls in place of NaN; other values, if any, alone decide the dtype."""
     without = objects.copy()
     without[_nans(objects)] = None
     others = found_in_objects(without, na)
@@ -164,7 +164,7 @@ def first_of(texts: Iterable[Any]) -> Any:
 
 
 def of_text(first: object) -> str:
-    """The hint for a column of text, by its first element: its numbers, or numbers for the words."""
+    """The hint for a text column, by its first element: its numbers, or numbers for the words."""
     return WRITTEN if is_number(first) else CODE[WORDS]
 
 
@@ -195,7 +195,7 @@ def _has_rows(objects: Array) -> bool:
 
 
 def _are_rows(objects: Array) -> bool:
-    """Whether each object is a list, or each is an array with one axis and of the same dtype of numbers."""
+    """Whether all objects are lists, or all are arrays with one axis and one dtype of numbers."""
     if all(isinstance(each, (list, tuple)) for each in objects):
         return True
     if not all(isinstance(each, np.ndarray) and each.ndim == 1 for each in objects):
@@ -480,7 +480,7 @@ class PandasBackend(ColumnBackend):
         )
 
     def _found_in_foreign(self, values: Any, asked: str | None) -> Found | None:
-        """What an array of another package (images and matrices of datasets, say) gives to Arrow, if anything."""
+        """What another package's array (images of datasets, say) gives to Arrow, if anything."""
         if not hasattr(values, "__arrow_array__"):
             return None
         try:
@@ -658,7 +658,7 @@ def _is_own(dtype: Any) -> bool:
 
 
 def _read_only(values: Any) -> Array | None:
-    """The values of a block, read-only, in which each row is a column; ``None`` if they are not plain numbers."""
+    """A block's values, read-only: each row is a column; ``None`` if they are not plain numbers."""
     if (
         type(values) is not np.ndarray
         or of_plain(values.dtype) is None

@@ -1,4 +1,4 @@
-"""polars: columns without nulls as tensors over their memory, frames, and copies of arrays as series and frames."""
+"""polars: columns without nulls over their memory, frames, arrays copied as series and frames."""
 
 from __future__ import annotations
 

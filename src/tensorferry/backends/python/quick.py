@@ -131,7 +131,7 @@ def _compact(length: int, dtype: np.dtype[Any]) -> Array:
 
 
 def _read_again(x: Any, dtype: str) -> Array:
-    """The array into which numbers were read when they were described; or, if the list has changed, a new one.
+    """The array into which the numbers were read to describe them; a new one if the list changed.
 
     Raises:
         ConversionError: They cannot be read any more, or not as this dtype.
@@ -151,14 +151,14 @@ def _copied(x: Any) -> Any:
 
 
 def _ordinary_scalars(x: Any) -> Any:
-    """`to_scalars` for a dtype from which NumPy makes Python scalars, or for a short list of numbers."""
+    """`to_scalars` for a dtype of which NumPy makes Python scalars, or a short list of numbers."""
     if type(x) is list:
         return x.copy()
     return to_scalars(np.asarray(x)) if subnormals.are_flushed() else x.tolist()
 
 
 def _scalars_of(export: Callable[[Any], Array]) -> Callable[[Any], Any]:
-    """`to_scalars` for any dtype, of an array, or of a tensor whose framework makes lists itself."""
+    """`to_scalars` for any dtype, of an array or a tensor whose framework makes lists itself."""
 
     def scalars(x: Any) -> Any:
         if isinstance(x, np.ndarray):

@@ -101,7 +101,10 @@ class PythonBackend(Backend):
                 return words
         if kind.__name__ in _LAZY:
             return (
-                f"{an(kind.__name__, 'A')} is not a sequence: it has no length or no order of its own.",
+                (
+                    f"{an(kind.__name__, 'A')} is not a sequence: it has no length or no order of its "
+                    "own."
+                ),
                 Hint("{either:list(x)}"),
             )
         if kind.__name__ in ("Decimal", "Fraction"):

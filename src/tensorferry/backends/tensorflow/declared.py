@@ -64,7 +64,7 @@ _SNIPPETS = {
 
 
 def _cast_code(dtype: str, check: str = "", caster: str = "", *, info: TensorInfo) -> str:
-    """The code for a cast by TensorFlow, or by NumPy, with which TensorFlow does not always agree."""
+    """The code for a cast by TensorFlow, or by NumPy, which TensorFlow does not always match."""
     there = f'with tf.device("{device_code(info.device)}"): {{y}} = '
     if not caster:
         name = f'"{dtype}"' if dtype in UNEXPORTED else f"tf.{dtype}"
@@ -143,7 +143,10 @@ CAPABILITIES = Capabilities(
         value_kinds=frozenset({"Variable"}),
         abstract={
             "traced": (
-                "it is symbolic, inside a traced function (tf.function): its values do not exist yet",
+                (
+                    "it is symbolic, inside a traced function (tf.function): its values do not exist "
+                    "yet"
+                ),
                 "convert before or after the traced function; inside it, stay in TensorFlow",
             ),
             "text": (

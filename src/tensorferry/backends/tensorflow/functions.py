@@ -78,7 +78,10 @@ class TensorflowInner(Inner):
     def remarks(self, flat: Flat) -> Sequence[str]:
         if flat.careful:
             return [
-                "it cannot be traced, so it is not known whether it draws random numbers; jit needs shapes="
+                (
+                    "it cannot be traced, so it is not known whether it draws random numbers; jit "
+                    "needs shapes="
+                )
             ]
         return ()
 
@@ -96,14 +99,15 @@ class TensorflowInner(Inner):
         return found
 
     def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
-        """Trace the function, which also finds out whether it uses random numbers, or uses or changes variables."""
+        """Trace the function, and see if it uses random numbers, or uses or changes variables."""
         traced = _traced(flat, specs)
         _refuse_state(flat, traced.graph)
         found = []
         for each in traced.outputs:
             if not each.shape.is_fully_defined():
                 raise UnsupportedTypeError(
-                    f"The shapes that {flat.source.name} gives depend on values: one is {each.shape}.",
+                    f"The shapes that {flat.source.name} gives depend on values: one is "
+                    f"{each.shape}.",
                     _SHAPES,
                 ) from ValueError("a shape is not known")
             found.append((tuple(each.shape), BACKEND.names[each.dtype]))
@@ -134,7 +138,7 @@ def _traced(flat: Flat, specs: Sequence[Spec]) -> Any:
 
 
 def _rewritten(flat: Flat) -> Callable[..., Any]:
-    """The function, in which only the user's code is rewritten by AutoGraph, as `tf.function` does."""
+    """The function, where AutoGraph rewrites only the user's code, as `tf.function` does."""
     function = flat.source.function
     # A decorated function does it itself. A function that AutoGraph cannot rewrite is called
     # unchanged. On Python 3.13 its own library uses what is deprecated: where warnings are errors,
@@ -166,20 +170,23 @@ def _refuse_state(flat: Flat, graph: Any) -> None:
     for operation in _operations(graph):
         if operation.startswith(_RANDOM):
             raise UnsupportedTypeError(
-                f"{flat.source.name} draws random numbers ({operation}), which differ each time that it is called, "
+                f"{flat.source.name} draws random numbers ({operation}), which differ each time "
+                "that it is called, "
                 "also for its gradient.",
                 "tf.random.stateless_normal(shape, seed=seed), with the seed as an argument",
             )
         if operation.startswith("Assign") and operation.endswith("VariableOp"):
             raise UnsupportedTypeError(
-                f"{flat.source.name} changes a variable ({operation}): how often it is called would count.",
+                f"{flat.source.name} changes a variable ({operation}): how often it is called "
+                "would count.",
                 "take the state as an argument and give the new one as a result",
             )
 
 
 def _closed_over(flat: Flat) -> str:
     return (
-        f"{flat.source.name} uses variables that are trained and are not among its arguments: no gradient would reach "
+        f"{flat.source.name} uses variables that are trained and are not among its arguments: no "
+        "gradient would reach "
         "them."
     )
 
@@ -237,7 +244,7 @@ def _refuse_lost(
     outs: Sequence[int],
     warns: bool = False,
 ) -> None:
-    """Raise for a gradient that TensorFlow does not find, though the results depend on the arguments; or warn.
+    """Raise (or warn) if TensorFlow finds no gradient, though the results depend on the arguments.
 
     TensorFlow itself gives ``None`` then. Here it would become zeros.
 
@@ -261,7 +268,8 @@ def _refuse_lost(
         flat.warn_of_zeros(outs)
         return
     raise GradientError(
-        f"{flat.source.name} computes its result outside of TensorFlow's operations, or from a variable that it makes, "
+        f"{flat.source.name} computes its result outside of TensorFlow's operations, or from a "
+        "variable that it makes, "
         "so that the gradient would be zeros, though the result depends on the arguments.",
         f"operations of TensorFlow from argument to result; or {flat.hint_of_zeros()}",
     )

@@ -170,7 +170,7 @@ def _assign(backend: TensorflowBackend) -> Callable[[Array, Any], None] | None:
 
 
 def _plain_variable() -> Any:
-    """The class of a variable that is not distributed, which is private; ``None`` if it is not found."""
+    """The private class of a variable that is not distributed; ``None`` if it is not found."""
     try:
         return importlib.import_module(
             "tensorflow.python.ops.resource_variable_ops"
@@ -219,7 +219,7 @@ def _identity_path(backend: TensorflowBackend) -> Callable[[Any], Any]:
 
 
 def _numbers_path(backend: TensorflowBackend) -> Callable[[Any], Any]:
-    """The fast path from a list of floats: read into memory that TensorFlow adopts without a copy."""
+    """Fast path from a list of floats: read into memory that TensorFlow adopts without a copy."""
     host, eagerly, eager = backend.host, backend.tf.executing_eagerly, backend.eager
     read = numbers.list_reader(
         {float: "float32"}, lambda length, dtype: memory.compact((length,), dtype)

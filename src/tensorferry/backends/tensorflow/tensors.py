@@ -117,7 +117,7 @@ class TensorflowBackend(Backend):
         return ("cpu", *found)
 
     def opener_of(self, kind: type) -> Callable[[Any], Node] | None:
-        """Open the wrappers that a `tf.Module` puts around lists, dicts and tuples, as plain ones."""
+        """Open wrappers that a `tf.Module` puts around lists, dicts and tuples, as plain ones."""
         wraps = kind.__name__ in _WRAPPERS and kind.__module__.startswith(self.module)
         return (
             (lambda x: Node([""], [_WRAPPERS[kind.__name__](x)], lambda values: values[0]))
@@ -228,7 +228,7 @@ class TensorflowBackend(Backend):
         return array
 
     def memory_of(self, x: Any) -> Array:
-        """The array from which `numpy()` copies: over the tensor's own memory, except for shape ()."""
+        """The array that `numpy()` copies: over the tensor's own memory, except for shape ()."""
         array: Array = x._numpy_internal()
         if type(array) is not np.ndarray:
             # For shape () it is a scalar. With another axis, it is an array over the same memory.
@@ -255,7 +255,7 @@ class TensorflowBackend(Backend):
         return self.eager(array, self.host, None)
 
     def cast(self, x: Any, dtype: str, check: str = "") -> Any:
-        """A cast with the same bits as on the host; inside a traced function, TensorFlow's own cast."""
+        """A cast with the same bits as on the host; in a traced function, TensorFlow's own cast."""
         if not isinstance(x, self.eager):
             return self.tf.cast(x, self.dtypes[dtype])
         # With the device, because otherwise TensorFlow uses the first one.

@@ -70,7 +70,7 @@ _TAKES_VALUES = {
     torch.Tensor.__dlpack__: "DLPack",
 }
 _ENGINE = {torch.autograd.grad: 3, torch.Tensor.backward: 2, torch.autograd.backward: 2}
-"""What takes derivatives, and the position of ``retain_graph``, after which comes ``create_graph``."""
+"""What takes derivatives, and the position of ``retain_graph``, just before ``create_graph``."""
 
 
 # -- what a function does with autograd ------------------------------------------------------------
@@ -90,13 +90,13 @@ class AutogradUse(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
         self._flow = flow
         self._keeps_graphs = keeps_graphs
         self.steers = False
-        """Whether it takes derivatives or sets ``requires_grad``, which the transformations of `torch.func` refuse."""
+        """Whether it takes derivatives or sets ``requires_grad``, which `torch.func` refuses."""
         self.switches_off = False
         """Whether it switches recording off. Forward mode takes no notice of that."""
         self.drops_graph = False
         """Whether it takes derivatives without their graph."""
         self.takes_values = ""
-        """How it takes values out of PyTorch; if they are followed, only those that depend on its arguments."""
+        """How it takes values out of PyTorch; if followed, only those that depend on arguments."""
         self.made: list[Any] = []
         """The tensors that it made require grad."""
 
@@ -141,7 +141,7 @@ class AutogradUse(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
 
 
 class Flow(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
-    """Follows from which arguments the numbers of each tensor are computed, also where autograd does not.
+    """Follows from which arguments each tensor's numbers come, also where autograd does not.
 
     Integers and booleans have no derivative, so it is not followed further through them.
 
@@ -229,7 +229,7 @@ _RANDOM = "without generator=, they differ at each call, also when its gradient 
 
 
 def steers(flat: Flat) -> bool:
-    """Whether a function uses autograd itself, or may: the transformations of `torch.func` are not for it."""
+    """Whether a function uses autograd itself, or may: not for transformations of `torch.func`."""
     return flat.steers_autograd or flat.careful
 
 
@@ -310,7 +310,8 @@ def called_again(flat: Flat, tensors: Sequence[Any]) -> Sequence[Any]:
             for generator, state in seeded.items()
         ):
             raise GradientError(
-                f"{flat.source.name} draws random numbers from a generator without setting its seed, and would draw "
+                f"{flat.source.name} draws random numbers from a generator without setting its "
+                "seed, and would draw "
                 "others for its derivative.",
                 "generator.manual_seed(int(seed)) in the function, with the seed as an argument",
             )
@@ -325,16 +326,17 @@ def _call(function: Callable[..., Sequence[Any]], tensors: Sequence[Any]) -> Seq
 
 
 def closed_over(flat: Flat) -> GradientError:
-    """The error for a function that uses tensors that require grad and are not among its arguments."""
+    """The error for a function that uses tensors that require grad and are not its arguments."""
     return GradientError(
-        f"{flat.source.name} uses tensors that require grad and are not among its arguments: no gradient would "
+        f"{flat.source.name} uses tensors that require grad and are not among its arguments: no "
+        "gradient would "
         "reach them.",
         _CLOSED_OVER,
     )
 
 
 class _Reference:
-    """Stands for a weak reference to a generator: it gives the generator as long as something else has it too.
+    """Stands for a weak reference to a generator: gives it as long as something else has it too.
 
     Args:
         generator: The generator.
@@ -390,8 +392,10 @@ class Watch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[mis
         """Raise if one was used."""
         if self._random_operator:
             raise UnsupportedTypeError(
-                f"{self._flat.source.name} draws random numbers ({self._random_operator}): {_RANDOM}.",
-                "draw them outside and pass them as an argument; module.eval() switches dropout off",
+                f"{self._flat.source.name} draws random numbers ({self._random_operator}): "
+                f"{_RANDOM}.",
+                "draw them outside and pass them as an argument; module.eval() switches dropout "
+                "off",
             )
 
 
@@ -528,7 +532,7 @@ def _recorded(function: Derived, *tensors: Any) -> Sequence[Any]:
 
 
 def _apart(flat: Flat, *tensors: Any) -> Sequence[Any]:
-    """Call a function with copies, because it may write into them, make them require grad, or fill their ``grad``."""
+    """Call a function with copies: it may write to them, make them require grad, fill ``grad``."""
     return called_again(flat, [x.clone() for x in tensors])
 
 
@@ -680,7 +684,7 @@ def _note_detached(
 
 
 def _refuse_lost(flat: Flat, rules: Sequence[Rule], lost: _Lost, tensors: Sequence[Any]) -> None:
-    """Raise if derivatives are zeros only because a graph was lost; in forward mode, warn if some of them are.
+    """Raise if derivatives are zero only because a graph was lost; forward mode: warn if some are.
 
     Raises:
         GradientError: They are. PyTorch itself raises an error where no result has a graph.
@@ -721,9 +725,11 @@ def _refuse_lost(flat: Flat, rules: Sequence[Rule], lost: _Lost, tensors: Sequen
     )
     if wrt & ends:
         raise GradientError(
-            f"{flat.source.name} differentiates a copy of {flat.path(min(wrt & ends))} that is detached from it, so "
+            f"{flat.source.name} differentiates a copy of {flat.path(min(wrt & ends))} that is "
+            "detached from it, so "
             "that no gradient would reach it.",
-            f"x.requires_grad_() of the argument itself, without a detach; or {flat.hint_of_zeros()}",
+            "x.requires_grad_() of the argument itself, without a detach; or "
+            f"{flat.hint_of_zeros()}",
         )
 
 
@@ -759,7 +765,8 @@ def _without_graph(flat: Flat, use: AutogradUse) -> GradientError:
             "the function without a detach",
         )
     return GradientError(
-        f"{flat.source.name} {why}, so that the gradient of its result would be zeros, though it depends on the "
+        f"{flat.source.name} {why}, so that the gradient of its result would be zeros, though it "
+        "depends on the "
         "arguments.",
         f"{hint}; or {flat.hint_of_zeros()}",
     )

@@ -127,7 +127,7 @@ def _spread_code(arguments: tuple[Any, ...]) -> str:
 
 
 def _cast_code(dtype: str, check: str = "", caster: str = "", *, info: TensorInfo) -> str:
-    """The code for a cast: by NumPy, or by PyTorch with NumPy's values as far as that is short, or else as it casts."""
+    """A cast's code: by NumPy, or PyTorch with NumPy's values if that is short, or as it casts."""
     if caster == "host":
         values = "{x}.detach()" if info.requires_grad else "{x}"
         if info.conjugate or info.negative:
@@ -227,7 +227,10 @@ CAST_ALIKE = frozenset(
 """Measured on torch 2.13 with random bits. To bfloat16, PyTorch changes the sign of NaN."""
 
 _TRACED = (
-    "it is traced (torch.compile, torch.export, torch.vmap or torch.func): its values do not exist yet",
+    (
+        "it is traced (torch.compile, torch.export, torch.vmap or torch.func): its values do not exist "
+        "yet"
+    ),
     "convert before or after the traced function; inside it, stay in torch",
 )
 ABSTRACT = {
@@ -317,7 +320,7 @@ BY_DEFAULT = {
     for records in (True, False)
     for traces in (True, False)
 }
-"""The capabilities, by the default dtype, by whether autograd records, and by whether `torch.jit.trace` does."""
+"""The capabilities, by default dtype and by whether autograd and `torch.jit.trace` record."""
 
 DECLARED = Declared(
     "torch",

@@ -44,7 +44,7 @@ _PARTS = {"complex64": "float32", "complex128": "float64"}
 
 
 def accelerator(torch: Any) -> Any:
-    """PyTorch's accelerator, as a device without an index; ``None`` if there is no such device here."""
+    """PyTorch's accelerator, as a device without index; ``None`` if there is no such device."""
     return torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
 
 
@@ -157,7 +157,7 @@ class Accelerators:
         return found
 
     def _meant(self, kind: str) -> str:
-        """The kind that was meant by one that PyTorch does not have, or that has no memory; otherwise empty."""
+        """The kind that was meant by one that PyTorch lacks, or that has no memory; else empty."""
         try:
             self.torch.device(kind)
         except RuntimeError as error:
@@ -197,7 +197,7 @@ class Accelerators:
         return facts.present > 0 and facts.streams
 
     def current_stream(self, device: str) -> TorchStream | None:
-        """The current stream of this thread for a device; without an index, for the current device."""
+        """This thread's current stream for a device; without an index, for the current device."""
         if not self._has_streams(device):
             return None
         _, _, index = device.partition(":")
@@ -212,7 +212,7 @@ class Accelerators:
         return TorchStream(self.torch, self.torch.Stream(device=self.torch.device(device)))
 
     def wait(self, device: Any) -> None:
-        """Make the host wait for the work on the current stream, or, without streams, on the device."""
+        """Make the host wait for work on the current stream, or, without streams, on the device."""
         stream = self.current_stream(device_name(device))
         if stream is not None:
             stream.record().wait()
@@ -255,7 +255,7 @@ def resolved(x: Any) -> Any:
 
 
 class Joined(NamedTuple):
-    """How tensors without gaps lie in a packed buffer: those of one dtype one after the other, the widest first.
+    """How tensors without gaps lie in a packed buffer: one dtype after the other, the widest first.
 
     Args:
         tensors: The tensors of each dtype, whose shapes count.
@@ -299,8 +299,8 @@ class PackedBuffers:
                 pieces, parts, nbytes = _pieces(torch, list(map(resolved, tensors)), alignment)
             else:
                 flatten, _ = self.joins
-                # One tensor alone is not copied, so it may have any stride along an axis of length 1,
-                # and lazy bits.
+                # One tensor alone is not copied, so it may have any stride along an axis of length
+                # 1, and lazy bits.
                 flat = [
                     flatten(some) if len(some) > 1 else _flat(resolved(some[0]))
                     for some in joined.tensors
@@ -358,7 +358,7 @@ _DTYPE, _ITEMSIZE = attrgetter("dtype"), attrgetter("itemsize")
 def _pieces(
     torch: Any, tensors: Sequence[Any], alignment: int
 ) -> tuple[list[Any], list[packing.Part], int]:
-    """The bytes of each tensor and of the gaps between them, the places, and how many bytes they are."""
+    """Bytes of each tensor and of the gaps between them, the places, and the number of bytes."""
     from ...host import packing
 
     packed = [x if x.is_contiguous() else _packed(x) for x in tensors]

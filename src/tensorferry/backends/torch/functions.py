@@ -39,7 +39,10 @@ torch: Any = registry.load(BACKEND).torch  # type: ignore[attr-defined]
 
 
 def opened(module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]]:
-    """A module as a function of its trainable parameters (with `state`, also of its buffers), and these, by name."""
+    """A module as a function of its trainable parameters, and these, by name.
+
+    With `state`, also of its buffers.
+    """
     trained = {name: each for name, each in module.named_parameters() if each.requires_grad}
     buffers = dict(module.named_buffers())
     name = type(module).__qualname__
@@ -57,7 +60,8 @@ def opened(module: Any, state: bool) -> tuple[Callable[..., Any], Sequence[dict[
         ]
         if changed:
             raise UnsupportedTypeError(
-                f"{name} changes its buffers when it is called ({changed[0]}), which a pure function must not.",
+                f"{name} changes its buffers when it is called ({changed[0]}), which a pure "
+                "function must not.",
                 "apply, params, state = wrap_module(module, state=True), or module.eval()",
             )
         return result
@@ -113,7 +117,7 @@ class TorchInner(Inner):
     traces_first = True
 
     def environment(self) -> Hashable:
-        """The default dtype, and the autocast of each kind of device; ``None`` for PyTorch's initial settings."""
+        """The default dtype, and each kind of device's autocast; ``None`` for initial settings."""
         default = torch.get_default_dtype()
         if not _is_any_autocast_on():
             return None if default is torch.float32 else (default, ())
@@ -152,7 +156,10 @@ class TorchInner(Inner):
     def remarks(self, flat: Flat) -> Sequence[str]:
         if flat.careful:
             return [
-                "its values decide what it does, so it cannot be traced without shapes=, and each call is watched"
+                (
+                    "its values decide what it does, so it cannot be traced without shapes=, and each "
+                    "call is watched"
+                )
             ]
         return ()
 
@@ -206,7 +213,8 @@ class TorchInner(Inner):
 def _needs_values(flat: Flat, why: str) -> UnsupportedTypeError:
     return UnsupportedTypeError(
         f"The shapes that {flat.source.name} gives cannot be told without values: {why}",
-        'tensors of PyTorch from argument to result; or wrap(function, inner="torch", shapes=lambda x: x) says them; '
+        'tensors of PyTorch from argument to result; or wrap(function, inner="torch", '
+        "shapes=lambda x: x) says them; "
         "or call it outside jit, grad and vmap",
     )
 
@@ -241,7 +249,7 @@ _next = count()
 
 
 def entrance(wrapped: Any) -> Callable[..., Any]:
-    """The function that is called instead of a wrapped one, with the positional and keyword arguments."""
+    """The function called instead of a wrapped one, with the positional and keyword arguments."""
     number = next(_next)
     is_compiling = torch.compiler.is_compiling
 
@@ -292,7 +300,7 @@ def _must_not_break() -> bool:
 
 
 def _warn_of_limit(code: Any) -> None:
-    """Warn before PyTorch's limit of recompilations is reached, because its error does not say what to do."""
+    """Warn before PyTorch's limit of recompilations, whose error does not say what to do."""
     try:
         config = torch._dynamo.config
         # PyTorch 2.6 has the older name.
@@ -303,10 +311,14 @@ def _warn_of_limit(code: Any) -> None:
         return
     if made == limit - 1:
         warnings.warn(
-            f"{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name} is compiled with fullgraph=True and "
-            "calls a function of another framework, so that each length is compiled anew; PyTorch compiles "
-            f"{limit} times (torch._dynamo.config.{setting}), of which this is the last, and then raises.\n\n"
-            "Hint: torch.compile(function) without fullgraph= takes every length; or pad to few lengths; or "
+            f"{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name} is compiled "
+            "with fullgraph=True and "
+            "calls a function of another framework, so that each length is compiled anew; PyTorch "
+            "compiles "
+            f"{limit} times (torch._dynamo.config.{setting}), of which this is the last, and then "
+            "raises.\n\n"
+            "Hint: torch.compile(function) without fullgraph= takes every length; or pad to few "
+            "lengths; or "
             f"torch._dynamo.config.{setting} = 64",
             UserWarning,
             stacklevel=2,
@@ -468,7 +480,7 @@ class _Call(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _PlainCall(torch.autograd.Function):  # type: ignore[misc]
-    """`_Call` without transformations, which is faster: PyTorch does not bind the arguments for `setup_context`."""
+    """`_Call` without transformations, faster: no arguments are bound for `setup_context`."""
 
     backward = staticmethod(_Call.backward)
 
@@ -492,7 +504,7 @@ def _run(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
 
 
 def _run_batched(function: Function, tensors: Sequence[Any]) -> Sequence[Any]:
-    """`_run` within `torch.autograd.grad(is_grads_batched=True)`, which uses an older kind of batches."""
+    """`_run` in `torch.autograd.grad(is_grads_batched=True)`, which uses an older kind of batch."""
     level = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
     batched = list(map(torch._C._functorch.is_legacy_batchedtensor, tensors))

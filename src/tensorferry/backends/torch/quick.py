@@ -1,8 +1,8 @@
 """PyTorch's tensors, quickly: signatures, short ways for the verbs, many together, fast paths.
 
 Dtype, layout and address of a tensor are read in C (`_tensors.c`), with PyTorch 2.10 or later,
-where the extension was built. All that it reads can be read in Python too, in two to five times the time.
-The functions that do this are given to it, for tensors that it leaves to them.
+where the extension was built. All that it reads can be read in Python too, in two to five times the
+time. The functions that do this are given to it, for tensors that it leaves to them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ _IS_CPU, _IS_NESTED = attrgetter("is_cpu"), attrgetter("is_nested")
 _LARGEST = 16
 """The alignment of the largest element in bytes."""
 _ALONE = 1 << 15
-"""From this many elements on, PyTorch casts on several threads. One of them may flush subnormals to zero, if it was
+"""From this many elements on, PyTorch casts on several threads.
+
+One of them may flush subnormals to zero, if it was
 started by a thread that did."""
 _SMALL = 1 << 15
 """Up to this many bytes, NumPy copies faster than PyTorch, which starts threads."""
@@ -373,7 +375,7 @@ def _cast_on_device(backend: TorchBackend, before: str, dtype: str) -> Callable[
 
 
 def _becomes_numbers(step: Step, plan: Plan) -> bool:
-    """Whether a step is an export before Python numbers are made, which PyTorch's `tolist` does without an array."""
+    """Whether a step exports before Python numbers are made: PyTorch's `tolist` needs no array."""
     before, steps = plan.source, plan.steps
     then = steps[-1] if step in steps[-2:-1] else None
     plain = before.dtype in _LISTED and not (before.conjugate or before.negative)
@@ -467,7 +469,7 @@ def _copy(backend: TorchBackend) -> Callable[[Any], Any]:
 
 
 def _cast(backend: TorchBackend, dtype: str) -> Callable[[Any], Any]:
-    """PyTorch's own cast of small tensors, which takes half the time of NumPy's and two conversions."""
+    """PyTorch's own cast of small tensors: half the time of NumPy's and two conversions."""
     # The method for each dtype takes half the time of `Tensor.to`.
     to_dtype = getattr(
         backend.tensor, {"float16": "half", "float32": "float", "float64": "double"}[dtype]
@@ -490,7 +492,7 @@ def _cast(backend: TorchBackend, dtype: str) -> Callable[[Any], Any]:
 
 
 def _write(backend: TorchBackend, *, writable: bool) -> Callable[[Any, Any], None]:
-    """A function that copies the bits of a tensor or an array into `out`, and increments the version of `out`."""
+    """A function that copies a tensor's or array's bits into `out` and increments its version."""
     tensor, from_numpy, to_numpy = backend.torch.Tensor, backend.from_numpy, backend.tensor.numpy
     address, count = memory.address, backend.torch.autograd.graph.increment_version
     copy_all = getattr(backend.torch, "_foreach_copy_", None)
@@ -555,7 +557,7 @@ def _verbs_for_many(backend: TorchBackend) -> Mapping[str, Callable[..., Any]]:
 
 
 def array_in_python(backend: TorchBackend) -> Callable[[Any], Array | None]:
-    """The fast path to NumPy: an array over the tensor's memory, which is read-only if the tensor requires grad.
+    """Fast path to NumPy: an array over the tensor's memory, read-only if the tensor requires grad.
 
     PyTorch refuses tensors with lazy bits, and tensors on devices, which are left out before that,
     because an exception takes longer than their transfer. For a tensor whose storage was freed, for
@@ -583,7 +585,7 @@ def array_in_python(backend: TorchBackend) -> Callable[[Any], Array | None]:
 
 
 def _array_makers(backend: TorchBackend) -> dict[Any, Callable[[Any], Any]]:
-    """For each dtype, a function that gives an array over the memory of a tensor that does not require grad.
+    """By dtype, functions that give an array over the memory of a tensor that requires no grad.
 
     It gives ``None`` if the tensor must be converted in another way.
     """

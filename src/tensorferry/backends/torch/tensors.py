@@ -71,7 +71,7 @@ class TorchBackend(Backend):
     imports = DECLARED.imports
     quick_code = f"{__package__}.quick"
     takes_read_only = True
-    """Whether PyTorch takes capsules of DLPack 1.0, the first that can say that memory is read-only (from 2.9 on)."""
+    """Whether PyTorch takes DLPack 1.0 (from 2.9 on), the first that can mark read-only memory."""
 
     # -- the framework -----------------------------------------------------------------------------
 
@@ -157,7 +157,10 @@ class TorchBackend(Backend):
     def refusal(self, kind: type) -> tuple[str, str | None] | None:
         if issubclass(kind, self.uninitialized):
             return (
-                f"This {kind.__name__} has no shape yet: its module gives it one when it is called.",
+                (
+                    f"This {kind.__name__} has no shape yet: its module gives it one when it is "
+                    "called."
+                ),
                 "module(inputs) first, or x.materialize(shape)",
             )
         if issubclass(kind, self.torch.nn.Module):
@@ -361,7 +364,8 @@ class TorchBackend(Backend):
         finally:
             self.torch._C._set_tracing_state(state)
         warnings.warn(
-            "torch.jit.trace records no conversion to another framework: in the trace its result is a constant.",
+            "torch.jit.trace records no conversion to another framework: in the trace its result "
+            "is a constant.",
             self.torch.jit.TracerWarning,
             stacklevel=2,
         )
@@ -455,7 +459,7 @@ class TorchBackend(Backend):
             ) from error
 
     def write(self, x: Any, out: Any, overlaps: bool = False) -> None:
-        """Write the values of an array or a tensor into `out`, cast to its dtype, and increment its version."""
+        """Write an array's or tensor's values into `out`, in its dtype; increment its version."""
         if isinstance(x, self.tensor):
             into = out if isinstance(out, self.tensor) else self.adopt(out)
             self._put(x, into, overlaps=overlaps)
@@ -498,7 +502,7 @@ class TorchBackend(Backend):
         return x.to(device, non_blocking=non_blocking and x.is_pinned())
 
     def pin(self, x: Any, required: bool = False) -> Any:
-        """A copy in page-locked memory from PyTorch's caching host allocator, which waits for transfers from it.
+        """A page-locked copy by PyTorch's caching host allocator, which waits for its transfers.
 
         Not `pin_memory()`, which returns a pinned tensor unchanged, so that a later write would
         change the transfer.
@@ -522,7 +526,7 @@ class TorchBackend(Backend):
         return self.buffers.unpack(packed, layout)
 
     def narrow(self, x: Any, axes: Sequence[int]) -> Any:
-        """A view of the first element along each of these axes, along which all elements share memory."""
+        """A view of the first element along these axes, along which all elements share memory."""
         return memory.narrow(x, axes)
 
     def span(self, x: Any, length: int) -> Any:
@@ -596,7 +600,7 @@ class TorchBackend(Backend):
 
 
 class _Adopted(dict[Any, "tuple[Any, Any] | None"]):
-    """By the dtype of an array: the integers as which PyTorch takes it, and its own dtype; ``None`` if it needs none.
+    """By an array's dtype: the integers PyTorch takes it as, and its dtype; ``None`` for no change.
 
     It is filled when arrays are met, because the dtypes are those of ml_dtypes, which takes long to
     import.
@@ -614,7 +618,7 @@ class _Adopted(dict[Any, "tuple[Any, Any] | None"]):
 
 
 def _takes_read_only(from_dlpack: Callable[[Any], Any]) -> bool:
-    """Whether PyTorch takes capsules of DLPack 1.0, the first that can say that memory is read-only (from 2.9 on)."""
+    """Whether PyTorch takes DLPack 1.0 (from 2.9 on), the first that can mark read-only memory."""
     try:
         from_dlpack(np.zeros(1).__dlpack__(max_version=(1, 0)))
     except RuntimeError:
@@ -631,7 +635,10 @@ def _mode_that_fakes(torch: Any) -> Callable[[], Any]:
 
 
 def _differentiates(torch: Any) -> Callable[[], bool]:
-    """A function that says whether `torch.func` takes a gradient now, in which no tensor gives its memory away."""
+    """A function that tells whether `torch.func` takes a gradient now.
+
+    Then no tensor gives its memory away.
+    """
     try:
         kinds = torch._C._functorch.TransformType
         stack, taking = torch._C._functorch.get_interpreter_stack, {kinds.Grad, kinds.Jvp}
@@ -689,7 +696,7 @@ def skip(torch: Any, function: Callable[..., Any]) -> None:
 
 
 def _without_effect(code: Any) -> tuple[FunctionType, list[None], dict[str, None]]:
-    """A function of this code that ends where it needs the first name, and what it takes: ``None`` for everything."""
+    """This code as a function that ends where it needs a name, and its arguments: all ``None``."""
     names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     cells = tuple(CellType() for _ in code.co_freevars)
     return (

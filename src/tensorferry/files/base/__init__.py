@@ -1,1 +1,1 @@
-"""The base of formats: contents, stored tensors, trees, the pump that copies bytes, the class `Format`."""
+"""The base of formats: contents, stored tensors, trees, the pump of bytes, the class `Format`."""

@@ -63,7 +63,7 @@ class Ref(NamedTuple):
 
 
 class Special(NamedTuple):
-    """A value in a tree that is neither a tensor nor of a plain Python type, and yet can be told in plain values.
+    """A value in a tree that is no tensor and no plain Python type, but told in plain values.
 
     Args:
         kind: ``"dtype"``, ``"device"``, ``"layout"`` or ``"size"``, of PyTorch; or that of
@@ -97,7 +97,7 @@ NOTHING = Special("None", "")
 
 
 class NotTensor(str):
-    """Why something in a file that is not a tensor, nor part of one, cannot be loaded: text, an attribute, a link."""
+    """Why something in a file, no tensor nor part of one, is not loaded: text, attribute, link."""
 
     __slots__ = ()
 

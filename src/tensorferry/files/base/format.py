@@ -26,7 +26,7 @@ INSTEAD = 'to="safetensors", or another format'
 
 
 class Format(ABC):
-    """The base of every format: one module in `tensorferry.files.formats`, whose ``FORMAT`` is an instance.
+    """The base of each format: a module in `tensorferry.files.formats` whose ``FORMAT`` is one.
 
     A format's own library is imported inside its methods, never with its module.
     """
@@ -38,7 +38,7 @@ class Format(ABC):
     suffixes: ClassVar[tuple[str, ...]] = ()
     """The suffixes of its files. The first is the usual one."""
     other_suffixes: ClassVar[tuple[str, ...]] = ()
-    """Suffixes of another format that its own files have too; without a word they mean the other one."""
+    """Another format's suffixes that its files have too; without a word they mean the other one."""
     dtypes: ClassVar[frozenset[str]] = frozenset()
     """The canonical names of the dtypes that it can hold."""
     module: ClassVar[str] = ""
@@ -53,7 +53,9 @@ class Format(ABC):
     """Metadata that belong to the format, and not to what is stored in it: for each key, the values
     that its readers take. The first is that of a new file."""
     ties: ClassVar[Literal["own", "copy or alias", "copy"]] = "copy or alias"
-    """How it says that two names are one tensor: by a convention of its ``own``. Without one the values are written for
+    """How it says that two names are one tensor: by a convention of its ``own``.
+
+    Without one the values are written for
     each name, a ``copy``; if it has a place for strings of ours, a record of the further names, an
     ``alias``, can stand there instead."""
     unicode_only: ClassVar[bool] = False
@@ -69,7 +71,7 @@ class Format(ABC):
     shard_stem: ClassVar[str] = "model"
     """In a folder of shards, the name before ``-00001-of-00002``."""
     index_suffix: ClassVar[str] = ""
-    """The part of the name of the index between the name of a shard and ``.json``; empty if it has no shards."""
+    """What is between a shard's name and ``.json`` in the index's name; empty without shards."""
     rank: ClassVar[int] = 50
     """Its position among the formats, in tables, and if several recognise a file."""
 
@@ -82,12 +84,12 @@ class Format(ABC):
         """
 
     def is_named(self, path: Path, head: bytes) -> bool:
-        """Whether a file that no format recognises has a name of this one, and so is a broken file of it."""
+        """Whether an unrecognised file has a name of this format, and so is a broken file of it."""
         del path, head
         return False
 
     def claims(self, name: str) -> bool:
-        """Whether a file of this name may be taken for one of this format, though it begins like one of another."""
+        """Whether a file of this name may be of this format, though it begins like another's."""
         del name
         return False
 
@@ -106,7 +108,7 @@ class Format(ABC):
         """
 
     def read_partly(self, path: Path, *, allow: frozenset[str] = frozenset()) -> Contents:
-        """As `read`, for a part of a file: what asks for a call that is not allowed is in `others`, as a `Refusal`.
+        """As `read`, for part of a file: what asks for a forbidden call is a `Refusal` in `others`.
 
         Args:
             path: As for `read`.
@@ -151,7 +153,7 @@ class Format(ABC):
         return contents
 
     def owned(self, metadata: Mapping[str, str]) -> dict[str, str]:
-        """The keys of a file's metadata that belong to the format, with the values of a new file."""
+        """The keys of a file's metadata that are the format's, with the values of a new file."""
         own = self.own_metadata.items()
         return {key: values[0] for key, values in own if metadata.get(key) in values}
 
@@ -175,7 +177,7 @@ class Format(ABC):
         }
 
     def changes(self, contents: Contents) -> Iterator[str]:
-        """What the format has in another form, or not at all: a line for each kind of it, for the report.
+        """What the format has in another form, or not at all: a line for each kind, for the report.
 
         Args:
             contents: The contents, as they were before `as_held`.

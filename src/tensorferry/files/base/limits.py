@@ -103,8 +103,8 @@ class Saved(NamedTuple):
     Args:
         tree: The tree, which is `x` in a hint.
         metadata: The metadata.
-        open_node: Gives the names, places and values in an object that is no dict, list or tuple; ``None``
-            if it has none.
+        open_node: Gives the names, places and values in an object that is no dict, list or tuple;
+            ``None`` if it has none.
     """
 
     tree: Any
@@ -165,9 +165,11 @@ class FileHint(str):
 
     >>> hint = FileHint(Leaving(), Without({"a": ("a",)}))
     >>> hint
-    'tensors_only=True, which leaves out what is not a tensor; or exclude=["a"], which leaves it out'
+    'tensors_only=True, which leaves out what is not a tensor;
+    or exclude=["a"], which leaves it out'
     >>> hint.for_files(Given(exclude=("b",)))
-    'tensors_only=True, which leaves out what is not a tensor; or exclude=["b", "a"], which leaves it out'
+    'tensors_only=True, which leaves out what is not a tensor;
+    or exclude=["b", "a"], which leaves it out'
     >>> hint.for_save(Saved({"a": 1, "b": 2}))
     "{key: value for key, value in x.items() if key != 'a'} in its place, which leaves it out"
 
@@ -251,7 +253,7 @@ def completed(given: Callable[[], Given]) -> Iterator[None]:
 
 
 def uncast(error: ConversionError, call: Given, name: str, target: str) -> str | None:
-    """The hint of an error about a tensor that is loaded; not to cast it, if one of its values does not fit.
+    """The hint of an error about a loaded tensor; not to cast it, if one value does not fit.
 
     Args:
         error: The error.
@@ -548,7 +550,7 @@ def _place(saved: Saved, keys: tuple[Any, ...]) -> str | None:
 
 
 def _in_one_dict(saved: Saved, places: Iterable[tuple[Any, ...]]) -> tuple[str, list[Any]] | None:
-    """The code for the dict in which the first of these places is, and the keys of all that are there, too."""
+    """The code for the dict with the first of these places, and the keys of all in that dict."""
     places = list(places)
     if not places or not places[0]:
         return None
@@ -610,7 +612,8 @@ def refuse_contents(format: Format, contents: Contents) -> None:  # noqa: A002 -
         _refuse_number(format, contents)
     if contents.tree is not None and not format.holds_tree:
         raise FormatLimitError(
-            f"{format.title or format.name} has no place for what is not a tensor, nor for how they nest.",
+            f"{format.title or format.name} has no place for what is not a tensor, nor for how "
+            "they nest.",
             OTHER_FORMAT,
         )
     if not format.holds_metadata:
@@ -618,7 +621,8 @@ def refuse_contents(format: Format, contents: Contents) -> None:  # noqa: A002 -
         format.refuse_any(contents.metadata, "has no place for metadata", hint)
     if len(contents.tensors) > MOST_TENSORS:
         raise FormatLimitError(
-            f"{len(contents.tensors):,} tensors in one file are more than is read back, which is {MOST_TENSORS:,}.",
+            f"{len(contents.tensors):,} tensors in one file are more than is read back, which is "
+            f"{MOST_TENSORS:,}.",
             IN_SHARDS,
         )
     deep = [
@@ -694,7 +698,8 @@ def text_keys(node: Mapping[Any, Any], keys: tuple[Any, ...]) -> dict[str, Any]:
             other = next(each for each in node if str(each) == text)
             where = f"{'.'.join(map(str, keys))}: " if keys else ""
             raise FormatLimitError(
-                f"{where}the keys {other!r} and {key!r} of a dict are both {text!r} as text, which the format needs.",
+                f"{where}the keys {other!r} and {key!r} of a dict are both {text!r} as text, which "
+                "the format needs.",
                 FileHint(Keyed(keys, {key: free_name(text, [*map(str, node)], {})})),
             )
         found[text] = child

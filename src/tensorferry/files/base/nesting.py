@@ -36,12 +36,15 @@ __all__ = [
 ]
 
 _OWN_HASH = (1 << 61) - 1
-"""Integers that are smaller are their own hashes, https://docs.python.org/3/library/stdtypes.html#hashing-of-numeric-types"""
+"""Integers that are smaller are their own hashes.
+
+See https://docs.python.org/3/library/stdtypes.html#hashing-of-numeric-types.
+"""
 _MOST_ALIKE = 64
 
 
 class Keys:
-    """Decides which keys of dicts, and elements of sets, a file may have: plain values, and small tuples of them.
+    """Decides which dict keys and set elements a file may have: plain values, small tuples of them.
 
     The hashes of numbers can be predicted, so a file could make them all equal; then a dict
     compares each key with all others. So only a few keys with the same hash are allowed. (The
@@ -137,7 +140,8 @@ def leaves(tree: Any, leaf: type | tuple[type, ...] = Ref) -> Iterator[tuple[tup
         if depth > DEEPEST or visited > MOST:
             where = ".".join(map(str, keys[:8]))
             raise FormatLimitError(
-                f"The tree nests deeper than {DEEPEST} or has more than {MOST:,} values (a container counts as "
+                f"The tree nests deeper than {DEEPEST} or has more than {MOST:,} values (a "
+                "container counts as "
                 f"{CONTAINER}), at {where}."
             )
 
@@ -268,7 +272,7 @@ def is_flat(tree: Any, names: Iterable[str]) -> bool:
 
 
 def written(value: Any) -> str:
-    """A value as Python code, which is the same for equal values: sets are sorted, and attributes come last.
+    """A value as Python code, the same for equal values: sets are sorted, attributes come last.
 
     (Python's own ``repr`` of a set depends on its history.)
 

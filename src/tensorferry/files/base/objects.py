@@ -23,7 +23,7 @@ _LONGEST = 200
 
 
 def escaped(name: str) -> str:
-    r"""The name of a class or function in a pickle, for people: short, and without control characters.
+    r"""The name of a class or function in a pickle, for people: short, no control characters.
 
     >>> escaped("pkg.f"), escaped("a\n\x1b[2J"), len(escaped("x" * 1_000_000))
     ('pkg.f', 'a\\n\\x1b[2J', 201)
@@ -182,7 +182,7 @@ def in_plain_values(contents: Contents) -> Contents:
 
 
 def in_text(contents: Contents) -> tuple[Contents, dict[str, str]]:
-    """Contents as any file can hold them: what is only named is a text, its name; and `objects_in` the tree."""
+    """Contents for any file: what is only named is a text, its name; and `objects_in` the tree."""
     if not contents.asks_for or contents.tree is None:
         return contents, {}
     found = objects_in(contents.tree)

@@ -1,4 +1,4 @@
-"""`Pump`: copy the bytes of tensors into a file, count them, and compare checksums, a block at a time."""
+"""`Pump`: copy tensors' bytes into a file, count them, compare checksums, a block at a time."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Pump:
         return crc
 
     def blocks(self, stored: Stored) -> Iterator[Array]:
-        """The values of a tensor in order, as from `Stored.blocks`, for libraries that write files themselves."""
+        """A tensor's values in order, as from `Stored.blocks`, for libraries that write files."""
         self.check(stored)
         for block in stored.blocks():
             yield block
@@ -142,7 +142,7 @@ class Pump:
         self._settle(_BEHIND)
 
     def _settle(self, nbytes: int) -> None:
-        """Wait until at most `nbytes` bytes are still to be checked, and raise the errors that were found."""
+        """Wait until at most `nbytes` bytes are still unchecked, and raise the errors found."""
         left = sum(each for each, _ in self._pending)
         while self._pending and (left > nbytes or self._pending[0][1].done()):
             count, checked = self._pending.popleft()
@@ -225,7 +225,8 @@ class Pump:
     def _compare(self, record: Record, found: int) -> None:
         if found != record.crc:
             raise FileFormatError(
-                f"{record.path} is corrupt: the {record.nbytes} bytes at {record.offset} have CRC-32 {found:08x}, "
+                f"{record.path} is corrupt: the {record.nbytes} bytes at {record.offset} have "
+                f"CRC-32 {found:08x}, "
                 f"the archive says {record.crc:08x}.",
                 "get the file again",
             )
@@ -233,7 +234,7 @@ class Pump:
 
 
 def _find_sync() -> Callable[[int, int, int, int], int] | None:
-    """Linux's sync_file_range, which starts to write to the disk and does not wait; ``None`` on other systems."""
+    """Linux's sync_file_range, which starts writing to disk without waiting; ``None`` elsewhere."""
     try:
         found: Any = ctypes.CDLL(None).sync_file_range
     except (AttributeError, OSError):

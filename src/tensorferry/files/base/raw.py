@@ -81,7 +81,7 @@ def read_pages(path: str, offset: int, nbytes: int) -> mmap.mmap:
 
 
 def write_fully(descriptor: int, data: Any, at: int | None = None) -> int:
-    """Write all of a buffer at the position of an open file, or at `at`; gives the number of bytes."""
+    """Write a whole buffer at an open file's position, or at `at`; gives the number of bytes."""
     view = memoryview(data)
     done = 0
     while done < view.nbytes:
@@ -97,7 +97,7 @@ def mapped(path: str) -> mmap.mmap:
 
 
 def mapped_private(path: str) -> mmap.mmap:
-    """A private, writable map of a file: a page that is written becomes a copy, and the file does not change."""
+    """A private, writable map of a file: a written page becomes a copy, the file stays the same."""
     with open(path, "rb") as file:  # noqa: PTH123 - a descriptor for mmap
         return mmap.mmap(
             file.fileno(),

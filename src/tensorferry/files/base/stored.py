@@ -114,7 +114,7 @@ class _Begun(NamedTuple):
 def read_ahead(
     tensors: Iterable[Readable], most: int | None = None
 ) -> Generator[Array | None, None, None]:
-    """Read tensors into memory of their own, which any framework can adopt; yield them in their order.
+    """Read tensors into their own memory, which any framework can adopt; yield them in order.
 
     Bytes that stand in a file as they are needed are read straight into this memory, by several
     threads if there are many of them. For a tensor that must be decoded it yields ``None``, and the
@@ -156,7 +156,7 @@ def read_ahead(
 
 
 def _groups(tensors: Iterable[Readable]) -> Iterator[list[Readable]]:
-    """Each large tensor alone, and small ones together, so that a file is not opened for each of them."""
+    """Each large tensor alone, small ones together, so that a file is not opened for each."""
     group: list[Readable] = []
     held = 0
     for stored in tensors:
@@ -264,7 +264,7 @@ class Stored(ABC):
         """A key that is equal for tensors that are the same (tied weights)."""
 
     def where(self, element: int) -> tuple[str | None, int | None]:
-        """The file and the position in bytes of an element, by its row-major index; ``None`` if it is encoded."""
+        """The file and byte position of an element, by its row-major index; ``None`` if encoded."""
         del element
         return None, None
 
@@ -278,7 +278,7 @@ class Stored(ABC):
         """
 
     def array(self, map_of: Callable[[str], mmap.mmap] = mapped) -> Array:
-        """The whole tensor as an array: over a map of the file if possible, otherwise as from `load`.
+        """The whole tensor as an array: over a map of the file if possible, else as from `load`.
 
         Args:
             map_of: Gives the map of a file; by default a read-only one.
@@ -287,7 +287,7 @@ class Stored(ABC):
         return self.load()
 
     def begin(self) -> tuple[Array, Piece] | None:
-        """New memory for the whole tensor, and which bytes to read into it; ``None`` if it must be decoded."""
+        """New memory for the whole tensor, and bytes to read; ``None`` if it must be decoded."""
         return None
 
     def decoded(self) -> Array:
@@ -395,7 +395,7 @@ class Extent(_Placed, Packed):
 
 
 class View(_Placed):
-    """Values in a file with strides (in bytes, not negative), as those of a transposed PyTorch tensor."""
+    """Values in a file with strides (bytes, not negative), as of a transposed PyTorch tensor."""
 
     __slots__ = ("strides",)
 
@@ -562,7 +562,7 @@ def chunks(array: Array, nbytes: int = BLOCK_BYTES) -> Iterator[Array]:
 
 
 def _tiles(source: Array, target: Array, nbytes: int) -> Iterator[tuple[Array, Array]]:
-    """Yield corresponding parts of two arrays, cut so that parts of the first span about `nbytes` if possible."""
+    """Yield matching parts of two arrays; those of the first span about `nbytes` if possible."""
     reach = [
         (length - 1) * stride for length, stride in zip(source.shape, source.strides, strict=True)
     ]

@@ -99,7 +99,8 @@ def _renamed(
             if moved or (isinstance(child, Ref) and now != child):
                 new = moved[0][0] if moved else now.name
                 raise FormatLimitError(
-                    f"{'.'.join((*keys, str(place)))} stands in a list, at place {place}: it cannot be named {new}.",
+                    f"{'.'.join((*keys, str(place)))} stands in a list, at place {place}: it "
+                    f"cannot be named {new}.",
                     "tensors_only=True, which leaves out how they nest",
                 )
         return type(node)(now for now, _ in pairs), []
@@ -121,7 +122,8 @@ def _renamed(
             if type(key) is not str or not new:
                 old = child.name if isinstance(child, Ref) else f"{prefix}{key}"
                 raise FormatLimitError(
-                    f"{old} cannot be named {new}: it stands in the file's tree under {prefix or key!r}.",
+                    f"{old} cannot be named {new}: it stands in the file's tree under "
+                    f"{prefix or key!r}.",
                     "tensors_only=True, which leaves out how they nest",
                 )
             put(new, _relabelled(child, mapping))
@@ -140,7 +142,7 @@ def _renamed(
 
 
 def _new_name(node: Any, keys: tuple[str, ...], mapping: Mapping[str, str]) -> str | None:
-    """The new name of a tensor, or of a container whose tensors are all renamed in the same way; or ``None``."""
+    """The new name of a tensor, or of a container with all tensors renamed alike; or ``None``."""
     if isinstance(node, Ref):
         return mapping.get(node.name)
     if not isinstance(node, dict) and type(node) not in (list, tuple):
@@ -229,7 +231,8 @@ class _Rest:
         place = next(place for place, child in enumerate(children) if child is _GONE)
         what, where = ".".join((*keys, str(place))), type(node).__name__
         raise FormatLimitError(
-            f"{what} cannot be left out of the {where} that it stands in: the places of the others would change.",
+            f"{what} cannot be left out of the {where} that it stands in: the places of the others "
+            "would change.",
             self._hint(".".join(keys)),
         )
 

@@ -114,7 +114,8 @@ class _Encoder:
         self.left -= 1
         if len(keys) > DEEPEST or self.left < 0:
             raise FormatLimitError(
-                f"The tree nests deeper than {DEEPEST} or has more than {MOST} containers, at {_at(keys[:8])}.",
+                f"The tree nests deeper than {DEEPEST} or has more than {MOST} containers, at "
+                f"{_at(keys[:8])}.",
                 FileHint(Leaving()),
             )
         if kind is Ref:
@@ -184,7 +185,8 @@ class _Encoder:
         if type(key) is tuple or key is None or type(key) in (str, int, float, bool, bytes):
             return self.node(key, (*keys, "a key"))
         raise FormatLimitError(
-            f"{_at(keys)} has a key that is {an(type(key).__name__)}, which cannot be kept as JSON beside the tensors.",
+            f"{_at(keys)} has a key that is {an(type(key).__name__)}, which cannot be kept as JSON "
+            "beside the tensors.",
             FileHint(Keyed(keys)),
         )
 
@@ -193,7 +195,8 @@ class _Encoder:
         dtype = of_numpy(node.dtype) or node.dtype.str
         if dtype not in DTYPES and not _OTHER_SCALAR.fullmatch(dtype):
             raise FormatLimitError(
-                f"{_at(keys)} is a NumPy scalar of {node.dtype}, which cannot be kept as JSON beside the tensors.",
+                f"{_at(keys)} is a NumPy scalar of {node.dtype}, which cannot be kept as JSON "
+                "beside the tensors.",
                 FileHint(in_place_of_scalar(node, keys)),
             )
         return {_TAG: "numpy", "dtype": dtype, "hex": node.tobytes().hex()}
@@ -317,7 +320,8 @@ class _Decoder:
 def _hexadecimal(node: int, keys: tuple[Any, ...]) -> str:
     if node.bit_length() > MOST_BITS:
         raise FormatLimitError(
-            f"{_at(keys)} is an integer of {node.bit_length()} bits; the tree beside the tensors holds {MOST_BITS}.",
+            f"{_at(keys)} is an integer of {node.bit_length()} bits; the tree beside the tensors "
+            f"holds {MOST_BITS}.",
             FileHint(InPlace(keys, "hex({})")),
         )
     return hex(node)

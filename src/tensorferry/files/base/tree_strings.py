@@ -21,7 +21,9 @@ __all__ = ["TIES", "TREE", "pack", "packed", "unpack", "unpacked"]
 TREE = "tensorferry.tree"
 """The key of the string with the tree."""
 TIES = "tensorferry.ties"
-"""The string that keeps the further names of tensors: by name, the first name, the place among all names, and 1 if the
+"""The string that keeps the further names of tensors.
+
+By name: the first name, the place among all names, and 1 if the
 metadata has a string of that name."""
 
 
@@ -173,5 +175,6 @@ def _compare(contents: Contents) -> None:
         if found:
             raise FileFormatError(
                 f"The string {TREE!r} of {named(contents.paths)} {what}: {named(found)}.",
-                "another program may have changed the tensors and kept the string: save them without it",
+                "another program may have changed the tensors and kept the string: save them "
+                "without it",
             )

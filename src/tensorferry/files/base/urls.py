@@ -91,7 +91,7 @@ def refuse_url(path: str | Path, *, is_target: bool = False) -> None:
 
 
 def refuse_no_path(given: object, call: str) -> None:
-    """Raise for a buffer or an open file in the place of a path, with the code that makes a file of it.
+    """Raise for a buffer or open file in place of a path, with the code that makes a file of it.
 
     Raises:
         UnsupportedTypeError: It is one.
@@ -117,7 +117,7 @@ def _bytes_to_file(code: str) -> str:
 
 
 def _without_secrets(url: str) -> tuple[str, bool]:
-    """A URL for a message, without user, password and query; and whether something was taken away."""
+    """A URL for a message, without user, password and query; and whether it had any of these."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
     query = parts.query if parts.query in ("", "download=true") else "…"
@@ -162,7 +162,7 @@ def _both(python: str, shell: str) -> ShellHint:
 
 
 def _hub_file(scheme: str, url: str) -> ShellHint | None:
-    """The hint for a file, or a whole repository, of the Hugging Face Hub; ``None`` for another URL."""
+    """The hint for a file or whole repository of the Hugging Face Hub; ``None`` for other URLs."""
     parts = urlsplit(url)
     words = [unquote(word) for word in (parts.netloc + parts.path).split("/") if word]
     if scheme == "hf":

@@ -38,7 +38,8 @@ def path_of(path: object, call: str) -> Path:
 
     >>> path_of({}, "save(tree, path)")
     Traceback (most recent call last):
-    TypeError: the path in save(tree, path) must be a string or a pathlib.Path, not an object of type dict
+    TypeError: the path in save(tree, path) must be a string or a pathlib.Path,
+            not an object of type dict
 
     Raises:
         TypeError: It is not a path.

@@ -323,7 +323,7 @@ def write_contents(
     verify: bool = False,
     overwrite: bool = False,
 ) -> Report:
-    """Write contents of this process, tensor by tensor, to a file that appears only when it is complete.
+    """Write this process's contents, tensor by tensor, to a file that appears only when complete.
 
     Args:
         contents: What to write.
@@ -425,7 +425,8 @@ def _validate_options(
     validate_engine(engine)
     if executor is not None and not callable(getattr(executor, "submit", None)):
         raise TypeError(
-            f"executor must have a method submit, as those of concurrent.futures do, not {shown(executor)}"
+            "executor must have a method submit, as those of concurrent.futures do, not "
+            f"{shown(executor)}"
         )
     if progress is not None and not callable(progress):
         raise TypeError(
@@ -453,7 +454,8 @@ def _validate_carriable(contents: Contents) -> None:
         name = tensors[0] if tensors else next(iter(contents.others))
         without = Without(dict.fromkeys(contents.others, ()))
         raise FormatLimitError(
-            f"Not all of it can be converted: {named(contents.others)} ({name}: {contents.others[name]}).",
+            f"Not all of it can be converted: {named(contents.others)} ({name}: "
+            f"{contents.others[name]}).",
             FileHint(without) if tensors else FileHint(without, Leaving()),
         )
 
@@ -487,7 +489,7 @@ def _format(target: Path, to: str | None, source: str | None = None) -> Format:
 
 
 def _of_shards(target: Path, source: str | None) -> Format:
-    """The format that the name of the target says; or for a folder of shards, that of the source."""
+    """The format that the target's name says; or for a folder of shards, that of the source."""
     try:
         return format_for(target)
     except FileFormatError:
@@ -525,7 +527,8 @@ def shards_of(
     if names_a_file:
         folder = target.with_suffix("").name
         raise ValueError(
-            f"{target.name} is the name of one file, and shards are several in a folder: name a folder, such as "
+            f"{target.name} is the name of one file, and shards are several in a folder: name a "
+            "folder, such as "
             f"{folder}, and the format, {format_.name}"
         )
     return shard_bytes(shard)

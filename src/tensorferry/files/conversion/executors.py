@@ -41,7 +41,7 @@ class Submitted(Protocol):
 
 
 class Executor(Protocol):
-    """An object for ``executor=``: `concurrent.futures.Executor`, ``dask.distributed.Client``, and the like."""
+    """For ``executor=``: `concurrent.futures.Executor`, ``dask.distributed.Client``, and such."""
 
     def submit(self, call: Callable[..., Any], /, *arguments: Any) -> Submitted:
         """Schedule a call."""
@@ -262,7 +262,8 @@ def _needed(module: str, engine: str) -> Any:
         return importlib.import_module(module)
     except Exception as error:
         raise FrameworkNotInstalledError(
-            f'engine="{engine}" needs {module}, which cannot be imported ({type(error).__name__}: {error}).',
+            f'engine="{engine}" needs {module}, which cannot be imported ({type(error).__name__}: '
+            f"{error}).",
             f"pip install {module}",
         ) from error
 

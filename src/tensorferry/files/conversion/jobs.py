@@ -1,4 +1,4 @@
-"""`Job`: the message for one output file, with paths, names and options; and `run_job`, which any process can run."""
+"""`Job`: the message for one output file (paths, names, options); `run_job`, for any process."""
 
 from __future__ import annotations
 
@@ -334,7 +334,7 @@ def takes_a_part(selection: Mapping[str, Any]) -> bool:
 def chosen(
     opened: Contents, selection: Mapping[str, Any], format_: Format
 ) -> tuple[Contents, dict[str, str]]:
-    """What is written of contents; and the objects among it, which are texts and dicts in a file: see `objects_in`.
+    """What is written of contents; the objects in it, texts and dicts in a file: see `objects_in`.
 
     Raises:
         FormatLimitError: As for `select`.

@@ -1,4 +1,4 @@
-"""`publishing`: make files that appear only when they are complete; and check where output may be written.
+"""`publishing`: make files that appear only when complete; check where output may be written.
 
 A new ``model.safetensors`` is made in the hidden folder ``.model.safetensors.partial`` next to it,
 flushed to the disk and renamed. The name of the folder is always the same, so that a run finds the
@@ -185,7 +185,7 @@ class Workspace:
             self.output.rename(self.target)
 
     def _give_mode(self) -> None:
-        """Give the output the mode of a new file, because libraries may make files that only the owner can read."""
+        """Give the output a new file's mode: libraries may make files only the owner can read."""
         if self.output.is_dir():
             return
         probe = self.folder / "probe"
@@ -211,7 +211,8 @@ class Workspace:
             owners = (os.geteuid(), self.target.parent.stat().st_uid)
             if not stat.S_ISDIR(status.st_mode) or status.st_uid not in owners:
                 raise OutputExistsError(
-                    f"{self.folder}, in which {self.target.name} would be made, is not a folder of yours.",
+                    f"{self.folder}, in which {self.target.name} would be made, is not a folder of "
+                    "yours.",
                     "remove it",
                 )
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -251,7 +252,7 @@ def _sync_one(path: Path) -> None:
 
 
 def _rename(source: Path, target: Path, flag: int) -> bool:
-    """Rename with a flag that `os.rename` does not have; ``False`` if the system or file system does not have it."""
+    """Rename with a flag `os.rename` lacks; ``False`` if the system or file system lacks it."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError):
@@ -420,7 +421,8 @@ def _validate_room(
         foreign = sorted({each.name for each in target.iterdir()} - set(own))
         if foreign:
             raise OutputExistsError(
-                f"{target} also holds what no conversion wrote, and would be lost with it: {named(foreign)}.",
+                f"{target} also holds what no conversion wrote, and would be lost with it: "
+                f"{named(foreign)}.",
                 "another target, or move them away",
             )
 

@@ -59,7 +59,7 @@ _AHEAD = 8 * BLOCK_BYTES
 
 
 class Recast(Stored):
-    """A stored tensor whose values are cast when they are read, with the same bits as by `tensorferry.host.casts`.
+    """A stored tensor whose values are cast when read, with the bits of `tensorferry.host.casts`.
 
     Between two float dtypes, numbers are rounded to the nearest, ties to even. NaN stays NaN, and
     an infinity stays an infinity if the dtype has infinities; if not, it is too large, like a
@@ -180,7 +180,7 @@ class Recast(Stored):
             raise self._lossy(start + first // per, modes if too_large[first] else [])
 
     def _lossy(self, position: int, modes: Sequence[str] = ()) -> LossyCastError:
-        """The error for a lost value; `modes` are the values of `overflow` with which it would be none."""
+        """The error for a lost value; `modes` are values of `overflow` that would avoid it."""
         ways = [" or ".join(f'overflow="{mode}"' for mode in modes)] if modes else []
         if self.spared is not None:
             ways.append(self.spared())
@@ -216,7 +216,7 @@ def _ends(dtype: np.dtype[Any]) -> _Ends:
 
 @cache
 def _first_special(dtype: np.dtype[Any]) -> int | None:
-    """The bit pattern from which on all numbers are infinite or NaN, if the dtype has such a pattern."""
+    """The bit pattern from which on all numbers are infinite or NaN, if the dtype has one."""
     if not _ends(dtype).has_infinity:
         return None
     return int(np.array(np.inf).astype(dtype).view(f"u{dtype.itemsize}"))
@@ -378,7 +378,7 @@ def select(
 def names_taken(
     contents: Contents, include: Sequence[str], exclude: Sequence[str]
 ) -> frozenset[str]:
-    """The names of all that a choice takes, for hints; those of all that is there if a pattern fits nothing."""
+    """The names that a choice takes, for hints; all names there if a pattern fits nothing."""
     values = named_values(contents.tree)
     among = (*contents.tensors, *contents.others, *values)
     try:
@@ -526,7 +526,7 @@ def _fitting(glob: str, given: Sequence[str], names: Collection[str], option: st
 
 
 def _other_pattern(glob: str, given: Sequence[str], names: Collection[str], option: str) -> str:
-    """The hint for a pattern that fits no name: another one in its place among those that are given."""
+    """The hint for a pattern that fits no name: another one in its place among those given."""
 
     def instead(*others: str) -> str:
         kept = [new for each in given for new in (others if each == glob else (each,))]
@@ -590,7 +590,8 @@ def substitution(text: str) -> Callable[[str], str]:
         ValueError: It is malformed.
     """
     wrong = ValueError(
-        f"rename: {text!r} is not a substitution: these are s/REGEX/REPLACEMENT/, for example 's/^module\\.//'"
+        f"rename: {text!r} is not a substitution: these are s/REGEX/REPLACEMENT/, for example "
+        "'s/^module\\.//'"
     )
     if len(text) < 4 or text[0] != "s" or text[1].isalnum() or text[1] in "\\ \n":
         raise wrong
@@ -656,7 +657,8 @@ def _casts(
         if name in blocks:
             if choice not in (FIT, None, own):
                 raise FormatLimitError(
-                    f"dtype: {name} is in blocks of {blocks[name].kind}, whose bytes have no dtype.",
+                    f"dtype: {name} is in blocks of {blocks[name].kind}, whose bytes have no "
+                    "dtype.",
                     _with_bytes(rule, [each for each in names if each in blocks]),
                 )
             continue

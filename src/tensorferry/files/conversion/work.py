@@ -1,4 +1,4 @@
-"""`Work`: run the jobs of a conversion, and publish the output; also continue after an interruption."""
+"""`Work`: run a conversion's jobs and publish the output; also continue after an interruption."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Layout:
         return [str(self.target / name) for name in (*self.names, index_name(self.format))]
 
     def replaceable(self) -> list[str] | None:
-        """The names in an existing target folder that may be replaced; ``None`` if there is no folder."""
+        """The names in an existing target folder that may be replaced; ``None`` if no folder."""
         try:
             return self._replaceable() if self.target.is_dir() else None
         except FileNotFoundError:

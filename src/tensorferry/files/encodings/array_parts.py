@@ -219,7 +219,7 @@ def _codes(raw: Array, bits: int) -> Array:
 
 
 def varints(extent: Extent, size: int) -> Iterator[Array]:
-    """Read numbers of variable length (https://protobuf.dev/programming-guides/encoding/), as uint64.
+    """Read variable-length numbers (https://protobuf.dev/programming-guides/encoding/), as uint64.
 
     Raises:
         FileFormatError: There are more or fewer than `size`, or one is too long.
@@ -248,7 +248,8 @@ def varints(extent: Extent, size: int) -> Iterator[Array]:
         yield numbers
     if size or rest.size:
         raise FileFormatError(
-            f"{extent.path} has {'more' if size < 0 else 'fewer'} numbers at byte {extent.offset} than its shape says."
+            f"{extent.path} has {'more' if size < 0 else 'fewer'} numbers at byte {extent.offset} "
+            "than its shape says."
         )
 
 
@@ -326,7 +327,7 @@ class _Joined(Decoded):
 
 
 def _part(region: Region, box: Sequence[tuple[int, int]]) -> Array:
-    """A box of a region that is one run of its values: inner axes are complete, outer axes have length 1."""
+    """A box that is one run of a region's values: inner axes complete, outer axes of length 1."""
     stored, shape = region.stored, tuple(end - begin for begin, end in box)
     stored = getattr(stored, "inner", stored)
     first = tuple(begin for begin, _ in box)

@@ -1,4 +1,4 @@
-"""CRC-32C (Castagnoli), the checksum of TensorFlow's files: by google-crc32c if it is installed, otherwise by NumPy.
+"""CRC-32C (Castagnoli), the checksum of TensorFlow files: by google-crc32c if installed, or NumPy.
 
 The library uses an instruction of the processor. Without it, a block is divided into lanes that are
 computed together. Their remainders are combined by tables for appended zeros, as in zlib's
@@ -91,7 +91,7 @@ def _table(bits: int) -> Array:
 
 @cache
 def _zeros(level: int) -> Array:
-    """The effect of ``_LANE << level`` bytes of zero on a remainder, as a table for each of its bytes."""
+    """The effect of ``_LANE << level`` zero bytes on a remainder: a table for each of its bytes."""
     values = np.arange(256, dtype=np.uint32) << (8 * np.arange(4, dtype=np.uint32)[:, None])
     if level:
         half = _zeros(level - 1)

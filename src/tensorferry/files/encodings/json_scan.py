@@ -1,4 +1,4 @@
-"""Read JSON piece by piece, for text that is not trusted, and of which only strings by name are needed.
+"""Read JSON piece by piece: text that is not trusted, of which only strings by name are needed.
 
 `json.loads` would make two gigabytes from 100 MB of ``[[],[],…``; this raises an error. Each
 function takes a position in the text, gives the value there and the position after it, and raises

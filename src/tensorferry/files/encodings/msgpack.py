@@ -157,7 +157,7 @@ class Reader:
 
 
 def packed(value: Any) -> bytes:
-    """Encode ``None``, a bool, a 64-bit integer, a float, a string or bytes; or a list or dict of these."""
+    """Encode ``None``, a bool, 64-bit integer, float, string, bytes, or a list or dict of these."""
     if value is None or isinstance(value, bool):
         return {None: b"\xc0", False: b"\xc2", True: b"\xc3"}[value]
     if isinstance(value, float):

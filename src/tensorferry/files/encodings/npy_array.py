@@ -49,12 +49,13 @@ NAME = "tensorferry.name"
 
 _MARK = b"\ntensorferry "
 _LONGEST_HEADER = 10_000
-"""NumPy's own limit, for the sake of ``ast``: https://numpy.org/doc/stable/reference/generated/numpy.load.html"""
+"""NumPy's limit, for ``ast``: https://numpy.org/doc/stable/reference/generated/numpy.load.html"""
 LONGEST_TRAILER = 1 << 26
 """The most bytes after the values that are read."""
 
 _USUAL = re.compile(
-    r"\{'descr': '([^'\\]*)', 'fortran_order': (True|False), 'shape': \(((?:[0-9]{1,19}, )*(?:[0-9]{1,19},?)?)\), \}\s*"
+    r"\{'descr': '([^'\\]*)', 'fortran_order': (True|False), 'shape': \(((?:[0-9]{1,19}, "
+    r")*(?:[0-9]{1,19},?)?)\), \}\s*"
 )
 _PLAIN = re.compile(r"([<>|=]?)([biufc])([0-9]{1,2})")
 _OBJECTS = re.compile(r"[<>|=]?O[0-9]*|object")

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["NAMES", "is_entry", "placed", "refuse_links_out", "restore_names", "size_of", "walked"]
 
 NAMES = "tensorferry.names"
-"""The attribute with the order of the tensors, and with names that are not paths, as JSON pairs of name and path."""
+"""The attribute with the tensors' order, and JSON pairs of a name that is no path and its path."""
 
 
 def is_entry(name: str) -> bool:
-    """Whether a name is a plain entry of a folder, and not a path on any system, so that it cannot lead out of it."""
+    """Whether a name is a plain entry of a folder, no path on any system: it cannot lead out."""
     return name not in ("", ".", "..") and not any(character in name for character in "/\\\0")
 
 
 def refuse_links_out(folder: Path, marker: str) -> None:
-    """Raise if a link in a folder leads out of it, because the library would read its target as a part of the folder.
+    """Raise if a link in a folder leads out of it: the library would read the target as a part.
 
     In the cache of a hub, all files are links to one folder. So links may also lead to the folder
     to which the link `marker` leads, which is the file that identifies the format.
@@ -64,7 +64,7 @@ def _below(folder: Path | str) -> Iterator[os.DirEntry[str]]:
 
 
 def placed(names: Iterable[str], is_path: Callable[[str], bool]) -> dict[str, str]:
-    """A path for each name: the name itself, if the format can keep it, and it is not above or below another path."""
+    """A path for each name: the name, if the format can keep it, not above or below another."""
     names = list(names)
     used = set(names)
     groups: set[str] = set()

@@ -1,4 +1,4 @@
-"""Protocol Buffers' wire format: find fields in a file without reading their payloads, and write fields.
+"""Protocol Buffers' wire format: find fields without reading their payloads, and write fields.
 
 The encoding is described at https://protobuf.dev/programming-guides/encoding/. A library would
 parse a whole message into memory, with all weights. Here only the requested fields are read.

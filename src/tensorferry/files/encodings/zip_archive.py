@@ -129,7 +129,8 @@ class Directory:
             at = tail.rfind(b"PK\5\6", 0, at)
         if at < 0:
             raise FileFormatError(
-                f"{self.path} is not a complete zip archive: its directory, which is at the end, is missing.",
+                f"{self.path} is not a complete zip archive: its directory, which is at the end, "
+                "is missing.",
                 "the file was probably cut off: get it again",
             )
         _, disk, start_disk, here, count, nbytes, begin, _ = _END.unpack_from(tail, at)
@@ -157,12 +158,14 @@ class Directory:
             raise FileFormatError(f"{self.path} is one part of a zip archive of several.")
         if begin + nbytes != end or count * 46 > nbytes:
             raise FileFormatError(
-                f"{self.path}: the zip directory of {count:,} members claims bytes {begin} to {begin + nbytes}; "
+                f"{self.path}: the zip directory of {count:,} members claims bytes {begin} to "
+                f"{begin + nbytes}; "
                 f"it has to end at {end}."
             )
         if nbytes > _MOST_DIRECTORY or count > MOST_TENSORS:
             raise UnsafeFileError(
-                f"{self.path} has a zip directory of {nbytes:,} bytes and {count:,} members, out of all proportion."
+                f"{self.path} has a zip directory of {nbytes:,} bytes and {count:,} members, out "
+                "of all proportion."
             )
         return base + begin, nbytes, count
 
@@ -415,7 +418,7 @@ class Archive(Mapping[str, Member]):
         return self._index
 
     def numbered(self, prefix: str) -> array[int]:
-        """The indices of members whose names are a prefix and a number, by the number; -1 if there is none.
+        """The indices of members whose names are a prefix and a number, by number; -1 if none.
 
         They take less memory than the names. Only numbers below the number of members are found.
         """
@@ -509,12 +512,13 @@ class Archive(Mapping[str, Member]):
         """
         if member.size > limit:
             raise UnsafeFileError(
-                f"{self.path}: {member.name} holds {member.size:,} bytes; no more than {limit:,} are read into memory."
+                f"{self.path}: {member.name} holds {member.size:,} bytes; no more than {limit:,} "
+                "are read into memory."
             )
         return b"".join(self.open_blocks(member))
 
     def read_pages(self, member: Member, limit: int) -> bytes | mmap.mmap:
-        """As `read_bytes`, but a large member is read into an anonymous map, whose pages can be freed one by one."""
+        """As `read_bytes`; a large member goes into an anonymous map that can be freed by pages."""
         if member.method != STORED or not _SMALL < member.size <= limit:
             return self.read_bytes(member, limit)
         pages = read_pages(self.path, self.offset(member), member.size)
@@ -563,7 +567,7 @@ class Archive(Mapping[str, Member]):
                 self._descriptor = None
 
     def findings(self, tensor_of: Callable[[str], str | None]) -> Iterator[FileFinding]:
-        """Find what is wrong with the archive: the local header, data and checksum of each member are checked."""
+        """Find what is wrong with the archive: each member's local header, data and checksum."""
         if self.lacks_sums:
             what = "it was saved without checksums, so that damage to its values would not be seen"
             yield FileFinding(self.path, None, None, what, error=False)
@@ -661,7 +665,7 @@ class MemberForm(NamedTuple):
 
 
 class ZipExtent(Packed):
-    """Values without gaps in a member of an archive; `region` may also be the index of the member."""
+    """Values without gaps in a member of an archive; `region` may also be the member's index."""
 
     __slots__ = ("_region", "layout")
 
@@ -713,7 +717,7 @@ class ZipExtent(Packed):
 
 
 class ZipView(View):
-    """Values with strides in a member of an archive; `start` is the position of the first one in the member."""
+    """Values with strides in a member of an archive; `start` is the first one's position in it."""
 
     __slots__ = ("region", "start")
 

@@ -1,4 +1,4 @@
-"""`ArchiveWriter`: write zip archives of uncompressed members with aligned data, from front to back."""
+"""`ArchiveWriter`: write zip archives of uncompressed members, data aligned, front to back."""
 
 from __future__ import annotations
 

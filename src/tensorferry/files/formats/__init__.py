@@ -30,7 +30,7 @@ TABLES = ("arrow", "parquet")
 
 
 def is_fragile(name: str, head: bytes) -> bool:
-    """Whether a damaged file may end the process, because its library (HDF5) does not notice the damage.
+    """Whether a damaged file may end the process: its library (HDF5) does not notice damage.
 
     Args:
         name: The file's name.
@@ -46,7 +46,7 @@ def is_fragile(name: str, head: bytes) -> bool:
 
 
 def is_fragile_folder(path: Path) -> bool:
-    """Whether a damaged folder may end the process, because its library (tensorstore) reads a database in it.
+    """Whether a damaged folder may end the process: tensorstore reads a database in it.
 
     A database is in the folder itself, or in an item of a step.
     """

@@ -1,4 +1,4 @@
-"""Read folders of ``torch.distributed.checkpoint``, without that package, as one tree of whole tensors.
+"""Read folders of ``torch.distributed.checkpoint``, without it, as one tree of whole tensors.
 
 ``.metadata`` is a pickle that tells which file has which region of which tensor. Each region, and
 each other value, is a file of ``torch.save`` inside these files
@@ -42,11 +42,17 @@ _MOST_VALUES = 1 << 28
 _FEW_METADATA = 1 << 19
 """The size of the metadata for about 5,000 pieces, in bytes."""
 _LEAST_RATIO = 16
-"""The least ratio of data to metadata: a piece takes about 100 bytes of metadata, and 1,500 of data without values."""
+"""The least ratio of data to metadata.
+
+A piece takes about 100 bytes of metadata, and 1,500 of data without values.
+"""
 
 
 class TorchDistributed(Format):
-    """Checkpoints of several processes: https://docs.pytorch.org/docs/stable/distributed.checkpoint.html."""
+    """Checkpoints of several processes.
+
+    See https://docs.pytorch.org/docs/stable/distributed.checkpoint.html.
+    """
 
     name = "torch_distributed"
     title = "PyTorch, distributed"
@@ -109,9 +115,11 @@ def _refuse_fragments(folder: Path, where: Path) -> None:
         )
     if held < _LEAST_RATIO * described:
         raise UnsafeFileError(
-            f"{where} has {described:,} bytes that say where pieces are, and those are no more than {held:,}: out of "
+            f"{where} has {described:,} bytes that say where pieces are, and those are no more "
+            f"than {held:,}: out of "
             "all proportion.",
-            f"python -m torch.distributed.checkpoint.format_utils dcp_to_torch {folder} OUT.pt, if you trust it",
+            f"python -m torch.distributed.checkpoint.format_utils dcp_to_torch {folder} OUT.pt, if "
+            "you trust it",
         )
 
 
@@ -163,7 +171,8 @@ class _SavedRegion(Stored):
                 self.shape,
             ):
                 raise FileFormatError(
-                    f"{self._item.path}: at byte {self._item.offset} there is {stored!r}, where the metadata has "
+                    f"{self._item.path}: at byte {self._item.offset} there is {stored!r}, where "
+                    "the metadata has "
                     f"{self.dtype}{list(self.shape)} of {self._name[:200]}."
                 )
             self._inner = stored
@@ -238,7 +247,7 @@ class _DistributedCheckpoint:
         self._values_left = _MOST_VALUES
 
     def _validated(self, places: dict[Any, Any]) -> dict[tuple[Any, Any], _Item]:
-        """The place of each region, after a check that the files exist, and that regions do not overlap."""
+        """The place of each region, after a check that files exist and regions do not overlap."""
         from ..pickles.torch_distributed import lengths
 
         found: dict[tuple[Any, Any], _Item] = {}
@@ -262,7 +271,8 @@ class _DistributedCheckpoint:
                 )
             if at.get("transform_descriptors"):
                 raise FileFormatError(
-                    f"{self._where}: {name[:200]} was put through {at['transform_descriptors']!s:.100}, as extensions "
+                    f"{self._where}: {name[:200]} was put through "
+                    f"{at['transform_descriptors']!s:.100}, as extensions "
                     "of torch.distributed.checkpoint do; they are not known.",
                     "a checkpoint that was saved without extensions",
                 )
@@ -276,7 +286,8 @@ class _DistributedCheckpoint:
             size = sizes[file]
             if size is not None and not 0 <= offset <= offset + nbytes <= size:
                 raise FileFormatError(
-                    f"{path} is {size:,} bytes long; {name[:200]} should be at {offset:,}, and is {nbytes:,} bytes."
+                    f"{path} is {size:,} bytes long; {name[:200]} should be at {offset:,}, and is "
+                    f"{nbytes:,} bytes."
                 )
             place = lengths(asked.get("offset"))
             if found.setdefault((name, place), _Item(path, offset, nbytes)) != (
@@ -381,7 +392,8 @@ class _DistributedCheckpoint:
             )
             if item is None:
                 raise FileFormatError(
-                    f"{self._where} does not say where the piece of {name[:200]} at {list(start)} is."
+                    f"{self._where} does not say where the piece of {name[:200]} at {list(start)} "
+                    "is."
                 )
             regions.append(Region(start, sizes, _SavedRegion(own, sizes, item, name)))
         return joined(self._where, name, own, shape, regions), ""
@@ -393,7 +405,8 @@ class _DistributedCheckpoint:
         self._values_left -= item.nbytes
         if self._values_left < 0:
             raise UnsafeFileError(
-                f"{self._where} has more than {_MOST_VALUES:,} bytes of values, out of all proportion."
+                f"{self._where} has more than {_MOST_VALUES:,} bytes of values, out of all "
+                "proportion."
             )
         # In a list, so that it is not taken for a mapping of only tensors.
         found, others = _opened(item, self._allow, lambda root: [root])

@@ -154,7 +154,8 @@ class _Tree:
         self._values += 1
         if len(keys) > DEEPEST or self._values > MOST:
             raise UnsafeFileError(
-                f"{self._path} nests deeper than {DEEPEST} or has more than {MOST} values, at {'.'.join(keys[:8])}."
+                f"{self._path} nests deeper than {DEEPEST} or has more than {MOST} values, at "
+                f"{'.'.join(keys[:8])}."
             )
         if isinstance(value, msgpack.Binary):
             return self._plain(reader, value)
@@ -269,7 +270,7 @@ _OTHER = object()
 
 
 class _StateDict:
-    """Makes the form of `flax.serialization.to_state_dict` from a tree, and notes what it does not keep."""
+    """Makes `flax.serialization.to_state_dict`'s form from a tree; notes what it does not keep."""
 
     def __init__(self) -> None:
         self.changed: dict[str, list[str]] = {}

@@ -70,7 +70,7 @@ DEEPEST = 4
 
 
 def tagged(kind: int, value: Any) -> str:
-    """A value as metadata: a string as it is, unless it looks tagged; other values as JSON with their type."""
+    """A value as metadata: JSON with its type, or a string as it is, unless it looks tagged."""
     return str(value) if kind == STRING and _is_plain(value) else _json(kind, value)
 
 
@@ -199,7 +199,10 @@ _256 |= {
 }
 _256 |= {35: ("TQ2_0", 66)}
 _ALL = {32: _32, 64: {40: ("NVFP4", 36)}, 128: {41: ("Q1_0", 18)}, 256: _256}
-"""Names and bytes by ggml_type, https://github.com/ggml-org/ggml/blob/master/include/ggml.h, for each length."""
+"""Names and bytes by ggml_type, for each length.
+
+See https://github.com/ggml-org/ggml/blob/master/include/ggml.h.
+"""
 BLOCKS_BY_CODE = {
     code: Blocks(f"gguf.{name}", length, nbytes)
     for length, kinds in _ALL.items()
@@ -239,7 +242,8 @@ class Dequantised(Stored):
             self._numbers(np.zeros(blocks.nbytes, np.uint8))
         except (KeyError, ValueError, NotImplementedError) as error:
             raise FormatLimitError(
-                f"{name} is in blocks of {blocks.kind}, which the gguf library that is installed does not dequantise.",
+                f"{name} is in blocks of {blocks.kind}, which the gguf library that is installed "
+                "does not dequantise.",
                 FileHint(Without({name: ()}), Undecoded()),
             ) from error
 
@@ -300,7 +304,7 @@ def _shortened(name: str) -> str:
 
 
 class Gguf(Format):
-    """GGUF files of versions 2 and 3 in either byte order; tensors in quantised blocks are bytes, see `base.blocks`.
+    """GGUF files of versions 2 and 3, either byte order; quantised blocks as bytes: `base.blocks`.
 
     Keys and values are kept as metadata: a string as it is, another value as JSON with its type,
     such as ``{"gguf.uint32": 7}``, from which it is written back the same.
@@ -339,7 +343,8 @@ class Gguf(Format):
         ]
         if bare:
             raise FormatLimitError(
-                f"A GGUF file with a bfloat16 that has no axes cannot be opened by its own library: {named(bare)}.",
+                "A GGUF file with a bfloat16 that has no axes cannot be opened by its own "
+                f"library: {named(bare)}.",
                 FileHint(
                     OtherDtypes(dict.fromkeys(bare, "bfloat16"), {"bfloat16": "float32"}),
                     Without(keys_of(contents, bare)),
@@ -395,7 +400,8 @@ class _Header:
         # Each entry takes some bytes of the file, so that a larger count is wrong.
         if tensors > self._size // 24 or pairs > self._size // 13:
             raise FileFormatError(
-                f"{self._path} claims {tensors:,} tensors and {pairs:,} keys in {self._size:,} bytes."
+                f"{self._path} claims {tensors:,} tensors and {pairs:,} keys in {self._size:,} "
+                "bytes."
             )
         if tensors > MOST_TENSORS:
             raise UnsafeFileError(f"{self._path} has {tensors:,} tensors, out of all proportion.")

@@ -52,7 +52,9 @@ __all__ = [
 
 
 DTYPE = "dtype"
-"""Keras's name for the attribute that says what opaque bytes are, https://github.com/keras-team/keras,
+"""Keras's name for the attribute that says what opaque bytes are.
+
+See https://github.com/keras-team/keras,
 keras/src/saving/saving_lib.py, H5IOStore."""
 
 OPAQUE = frozenset(DTYPES) - ORDINARY - {"float8_e5m2", "bfloat16"}
@@ -96,11 +98,11 @@ def types() -> dict[str, tuple[Any, Any]]:
 
 
 _KNOWN: dict[bytes, tuple[str, bool]] = {}
-"""What `dtype_of` has found, by the encoded type, because dozens of comparisons for each of many datasets take long."""
+"""What `dtype_of` has found, by encoded type: dozens of comparisons for each dataset take long."""
 
 
 def dtype_of(found: Any) -> tuple[str, bool]:
-    """The canonical name of a dataset's dtype, and whether its bytes are swapped; or why it has none."""
+    """A dataset dtype's canonical name, and whether its bytes are swapped; or why it has none."""
     import h5py
 
     kind = found.get_type()
@@ -117,7 +119,10 @@ def dtype_of(found: Any) -> tuple[str, bool]:
         if isinstance(label, str) and label in DTYPES and find(label).itemsize == kind.get_size():
             return label, False
         return (
-            f"opaque values of {kind.get_size()} bytes, without an attribute {DTYPE!r} that says of what",
+            (
+                f"opaque values of {kind.get_size()} bytes, without an attribute {DTYPE!r} that says "
+                "of what"
+            ),
             False,
         )
     if isinstance(kind, h5py.h5t.TypeStringID):
@@ -219,7 +224,7 @@ def is_path(name: str) -> bool:
 def write_hdf5(
     contents: Contents, paths: dict[str, str], path: Path, pump: Pump, *, opaque: frozenset[str]
 ) -> None:
-    """Write a file: h5py writes the structure with room for the values, then they are copied into it.
+    """Write a file: h5py writes the structure with room for values, which are then copied in.
 
     Ties become hard links. Metadata become attributes of the file, or of the object before the last
     ``@`` of the key.
@@ -458,7 +463,8 @@ class _ContentsCollector:
             offset = offset or 0
             if offset + nbytes > self.location.nbytes:
                 raise FileFormatError(
-                    f"{self.path} is cut off: {path!r} ends at byte {offset + nbytes} of {self.location.nbytes}."
+                    f"{self.path} is cut off: {path!r} ends at byte {offset + nbytes} of "
+                    f"{self.location.nbytes}."
                 )
             place = self.location
             return Extent(

@@ -1,4 +1,4 @@
-"""Weights of Keras, with h5py: ``.weights.h5``, the weights in ``.keras``, and the ``.h5`` of Keras 2."""
+"""Weights of Keras, with h5py: ``.weights.h5``, those in ``.keras``, and Keras 2's ``.h5``."""
 
 # pyright: reportAttributeAccessIssue=false, reportOptionalMemberAccess=false,
 # reportArgumentType=false h5py has no types.
@@ -39,7 +39,7 @@ _CREATED: tuple[str, ...] = (
     *("embeddings", "kernel", "depthwise_kernel", "pointwise_kernel", "recurrent_kernel", "bias"),
     *("gamma", "beta", "moving_mean", "moving_variance"),
 )
-"""The names of variables in Keras's layers, in the order in which a layer makes (and numbers) them."""
+"""The names of variables in Keras's layers, in the order that a layer makes (and numbers) them."""
 
 
 class Keras(Format):
@@ -87,7 +87,8 @@ class Keras(Format):
             any_name = 'to="hdf5", which holds any name'
             few = len(foreign) <= _FEW and "dense" not in str(paths)
             raise FormatLimitError(
-                f"Keras would not find {named(foreign)}: its weights are named like layers/dense/vars/0, or as its "
+                f"Keras would not find {named(foreign)}: its weights are named like "
+                "layers/dense/vars/0, or as its "
                 "layers name them, like dense.kernel.",
                 FileHint(
                     Words(any_name, any_name), *([self._numbered(contents, foreign)] if few else [])
@@ -131,7 +132,7 @@ def _own_layer(name: str) -> str:
 
 
 def _paths(names: Iterable[str]) -> dict[str, str]:
-    """The paths where Keras looks for variables with these names, without those that it would not find."""
+    """The paths where Keras looks for variables of these names, without those it would not find."""
     paths: dict[str, str] = {}
     layers: dict[str, list[tuple[int, str]]] = {}
     for name in names:

@@ -28,7 +28,10 @@ _LONE = Ref("tensor")
 
 
 class _Npy(Format):
-    """One array, as `numpy.save` writes it: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html."""
+    """One array, as `numpy.save` writes it.
+
+    See https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html.
+    """
 
     name = "npy"
     title = "NumPy's .npy"
@@ -64,7 +67,8 @@ class _Npy(Format):
             end = header.length + header.nbytes if header.dtype or header.void else size
             if end > size:
                 raise FileFormatError(
-                    f"{where} ends at byte {size}, its array of shape {list(header.shape)} at {end}."
+                    f"{where} ends at byte {size}, its array of shape {list(header.shape)} at "
+                    f"{end}."
                 )
             behind = os.pread(descriptor, min(size - end, arrays.LONGEST_TRAILER), end)
         contents = Contents(self.name, (where,))
@@ -119,7 +123,8 @@ class _Npy(Format):
         length = len(_strings(contents))
         if length > arrays.LONGEST_TRAILER:
             raise FormatLimitError(
-                f"{self.title} holds {arrays.LONGEST_TRAILER} bytes of what is not a tensor, not {length}.",
+                f"{self.title} holds {arrays.LONGEST_TRAILER} bytes of what is not a tensor, not "
+                f"{length}.",
                 OTHER_FORMAT,
             )
 

@@ -67,7 +67,10 @@ def _shortened(name: str) -> str:
 
 
 class _Npz(Format):
-    """Arrays by name, as `numpy.savez` writes them: https://numpy.org/doc/stable/reference/generated/numpy.savez.html."""
+    """Arrays by name, as `numpy.savez` writes them.
+
+    See https://numpy.org/doc/stable/reference/generated/numpy.savez.html.
+    """
 
     name = "npz"
     title = "NumPy's .npz"
@@ -319,7 +322,8 @@ def _array(
     end = header.length + header.nbytes if header.dtype or header.void else member.size
     if end > member.size:
         raise FileFormatError(
-            f"{where} has {member.size} bytes, its array of shape {list(header.shape)} ends at byte {end}."
+            f"{where} has {member.size} bytes, its array of shape {list(header.shape)} ends at "
+            f"byte {end}."
         )
     held = arrays.parse_trailer(_behind(archive, member, descriptor, begin, end), where)
     if held is None:

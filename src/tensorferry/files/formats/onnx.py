@@ -374,7 +374,7 @@ def _stored(
 
 
 def _numbers(dtype: str, shape: tuple[int, ...], extent: Extent, where: str) -> Stored:
-    """A tensor over numbers of variable length, each of which has an element, or as many as fit into a byte."""
+    """A tensor of variable-length numbers, each for one element, or as many as fit into a byte."""
     size = prod(shape)
     bits = BITS.get(dtype, 8)
     each = 1 if bits == 6 else 8 // bits
@@ -399,7 +399,7 @@ def _numbers(dtype: str, shape: tuple[int, ...], extent: Extent, where: str) -> 
 
 
 class Onnx(Format):
-    """ONNX models, of which only the initializers are read: of the graph, and of the graphs inside its nodes."""
+    """ONNX models: only the initializers are read, of the graph and of graphs inside its nodes."""
 
     name = "onnx"
     title = "ONNX"

@@ -45,7 +45,7 @@ __all__ = [
 LEGACY = re.compile(
     rb"\x80[\2-\5](?:\x95.{8})?\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", re.DOTALL
 )
-"""The beginning of PyTorch's files before version 1.6: a pickled number (torch/serialization.py, MAGIC_NUMBER)."""
+"""The start of PyTorch files before 1.6: MAGIC_NUMBER of torch/serialization.py, pickled."""
 PICKLES = (".pkl", ".pickle", ".p", ".joblib")
 _MAY_BE = (*PICKLES, ".pt", ".pth", ".bin", ".ckpt")
 _PICKLED = re.compile(rb"\x80[\2-\5]")
@@ -71,7 +71,7 @@ _DEEPEST = 8
 
 
 class BareNames(Names):
-    """The vocabulary of `pickle.dump` and joblib: arrays after their wrappers, and tensors as whole files of PyTorch.
+    """The vocabulary of `pickle.dump` and joblib: wrapped arrays, tensors as whole PyTorch files.
 
     Args:
         where: The file, for messages.
@@ -182,7 +182,7 @@ BareNames.calls = Names.calls | {
 def read_pickle_file(
     path: Path, allow: frozenset[str], *, partly: bool = False
 ) -> tuple[Unpickled, dict[str, str]]:
-    """Read a file that is one pickle, of joblib or not; gives the result and why some leaves cannot be loaded.
+    """Read a file of one pickle, joblib's or not; gives the result and why leaves fail to load.
 
     Args:
         path: The file.
@@ -202,7 +202,8 @@ def read_pickle_file(
     if end != len(data):
         more = "another pickle" if data[end : end + 1] == b"\x80" else "something else"
         raise FileFormatError(
-            f"{vocabulary.where}: its pickle ends at byte {end:,} of {len(data):,}, and {more} follows.",
+            f"{vocabulary.where}: its pickle ends at byte {end:,} of {len(data):,}, and {more} "
+            "follows.",
             "a file with one object, such as a dict of them all",
         )
     return resolved(root, vocabulary, FileResolver(vocabulary.where, vocabulary.places), len(data))
@@ -255,7 +256,10 @@ def asked_in_pickle(path: Path) -> tuple[str, ...]:
 
 
 class Pickle(Format):
-    """Pickles of any protocol, and joblib's: https://joblib.readthedocs.io/en/stable/persistence.html."""
+    """Pickles of any protocol, and joblib's.
+
+    See https://joblib.readthedocs.io/en/stable/persistence.html.
+    """
 
     name = "pickle"
     title = "Pickle, joblib"

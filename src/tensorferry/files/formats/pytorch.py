@@ -1,4 +1,4 @@
-"""Files of ``torch.save``: state dicts, checkpoints, single tensors; in the zip format and in the older one.
+"""Files of ``torch.save``: state dicts, checkpoints, single tensors; in the zip and older format.
 
 https://docs.pytorch.org/docs/stable/notes/serialization.html describes the archive: ``data.pkl`` is
 a pickle whose persistent ids name the storages ``data/0``, ``data/1``, …; ``byteorder`` is the byte
@@ -166,7 +166,7 @@ class PyTorch(Format):
 
 
 def check_archive(path: Path, found: Contents | ConversionError) -> Iterator[FileFinding]:
-    """Find what is wrong with a zip archive of tensors: the result of reading it, and all its members."""
+    """Find what is wrong with a zip archive of tensors: the result of reading, and all members."""
     from ..encodings.zip_archive import Archive
 
     where = os.fspath(path)
@@ -205,9 +205,11 @@ def _is_legacy(path: Path) -> bool:
         head = file.read(64)
     if _is_tar(head):
         raise FileFormatError(
-            f"{path} is a tar archive, as torch.save wrote them before 0.2: it cannot be read without running it.",
+            f"{path} is a tar archive, as torch.save wrote them before 0.2: it cannot be read "
+            "without running it.",
             "where it can be trusted, in Python: "
-            f"import torch; torch.save(torch.load({str(path)!r}, weights_only=False), {str(path)!r})",
+            f"import torch; torch.save(torch.load({str(path)!r}, weights_only=False), "
+            f"{str(path)!r})",
         )
     return LEGACY.match(head) is not None
 

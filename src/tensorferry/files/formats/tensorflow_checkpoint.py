@@ -247,7 +247,10 @@ def from_metadata(text: str) -> bytes:
 
 
 def string_of(text: bytes) -> tuple[bytes, int]:
-    """The encoding of a string without axes, and its checksum, in which the length counts as four or eight bytes."""
+    """The encoding of a string without axes, and its checksum.
+
+    In the checksum, the length counts as four or eight bytes.
+    """
     width = "<I" if len(text) < 1 << 32 else "<Q"
     checksum = crc32c(struct.pack(width, len(text)))
     own = struct.pack("<I", masked(checksum))
@@ -270,7 +273,7 @@ INDEX = ".index"
 STATE = "checkpoint"
 """The file that names the newest checkpoint of a folder."""
 _MODELS, _VARIABLES = ("saved_model.pb", "saved_model.pbtxt"), "variables"
-"""The programs and the checkpoint in the folder of a SavedModel: https://www.tensorflow.org/guide/saved_model."""
+"""The programs and checkpoint of a SavedModel: https://www.tensorflow.org/guide/saved_model."""
 _LONGEST_STRING = 64 << 20
 _MOST_SLICES = 1024
 
@@ -300,7 +303,8 @@ class _Summed(Stored):
             yield block
         if masked(found) != self.checksum:
             raise FileFormatError(
-                f"{self.extent.path} is corrupt: the {self.nbytes} bytes at {self.extent.offset} have another CRC-32C "
+                f"{self.extent.path} is corrupt: the {self.nbytes} bytes at {self.extent.offset} "
+                "have another CRC-32C "
                 "than the checkpoint's index says.",
                 "get the file again",
             )
@@ -404,7 +408,8 @@ class Bundle:
         dtype = DTYPES[entry.code]
         if entry.nbytes != prod(entry.shape) * find(dtype).itemsize:
             raise FileFormatError(
-                f"{where} has {entry.nbytes:,} bytes, which is not the size of {dtype} {entry.shape}."
+                f"{where} has {entry.nbytes:,} bytes, which is not the size of {dtype} "
+                f"{entry.shape}."
             )
         extent = Extent(dtype, entry.shape, self._place(entry, name), entry.offset)
         return _Summed(extent, entry.checksum), (entry.shard, entry.offset)
@@ -495,7 +500,7 @@ class Bundle:
 
 
 def index_of(path: Path) -> Path | None:
-    """The index of a checkpoint, from the path of the index, its prefix, its folder, or the folder of a SavedModel."""
+    """A checkpoint's index, from its path, prefix or folder, or the folder of a SavedModel."""
     if not path.is_dir():
         index = path if path.name.endswith(INDEX) else path.with_name(path.name + INDEX)
         return index if index.is_file() else None
@@ -537,7 +542,7 @@ def _axes(message: Message, field: Any) -> Iterator[tuple[int, int]]:
 
 
 def _slice_key(name: str, axes: tuple[tuple[int, int], ...]) -> bytes:
-    """The key of a slice, in TensorFlow's order-preserving encoding: tensorflow/core/lib/strings/ordered_code.h."""
+    """A slice's key, encoded to keep the order: tensorflow/core/lib/strings/ordered_code.h."""
     escaped = re.sub(
         rb"[\0\xff]", lambda found: b"\0\xff" if found[0] == b"\0" else b"\xff\0", name.encode()
     )
@@ -572,7 +577,7 @@ def _overlap(boxes: list[tuple[slice, ...]]) -> bool:
 def _joined(
     boxes: list[tuple[tuple[slice, ...], Stored]], dtype: str, shape: tuple[int, ...]
 ) -> Iterator[Array]:
-    """Yield the values of a tensor from its slices; slice by slice if they divide the first axis."""
+    """Yield a tensor's values from its slices; slice by slice if they divide the first axis."""
     rows = all(lengths(box)[1:] == shape[1:] for box, _ in boxes)
     if rows and all(a[0].stop == b[0].start for (a, _), (b, _) in pairwise(boxes)):
         for _, stored in boxes:

@@ -1,4 +1,4 @@
-"""Read folders of DeepSpeed with ZeRO-1, 2 and 3, without DeepSpeed: whole parameters in their master precision.
+"""Read DeepSpeed's folders of ZeRO-1, 2 and 3, without it: whole parameters in master precision.
 
 Each process has a file with its part of the optimizer, with flat vectors of parameters: in stages 1
 and 2 the vectors of all processes together have all parameters; in stage 3 each has a part of each
@@ -109,7 +109,7 @@ def _latest(folder: Path) -> Path | None:
 
 
 def _files(path: Path) -> tuple[list[Path], list[Path]]:
-    """The files with the states of the model (one, or one for each process), and those of the optimizer."""
+    """The files with the model's states (one, or one per process), and with the optimizer's."""
     folder = path if any(map(_PARTS.fullmatch, _listed(path))) else _latest(path)
     if folder is None:
         raise FileFormatError(f"{path} has no file of a ZeRO optimizer.")
@@ -123,13 +123,15 @@ def _files(path: Path) -> tuple[list[Path], list[Path]]:
             or re.match(r"layer_\d+", name)
         ):
             raise FormatLimitError(
-                f"{folder} is of a model that is itself in parts ({name}), by tensors, experts or stages: how they go "
+                f"{folder} is of a model that is itself in parts ({name}), by tensors, experts or "
+                "stages: how they go "
                 "together is not said there.",
                 "python -m deepspeed.checkpoint.ds_to_universal",
             )
         if match is not None and ranks.setdefault(int(match[1]), name) != name:
             raise FileFormatError(
-                f"{folder} has two optimizers of process {int(match[1])}: {ranks[int(match[1])]}, {name}."
+                f"{folder} has two optimizers of process {int(match[1])}: {ranks[int(match[1])]}, "
+                f"{name}."
             )
     missing = sorted({*range(min(max(ranks) + 1, 100_000))} - ranks.keys())
     if missing:
@@ -187,7 +189,7 @@ class _ProcessFile(SavedFile):
 
 
 class _Slice(NamedTuple):
-    """The place of a parameter in the vectors: the group, the position of its first element, and its shape."""
+    """A parameter's place in the vectors: the group, its first element's position, its shape."""
 
     group: int
     offset: int
@@ -216,7 +218,8 @@ class _DeepSpeedCheckpoint:
         most = max(counts) if isinstance(counts, list) and counts else counts
         if most != len(optimizers):
             raise FileFormatError(
-                f"{where} is of {str(most)[:50]} processes, and has the optimizers of {len(optimizers)}.",
+                f"{where} is of {str(most)[:50]} processes, and has the optimizers of "
+                f"{len(optimizers)}.",
                 "get them too",
             )
         if self._is_third and len(models) != len(optimizers):
@@ -319,7 +322,7 @@ class _DeepSpeedCheckpoint:
         holders: list[dict[Any, Any]],
         others: dict[str, str],
     ) -> None:
-        """Add files to `others` whose values (except distributed ones) differ from those of the file that is used."""
+        """Add to `others` the files with other values (not distributed ones) than the file used."""
         from ..encodings.array_parts import differ
 
         plain, tensors = self._beside(files[0], holders[0])
@@ -351,7 +354,7 @@ class _DeepSpeedCheckpoint:
         return made
 
     def _module(self, others: dict[str, str]) -> dict[str, Any]:
-        """The state dict: parameters in the precision of the optimizer, and everything that is not distributed."""
+        """The state dict: parameters in optimizer precision, and all that is not distributed."""
         first = self._models[0]
         module = first.part(first.root, "module", dict)
         made = {
@@ -411,7 +414,7 @@ class _DeepSpeedCheckpoint:
         return made
 
     def _optimizer(self, others: dict[str, str]) -> dict[str, Any]:
-        """The states of the optimizer by parameter, as whole tensors; other entries are those of process 0."""
+        """The optimizer's states by parameter, as whole tensors; the rest is that of process 0."""
         key = "optimizer_state_dict" if self._is_third else "base_optimizer_state"
         bases = [state.get(key) for state in self._states]
         found = [base.get("state") if isinstance(base, dict) else None for base in bases]

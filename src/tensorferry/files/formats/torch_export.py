@@ -32,7 +32,7 @@ _MOST_JSON = 64 << 20
 _INSIDE = ("serialized_state_dict.pt", "serialized_constants.pt")
 _FIRST = ("version", "archive_format", *_INSIDE, "serialized_exported_program.json")
 _FOLDERS = {"data/weights": "_weights_config.json", "data/constants": "_constants_config.json"}
-"""The folders of storages, and the ends of the names of their descriptions, after the name of the model."""
+"""The folders of storages, and the ends of their descriptions' names, after the model's name."""
 _STRIDED = 7
 _KINDS = {
     **dict(
@@ -63,7 +63,10 @@ _KINDS = {
 
 
 class TorchExport(Format):
-    """Programs of `torch.export`: https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/export/pt2_archive.html."""
+    """Programs of `torch.export`.
+
+    See https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/export/pt2_archive.html.
+    """
 
     name = "torch_export"
     title = "torch.export"

@@ -1,4 +1,4 @@
-"""Folders with a file of ``torch.save`` from each process, with pieces of distributed tensors (FSDP, DTensor).
+"""Folders with a ``torch.save`` file per process: pieces of distributed tensors (FSDP, DTensor).
 
 A ``ShardedTensor`` (of FSDP's ``SHARDED_STATE_DICT``) and a ``DTensor`` tell which regions of the
 whole they have. All other values must be the same in all files, or the difference is reported.
@@ -29,7 +29,7 @@ __all__ = ["FORMAT", "SavedFile", "asked_by"]
 _NAMED = re.compile(
     r"(.*?)(?:rank|shard)[-_.]?(\d{1,6})((?:[-_.].*)?\.(?:pt|pth|bin|ckpt))", re.IGNORECASE
 )
-"""The name of a file: the part before the number of its process, the number, and the part after it."""
+"""A file's name: the part before the number of its process, the number, and the part after."""
 _TENSORS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 _MOST_RANKS = 100_000
 
@@ -83,7 +83,7 @@ class _Rank(NamedTuple):
 
 
 class TorchRanks(Format):
-    """Sharded state dicts, a file for each process: https://docs.pytorch.org/docs/stable/fsdp.html."""
+    """Sharded state dicts, one file per process: https://docs.pytorch.org/docs/stable/fsdp.html."""
 
     name = "torch_ranks"
     title = "PyTorch, a file per process"
@@ -108,7 +108,7 @@ class TorchRanks(Format):
 
 
 def _sets(folder: Path) -> dict[tuple[str, str], dict[int, str]]:
-    """The files of a folder with the number of a process in their names: by the rest of the name, and by number.
+    """A folder's files with a process's number in their names: by the name's rest, and by number.
 
     Empty if there are other files with tensors, because then the folder is something else.
     """

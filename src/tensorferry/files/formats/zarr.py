@@ -66,7 +66,10 @@ _STREAMS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "lzma": lambda settings: _lzma(settings.get("format", lzma.FORMAT_XZ), settings.get("filters")),
 }
 _PLACES = {"blosc": 4, "lz4": 0}
-"""The position of the decompressed size: README_CHUNK_FORMAT.rst of c-blosc; numcodecs writes it before LZ4 data."""
+"""The position of the decompressed size.
+
+See README_CHUNK_FORMAT.rst of c-blosc; numcodecs writes it before LZ4 data.
+"""
 _COMPRESSORS = frozenset({*_STREAMS, *_PLACES, "zstd"})
 
 
@@ -264,15 +267,23 @@ _CHUNK = re.compile(r"c|(?:c[/.])?\d+(?:[/.]\d+)*")
 """The possible keys of chunks."""
 
 _EXTENDED = frozenset({"bfloat16", *(name for name in DTYPES if name.startswith("float8_"))})
-"""Of https://github.com/zarr-developers/zarr-extensions/tree/main/data-types those that take whole bytes; TensorStore
+"""Of the data types of zarr-extensions, those that take whole bytes.
+
+https://github.com/zarr-developers/zarr-extensions/tree/main/data-types; TensorStore
 has them in version 2 too, under the same names."""
 _CODES = {f"{np.dtype(name).kind}{np.dtype(name).itemsize}": name for name in ORDINARY}
-"""Those that https://zarr-specs.readthedocs.io/en/latest/v3/data-types/index.html has, as version 2 calls them."""
+"""Those of the specification, as version 2 calls them.
+
+See https://zarr-specs.readthedocs.io/en/latest/v3/data-types/index.html.
+"""
 _CODECS = frozenset({"blosc", "bytes", "crc32c", "gzip", "sharding_indexed", "transpose", "zstd"})
 _CODECS_V2 = frozenset({"blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd"}) | frozenset(
     {"adler32", "bitround", "crc32", "crc32c", "delta", "fletcher32", "shuffle"}
 )
-"""Of numcodecs those that turn numbers into bytes and back, and run nothing: https://numcodecs.readthedocs.io."""
+"""Of numcodecs those that turn numbers into bytes and back, and run nothing.
+
+See https://numcodecs.readthedocs.io.
+"""
 
 
 class ZarrNode(NamedTuple):
@@ -310,7 +321,7 @@ class ArrayLayout(NamedTuple):
 
 
 def description_of(folder: Path | str) -> str | None:
-    """The name of the file with the description of a folder; ``None`` if it is neither an array nor a group."""
+    """The name of the file that describes a folder; ``None`` if it is no array and no group."""
     return next(
         (name for name in (JSON, _ARRAY, _GROUP) if os.path.isfile(os.path.join(folder, name))),
         None,
@@ -563,7 +574,8 @@ def _array(folder: str, node: ZarrNode) -> Stored | str:
     fits = isinstance(dtype, str) and dtype in DTYPES and find(dtype).itemsize == itemsize
     if not fits or (dtype != kind and not kind.startswith("uint")):
         raise FileFormatError(
-            f"{node.where}: the attribute {DTYPE!r} says {dtype!r:.40}, which is no dtype of {kind}."
+            f"{node.where}: the attribute {DTYPE!r} says {dtype!r:.40}, which is no dtype of "
+            f"{kind}."
         )
     if layout.lone is not None and os.path.isfile(
         lone := os.path.join(folder, *layout.lone.split("/"))

@@ -1,4 +1,7 @@
-"""Find the format of a path, and open it: a file or a folder of shards. Outside packages may bring formats."""
+"""Find the format of a path, and open it: a file or a folder of shards.
+
+Outside packages may bring formats.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +79,7 @@ def formats() -> dict[str, Format]:
 
 
 def each_format() -> Iterator[Format]:
-    """Yield this package's formats, then those of outside packages, which are looked up only then."""
+    """Yield this package's formats, then those of outside packages, looked up only then."""
     yield from own_formats()
     yield from _others()
 
@@ -235,7 +238,7 @@ def format_of(path: Path) -> Format:
 
 
 def may_end_process(path: Path) -> bool:
-    """Whether the library for a path may end the process: by a file's first bytes, or by the names in a folder."""
+    """Whether a path's library may end the process: by a file's first bytes or a folder's names."""
     from ..formats import is_fragile, is_fragile_folder
 
     mode = _mode(path)
@@ -263,7 +266,7 @@ def recognised(path: Path, head: bytes, among: Iterable[Format]) -> Format | Non
 
 
 def format_for(path: Path) -> Format:
-    """The format to write to a path, by its suffix; one that can only be read if no other has the suffix.
+    """The format to write to a path, by suffix; one that can only be read if no other has it.
 
     Raises:
         FileFormatError: No format has this suffix.
@@ -323,7 +326,7 @@ def open_path(
 
 
 def asked_for(path: Path) -> tuple[str, tuple[str, ...]]:
-    """The format of a file that `open_path` refuses, and the globals that it asks for, as far as they can be found.
+    """The format of a file that `open_path` refuses, and the globals it asks for, as far as found.
 
     Raises:
         OSError: As for `open_path`.
@@ -395,7 +398,7 @@ def _is_index(name: str, format: Format) -> bool:  # noqa: A002 - the term
 
 
 def check_folder(index: Path, *, allow: frozenset[str] = frozenset()) -> Iterator[FileFinding]:
-    """Find what is wrong with the shards of an index, by the rules of their format, and compared with the index.
+    """Find what is wrong with an index's shards, by their format's rules, and against the index.
 
     Raises:
         OSError: A file cannot be read.
@@ -450,7 +453,7 @@ def _format_named_in(path: Path) -> Format | None:
 
 
 def refuse_name(path: Path, format: Format) -> None:  # noqa: A002 - the term
-    """Raise for the name of a new file by which it could be read as something else, here or by other programs.
+    """Raise for a new file's name that could be read as something else, here or by other programs.
 
     Raises:
         FormatLimitError: The message says as what.
@@ -470,7 +473,8 @@ def refuse_name(path: Path, format: Format) -> None:  # noqa: A002 - the term
     better = f"{path.name.partition('.')[0] or format.shard_stem}{''.join(format.suffixes[:1])}"
     other_path = path.with_name(better)
     raise FormatLimitError(
-        f"{path.name} is the name of {kind}, so it cannot be that of a file of {format.title or format.name}.",
+        f"{path.name} is the name of {kind}, so it cannot be that of a file of "
+        f"{format.title or format.name}.",
         FileHint(
             Words(f"convert_files(source, {str(other_path)!r})", f"save(x, {str(other_path)!r})"),
         ),
@@ -478,7 +482,7 @@ def refuse_name(path: Path, format: Format) -> None:  # noqa: A002 - the term
 
 
 def _said_by_suffix(path: Path, format: Format) -> Format | None:  # noqa: A002 - the term
-    """The other format of this package whose suffix a name has; ``None`` if it has one of the format, or none."""
+    """The other format here whose suffix a name has; ``None`` if it has this format's, or none."""
     name = path.name.lower()
     if name.endswith((*format.suffixes, *format.other_suffixes)):
         return None
@@ -492,7 +496,7 @@ def _said_by_suffix(path: Path, format: Format) -> Format | None:  # noqa: A002 
 
 
 def lone(folder: Path) -> Path:
-    """The folder itself, for formats that are folders; otherwise the file with the usual name in it.
+    """The folder itself, for formats that are folders; otherwise the usually named file in it.
 
     Raises:
         FileFormatError: There is no such file, and the folder is not of a known format.
@@ -506,7 +510,8 @@ def lone(folder: Path) -> Path:
         if each.index_suffix
     ]
     raise FileFormatError(
-        f"{folder} is a folder without an index of shards ({', '.join(known)}), and of no format that is a folder.",
+        f"{folder} is a folder without an index of shards ({', '.join(known)}), and of no format "
+        "that is a folder.",
         "the path of a file in it",
     )
 
@@ -520,7 +525,7 @@ def _lone_among(folder: Path, among: Iterable[Format]) -> Path | None:
 
 
 def _shard_path(index: Path, name: str) -> Path | None:
-    """The path of a shard: beside the index or, if both are links (as in a hub's cache), its target; or ``None``."""
+    """A shard's path: by the index or, if both are links (hub cache), its target; or ``None``."""
     shard = index.parent / name
     if not shard.is_file():
         return None

@@ -186,7 +186,7 @@ WAYS_OF_TIES = ("copy", "alias")
 
 
 def untied(contents: Contents, format: Format, ties: str) -> Contents:  # noqa: A002 - the term
-    """Contents in which each further name is a tensor of its own, unless the format says that they are one.
+    """Contents in which each further name is its own tensor, unless the format says they are one.
 
     Args:
         contents: All contents.
@@ -201,7 +201,8 @@ def untied(contents: Contents, format: Format, ties: str) -> Contents:  # noqa: 
         return contents
     if ties == "alias":
         raise FormatLimitError(
-            f"{format.title or format.name} has no way to say that two names are one tensor, and no place for a "
+            f"{format.title or format.name} has no way to say that two names are one tensor, and "
+            "no place for a "
             "record of it.",
             'ties="copy", which writes the values for each name',
         )
@@ -296,7 +297,7 @@ def sizes(piece: Contents) -> tuple[int, int]:
 
 
 def merged_tree(opened: Sequence[Contents]) -> dict[Any, Any]:
-    """One mapping with the entries of all files, such as a state dict that was saved in several files.
+    """One mapping with all files' entries, such as a state dict that was saved in several files.
 
     Raises:
         FileFormatError: One is not a mapping, or two have the same entry.

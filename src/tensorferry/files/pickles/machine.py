@@ -1,4 +1,4 @@
-"""A machine that runs the program of a pickle safely: it calls nothing, imports nothing, and makes no object.
+"""A machine that runs a pickle's program safely: it calls and imports nothing, and makes no object.
 
 It knows the opcodes that data needs (all are described in
 https://github.com/python/cpython/blob/main/Lib/pickletools.py) and refuses the others by name. A
@@ -46,7 +46,10 @@ _NAMES = {
     "__builtin__.xrange": "builtins.range",
     "__builtin__.reduce": "functools.reduce",
 }
-"""Names in protocols below 3: https://docs.python.org/3/library/pickle.html#pickle.Pickler (fix_imports)."""
+"""Names in protocols below 3.
+
+See https://docs.python.org/3/library/pickle.html#pickle.Pickler (fix_imports).
+"""
 
 
 def modern(module: str, name: str) -> str:
@@ -182,7 +185,8 @@ class Tape:
         """Raise if a read would go past the end, or take too much memory."""
         if start + nbytes > len(self.data):
             raise FileFormatError(
-                f"{self.where}: its pickle is cut off: {nbytes:,} bytes at {start:,} reach past its {len(self.data):,}."
+                f"{self.where}: its pickle is cut off: {nbytes:,} bytes at {start:,} reach past "
+                f"its {len(self.data):,}."
             )
         self.weigh(start + nbytes)
 

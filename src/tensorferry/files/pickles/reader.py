@@ -1,4 +1,4 @@
-"""Read a pickle of tensors as a tree of plain values, without running or making anything that it asks for."""
+"""Read a pickle of tensors as a tree of plain values, running and making nothing it asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stand-ins for the objects in pickles: storages, tensors, arrays, objects; and the base of vocabularies."""
+"""Stand-ins for pickles' objects: storages, tensors, arrays, objects; and vocabularies' base."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ class VocabularyPart:
         self.where = where
         self.keys = Keys()
         self.partly = False
-        """Whether calls that are not allowed are parts of the result, instead of the reason to refuse all of it."""
+        """Whether calls not allowed are parts of the result, and no reason to refuse all of it."""
         self.refused: dict[str, str] = {}
         """Calls that are not allowed, and the name that allows each."""
         self.forbidden: dict[str, None] = {}
@@ -306,7 +306,7 @@ class VocabularyPart:
         self.spent = 0
 
     def refuse(self, demand: str) -> RefusedOf:
-        """Note a demand of the pickle that makes all of it unsafe; gives what stands for its result."""
+        """Note a demand that makes all of the pickle unsafe; gives what stands for its result."""
         if len(self.forbidden) < _MOST_DEMANDS:
             self.forbidden[escaped(demand)] = None
         return RefusedOf(escaped(demand), [])
@@ -340,7 +340,8 @@ class VocabularyPart:
             return ASK
         first = f", the first {_MOST_DEMANDS}" if self.has_more else ""
         return (
-            f"allow={json.dumps(fitting, ensure_ascii=False)}{first}, which reads each as a dict of what it was given "
+            f"allow={json.dumps(fitting, ensure_ascii=False)}{first}, which reads each as a dict "
+            "of what it was given "
             f"(nothing is imported or run); or {ASK}"
         )
 
@@ -350,7 +351,7 @@ class VocabularyPart:
         return KeptOf(text, kind, value)
 
     def spend(self, nbytes: int) -> None:
-        """Count memory for copies, and raise if it is too much: a few bytes can copy a large value often.
+        """Count memory for copies, and raise if too much: a few bytes can copy a large value often.
 
         Raises:
             UnsafeFileError: It is.

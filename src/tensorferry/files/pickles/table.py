@@ -1,4 +1,7 @@
-"""The closed table: what the names and calls of Python and NumPy in a pickle mean. Nothing is imported for them."""
+"""The closed table: what the names and calls of Python and NumPy in a pickle mean.
+
+Nothing is imported for them.
+"""
 
 from __future__ import annotations
 
@@ -177,7 +180,10 @@ _NUMPY_CODE = re.compile(
 
 
 class NumPyWords(PythonWords):
-    """The meaning of NumPy's names: https://numpy.org/doc/stable/reference/generated/numpy.ndarray.__reduce__.html."""
+    """The meaning of NumPy's names.
+
+    See https://numpy.org/doc/stable/reference/generated/numpy.ndarray.__reduce__.html.
+    """
 
     array_kind = "array"
     """What an array is called in a `Ref`: beside tensors of PyTorch, it has to stay an array."""
@@ -190,7 +196,8 @@ class NumPyWords(PythonWords):
             return DTypeOf(found, found.itemsize)
         if type(code) is not str or not _NUMPY_CODE.fullmatch(code.lstrip("<>=|")):
             raise self.wrong(
-                f"has a dtype of NumPy that is unknown: {str(code)[:50] if type(code) is str else '?'}"
+                "has a dtype of NumPy that is unknown: "
+                f"{str(code)[:50] if type(code) is str else '?'}"
             )
         plain = code.lstrip("<>=|")
         itemsize = 0 if plain[0] == "O" else np.dtype(code).itemsize
@@ -273,7 +280,8 @@ class NumPyWords(PythonWords):
         )
         if prod(shape) * dtype.numpy.itemsize != nbytes or len(shape) > _MOST_AXES:
             raise self.wrong(
-                f"has an array of NumPy of shape {list(shape[:_MOST_AXES])} that its bytes do not fit"
+                f"has an array of NumPy of shape {list(shape[:_MOST_AXES])} that its bytes do not "
+                "fit"
             )
         if prod(length or 1 for length in shape) * dtype.numpy.itemsize >= _MOST_BYTES:
             array.reason = f"its shape {list(shape)} is larger than that of any array"
@@ -316,11 +324,11 @@ NUMPY_CALLS: dict[str, Callable[..., Any]] = {"numpy.dtype": NumPyWords.dtype_of
 NUMPY_CALLS |= {
     f"numpy.{core}.{name}": function for core in ("core", "_core") for name, function in _CALLS
 }
-"""The functions of NumPy (before and since 2.0) that pickles of data name, and their replacements."""
+"""The functions of NumPy (before and since 2.0) that data pickles name, and replacements."""
 
 
 ODD: Any = object()
-"""What a row gives for a call in another form than data has: then the name is as unknown as any other."""
+"""A row's answer to a call in another form than data has: the name is as unknown as any other."""
 
 _BUILTINS = (
     *("bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list"),
@@ -573,7 +581,7 @@ def _deque(names: VocabularyPart, values: Any = (), length: Any = None) -> Any:
 def _jax_array(
     names: Vocabulary, make: Any, arguments: Any, state: Any, about: Any
 ) -> ArrayOf | Any:
-    """``_reconstruct_array(make, arguments, state, about)``: an array of NumPy, of which JAX makes its own."""
+    """``_reconstruct_array(make, arguments, state, about)``: a NumPy array; JAX makes its own."""
     fits = type(make) is Global and make.name in _NUMPY_MAKE and type(about) is dict
     if not fits or type(state) is not tuple or len(state) != 5:
         return ODD

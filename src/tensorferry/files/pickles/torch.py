@@ -65,11 +65,11 @@ _COMPRESSED = {
     "sparse_csc": ("ccol_indices", "row_indices"),
     "sparse_bsc": ("ccol_indices", "row_indices"),
 }
-"""PyTorch's names for the indices of each layout: https://docs.pytorch.org/docs/stable/sparse.html."""
+"""PyTorch's names for each layout's indices: https://docs.pytorch.org/docs/stable/sparse.html."""
 
 
 def sparse(names: Any, layout: Any, data: Any) -> Any:
-    """``_rebuild_sparse_tensor(layout, data)``: the indices, the values, the layout and the size."""
+    """``_rebuild_sparse_tensor(layout, data)``: indices, values, layout and size."""
     kind = layout.value if type(layout) is Special and layout.kind == "layout" else None
     count = 2 if kind in _COMPRESSED else 1
     if (
@@ -120,7 +120,7 @@ def quantised(
     grad: Any = False,
     hooks: Any = (),
 ) -> Any:
-    """``_rebuild_qtensor(…)``: the integers, their scale and zero point, or those of each index of an axis."""
+    """``_rebuild_qtensor(…)``: integers, their scale and zero point, or those along an axis."""
     if type(storage) is not StorageOf or type(quantizer) is not tuple or len(quantizer) < 3:
         raise names.wrong("describes a quantised tensor without a storage or a scale")
     raw, packed = storage.raw, _IN_A_BYTE.get(storage.raw or "")
@@ -285,7 +285,10 @@ ODD_DTYPES = frozenset(
     | {"bits1x8", "bits2x4", "bits4x2", "bits8", "bits16"}
     | {f"{kind}{bits}" for kind in ("int", "uint") for bits in range(1, 8)}
 )
-"""Dtypes in https://docs.pytorch.org/docs/stable/tensor_attributes.html that are packed, or only for quantisation."""
+"""Dtypes that are packed, or only for quantisation.
+
+See https://docs.pytorch.org/docs/stable/tensor_attributes.html.
+"""
 _SPECIALS = {f"torch.{name}": Special("dtype", name) for name in ODD_DTYPES}
 _SPECIALS |= {
     f"torch.{name}": Special("qscheme", name)
@@ -383,7 +386,7 @@ class Names(NumPyWords):
         return self.refuse_call(function.name, (*arguments, keywords), what)
 
     def _known_call(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        """The result of a function that is known; `ODD` if it is not, or is not called as data calls it."""
+        """A known function's result; `ODD` if it is unknown, or not called as data calls it."""
         handler = self.calls.get(name)
         if handler is None:
             return ODD
@@ -540,7 +543,8 @@ class Names(NumPyWords):
             have = storage.size * DTYPES[storage.dtype].itemsize
             if (offset + last) * DTYPES[dtype].itemsize > have:
                 raise self.wrong(
-                    f"describes a tensor of shape {list(size)} that reaches past its storage {storage.key!r}"
+                    f"describes a tensor of shape {list(size)} that reaches past its storage "
+                    f"{storage.key!r}"
                 )
             if count > 1 << 28 and count * DTYPES[dtype].itemsize > 1024 * have:
                 raise UnsafeFileError(
@@ -548,7 +552,8 @@ class Names(NumPyWords):
                 )
         if type(grad) is not bool or hooks:
             raise self.wrong(
-                "describes a tensor with hooks, or with requires_grad that is neither true nor false"
+                "describes a tensor with hooks, or with requires_grad that is neither true nor "
+                "false"
             )
         conj, neg = self._bits(bits) if bits else (False, False)
         return TensorOf(ViewOf(storage, dtype, offset, size, stride, grad, conj=conj, neg=neg))
@@ -719,7 +724,7 @@ Names.calls = {
     "torch.serialization._get_layout": Names.layout,
 }
 Names.calls |= PYTHON_CALLS | NUMPY_CALLS | TABLE_CALLS
-"""The functions of PyTorch (torch/_utils.py), NumPy and Python that pickles of data name, and their replacements.
+"""The functions of PyTorch (torch/_utils.py), NumPy and Python in data pickles, and replacements.
 
 https://docs.pytorch.org/docs/stable/notes/serialization.html lists those of
 ``torch.load(weights_only=True)``.

@@ -293,17 +293,21 @@ class ArchiveResolver(Resolver):
             index = self._place(storage.key)
             if index is None:
                 raise FileFormatError(
-                    f"{self._archive.path}: the bytes of {name}, {self._folder}/{storage.key}, are not there."
+                    f"{self._archive.path}: the bytes of {name}, {self._folder}/{storage.key}, are "
+                    "not there."
                 )
             if self._archive.size(index) != storage.nbytes:
                 member = self._archive.member(index)
                 raise FileFormatError(
-                    f"{self.path}: the bytes of {name}, {self._folder}/{storage.key} (at byte {member.header}), are "
-                    f"{member.size:,}; its pickle says {storage.size:,} elements of {storage.dtype}."
+                    f"{self.path}: the bytes of {name}, {self._folder}/{storage.key} (at byte "
+                    f"{member.header}), are "
+                    f"{member.size:,}; its pickle says {storage.size:,} elements of "
+                    f"{storage.dtype}."
                 )
             if self._archive.is_deflated(index):
                 raise FileFormatError(
-                    f"{self._archive.path}: the bytes of {name}, {self._folder}/{storage.key}, are compressed.",
+                    f"{self._archive.path}: the bytes of {name}, {self._folder}/{storage.key}, are "
+                    "compressed.",
                     "load it with what made it, and save it again",
                 )
             region = self._regions[storage.key] = MemberRegion(self._archive, index)
@@ -334,7 +338,7 @@ def stem_of(archive: Archive) -> str:
 def unpickled_in(
     archive: Archive, stem: str, vocabulary: Names, folder: str = "data", *, wrap: Any = None
 ) -> tuple[Unpickled, dict[str, str]]:
-    """Read the pickle of an archive, with tensors as leaves; and the names of those that cannot be loaded, and why.
+    """Read an archive's pickle, with tensors as leaves; and names that cannot be loaded, and why.
 
     Args:
         archive: The archive.
@@ -423,7 +427,8 @@ class LegacyNames(Names):
             start * width,
         ):
             raise self.wrong(
-                f"describes a view of storage {found.key[:100]!r} that reaches past it, or two of one name"
+                f"describes a view of storage {found.key[:100]!r} that reaches past it, or two of "
+                "one name"
             )
         return StorageOf(name, found.dtype, size, found.kind)
 
@@ -431,7 +436,7 @@ class LegacyNames(Names):
 def read_legacy_file(
     path: Path, allow: frozenset[str], *, partly: bool = False
 ) -> tuple[Unpickled, dict[str, str]]:
-    """Read a file of PyTorch before 1.6, with tensors as leaves; and the names that cannot be loaded, and why.
+    """Read a PyTorch file before 1.6, tensors as leaves; and names that cannot be loaded, and why.
 
     Args:
         path: The file.
@@ -523,7 +528,7 @@ def read_legacy(
 def resolved(
     root: Any, vocabulary: Names, resolve: FileResolver, nbytes: int
 ) -> tuple[Unpickled, dict[str, str]]:
-    """The contents of a pickle in a file, with tensors as leaves; and the names that cannot be loaded, and why."""
+    """A file's pickle, with tensors as leaves; and the names that cannot be loaded, and why."""
     found = described(root, vocabulary, nbytes)
     return found, resolve.all(found.leaves) | found.besides
 

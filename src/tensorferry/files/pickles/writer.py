@@ -106,7 +106,8 @@ class PickleWriter:
             raw = node.to_bytes(node.bit_length() // 8 + 1, "little", signed=True)
             if len(raw) > 255:
                 raise FormatLimitError(
-                    f"{place_of(keys)} is an integer of {len(raw)} bytes; PyTorch reads no more than 255."
+                    f"{place_of(keys)} is an integer of {len(raw)} bytes; PyTorch reads no more "
+                    "than 255."
                 )
             self.out += b"\x8a" + bytes((len(raw),)) + raw
 
@@ -248,7 +249,7 @@ _STORAGE_CLASSES = {dtype: kind for kind, dtype in STORAGES.items() if dtype and
 _DEVICE = re.compile(r"[a-z_0-9]{1,50}(?::[0-9]{1,5})?")
 _LAYOUT = re.compile(r"[a-z_]{1,50}")
 _VALUES = "mMSU"
-"""The kinds of NumPy's scalars that are times and texts: they stay values, and all others become tensors."""
+"""The kinds of NumPy scalars that are times and texts: they stay values, others become tensors."""
 
 
 def pickled(contents: Contents, pump: Pump) -> tuple[bytes, list[Stored]]:
@@ -313,7 +314,8 @@ class _TorchWriter(PickleWriter):
             super().other(node, keys)
         elif of_numpy(node.dtype) is None and node.dtype.kind not in _VALUES:
             raise FormatLimitError(
-                f"{place_of(keys)} is a NumPy scalar of {node.dtype}, which would not be read again.",
+                f"{place_of(keys)} is a NumPy scalar of {node.dtype}, which would not be read "
+                "again.",
                 FileHint(in_place_of_scalar(node, keys)),
             )
         else:
@@ -322,7 +324,8 @@ class _TorchWriter(PickleWriter):
     def special(self, node: Special, keys: tuple[Any, ...]) -> None:
         if not _is_known(node):
             raise FormatLimitError(
-                f"{place_of(keys)} is a {node.kind[:50]} that PyTorch does not have: {str(node.value)[:50]!r}.",
+                f"{place_of(keys)} is a {node.kind[:50]} that PyTorch does not have: "
+                f"{str(node.value)[:50]!r}.",
                 FileHint(InPlace(keys, "str({})")),
             )
         if node.kind == "dtype":

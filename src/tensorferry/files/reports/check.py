@@ -33,7 +33,7 @@ def check_path(
     allow: frozenset[str] = frozenset(),
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[FileFinding]:
-    """Everything that is wrong with a file, or with a folder of shards and their index, up to `MOST_FINDINGS`.
+    """All that is wrong with a file, or a folder of shards and an index, up to `MOST_FINDINGS`.
 
     Args:
         path: The file, the folder, or its index.
@@ -76,7 +76,7 @@ def check_path(
 def _opened(
     path: Path, allow: frozenset[str]
 ) -> tuple[Contents | ConversionError, Iterable[FileFinding]]:
-    """The contents of a file or folder, or the error; and its findings, which are found during iteration."""
+    """A file's or folder's contents, or the error; and its findings, found during iteration."""
     index = index_of(path)
     if index is not None:
         try:

@@ -208,7 +208,7 @@ def diff(
 
 
 def _prominence(found: TensorDifference) -> tuple[bool, bool, bool, float, int]:
-    """A sort key that puts the largest differences first: shapes, dtypes, NaN on one side, then the distance."""
+    """A sort key, largest differences first: shapes, dtypes, NaN on one side, then the distance."""
     same = found.shapes[0] == found.shapes[1]
     return found.accepted, same, not found.nans, -float(found.largest or 0), -found.elements
 
@@ -286,7 +286,7 @@ def _accepted(found: TensorDifference, *, tolerance: float | None, any_dtype: bo
 
 
 def pairs(one: Stored, other: Stored) -> Iterator[tuple[int, Array, Array]]:
-    """Yield corresponding parts of two tensors of the same shape, with the position of their first element."""
+    """Yield matching parts of two tensors of one shape, and the position of their first element."""
     start, total = 0, one.size
     first, second = one.blocks(), other.blocks()
     x = y = np.empty(0)
@@ -364,7 +364,7 @@ def _bits_differ(x: Array, y: Array) -> Array:
 
 
 def _distance_between(dtype_a: str, dtype_b: str) -> Callable[[Array, Array], Distances]:
-    """A function for the distances of elements, and for which are NaN on only one side (with distance 0)."""
+    """A function for elements' distances, and which are NaN on only one side (with distance 0)."""
     kinds = (find(dtype_a).kind, find(dtype_b).kind)
     if all(kind in _WHOLE for kind in kinds):
         wide = "uint64" in (dtype_a, dtype_b)

@@ -76,7 +76,7 @@ class Fold(NamedTuple):
 
     @property
     def ranges(self) -> tuple[str, ...]:
-        """For each ``#``, the numbers: ``"0..31"``, ``"0, 2, 4..7"``, or ``"#1"`` for the same as the first."""
+        """For each ``#``, the numbers: ``"0..31"``, ``"0, 2, 4..7"``, or ``"#1"``: as the first."""
         return tuple(
             f"#{numbers + 1}"
             if isinstance(numbers, int)
@@ -182,7 +182,7 @@ class _Numbers:
 
 
 class _Family:
-    """The numbers of names with one template: a tree with a level for each number, and `_Numbers` as leaves."""
+    """Numbers of names with one template: a tree, a level for each number, `_Numbers` as leaves."""
 
     __slots__ = ("same", "tree")
 
@@ -226,7 +226,7 @@ def _folds(
 
 
 def _boxes(node: Any, same: dict[int, int], level: int) -> tuple[tuple[Ranges, ...], ...]:
-    """A tree of numbers as products of ranges, which contain each path exactly once, and no other path.
+    """A tree of numbers as products of ranges: they contain each path exactly once, and no other.
 
     A level that repeats an earlier one has no ranges of its own.
     """
@@ -391,7 +391,7 @@ def quantisation(
 
 
 def _layouts(above: str, parts: Mapping[str, list[Fold]]) -> Iterator[tuple[str, Fold]]:
-    """The quantisation of the tensors under one name (GPTQ, AWQ or bitsandbytes), and the folds that it concerns."""
+    """The quantisation of one name's tensors (GPTQ, AWQ, bitsandbytes), and the folds concerned."""
     inputs = parts.get("g_idx", [])
     for weight, scales in zip(parts.get("qweight", []), parts.get("scales", []), strict=False):
         if (
@@ -547,7 +547,7 @@ def disk_bytes(paths: Iterable[str]) -> int:
 
 
 def values_of(contents: Contents) -> dict[str, Any]:
-    """The values in a tree that are not tensors, by their paths: ``epoch``, ``optimizer.param_groups.0.lr``.
+    """A tree's values that are not tensors, by path: ``epoch``, ``optimizer.param_groups.0.lr``.
 
     An empty container counts as a value. If two have the same path, because a key contains a dot,
     one gets a suffix.

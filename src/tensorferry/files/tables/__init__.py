@@ -1,1 +1,4 @@
-"""Files of tables. They are read by the code for tables in memory, so they stand above the formats."""
+"""Files of tables.
+
+They are read by the code for tables in memory, so they stand above the formats.
+"""

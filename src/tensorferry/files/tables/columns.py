@@ -176,7 +176,7 @@ def read_column(
     exclude: tuple[str, ...] = (),
     target: str = EXCHANGE,
 ) -> Any:
-    """What `convert_tree` would make of a column: its dtype and shape are known then, and its values are read later.
+    """What `convert_tree` would make of a column: dtype and shape known, its values read later.
 
     A column whose type has a shape is not read yet. Another one is read once, some rows at a time;
     and a second time, as a whole, if its rows differ.
@@ -249,7 +249,8 @@ def _refuse_bomb(column: TableColumn, nbytes: int) -> None:
     held = os.stat(column.path).st_size  # noqa: PTH116 - a plain string
     if is_bomb(nbytes, held):
         raise UnsafeFileError(
-            f"{column.path} is out of all proportion: {column.name!r} would be {nbytes} bytes; it has {held}."
+            f"{column.path} is out of all proportion: {column.name!r} would be {nbytes} bytes; it "
+            f"has {held}."
         )
 
 
@@ -318,7 +319,7 @@ class _Reader:
             raise self.placed(error) from error
 
     def of_fixed_shape(self, found: Column) -> Stored:
-        """The tensor of a column whose rows have a shape: in the file itself, if it lies there so."""
+        """The tensor of a column whose rows have a shape: in the file, if it lies there so."""
         there = self.column.in_place
         shape = self.shape_of(found)
         if there is not None and (there.dtype, there.shape) == (found.dtype, shape):
@@ -443,7 +444,7 @@ class _Reader:
             raise self.placed(error) from error
 
     def as_a_whole(self) -> Any:
-        """A column whose rows may differ: read as a whole, now for its shapes, and again for its values.
+        """A column whose rows may differ: read whole, now for its shapes, and again for its values.
 
         Raises:
             ConversionError: As for `convert_tree`.
@@ -499,7 +500,7 @@ class _Reader:
         return dtype, of.shape
 
     def changed(self) -> FileFormatError:
-        """The error for a column that does not have the rows that it had, or that its header declares."""
+        """The error for a column without the rows that it had, or that its header declares."""
         column = self.column
         return FileFormatError(
             f"{column.path}: {column.name!r} does not have the rows that it had, or declares."
@@ -527,7 +528,7 @@ class _Reader:
         raise AssertionError(self.column.name)
 
     def _converted(self, hint: str) -> str | None:
-        """The hint to convert what is made of the column: the call itself has a path, and no column.
+        """The hint to convert what is made of the column: the call has a path, and no column.
 
         Args:
             hint: Code with ``{x}`` for the column; then, perhaps, a comma and a remark.
@@ -537,7 +538,7 @@ class _Reader:
         return f'{call}({code}, "{self.target}"){comma}{remark}' if code else None
 
     def placed(self, error: ConversionError, before: int = 0) -> ConversionError:
-        """An error about some rows, with their numbers in the whole column, and the name of the column.
+        """An error about rows, with their numbers in the whole column, and the column's name.
 
         Args:
             error: The error.
@@ -574,7 +575,7 @@ class _Reader:
         return f"dtype={with_choice(self.rule, self.column.name, None).as_code()}, which leaves it as it is"
 
     def _without_other_keyword(self, hint: str | None) -> str | None:
-        """The hint without a way that contradicts a keyword of the call: ragged= and pad= exclude each other."""
+        """The hint with no way against the call's keywords: ragged= and pad= exclude each other."""
         other = {"ragged": "pad=", "pad": "ragged="}
         odd = [word for given, word in other.items() if given in self.keywords]
         ways = [] if hint is None else hint.split("; or ")

@@ -218,7 +218,8 @@ class Pages:
                         total, inflated, pages = total + values, inflated + nbytes, pages + 1
                         if is_bomb(max(total, inflated), size) or pages > _MOST_PAGES:
                             raise UnsafeFileError(
-                                f"{self._path} is out of all proportion: a column has more than {total - 1} values "
+                                f"{self._path} is out of all proportion: a column has more than "
+                                f"{total - 1} values "
                                 f"in {pages} pages, and the file {size} bytes."
                             )
         return total
@@ -243,7 +244,7 @@ class Pages:
     def _pages(
         self, descriptor: int, size: int, chunk: dict[int, int]
     ) -> Iterator[tuple[int, int]]:
-        """Yield how many values each page of a column in a group of rows has, and its bytes without compression."""
+        """Yield each page's number of values and uncompressed bytes, for a row group's column."""
         at = chunk.get(_DATA_PAGE, -1)
         dictionary = chunk.get(_DICTIONARY_PAGE, at)
         at = min(at, dictionary) if dictionary > 0 else at
@@ -332,7 +333,7 @@ _opened: deque[weakref.ref[_Table]] = deque()
 
 
 class _Table:
-    """A file that stays open for its next column, because to open it takes longer the more columns it has.
+    """A file that stays open for its next column: opening takes longer the more columns there are.
 
     It is closed when all its columns are forgotten, or when some other files have been opened.
     Args: path: The file.

@@ -61,7 +61,7 @@ class JaxWitness(Witness):
         return sample
 
     def _on_host(self) -> AbstractContextManager[Any]:
-        """The suite is about memory of the host, and where JAX has a GPU, arrays are there otherwise."""
+        """The suite is about host memory; where JAX has a GPU, arrays are there otherwise."""
         return self.jax.default_device(self.jax.local_devices(backend="cpu")[0])  # type: ignore[no-any-return]
 
     def place(self, x: Any) -> Place | None:

@@ -1,4 +1,4 @@
-"""Containers of libraries that are not frameworks: one file for each library, with the name of its top-level module.
+"""Containers of libraries that are no frameworks: a file for each, named as its top-level module.
 
 Each has an ``opener_of(kind)`` and may have a ``refusal(kind)``, as backends do. They are called
 only if the library has been imported. They import nothing from it, and register nothing with it.
@@ -34,12 +34,12 @@ def _names() -> tuple[str, ...]:
 
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
-    """The function that opens containers of a type of a library; ``None`` if it is not known here."""
+    """The function that opens a library type's containers; ``None`` if it is not known here."""
     return _look(kind)[0]
 
 
 def refusal_of(kind: type) -> UnsupportedTypeError | None:
-    """The error for objects of a library's type that must not be converted; ``None`` if there is none."""
+    """The error for a library type's objects that must not be converted; ``None`` if none."""
     words = _look(kind)[1]
     return None if words is None else UnsupportedTypeError(*words)
 

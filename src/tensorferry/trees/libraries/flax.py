@@ -1,4 +1,4 @@
-"""Flax: a module of ``flax.nnx`` that is not a pytree is refused, with the hint to convert its state.
+"""Flax: a ``flax.nnx`` module that is not a pytree is refused, with the hint to convert its state.
 
 A module that is a pytree is opened by its registration with JAX.
 """

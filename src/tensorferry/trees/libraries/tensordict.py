@@ -20,7 +20,7 @@ __all__ = ["opener_of"]
 
 _PLAIN = ("TensorDict", "_SubTensorDict", "PersistentTensorDict", "TensorDictParams")
 _OTHERS = _PLAIN[1:]
-"""Types that are rebuilt as plain TensorDicts, because their memory belongs to another object, a file or a module."""
+"""Types rebuilt as plain TensorDicts: their memory is another object's, a file's or a module's."""
 
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:

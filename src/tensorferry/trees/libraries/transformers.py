@@ -1,4 +1,4 @@
-"""Hugging Face's transformers: caches of keys and values, and the results of tokenizers and processors.
+"""Hugging Face's transformers: caches of keys and values; results of tokenizers and processors.
 
 The cache of version 5 has layers with tensors as attributes; older ones have lists of tensors.
 """
@@ -35,7 +35,7 @@ def opener_of(kind: type) -> Callable[[Any], Node] | None:
 
 
 def _open_cache(x: Any) -> Node:
-    """Open a cache, or one of its layers, as a container of its attributes, without counts, flags and the like."""
+    """Open a cache or layer as a container of attributes, without counts, flags and the like."""
     held = {name: value for name, value in vars(x).items() if not _is_static(value)}
     static = {attribute(name): value for name, value in vars(x).items() if name not in held}
 
@@ -61,7 +61,7 @@ def _is_static(value: Any) -> bool:
 
 
 def _say_where(x: Any, result: Any) -> None:
-    """Set the ``dtype`` and ``device`` of a layer to those of its new keys, if they were those of the old keys."""
+    """Set a layer's ``dtype`` and ``device`` to its new keys', if they were its old keys'."""
     before, after = getattr(x, "keys", None), getattr(result, "keys", None)
     for name in ("dtype", "device"):
         if name in vars(x) and type(getattr(after, name, None)) is type(

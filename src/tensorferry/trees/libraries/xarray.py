@@ -1,4 +1,4 @@
-"""xarray: a dataset becomes a dict of its variables and coordinates; a tree of datasets, a dict of dicts."""
+"""xarray: datasets become dicts of variables and coordinates; trees of them, dicts of dicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orbax checkpoints: folders of JAX's trees, as ``orbax.checkpoint.PyTreeCheckpointer`` writes them.
+"""Orbax checkpoints: folders of JAX trees, as ``orbax.checkpoint.PyTreeCheckpointer`` writes them.
 
 The layout: https://orbax.readthedocs.io/en/latest/guides/checkpoint/checkpoint_format.html. Arrays
 are in Zarr inside TensorStore's OCDBT database, or in Zarr folders. They are read and written with
@@ -109,7 +109,8 @@ class Orbax(Format):
         without = left_out(contents)
         if without:
             yield (
-                f"{self.title} has None in place of these, for which it has no form; only tensorferry reads them, from "
+                f"{self.title} has None in place of these, for which it has no form; only "
+                "tensorferry reads them, from "
                 f"the custom metadata: {named(without)}."
             )
 

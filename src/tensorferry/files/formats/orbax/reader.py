@@ -86,7 +86,9 @@ def _is_of_tree(folder: Path, inner: str) -> bool:
 
 
 def caches(nodes: int) -> dict[str, Any]:
-    """What tensorstore keeps: no values, but nodes of a database's tree of keys, since each access begins at its root.
+    """What tensorstore keeps: no values, but nodes of a database's tree of keys.
+
+    Each access begins at the root of that tree.
 
     Args:
         nodes: The most bytes of nodes. A larger node is read again for each access.
@@ -132,7 +134,7 @@ def dump(path: Path, value: Any) -> None:
 
 
 def tagged(value: Any) -> str:
-    """A value of the custom metadata as text: a string as it is, unless it looks like JSON; other values as JSON."""
+    """A custom metadata value as text: JSON, or a string as it is, unless it looks like JSON."""
     if isinstance(value, str) and untagged(value) is value:
         return value
     return f"{_JSON}{json.dumps(value)}}}"
@@ -151,7 +153,7 @@ def untagged(text: str) -> Any:
 
 _OVERHEAD = 1 << 20
 _PER_PIECE = 64
-"""The bytes of a piece of a shard besides its values: its entry in the index, and headers of codecs."""
+"""A piece's bytes in a shard besides its values: its entry in the index, and codecs' headers."""
 _HELD = slice(4, 8)
 """The position of the decompressed size in blosc data: README_CHUNK_FORMAT.rst of c-blosc."""
 
@@ -223,7 +225,8 @@ class ArrayChunks:
     def _refuse(self, nbytes: int, most: int) -> None:
         if nbytes > most:
             raise UnsafeFileError(
-                f"{self._where} has a chunk of {nbytes:,} bytes or more, where {most:,} are declared: a bomb."
+                f"{self._where} has a chunk of {nbytes:,} bytes or more, where {most:,} are "
+                "declared: a bomb."
             )
 
 
@@ -358,7 +361,8 @@ class Checkpoint:
         self._declared += max(prod(shape), prod(chunks) if prod(shape) else 0) * itemsize
         if is_bomb(self._declared, 0) and is_bomb(self._declared, self._held, ZSTD_RATIO):
             raise UnsafeFileError(
-                f"{where} is out of all proportion: up to it, {self._declared:,} bytes are declared in {self._held:,}."
+                f"{where} is out of all proportion: up to it, {self._declared:,} bytes are "
+                f"declared in {self._held:,}."
             )
         # A box has whole chunks, so that none is decompressed twice.
         band = min(chunks[0], shape[0]) * prod(shape[1:]) * itemsize if shape else itemsize
@@ -398,7 +402,8 @@ class Checkpoint:
             for key, form in zip(leaf.keys, leaf.forms, strict=True):
                 if node.form not in (0, form) or node.full:
                     raise FileFormatError(
-                        f"{self._folder / TREE} has both a value and keys at {'.'.join(leaf.keys)!r}."
+                        f"{self._folder / TREE} has both a value and keys at "
+                        f"{'.'.join(leaf.keys)!r}."
                     )
                 node.form = form
                 node = node.children.setdefault(key, _UnfinishedNode())
@@ -464,7 +469,7 @@ def item_of(path: Path) -> tuple[Path, dict[str, str]]:
 
 
 def _check_manifest(path: Path) -> None:
-    """Check the length and CRC-32C of a database, because tensorstore 0.1.78 ends the process if it is damaged.
+    """Check a database's length and CRC-32C: tensorstore 0.1.78 ends the process if it is damaged.
 
     The layout: https://google.github.io/tensorstore/kvstore/ocdbt/index.html#storage-format.
     """

@@ -86,7 +86,8 @@ def leaves_of(contents: Contents) -> list[Leaf]:
         other = seen.setdefault((kind == "string", leaf.name), leaf)
         if other is not leaf:
             raise FormatLimitError(
-                f"Orbax would keep two values under one name, {leaf.name!r}: those at {_place(other)} and "
+                f"Orbax would keep two values under one name, {leaf.name!r}: those at "
+                f"{_place(other)} and "
                 f"{_place(leaf)}.",
                 FileHint(_without_dots(leaf, other)),
             )
@@ -100,7 +101,7 @@ def _better_name(name: str) -> str:
 
 
 def _without_dots(*leaves: Leaf) -> InPlace:
-    """The way for two values under one name: a dict in which a key has a dot gets keys without one."""
+    """The way for two values under one name: a dict with a dot in a key gets keys without one."""
     dotted = next(leaf for leaf in leaves if any("." in key for key in leaf.keys))
     at = next(place for place, key in enumerate(dotted.keys) if "." in key)
     return InPlace(
@@ -109,7 +110,7 @@ def _without_dots(*leaves: Leaf) -> InPlace:
 
 
 def strings_of(contents: Contents) -> dict[str, str]:
-    """The custom metadata: the strings of the contents, and the tree if the structure does not tell all of it."""
+    """The custom metadata: contents' strings, and the tree unless the structure tells it all."""
     strings = packed(contents, ties=False)
     tree = _tree_of(contents)
     if _is_exact(tree) and list(contents.tensors) == names(tree):
@@ -156,7 +157,8 @@ def restored(contents: Contents) -> Contents:
         raise FileFormatError(
             f"The string {TREE!r} of {named(contents.paths)} does not fit what is stored at "
             f"{named(map(repr, wrong)) or 'two places of one name'}.",
-            "another program may have changed the checkpoint and kept the string: save it without it",
+            "another program may have changed the checkpoint and kept the string: save it without "
+            "it",
         )
     tensors = {
         labels[place]: contents.tensors[node.name]
@@ -307,7 +309,7 @@ class Writer:
         ).result()
 
     def _room(self, nbytes: int) -> Any:
-        """A transaction for an array, which stays in memory until the commit; ``None`` if it is written in boxes."""
+        """A transaction for an array, in memory until the commit; ``None`` if written in boxes."""
         if self._bytes + nbytes > BOX_BYTES or self._count >= BATCH:
             self._commit()
         if nbytes > BOX_BYTES:

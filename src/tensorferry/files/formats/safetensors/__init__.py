@@ -55,7 +55,8 @@ class _Safetensors(Format):
             concerned = f"{first.tensor!r}: " if first.tensor is not None else ""
             more = f" ({len(scan.findings) - 1} more)" if len(scan.findings) > 1 else ""
             raise FileFormatError(
-                f"{path} breaks the rules of safetensors at byte {first.offset}: {concerned}{first.message}{more}.",
+                f"{path} breaks the rules of safetensors at byte {first.offset}: "
+                f"{concerned}{first.message}{more}.",
                 f"tensorferry check {quote(str(path))}",
             )
         return unpack(

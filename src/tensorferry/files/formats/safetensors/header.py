@@ -54,7 +54,7 @@ DTYPES = {
     "F4": "float4_e2m1fn",
 }
 NIBBLES = "float4_e2m1fn"
-"""The dtype with two numbers in a byte, the first in the low half, as in ``torch.float4_e2m1fn_x2``."""
+"""The dtype with two numbers in a byte, the first in the low half: ``torch.float4_e2m1fn_x2``."""
 NAMES = {canonical: name for name, canonical in DTYPES.items()}
 UNPACKED = ("F6_E2M3", "F6_E3M2")
 BITS = {
@@ -336,7 +336,8 @@ class Scan:
             self._more_axes += len(shape)
             if self._more_axes > _MOST_MORE_AXES:
                 raise UnsafeFileError(
-                    f"{self.path} has shapes of more than {_MOST_AXES} axes with more than {_MOST_MORE_AXES:,} in all, "
+                    f"{self.path} has shapes of more than {_MOST_AXES} axes with more than "
+                    f"{_MOST_MORE_AXES:,} in all, "
                     "out of all proportion."
                 )
         span = 1
@@ -348,7 +349,7 @@ class Scan:
         return 0 if 0 in shape else span, span
 
     def _other_entry(self, text: bytes, base: int, position: int) -> tuple[int, bytes]:
-        """Read an entry in an unusual form; gives the position after it, and the character there."""
+        """Read an entry of unusual form; gives the position after it, and the character there."""
         at = base + position
         name, position = string(text, position)
         position = blank(text, expect(text, position, b":"))
@@ -389,7 +390,8 @@ class Scan:
             )
         if sorted(key for key, _ in pairs if key in _FIELDS) != sorted(_FIELDS):
             return self._find(
-                f"its entry has the fields {named([key for key, _ in pairs])}; dtype, shape and data_offsets are due",
+                f"its entry has the fields {named([key for key, _ in pairs])}; dtype, shape and "
+                "data_offsets are due",
                 at,
                 name,
             )
@@ -410,7 +412,7 @@ class Scan:
         return self._add(name, dtype[:80], tuple(shape), offsets[0], offsets[1], at)
 
     def _keep_more(self, name: str, raw: bytes) -> None:
-        """Keep additional fields, which the official reader ignores, as metadata: strings, or other values as JSON."""
+        """Keep extra fields, which the official reader ignores, as metadata: strings or JSON."""
         self._more_bytes += max(len(raw) - _USUAL_ENTRY, 0)
         if self._more_bytes > _MOST_MORE:
             raise UnsafeFileError(
@@ -439,7 +441,7 @@ def _whole(numbers: Any) -> bool:
 def misplaced(
     names: list[str], places: Iterable[int], data: int, size: int
 ) -> Iterator[tuple[str, int, str | None]]:
-    """Yield what is wrong with the places of tensors, its position in the file, and the name of the tensor.
+    """Yield what is wrong with tensors' places, its position in the file, and the tensor's name.
 
     Args:
         names: The names of the tensors.
