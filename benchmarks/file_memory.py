@@ -32,7 +32,7 @@ class _Alone(NamedTuple):
 
 _CONVERT = (
     "from tensorferry.files.conversion.convert import convert_files; import tensorferry as ferry; "
-    "from tensorferry.files.opening import registry; registry.formats()"
+    "from tensorferry.files.opening import paths; paths.formats()"
 )
 _STREAM = """
 from tensorferry.files.base.contents import Contents

@@ -85,8 +85,8 @@ with open("out", "rb") as file:
 # Modules that are imported at first use are imported here, as theirs are.
 FERRY = (
     "import tensorferry as ferry, tensorferry.files.api, tensorferry.files.conversion.convert, tensorferry.files.lazy; "
-    "import tensorferry.files.loading, tensorferry.files.loading; "
-    "from tensorferry.files.opening import registry; registry.formats()"
+    "import tensorferry.files.loading; "
+    "from tensorferry.files.opening import paths; paths.formats()"
 )
 # One byte of every page of every tensor.
 _TOUCH = "for each in state.values(): np.asarray(each).view(np.uint8)[::4096].sum()"
