@@ -69,8 +69,8 @@ __all__ = [
 #    of a framework, such as `t.numpy()`. All calls that it does not accept go on with step 2.
 # 2. The target and the keywords give a `Conversion`, which is kept for the next such call.
 # 3. The backend of `type(x)` reads the signature of x: its framework, dtype, layout …, no values.
-# 4. The conversion has a recipe for that signature. If not, `planning` makes a plan, the one that
-#    `explain` shows, or raises the error that says why there is none.
+# 4. The conversion has a recipe for that signature; else `planning` makes the plan that `explain`
+#    shows, or raises the error that says why there is none.
 # 5. The steps of the recipe are run.
 
 
@@ -768,8 +768,7 @@ def convert(
     >>> ferry.convert(np.array([True, False]), like=np.ones(3, dtype="float16"))
     array([ True, False])
 
-    The backend of an outside package may take keywords of its own. Arguments are as for `to_numpy`,
-    except:
+    An outside package's backend may take its own keywords. Arguments are as for `to_numpy`, except:
 
     Args:
         to: ``"numpy"``, ``"torch"``, ``"tensorflow"``, ``"jax"``, ``"cupy"``, ``"python"`` or the

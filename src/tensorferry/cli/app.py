@@ -308,7 +308,7 @@ def convert(
     in_process: _InProcess = False,
     json: _Json = False,
 ) -> None:
-    """Convert a file to another format: no code is run, nothing is lost, memory does not grow."""
+    """Convert a file to another format: no code is run, nothing is lost, little memory is needed."""
     from ..files.conversion.convert import shards_of
     from ..files.conversion.executors import ENGINES
     from ..files.conversion.select import OVERFLOWS, substitution

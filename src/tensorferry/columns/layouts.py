@@ -24,7 +24,6 @@ from .column import (
     WITHOUT_NULLS,
     WORDS,
     Column,
-    Decimals,
     Ragged,
     Refused,
 )
@@ -40,7 +39,7 @@ from .objects import (
     piece_of,
     spans_of,
 )
-from .pieces import DictionaryEncoded, Missing, Piece
+from .pieces import Decimals, DictionaryEncoded, Missing, Piece
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,11 +27,10 @@ from .extensions import extension
 from .numpy_dtypes import numpy_dtype, of_numpy, wide_float
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import TypeAlias
 
     from ..core.dtypes import DType
-    from ..sequences.reader import Chunks
     from ..typing import Array
 
     Step: TypeAlias = Callable[[Array, Array], None]
@@ -174,8 +173,13 @@ def fill(result: Array, array: Array, check: str) -> None:
 
 
 @subnormals.kept
-def copy_into(out: Array, values: Array | Chunks) -> None:
-    """Write values into `out`, cast to its dtype. `values` may overlap with `out`."""
+def copy_into(out: Array, values: Array | Iterable[tuple[Any, Array]]) -> None:
+    """Write values into `out`, cast to its dtype. An array may overlap with `out`.
+
+    Args:
+        out: The array that is written.
+        values: An array; or for chunks of `out`, the index of each and its values.
+    """
     kind = find(of_numpy(out.dtype) or "").kind
     if not isinstance(values, np.ndarray):
         for index, numbers in values:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 import warnings
 from contextlib import nullcontext, suppress
@@ -684,7 +685,7 @@ def skip(torch: Any, function: Callable[..., Any]) -> None:
         return
     # In PyTorch 2.6, only what looks at each call that begins can say so; the answer is kept with
     # the code.
-    call, arguments, keywords = _without_effect(function.__code__)
+    call, arguments, keywords = _without_effect(function)
     before = frames.set_eval_frame(lambda *_: frames.skip_code_recursive_flag)
     try:
         # No other call of Python's may begin here.
@@ -695,9 +696,13 @@ def skip(torch: Any, function: Callable[..., Any]) -> None:
         frames.set_eval_frame(before)
 
 
-def _without_effect(code: Any) -> tuple[FunctionType, list[None], dict[str, None]]:
-    """This code as a function that ends where it needs a name, and its arguments: all ``None``."""
-    names = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+def _without_effect(
+    function: Callable[..., Any],
+) -> tuple[FunctionType, list[None], dict[str, None]]:
+    """A function of the same code that ends where it needs a name, and arguments: all ``None``."""
+    code: Any = function.__code__
+    taken = inspect.signature(function, follow_wrapped=False).parameters.values()
+    names = [each.name for each in taken if each.kind is each.KEYWORD_ONLY]
     cells = tuple(CellType() for _ in code.co_freevars)
     return (
         FunctionType(code, {"__builtins__": {}}, closure=cells),
