@@ -497,9 +497,7 @@ def canonical(keyword: str, framework: object) -> str:
     except UnknownFrameworkError as error:
         hint = None if error.hint is None else str(error.hint).replace("to=", f"{keyword}=", 1)
         if hint is not None and ", " in hint:  # a device or dtype, for which `wrap` has no keyword
-            hint = " or ".join(
-                f'{keyword}="{each}"' for each in registry.known() if brings(each, keyword)
-            )
+            hint = " or ".join(f'{keyword}="{each}"' for each in registry.known() if brings(each))
         raise UnknownFrameworkError(error.message, hint) from None
 
 
