@@ -182,6 +182,32 @@ def test_a_module_has_at_most_800_lines():
     assert {name: length for name, length in lengths.items() if length > 800} == {}
 
 
+def nested_conditionals(tree):
+    """The lines of the conditional expressions that have another one inside them."""
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.IfExp)
+        and any(isinstance(inner, ast.IfExp) for inner in ast.walk(node) if inner is not node)
+    ]
+
+
+def test_a_conditional_expression_has_no_other_inside():
+    """A choice among three or more is written as statements."""
+    found = {named(path): nested_conditionals(tree_of(path)) for path in MODULES}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["a if b else c if d else e", "(a if b else c) if d else e", "f'{a if b else c}' if d else e"],
+)
+def test_a_conditional_expression_inside_another_is_found(code):
+    """Wherever in the outer one it is."""
+    assert nested_conditionals(ast.parse(code)) == [1]
+    assert nested_conditionals(ast.parse("a if b else c\nd if e else f")) == []
+
+
 @pytest.mark.parametrize(
     "name", ["Place", "Part", "Layout", "Record", "Finding", "Group", "Format"]
 )

@@ -52,7 +52,10 @@ def run(paths: Sequence[Path], *, values: bool, allow: Sequence[str], as_json: b
         except (ConversionError, OSError) as caught:
             error = caught
         errors = sum(each.error for each in findings)
-        code = max(code, code_of(error) if error is not None else EXIT_FAILED if errors else 0)
+        if error is not None:
+            code = max(code, code_of(error))
+        elif errors:
+            code = max(code, EXIT_FAILED)
         if as_json:
             reports.append(
                 {

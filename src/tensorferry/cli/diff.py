@@ -77,10 +77,15 @@ def _print_verdict(found: Difference, tolerance: float | None) -> None:
     accepted = sum(each.accepted for each in found.differing)
     differing = len(found.differing) - accepted
     within = "equal in value" if tolerance is None else f"within atol={tolerance:g}, rtol=0"
-    counts = [f"differing: {differing:,}"] if differing else []
-    counts += [f"{'accepted' if found.equal else within}: {accepted:,}"] if accepted else []
-    counts = counts or (["all equal, bit for bit"] if found.tensors else [])
-    words = [", ".join([f"{counted(found.tensors, 'tensor')} in common", *counts])]
+    counts = [f"{counted(found.tensors, 'tensor')} in common"]
+    if differing:
+        counts.append(f"differing: {differing:,}")
+    if accepted:
+        how = "accepted" if found.equal else within
+        counts.append(f"{how}: {accepted:,}")
+    if found.tensors and not found.differing:
+        counts.append("all equal, bit for bit")
+    words = [", ".join(counts)]
     verdict = ("equal", "ok") if found.equal else ("different", "bad")
     if found.equal and accepted:
         verdict = (within if tolerance is None else f"equal {within}", "ok")

@@ -239,22 +239,19 @@ def _print_statistics(found: dict[str, Statistics | None]) -> None:
             )
             numbers = [f"{number:.4g}" for number in (each.smallest, each.largest, each.mean or 0)]
             numbers += [f"{each.zeros:,}", bars]
-        odd = (
-            [
-                f"{count:,} {word}"
-                for count, word in ((each.nans, "NaN"), (each.infinite, "inf"))
-                if count
-            ]
-            if each
-            else []
-        )
-        words = (
-            "quantised blocks"
-            if each is None
-            else ", ".join(odd) or ("" if numbers[0] else "no values")
-        )
-        lines.append((printable(name), *numbers, words))  # type: ignore[arg-type]
+        lines.append((printable(name), *numbers, _remark(each)))  # type: ignore[arg-type]
     rows(lines, styles=("name", "", "", "", "", "quiet", "warn"), right={1, 2, 3, 4}, headed=True)
+
+
+def _remark(found: Statistics | None) -> str:
+    """What the numbers of a tensor do not say."""
+    if found is None:
+        return "quantised blocks"
+    counts = ((found.nans, "NaN"), (found.infinite, "inf"))
+    odd = [f"{count:,} {word}" for count, word in counts if count]
+    if not odd and found.smallest is None:
+        return "no values"
+    return ", ".join(odd)
 
 
 def _print_tensors(contents: Contents) -> None:
@@ -269,21 +266,18 @@ def _print_tensors(contents: Contents) -> None:
 def _print_folds(folds: Sequence[Fold]) -> None:
     """Print a line for tensors whose names differ only in numbers."""
     rows(
-        (
-            (
-                printable(each.name),
-                f"{each.total:,}x" if each.total > 1 else "",
-                each.dtype,
-                str(list(each.shape)),
-                "# " + ", ".join(f"({part})" if "," in part else part for part in each.ranges)
-                if each.ranges
-                else "",
-            )
-            for each in folds
-        ),
+        map(_fold_cells, folds),
         styles=("name", "", "", "", "quiet"),
         right={1},
     )
+
+
+def _fold_cells(fold: Fold) -> tuple[str, ...]:
+    """The cells of the line for a fold."""
+    times = f"{fold.total:,}x" if fold.total > 1 else ""
+    ranges = [f"({each})" if "," in each else each for each in fold.ranges]
+    numbers = "# " + ", ".join(ranges) if ranges else ""
+    return printable(fold.name), times, fold.dtype, str(list(fold.shape)), numbers
 
 
 def _title(path: object, *, first: bool) -> None:

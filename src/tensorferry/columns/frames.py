@@ -226,7 +226,9 @@ def rows_hint(found: Ragged) -> Hint:
 def _value_for(dtype: str) -> str:
     """The code for a value in place of nulls."""
     kind = DTYPES[dtype].kind
-    return "False" if kind == "bool" else '"nan"' if kind == "float" else "0"
+    if kind == "bool":
+        return "False"
+    return '"nan"' if kind == "float" else "0"
 
 
 def nulls_hint(found: Column, *, mixed: bool = False) -> Hint:

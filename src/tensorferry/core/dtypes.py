@@ -243,16 +243,17 @@ def casting_scale(source: str, target: str, casting: str | None) -> Scale:
     a, b = DTYPES[source], DTYPES[target]
     if casting == "unsafe":
         return Scale(exact=False, check="")
-    rounds = a.kind in ("float", "complex") and KINDS.index(a.kind) <= KINDS.index(b.kind)
-    if casting in (None, FINITE):
-        rounded: Check = "" if casting is None else "finite"
-        return Scale(
-            exact=False,
-            check=(rounded if b.specials >= _ROUNDS else "number") if rounds else "value",
-        )
     if casting == "same_value":
         return Scale(exact=False, check="value")
-    if casting == "same_kind" and KINDS.index(a.kind) <= KINDS.index(b.kind):
+    keeps_kind = KINDS.index(a.kind) <= KINDS.index(b.kind)
+    if casting in (None, FINITE):
+        check: Check = "" if casting is None else "finite"
+        if a.kind not in ("float", "complex") or not keeps_kind:
+            check = "value"
+        elif not b.specials >= _ROUNDS:
+            check = "number"
+        return Scale(exact=False, check=check)
+    if casting == "same_kind" and keeps_kind:
         return Scale(exact=False, check="")
     raise LossyCastError(
         f'casting="{casting}" does not permit {source} to {target}: not every value of {source} is '

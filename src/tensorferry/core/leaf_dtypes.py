@@ -270,7 +270,9 @@ def _key(key: object) -> tuple[str, str]:
         return "names", escape(str(key))
     if not isinstance(key, str):
         return "dtypes", name_of(key)
-    return ("kinds" if key in KINDS else "dtypes" if key in dtypes.DTYPES else "names"), key
+    if key in KINDS:
+        return "kinds", key
+    return ("dtypes" if key in dtypes.DTYPES else "names"), key
 
 
 def _of_its_kind(choice: Choice) -> dict[str, Choice]:
@@ -381,8 +383,10 @@ def unknown_name(
         listed = ", ".join(near) + (", …" if len(near) < len(known) else "")
         dotted = ".".join(_words(name))
         deeper = any(each.startswith(f"{dotted}.") for each in present)
-        better = f"{dotted}.*" if deeper else near[0] if near else ""
-        if keyword == "dtype" and not deeper:
+        better = near[0] if near else ""
+        if deeper:
+            better = f"{dotted}.*"
+        elif keyword == "dtype":
             better = _is_dtype(name) or _kind_meant(name, near) or better
         found = f"the nearest are {listed}" if near else "none has a name"
         kept = {better if each == name else each: value for each, value in (*keys, *others)}

@@ -93,7 +93,9 @@ def cast_inside(plan: PlanBuilder, by: Declaration, why: str = "") -> None:
             f"{plan.now.dtype} to {plan.dtype} has to look at each value: {unseen}.",
             f'dtype="{plan.dtype}", casting="unsafe"',
         )
-    caster = "" if unseen or agrees(plan, by) else "graph" if kept else "host"
+    caster = ""
+    if not unseen and not agrees(plan, by):
+        caster = "graph" if kept else "host"
     if caster == "host" and not plan.check:
         why += rules.why_on_host(plan.source_info, plan.dtype)
     plan.add(

@@ -159,7 +159,10 @@ def memory_kind(info: TensorInfo) -> str:
 
 
 def _count(info: TensorInfo) -> int:
-    return info.shards if info.shards > 1 else info.shape[0] if info.shape else 1
+    """How many parts a tensor is drawn as: its shards, or the elements of its first axis."""
+    if info.shards > 1:
+        return info.shards
+    return info.shape[0] if info.shape else 1
 
 
 # -- drawn --------------------------------------------------------------------------------------

@@ -63,20 +63,35 @@ def column_code(info: TensorInfo, arguments: tuple[Any, ...] = ()) -> str:
     """
     asked, casting = arguments if len(arguments) == 2 else (None, None)
     text, _, reasons = info.kind.partition(": ")
-    counts = COUNTING in text
-    dtype = ""
-    if counts or reasons == APART or any(word in reasons for word in _AS_ASKED):
-        dtype = asked if asked in DTYPES else info.dtype if counts or READ_AS in reasons else ""
-    keywords = [f'dtype="{dtype}"'] if dtype else []
-    keywords += [f'casting="{casting}"'] if dtype and casting else []
+    dtype = _dtype_in_call(info.dtype, asked, COUNTING in text, reasons)
+    inputs = ["{x}"]
+    if dtype:
+        inputs.append(f'dtype="{dtype}"')
+    if dtype and casting:
+        inputs.append(f'casting="{casting}"')
     filled, _, padded = text.partition(PADDED_WITH)
     value = filled.partition(FILLED)[2]
-    keywords += ['nulls="nan"' if value == "nan" else f"nulls={_number(value)}"] if value else []
-    keywords += [f"pad={_number(padded)}"] if padded else []
+    if value == "nan":
+        inputs.append('nulls="nan"')
+    elif value:
+        inputs.append(f"nulls={_number(value)}")
+    if padded:
+        inputs.append(f"pad={_number(padded)}")
     # NumPy gets a table in column order. The plan says if the target needs row order.
     by_rows = info.strides == compact_strides(info.shape, DTYPES[info.dtype].itemsize)
     in_rows = '.copy(order="C")' if reasons == APART and by_rows else ""
-    return f"ferry.to_numpy({', '.join(['{x}', *keywords])}){in_rows}"
+    return f"ferry.to_numpy({', '.join(inputs)}){in_rows}"
+
+
+def _dtype_in_call(own: str, asked: str | None, counts: bool, reasons: str) -> str:
+    """The dtype that the call for a column names; empty if it names none."""
+    if not counts and reasons != APART and not any(word in reasons for word in _AS_ASKED):
+        return ""
+    if asked in DTYPES:
+        return asked
+    if counts or READ_AS in reasons:
+        return own
+    return ""
 
 
 def _number(text: str) -> str:

@@ -215,6 +215,13 @@ def _conj(x: Any) -> Any:
     return jnp.conj(x) if jnp.issubdtype(x.dtype, jnp.complexfloating) else x
 
 
+def _unbatched(x: Any, axis: int | None) -> Any:
+    """A result with its first axis where `Adjoint.axes` says: moved, summed over, or as it is."""
+    if axis == -1:
+        return x
+    return x.sum(0) if axis is None else jnp.moveaxis(x, 0, axis)
+
+
 def _run_here(function: Function, arrays: Sequence[Any], outer: Outer) -> list[Any]:
     """Call a function with concrete arrays."""
     shardings = {array.sharding for array in arrays if isinstance(array, jax.Array)}
@@ -408,14 +415,7 @@ class _Primitive:
             function=adjoint.function,
         )
         for index, result, axis in zip(linear, results, adjoint.axes, strict=True):
-            whole = (
-                result
-                if axis == -1
-                else result.sum(0)
-                if axis is None
-                else jnp.moveaxis(result, 0, axis)
-            )
-            found[index] = _conj(whole)
+            found[index] = _conj(_unbatched(result, axis))
         return found
 
     def _batch(self, arguments: Sequence[Any], dims: Sequence[Any], *, function: Function) -> Any:

@@ -295,11 +295,9 @@ class TorchBackend(Backend):
         name = self.names.get(x.dtype) or _QUANTIZED.get(str(x.dtype))
         if name is None:
             raise _no_such_dtype(x)
-        shape = (
-            ()
-            if abstract == "nested"
-            else [length if isinstance(length, int) else 1 for length in x.shape]
-        )
+        shape: list[int] = []
+        if abstract != "nested":
+            shape = [length if isinstance(length, int) else 1 for length in x.shape]
         return TensorInfo(
             self.name,
             shape,

@@ -80,22 +80,21 @@ def verify(
     if format.holds_one and len(tensors) == 1:
         tensors = dict(zip(expected.tensors, tensors.values(), strict=True))
     if list(tensors) != list(expected.tensors):
-        absent = [name for name in expected.tensors if name not in tensors]
-        added = [name for name in tensors if name not in expected.tensors]
-        raise VerificationError(
-            f"{path.name} does not read back the same: "
-            + (
-                f"without {named(absent)}."
-                if absent
-                else f"with {named(added)}."
-                if added
-                else "in another order."
-            )
-        )
+        how = _other_names(expected.tensors, tensors)
+        raise VerificationError(f"{path.name} does not read back the same: {how}.")
     wrong = _different(expected, tensors, progress)
     if wrong:
         raise VerificationError(f"{path.name} does not read back the same: {named(wrong)}.")
     _beside(expected, found, path)
+
+
+def _other_names(expected: Collection[str], found: Collection[str]) -> str:
+    """How the names found differ from those expected."""
+    absent = [name for name in expected if name not in found]
+    if absent:
+        return f"without {named(absent)}"
+    added = [name for name in found if name not in expected]
+    return f"with {named(added)}" if added else "in another order"
 
 
 def _different(

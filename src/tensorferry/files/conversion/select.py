@@ -664,7 +664,10 @@ def _casts(
             continue
         # A dtype that does not fit at all is refused later, with everything else that the format
         # cannot hold.
-        casts[name] = (
-            (own if held is None else fit(own, held) or own) if choice == FIT else choice or own
-        )
+        if choice != FIT:
+            casts[name] = choice or own
+        elif held is None:
+            casts[name] = own
+        else:
+            casts[name] = fit(own, held) or own
     return casts

@@ -69,10 +69,10 @@ def wrapped(path: Path, head: bytes) -> FileFormatError | None:
 
 def _plain(name: str) -> str:
     suffix = next((each for each in _SUFFIXES if name.lower().endswith(each)), "")
+    if suffix:
+        return name[: -len(suffix)]
     stem, dot, last = name.rpartition(".")
-    return (
-        name[: -len(suffix)] if suffix else f"{stem}.unpacked.{last}" if dot else f"{name}.unpacked"
-    )
+    return f"{stem}.unpacked.{last}" if dot else f"{name}.unpacked"
 
 
 def _first(path: Path) -> bytes:

@@ -81,7 +81,8 @@ class Flax(Format):
         is_flat = isinstance(tree, dict) and all(
             isinstance(child, Ref) and child == Ref(key) for key, child in tree.items()
         )
-        contents.tree = None if is_flat else NOTHING if tree is None else tree
+        if not is_flat:
+            contents.tree = NOTHING if tree is None else tree
         return contents
 
     def as_held(self, contents: Contents) -> Contents:

@@ -145,13 +145,11 @@ class BareNames(Names):
         if type(raw) is UnreadBytes:
             data, begin, end = self.data, raw.start, raw.start + raw.nbytes
         else:
-            data = (
-                self.encoded(raw)
-                if type(raw) is str
-                else bytes(raw)
-                if type(raw) in (bytes, bytearray)
-                else b""
-            )
+            data = b""
+            if type(raw) is str:
+                data = self.encoded(raw)
+            elif type(raw) in (bytes, bytearray):
+                data = bytes(raw)
             begin, end = 0, len(data)
         inner = LegacyNames(self.where, self.allow)
         # What is refused in it is told together with what is refused around it.

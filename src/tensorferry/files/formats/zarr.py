@@ -245,11 +245,10 @@ def _told(raw: bytes) -> int | None:
     is_single = flags >> 5 & 1
     width = (is_single, 2, 4, 8)[flags >> 6]
     start = 5 + (1 - is_single) + (0, 1, 2, 4)[flags & 3]
-    return (
-        int.from_bytes(raw[start : start + width], "little") + (256 if width == 2 else 0)
-        if width
-        else None
-    )
+    if not width:
+        return None
+    size = int.from_bytes(raw[start : start + width], "little")
+    return size + 256 if width == 2 else size
 
 
 def _refuse_more(nbytes: int, most: int) -> None:

@@ -271,13 +271,11 @@ class NumPyWords(PythonWords):
             return array
         if type(raw) is str:
             raw = self.encoded(raw)  # bytes of Python 2
-        nbytes = (
-            raw.nbytes
-            if type(raw) is UnreadBytes
-            else len(raw)
-            if type(raw) in (bytes, bytearray)
-            else -1
-        )
+        nbytes = -1
+        if type(raw) is UnreadBytes:
+            nbytes = raw.nbytes
+        elif type(raw) in (bytes, bytearray):
+            nbytes = len(raw)
         if prod(shape) * dtype.numpy.itemsize != nbytes or len(shape) > _MOST_AXES:
             raise self.wrong(
                 f"has an array of NumPy of shape {list(shape[:_MOST_AXES])} that its bytes do not "
@@ -303,13 +301,9 @@ class NumPyWords(PythonWords):
 def _timed(dtype: np.dtype[Any], metadata: Any) -> np.dtype[Any] | None:
     told = type(metadata) is tuple and len(metadata) == 2 and type(metadata[1]) is tuple
     unit: tuple[Any, ...] = metadata[1][:2] if told else ()
-    name = (
-        unit[0].decode("ascii")
-        if len(unit) == 2 and type(unit[0]) is bytes
-        else unit[0]
-        if unit
-        else None
-    )
+    name = unit[0] if unit else None
+    if len(unit) == 2 and type(name) is bytes:
+        name = name.decode("ascii")
     if type(name) is not str or type(unit[1]) is not int or not re.fullmatch("[a-zA-Z]{1,7}", name):
         return None
     return np.dtype(f"{dtype.str[:3]}[{unit[1]}{name}]") if name != "generic" else dtype

@@ -32,7 +32,7 @@ from .standins import (
 from .table import NUMPY_CALLS, ODD, PYTHON_CALLS, TABLE_CALLS, VALUES, NumPyWords, set_uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 __all__ = [
     "ODD_DTYPES",
@@ -674,24 +674,27 @@ def _attributes(state: Any) -> dict[str, str]:
     """The attributes of a tensor by name, and what each is."""
     found: dict[str, str] = {}
     for part in state if type(state) is tuple else (state,):
-        for name, value in (
-            part.items() if type(part) is dict else [("state", part)] if part else ()
-        ):
-            inside = (
-                value.values()
-                if type(value) is dict
-                else value
-                if type(value) in (list, tuple)
-                else (value,)
-            )
-            plain = all(each is None or type(each) in _PLAIN for each in inside)
-            if not str(name).startswith(_DYNAMO):
-                found[str(name)] = (
-                    NotTensor("an attribute of a tensor")
-                    if plain
-                    else "an attribute that may hold tensors"
-                )
+        attributes = part
+        if type(part) is not dict:
+            attributes = {"state": part} if part else {}
+        for name, value in attributes.items():
+            if str(name).startswith(_DYNAMO):
+                continue
+            if _is_plain(value):
+                found[str(name)] = NotTensor("an attribute of a tensor")
+            else:
+                found[str(name)] = "an attribute that may hold tensors"
     return found
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value, or each value in a container, is one that holds no tensors."""
+    inside: Iterable[Any] = (value,)
+    if type(value) is dict:
+        inside = value.values()
+    elif type(value) in (list, tuple):
+        inside = value
+    return all(each is None or type(each) in _PLAIN for each in inside)
 
 
 def _other(reason: str) -> Callable[..., OtherOf]:

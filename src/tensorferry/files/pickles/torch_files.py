@@ -402,13 +402,11 @@ class LegacyNames(Names):
         found = super().load(key)
         if type(found) is not StorageOf:
             return found
-        width = (
-            find(found.dtype).itemsize
-            if found.dtype
-            else 4
-            if key[1].name.endswith("QInt32Storage")
-            else 1
-        )
+        width = 1
+        if found.dtype:
+            width = find(found.dtype).itemsize
+        elif key[1].name.endswith("QInt32Storage"):
+            width = 4
         self.widths[found.key] = width
         view = key[5] if len(key) == 6 else None
         if view is None:

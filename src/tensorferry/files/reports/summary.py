@@ -46,6 +46,13 @@ _MOST_WORDS = 1 << 12
 """The most words (between dots) that are cached while folding."""
 
 
+def _shown_ranges(numbers: Ranges | int) -> str:
+    """One of `Fold.numbers`, as `Fold.ranges` shows it."""
+    if isinstance(numbers, int):
+        return f"#{numbers + 1}"
+    return ", ".join(first if first == last else f"{first}..{last}" for first, last in numbers)
+
+
 class Fold(NamedTuple):
     """Tensors of one dtype and shape whose names differ only in numbers.
 
@@ -77,14 +84,7 @@ class Fold(NamedTuple):
     @property
     def ranges(self) -> tuple[str, ...]:
         """For each ``#``, the numbers: ``"0..31"``, ``"0, 2, 4..7"``, or ``"#1"``: as the first."""
-        return tuple(
-            f"#{numbers + 1}"
-            if isinstance(numbers, int)
-            else ", ".join(
-                first if first == last else f"{first}..{last}" for first, last in numbers
-            )
-            for numbers in self.numbers
-        )
+        return tuple(map(_shown_ranges, self.numbers))
 
     def unfold(self) -> Iterator[str]:
         """Yield all names."""
@@ -400,22 +400,21 @@ def _layouts(above: str, parts: Mapping[str, list[Fold]]) -> Iterator[tuple[str,
             and all((*weight.shape, *scales.shape))
         ):
             # GPTQ packs the inputs of a layer, AWQ its outputs.
-            awq = weight.shape[1] != scales.shape[1]
-            wide = weight.shape[0] if awq else prod(inputs[0].shape) if inputs else 0
-            bits = (
-                32 * weight.shape[1] / scales.shape[1]
-                if awq
-                else 32 * weight.shape[0] / max(wide, 1)
-            )
+            if weight.shape[1] != scales.shape[1]:
+                method, wide = "AWQ", weight.shape[0]
+                bits = 32 * weight.shape[1] / scales.shape[1]
+            else:
+                method, wide = "GPTQ", prod(inputs[0].shape) if inputs else 0
+                bits = 32 * weight.shape[0] / max(wide, 1)
             known = f", {bits:g} bits in groups of {wide // scales.shape[0]}" if wide else ""
-            yield f"{'AWQ' if awq else 'GPTQ'}{known}", weight
+            yield f"{method}{known}", weight
     for weight, scale in zip(parts.get("weight", []), parts.get("SCB", []), strict=False):
         if weight.dtype == "int8":
             yield "bitsandbytes, 8 bits", scale
+    if not above.endswith("quant_state."):
+        return
     for form in ("nf4", "fp4"):
-        for state in (
-            parts.get(f"bitsandbytes__{form}", []) if above.endswith("quant_state.") else []
-        ):
+        for state in parts.get(f"bitsandbytes__{form}", []):
             yield f"bitsandbytes, 4 bits ({form})", state
 
 
