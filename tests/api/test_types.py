@@ -13,6 +13,7 @@ import pytest
 from tests.support import ROOT
 
 import tensorferry as ferry
+import tensorferry.typing
 
 jax = pytest.importorskip("jax")
 torch = pytest.importorskip("torch")
