@@ -35,11 +35,12 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 FLOOR_TESTS := tests/floors tests/conformance tests/sequences tests/backends tests/cases tests/property \
 	tests/cli tests/files/test_hdf5.py tests/files/test_zarr.py tests/files/test_arrow.py tests/files/test_orbax.py tests/files/test_executors.py
 
-# What reads numbers out of lists and addresses out of tensors: by C where it could be built, and without it.
 # What the tests of files rest on: a test compares it with the imports.
 FILES_REST_ON := $(addprefix src/tensorferry/,files trees execution backends columns sequences devices host planning core errors.py hints.py typing.py) \
 	tests/files tests/conftest.py tests/support.py tests/simulated.py pyproject.toml constraints.txt
-WITHOUT_EXTENSION := tests/sequences tests/property tests/backends/test_torch_reading.py tests/trees
+
+# What reads numbers out of lists and addresses out of tensors: by C where it could be built, and without it.
+WITHOUT_EXTENSION := tests/sequences tests/property tests/backends/test_torch_reading.py tests/trees tests/batches
 
 # Those of the documentation; what is not translated stays English. `make check` builds the English pages only.
 LANGUAGES ?= en ko ja zh_CN
