@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 
 import tensorferry as ferry
-from tensorferry.planning.picture import picture
+from tensorferry.planning.pictures.memory import picture
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"

@@ -22,9 +22,9 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 import tensorferry as ferry
-from tensorferry.planning.canvas import clean
-from tensorferry.planning.page import both_widths, page
-from tensorferry.planning.picture import picture
+from tensorferry.planning.pictures.canvas import clean
+from tensorferry.planning.pictures.html import both_widths, page
+from tensorferry.planning.pictures.memory import picture
 from tensorferry.planning.plan import Plan
 
 if TYPE_CHECKING:

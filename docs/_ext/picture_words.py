@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from playground.sentences import SENTENCES
 
-from tensorferry.planning.words import WORDS, Words
+from tensorferry.planning.pictures.canvas import WORDS, Words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,8 +18,8 @@ from memory import Drawn
 
 import tensorferry as ferry
 from tensorferry.core.sizes import size_text
-from tensorferry.planning.canvas import Canvas
-from tensorferry.planning.page import both_widths, page
+from tensorferry.planning.pictures.canvas import Canvas
+from tensorferry.planning.pictures.html import both_widths, page
 from tensorferry.planning.plan import Plan
 from tensorferry.planning.step import Path
 

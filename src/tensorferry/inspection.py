@@ -356,8 +356,8 @@ class FrameworkTable(dict[str, FrameworkStatus]):
 
     def _repr_html_(self) -> str:
         # Here, because only a notebook needs them.
-        from .planning.canvas import clean
-        from .planning.page import page, table
+        from .planning.pictures.canvas import clean
+        from .planning.pictures.html import page, table
 
         rows = [tuple(map(clean, row)) for row in self._rows()]
         return page([table(_HEADS, rows), *(f"<p>{clean(note)}</p>" for note in self._notes())])

@@ -15,10 +15,10 @@ import tensorferry as ferry
 from tensorferry import TensorInfo
 from tensorferry.core.dtypes import find
 from tensorferry.core.sizes import size_text
-from tensorferry.core.touched import Touched
-from tensorferry.planning import canvas
-from tensorferry.planning.picture import picture
-from tensorferry.planning.words import WORDS, Words
+from tensorferry.planning.pictures import canvas
+from tensorferry.planning.pictures.canvas import WORDS, Words
+from tensorferry.planning.pictures.memory import picture
+from tensorferry.planning.pictures.touched import Touched
 
 SVG = "{http://www.w3.org/2000/svg}"
 BYTE = {64: 10, 32: 9}

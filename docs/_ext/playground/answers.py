@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from tensorferry.backends.declared import declarations, explain, stand_in
 from tensorferry.core.sizes import size_text
 from tensorferry.errors import ConversionError
-from tensorferry.planning.picture import picture
-from tensorferry.planning.words import WORDS as PICTURES
+from tensorferry.planning.pictures.canvas import WORDS as PICTURES
+from tensorferry.planning.pictures.memory import picture
 
 from .sentences import said as in_words
 from .settings import (

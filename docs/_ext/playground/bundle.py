@@ -17,7 +17,7 @@ def bundle(path: Path) -> None:
     light = [PACKAGE / f"{name}.py" for name in ("errors", "hints", "typing")]
     light += [
         *PACKAGE.glob("core/*.py"),
-        *PACKAGE.glob("planning/*.py"),
+        *PACKAGE.glob("planning/**/*.py"),
         PACKAGE / "backends" / "declared.py",
         *PACKAGE.glob("backends/*/declared.py"),
     ]

@@ -19,7 +19,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import tensorferry
 from tensorferry.core.sizes import size_text
-from tensorferry.planning.canvas import STYLE
+from tensorferry.planning.pictures.canvas import STYLE
 
 from .answers import Answer, answer
 from .bundle import bundle

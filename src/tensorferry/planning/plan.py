@@ -182,6 +182,6 @@ class Plan(NamedTuple):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        from .page import plan_page
+        from .pictures.html import plan_page
 
         return plan_page(self, self._summary())

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.named_tuple import NamedTuple
 from ..core.sizes import size_text
-from ..planning.canvas import GUTTER, Canvas, clean, fitted
-from ..planning.page import both_widths, change, code, page, table, warned
-from ..planning.picture import memory_kind
+from ..planning.pictures.canvas import GUTTER, Canvas, clean, fitted
+from ..planning.pictures.html import both_widths, change, code, page, table, warned
+from ..planning.pictures.memory import bar, blocks_of, memory_kind, touched
 from ..planning.step import WAYS
-from ..planning.strips import bar, blocks_of, touched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

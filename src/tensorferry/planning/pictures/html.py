@@ -6,18 +6,19 @@ import re
 from html import escape
 from typing import TYPE_CHECKING
 
-from ..core.sizes import size_text
+from ...core.sizes import size_text
+from ..step import WAYS
 from .canvas import STYLE, clean
-from .picture import picture
-from .step import WAYS
+from .memory import picture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Literal
 
-    from ..core.info import TensorInfo
-    from .plan import Plan
-    from .step import Step
+    from ...core.info import TensorInfo
+    from ..plan import Plan
+    from ..step import Step
+
 
 __all__ = ["both_widths", "change", "code", "page", "plan_page", "table", "warned"]
 

@@ -8,10 +8,11 @@ from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING
 
-from .layout import spans
+from ...core.layout import spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
 
 __all__ = ["Touched"]
 

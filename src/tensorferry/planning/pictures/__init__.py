@@ -1,0 +1,1 @@
+"""Pictures of plans: memory to scale as SVG, and pages of HTML."""
