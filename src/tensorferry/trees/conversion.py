@@ -25,7 +25,6 @@ from .shared_memory import (
     ties,
     write_all,
 )
-from .tables import has_columns
 from .targets import copy_in_its_framework
 from .walk import take_apart
 
@@ -119,6 +118,8 @@ def convert_plainly(table: Any, targets: Targets) -> dict[object, Any] | None:
         The columns by name. ``None``: it is no table; a column has to be described; or two of those
         that are copied have memory in common.
     """
+    from .tables import has_columns  # here, because most trees are no tables
+
     if not has_columns(table) or targets.common is None:
         return None
     if targets.common.described or not targets.common.is_for_host:
@@ -586,8 +587,6 @@ def convert(tree: Any, targets: Targets, rule: LeafRule, out: Any, *, coalesce: 
         and not targets.rule.names
     )
     if is_for_all and hasattr(type(tree), "columns"):
-        # here, because most trees are no tables
-
         result = convert_plainly(tree, targets)
         if result is not None:
             return result
