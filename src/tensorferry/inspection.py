@@ -104,10 +104,8 @@ def explain(
 
     .. versionadded:: 0.1
     """
-    from .execution.target import (
-        labels_like,
-        take_labels,
-    )  # here, as for all that `import tensorferry` does not need
+    # Here, as for all that `import tensorferry` does not need.
+    from .execution.target import labels_like, take_labels
 
     name, theirs, device = name_like_device(to, like, device)
     target = registry.backend_named(name)

@@ -89,9 +89,8 @@ def register(backend: Backend) -> None:
         TypeError: It is not a backend, or declares an ability without the verb for it.
         ValueError: It owns a module that another backend owns.
     """
-    from .verbs import (
-        validate,
-    )  # here, because it takes half as long as the rest of ``import tensorferry``
+    # Here, because it takes half as long as the rest of ``import tensorferry``.
+    from .verbs import validate
 
     validate(backend)
     with _lock:
@@ -413,10 +412,8 @@ _OWNED_BY_NO_BACKEND = frozenset({*sys.stdlib_module_names, "__main__"})
 
 
 def _find_backend(x: object) -> Backend:
-    from .no_tensor import (
-        full_name,
-        refusal_to_convert,
-    )  # here, because tensors are found without it
+    # Here, because tensors are found without it.
+    from .no_tensor import full_name, refusal_to_convert
 
     kind = type(x)
     if isinstance(x, type):

@@ -284,9 +284,8 @@ class Collation:
         for index, (leaf, beside) in enumerate(self._each(planned)):
             path, column = self._structure.path(index), self._columns[index]
             if leaf.prepared is None:
-                from ..trees.tables import (
-                    class_name,
-                )  # here, because most batches have tensors only
+                # Here, because most batches have tensors only.
+                from ..trees.tables import class_name
 
                 kept.append(KeptLeaf(path, class_name(column[0]), _why_kept(leaf.kept, column)))
                 continue

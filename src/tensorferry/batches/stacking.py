@@ -232,9 +232,8 @@ class Columns(NamedTuple):
             return True
         if not any(taken):
             return False
-        from ..trees.tables import (
-            class_name,
-        )  # here, because only an error needs what is for tables
+        # Here, because only an error needs what is for tables.
+        from ..trees.tables import class_name
 
         odd = taken.index(not taken[0])
         raise UnsupportedTypeError(

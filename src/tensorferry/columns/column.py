@@ -309,9 +309,8 @@ class Column:
         """The column, with nulls in place of NaN."""
         pieces = []
         for piece in self.pieces:
-            values: Any = (
-                piece.values
-            )  # an array, as only those of NumPy's dtypes have NaN for nulls
+            # An array, as only those of NumPy's dtypes have NaN for nulls.
+            values: Any = piece.values
             marks = np.isnan(values)
             missing = (
                 (*piece.missing, Missing(marks.reshape(-1), prod(self.inner)))

@@ -202,9 +202,8 @@ def rows_hint(found: Ragged) -> Hint:
     # Another dtype, to which it was cast for the value in place of nulls, the call in the hint does
     # not name.
     value = _value_for(own) if elements.fill is None else zero
-    lacks = (
-        elements.nulls[0] > 0
-    )  # also where they are replaced, because the code for a hint is a call of its own
+    # Also where they are replaced, because the code for a hint is a call of its own.
+    lacks = elements.nulls[0] > 0
     if asked and lacks:
         return Hint(
             f'{{padded:x|dtype="{asked}", pad={zero}, nulls={value}}}, which pads them and '

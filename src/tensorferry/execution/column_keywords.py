@@ -186,9 +186,8 @@ def apply_column_keywords(
     decide = in_tree
     if like is not None and name is None:
         decide = partial(_if_of_its_kind, like)
-        read_as = asked_of(
-            decide("float64"), casting
-        )  # of decimals, whose fractions only floats have
+        # Of decimals, whose fractions only floats have.
+        read_as = asked_of(decide("float64"), casting)
     leaf = in_tree is not None
     fill = partial(
         _fill_nulls,
@@ -580,9 +579,8 @@ def _fill_nulls(
             and casting is None
             and DTYPES[dtype].kind == DTYPES[found.dtype].kind == "float"
         ):
-            value_in(
-                dtype, nulls, hint=hint
-            )  # the cast would make infinity of a number that is too large
+            # The cast would make infinity of a number that is too large.
+            value_in(dtype, nulls, hint=hint)
         return found.filled(value)
     except LossyCastError:
         if dtype not in DTYPES or dtype == found.dtype:

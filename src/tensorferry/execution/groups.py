@@ -96,9 +96,8 @@ def recipes_of(
             recipe, own = made.recipe, signature if outs is None else signature[0]
             again = grouped([leaf], {type(leaf): leaf}, target.capabilities.memory.alignment)
             if made.info.abstract is None and own in (again or ()):
-                asked.keep(
-                    (signature, environment), recipe
-                )  # otherwise another thread has changed the leaf meanwhile
+                # Otherwise another thread has changed the leaf meanwhile.
+                asked.keep((signature, environment), recipe)
         # Tensors that differ only in address or strides mostly take the same steps, and so share a
         # recipe.
         plan = recipe.plan

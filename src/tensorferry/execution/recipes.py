@@ -228,9 +228,8 @@ def _bound(step: Step, plan: Plan) -> Callable[..., Any]:
     """A step as a function of one value, or of one value and `out`."""
     backend, arguments = registry.backend_named(step.backend), step.arguments
     if step.backend == EXCHANGE and backend.is_imported():
-        registry.load(
-            backend
-        )  # it may never be asked for, and still casts between two tensors of another framework
+        # It may never be asked for, and still casts between two tensors of another framework.
+        registry.load(backend)
     # `explain` must not load a framework, and a verb that was replaced on the backend (by a test)
     # must be called.
     if backend.loaded and step.verb not in vars(backend):
@@ -300,9 +299,8 @@ def _plan_of(
     target: Backend,
     _capabilities: Capabilities,
 ) -> Plan:
-    from ..planning.planner import (
-        make_plan,
-    )  # here, because it would make `import tensorferry` a third slower
+    # Here, because it would make `import tensorferry` a third slower.
+    from ..planning.planner import make_plan
 
     return make_plan(info, request, source, target, registry.backend_named(EXCHANGE))
 

@@ -271,9 +271,8 @@ def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None)
     source = registry.backend_named(info.framework)
     kind = kind_of(info.device)
     if info.abstract is None and kind in source.capabilities.objects.abstract:
-        info = info._replace(
-            abstract=kind
-        )  # a kind of device without memory, such as PyTorch's meta
+        # A kind of device without memory, such as PyTorch's meta.
+        info = info._replace(abstract=kind)
     refuse_place(info, source)
     request = _with_out(conversion.request, out)
     info = as_of_object(info, request, source, conversion.target)

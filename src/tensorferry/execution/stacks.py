@@ -200,9 +200,8 @@ def _converted(
     try:
         return [run.execute(recipe.program, tensor) for tensor in tensors]
     except ConversionError:
-        return _converted_apart(
-            members, [alike] * len(tensors)
-        )  # again, since its message names the position
+        # Again, since its message names the position.
+        return _converted_apart(members, [alike] * len(tensors))
 
 
 def _converted_apart(

@@ -391,9 +391,8 @@ def gather(rows: Sequence[Array], out: Array) -> None:
     if threads < 2:
         _copy(rows, out)
         return
-    from concurrent.futures import (
-        ThreadPoolExecutor,
-    )  # here, because it imports logging, which takes long
+    # Here, because it imports logging, which takes long.
+    from concurrent.futures import ThreadPoolExecutor
 
     ends = [len(rows) * share // threads for share in range(threads + 1)]
     parts = [slice(start, end) for start, end in pairwise(ends)]

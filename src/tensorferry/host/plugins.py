@@ -162,9 +162,8 @@ class EntryPoints(Generic[Thing]):
         return sorted(found, key=lambda each: (each[0].name, each[1]))
 
     def _read(self) -> list[metadata.EntryPoint]:
-        from importlib import (
-            metadata,
-        )  # here, because it takes as long as the rest of ``import tensorferry``
+        # Here, because it takes as long as the rest of ``import tensorferry``.
+        from importlib import metadata
 
         try:
             return list(metadata.entry_points(group=self.group))

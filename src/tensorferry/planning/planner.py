@@ -95,9 +95,8 @@ def _decide(plan: PlanBuilder) -> None:
         plan.refuse_copy([f"{target.name} values have no memory to share"])
     _leave_graph(plan)
     if plan.now.device != HOST and plan.now.kind in source.capabilities.objects.read_kinds:
-        host_steps.read(
-            plan
-        )  # a stack: made where its members are, so that one tensor crosses the bus
+        # A stack: made where its members are, so that one tensor crosses the bus.
+        host_steps.read(plan)
     if not device_steps.share_on_device(plan):
         if device_steps.goes_straight(plan):
             device_steps.resolve(plan)

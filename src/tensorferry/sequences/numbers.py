@@ -403,9 +403,8 @@ def list_reader(
             return None
         dtype, code, expected = way
         if write is None:
-            x = (
-                x.copy() if len(x) < FEW else []
-            )  # a copy, which no other thread can change meanwhile
+            # A copy, which no other thread can change meanwhile.
+            x = x.copy() if len(x) < FEW else []
             if not x or look(x) not in expected:
                 return None
             result = allocate(len(x), dtype)

@@ -82,10 +82,11 @@ def _settle(future: Future[Landed], do: Callable[[], Landed]) -> None:
     else:
         future.set_result(found)
     finally:
+        # To break a cycle: the error refers to this frame, and the future to the error.
         del (
             future,
             do,
-        )  # to break a cycle: the error refers to this frame, and the future to the error
+        )
 
 
 class _Queue:

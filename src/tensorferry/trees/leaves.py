@@ -55,9 +55,8 @@ def leaf_rule(
     try:
         return _rule_of_types(leaves, infos, unknown, scalars, registry.revision)
     except TypeError:
-        return LeafRule(
-            leaves, infos=infos, unknown=unknown, scalars=scalars
-        )  # not cached: it cannot be hashed, and may be refused
+        # Not cached: it cannot be hashed, and may be refused.
+        return LeafRule(leaves, infos=infos, unknown=unknown, scalars=scalars)
 
 
 class LeafRule:

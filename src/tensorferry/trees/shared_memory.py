@@ -198,6 +198,7 @@ def _is_plain_copy(each: Prepared) -> bool:
     """Whether a leaf's bytes are copied unchanged, on the same device, into writable memory."""
     info, plan = each.info, each.recipe.plan
     result = plan.result
+    # In the copy it has the same strides and alignment.
     return (
         not plan.shares_memory
         and not {*each.request.options} - {OVERLAPS}
@@ -211,9 +212,7 @@ def _is_plain_copy(each: Prepared) -> bool:
         and info.shards == 1
         and info.dtype == result.dtype
         and not (info.conjugate or info.negative or result.requires_grad)
-        and not layout_obstacles(
-            info, each.target
-        )  # in the copy it has the same strides and alignment
+        and not layout_obstacles(info, each.target)
         and not is_read(each)
         and info.dtype not in each.source.capabilities.dtypes.unshared
         and each.target.capabilities.memory.writable

@@ -582,9 +582,8 @@ class PandasBackend(ColumnBackend):
             keyword, value, 'frame.index or ["a", "b"]' if keyword == "index" else '["a", "b"]'
         )
         try:
-            found = pd.Index(
-                labels, tupleize_cols=False
-            )  # as the constructors of series and frames do it
+            # As the constructors of series and frames do it.
+            found = pd.Index(labels, tupleize_cols=False)
             hash(found[0] if len(found) else None)  # lists are no labels
         except (TypeError, ValueError) as error:
             raise TypeError(

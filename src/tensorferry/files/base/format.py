@@ -271,9 +271,8 @@ class Format(ABC):
         try:
             return self.read(path, allow=allow)
         except ConversionError as error:
-            return error.with_traceback(
-                None
-            )  # because the traceback refers to everything that was read
+            # Because the traceback refers to everything that was read.
+            return error.with_traceback(None)
 
     def own_entries(self, folder: Path) -> list[str]:
         """The names in a folder that belong to the format with everything inside them.

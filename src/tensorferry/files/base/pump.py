@@ -131,9 +131,8 @@ class Pump:
 
     def _defer(self, record: Record) -> None:
         if self._checkers is None:
-            from concurrent.futures import (
-                ThreadPoolExecutor,
-            )  # here, because it imports logging, which takes long
+            # Here, because it imports logging, which takes long.
+            from concurrent.futures import ThreadPoolExecutor
 
             self._checkers = ThreadPoolExecutor(_CHECKERS)
         self._checked.add(record)
@@ -165,9 +164,8 @@ class Pump:
                 self._defer(record)
             yield
             return
-        from concurrent.futures import (
-            ThreadPoolExecutor,
-        )  # here, because it imports logging, which takes long
+        # Here, because it imports logging, which takes long.
+        from concurrent.futures import ThreadPoolExecutor
 
         with ThreadPoolExecutor(1) as aside:
             checked = aside.submit(self.check, stored)

@@ -135,9 +135,8 @@ def read_ahead(
         for group in _groups(wanted):
             yield from _begin(group, None).arrays
         return
-    from concurrent.futures import (
-        ThreadPoolExecutor,
-    )  # here, because it imports logging, which takes long
+    # Here, because it imports logging, which takes long.
+    from concurrent.futures import ThreadPoolExecutor
 
     pool = ThreadPoolExecutor(threads, thread_name_prefix="tensorferry")
     waiting: deque[_Begun] = deque()
