@@ -278,6 +278,6 @@ def test_a_table_of_arrow_is_not_what_comes_back():
         made = eval(code, names)  # noqa: S307 - that is what the hint is for
         assert type(made) is type(like)
         assert made.to_pydict() == {"a": [1, 3], "b": [2, 4]}
-        assert other == 'to="arrow"'
+        assert other == 'to="arrow", without like='
     back = ferry.convert_tree({"a": x[:, 0].clone(), "b": x[:, 1].clone()}, like=table)
     assert pa.table(back).to_pydict() == {"a": [1, 3], "b": [2, 4]}

@@ -193,7 +193,7 @@ class ArrowBackend(ColumnBackend):
         of_columns = f"pa.{make}([*to_numpy(x).T], names=like.schema.names)"
         return (
             "which is several arrays: a result is one, whose elements are the rows",
-            f'{of_columns}, which makes one of two axes; or to="{self.name}"',
+            f'{of_columns}, which makes one of two axes; or to="{self.name}", without like=',
         )
 
     def adopt(self, array: Array) -> Any:
