@@ -150,8 +150,8 @@ def make_request(
         if option in LABEL_KEYWORDS:
             refuse_option(target, option)
             raise TypeError(
-                f"{option}= is for one tensor: to_{target.name}(leaf, {option}=…) labels one leaf, "
-                "and like= all"
+                f"{option}= is for one tensor: to_{target.name}(leaf, "
+                f"{option}=…) labels one leaf, and like= all"
             )
         if not isinstance(on, bool):  # checked before the cache, in which 1 and True are equal
             raise TypeError(f"{option} must be True or False, not {shown(on)}")
@@ -206,6 +206,8 @@ def _of_one(dtype: object) -> str | None:
     Raises:
         UnsupportedTypeError: It is not a dtype, or it is a mapping for the leaves of a tree.
     """
+    if dtype is None:
+        return None
     if isinstance(dtype, (Mapping, DtypeRule)):
         mapping = rule_of(dtype).as_code().replace("{", "{{").replace("}", "}}")
         raise UnsupportedTypeError(
@@ -307,7 +309,7 @@ def refuse_index(device: object) -> None:
     """Raise for a CPU device other than the first: tensorferry does not distinguish them."""
     if device is not None and host_index(device):
         raise DeviceError(
-            f"cpu:{host_index(device)} cannot be asked for: on the host, results are on its first "
-            "device, cpu.",
+            f"cpu:{host_index(device)} cannot be asked for: on the host, "
+            "results are on its first device, cpu.",
             'device="cpu", then to the other with its own framework',
         )

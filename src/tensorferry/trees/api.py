@@ -298,8 +298,8 @@ def _validate(coalesce: object, index: object) -> None:
     validate_flags(coalesce=coalesce)
     if not isinstance(index, (bool, int, str)):
         raise TypeError(
-            "index must be True or False here, where it says whether the index of a frame becomes "
-            "a column; "
+            "index must be True or False here, "
+            "where it says whether the index of a frame becomes a column; "
             "to_pandas(leaf, index=…) labels one leaf, and like= all"
         )
     validate_flags(index=index)
@@ -445,10 +445,6 @@ def is_ordinary_tensor(x: Any) -> bool:
     if owner.quick.likeness(x) is not None:
         return True
     # What is on a device, say, has no such key.
-    from .tables import has_columns
-
-    if has_columns(x):
-        return False
     try:
         owner.describe(x)
     except ConversionError:

@@ -33,12 +33,10 @@ __all__ = [
 BLANK = rb"[ \t\n\r]*"
 """White space, which is allowed between any two tokens of JSON."""
 
-_WHITE = frozenset({b" ", b"\t", b"\n", b"\r"})
+_WHITE = b" \t\n\r"
+_LITTLE = 16
 _QUOTE = rb'(?<!\\)(?:\\\\){0,1000}"'
 """The end of a string: a quote after an even number of backslashes."""
-_PLAIN = rb'"([^"\\\x00-\x1f]*)"'
-_PAIR = BLANK.join([b"", _PLAIN, b":", _PLAIN, b"([,}])"])
-"""A name and a string, both without backslashes, and the next character."""
 _TOKEN = rb'(?s)"(?:[^"\\]+|\\.)*("?)|[{}\[\]]'
 """A bracket, or a string, which may be cut off."""
 _FLAT = rb'\{(?:[^{}"]|"[^"\\{}]*"){0,200}\}'
@@ -55,9 +53,11 @@ class Cut(Exception):  # noqa: N818 - not an error yet, because the next part of
 
 def blank(text: bytes, position: int) -> int:
     """The position after white space."""
-    # Most text has none, and then no pattern is needed.
-    if text[position : position + 1] not in _WHITE:
-        return position
+    # Most text has none or little, and then no pattern is needed.
+    near = text[position : position + _LITTLE]
+    rest = near.lstrip(_WHITE)
+    if rest or len(near) < _LITTLE:
+        return position + len(near) - len(rest)
     return _compiled(BLANK).match(text, position).end()  # type: ignore[union-attr]
 
 
@@ -72,15 +72,19 @@ def expect(text: bytes, position: int, character: bytes) -> int:
 def string(text: bytes, position: int) -> tuple[str, int]:
     """A string of valid Unicode."""
     position = expect(text, position, b'"')
-    end = _compiled(_QUOTE).search(text, position)
-    if end is None:
+    # Most strings have no backslash, and then no pattern is needed.
+    end = text.find(b'"', position) + 1
+    if end and b"\\" in text[position:end]:
+        quote = _compiled(_QUOTE).search(text, position)
+        end = 0 if quote is None else quote.end()
+    if not end:
         raise Cut("a string does not end")
     try:
-        found = json.loads(text[position - 1 : end.end()].decode())
+        found = json.loads(text[position - 1 : end].decode())
         found.encode()
     except ValueError as error:
         raise Cut(f"a string is malformed ({error})") from error
-    return found, end.end()
+    return found, end
 
 
 def compound(text: bytes, position: int) -> tuple[bytes, int]:
@@ -109,35 +113,19 @@ def strings(text: bytes, position: int) -> tuple[list[tuple[str, str]], int]:
     position = blank(text, position)
     if text[position : position + 4] == b"null":
         return [], position + 4
-    return pairs(text, position, string, _compiled(_PAIR))
+    return pairs(text, position, string)
 
 
 def pairs(
-    text: bytes,
-    position: int,
-    read: Callable[[bytes, int], tuple[str, int]],
-    usual: re.Pattern[bytes] | None = None,
+    text: bytes, position: int, read: Callable[[bytes, int], tuple[str, int]]
 ) -> tuple[list[tuple[str, str]], int]:
-    """An object whose values `read` gives as strings.
-
-    `usual` is a fast pattern for ordinary pairs.
-    """
+    """An object whose values `read` gives as strings."""
     position = expect(text, position, b"{")
     found: list[tuple[str, str]] = []
     empty = blank(text, position)
     if text[empty : empty + 1] == b"}":
         return found, empty + 1
     while True:
-        pair = usual.match(text, position) if usual is not None else None
-        if pair is not None:
-            try:
-                found.append((pair[1].decode(), pair[2].decode()))
-            except UnicodeDecodeError as error:
-                raise Cut(f"a string is malformed ({error})") from error
-            position = pair.end()
-            if pair[3] == b"}":
-                return found, position
-            continue
         name, position = string(text, position)
         held, position = read(text, expect(text, position, b":"))
         found.append((name, held))
