@@ -113,8 +113,8 @@ def _with_numbers(x: Any, path: str = "x", depth: int = 0) -> Any:
     except ConversionError as error:
         raise at_member(error, path) from error
     raise GradientError(
-        f"The {info.framework} tensor at {path} requires grad, and stands among numbers, which "
-        "have no graph.",
+        f"The {info.framework} tensor at {path} requires grad, and stands among numbers, "
+        "which have no graph.",
         f"{path}.detach()",
     )
 
@@ -385,8 +385,8 @@ def _without_none(outer: tuple[int, ...]) -> Hint:
     if len(outer) > 1:
         return Hint("{tree:x}, which leaves None as it is")
     return Hint(
-        "[each for each in {leaf} if each is not None], which leaves it out; or {tree:x}, which "
-        "keeps it"
+        "[each for each in {leaf} if each is not None], which leaves it out; "
+        "or {tree:x}, which keeps it"
     )
 
 

@@ -48,8 +48,8 @@ _LATER = (("pathlib", "PurePath"), ("uuid", "UUID"))
 
 TAKEN = Hint(
     "pass a tensor, a sequence of numbers, or an object with __dlpack__, a buffer, "
-    "__array_interface__, __array_struct__ or __array__; {tree:x} for the tensors inside a "
-    "container"
+    "__array_interface__, __array_struct__ or __array__; "
+    "{tree:x} for the tensors inside a container"
 )
 """The hint for an object of which nothing else is known."""
 

@@ -179,8 +179,8 @@ def _backend_of_entry_point(name: str, found: object) -> Backend:
     validate(backend)
     if backend.name != name:
         raise ValueError(
-            f"its entry point is named {name!r}, and its backend {backend.name!r}: both need one "
-            "name"
+            f"its entry point is named {name!r}, and its backend {backend.name!r}: "
+            "both need one name"
         )
     return backend  # type: ignore[no-any-return]
 
@@ -244,8 +244,8 @@ def canonical(to: object) -> str:
             return NAMES.setdefault(to, owner.name)
         meant = "" if owner is None else f', "{owner.name}"'
     raise TypeError(
-        f"to must be a framework (its name{meant}, its module or its tensor class), not "
-        f"{shown(to)}; "
+        f"to must be a framework (its name{meant}, "
+        f"its module or its tensor class), not {shown(to)}; "
         "the tensor to convert comes first, one to follow goes into like=, a dtype into dtype="
     )
 

@@ -91,8 +91,8 @@ def _in_order_of(
     ]
     if odd:
         raise UnsupportedTypeError(
-            f"Samples 0 and {number} are different trees: only one of them has the leaf - at "
-            f"{odd[0]}",
+            f"Samples 0 and {number} are different trees: "
+            f"only one of them has the leaf - at {odd[0]}",
             "leaves=lambda x: isinstance(x, (list, tuple)), if a list of numbers is one leaf"
             if odd[0].endswith("]") and not odd[0].endswith('"]')
             else None,
@@ -119,8 +119,8 @@ def _compare(
         else:
             continue
         raise UnsupportedTypeError(
-            f"Samples 0 and {number} are different trees, which do not stack: what is here {what} "
-            f"- at {path}"
+            f"Samples 0 and {number} are different trees, which do not stack: "
+            f"what is here {what} - at {path}"
         )
 
 
@@ -390,15 +390,15 @@ class Collation:
         for keyword, mark in found:
             if place is None:
                 raise UnsupportedTypeError(
-                    f"{keyword}=True adds a leaf beside this one, which is below no str key of a "
-                    "dict.",
+                    f"{keyword}=True adds a leaf beside this one, "
+                    "which is below no str key of a dict.",
                     f"without {keyword}=",
                 )
             mapping, key = place
             if f"{key}_{keyword}" in mapping:
                 raise UnsupportedTypeError(
-                    f"{keyword}=True adds {quoted(f'{key}_{keyword}')} beside this leaf, and there "
-                    "is one.",
+                    f"{keyword}=True adds {quoted(f'{key}_{keyword}')} beside this leaf, "
+                    "and there is one.",
                     f"without {keyword}=",
                 )
             array = memory.compact(mark.shape, mark.dtype)

@@ -435,8 +435,8 @@ def _refuse_other_categories(column: Any) -> None:
     odd = next((number for number, each in enumerate(known) if each != known[0]), None)
     if odd is not None:
         raise UnsupportedTypeError(
-            f"The categories in samples[0] and samples[{odd}] differ, so their codes do not mean "
-            "the same: "
+            f"The categories in samples[0] and samples[{odd}] differ, "
+            "so their codes do not mean the same: "
             "give all the same categories, or make one table of the samples."
         )
 

@@ -448,8 +448,8 @@ app = typer.Typer(
         "there is no such "
         "conversion; 2, wrong usage, or a file that cannot be read or written so; 3, refused for "
         "safety; 4, what was "
-        "written did not verify, and was not published; 5, interrupted, and --resume goes on; 130, "
-        "Ctrl-C."
+        "written did not verify, and was not published; 5, interrupted, "
+        "and --resume goes on; 130, Ctrl-C."
     ),
     cls=CommandGroup,
     no_args_is_help=True,

@@ -321,8 +321,8 @@ def _page(plan: Plan) -> str:
     title = f"{plan.source.framework} to {plan.result.framework}"
     return (
         "<!doctype html>\n"
-        '<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light '
-        'dark">\n'
+        '<html lang="en"><head><meta charset="utf-8"><meta '
+        'name="color-scheme" content="light dark">\n'
         f'<meta name="viewport" content="width=device-width"><title>{title}</title></head>\n'
         f"<body>\n{plan._repr_html_()}\n</body></html>\n"
     )

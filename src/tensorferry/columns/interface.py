@@ -385,8 +385,8 @@ def _read_stream(x: Any) -> tuple[Type, list[Chunk]]:
     may_be_used_up = not is_read_again(type(x))
     if may_be_used_up and _leaves_streams.get():
         raise UnsupportedTypeError(
-            f"This {type(x).__name__} is a stream that is still to be read, and only a conversion "
-            "reads it.",
+            f"This {type(x).__name__} is a stream that is still to be read, "
+            "and only a conversion reads it.",
             "x.read_all()"
             if hasattr(type(x), "read_all")
             else "pa.table(x), or pa.chunked_array(x) if it is a column",

@@ -414,8 +414,8 @@ def _refuse_of_tensor(x: Any, **keywords: object) -> None:
             f"{given[0]}= is for columns and lists, and this is none: {why}.", hint
         )
     raise UnsupportedTypeError(
-        f"{given[0]}= is for columns of tables and for lists: {an(info.framework)} tensor has "
-        f"{what}.",
+        f"{given[0]}= is for columns of tables and for lists: "
+        f"{an(info.framework)} tensor has {what}.",
         Hint(f"{{again:x}}, without {given[0]}="),
     )
 

@@ -159,8 +159,8 @@ def _levels(x: Any) -> tuple[list[Any], list[list[int]]]:
                     "[row for row in x if row is not None]",
                 )
             raise ShapeError(
-                f"Rows and numbers are no tensor: the {type(odd[1]).__name__} at {odd[0]} is "
-                "beside rows.",
+                "Rows and numbers are no tensor: "
+                f"the {type(odd[1]).__name__} at {odd[0]} is beside rows.",
                 APART,
             )
     return [each for _, each in level], lengths

@@ -115,8 +115,8 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
     if isinstance(node, _PLAIN):
         base = next(each.__name__ for each in _PLAIN if isinstance(node, each))
         raise UnsupportedTypeError(
-            f"{an(type(node).__name__, 'A')} is no plain {base}, and would be loaded as one - at "
-            f"{path}",
+            f"{an(type(node).__name__, 'A')} is no plain {base}, "
+            f"and would be loaded as one - at {path}",
             f"{base}({_code(path)}) in its place",
         )
     if isinstance(node, Mapping) and registry.backend_that_knows(type(node)) is None:
@@ -124,8 +124,8 @@ def _outline(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
         for key, child in node.items():
             if isinstance(key, int) and key.bit_length() > MOST_BITS:
                 raise UnsupportedTypeError(
-                    f"A key is an integer of {key.bit_length()} bits, and {MOST_BITS} is the most "
-                    f"- at {path}"
+                    f"A key is an integer of {key.bit_length()} bits, "
+                    f"and {MOST_BITS} is the most - at {path}"
                 )
             result[key] = _outline(child, f"{path}{item(key)}", depth + 1, rule)
         return result
@@ -328,8 +328,8 @@ def _container(node: Mapping[Any, Any], path: str) -> dict[Any, Any]:
     factory = node.default_factory
     if factory is not None and factory not in FACTORIES.values():
         raise UnsupportedTypeError(
-            f"This defaultdict makes its missing values by {factory!r:.200}, which is code - at "
-            f"{path}",
+            f"This defaultdict makes its missing values by {factory!r:.200}, "
+            f"which is code - at {path}",
             f"dict({_code(path)}) in its place",
         )
     return defaultdict(factory)

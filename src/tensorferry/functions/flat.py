@@ -492,8 +492,8 @@ class Flat:
             if isinstance(leaf, CoroutineType):
                 leaf.close()  # nobody gets it, to wait for it
             raise UnsupportedTypeError(
-                f"{self.source.name} gives {an(kind.__name__)}, whose tensors {stays}: they are "
-                "not there yet.",
+                f"{self.source.name} gives {an(kind.__name__)}, whose tensors {stays}: "
+                "they are not there yet.",
                 "a function without async, which awaits what it needs",
             )
         inside = _RULE.tensor_inside(leaf)

@@ -231,8 +231,8 @@ class Function:
                     self.checked([*map(leave, results)], [each.shape for each in outs])
                 if array.dtype is not out.dtype and array.dtype != out.dtype:
                     raise LossyCastError(
-                        f"{flat.source.name} gave {array.dtype}, and before it promised "
-                        f"{out.dtype}."
+                        f"{flat.source.name} gave {array.dtype}, "
+                        f"and before it promised {out.dtype}."
                     )
                 out[...] = array
             return None
@@ -336,8 +336,8 @@ class Function:
         ):
             found = [tuple(each.shape) for each in results]
             raise ShapeError(
-                f"{self.flat.source.name} gave the shapes {found}, and before it was traced it "
-                "promised "
+                f"{self.flat.source.name} gave the shapes {found}, "
+                "and before it was traced it promised "
                 f"{list(shapes)}: they depend on values, which a traced function must not.",
                 "pad to one shape inside the function; or call it outside jit",
             )

@@ -134,8 +134,8 @@ def _side(name: str, side: str) -> Any:
     if not brings(name):
         known = [each for each in registry.known() if brings(each)]
         raise UnsupportedTypeError(
-            f"Functions cross to and from {', '.join(known)}; the backend {name!r} brings nothing "
-            "for them.",
+            f"Functions cross to and from {', '.join(known)}; "
+            f"the backend {name!r} brings nothing for them.",
             f'{side}="{known[-1]}"',
         )
     registry.ready(name)
@@ -338,8 +338,8 @@ class Wrapped:
         what = self.source.name
         if others:
             raise UnsupportedTypeError(
-                f"{what} was called with tensors of {' and '.join(others)}: in whose graph is it "
-                "to be?",
+                f"{what} was called with tensors of {' and '.join(others)}: "
+                "in whose graph is it to be?",
                 f'wrap(function, inner="{self.inner}", outer="{others[0]}")',
             )
         if names:

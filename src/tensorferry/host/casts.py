@@ -308,8 +308,8 @@ def _why_lost(value: Any, name: str, dtype: str) -> tuple[str, str]:
         return (
             f"has an imaginary part, which {dtype} has not",
             Hint(
-                f"{array}.real in its place, which leaves those parts out; or np.abs({array}) in "
-                "its place"
+                f"{array}.real in its place, which leaves those parts out; "
+                f"or np.abs({array}) in its place"
             ),
         )
     if before.kind != "float" or after.kind not in ("int", "uint"):

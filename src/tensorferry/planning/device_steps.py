@@ -163,8 +163,8 @@ def refuse_pinned(plan: PlanBuilder) -> None:
         return
     if plan.device != HOST:
         raise DeviceError(
-            "pinned=True asks for page-locked memory of the host, and the result is on "
-            f"{plan.device}.",
+            "pinned=True asks for page-locked memory of the host, "
+            f"and the result is on {plan.device}.",
             'device="cpu", or without pinned=',
         )
     if host_steps.pinner(plan) is None and not plan.now.pinned:

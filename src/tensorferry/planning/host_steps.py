@@ -435,8 +435,8 @@ def _left(index: int | None, names: int | None, rows: int, columns: int) -> list
         )
     if names is not None:
         found.append(
-            f"like= has {_counted(names, 'name')} for {_counted(columns, 'column')}, and is not "
-            "taken"
+            f"like= has {_counted(names, 'name')} for "
+            f"{_counted(columns, 'column')}, and is not taken"
         )
     return found
 

@@ -98,8 +98,8 @@ def why_unreadable(
             each_rounded(x),
         )
     return LossyCastError(
-        "No dtype holds all of these integers: int64 has no room for the largest, uint64 none for "
-        "the negative.",
+        "No dtype holds all of these integers: int64 has no room for the largest, "
+        "uint64 none for the negative.",
         each_rounded(x),
     )
 

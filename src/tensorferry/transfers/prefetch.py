@@ -74,8 +74,8 @@ class Prefetch:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "A prefetch has a thread and cannot be copied or pickled; make another where it is "
-            "read."
+            "A prefetch has a thread and cannot be copied or pickled; "
+            "make another where it is read."
         )
 
     # -- iterating --------------------------------------------------------------------------------

@@ -291,8 +291,8 @@ def _copied(x: Any) -> Any:
     if result is x or type(result) is not type(x):
         # `copy.copy` gives the object itself, so the result would be written into the source.
         raise UnsupportedTypeError(
-            f"{an(type(x).__name__, 'A')} cannot be made again: copy.copy(x) does not give another "
-            f"one ({how})."
+            f"{an(type(x).__name__, 'A')} cannot be made again: "
+            f"copy.copy(x) does not give another one ({how})."
         )
     return result
 

@@ -242,8 +242,8 @@ class Structure:
                 raise placed(error, path) from error
             _note(
                 error,
-                f"raised when the {failed.inner.kind.__name__} at {path} was made again of its new "
-                "values",
+                f"raised when the {failed.inner.kind.__name__} at {path} "
+                "was made again of its new values",
             )
         raise error
 

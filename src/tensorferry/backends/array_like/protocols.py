@@ -146,8 +146,8 @@ def _read_and_check(
         array = read()
     if array.shape != shape or of_numpy(array.dtype) != dtype:
         raise UnsupportedTypeError(
-            f"This {kind} says that it is {dtype} of shape {shape}, and is {array.dtype} of shape "
-            f"{array.shape}.",
+            f"This {kind} says that it is {dtype} of shape {shape}, "
+            f"and is {array.dtype} of shape {array.shape}.",
             "np.asarray(x), which is what it gives",
         )
     ours = (

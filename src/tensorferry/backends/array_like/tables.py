@@ -93,8 +93,8 @@ def read_arrow(x: Any) -> ArrowColumn | dict[object, ArrowColumn]:
     for child, spans in fields(kind, chunks):
         if child.name in found:
             raise UnsupportedTypeError(
-                f"This {type(x).__name__} has two columns of the name {child.name!r}, of which one "
-                "would be lost.",
+                f"This {type(x).__name__} has two columns of the name {child.name!r}, "
+                "of which one would be lost.",
                 None,
             )
         code = (

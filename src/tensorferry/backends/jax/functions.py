@@ -257,8 +257,8 @@ def _together(arrays: Sequence[Any]) -> Sequence[Any]:
 
 def _sharded(function: Function, count: int) -> UnsupportedTypeError:
     return UnsupportedTypeError(
-        f"An argument of {function.flat.source.name} is on {count} devices, and the function is "
-        "called on one.",
+        f"An argument of {function.flat.source.name} is on {count} devices, "
+        "and the function is called on one.",
         "jax.device_put(x, jax.devices()[0]) first",
     )
 
@@ -510,8 +510,8 @@ class _Fallback:
 
     def __init__(self, why: Exception) -> None:
         told = (
-            f"this JAX ({jax.__version__}) has other interfaces than tensorferry's primitive was "
-            "written for "
+            f"this JAX ({jax.__version__}) has other interfaces than "
+            "tensorferry's primitive was written for "
             f"({type(why).__name__}: {why}), so jax.pure_callback is used: no forward mode (jvp, "
             "jacfwd, hessian), and "
             "large arrays can wait for ever (https://github.com/jax-ml/jax/issues/24255)"

@@ -324,8 +324,8 @@ def _no_such_dtype(dtype: np.dtype[Any], x: Any) -> UnsupportedTypeError:
         )
     return UnsupportedTypeError(
         f"dtype {dtype} cannot be converted: its bytes have no name.",
-        "np.frombuffer(x.tobytes(), np.uint8), which has its bytes; or the view of the dtype that "
-        "is meant",
+        "np.frombuffer(x.tobytes(), np.uint8), which has its bytes; "
+        "or the view of the dtype that is meant",
     )
 
 

@@ -102,8 +102,8 @@ class PythonBackend(Backend):
         if kind.__name__ in _LAZY:
             return (
                 (
-                    f"{an(kind.__name__, 'A')} is not a sequence: it has no length or no order of its "
-                    "own."
+                    f"{an(kind.__name__, 'A')} is not a sequence: "
+                    "it has no length or no order of its own."
                 ),
                 Hint("{either:list(x)}"),
             )

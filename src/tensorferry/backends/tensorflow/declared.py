@@ -144,8 +144,8 @@ CAPABILITIES = Capabilities(
         abstract={
             "traced": (
                 (
-                    "it is symbolic, inside a traced function (tf.function): its values do not exist "
-                    "yet"
+                    "it is symbolic, inside a traced function (tf.function): "
+                    "its values do not exist yet"
                 ),
                 "convert before or after the traced function; inside it, stay in TensorFlow",
             ),

@@ -79,8 +79,8 @@ class TensorflowInner(Inner):
         if flat.careful:
             return [
                 (
-                    "it cannot be traced, so it is not known whether it draws random numbers; jit "
-                    "needs shapes="
+                    "it cannot be traced, so it is not known whether it draws "
+                    "random numbers; jit needs shapes="
                 )
             ]
         return ()
@@ -106,8 +106,8 @@ class TensorflowInner(Inner):
         for each in traced.outputs:
             if not each.shape.is_fully_defined():
                 raise UnsupportedTypeError(
-                    f"The shapes that {flat.source.name} gives depend on values: one is "
-                    f"{each.shape}.",
+                    f"The shapes that {flat.source.name} gives depend on values: "
+                    f"one is {each.shape}.",
                     _SHAPES,
                 ) from ValueError("a shape is not known")
             found.append((tuple(each.shape), BACKEND.names[each.dtype]))
@@ -177,8 +177,8 @@ def _refuse_state(flat: Flat, graph: Any) -> None:
             )
         if operation.startswith("Assign") and operation.endswith("VariableOp"):
             raise UnsupportedTypeError(
-                f"{flat.source.name} changes a variable ({operation}): how often it is called "
-                "would count.",
+                f"{flat.source.name} changes a variable ({operation}): "
+                "how often it is called would count.",
                 "take the state as an argument and give the new one as a result",
             )
 

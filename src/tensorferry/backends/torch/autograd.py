@@ -392,10 +392,10 @@ class Watch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[mis
         """Raise if one was used."""
         if self._random_operator:
             raise UnsupportedTypeError(
-                f"{self._flat.source.name} draws random numbers ({self._random_operator}): "
-                f"{_RANDOM}.",
-                "draw them outside and pass them as an argument; module.eval() switches dropout "
-                "off",
+                f"{self._flat.source.name} draws random numbers "
+                f"({self._random_operator}): {_RANDOM}.",
+                "draw them outside and pass them as an argument; "
+                "module.eval() switches dropout off",
             )
 
 

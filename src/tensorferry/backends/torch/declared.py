@@ -228,8 +228,8 @@ CAST_ALIKE = frozenset(
 
 _TRACED = (
     (
-        "it is traced (torch.compile, torch.export, torch.vmap or torch.func): its values do not exist "
-        "yet"
+        "it is traced (torch.compile, torch.export, torch.vmap or torch.func): "
+        "its values do not exist yet"
     ),
     "convert before or after the traced function; inside it, stay in torch",
 )

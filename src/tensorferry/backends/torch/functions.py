@@ -313,12 +313,12 @@ def _warn_of_limit(code: Any) -> None:
         warnings.warn(
             f"{code.co_qualname if hasattr(code, 'co_qualname') else code.co_name} is compiled "
             "with fullgraph=True and "
-            "calls a function of another framework, so that each length is compiled anew; PyTorch "
-            "compiles "
-            f"{limit} times (torch._dynamo.config.{setting}), of which this is the last, and then "
-            "raises.\n\n"
-            "Hint: torch.compile(function) without fullgraph= takes every length; or pad to few "
-            "lengths; or "
+            "calls a function of another framework, "
+            "so that each length is compiled anew; PyTorch compiles "
+            f"{limit} times (torch._dynamo.config.{setting}), of which this is the last, "
+            "and then raises.\n\n"
+            "Hint: torch.compile(function) without fullgraph= takes every length; "
+            "or pad to few lengths; or "
             f"torch._dynamo.config.{setting} = 64",
             UserWarning,
             stacklevel=2,

@@ -159,8 +159,8 @@ class TorchBackend(Backend):
         if issubclass(kind, self.uninitialized):
             return (
                 (
-                    f"This {kind.__name__} has no shape yet: its module gives it one when it is "
-                    "called."
+                    f"This {kind.__name__} has no shape yet: "
+                    "its module gives it one when it is called."
                 ),
                 "module(inputs) first, or x.materialize(shape)",
             )
@@ -363,8 +363,8 @@ class TorchBackend(Backend):
         finally:
             self.torch._C._set_tracing_state(state)
         warnings.warn(
-            "torch.jit.trace records no conversion to another framework: in the trace its result "
-            "is a constant.",
+            "torch.jit.trace records no conversion to another framework: "
+            "in the trace its result is a constant.",
             self.torch.jit.TracerWarning,
             stacklevel=2,
         )

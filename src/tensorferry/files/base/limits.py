@@ -612,8 +612,8 @@ def refuse_contents(format: Format, contents: Contents) -> None:  # noqa: A002 -
         _refuse_number(format, contents)
     if contents.tree is not None and not format.holds_tree:
         raise FormatLimitError(
-            f"{format.title or format.name} has no place for what is not a tensor, nor for how "
-            "they nest.",
+            f"{format.title or format.name} has no place for what is not a tensor, "
+            "nor for how they nest.",
             OTHER_FORMAT,
         )
     if not format.holds_metadata:

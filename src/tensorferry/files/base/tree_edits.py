@@ -231,8 +231,8 @@ class _Rest:
         place = next(place for place, child in enumerate(children) if child is _GONE)
         what, where = ".".join((*keys, str(place))), type(node).__name__
         raise FormatLimitError(
-            f"{what} cannot be left out of the {where} that it stands in: the places of the others "
-            "would change.",
+            f"{what} cannot be left out of the {where} that it stands in: "
+            "the places of the others would change.",
             self._hint(".".join(keys)),
         )
 

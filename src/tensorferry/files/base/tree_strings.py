@@ -175,6 +175,6 @@ def _compare(contents: Contents) -> None:
         if found:
             raise FileFormatError(
                 f"The string {TREE!r} of {named(contents.paths)} {what}: {named(found)}.",
-                "another program may have changed the tensors and kept the string: save them "
-                "without it",
+                "another program may have changed the tensors and kept the string: "
+                "save them without it",
             )

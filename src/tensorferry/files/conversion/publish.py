@@ -211,8 +211,8 @@ class Workspace:
             owners = (os.geteuid(), self.target.parent.stat().st_uid)
             if not stat.S_ISDIR(status.st_mode) or status.st_uid not in owners:
                 raise OutputExistsError(
-                    f"{self.folder}, in which {self.target.name} would be made, is not a folder of "
-                    "yours.",
+                    f"{self.folder}, in which {self.target.name} would be made, "
+                    "is not a folder of yours.",
                     "remove it",
                 )
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -657,8 +657,8 @@ def _casts(
         if name in blocks:
             if choice not in (FIT, None, own):
                 raise FormatLimitError(
-                    f"dtype: {name} is in blocks of {blocks[name].kind}, whose bytes have no "
-                    "dtype.",
+                    f"dtype: {name} is in blocks of {blocks[name].kind}, "
+                    "whose bytes have no dtype.",
                     _with_bytes(rule, [each for each in names if each in blocks]),
                 )
             continue

@@ -129,8 +129,8 @@ class Directory:
             at = tail.rfind(b"PK\5\6", 0, at)
         if at < 0:
             raise FileFormatError(
-                f"{self.path} is not a complete zip archive: its directory, which is at the end, "
-                "is missing.",
+                f"{self.path} is not a complete zip archive: its directory, "
+                "which is at the end, is missing.",
                 "the file was probably cut off: get it again",
             )
         _, disk, start_disk, here, count, nbytes, begin, _ = _END.unpack_from(tail, at)

@@ -118,8 +118,8 @@ def _refuse_fragments(folder: Path, where: Path) -> None:
             f"{where} has {described:,} bytes that say where pieces are, and those are no more "
             f"than {held:,}: out of "
             "all proportion.",
-            f"python -m torch.distributed.checkpoint.format_utils dcp_to_torch {folder} OUT.pt, if "
-            "you trust it",
+            "python -m torch.distributed.checkpoint.format_utils "
+            f"dcp_to_torch {folder} OUT.pt, if you trust it",
         )
 
 
@@ -392,8 +392,8 @@ class _DistributedCheckpoint:
             )
             if item is None:
                 raise FileFormatError(
-                    f"{self._where} does not say where the piece of {name[:200]} at {list(start)} "
-                    "is."
+                    f"{self._where} does not say where the piece of "
+                    f"{name[:200]} at {list(start)} is."
                 )
             regions.append(Region(start, sizes, _SavedRegion(own, sizes, item, name)))
         return joined(self._where, name, own, shape, regions), ""
@@ -405,8 +405,8 @@ class _DistributedCheckpoint:
         self._values_left -= item.nbytes
         if self._values_left < 0:
             raise UnsafeFileError(
-                f"{self._where} has more than {_MOST_VALUES:,} bytes of values, out of all "
-                "proportion."
+                f"{self._where} has more than {_MOST_VALUES:,} bytes of values, "
+                "out of all proportion."
             )
         # In a list, so that it is not taken for a mapping of only tensors.
         found, others = _opened(item, self._allow, lambda root: [root])

@@ -400,8 +400,8 @@ class _Header:
         # Each entry takes some bytes of the file, so that a larger count is wrong.
         if tensors > self._size // 24 or pairs > self._size // 13:
             raise FileFormatError(
-                f"{self._path} claims {tensors:,} tensors and {pairs:,} keys in {self._size:,} "
-                "bytes."
+                f"{self._path} claims {tensors:,} tensors and "
+                f"{pairs:,} keys in {self._size:,} bytes."
             )
         if tensors > MOST_TENSORS:
             raise UnsafeFileError(f"{self._path} has {tensors:,} tensors, out of all proportion.")

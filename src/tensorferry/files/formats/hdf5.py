@@ -120,8 +120,8 @@ def dtype_of(found: Any) -> tuple[str, bool]:
             return label, False
         return (
             (
-                f"opaque values of {kind.get_size()} bytes, without an attribute {DTYPE!r} that says "
-                "of what"
+                f"opaque values of {kind.get_size()} bytes, "
+                f"without an attribute {DTYPE!r} that says of what"
             ),
             False,
         )

@@ -67,8 +67,8 @@ class _Npy(Format):
             end = header.length + header.nbytes if header.dtype or header.void else size
             if end > size:
                 raise FileFormatError(
-                    f"{where} ends at byte {size}, its array of shape {list(header.shape)} at "
-                    f"{end}."
+                    f"{where} ends at byte {size}, "
+                    f"its array of shape {list(header.shape)} at {end}."
                 )
             behind = os.pread(descriptor, min(size - end, arrays.LONGEST_TRAILER), end)
         contents = Contents(self.name, (where,))
@@ -123,8 +123,8 @@ class _Npy(Format):
         length = len(_strings(contents))
         if length > arrays.LONGEST_TRAILER:
             raise FormatLimitError(
-                f"{self.title} holds {arrays.LONGEST_TRAILER} bytes of what is not a tensor, not "
-                f"{length}.",
+                f"{self.title} holds {arrays.LONGEST_TRAILER} bytes of "
+                f"what is not a tensor, not {length}.",
                 OTHER_FORMAT,
             )
 

@@ -322,8 +322,8 @@ def _array(
     end = header.length + header.nbytes if header.dtype or header.void else member.size
     if end > member.size:
         raise FileFormatError(
-            f"{where} has {member.size} bytes, its array of shape {list(header.shape)} ends at "
-            f"byte {end}."
+            f"{where} has {member.size} bytes, "
+            f"its array of shape {list(header.shape)} ends at byte {end}."
         )
     held = arrays.parse_trailer(_behind(archive, member, descriptor, begin, end), where)
     if held is None:

@@ -200,8 +200,8 @@ def read_pickle_file(
     if end != len(data):
         more = "another pickle" if data[end : end + 1] == b"\x80" else "something else"
         raise FileFormatError(
-            f"{vocabulary.where}: its pickle ends at byte {end:,} of {len(data):,}, and {more} "
-            "follows.",
+            f"{vocabulary.where}: its pickle ends at byte {end:,} of {len(data):,}, "
+            f"and {more} follows.",
             "a file with one object, such as a dict of them all",
         )
     return resolved(root, vocabulary, FileResolver(vocabulary.where, vocabulary.places), len(data))

@@ -208,8 +208,8 @@ def _is_legacy(path: Path) -> bool:
             f"{path} is a tar archive, as torch.save wrote them before 0.2: it cannot be read "
             "without running it.",
             "where it can be trusted, in Python: "
-            f"import torch; torch.save(torch.load({str(path)!r}, weights_only=False), "
-            f"{str(path)!r})",
+            f"import torch; torch.save(torch.load({str(path)!r}, "
+            f"weights_only=False), {str(path)!r})",
         )
     return LEGACY.match(head) is not None
 

@@ -408,8 +408,8 @@ class Bundle:
         dtype = DTYPES[entry.code]
         if entry.nbytes != prod(entry.shape) * find(dtype).itemsize:
             raise FileFormatError(
-                f"{where} has {entry.nbytes:,} bytes, which is not the size of {dtype} "
-                f"{entry.shape}."
+                f"{where} has {entry.nbytes:,} bytes, "
+                f"which is not the size of {dtype} {entry.shape}."
             )
         extent = Extent(dtype, entry.shape, self._place(entry, name), entry.offset)
         return _Summed(extent, entry.checksum), (entry.shard, entry.offset)

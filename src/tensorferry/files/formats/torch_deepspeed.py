@@ -130,8 +130,8 @@ def _files(path: Path) -> tuple[list[Path], list[Path]]:
             )
         if match is not None and ranks.setdefault(int(match[1]), name) != name:
             raise FileFormatError(
-                f"{folder} has two optimizers of process {int(match[1])}: {ranks[int(match[1])]}, "
-                f"{name}."
+                f"{folder} has two optimizers of process {int(match[1])}: "
+                f"{ranks[int(match[1])]}, {name}."
             )
     missing = sorted({*range(min(max(ranks) + 1, 100_000))} - ranks.keys())
     if missing:

@@ -573,8 +573,8 @@ def _array(folder: str, node: ZarrNode) -> Stored | str:
     fits = isinstance(dtype, str) and dtype in DTYPES and find(dtype).itemsize == itemsize
     if not fits or (dtype != kind and not kind.startswith("uint")):
         raise FileFormatError(
-            f"{node.where}: the attribute {DTYPE!r} says {dtype!r:.40}, which is no dtype of "
-            f"{kind}."
+            f"{node.where}: the attribute {DTYPE!r} says {dtype!r:.40}, "
+            f"which is no dtype of {kind}."
         )
     if layout.lone is not None and os.path.isfile(
         lone := os.path.join(folder, *layout.lone.split("/"))

@@ -278,8 +278,8 @@ class NumPyWords(PythonWords):
             nbytes = len(raw)
         if prod(shape) * dtype.numpy.itemsize != nbytes or len(shape) > _MOST_AXES:
             raise self.wrong(
-                f"has an array of NumPy of shape {list(shape[:_MOST_AXES])} that its bytes do not "
-                "fit"
+                "has an array of NumPy of shape "
+                f"{list(shape[:_MOST_AXES])} that its bytes do not fit"
             )
         if prod(length or 1 for length in shape) * dtype.numpy.itemsize >= _MOST_BYTES:
             array.reason = f"its shape {list(shape)} is larger than that of any array"

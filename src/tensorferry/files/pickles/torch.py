@@ -552,8 +552,8 @@ class Names(NumPyWords):
                 )
         if type(grad) is not bool or hooks:
             raise self.wrong(
-                "describes a tensor with hooks, or with requires_grad that is neither true nor "
-                "false"
+                "describes a tensor with hooks, "
+                "or with requires_grad that is neither true nor false"
             )
         conj, neg = self._bits(bits) if bits else (False, False)
         return TensorOf(ViewOf(storage, dtype, offset, size, stride, grad, conj=conj, neg=neg))

@@ -174,8 +174,8 @@ class RankNames(DistributedNames):
                 )
             if type(axis) is not int or not 0 <= axis < len(shape) or not 0 <= place < count:
                 raise self.wrong(
-                    "has a DTensor that is shared out along an axis, or to a place, that is not "
-                    "there"
+                    "has a DTensor that is shared out along an axis, or to a place, "
+                    "that is not there"
                 )
             # The same division as torch.chunk.
             most = -(-left[axis] // count)
@@ -184,8 +184,8 @@ class RankNames(DistributedNames):
             left[axis] = min(most, left[axis] - begin)
         if tuple(left) != tensor.view.shape:
             raise self.wrong(
-                f"has a piece of shape {list(tensor.view.shape)} where its DTensor's placements "
-                f"say {left}"
+                f"has a piece of shape {list(tensor.view.shape)} where its "
+                f"DTensor's placements say {left}"
             )
         return PiecesOf(tensor.view.dtype, shape, [self._piece(tuple(start), tensor)])
 

@@ -293,8 +293,8 @@ class ArchiveResolver(Resolver):
             index = self._place(storage.key)
             if index is None:
                 raise FileFormatError(
-                    f"{self._archive.path}: the bytes of {name}, {self._folder}/{storage.key}, are "
-                    "not there."
+                    f"{self._archive.path}: the bytes of {name}, "
+                    f"{self._folder}/{storage.key}, are not there."
                 )
             if self._archive.size(index) != storage.nbytes:
                 member = self._archive.member(index)
@@ -306,8 +306,8 @@ class ArchiveResolver(Resolver):
                 )
             if self._archive.is_deflated(index):
                 raise FileFormatError(
-                    f"{self._archive.path}: the bytes of {name}, {self._folder}/{storage.key}, are "
-                    "compressed.",
+                    f"{self._archive.path}: the bytes of {name}, "
+                    f"{self._folder}/{storage.key}, are compressed.",
                     "load it with what made it, and save it again",
                 )
             region = self._regions[storage.key] = MemberRegion(self._archive, index)
@@ -425,8 +425,8 @@ class LegacyNames(Names):
             start * width,
         ):
             raise self.wrong(
-                f"describes a view of storage {found.key[:100]!r} that reaches past it, or two of "
-                "one name"
+                f"describes a view of storage {found.key[:100]!r} that reaches past it, "
+                "or two of one name"
             )
         return StorageOf(name, found.dtype, size, found.kind)
 

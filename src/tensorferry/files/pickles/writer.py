@@ -106,8 +106,8 @@ class PickleWriter:
             raw = node.to_bytes(node.bit_length() // 8 + 1, "little", signed=True)
             if len(raw) > 255:
                 raise FormatLimitError(
-                    f"{place_of(keys)} is an integer of {len(raw)} bytes; PyTorch reads no more "
-                    "than 255."
+                    f"{place_of(keys)} is an integer of {len(raw)} bytes; "
+                    "PyTorch reads no more than 255."
                 )
             self.out += b"\x8a" + bytes((len(raw),)) + raw
 
@@ -314,8 +314,8 @@ class _TorchWriter(PickleWriter):
             super().other(node, keys)
         elif of_numpy(node.dtype) is None and node.dtype.kind not in _VALUES:
             raise FormatLimitError(
-                f"{place_of(keys)} is a NumPy scalar of {node.dtype}, which would not be read "
-                "again.",
+                f"{place_of(keys)} is a NumPy scalar of {node.dtype}, "
+                "which would not be read again.",
                 FileHint(in_place_of_scalar(node, keys)),
             )
         else:

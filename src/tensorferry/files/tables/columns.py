@@ -249,8 +249,8 @@ def _refuse_bomb(column: TableColumn, nbytes: int) -> None:
     held = os.stat(column.path).st_size  # noqa: PTH116 - a plain string
     if is_bomb(nbytes, held):
         raise UnsafeFileError(
-            f"{column.path} is out of all proportion: {column.name!r} would be {nbytes} bytes; it "
-            f"has {held}."
+            f"{column.path} is out of all proportion: "
+            f"{column.name!r} would be {nbytes} bytes; it has {held}."
         )
 
 

@@ -157,8 +157,8 @@ def restored(contents: Contents) -> Contents:
         raise FileFormatError(
             f"The string {TREE!r} of {named(contents.paths)} does not fit what is stored at "
             f"{named(map(repr, wrong)) or 'two places of one name'}.",
-            "another program may have changed the checkpoint and kept the string: save it without "
-            "it",
+            "another program may have changed the checkpoint and kept the string: "
+            "save it without it",
         )
     tensors = {
         labels[place]: contents.tensors[node.name]
