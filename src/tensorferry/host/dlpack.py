@@ -187,7 +187,7 @@ class DlpackExport(NamedTuple):
     """A tensor on a device, for another framework to take through ``__dlpack__(stream=…)``.
 
     The consumer names its stream, and the producer makes that stream wait for its own
-    (data-apis.org/array-api/latest/API_specification/generated/array_api.array.__dlpack__.html).
+    https://data-apis.org/array-api/latest/API_specification/generated/array_api.array.__dlpack__.html
 
     Args:
         x: The producer's tensor, or integers of the same width over its memory.

@@ -477,8 +477,7 @@ def _by_buffer(mlir: Any) -> Any:
     The second is for a call that must be made, even if XLA does not need its results.
 
     See
-    `jax.experimental.buffer_callback.buffer_callback`, which is listed in
-    https://docs.jax.dev/en/latest/jax.experimental.html.
+    https://docs.jax.dev/en/latest/_autosummary/jax.experimental.buffer_callback.buffer_callback.html
     """
     try:
         import_module("jax.experimental.buffer_callback")
