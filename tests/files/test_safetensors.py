@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.files.support import arrays, awkward, contents, same_bits, sample
-from tests.support import of_torch, peak_of
+from tests.support import of_torch, peak_of, survives
 
 from tensorferry.errors import FileFormatError, FormatLimitError, UnsafeFileError
 from tensorferry.files.base.contents import Contents, Ref
 from tensorferry.files.base.limits import refuse_contents
 from tensorferry.files.base.pump import Pump
 from tensorferry.files.base.stored import InMemory
+from tensorferry.files.encodings.json_scan import Cut, blank, string
 from tensorferry.files.formats.safetensors import FORMAT, header
 
 safetensors = pytest.importorskip(
@@ -512,3 +513,52 @@ def test_a_hint_can_be_typed(tmp_path):
     with pytest.raises(FileFormatError) as refused:
         FORMAT.read(path)
     assert shlex.split(refused.value.hint) == ["tensorferry", "check", str(path)]
+
+
+def test_an_ordinary_header_needs_no_pattern(tmp_path):
+    """Nor do its metadata and the spaces that fill it up: a first call would compile three."""
+    tensors = {"w": np.ones(3, "float32"), "v": np.ones((2, 2), "int8")}
+    safetensors_numpy.save_file(tensors, tmp_path / "a.safetensors", metadata={"format": "pt"})
+    assert "done" in survives(
+        f"""
+        import tensorferry as ferry
+        from tensorferry.files.encodings import json_scan
+        loaded = ferry.load({str(tmp_path / "a.safetensors")!r}, "numpy")
+        assert loaded["w"].tolist() == [1, 1, 1]
+        assert json_scan._compiled.cache_info().currsize == 0
+        print("done")
+        """
+    )
+
+
+@pytest.mark.parametrize("spaces", [0, 1, 15, 16, 17, 100, 70_000])
+def test_any_white_space_is_skipped(spaces):
+    """A little without a pattern, more with one; at the end of the text too."""
+    for text in (b"x" + b" \t\n\r" * spaces + b"y", b"x" + b"\n" * spaces):
+        assert blank(text, 1) == len(text) - text.endswith(b"y")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (rb'"a"', "a"),
+        (rb'"a\"b" "', 'a"b'),
+        (rb'"a\\" "', "a\\"),
+        (rb'"\\\"" "', '\\"'),
+        ('"é"'.encode(), "é"),
+        (rb'"\u00e9"', "é"),
+        (b'""', ""),
+    ],
+)
+def test_strings_are_read_as_the_standard_library_reads_them(text, found):
+    """Up to the quote that ends them, with and without backslashes."""
+    value, end = string(text, 0)
+    assert (value, json.loads(text[:end])) == (found, found)
+
+
+@pytest.mark.parametrize(
+    "text", [b'"a', rb'"a\"', rb'"\\\"', b'"a\x01b"', b'"\xff"', rb'"\ud800"', b"a"]
+)
+def test_what_is_no_string_is_cut_off_or_malformed(text):
+    with pytest.raises(Cut):
+        string(text, 0)
