@@ -256,6 +256,13 @@ def test_forms_of_other_releases(tmp_path):
     for body, expected in forms.items():
         (tmp_path / "a.pkl").write_bytes(hostile.PROTO2 + body + hostile.STOP)
         assert ferry.open(tmp_path / "a.pkl").tree.text == expected
+    for module in ("pathlib", "pathlib._local"):
+        for body, kind in (
+            (hostile_objects.called(module, "PurePosixPath", text("a")), "pathlib.PurePosixPath"),
+            (hostile.named(module, "PosixPath"), "the type pathlib.PosixPath"),
+        ):
+            (tmp_path / "a.pkl").write_bytes(hostile.PROTO2 + body + hostile.STOP)
+            assert ferry.open(tmp_path / "a.pkl").tree.kind == kind
     reduced = np.arange(3.0).__reduce__()
     data = pickle.dumps(reduced, 2)[:-1]
     body = hostile.named("jax._src.device_array", "reconstruct_device_array") + b"(" + data[2:]
@@ -289,7 +296,7 @@ def test_namespaces_counters_and_deques_are_dicts_and_lists(protocol, tmp_path):
     told = objects_in(ferry.open(path).tree)
     assert told == {
         "args": "argparse.Namespace",
-        "args.out": name_of(type(pathlib.Path())),
+        "args.out": f"pathlib.{type(pathlib.Path()).__name__}",
         "simple": "types.SimpleNamespace",
         "counts": "collections.Counter",
     }

@@ -6,6 +6,7 @@ import array
 import gc
 import sys
 from collections import UserList, deque
+from contextlib import closing
 from decimal import Decimal
 from fractions import Fraction
 
@@ -1082,8 +1083,9 @@ def test_a_date_and_an_iterator_alone_have_hints_of_their_own():
             ferry.to_numpy(x)
         made = eval(caught.value.hint.partition(", which")[0], {"np": np, "x": x})  # noqa: S307 - of the hint
         assert int(made) in (2, 2_000_000)
-    rows = sqlite3.connect(":memory:").execute("select 1, 2.5")
-    with pytest.raises(ferry.UnsupportedTypeError, match="once, one after the other") as caught:
-        ferry.to_numpy(rows)
-    assert ferry.to_numpy(list(rows)).tolist() == [[1, 2.5]]
+    with closing(sqlite3.connect(":memory:")) as database:
+        rows = database.execute("select 1, 2.5")
+        with pytest.raises(ferry.UnsupportedTypeError, match="once, one after the other") as caught:
+            ferry.to_numpy(rows)
+        assert ferry.to_numpy(list(rows)).tolist() == [[1, 2.5]]
     assert caught.value.hint.startswith("to_numpy(list(x))")

@@ -25,7 +25,7 @@ from .standins import (
     TensorStandIn,
     title,
 )
-from .table import VALUES
+from .table import VALUES, public_name
 
 if TYPE_CHECKING:
     import mmap
@@ -250,7 +250,7 @@ class _TreeBuilder:
             return Kept(node.text, node.kind)
         text = VALUES.get(node.name)
         if text is not None:
-            return Kept(text, f"the type {node.name.removeprefix('builtins.')}")
+            return Kept(text, f"the type {public_name(node.name)}")
         return self.placeholders.setdefault(node.name, Placeholder(node.name))
 
     def refused(self, node: RefusedOf) -> OtherOf:

@@ -37,6 +37,7 @@ __all__ = [
     "VALUES",
     "NumPyWords",
     "PythonWords",
+    "public_name",
     "set_uuid",
 ]
 
@@ -417,6 +418,12 @@ _PATHS = {
 }
 """The classes of paths; with `_local` in Python 3.13."""
 
+
+def public_name(name: str) -> str:
+    """The name of a class as a person writes it, in every release of Python."""
+    return name.removeprefix("builtins.").replace("pathlib._local.", "pathlib.")
+
+
 _MOST_PARTS, _LONGEST_PATH = 10_000, 100_000
 _LONGEST_TYPE = 1_000
 _LONGEST_NUMBER = 4_000
@@ -442,7 +449,7 @@ def _path(names: VocabularyPart, kind: str, parts: tuple[Any, ...]) -> Any:
         return ODD
     if sum(map(len, parts)) > _LONGEST_PATH:
         raise names.bomb(f"has a path of more than {_LONGEST_PATH:,} characters")
-    return names.kept(str(_PATHS[kind](*parts)), kind)
+    return names.kept(str(_PATHS[kind](*parts)), public_name(kind))
 
 
 def _each_path(kind: str) -> Callable[..., Any]:
@@ -692,7 +699,7 @@ VALUES: dict[str, str] = {
     **{name: _own_name(name) for name in (f"numpy.{each}" for each in _NUMPY)},
     **{name: _own_name(name) for name in (f"ml_dtypes.{each}" for each in _ML_DTYPES)},
     **{name: _own_name(name) for name in (f"jax.numpy.{each}" for each in _JAX)},
-    **{name: name for name in _PATHS},
+    **{name: public_name(name) for name in _PATHS},
     **{
         f"datetime.{name}": f"datetime.{name}"
         for name in ("date", "datetime", "time", "timedelta", "timezone")
