@@ -74,7 +74,9 @@ def shown(value: object) -> str:
         type(value) is int and value.bit_length() <= 64
     )
     plain = short or isinstance(value, type) or type(value) in (float, complex, bool, type(None))
-    return repr(value) if plain else f"an object of type {type(value).__qualname__}"
+    if plain:
+        return repr(value)
+    return f"an object of type {type(value).__qualname__}"
 
 
 def validate_flags(**flags: object) -> None:
@@ -103,7 +105,10 @@ def validate_word(keyword: str, value: object, words: Sequence[str], other: str 
     """
     if not isinstance(value, str) or value not in words:
         *others, last = [*(f'"{word}"' for word in words), *([other] if other else [])]
-        listed = f"{', '.join(others)} or {last}" if others else last
+        if others:
+            listed = f"{', '.join(others)} or {last}"
+        else:
+            listed = last
         error = ValueError if isinstance(value, str) else TypeError
         raise error(f"{keyword} must be {listed}, not {shown(value)}")
 
@@ -182,7 +187,9 @@ class ConversionError(Exception):
             self.args = (self.message, self.hint)
 
     def __str__(self) -> str:
-        return self.message if self.hint is None else f"{self.message}\n\nHint: {self.hint}"
+        if self.hint is None:
+            return self.message
+        return f"{self.message}\n\nHint: {self.hint}"
 
 
 class CopyRequiredError(ConversionError, ValueError, BufferError):

@@ -122,25 +122,33 @@ class Hint(str):
 
     def __new__(cls, template: str, function: str = "to_numpy", target: str = _ORDINARY) -> Hint:  # noqa: D102, PYI034
         one, tree = _ALONE.get(function, function), _IN_TREES.get(function, "convert_tree")
-        again = (
-            function
-            if function in _WITH_COLUMN_KEYWORDS | _WITH_FILES or function.startswith("to_")
-            else _BEFORE_IT.get(function, "to_numpy")
-        )
+        if function in _WITH_COLUMN_KEYWORDS | _WITH_FILES or function.startswith("to_"):
+            again = function
+        else:
+            again = _BEFORE_IT.get(function, "to_numpy")
         gaps = {
             "one": one,
             "tree": tree,
             "again": again,
             "itself": again if function in _COLLATES else _ALONE.get(again, again),
         }
-        gaps["padded"] = "convert_tree" if function in _COLLATES else again
+        if function in _COLLATES:
+            gaps["padded"] = "convert_tree"
+        else:
+            gaps["padded"] = again
         gaps["listed"] = _ALONE.get(gaps["padded"], gaps["padded"])
-        gaps["rows"] = "explain_tree" if function == "explain" else gaps["padded"]
+        if function == "explain":
+            gaps["rows"] = "explain_tree"
+        else:
+            gaps["rows"] = gaps["padded"]
         gaps |= dict(zip(_BY_NAME, _BY_NAME, strict=True))
         explains = function.startswith("explain")
         if explains:
             gaps["collate"] = "explain_collate"
-        widest = _widest_of(target) if "{widest" in template else {}
+        if "{widest" in template:
+            widest = _widest_of(target)
+        else:
+            widest = {}
         filled: dict[str, Any] = {gap: _Gap(name, target) for gap, name in gaps.items()}
         if function in _WITH_FILES:
             filled |= {
@@ -175,7 +183,8 @@ class Hint(str):
         """
         template = _at(self._template, place).replace("{leaf}", _escaped(place))
         # Integers beside this leaf have no NaN, and everything has a mask.
-        template = re.sub(_NAN_OR_MASK, r"\2; or \1", template) if name else template
+        if name:
+            template = re.sub(_NAN_OR_MASK, r"\2; or \1", template)
         if not name:
             template = re.sub(_AGAIN, r'{itself:x|dtype="\2"', template)
         else:
@@ -305,7 +314,10 @@ class _Gap:
     def __format__(self, x: str) -> str:
         if self.function == "save":
             # `save` takes trees, so that `x` itself was not one.
-            found = f'convert_tree(x, "{self.target}")' if x == "x" else x
+            if x == "x":
+                found = f'convert_tree(x, "{self.target}")'
+            else:
+                found = x
             return f"save({found}, path)"
         no_target = self.function in _WITHOUT_TARGET or self.function.startswith("to_")
         ordinary = self.function == "load" and self.target == _ORDINARY
@@ -360,7 +372,9 @@ class _Dtype:
         self.again = again
 
     def __format__(self, code: str) -> str:
-        return f"dtype={code}" if self.again is None else format(self.again, f"x|dtype={code}")
+        if self.again is None:
+            return f"dtype={code}"
+        return format(self.again, f"x|dtype={code}")
 
 
 class _Row:
@@ -381,4 +395,6 @@ class _Either:
 
     def __format__(self, x: str) -> str:
         one, tree = format(self.one, x), format(self.tree, x)
-        return one if one == tree else f"{one}, or {tree} if it gives several tensors"
+        if one == tree:
+            return one
+        return f"{one}, or {tree} if it gives several tensors"

@@ -204,11 +204,10 @@ def _memory_of(x: object) -> list[tuple[TensorInfo, Any]]:
     with leaving_streams():
         contents = contents_of(x, None)
     if contents is not None:
-        columns = (
-            [contents.found]
-            if contents.table is None
-            else [column for _, column in contents.columns]
-        )
+        if contents.table is None:
+            columns = [contents.found]
+        else:
+            columns = [column for _, column in contents.columns]
         flat = [column.elements if isinstance(column, Ragged) else column for column in columns]
         arrays = [array for column in flat if isinstance(column, Column) for array in column.memory]
         if arrays:
@@ -324,7 +323,10 @@ def frameworks(*, load: bool = False) -> dict[str, FrameworkStatus]:
             if own is not None and own.package == plugin.package:
                 found[plugin.name] = own._replace(error=plugin.error)
             else:
-                name = plugin.name if own is None else f"{plugin.name} ({plugin.package})"
+                if own is None:
+                    name = plugin.name
+                else:
+                    name = f"{plugin.name} ({plugin.package})"
                 broken = outside.broken(*plugin[1:])
                 found[name] = FrameworkStatus(
                     False, None, (), plugin.error, broken.hint or "", plugin.package
@@ -344,7 +346,9 @@ class FrameworkTable(dict[str, FrameworkStatus]):
         unasked = any(
             status.installed and not status.devices and not status.error for status in self.values()
         )
-        return ["frameworks(load=True) imports them, and shows their devices."] if unasked else []
+        if unasked:
+            return ["frameworks(load=True) imports them, and shows their devices."]
+        return []
 
     def __repr__(self) -> str:
         rows = [_HEADS, *self._rows()]
@@ -388,5 +392,8 @@ def _status(backend: Backend, *, load: bool) -> FrameworkStatus:
         return FrameworkStatus(
             False, None, (), f"{type(error).__name__}: {error}", backend.install, package
         )
-    absent = None if version is not None else f"{backend.module} is not installed."
+    if version is not None:
+        absent = None
+    else:
+        absent = f"{backend.module} is not installed."
     return FrameworkStatus(version is not None, version, (), absent, backend.install, package)

@@ -46,7 +46,9 @@ convert: Callable[[Any, Backend, Request], Any]
 
 def kind_of_type(kind: type) -> str:
     """A class's name as a `TensorInfo.kind`, changed if that kind has a meaning for the planner."""
-    return f"{kind.__module__}.{kind.__name__}" if kind.__name__ in _KINDS else kind.__name__
+    if kind.__name__ in _KINDS:
+        return f"{kind.__module__}.{kind.__name__}"
+    return kind.__name__
 
 
 @cache
@@ -134,11 +136,10 @@ class Backend(ABC):
             importlib.import_module(self.module)
         except (Exception, SystemExit) as error:
             absent = isinstance(error, ModuleNotFoundError) and error.name == self.module
-            what = (
-                "is not installed"
-                if absent
-                else f"fails when it is imported ({type(error).__name__}: {error})"
-            )
+            if absent:
+                what = "is not installed"
+            else:
+                what = f"fails when it is imported ({type(error).__name__}: {error})"
             raise FrameworkNotInstalledError(f"{self.module} {what}.", self.install) from error
 
     def ensure_loaded(self) -> None:

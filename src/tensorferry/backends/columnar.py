@@ -142,7 +142,9 @@ class ColumnBackend(Backend):
             gives_no_column = hint in [self.code.get(each, each) for each in (LIST, FIELDS)]
             if gives_no_column or not code.endswith(")"):
                 # Without its only column, a table has no dtype.
-                return self.dropped([name]) if len(columns) > 1 else code
+                if len(columns) > 1:
+                    return self.dropped([name])
+                return code
             return f"{self.replaced(x, name, code)}{comma}{remark}"
 
         columns = self.columns_of(x)
@@ -151,11 +153,9 @@ class ColumnBackend(Backend):
     def found_by_arrow(self, x: Any, asked: str | None) -> Found:
         """The contents of a column, read through Arrow's interfaces."""
         found = column_of(*interface.read(x), asked)
-        return (
-            found._replace(hint=self.code.get(found.hint, found.hint))
-            if isinstance(found, Refused)
-            else found
-        )
+        if isinstance(found, Refused):
+            return found._replace(hint=self.code.get(found.hint, found.hint))
+        return found
 
     def plain_array(self, x: Any) -> Array | None:
         """A read-only array over a plain column's memory; ``None`` if it must be described."""
@@ -197,7 +197,10 @@ class ColumnBackend(Backend):
     def _opened(
         self, x: Any, target: Backend | None, request: Request | None, *, exactly: bool
     ) -> Described:
-        asked = None if request is None else asked_of(request.dtype, request.casting)
+        if request is None:
+            asked = None
+        else:
+            asked = asked_of(request.dtype, request.casting)
         as_it_is = _is_wanted(target is self, request)
         if self.is_table(type(x)):
             as_it_is = as_it_is and self.capabilities.memory.axes == _TABLE
@@ -278,7 +281,10 @@ class ColumnBackend(Backend):
             columns = self.table(x).columns
             return bool(columns) and all(self.is_text(each) for _, each in columns)
         dtype = self.dtype_of(x)
-        stays = None if dtype is None else self._stays.get(dtype)
+        if dtype is None:
+            stays = None
+        else:
+            stays = self._stays.get(dtype)
         if stays is None:
             found = self.found(x if dtype is None else self.empty(x), None)
             stays = isinstance(found, Refused) and found.stays
@@ -301,12 +307,13 @@ class ColumnBackend(Backend):
         return remark_of(info.kind)
 
     def pointer(self, x: Any) -> int | None:
-        handle = (
-            x
-            if isinstance(x, (Later, np.ndarray))
-            else self._opened(x, None, None, exactly=False)[1]
-        )
-        return None if isinstance(handle, Later) else memory.address(self.export(handle))
+        if isinstance(x, (Later, np.ndarray)):
+            handle = x
+        else:
+            handle = self._opened(x, None, None, exactly=False)[1]
+        if isinstance(handle, Later):
+            return None
+        return memory.address(self.export(handle))
 
     def read(self, x: Any) -> Array:
         """The values, in a new array."""
@@ -316,7 +323,10 @@ class ColumnBackend(Backend):
     def export(self, x: Any) -> Array:
         if isinstance(x, np.ndarray):
             return x
-        array = self.whole(x) if self.is_table(type(x)) else self.plain_array(x)
+        if self.is_table(type(x)):
+            array = self.whole(x)
+        else:
+            array = self.plain_array(x)
         if isinstance(array, np.ndarray):
             return array
         if self.is_table(type(x)):
@@ -330,7 +340,9 @@ class ColumnBackend(Backend):
         if not self.loaded:
             registry.load(self)
         is_table = self.claims(kind) and self.is_table(kind)
-        return (lambda x: as_dict(self.named_columns(x))) if is_table else None
+        if is_table:
+            return lambda x: as_dict(self.named_columns(x))
+        return None
 
     def named_columns(self, x: Any, *, index: bool = False) -> Mapping[object, Any]:
         """The columns of a table by name; with `index`, also its index.
@@ -370,7 +382,10 @@ class ColumnQuick(Quick[ColumnBackend]):
     """What makes conversions of plain columns fast, and of tables in one block of memory."""
 
     def signature(self, x: Any) -> Hashable | None:
-        array = None if self.backend.is_table(type(x)) else self.backend.plain_array(x)
+        if self.backend.is_table(type(x)):
+            array = None
+        else:
+            array = self.backend.plain_array(x)
         if array is None:
             return None
         return self.backend.signature_of_array(array, memory.address(array) & 63)
@@ -380,7 +395,9 @@ class ColumnQuick(Quick[ColumnBackend]):
 
     def likeness(self, x: Any) -> Hashable | None:
         # A result follows its labels, which are not in the signature.
-        return None if self.backend.labels_of(x) is not None else self.signature(x)
+        if self.backend.labels_of(x) is not None:
+            return None
+        return self.signature(x)
 
     def extents(
         self, tensors: Sequence[Any], *, compact: bool
@@ -391,7 +408,9 @@ class ColumnQuick(Quick[ColumnBackend]):
             at + max(x.strides[0], x.itemsize) * len(x)
             for at, x in zip(starts, arrays, strict=True)
         ]
-        return (starts, ends) if all(x.strides[0] > 0 for x in arrays) else None
+        if all(x.strides[0] > 0 for x in arrays):
+            return starts, ends
+        return None
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         paths = dict.fromkeys(self.backend.plain_types(), self.backend.plain_array)
@@ -401,7 +420,9 @@ class ColumnQuick(Quick[ColumnBackend]):
     def _gathered(self, x: Any) -> Array | None:
         """The fast path of a table: a new array, if the library makes one."""
         whole = self.backend.whole(x)
-        return whole.read(False) if isinstance(whole, Gathered) else None
+        if isinstance(whole, Gathered):
+            return whole.read(False)
+        return None
 
 
 QUICK = ColumnQuick

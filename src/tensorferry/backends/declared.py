@@ -100,7 +100,10 @@ def stand_in() -> None:
 
 
 def _named(name: object) -> Declared:
-    found = declarations().get(name) if isinstance(name, str) else None
+    if isinstance(name, str):
+        found = declarations().get(name)
+    else:
+        found = None
     if found is None:
         raise UnknownFrameworkError(
             f"{name!r} is not the name of a framework.", f"one of {', '.join(declarations())}"

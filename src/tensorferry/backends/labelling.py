@@ -59,7 +59,10 @@ def refuse_twice(names: Iterable[Any]) -> None:
     known: set[Any] = set()
     for name in names:
         if name in known:
-            what = repr(name) if isinstance(name, (str, int)) else f"{an(type(name).__name__)}"
+            if isinstance(name, (str, int)):
+                what = repr(name)
+            else:
+                what = f"{an(type(name).__name__)}"
             raise ShapeError(
                 f"columns= has the name {what} twice.",
                 'columns=[f"{name}_{place}" for place, name in enumerate(columns)]',

@@ -148,7 +148,10 @@ def _no_number_hint(element: Any, path: str, x: Any) -> Hint | None:
     if isinstance(element, str):
         return _text_hint(x, found)
     if isinstance(element, _DATES):
-        kind = "timedelta64" if isinstance(element, timedelta) else "datetime64"
+        if isinstance(element, timedelta):
+            kind = "timedelta64"
+        else:
+            kind = "datetime64"
         if all(type(leaf) is type(element) for leaf in found):
             return Hint(f'np.array({{leaf}}, dtype="{kind}").astype("int64"), which is a count')
         return Hint(f'np.{kind}({here}).astype("int64"), which is a count')
@@ -427,7 +430,9 @@ def _read(column: Any, asked: str | None, request: Request) -> Any:
     source = registry.backend_of(column)
     contents = source.given(column, asked)  # type: ignore[attr-defined]
     if contents.table is None:
-        return contents if getattr(contents.found, "unit", "") else column
+        if getattr(contents.found, "unit", ""):
+            return contents
+        return column
     if len({getattr(found, "dtype", "") for _, found in contents.columns}) == 1:
         return column
     return base.convert(
@@ -447,7 +452,10 @@ def gathered(members: Members, target: Backend | None, request: Request | None) 
     """
     if members.stays and target is not None and _are_in_the_graph(members, target):
         number = members.value.item()
-        pad = repr(number) if isfinite(number) else f'float("{number}")'
+        if isfinite(number):
+            pad = repr(number)
+        else:
+            pad = f'float("{number}")'
         raise GradientError(
             "Tensors in an autograd graph are padded outside of it, and would leave it.",
             Hint(f'{{listed:convert_tree(x, "numpy")|pad={pad}}}, which leaves it'),
@@ -463,7 +471,10 @@ def gathered(members: Members, target: Backend | None, request: Request | None) 
         return members
     place = None  # on one device they are stacked there, and one tensor is moved
     if len(devices) > 1:
-        place = HOST if source is not target else _one_device(devices, request)
+        if source is not target:
+            place = HOST
+        else:
+            place = _one_device(devices, request)
     here = place is None or all(same_place(device, place) for device in devices)
     if here and (members.asked is not None or len({info.dtype for info in infos}) == 1):
         return members
@@ -485,7 +496,9 @@ def _with_numbers_cast(
 
 def _casting(request: Request | None) -> str:
     """How members are cast to a dtype that nobody named."""
-    return dtypes.FINITE if request is None or request.casting is None else request.casting
+    if request is None or request.casting is None:
+        return dtypes.FINITE
+    return request.casting
 
 
 def _one_device(devices: Iterable[str], request: Request | None) -> str:
@@ -544,7 +557,9 @@ def _is_kept_by(number: str, rank: int) -> bool:
 
 def _dtype_of_number(info: TensorInfo, target: Backend | None) -> str:
     """The dtype that the target gives a Python number."""
-    return info.dtype if target is None else rules.target_dtype(info, Request(target.name), target)
+    if target is None:
+        return info.dtype
+    return rules.target_dtype(info, Request(target.name), target)
 
 
 def _enter_the_graph(members: Members, target: Backend) -> bool:
@@ -576,7 +591,10 @@ def _in_the_graph(members: Members, target: Backend, request: Request | None) ->
         if source is target
     ]
     devices = list(dict.fromkeys(info.device for info in own))
-    place = devices[0] if len(devices) == 1 else _one_device(devices, request)
+    if len(devices) == 1:
+        place = devices[0]
+    else:
+        place = _one_device(devices, request)
     asked, names = members.asked, {info.dtype for info in members.infos}
     if asked is None and len(own) == len(members.infos) and len(names) == len(devices) == 1:
         return members
@@ -612,8 +630,14 @@ def whole_of(members: Members, target: Backend | None) -> tuple[Backend | None, 
     infos, asked = members.infos, members.asked
     dtype = asked.dtype if asked is not None else None
     if dtype is None:
-        dtype = infos[0].dtype if members.which is None else _common_dtype(infos, target)
-    owner = None if target is None or members.places is not None else _stacker(members, target)
+        if members.which is None:
+            dtype = infos[0].dtype
+        else:
+            dtype = _common_dtype(infos, target)
+    if target is None or members.places is not None:
+        owner = None
+    else:
+        owner = _stacker(members, target)
     if members.places is not None:
         kind = PADDED
     elif len(members.shape) - len(infos[0].shape) > 1:
@@ -674,19 +698,17 @@ def _stacker(members: Members, target: Backend) -> Backend | None:
     one_dtype = members.asked is not None or len({info.dtype for info in infos}) == 1
     if source is not target and any(info.device != HOST for info in infos):
         # Then one tensor crosses the bus, not many.
-        return source if one_dtype and all(info.abstract is None for info in infos) else None
+        if one_dtype and all(info.abstract is None for info in infos):
+            return source
+        return None
     if source is not target:
         one_call = members.which is None and members.asked is None and not caps.objects.tracer
-        return (
-            source
-            if one_call and not infos[0].requires_grad and infos[0].abstract is None
-            else None
-        )
-    return (
-        source
-        if one_dtype and {info.abstract for info in infos} <= {None, *caps.objects.inside_only}
-        else None
-    )
+        if one_call and not infos[0].requires_grad and infos[0].abstract is None:
+            return source
+        return None
+    if one_dtype and {info.abstract for info in infos} <= {None, *caps.objects.inside_only}:
+        return source
+    return None
 
 
 def _become_tensors_of(target: Backend, asked: Request | None) -> bool:

@@ -83,7 +83,9 @@ def state_of(kind: type) -> str:
     >>> state_of(dict)
     ''
     """
-    return "x.state_dict()" if callable(getattr(kind, "state_dict", None)) else ""
+    if callable(getattr(kind, "state_dict", None)):
+        return "x.state_dict()"
+    return ""
 
 
 def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
@@ -104,7 +106,10 @@ def refusal_to_convert(x: Any, call: str = "{one:x()}") -> UnsupportedTypeError:
         )
     refused = f"An object of type {full_name(type(x))} is not a tensor."
     if isinstance(x, (date, timedelta)):
-        kind = "timedelta64" if isinstance(x, timedelta) else "datetime64"
+        if isinstance(x, timedelta):
+            kind = "timedelta64"
+        else:
+            kind = "datetime64"
         return UnsupportedTypeError(refused, f'np.{kind}(x).astype("int64"), which is a count')
     if isinstance(x, Iterator) and not hasattr(x, "read"):  # an open file is an iterator too
         return UnsupportedTypeError(
@@ -137,8 +142,6 @@ def full_name(kind: type) -> str:
     >>> full_name(int)
     'int'
     """
-    return (
-        kind.__qualname__
-        if kind.__module__ == "builtins"
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )
+    if kind.__module__ == "builtins":
+        return kind.__qualname__
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -95,4 +95,6 @@ def dotted(step: str) -> str:
         import json
 
         return f".{json.loads(step[1:-1])}"
-    return f".{step[1:-1]}" if step[:1] == "[" else f".{step.removeprefix('.')}"
+    if step[:1] == "[":
+        return f".{step[1:-1]}"
+    return f".{step.removeprefix('.')}"

@@ -130,7 +130,10 @@ def remark_of(kind: str) -> str:
     """The warning of a plan for a column of a kind."""
     text = kind.partition(": ")[0]
     counted = text.partition(COUNTING)[2].partition(f" {INDEXED}")[0].partition(" column")[0]
-    remarks = [f"the numbers count {counted}"] if counted else []
+    if counted:
+        remarks = [f"the numbers count {counted}"]
+    else:
+        remarks = []
     if INDEXED in text:
         remarks.append("the index does not come along: index=True keeps it as a column, in a tree")
     return "; ".join(remarks)
@@ -166,9 +169,15 @@ def open_column(
         UnsupportedTypeError: It is not a tensor, or has nulls.
         CopyRequiredError: It has nulls, and ``copy=False`` is given.
     """
-    what = f"This {kind}" if name is None or name == "" else f"This {kind} {name!r}"
+    if name is None or name == "":
+        what = f"This {kind}"
+    else:
+        what = f"This {kind} {name!r}"
     if isinstance(found, Refused):
-        hint = asked_hint(found) if found.asked else Hint(found.hint.replace("{x}", "{leaf}"))
+        if found.asked:
+            hint = asked_hint(found)
+        else:
+            hint = Hint(found.hint.replace("{x}", "{leaf}"))
         raise refuse(what, found, hint, request)
     if isinstance(found, Ragged):
         raise refuse(what, found, rows_hint(found), request)
@@ -186,11 +195,10 @@ def open_column(
     kind = " ".join([f"{COPIED}{kind}", *words])
     itemsize = find(found.dtype).itemsize
     physical = compact_strides((found.rows, *found.inner), itemsize)
-    strides = (
-        physical
-        if found.order is None
-        else (physical[0], *(physical[1 + axis] for axis in found.order))
-    )
+    if found.order is None:
+        strides = physical
+    else:
+        strides = physical[0], *(physical[1 + axis] for axis in found.order)
     kind = f"{kind}: {', '.join(obstacles)}"
     info = TensorInfo(
         framework, found.shape, found.dtype, strides=strides, misalignment=found.at, kind=kind
@@ -265,7 +273,10 @@ def _info_apart(
     misalignment: int,
 ) -> TensorInfo:
     """The description of a table whose columns have their own memory, as the array made of it."""
-    words = f"{COPIED}{kind} {note}" if note else f"{COPIED}{kind}"
+    if note:
+        words = f"{COPIED}{kind} {note}"
+    else:
+        words = f"{COPIED}{kind}"
     itemsize = find(dtype).itemsize
     return TensorInfo(
         framework,
@@ -282,7 +293,10 @@ def _takes_rows(target: Backend | None) -> bool:
 
     Otherwise the result has column order, as the table has.
     """
-    memory_of = None if target is None else target.capabilities.memory
+    if target is None:
+        memory_of = None
+    else:
+        memory_of = target.capabilities.memory
     return memory_of is None or memory_of.strides == "compact" or not memory_of.exists
 
 

@@ -102,9 +102,10 @@ def _add(backend: Backend) -> None:
     if NAMES.get(backend.name, backend.name) != backend.name:
         raise ValueError(f"{backend.name!r} is another name of {NAMES[backend.name]}")
     for module in backend.owns:
-        owner = (
-            _by_module[module].name if module in _by_module else OWNERS.get(module, backend.name)
-        )
+        if module in _by_module:
+            owner = _by_module[module].name
+        else:
+            owner = OWNERS.get(module, backend.name)
         if owner != backend.name:
             raise ValueError(
                 f"the backend {backend.name!r} owns {module!r}, which {owner!r} owns already"
@@ -175,7 +176,10 @@ def _backend_of_entry_point(name: str, found: object) -> Backend:
     from .base import Backend
     from .verbs import validate
 
-    backend: Any = found() if isinstance(found, type) and issubclass(found, Backend) else found
+    if isinstance(found, type) and issubclass(found, Backend):
+        backend: Any = found()
+    else:
+        backend = found
     validate(backend)
     if backend.name != name:
         raise ValueError(
@@ -352,9 +356,9 @@ def refusal_of(kind: type) -> UnsupportedTypeError | None:
 def refusal_of_later(kind: type) -> UnsupportedTypeError | None:
     """The error for a type that has no values yet to look into; ``None`` for other types."""
     refused = refusal_of(kind)  # which loads the framework
-    return (
-        refused if any(issubclass(kind, each.later) for each in list(_by_name.values())) else None
-    )
+    if any(issubclass(kind, each.later) for each in list(_by_name.values())):
+        return refused
+    return None
 
 
 def backend_that_knows(kind: type) -> Backend | None:

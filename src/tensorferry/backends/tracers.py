@@ -73,7 +73,10 @@ def shield(function: Callable[..., Any]) -> Callable[..., Any]:
             each.module for each in registry.listed() if each.is_traced and each not in _shielded
         )
         # Another backend may have been registered meanwhile.
-        not_imported = left if registry.revision == revision else None
+        if registry.revision == revision:
+            not_imported = left
+        else:
+            not_imported = None
     return called
 
 

@@ -148,7 +148,9 @@ def _columns_alike(
             return columns, take_apart(trees[0], rows=rows)[1]
     leaves, structure = Walk(chosen, rows=rows).take_values(trees)
     one = structure.one_of_many()
-    return None if one is None else ([leaves[index :: one.size] for index in range(one.size)], one)
+    if one is None:
+        return None
+    return [leaves[index :: one.size] for index in range(one.size)], one
 
 
 def _columns_of_dicts(trees: Sequence[Any], *, rows: bool) -> list[Any] | None:
@@ -167,7 +169,10 @@ def _columns_of_dicts(trees: Sequence[Any], *, rows: bool) -> list[Any] | None:
     for key in first:
         column: Any = list(map(itemgetter(key), trees))
         kinds = set(map(type, column))
-        read = read_rows(column) if rows and kinds == {list} else None
+        if rows and kinds == {list}:
+            read = read_rows(column)
+        else:
+            read = None
         if read is None and not all(
             all(type(each) is not list or is_row(each) for each in column)
             if kind is list and rows
@@ -222,7 +227,10 @@ class Collation:
         self._samples = samples
         self._targets = targets
         self._rule = rule
-        self._padding = NOT_PADDED if asked is None else Padding(**asked)
+        if asked is None:
+            self._padding = NOT_PADDED
+        else:
+            self._padding = Padding(**asked)
         self._prepare = run.foresee if looks else run.prepare
         self._columns, self._structure = columns_of(samples, rule)
         structure = self._structure
@@ -289,9 +297,10 @@ class Collation:
 
                 kept.append(KeptLeaf(path, class_name(column[0]), _why_kept(leaf.kept, column)))
                 continue
-            padded_to = (
-                None if leaf.extent is None or not leaf.extent.is_needed else leaf.extent.whole
-            )
+            if leaf.extent is None or not leaf.extent.is_needed:
+                padded_to = None
+            else:
+                padded_to = leaf.extent.whole
             leaves.append(StackedLeaf(path, leaf.prepared.plan, padded_to))
             leaves += [
                 StackedLeaf(
@@ -318,7 +327,10 @@ class Collation:
             ConversionError: A leaf failed; if several did, a `TreeError`.
         """
         targets, padding = self._targets, self._padding
-        errors = self._read_as_asked() if targets.decides_by_leaf else {}
+        if targets.decides_by_leaf:
+            errors = self._read_as_asked()
+        else:
+            errors = {}
         if targets.rule.names or padding.by_name:
             takes = self._rule.takes
             tensors = [
@@ -355,7 +367,10 @@ class Collation:
 
         errors: dict[int, ConversionError] = {}
         for index, column in enumerate(self._columns):
-            kinds = set() if type(column) is RowsRead else set(map(type, column))
+            if type(column) is RowsRead:
+                kinds = set()
+            else:
+                kinds = set(map(type, column))
             if not (any(map(may_be_column, kinds)) or (kinds and any(map(has_dates, column)))):
                 continue
             try:
@@ -374,7 +389,10 @@ class Collation:
         Raises:
             UnsupportedTypeError: They cannot be put beside the leaf.
         """
-        found = [] if leaf.extent is None else self._padding.marks_of(leaf.extent)
+        if leaf.extent is None:
+            found = []
+        else:
+            found = self._padding.marks_of(leaf.extent)
         if not found or leaf.prepared is None:
             return []
         if self._places is None:

@@ -81,11 +81,17 @@ class Padding:
                 f"{odd[0]}= is about padded leaves, and pad= is not given: pad=0 pads all"
             )
         self.on = pad is not None
-        self.multiple = 1 if multiple is None else _positive(multiple)
+        if multiple is None:
+            self.multiple = 1
+        else:
+            self.multiple = _positive(multiple)
         self.left = side == "left"
         self._mask = mask
         self._lengths = lengths
-        self._for_all = None if pad is None or isinstance(pad, Mapping) else _number("pad", pad)
+        if pad is None or isinstance(pad, Mapping):
+            self._for_all = None
+        else:
+            self._for_all = _number("pad", pad)
         self.by_name: tuple[tuple[str, Any], ...] = ()
         """The numbers by dotted name, if `pad` is a mapping."""
         if isinstance(pad, Mapping):
@@ -107,7 +113,10 @@ class Padding:
 
     def code(self, value: Any) -> str:
         """The code that pads a column of leaves with a value."""
-        multiple = f", pad_to_multiple_of={self.multiple}" if self.multiple != 1 else ""
+        if self.multiple != 1:
+            multiple = f", pad_to_multiple_of={self.multiple}"
+        else:
+            multiple = ""
         odd = isinstance(value, float) and not isfinite(value)
         number = f'float("{value}")' if odd else value
         keywords = f"pad={number}{multiple}" + (', padding_side="left"' if self.left else "")
@@ -124,7 +133,9 @@ class Padding:
         if not self.by_name:
             return self._for_all
         place = place_of_name(self._names, name())
-        return None if place is None else self.by_name[place][1]
+        if place is None:
+            return None
+        return self.by_name[place][1]
 
 
 def _number(what: str, value: object) -> object:
@@ -173,7 +184,9 @@ class PaddedShapes(NamedTuple):
         """For each leaf, a mask of that axis that is true where it has data."""
         length, lengths = self.whole[self.axis], self.lengths[:, np.newaxis]
         places = np.arange(length)
-        return places >= length - lengths if self.left else places < lengths
+        if self.left:
+            return places >= length - lengths
+        return places < lengths
 
     @property
     def is_short(self) -> bool:
@@ -194,7 +207,9 @@ class PaddedShapes(NamedTuple):
 
     def _span(self, axis: int, length: int) -> slice:
         whole = self.whole[axis]
-        return slice(whole - length, whole) if self.left and axis == self.axis else slice(length)
+        if self.left and axis == self.axis:
+            return slice(whole - length, whole)
+        return slice(length)
 
 
 def extent_of(shapes: Sequence[Shape], padding: Padding) -> PaddedShapes | None:
@@ -240,7 +255,10 @@ def common_dtype(infos: Sequence[TensorInfo], target: Backend, request: Request)
         return rules.target_dtype(_array(infos[0].dtype, None), request, target)
     typed = {info.dtype for info in infos if info.weak_dtype is None}
     names = typed or {info.dtype for info in infos}
-    weak = None if typed else dtypes.common({each.weak_dtype or each.dtype for each in infos})
+    if typed:
+        weak = None
+    else:
+        weak = dtypes.common({each.weak_dtype or each.dtype for each in infos})
     return rules.target_dtype(_array(dtypes.common(names), weak), request, target)
 
 
@@ -305,7 +323,10 @@ def without_nothing(column: Sequence[Any], members: Members, value: Any) -> Memb
     for index, (leaf, place) in enumerate(pairs):
         if not empty[index]:
             continue
-        shape = members.infos[place].shape if leaf else (0,) * rank
+        if leaf:
+            shape = members.infos[place].shape
+        else:
+            shape = (0,) * rank
         info = first._replace(shape=shape, strides=(0,) * len(shape))
         if info not in infos:
             infos.append(info)

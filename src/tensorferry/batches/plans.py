@@ -40,7 +40,10 @@ class StackedLeaf(NamedTuple):
         if self.beside is not None:
             return f"{size}: the samples' {self.beside}"
         many = self.plan.result.shape[0]
-        samples = "1 sample" if many == 1 else f"{many} samples"
+        if many == 1:
+            samples = "1 sample"
+        else:
+            samples = f"{many} samples"
         return f"{size}: {samples} {'stacked' if self.padded_to is None else f'padded to {self.padded_to}'}"
 
 
@@ -97,7 +100,13 @@ class BatchPlan(PlansOfLeaves):
         return "\n".join([*lines, *(f"   Warning: {warning}" for warning in self.warnings)])
 
     def _head(self) -> str:
-        many = "1 leaf" if len(self.leaves) == 1 else f"{len(self.leaves)} leaves"
-        samples = "1 sample" if self.samples == 1 else f"{self.samples} samples"
+        if len(self.leaves) == 1:
+            many = "1 leaf"
+        else:
+            many = f"{len(self.leaves)} leaves"
+        if self.samples == 1:
+            samples = "1 sample"
+        else:
+            samples = f"{self.samples} samples"
         kept = f", {len(self.kept)} kept" if self.kept else ""
         return f"{many} of {samples}{kept}: {size_text(self.bytes_copied)} copied"

@@ -79,13 +79,14 @@ def kinds_in(column: Sequence[Any], members: Members | None) -> NumberKinds | No
     weak: dict[str, int] = {}
     for number, leaf in enumerate(column):
         if type(leaf) is list or isinstance(leaf, _NUMBERS):
-            found = _dtypes_in(leaf) if type(leaf) is not list or leaf else set()
+            if type(leaf) is not list or leaf:
+                found = _dtypes_in(leaf)
+            else:
+                found = set()
+        elif members is None or members.which is None:
+            found = set()
         else:
-            found = (
-                set()
-                if members is None or members.which is None
-                else {_dtype_of(members, members.which[number])}
-            )
+            found = {_dtype_of(members, members.which[number])}
         for name, is_weak in found:
             (weak if is_weak else typed).setdefault(name, number)
     floats = {name for name in typed if _kind(name) in ("float", "complex")}
@@ -101,13 +102,17 @@ def kinds_in(column: Sequence[Any], members: Members | None) -> NumberKinds | No
         where = f"{low} in samples[{places[low]}], {high} in samples[{places[high]}]"
     kind, floating = _kind(high), _widest(floats) if floats else ""
     # Complex numbers of Python beside float tensors have no dtype of their own.
-    floating = floating if floating and _kind(floating) == kind else ""
+    if not (floating and _kind(floating) == kind):
+        floating = ""
     return NumberKinds(kind, floating, where, differ, bool(typed and weak))
 
 
 def _dtypes_in(leaf: Any) -> set[tuple[str, bool]]:
     """A leaf's dtypes; for each, whether of Python numbers, whose dtype the target chooses."""
-    types = element_types(leaf) if type(leaf) is list else {type(leaf)}
+    if type(leaf) is list:
+        types = element_types(leaf)
+    else:
+        types = {type(leaf)}
     return {found for kind in types if (found := _dtype_of_type(kind)) is not None}
 
 
@@ -129,7 +134,9 @@ def _dtype_of(members: Members, place: int) -> tuple[str, bool]:
 
 def _kind(name: str) -> str:
     """The kind of a dtype, or of Python numbers."""
-    return name if name in _WEAK.values() else dtypes.find(name).kind
+    if name in _WEAK.values():
+        return name
+    return dtypes.find(name).kind
 
 
 def _rank(kind: str) -> int:
@@ -144,7 +151,9 @@ def dtype_together(infos: Sequence[TensorInfo]) -> str:
     if not typed or not numbers:
         return _widest(typed or numbers)
     first, other = _widest(typed), _widest(numbers)
-    return first if _rank(_kind(first)) >= _rank(_kind(other)) else other
+    if _rank(_kind(first)) >= _rank(_kind(other)):
+        return first
+    return other
 
 
 def _widest(names: set[str]) -> str:
@@ -207,9 +216,18 @@ class Columns(NamedTuple):
         _refuse_other_categories(column)
         conversion = self.targets.of(lambda: self.path(index))
         target, request = registry.ready(conversion.target.name), conversion.request
-        value = self._value_of(index, column) if self.padding.on else None
-        members = None if value is None and _are_numbers(column) else _looked_at(column)
-        kinds = None if type(column) is RowsRead else kinds_in(column, members)
+        if self.padding.on:
+            value = self._value_of(index, column)
+        else:
+            value = None
+        if value is None and _are_numbers(column):
+            members = None
+        else:
+            members = _looked_at(column)
+        if type(column) is RowsRead:
+            kinds = None
+        else:
+            kinds = kinds_in(column, members)
         if value is not None and members is not None:
             padded = self._padded(index, column, members, kinds, value, target, request)
             if padded is not None:
@@ -271,7 +289,8 @@ class Columns(NamedTuple):
                 if type(column[0]) is list:
                     _looked_at(column)  # raises if the rows within one sample have unequal lengths
                 raise self._ragged(index, error.message, column) from error
-        members = _looked_at(column) if members is None else members
+        if members is None:
+            members = _looked_at(column)
         if decide is not None:
             request, decide = _decided(decide, members).request, None
         if kinds is not None and kinds.differ:
@@ -307,7 +326,9 @@ class Columns(NamedTuple):
         conversion, name = conversion_of(target, request), partial(self.name, index)
         if targets.decides_by_leaf:
             return lambda info: targets.asked_of(conversion, info, name).asked_by(info)
-        return None if request.like is None else conversion.asked_by
+        if request.like is None:
+            return None
+        return conversion.asked_by
 
     def _ragged(self, index: int, message: str, column: Sequence[Any] = ()) -> ShapeError:
         """The error for shapes that differ, with the hint to pad them if they have as many axes."""
@@ -332,12 +353,19 @@ class Columns(NamedTuple):
             return
         name = self.name(index)
         dtypes_there = target.capabilities.dtypes
-        floating = kinds.floating if kinds.floating in dtypes_there.held else ""
+        if kinds.floating in dtypes_there.held:
+            floating = kinds.floating
+        else:
+            floating = ""
         if not floating and not dtypes_there.numbers[kinds.kind]:
             return  # the target has no such dtype, which the plan says
         dtype = floating or dtypes_there.default(kinds.kind)
-        hints = [f'dtype="{dtype}"'] if kinds.kind == "float" else []
-        hints += [f'dtype={{{quoted(name or kinds.kind)}: "{dtype}"}}'] if name or not hints else []
+        if kinds.kind == "float":
+            hints = [f'dtype="{dtype}"']
+        else:
+            hints = []
+        if name or not hints:
+            hints += [f'dtype={{{quoted(name or kinds.kind)}: "{dtype}"}}']
         raise LossyCastError(
             f"Numbers of different kinds do not stack: {kinds.where}.", " or ".join(hints)
         )
@@ -350,7 +378,9 @@ class Columns(NamedTuple):
         if self.masks and type(column) is list and id(column[0]) in self.masks:
             # Where values are padded there is none, whatever the number is.
             beside = self.padding.value_of(lambda: self.name(index).removesuffix("_mask"))
-            return None if value is None and beside is None else False
+            if value is None and beside is None:
+                return None
+            return False
         return value
 
     def _padded(
@@ -373,11 +403,15 @@ class Columns(NamedTuple):
         if extent is None:
             return None
         if not (extent.is_needed or has_nothing):
-            members_or_numbers = None if _are_numbers(column) else members
+            if _are_numbers(column):
+                members_or_numbers = None
+            else:
+                members_or_numbers = members
             prepared = self._stacked(index, column, members_or_numbers, kinds, target, request)
         else:
             decide = self._decider(index, target, request)
-            request = request if decide is None else _decided(decide, members).request
+            if decide is not None:
+                request = _decided(decide, members).request
             if kinds is not None and kinds.differ:
                 self._refuse_mixture(index, kinds, request, target)
             dtype = common_dtype(members.infos, target, request)
@@ -406,7 +440,10 @@ class Columns(NamedTuple):
         try:
             return filling(value, dtype, request)
         except LossyCastError as error:
-            number = value.item() if isinstance(value, np.generic) else value
+            if isinstance(value, np.generic):
+                number = value.item()
+            else:
+                number = value
             message = f"pad= is {shown(number)}, which {dtype} does not hold: {error.message}"
             raise LossyCastError(message, instead) from error
 

@@ -42,11 +42,10 @@ def run(paths: Sequence[Path], *, values: bool, allow: Sequence[str], as_json: b
         error: Exception | None = None
         names = frozenset(allow)
         try:
-            shown = (
-                progress("checking", partial(_total, path, names))
-                if values
-                else waiting("checking")
-            )
+            if values:
+                shown = progress("checking", partial(_total, path, names))
+            else:
+                shown = waiting("checking")
             with without_collecting(), shown as moved:
                 findings.extend(check_path(path, values=values, allow=names, progress=moved))
         except (ConversionError, OSError) as caught:
@@ -89,8 +88,14 @@ def _print(
     is_plain = not styled() or len(findings) > MOST_STYLED
     for each in findings:
         place = printable(each.path) + ("" if each.offset is None else f":{each.offset}")
-        word = ("error", "bad") if each.error else ("note", "warn")
-        about = "" if each.tensor is None else f"{printable(each.tensor)}: "
+        if each.error:
+            word = "error", "bad"
+        else:
+            word = "note", "warn"
+        if each.tensor is None:
+            about = ""
+        else:
+            about = f"{printable(each.tensor)}: "
         if is_plain:
             line = f"{place}: {word[0]}: {about}{printable(each.message)}"
             sys.stdout.writelines(f"{part}\n" for part in wrapped(line, line_width(sys.stdout)))

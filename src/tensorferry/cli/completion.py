@@ -49,11 +49,10 @@ def options_of_target(ctx: Any, incomplete: str) -> list[str]:
     from ..backends.registry import backends
 
     found = backends().get(ctx.params.get("target") or "")
-    own = (
-        []
-        if found is None
-        else [*found.capabilities.options.names, *found.capabilities.options.finishers]
-    )
+    if found is None:
+        own = []
+    else:
+        own = [*found.capabilities.options.names, *found.capabilities.options.finishers]
     return _starting(sorted(own), incomplete)
 
 

@@ -89,7 +89,9 @@ _PADDING = re.compile(r" +(?=\n|$)")
 def out() -> Console:
     """The console for data. It is made at each call, so that it follows a redirected stdout."""
     console = _console()
-    return console if console.is_terminal else _console(file=cast("TextIO", _Trimmed()))
+    if console.is_terminal:
+        return console
+    return _console(file=cast("TextIO", _Trimmed()))
 
 
 def err() -> Console:
@@ -455,7 +457,10 @@ def _stacked(
         for column, cell in enumerate(row):
             if not len(cell):
                 continue
-            word = heads[column] if column < len(heads) and column else ""
+            if column < len(heads) and column:
+                word = heads[column]
+            else:
+                word = ""
             indent = margin + (_HANGING if line or used else 0)
             taken = cell_width(word) + bool(word) + cell_width(str(cell))
             if line and used + _GAP + taken <= width and "\n" not in str(cell):
@@ -538,7 +543,10 @@ def fact_lines(
         if below or not len(word):
             first = [(" " * start, 1)]
         for number, piece in enumerate(pieces):
-            lead: Line = [(" " * start, 1)] if number else first
+            if number:
+                lead: Line = [(" " * start, 1)]
+            else:
+                lead = first
             yield [*lead, (piece, 1)]
 
 
@@ -617,7 +625,10 @@ def _shower(styles: Sequence[str] | None) -> Callable[[Line], None]:
     def show(line: Line) -> None:
         words = Text()
         for piece, column in line:
-            part = Text(piece) if isinstance(piece, str) else piece.copy()
+            if isinstance(piece, str):
+                part = Text(piece)
+            else:
+                part = piece.copy()
             if styles[column]:
                 part.stylize_before(styles[column])
             words.append_text(part)

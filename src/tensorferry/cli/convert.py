@@ -25,7 +25,10 @@ __all__ = ["run"]
 def run(sources: Sequence[Path], target: Path, options: dict[str, Any], *, as_json: bool) -> int:
     """Convert, and print what was written; gives the exit code."""
     try:
-        words = "converting, then verifying" if options["verify"] else "converting"
+        if options["verify"]:
+            words = "converting, then verifying"
+        else:
+            words = "converting"
         with progress(words, lambda: _total(sources, target, options)) as moved:
             report = convert_files(list(sources), target, **options, progress=moved)
     except (ConversionError, OSError) as error:
@@ -66,7 +69,10 @@ def _print(report: Report, part: tuple[int, int] | None) -> None:
     else:
         # For smaller files, the rate would mostly show the time to start.
         measured = report.seconds > 0 and report.bytes_read >= 1 << 24
-        rate = f", {size_text(int(report.bytes_read / report.seconds))}/s" if measured else ""
+        if measured:
+            rate = f", {size_text(int(report.bytes_read / report.seconds))}/s"
+        else:
+            rate = ""
         words.append(f"{report.seconds:.1f} s{rate}")
         if part is not None and not os.path.lexists(report.target):
             words.append("the output appears when all parts are done")

@@ -76,7 +76,10 @@ def _with_lists(contents: Contents) -> Contents:
 def _print_verdict(found: Difference, tolerance: float | None) -> None:
     accepted = sum(each.accepted for each in found.differing)
     differing = len(found.differing) - accepted
-    within = "equal in value" if tolerance is None else f"within atol={tolerance:g}, rtol=0"
+    if tolerance is None:
+        within = "equal in value"
+    else:
+        within = f"within atol={tolerance:g}, rtol=0"
     counts = [f"{counted(found.tensors, 'tensor')} in common"]
     if differing:
         counts.append(f"differing: {differing:,}")
@@ -86,7 +89,10 @@ def _print_verdict(found: Difference, tolerance: float | None) -> None:
     if found.tensors and not found.differing:
         counts.append("all equal, bit for bit")
     words = [", ".join(counts)]
-    verdict = ("equal", "ok") if found.equal else ("different", "bad")
+    if found.equal:
+        verdict = "equal", "ok"
+    else:
+        verdict = "different", "bad"
     if found.equal and accepted:
         verdict = (within if tolerance is None else f"equal {within}", "ok")
     for names, what in (
@@ -137,8 +143,14 @@ def _folded(
     lines = []
     for each in fold(entries):
         numbers = ", ".join(f"({part})" if "," in part else part for part in each.ranges)
-        count = f"{each.total:,}x  # {numbers}" if each.total > 1 else ""
-        kind = "" if word == "renamed" else f"{each.dtype} {list(each.shape)}"
+        if each.total > 1:
+            count = f"{each.total:,}x  # {numbers}"
+        else:
+            count = ""
+        if word == "renamed":
+            kind = ""
+        else:
+            kind = f"{each.dtype} {list(each.shape)}"
         lines.append((word, printable(each.name), kind, count))
     return lines
 
@@ -157,7 +169,9 @@ def _word(each: TensorDifference) -> str:
         return "shape"
     if each.accepted:
         return "accepted"
-    return "dtype" if each.dtypes[0] != each.dtypes[1] else "values"
+    if each.dtypes[0] != each.dtypes[1]:
+        return "dtype"
+    return "values"
 
 
 def _types(each: TensorDifference) -> str:

@@ -193,7 +193,10 @@ def hypothetical(
     framework = _known(framework, "--from")
     if any(length < 0 for length in lengths):
         raise UsageError(f"a length cannot be negative: {shape}", "--shape")
-    steps = None if strides is None else _integers(strides, "--strides")
+    if strides is None:
+        steps = None
+    else:
+        steps = _integers(strides, "--strides")
     if steps is not None and len(steps) != len(lengths):
         raise UsageError(f"{len(steps)} strides for {len(lengths)} axes", "--strides")
     if dtype is not None:
@@ -234,7 +237,10 @@ def understood(
     known = sorted(abilities.options.names | abilities.options.finishers)
     for option in options:
         if option not in known:
-            own = f"; it has {', '.join(known)}" if known else ""
+            if known:
+                own = f"; it has {', '.join(known)}"
+            else:
+                own = ""
             raise UsageError(f"{target} has no option {option!r}{own}", "--option")
     return target
 
@@ -277,7 +283,10 @@ def _print_steps(console: Console, plan: Plan) -> None:
         print_code(
             console, step.code, margin, first=f"{number:>{len(margin) - 2}}  ", is_typed=False
         )
-        cost = f"{size_text(step.bytes)} {WAYS[step.path]}" if step.copies else "no copy"
+        if step.copies:
+            cost = f"{size_text(step.bytes)} {WAYS[step.path]}"
+        else:
+            cost = "no copy"
         words = Text.assemble(step.why, "  ", (f"[{cost}]", "copied" if step.copies else "quiet"))
         lines = wrapped(words, report_width() - len(margin))
         show_lines([[(margin, 0), (line, 0)] for line in lines], [""])
@@ -286,7 +295,10 @@ def _print_steps(console: Console, plan: Plan) -> None:
 
 
 def _print_plan(console: Console, plan: Plan) -> None:
-    memory = ("shared with the source", "shared") if plan.shares_memory else ("a copy", "copied")
+    if plan.shares_memory:
+        memory = "shared with the source", "shared"
+    else:
+        memory = "a copy", "copied"
     marks = [
         ("read-only" if plan.result.writable is False else "", "warn"),
         ("" if plan.keeps_dtype else f"dtype becomes {plan.result.dtype}", "warn"),
@@ -314,7 +326,9 @@ def _print_plan(console: Console, plan: Plan) -> None:
 def _gradient(plan: Plan) -> str:
     if not plan.source.requires_grad:
         return ""
-    return "stays in the autograd graph" if plan.keeps_gradient else "leaves the autograd graph"
+    if plan.keeps_gradient:
+        return "stays in the autograd graph"
+    return "leaves the autograd graph"
 
 
 def _page(plan: Plan) -> str:
@@ -341,8 +355,14 @@ def _named(name: str, option: str) -> None:
     try:
         name_of(name) if option.endswith("dtype") else device_name(name)
     except ferry.ConversionError as error:
-        about = "explain" if option.startswith("--to-") else "explain --from"
-        hint = f" Hint: {as_options(error.hint, about)}" if error.hint else ""
+        if option.startswith("--to-"):
+            about = "explain"
+        else:
+            about = "explain --from"
+        if error.hint:
+            hint = f" Hint: {as_options(error.hint, about)}"
+        else:
+            hint = ""
         raise UsageError(error.message + hint, option) from None
 
 
@@ -357,7 +377,10 @@ def _known(framework: str, option: str) -> str:
         for name, backend in found.items()
         if option == "--from" or backend.capabilities.dtypes.held
     ]
-    broken = None if framework in names else outside.failure({framework})
+    if framework in names:
+        broken = None
+    else:
+        broken = outside.failure({framework})
     if broken is not None:
         raise UsageError(broken.message, option)
     if framework not in names:

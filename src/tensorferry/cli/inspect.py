@@ -74,7 +74,10 @@ def _report(
             contents = lists_read(contents)
         allowed = _allowed(path, contents, allow)
         summary = summarise(path, contents)
-        found = _statistics(contents) if values and summary.safe else None
+        if values and summary.safe:
+            found = _statistics(contents)
+        else:
+            found = None
     except UnsafeFileError as error:
         return _refused(path, error, as_json=as_json, first=first)
     except (ConversionError, OSError) as error:
@@ -82,7 +85,10 @@ def _report(
             return code_of(error), {"path": str(path), "error": error_data(error, "inspect")}
         show_error(error, "inspect")
         return code_of(error), None
-    code = EXIT_REFUSED if not summary.safe else max(map(code_of, lacking), default=0)
+    if not summary.safe:
+        code = EXIT_REFUSED
+    else:
+        code = max(map(code_of, lacking), default=0)
     if as_json:
         data = _data(summary, contents, allowed, found, every=every)
         return code, {**data, "error": error_data(lacking[0], "inspect")} if lacking else data
@@ -113,7 +119,10 @@ def _statistics(contents: Contents) -> dict[str, Statistics | None]:
     with progress("reading", lambda: total) as moved:
         for name, stored in contents.tensors.items():
             if stored.key not in known:
-                known[stored.key] = None if name in blocks else statistics(stored, moved)
+                if name in blocks:
+                    known[stored.key] = None
+                else:
+                    known[stored.key] = statistics(stored, moved)
             found[name] = known[stored.key]
     return found
 
@@ -144,8 +153,12 @@ def _refused(
         return EXIT_REFUSED, {**data, "error": error_data(error, "inspect")}
     with writing():
         _title(path, first=first)
-        lines = [("format", data["format"])] if "format" in data else []
-        lines += [("size", size_text(data["bytes"]))] if "bytes" in data else []
+        if "format" in data:
+            lines = [("format", data["format"])]
+        else:
+            lines = []
+        if "bytes" in data:
+            lines += [("size", size_text(data["bytes"]))]
         lines.append(("safe", "no, it is not opened"))
         if data.get("asks_for"):
             lines.append(("asks for", ", ".join(map(printable, data["asks_for"]))))
@@ -288,13 +301,17 @@ def _title(path: object, *, first: bool) -> None:
 
 def _facts(summary: Summary, allowed: list[str], *, every: bool) -> Iterator[tuple[str, str]]:
     yield "format", summary.format
-    files = f" in {counted(len(summary.files), 'file')}" if len(summary.files) > 1 else ""
+    if len(summary.files) > 1:
+        files = f" in {counted(len(summary.files), 'file')}"
+    else:
+        files = ""
     yield "size", f"{size_text(summary.nbytes)}{files}, {size_text(summary.memory)} in memory"
     if summary.shards is not None:
         there = summary.shards.total - len(summary.shards.missing)
-        lacking = (
-            f"; missing: {_few(summary.shards.missing)}" if summary.shards.missing else ", complete"
-        )
+        if summary.shards.missing:
+            lacking = f"; missing: {_few(summary.shards.missing)}"
+        else:
+            lacking = ", complete"
         yield "shards", f"{there} of {summary.shards.total}{lacking}"
     yield "tensors", f"{summary.tensors:,}"
     counts = sorted(summary.parameters.items(), key=lambda each: -each[1])
@@ -348,7 +365,10 @@ class _Lines:
 
 
 def _some(word: str, lines: Collection[str] | _Lines, *, every: bool) -> Iterator[tuple[str, str]]:
-    shown = len(lines) if every or len(lines) <= _LISTED + 1 else _LISTED
+    if every or len(lines) <= _LISTED + 1:
+        shown = len(lines)
+    else:
+        shown = _LISTED
     for line in islice(lines, shown):
         text = printable(line)
         yield (
@@ -369,7 +389,9 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _text(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value)
 
 
 def _place(stored: object) -> str:

@@ -140,7 +140,10 @@ def as_options(hint: str, command: str) -> str:
     text = ""
     while (found := _KEYWORD.search(hint, place)) is not None:
         between = hint[place : found.start()]
-        place = _closing(hint, found.end() - 1) if found["call"] else found.end()
+        if found["call"]:
+            place = _closing(hint, found.end() - 1)
+        else:
+            place = found.end()
         name, value = found["keyword"], found["value"]
         if value == "":
             place = _closing(hint, found.end())
@@ -231,7 +234,9 @@ def _typed(name: str, option: str, value: str | None) -> str:
     if value in ("None", "False"):
         # A keyword with three values is written with two options.
         if name == "copy":
-            return "--no-copy" if value == "False" else "leaving --no-copy out"
+            if value == "False":
+                return "--no-copy"
+            return "leaving --no-copy out"
         return f"leaving {option} out"
     return " ".join(f"{option} {each}" for each in _shell_words(value or ""))
 
@@ -267,7 +272,9 @@ def code_of(error: BaseException) -> int:
         return EXIT_REFUSED
     if isinstance(error, VerificationError):
         return EXIT_UNVERIFIED
-    return EXIT_RESUMABLE if isinstance(error, ResumableError) else EXIT_USAGE
+    if isinstance(error, ResumableError):
+        return EXIT_RESUMABLE
+    return EXIT_USAGE
 
 
 def error_data(error: Exception, command: str) -> dict[str, Any]:
@@ -433,7 +440,9 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, Kept):
         return value.text
-    return value.name if isinstance(value, Placeholder) else repr(value)
+    if isinstance(value, Placeholder):
+        return value.name
+    return repr(value)
 
 
 def counted(number: int, one: str) -> str:
@@ -456,7 +465,10 @@ def unknown_word(word: str, words: Iterable[str]) -> str:
 
 def _each(error: Exception) -> list[str]:
     """The words of each of several errors that are raised as one."""
-    several = error.exceptions if isinstance(error, TreeError) else ()
+    if isinstance(error, TreeError):
+        several = error.exceptions
+    else:
+        several = ()
     return [f"{type(each).__name__}: {each.message}" for each in several]
 
 

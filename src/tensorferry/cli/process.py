@@ -191,7 +191,10 @@ def run(command: str, sources: Sequence[Path], /, *, in_process: bool, **argumen
     """
     if command in _EACH:
         sources = arguments["paths"] = expanded(sources, is_quiet=arguments["as_json"])
-    fragile = [] if in_process else [path for path in sources if _is_fragile(path)]
+    if in_process:
+        fragile = []
+    else:
+        fragile = [path for path in sources if _is_fragile(path)]
     if not fragile:
         code: int = importlib.import_module(f"tensorferry.cli.{command}").run(**arguments)
         return code
@@ -214,16 +217,18 @@ def run(command: str, sources: Sequence[Path], /, *, in_process: bool, **argumen
         return process.returncode
     if command == "convert":
         _clean(arguments["target"], arguments["options"])
-    which = f"{named(fragile)} is" if len(fragile) == 1 else f"One of {named(fragile)} is"
+    if len(fragile) == 1:
+        which = f"{named(fragile)} is"
+    else:
+        which = f"One of {named(fragile)} is"
     ended = f"ended the process that read it ({signal.Signals(-process.returncode).name})."
     what = f"damaged: HDF5's library {ended}"
     if memory is not None:
         what = f"damaged, or takes more than {memory:,} bytes of memory: its library {ended}"
-    hint = (
-        "get the file again"
-        if memory is None
-        else "--in-process, which has no limit, if you trust who made it"
-    )
+    if memory is None:
+        hint = "get the file again"
+    else:
+        hint = "--in-process, which has no limit, if you trust who made it"
     error = FileFormatError(
         f"{which} {what}", hint if len(fragile) == 1 else "one file at a time, to see which"
     )
@@ -285,7 +290,10 @@ def main() -> None:
         import resource
 
         limit = resource.getrlimit(resource.RLIMIT_DATA)[1]
-        most = memory if limit == resource.RLIM_INFINITY else min(memory, limit)
+        if limit == resource.RLIM_INFINITY:
+            most = memory
+        else:
+            most = min(memory, limit)
         resource.setrlimit(resource.RLIMIT_DATA, (most, limit))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:

@@ -78,7 +78,10 @@ def run(path: Path, *, allow: Sequence[str] = (), as_json: bool) -> int:
             _print_loads(loaded)
             for why in sorted({why for row in loaded for why in row["refused"].values()}):
                 paragraph(Text.assemble(("refused", "warn"), f": {printable(why)}"))
-            verdict = ("every bit came back", "ok") if held else ("not every bit came back", "bad")
+            if held:
+                verdict = "every bit came back", "ok"
+            else:
+                verdict = "not every bit came back", "bad"
             paragraph(Text.assemble(verdict))
     return 0 if held else EXIT_FAILED
 
@@ -115,9 +118,10 @@ def _step(
     started = time.perf_counter()
     # A value that readers of a format refuse is not what is tested here.
     foreign = format_for(target).foreign(source.metadata)
-    keywords: dict[str, Any] = (
-        {"metadata": foreign} if only is None else {"include": [only], "tensors_only": True}
-    )
+    if only is None:
+        keywords: dict[str, Any] = {"metadata": foreign}
+    else:
+        keywords = {"include": [only], "tensors_only": True}
     report = ferry.convert_files(path, target, **keywords, allow=allow)
     seconds = time.perf_counter() - started
     there = ferry.open(target)

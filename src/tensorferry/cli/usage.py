@@ -110,7 +110,10 @@ class CommandGroup(TyperGroup):
             code = 1
         except SystemExit as ended:
             # Typer takes the place of stdout if its reader stops early, which is no error.
-            code = 0 if type(sys.stdout).__name__ == "PacifyFlushWrapper" else ended.code
+            if type(sys.stdout).__name__ == "PacifyFlushWrapper":
+                code = 0
+            else:
+                code = ended.code
         raise SystemExit(code or 0)
 
 
@@ -176,7 +179,10 @@ def _panels(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
     panels: dict[str, list[tuple[str, str]]] = {}
     for param in command.get_params(ctx):
         if not getattr(param, "hidden", False):
-            usual = "Arguments" if param.param_type_name == "argument" else "Options"
+            if param.param_type_name == "argument":
+                usual = "Arguments"
+            else:
+                usual = "Options"
             title = getattr(param, "rich_help_panel", None) or usual
             panels.setdefault(title, []).append((_written(param), _about(param)))
     for name, each in getattr(command, "commands", {}).items():
@@ -189,7 +195,9 @@ def _written(param: Any) -> str:
     if param.param_type_name == "argument":
         return f"{param.metavar}{' …' if param.nargs == -1 else ''}"
     words = ", ".join([*param.opts, *param.secondary_opts])
-    return words if param.is_flag or not param.metavar else f"{words} {param.metavar}"
+    if param.is_flag or not param.metavar:
+        return words
+    return f"{words} {param.metavar}"
 
 
 def _about(param: Any) -> str:

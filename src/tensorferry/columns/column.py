@@ -131,16 +131,20 @@ class Ragged(NamedTuple):
     @property
     def why(self) -> str:
         """The reason why it is not a tensor, as the end of a sentence."""
-        sizes = self.lengths if self.shapes is None else self.shapes
+        if self.shapes is None:
+            sizes = self.lengths
+        else:
+            sizes = self.shapes
         first = sizes[0]
         row = int(np.argmax((sizes != first).reshape(len(sizes), -1).any(1)))
-        what = "elements" if self.shapes is None else "as its shape"
+        if self.shapes is None:
+            what = "elements"
+        else:
+            what = "as its shape"
         why = f"has rows of unequal lengths: row 0 has {first} {what}, row {row} has {sizes[row]}"
-        return (
-            f"{why}; and nulls, the first at row {self.row_of(self.elements.nulls[1])}"
-            if self.lacks
-            else why
-        )
+        if self.lacks:
+            return f"{why}; and nulls, the first at row {self.row_of(self.elements.nulls[1])}"
+        return why
 
     @property
     def lacks(self) -> bool:
@@ -180,7 +184,10 @@ class Ragged(NamedTuple):
     @property
     def longest(self) -> tuple[int, ...]:
         """The shape of all rows in one array."""
-        shapes = self.lengths[:, None] if self.shapes is None else self.shapes
+        if self.shapes is None:
+            shapes = self.lengths[:, None]
+        else:
+            shapes = self.shapes
         return (len(self.lengths), *map(int, shapes.max(0)), *self.elements.shape[1:])
 
     def padded(self, elements: Array, value: Any) -> Array:
@@ -233,7 +240,10 @@ class Column:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the tensor."""
-        inner = self.inner if self.order is None else tuple(self.inner[axis] for axis in self.order)
+        if self.order is None:
+            inner = self.inner
+        else:
+            inner = tuple(self.inner[axis] for axis in self.order)
         return (self.rows, *inner)
 
     @property
@@ -241,7 +251,9 @@ class Column:
         """The dtype that must be named to convert it: see `Refused`."""
         if self.unit:
             return "int64"
-        return "float64" if self.dtype == "float64" and self.reads_as_asked else ""
+        if self.dtype == "float64" and self.reads_as_asked:
+            return "float64"
+        return ""
 
     @property
     def reads_as_asked(self) -> bool:
@@ -280,9 +292,10 @@ class Column:
                 marked = np.zeros(piece.rows, bool)
                 for each in piece.missing:
                     found = each.part(0, piece.rows)
-                    marked |= (
-                        found if each.each == 1 else found.reshape(piece.rows, each.each).any(1)
-                    )
+                    if each.each == 1:
+                        marked |= found
+                    else:
+                        marked |= found.reshape(piece.rows, each.each).any(1)
                 here = int(np.count_nonzero(marked))
                 if here and not count:
                     first = before + int(marked.argmax())
@@ -293,7 +306,10 @@ class Column:
     def said_of_nulls(self) -> str:
         """The nulls, as the end of a sentence."""
         count, first = self.nulls
-        where = f"at row {first}" if count == 1 else f"{count}, the first at row {first}"
+        if count == 1:
+            where = f"at row {first}"
+        else:
+            where = f"{count}, the first at row {first}"
         return f"has nulls ({where}), which would be lost"
 
     def missing(self) -> Array:
@@ -312,11 +328,10 @@ class Column:
             # An array, as only those of NumPy's dtypes have NaN for nulls.
             values: Any = piece.values
             marks = np.isnan(values)
-            missing = (
-                (*piece.missing, Missing(marks.reshape(-1), prod(self.inner)))
-                if marks.any()
-                else piece.missing
-            )
+            if marks.any():
+                missing = (*piece.missing, Missing(marks.reshape(-1), prod(self.inner)))
+            else:
+                missing = piece.missing
             pieces.append(Piece(piece.rows, piece.values, missing))
         found = self._with(pieces)
         return found if found.lacks else self
@@ -458,15 +473,22 @@ def value_in(dtype: str, value: Any, keyword: str = "nulls", hint: str = "") -> 
         LossyCastError: The dtype has no such value.
     """
     kind = find(dtype).kind
-    number: Any = float("nan") if isinstance(value, str) and value == "nan" else value
-    number = number.item() if isinstance(number, np.generic) else number
+    if isinstance(value, str) and value == "nan":
+        number: Any = float("nan")
+    else:
+        number = value
+    if isinstance(number, np.generic):
+        number = number.item()
     found: Any = None
     kept = isinstance(number, bool) == (kind == "bool") and not (
         isinstance(number, complex) and kind != "complex"
     )
     try:
         with np.errstate(all="ignore"):
-            found = np.asarray(number).astype(numpy_dtype(dtype)) if kept else None
+            if kept:
+                found = np.asarray(number).astype(numpy_dtype(dtype))
+            else:
+                found = None
         # A float may be rounded, but must not become infinite.
         rounds = kept and kind == "float" and isinstance(number, float)
         kept = kept and bool(
@@ -475,7 +497,10 @@ def value_in(dtype: str, value: Any, keyword: str = "nulls", hint: str = "") -> 
     except (TypeError, ValueError, OverflowError):
         kept = False
     if not kept:
-        one = f"{keyword}=False" if kind == "bool" else f"{keyword}=0"
+        if kind == "bool":
+            one = f"{keyword}=False"
+        else:
+            one = f"{keyword}=0"
         raise LossyCastError(f"{keyword}={value!r} is no value of {dtype}.", hint or one)
     return found
 

@@ -43,8 +43,13 @@ def are_dates(dtype: object) -> bool:
 def unit_of(dtype: np.dtype[Any]) -> str:
     """What the integers of NumPy's dates and durations count."""
     unit, step = np.datetime_data(dtype)
-    counted = _UNITS[unit] if step == 1 else f"steps of {step} {_UNITS[unit]}"
-    return f"{counted} since 1970" if dtype.kind == "M" else counted
+    if step == 1:
+        counted = _UNITS[unit]
+    else:
+        counted = f"steps of {step} {_UNITS[unit]}"
+    if dtype.kind == "M":
+        return f"{counted} since 1970"
+    return counted
 
 
 def dates_in(array: Array, asked: str | None) -> Found:
@@ -73,5 +78,8 @@ def counts_of(counts: Array, missing: Array, unit: str, asked: str | None) -> Fo
         )
     inner = counts.shape[1:]
     marked = (Missing(missing.reshape(-1), prod(inner)),) if missing.any() else ()
-    pieces = [Piece(len(counts), counts, marked)] if len(counts) else []
+    if len(counts):
+        pieces = [Piece(len(counts), counts, marked)]
+    else:
+        pieces = []
     return Column("int64", inner, pieces, unit=unit, mutable=True)

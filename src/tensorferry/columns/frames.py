@@ -58,11 +58,10 @@ class Frame(NamedTuple):
             UnsupportedTypeError: A dictionary's index is outside of it.
         """
         dtype = numpy_dtype(self.dtype)
-        result = (
-            memory.compact(self.shape, dtype)
-            if by_rows
-            else memory.compact(self.shape[::-1], dtype).T
-        )
+        if by_rows:
+            result = memory.compact(self.shape, dtype)
+        else:
+            result = memory.compact(self.shape[::-1], dtype).T
         arrays: list[tuple[int, Array]] = []
         for index, ((name, column), check) in enumerate(
             zip(self.columns, self.checks, strict=True)
@@ -144,9 +143,10 @@ def frame_of(
     for name, found in columns:
         what = f"Column {_written(name)} of this {kind}"
         if isinstance(found, Refused):
-            hint: str = (
-                drop(stays) if found.stays and len(stays) < len(columns) else put(name, found.hint)
-            )
+            if found.stays and len(stays) < len(columns):
+                hint: str = drop(stays)
+            else:
+                hint = put(name, found.hint)
             if found.hint.startswith(DECODES) and found.stays and len(stays) < len(columns):
                 hint = f"{hint}; or {put(name, found.hint)}"
             if found.asked:
@@ -173,11 +173,9 @@ def frame_of(
 
 
 def _has_nulls(found: Found) -> bool:
-    return (
-        found.nulls[0] > 0
-        if isinstance(found, Column)
-        else isinstance(found, Refused) and found.lacks
-    )
+    if isinstance(found, Column):
+        return found.nulls[0] > 0
+    return isinstance(found, Refused) and found.lacks
 
 
 def asked_hint(found: Refused) -> Hint:
@@ -197,7 +195,10 @@ def asked_hint(found: Refused) -> Hint:
 def rows_hint(found: Ragged) -> Hint:
     """The hint for a column whose rows are lists of unequal lengths, and perhaps have nulls."""
     elements = found.elements
-    zero = "False" if DTYPES[elements.dtype].kind == "bool" else "0"
+    if DTYPES[elements.dtype].kind == "bool":
+        zero = "False"
+    else:
+        zero = "0"
     own, asked = elements.dtype, elements.asked
     # Another dtype, to which it was cast for the value in place of nulls, the call in the hint does
     # not name.
@@ -235,7 +236,10 @@ def nulls_hint(found: Column, *, mixed: bool = False) -> Hint:
 
     If it is `mixed` with others, their dtypes have none in common.
     """
-    value = NO_CODE if found.unit == CODES else _value_for(found.dtype)
+    if found.unit == CODES:
+        value = NO_CODE
+    else:
+        value = _value_for(found.dtype)
     if not found.asked and mixed:
         return Hint(
             f'{{again:x|dtype="{{widest}}", nulls={value}}}, which replaces them; '
@@ -258,7 +262,10 @@ def _dtype_of(
     names = {found.dtype for _, found in numbers}
     if len(names) == 1:
         return names.pop()
-    asked = None if request is None else request.dtype or (request.out and request.out.dtype)
+    if request is None:
+        asked = None
+    else:
+        asked = request.dtype or (request.out and request.out.dtype)
     if asked in DTYPES:
         return asked
     if _have_common(names):

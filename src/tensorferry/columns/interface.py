@@ -192,7 +192,9 @@ def _is_whole(kind: Type) -> bool:
         return False
     if kind.format == "+r":
         return count == 2 and kind.children[0].format in _INTEGERS
-    return count == 1 if _LIST.fullmatch(kind.format) else _OTHER.fullmatch(kind.format) is not None
+    if _LIST.fullmatch(kind.format):
+        return count == 1
+    return _OTHER.fullmatch(kind.format) is not None
 
 
 _INTEGERS = frozenset("cCsSiIlL")
@@ -256,7 +258,9 @@ def pointers(at: int, count: int) -> tuple[int, ...]:
     """Read `count` addresses from memory."""
     if count == 2 and at:  # the most common number of buffers
         return _PAIR.unpack_from(memory_at(at))
-    return struct.unpack_from(f"{count}P", memory_at(at)) if count and at else ()
+    if count and at:
+        return struct.unpack_from(f"{count}P", memory_at(at))
+    return ()
 
 
 def _metadata(at: int) -> dict[bytes, bytes]:
@@ -413,7 +417,10 @@ def _keeping(found: tuple[Type, list[Chunk]], x: object) -> tuple[Type, list[Chu
 
 
 def _kept(chunk: Chunk, x: object) -> Chunk:
-    values = None if chunk.values is None else _kept(chunk.values, x)
+    if chunk.values is None:
+        values = None
+    else:
+        values = _kept(chunk.values, x)
     children = tuple([_kept(each, x) for each in chunk.children])
     return chunk._replace(children=children, values=values, owner=(chunk.owner, x))
 
@@ -484,8 +491,14 @@ def _of_stream(capsule: object, most: int | None = None) -> tuple[Type, list[Chu
     def call(function: int, into: _Owned) -> None:
         code = _GIVES(function)(stream.address, into.address)
         if code:
-            said = _SAYS(get_error)(stream.address) if get_error else None
-            words = said.decode(errors="replace") if said else f"error {code}"
+            if get_error:
+                said = _SAYS(get_error)(stream.address)
+            else:
+                said = None
+            if said:
+                words = said.decode(errors="replace")
+            else:
+                words = f"error {code}"
             raise UnsupportedTypeError(f"This stream of Arrow's cannot be read: {words}", None)
 
     schema = _Owned(SCHEMA, _RELEASE_SCHEMA)

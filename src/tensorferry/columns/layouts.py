@@ -102,7 +102,10 @@ def piece_looked_up(
     decoded = DictionaryEncoded(indices, values, gone, encoded, first, size)
     if absent.any():
         found = decoded.look_up(absent, 0, len(indices))
-        decoded.missing = found if gone is None else found | gone
+        if gone is None:
+            decoded.missing = found
+        else:
+            decoded.missing = found | gone
     marks = () if decoded.missing is None else (Missing(decoded.missing, prod(inner)),)
     return Piece(len(indices) // size, decoded, marks)
 
@@ -144,7 +147,10 @@ def codes_of(kind: Type, values: Type, spans: Sequence[Span], inner: tuple[int, 
     else:
         codes = {at: list(range(len(found))) for at, found in known.items()}
     # There may be more categories together than the integers of one chunk can count.
-    dtype = integers if len(places) <= np.iinfo(integers).max else "int64"
+    if len(places) <= np.iinfo(integers).max:
+        dtype = integers
+    else:
+        dtype = "int64"
     pieces = []
     for each in spans:
         at = _memory_of(each.chunk.values)
@@ -198,11 +204,10 @@ def tensors(metadata: bytes, found: Found, inner: tuple[int, ...]) -> Found:
     """
     said = _said_in(metadata)
     shape = _lengths_in(said.get("shape"))
-    order = (
-        None
-        if shape is None or said.get("permutation") is None
-        else _lengths_in(said["permutation"]) or ()
-    )
+    if shape is None or said.get("permutation") is None:
+        order = None
+    else:
+        order = _lengths_in(said["permutation"]) or ()
     if shape is None or (order is not None and sorted(order) != [*range(len(shape))]):
         raise UnsupportedTypeError(_WITHOUT_SHAPE, None)
     if not isinstance(found, Column):
@@ -251,14 +256,13 @@ def nested(metadata: bytes, found: Found) -> Found:
         said = json.loads(metadata)
     except ValueError:
         return found
-    shape = (
-        _lengths_in([each or 0 for each in said[0]])
-        if type(said) is list and said and type(said[0]) is list
-        else None
-    )
-    return (
-        _reshaped(found, shape) if shape is not None and len(shape) == len(found.inner) else found
-    )
+    if type(said) is list and said and type(said[0]) is list:
+        shape = _lengths_in([each or 0 for each in said[0]])
+    else:
+        shape = None
+    if shape is not None and len(shape) == len(found.inner):
+        return _reshaped(found, shape)
+    return found
 
 
 _WITHOUT_SHAPE = "The metadata of these tensors does not say what their shape is."
@@ -277,11 +281,9 @@ def _said_in(metadata: bytes) -> dict[str, Any]:
 
 def _lengths_in(x: object) -> tuple[int, ...] | None:
     """A list from JSON, as lengths; ``None`` if it is not a list of integers from 0 on."""
-    return (
-        tuple(x)
-        if isinstance(x, list) and all(type(each) is int and each >= 0 for each in x)
-        else None
-    )
+    if isinstance(x, list) and all(type(each) is int and each >= 0 for each in x):
+        return tuple(x)
+    return None
 
 
 def _reshaped(found: Column, inner: tuple[int, ...]) -> Column:
@@ -309,13 +311,19 @@ def tensors_of_any_shape(metadata: bytes, data: Found, shape: Found) -> Found:
     if shape.nulls[0]:
         return Refused(f"has a null in the shape of a tensor, at row {shape.nulls[1]}", STORAGE)
     sizes = shape.whatever()
-    counts = np.full(data.rows, prod(data.inner)) if isinstance(data, Column) else data.lengths
+    if isinstance(data, Column):
+        counts = np.full(data.rows, prod(data.inner))
+    else:
+        counts = data.lengths
     if (sizes.prod(1) != counts).any() or (sizes < 0).any():
         raise UnsupportedTypeError(
             "The shapes of these tensors are not those of their elements.", None
         )
     if len(sizes) and (sizes != sizes[0]).any():
-        elements = data.elements if isinstance(data, Ragged) else None
+        if isinstance(data, Ragged):
+            elements = data.elements
+        else:
+            elements = None
         if elements is None and isinstance(data, Column):
             flat = [
                 Piece(piece.rows * prod(data.inner), piece.values.reshape(-1), ())
@@ -491,7 +499,10 @@ def _lists(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | N
         measured.append(_offsets(each, integers, before, size))
         before += each.length // size
     each_of = [each for _, _, each in measured] or [np.zeros(0, np.int64)]
-    lengths = each_of[0] if len(each_of) == 1 else np.concatenate(each_of)
+    if len(each_of) == 1:
+        lengths = each_of[0]
+    else:
+        lengths = np.concatenate(each_of)
     differ = len(lengths) > 0 and bool((lengths != lengths[0]).any())
     before = 0
     for each in spans:
@@ -507,7 +518,9 @@ def _lists(kind: Type, spans: list[Span], inner: tuple[int, ...], asked: str | N
     if differ:
         elements = _column(kind.children[0], below, (), asked)
         if isinstance(elements, Refused) and (elements.stays or elements.asked):
-            return elements if elements.asked else elements._replace(hint=LIST)
+            if elements.asked:
+                return elements
+            return elements._replace(hint=LIST)
         if inner or not isinstance(elements, Column):
             row = int((lengths != lengths[0]).argmax()) // size
             return Refused(f"has lists of unequal lengths in each other, at row {row}", LIST)
@@ -538,7 +551,10 @@ def _without_elements(
     if not isinstance(found, Column):
         return found
     rows, shape = lists // size, (*inner, 0, *found.shape[1:])
-    pieces = [Piece(rows, np.empty((rows, *shape), numpy_dtype(found.dtype)))] if rows else []
+    if rows:
+        pieces = [Piece(rows, np.empty((rows, *shape), numpy_dtype(found.dtype)))]
+    else:
+        pieces = []
     return Column(found.dtype, shape, pieces, unit=found.unit, reasons=found.reasons)
 
 
@@ -596,7 +612,9 @@ def _dictionary(
 ) -> Found:
     marked = list(map(marker(inner), spans))
     if values.format in (*_TEXTS, *_BYTES):
-        return codes_of(kind, values, marked, inner) if are_integers(asked) else CATEGORIES
+        if are_integers(asked):
+            return codes_of(kind, values, marked, inner)
+        return CATEGORIES
     parts = []
     for each in marked:
         if each.chunk.values is None:
@@ -624,7 +642,9 @@ def _looked_up(
     if isinstance(found, Ragged) or (isinstance(found, Column) and found.inner):
         return Refused("holds lists in a dictionary", LIST)
     if isinstance(found, Refused):
-        return found if found.asked else found._replace(hint=LIST)
+        if found.asked:
+            return found
+        return found._replace(hint=LIST)
     pieces: list[Piece] = []
     for part, each, gone in zip(parts, indices, missing, strict=True):
         one = _column(kind, [part] if part.length else [], (), asked)

@@ -229,11 +229,9 @@ def _memory(span: Span, buffer: int, start: int, length: int) -> bytes:
 
 def _of_width(span: Span, width: int) -> list[bytes]:
     whole = span.length * width
-    return (
-        _bytes_of(_memory(span, 1, span.at * width, whole), range(0, whole + 1, width))
-        if width
-        else [b""] * span.length
-    )
+    if width:
+        return _bytes_of(_memory(span, 1, span.at * width, whole), range(0, whole + 1, width))
+    return [b""] * span.length
 
 
 def _bytes_of(data: bytes, ends: Sequence[int]) -> list[bytes]:
@@ -259,7 +257,9 @@ def _text(kind: Type, span: Span) -> list[Any]:
     ends = _offsets(span, "int64" if kind.format in "UZ" else "int32")
     data = _memory(span, 2, ends[0], ends[-1] - ends[0])
     found = _bytes_of(data, [each - ends[0] for each in ends])
-    return list(map(_decoded, found)) if kind.format in "uU" else found
+    if kind.format in "uU":
+        return list(map(_decoded, found))
+    return found
 
 
 def _decoded(text: Any) -> Any:
@@ -273,11 +273,12 @@ def _views(kind: Type, span: Span) -> list[Any]:
     """Text and bytes in views: a length, then the bytes themselves, or where they are."""
     # The last buffer has the lengths of those between.
     *more, lengths = range(2, len(span.chunk.buffers)) or [0]
-    sizes: Any = (
-        bytes_at(span.chunk.buffers[lengths], (len(more),), np.dtype("int64"), span.chunk.owner)
-        if more
-        else []
-    )
+    if more:
+        sizes: Any = bytes_at(
+            span.chunk.buffers[lengths], (len(more),), np.dtype("int64"), span.chunk.owner
+        )
+    else:
+        sizes = []
     packed, none = (
         _memory(span, 1, span.at * 16, span.length * 16),
         _Broken("a view of text past its buffers"),
@@ -291,7 +292,9 @@ def _views(kind: Type, span: Span) -> list[Any]:
             found.append(_memory(span, more[buffer], offset, length))
         else:
             found.append(none)
-    return list(map(_decoded, found)) if kind.format == "vu" else found
+    if kind.format == "vu":
+        return list(map(_decoded, found))
+    return found
 
 
 def _dates(code: str, span: Span) -> list[Any]:
@@ -315,7 +318,9 @@ def _dates(code: str, span: Span) -> list[Any]:
 
 def _time(since_midnight: timedelta) -> Any:
     # Outside of a day, which is no time, it stays what it is.
-    return (_MIDNIGHT + since_midnight).time() if 0 <= since_midnight.days < 1 else since_midnight
+    if 0 <= since_midnight.days < 1:
+        return (_MIDNIGHT + since_midnight).time()
+    return since_midnight
 
 
 def _listed(dates: Array) -> list[Any]:

@@ -43,7 +43,9 @@ class Bits:
     def zeros(self) -> tuple[int, int]:
         """How many are 0, and the first of them; (0, 0) if all are 1."""
         found = self.unset(0, self.count)
-        return (len(found), int(found[0])) if len(found) else (0, 0)
+        if len(found):
+            return len(found), int(found[0])
+        return 0, 0
 
     def unset(self, start: int, stop: int) -> Array:
         """The positions of zeros from `start` to `stop`, relative to `start`."""
@@ -96,7 +98,10 @@ class DictionaryEncoded:
             UnsupportedTypeError: An index is outside of the dictionary.
         """
         each = self.indices[start:stop]
-        missing = np.zeros(len(each), bool) if self.missing is None else self.missing[start:stop]
+        if self.missing is None:
+            missing = np.zeros(len(each), bool)
+        else:
+            missing = self.missing[start:stop]
         if not len(values):
             if not missing.all():
                 row = self._row(start + int(missing.argmin()))
@@ -203,7 +208,9 @@ class Piece(NamedTuple):
             return [values.packed]
         if isinstance(values, DictionaryEncoded):
             return [values.indices, values.values]
-        return [] if isinstance(values, Cast) else [values.words]
+        if isinstance(values, Cast):
+            return []
+        return [values.words]
 
 
 # -- decimals --------------------------------------------------------------------------------------
@@ -303,7 +310,10 @@ class Decimals:
             10.0 ** min(max(self._scale, 0), _POWERS),
         )
         values = numbers / power
-        rest = _residue(numbers, values, power) if self._rounds_again else np.zeros(0)
+        if self._rounds_again:
+            rest = _residue(numbers, values, power)
+        else:
+            rest = np.zeros(0)
         for index in np.flatnonzero(~small).tolist():
             from fractions import Fraction  # here, because only long decimals need it
 
@@ -312,7 +322,10 @@ class Decimals:
             try:
                 values[index] = exact.numerator / exact.denominator
             except OverflowError:
-                values[index] = np.inf if exact > 0 else -np.inf
+                if exact > 0:
+                    values[index] = np.inf
+                else:
+                    values[index] = -np.inf
                 continue
             if self._rounds_again:
                 more = exact - Fraction(float(values[index]))

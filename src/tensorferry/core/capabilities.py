@@ -84,7 +84,9 @@ class Dtypes(NamedTuple):
 
     def release(self, name: str) -> str:
         """The first release that has a dtype that this one does not have; empty if none has."""
-        return "" if name in self.held else self.since.get(name, "")
+        if name in self.held:
+            return ""
+        return self.since.get(name, "")
 
     def casts_on_device(self, before: str, after: str) -> bool:
         """Whether the framework itself may do a cast on a device, if frameworks agree about it."""

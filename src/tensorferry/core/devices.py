@@ -43,7 +43,9 @@ def device_name(device: object) -> str:
 def host_index(device: object) -> int:
     """The index of a CPU device; 0 for all other devices."""
     match = _parts(_text(device))
-    return int(match[2] or 0) if match is not None and _kind(match[1]) == HOST else 0
+    if match is not None and _kind(match[1]) == HOST:
+        return int(match[2] or 0)
+    return 0
 
 
 @cache

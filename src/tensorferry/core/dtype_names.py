@@ -196,7 +196,10 @@ def meanings_of(text: str) -> tuple[str, ...]:
     if not prefix and last in _CODES and last not in _WORDS:
         return (_CODES[last],)
     word = last.lower()
-    own = framework.capabilities.dtypes.words if framework is not None else {}
+    if framework is not None:
+        own = framework.capabilities.dtypes.words
+    else:
+        own = {}
     return own.get(word) or _WORDS.get(word, (word,) if word in DTYPES else ())
 
 
@@ -209,7 +212,10 @@ def _in_the_other_order(dtype: object, name: str) -> UnsupportedTypeError:
 
 def _ambiguous(text: str, meanings: tuple[str, ...]) -> UnsupportedTypeError:
     absent = [name for name in meanings if name not in DTYPES]
-    also = f"; {' and '.join(absent)} cannot be converted" if absent else ""
+    if absent:
+        also = f"; {' and '.join(absent)} cannot be converted"
+    else:
+        also = ""
     return UnsupportedTypeError(
         f"{text!r} means {' to some and '.join(meanings)} to others{also}.",
         code_of(meanings),

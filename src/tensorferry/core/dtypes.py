@@ -66,7 +66,9 @@ class DType(NamedTuple):
     @property
     def alignment(self) -> int:
         """The alignment of an element in bytes, as in C."""
-        return self.itemsize // 2 if self.kind == "complex" else self.itemsize
+        if self.kind == "complex":
+            return self.itemsize // 2
+        return self.itemsize
 
 
 _SIGNED = frozenset({"-0", "negative", "zero"})
@@ -177,7 +179,9 @@ def exact(source: str, target: str) -> bool:
 def _signs(dtype: DType) -> frozenset[str]:
     if dtype.kind in ("bool", "uint"):
         return frozenset()
-    return frozenset({"negative"}) if dtype.kind == "int" else dtype.specials
+    if dtype.kind == "int":
+        return frozenset({"negative"})
+    return dtype.specials
 
 
 @cache
@@ -329,7 +333,10 @@ def common(names: Iterable[str]) -> str:
             else '{dtype:"{widest}"}, which each value must fit'
         )
         error = LossyCastError(f"No dtype holds every value of {listed}.", hint)
-        error.read_as = "complex128" if is_complex else "float64"
+        if is_complex:
+            error.read_as = "complex128"
+        else:
+            error.read_as = "float64"
         raise error
     return min(holders, key=lambda row: (row.itemsize, KINDS.index(row.kind), row.precision)).name
 

@@ -178,11 +178,9 @@ _MISSPELT = 0.75
 def _literal(value: object) -> str:
     """A value as a person would write it."""
     text = repr(value)
-    return (
-        f'"{value}"'
-        if isinstance(value, str) and text == f"'{value}'" and '"' not in value
-        else text
-    )
+    if isinstance(value, str) and text == f"'{value}'" and '"' not in value:
+        return f'"{value}"'
+    return text
 
 
 def _ordinary(framework: str) -> tuple[str, bool | None, bool]:
@@ -204,7 +202,10 @@ def _device(framework: str, device: object) -> str:
 @lru_cache(maxsize=64)
 def _declared(framework: Declaration) -> tuple[str, bool, bool]:
     caps = framework.capabilities
-    device = HOST if HOST in caps.devices.kinds else caps.devices.kinds[0]
+    if HOST in caps.devices.kinds:
+        device = HOST
+    else:
+        device = caps.devices.kinds[0]
     return device, caps.memory.writable, caps.memory.shows_writes
 
 
@@ -279,10 +280,16 @@ class TensorInfo(_Fields):
         kind: str = "",
         abstract: str | None = None,
     ) -> Self:
-        known = names.NAMES.get(framework) if isinstance(framework, str) else None
+        if isinstance(framework, str):
+            known = names.NAMES.get(framework)
+        else:
+            known = None
         framework = known or _canonical(framework)
         name = name_of(dtype)
-        weak_dtype = None if weak_dtype is None else name_of(weak_dtype)
+        if weak_dtype is None:
+            weak_dtype = None
+        else:
+            weak_dtype = name_of(weak_dtype)
         if operator.index(shards) < 1:
             raise ValueError(f"a tensor lies in 1 shard at least, not in {shards}")
         lengths = _lengths(shape)

@@ -249,7 +249,10 @@ def rule_of_words(words: object) -> DtypeRule:
         return rule_of(words)
     said = []
     for word in [words] if isinstance(words, str) else words:
-        key, equals, value = word.rpartition("=") if isinstance(word, str) else ("", "", word)
+        if isinstance(word, str):
+            key, equals, value = word.rpartition("=")
+        else:
+            key, equals, value = "", "", word
         said.append(rule_of({key: value} if equals and key else word))
     return DtypeRule(
         *(tuple(dict(chain.from_iterable(pairs)).items()) for pairs in zip(*said, strict=True))
@@ -332,7 +335,10 @@ def with_others(rule: DtypeRule, others: Iterable[tuple[str, str, str]]) -> str:
             )
         else:
             types[dtype] = choice
-    alone = set(kinds.values()) if kinds and not names and not types else set()
+    if kinds and not names and not types:
+        alone = set(kinds.values())
+    else:
+        alone = set()
     for one in alone:
         if kinds == _of_its_kind(one):
             return quoted(one)
@@ -388,7 +394,10 @@ def unknown_name(
             better = f"{dotted}.*"
         elif keyword == "dtype":
             better = _is_dtype(name) or _kind_meant(name, near) or better
-        found = f"the nearest are {listed}" if near else "none has a name"
+        if near:
+            found = f"the nearest are {listed}"
+        else:
+            found = "none has a name"
         kept = {better if each == name else each: value for each, value in (*keys, *others)}
         return (
             f"{keyword}= has the name {shown(name)}, which no tensor has: {found}.",
@@ -451,8 +460,6 @@ def mapping_in_code(mapping: Mapping[str, object]) -> str:
 
 def quoted(word: object) -> str:
     """A value of a keyword as code."""
-    return (
-        repr(word)
-        if not isinstance(word, str)
-        else '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    )
+    if not isinstance(word, str):
+        return repr(word)
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'

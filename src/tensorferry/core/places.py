@@ -18,11 +18,9 @@ def one_of_each(values: Sequence[Any]) -> dict[type, Any]:
     """
     # Mostly all values have one type, which this finds out in a third of the time.
     kinds = set(map(type, values))
-    return (
-        {kinds.pop(): values[-1]}
-        if len(kinds) == 1
-        else dict(zip(map(type, values), values, strict=True))
-    )
+    if len(kinds) == 1:
+        return {kinds.pop(): values[-1]}
+    return dict(zip(map(type, values), values, strict=True))
 
 
 def places_by(facts: Sequence[Hashable]) -> dict[Any, Sequence[int]]:

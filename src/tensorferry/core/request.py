@@ -182,7 +182,10 @@ def _canonical(
     if casting is not None:
         validate_word("casting", casting, CASTINGS, "None")
     validate_word("grad", grad, ("detach", "error"))
-    placement = None if device is None or isinstance(device, str) else target.placement(device)
+    if device is None or isinstance(device, str):
+        placement = None
+    else:
+        placement = target.placement(device)
     if placement is None:
         refuse_index(device)
     for option, _ in options:
@@ -253,7 +256,10 @@ def refuse_unknown(function: Callable[..., Any], keywords: Iterable[str]) -> Non
     options = _all_options(names.registry.known())
     if not {*keywords} <= {*own, *options, *COLUMN_KEYWORDS}:
         options = _all_options(names.registry.found())
-    known = {*own, *options, *COLUMN_KEYWORDS} if takes_options else own
+    if takes_options:
+        known = {*own, *options, *COLUMN_KEYWORDS}
+    else:
+        known = own
     for keyword in keywords:
         if keyword in known:
             continue

@@ -44,11 +44,9 @@ def layout_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Ha
         return COMPACT
     steps = [step for length, step in zip(shape, strides, strict=True) if length > 1]
     forward = all(step > 0 and not step % itemsize for step in steps)
-    return (
-        SPREAD
-        if forward and are_apart(shape, strides, itemsize)
-        else (tuple(shape), tuple(strides))
-    )
+    if forward and are_apart(shape, strides, itemsize):
+        return SPREAD
+    return tuple(shape), tuple(strides)
 
 
 @lru_cache(maxsize=256)

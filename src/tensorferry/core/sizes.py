@@ -14,6 +14,8 @@ def size_text(nbytes: int) -> str:
     size = float(nbytes)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
         if size < 1024:
-            return f"{size:.3g} {unit}" if size < 1000 else f"{size:.0f} {unit}"
+            if size < 1000:
+                return f"{size:.3g} {unit}"
+            return f"{size:.0f} {unit}"
         size /= 1024
     return f"{size:,.0f} EiB"

@@ -108,7 +108,9 @@ class Landed:
     def events_here(self) -> tuple[PlaceEvent, ...]:
         """Events on the current streams of this thread, for the places of the result."""
         here = os.getpid() == self.process
-        return events_of(place for (place, _), _ in self.parts) if here else ()
+        if here:
+            return events_of(place for (place, _), _ in self.parts)
+        return ()
 
     def result(self) -> Any:
         """The result. Work that this thread queues from now on waits until it is complete.

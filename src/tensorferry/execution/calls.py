@@ -182,7 +182,9 @@ def _convert_first(function: Callable[..., Any], x: Any, name: str) -> Any:
         # Remember that this type has no fast path, unless another thread has just added one.
         paths.setdefault(type(x), fast_paths.no_path)
         result = None
-    return _convert(function, x, name, {}) if result is None else result
+    if result is None:
+        return _convert(function, x, name, {})
+    return result
 
 
 _OF_THE_CALL = COLUMN_KEYWORDS | LABEL_KEYWORDS | {"out"}
@@ -270,7 +272,10 @@ def _convert_several(
     if isinstance(mask, Rows):
         return values, _convert_several(function, mask, name, kept, None, labels)
     target = registry.ready(name)
-    own = target.labels_of(values) if target.capabilities.options.labels else None
+    if target.capabilities.options.labels:
+        own = target.labels_of(values)
+    else:
+        own = None
     return values, _convert(function, mask, name, kept, None, None, {**labels, "own": own})
 
 

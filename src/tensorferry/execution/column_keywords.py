@@ -82,7 +82,10 @@ def validate(nulls: object = None, ragged: object = None, pad: object = None) ->
     if ragged is not None:
         validate_word("ragged", ragged, ("rows",), "None")
     if pad is not None and not isinstance(pad, (bool, int, float, complex, np.generic)):
-        number = ': float("nan") is one' if pad == "nan" else ""
+        if pad == "nan":
+            number = ': float("nan") is one'
+        else:
+            number = ""
         raise TypeError(f"pad must be a number or None, not {shown(pad)}{number}")
     if ragged is not None and pad is not None:
         raise TypeError('ragged="rows" keeps lengths, and pad= makes them equal: give one of them')
@@ -104,7 +107,9 @@ def contents_of(x: Any, dtype: str | None) -> TableContents | None:
         return dates_of(x, dtype)
     if is_masked_array(x):
         return _contents_of_masked(x)
-    return found_in(x, dtype) if is_known_by_arrow(type(x)) else None
+    if is_known_by_arrow(type(x)):
+        return found_in(x, dtype)
+    return None
 
 
 def _contents_of_masked(x: Any) -> TableContents | None:
@@ -246,7 +251,9 @@ def _nulls_for(dtype: str, nulls: Any) -> str:
 
 
 def _is_nan(nulls: object) -> bool:
-    return nulls == "nan" if isinstance(nulls, str) else isinstance(nulls, float) and isnan(nulls)
+    if isinstance(nulls, str):
+        return nulls == "nan"
+    return isinstance(nulls, float) and isnan(nulls)
 
 
 def _with_nan_missing(contents: TableContents) -> TableContents:
@@ -258,7 +265,9 @@ def _with_nan_missing(contents: TableContents) -> TableContents:
 
     if contents.table is None:
         found = marked(contents.found)
-        return contents if found is contents.found else contents.with_found(found)
+        if found is contents.found:
+            return contents
+        return contents.with_found(found)
     columns = [(name, marked(found)) for name, found in contents.columns]
     return TableContents(
         contents.kind,
@@ -287,7 +296,9 @@ def _as_objects(values: Any) -> Any:
         return _as_column(values)
     if type(values) is Rows:
         return Rows(map(_as_objects, values))
-    return np.array(values, object) if type(values) is list else values
+    if type(values) is list:
+        return np.array(values, object)
+    return values
 
 
 def _as_column(members: Members) -> TableContents:
@@ -347,7 +358,10 @@ def _applied_to_list(
     if nulls is not None and _are_columns(x):
         return _applied_to_each(x, dtype, casting, nulls=nulls, ragged=ragged, pad=pad)
     filled = apply_to_list(x, dtype, casting, in_tree=in_tree, nulls=nulls, ragged=ragged, pad=pad)
-    values = Rows(filled.values) if filled.are_rows else filled.values
+    if filled.are_rows:
+        values = Rows(filled.values)
+    else:
+        values = filled.values
     if not (isinstance(nulls, str) and nulls == "mask"):
         return values
     if filled.are_rows:
@@ -428,7 +442,10 @@ def _refuse_of_table(kind: str, **keywords: object) -> None:
     """
     for name, value in keywords.items():
         if value is not None:
-            written = f'"{value}"' if isinstance(value, str) else in_code(value)
+            if isinstance(value, str):
+                written = f'"{value}"'
+            else:
+                written = in_code(value)
             raise UnsupportedTypeError(
                 f"{name}= is about the rows of one column, and {an(kind)} is several.",
                 Hint(f"{{tree:x|{name}={written}}}"),
@@ -441,7 +458,10 @@ def in_code(number: Any) -> str:
     >>> in_code(1.5), in_code(float("nan"))
     ('1.5', 'float("nan")')
     """
-    plain = number.item() if isinstance(number, np.generic) else number
+    if isinstance(number, np.generic):
+        plain = number.item()
+    else:
+        plain = number
     is_odd = isinstance(plain, float) and not isfinite(plain)
     return f'float("{plain}")' if is_odd else repr(plain)
 
@@ -464,22 +484,34 @@ def _contents_as_decided(
     try:
         contents = contents_of(x, None)
     except LossyCastError as error:
-        asked = None if error.read_as is None else asked_of(becomes(error.read_as), casting)
+        if error.read_as is None:
+            asked = None
+        else:
+            asked = asked_of(becomes(error.read_as), casting)
         if asked is None:
             raise
         return contents_of(x, asked), True
     if contents is not None and contents.table is not None:
         dtypes = {becomes(each.dtype) for _, each in contents.columns if isinstance(each, Column)}
-        asked = asked_of(dtypes.pop(), casting) if len(dtypes) == 1 else None
-        return (contents, False) if asked is None else (contents_of(x, asked), True)
+        if len(dtypes) == 1:
+            asked = asked_of(dtypes.pop(), casting)
+        else:
+            asked = None
+        if asked is None:
+            return contents, False
+        return contents_of(x, asked), True
     if contents is None or contents.found is None:
         return contents, False
     found = contents.found.elements if isinstance(contents.found, Ragged) else contents.found
     if isinstance(found, Refused):
         asked = read_as
+    elif found.reads_as_asked:
+        asked = asked_of(becomes(found.dtype), casting)
     else:
-        asked = asked_of(becomes(found.dtype), casting) if found.reads_as_asked else None
-    return (contents, False) if asked is None else (contents_of(x, asked), True)
+        asked = None
+    if asked is None:
+        return contents, False
+    return contents_of(x, asked), True
 
 
 def _apply_to_rows(
@@ -489,11 +521,19 @@ def _apply_to_rows(
     elements = found.elements
     if (ragged is None and pad is None) or found.lacks:
         return contents.with_found(found)
-    mask = _mask(elements, elements.rows) if isinstance(nulls, str) and nulls == "mask" else None
-    words = "" if elements.fill is None else f"{FILLED}{elements.fill.item()}"
+    if isinstance(nulls, str) and nulls == "mask":
+        mask = _mask(elements, elements.rows)
+    else:
+        mask = None
+    if elements.fill is None:
+        words = ""
+    else:
+        words = f"{FILLED}{elements.fill.item()}"
     if ragged is not None:
         rows = Rows(_rows_of(contents, found, words))
-        return rows if mask is None else Masked(rows, Rows(found.rows(mask)))
+        if mask is None:
+            return rows
+        return Masked(rows, Rows(found.rows(mask)))
     value = elements.value_of(pad, "pad")
     padded = _new(
         elements.dtype, found.longest, lambda: found.padded(found.read(), value), "rows are padded"
@@ -502,7 +542,9 @@ def _apply_to_rows(
     result = TableContents(
         contents.kind, contents.name, padded, words=words, labels=contents.labels
     )
-    return result if mask is None else Masked(result, found.padded(mask, False))
+    if mask is None:
+        return result
+    return Masked(result, found.padded(mask, False))
 
 
 def _rows_of(contents: TableContents, found: Ragged, words: str) -> list[Any]:
@@ -517,11 +559,10 @@ def _rows_of(contents: TableContents, found: Ragged, words: str) -> list[Any]:
         return found.rows(found.read())
 
     made, at, size = [], 0, prod(elements.inner) * find(elements.dtype).itemsize
-    shapes = (
-        [(length,) for length in found.lengths.tolist()]
-        if found.shapes is None
-        else found.shapes.tolist()
-    )
+    if found.shapes is None:
+        shapes = [(length,) for length in found.lengths.tolist()]
+    else:
+        shapes = found.shapes.tolist()
     for number, shape in enumerate(shapes):
         whole = (*shape, *elements.shape[1:])
         row = _new(elements.dtype, whole, lambda number=number: rows()[number], *reasons)  # type: ignore[misc]
@@ -565,8 +606,14 @@ def _fill_nulls(
     zero = False if found.dtype == "bool" else 0
     if isinstance(nulls, str) and nulls == "mask":
         return found.filled(found.value_of(zero))
-    dtype = becomes(found.dtype) if callable(becomes) else becomes
-    also = f'{{"{found.dtype}": "float64"}}' if leaf else '"float64"'
+    if callable(becomes):
+        dtype = becomes(found.dtype)
+    else:
+        dtype = becomes
+    if leaf:
+        also = f'{{"{found.dtype}": "float64"}}'
+    else:
+        also = '"float64"'
     is_nan = _is_nan(nulls)
     hint = f"nulls={zero}" + (f', or dtype={also}, nulls="nan"' if is_nan else "")
     if among_others and isinstance(nulls, bool) != (found.dtype == "bool") and not is_nan:

@@ -63,11 +63,10 @@ def recipes_of(
     ):
         return None  # they have labels of their own
     environment = conversion.environment()
-    signatures = (
-        None
-        if conversion.described
-        else grouped(leaves, kinds, target.capabilities.memory.alignment)
-    )
+    if conversion.described:
+        signatures = None
+    else:
+        signatures = grouped(leaves, kinds, target.capabilities.memory.alignment)
     if signatures is None:
         return None
     compact = all(map(_is_compact, signatures))
@@ -87,7 +86,10 @@ def recipes_of(
     found: dict[Any, tuple[Recipe, Sequence[int]]] = {}
     for signature, places in signatures.items():
         leaf, out = leaves[places[0]], None if outs is None else outs[places[0]]
-        asked = conversion if decide is None else decide(registry.backend_of(leaf).describe(leaf))
+        if decide is None:
+            asked = conversion
+        else:
+            asked = decide(registry.backend_of(leaf).describe(leaf))
         if asked.described or (not compact and not asked.is_for_host):
             return None
         recipe = asked.find((signature, environment))
@@ -103,7 +105,10 @@ def recipes_of(
         plan = recipe.plan
         alike = plan.source._replace(shape=(), strides=(), misalignment=0), plan.source.is_compact
         into = plan.request.out
-        filled = None if into is None else (into.dtype, into.is_compact)
+        if into is None:
+            filled = None
+        else:
+            filled = into.dtype, into.is_compact
         steps = recipe.copies, alike, filled, *(step[:3] for step in plan.steps)
         before = found.get(steps)
         found[steps] = recipe, places if before is None else [*before[1], *places]

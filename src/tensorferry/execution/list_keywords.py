@@ -93,7 +93,10 @@ def apply_to_list(
                 "nulls= replaces None among numbers, and this list has tensors.",
                 Hint("{again:x}, without nulls="),
             )
-        named = None if dtype is None or in_tree is not None else _named(dtype)
+        if dtype is None or in_tree is not None:
+            named = None
+        else:
+            named = _named(dtype)
         request = Request(EXCHANGE, dtype=named, casting=casting)
         if (pad is None and ragged is None) or not _differ(rows, request):
             return Filled(x, None, False)
@@ -103,8 +106,12 @@ def apply_to_list(
         return Filled(members, mask if masks else None, False)
     mask = None
     if nulls is not None and any(each is None for each in numbers):
-        value = _zero_of(numbers) if masks else _value("nulls", nulls, numbers, dtype, in_tree)
-        mask = _mapped(rows, lambda each: each is not None) if masks else None
+        if masks:
+            value = _zero_of(numbers)
+            mask = _mapped(rows, lambda each: each is not None)
+        else:
+            value = _value("nulls", nulls, numbers, dtype, in_tree)
+            mask = None
         x = rows = _mapped(rows, lambda each: value if each is None else each)
     if all(len(set(each)) == 1 for each in lengths) or (pad is None and ragged is None):
         return Filled(x, mask, False)
@@ -121,7 +128,10 @@ def apply_to_list(
 
 def plan_from(plan: Plan, keywords: Mapping[str, object]) -> Plan:
     """The plan of a list with the keywords applied, as a plan of the list that was given."""
-    asked = {"dtype": plan.request.dtype} if plan.request.dtype in DTYPES else {}
+    if plan.request.dtype in DTYPES:
+        asked = {"dtype": plan.request.dtype}
+    else:
+        asked = {}
     given = ", ".join(f"{name}={_code_of(value)}" for name, value in {**keywords, **asked}.items())
     code = f"ferry.to_list({{x}}, {given})" + ("[0]" if keywords.get("nulls") == "mask" else "")
     if not plan.steps:
@@ -167,7 +177,9 @@ def _levels(x: Any) -> tuple[list[Any], list[list[int]]]:
 
 
 def _mapped(x: Any, do: Any) -> Any:
-    return [_mapped(each, do) for each in x] if isinstance(x, ROWS) else do(x)
+    if isinstance(x, ROWS):
+        return [_mapped(each, do) for each in x]
+    return do(x)
 
 
 def _padded(x: Any, whole: Sequence[int], value: Any) -> Any:
@@ -197,7 +209,10 @@ def _differ(x: Any, request: Request) -> bool:
     """Whether the tensors of a list have unequal shapes, or its rows unequal lengths."""
     try:
         members = members_of(x, request)
-        shapes = look_at(x, (len(x),), request).shapes if members is None else []
+        if members is None:
+            shapes = look_at(x, (len(x),), request).shapes
+        else:
+            shapes = []
     except ShapeError:
         return True
     except ConversionError:
@@ -272,14 +287,19 @@ _MISSING: Any = object()
 
 
 def _flat(x: Any, levels: int) -> list[Any]:
-    return [*x] if levels == 1 else [each for row in x for each in _flat(row, levels - 1)]
+    if levels == 1:
+        return [*x]
+    return [each for row in x for each in _flat(row, levels - 1)]
 
 
 def _without_missing(members: Members, missing: Sequence[bool], value: Any) -> Members:
     """The members: missing ones have no elements, or, as numbers, the padding value."""
     which = list(members.which or [0] * len(missing))
     rank = len(members.shapes[0])
-    empty = np.empty((0,) * rank, value.dtype) if rank else np.asarray(value)
+    if rank:
+        empty = np.empty((0,) * rank, value.dtype)
+    else:
+        empty = np.asarray(value)
     info = members.infos[0]._replace(shape=empty.shape, strides=(0,) * rank)
     for index in np.flatnonzero(missing).tolist():
         which[index] = len(members.infos)
@@ -352,7 +372,9 @@ def _code_of(value: Any) -> str:
     """A value as code: NaN and infinities have no literals."""
     if isinstance(value, str):
         return f'"{value}"'
-    return repr(value) if np.isfinite(value) else f'float("{value}")'
+    if np.isfinite(value):
+        return repr(value)
+    return f'float("{value}")'
 
 
 def _dtype_of(numbers: list[Any]) -> str:
@@ -362,15 +384,15 @@ def _dtype_of(numbers: list[Any]) -> str:
         for kind in {type(each) for each in numbers if each is not None}
     }
     known = [name for name in names if name]
-    return (
-        max(known, key=lambda name: (_ORDER.index(DTYPES[name].kind), DTYPES[name].itemsize))
-        if known
-        else ""
-    )
+    if known:
+        return max(known, key=lambda name: (_ORDER.index(DTYPES[name].kind), DTYPES[name].itemsize))
+    return ""
 
 
 def _of_scalar(kind: type) -> str:
-    return (of_numpy(np.dtype(kind)) or "") if issubclass(kind, np.generic) else ""
+    if issubclass(kind, np.generic):
+        return of_numpy(np.dtype(kind)) or ""
+    return ""
 
 
 def _zero_of(numbers: list[Any]) -> Any:

@@ -51,14 +51,18 @@ def _counted(count: int) -> str:
 def _shown(word: str, value: object) -> str:
     """An argument as it stands in the call: a target by its name, others by the parameter."""
     with suppress(ConversionError, TypeError):
-        return f'"{registry.canonical(value)}"' if word == "to" else word
+        if word == "to":
+            return f'"{registry.canonical(value)}"'
+        return word
     return word
 
 
 def _keywords(value: object) -> list[str]:
     """The keywords that a value was meant for, each with it; several if its name is ambiguous."""
     with suppress(UnsupportedTypeError, TypeError):
-        return [f'dtype="{asked(value)}"'] if value is not None else []
+        if value is not None:
+            return [f'dtype="{asked(value)}"']
+        return []
     if not isinstance(value, str):
         return _device(value)
     if value in CASTINGS:

@@ -115,7 +115,10 @@ class Conversion:
         # Whether the devices of the target may come and go.
         is_unsteady = not target.keeps_devices and (devices.others or devices.kinds != (HOST,))
         self.quick = target.quick
-        self.environment = _with_devices(target) if is_unsteady else target.quick.environment
+        if is_unsteady:
+            self.environment = _with_devices(target)
+        else:
+            self.environment = target.quick.environment
         """The target's settings, and its devices if they may change: if equal, recipes hold."""
         self.readers: dict[type, Callable[[Any], Hashable | None]] = {}
         """The functions that read signatures, by the type of the tensor: see `reader`."""
@@ -139,7 +142,10 @@ class Conversion:
 
     def reader(self, kind: type) -> Callable[[Any], Hashable | None] | None:
         """The function that reads a type's signatures; ``None`` if each must be described."""
-        owner = None if self.described else registry.BY_TYPE.get(kind)
+        if self.described:
+            owner = None
+        else:
+            owner = registry.BY_TYPE.get(kind)
         if owner is None:
             return None
         if owner is self.target and owner.capabilities.options.labels and not self.returns_plain:
@@ -171,7 +177,9 @@ class Conversion:
     def asked_by(self, info: TensorInfo) -> Conversion:
         """The conversion of a tensor so described, ``like=`` decided: see `Request.asked_by`."""
         request = self.request.asked_by(info)
-        return self if request is self.request else conversion_of(self.target, request)
+        if request is self.request:
+            return self
+        return conversion_of(self.target, request)
 
     def labelled(self, **labels: Labels | None) -> Conversion:
         """The conversion with labels for its result, by where they come from: see `Wanted`."""
@@ -257,7 +265,9 @@ def _bound_for_many(step: Step, one: Callable[..., Any]) -> Callable[..., Any]:
     )
     if verb is None:
         return one_by_one(one)
-    return (lambda values: verb(values, *arguments)) if arguments else verb
+    if arguments:
+        return lambda values: verb(values, *arguments)
+    return verb
 
 
 def one_by_one(step: Callable[..., Any]) -> Callable[..., list[Any]]:

@@ -76,17 +76,24 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
     """
     key: tuple[Any, Hashable] | None = None
     seen: Hashable = None
-    read = None if _verifying else conversion.readers.get(type(x)) or conversion.reader(type(x))
+    if _verifying:
+        read = None
+    else:
+        read = conversion.readers.get(type(x)) or conversion.reader(type(x))
     if read is not None and (signature := read(x)) is not None:
         seen = signature
         if out is not None:
             # If `out` is not a tensor of the target, or has another shape, no recipe is found; the
             # planner refuses it.
             quick = conversion.quick
-            written = quick.signature(out) if conversion.target.capabilities.memory.out else None
+            if conversion.target.capabilities.memory.out:
+                written = quick.signature(out)
+            else:
+                written = None
             if written is not None:
                 lengths = registry.BY_TYPE[type(x)].quick.lengths(x)
-                written = written if lengths == quick.lengths(out) else None
+                if lengths != quick.lengths(out):
+                    written = None
             signature = signature, written
         key = signature, conversion.environment()
         recipe = conversion.recent.get(key) or conversion.find(key)
@@ -223,7 +230,10 @@ def prepare(
         signature = None  # another thread has changed `x` meanwhile
     if signature is not None and out is not None:
         written = target.quick.signature(out)
-        signature = None if written is None else (signature, written)
+        if written is None:
+            signature = None
+        else:
+            signature = signature, written
     return _prepared(opened, signature, conversion, request.out, known)
 
 
@@ -252,11 +262,16 @@ def _own_labels(
 ) -> Labels | None:
     """The source's labels, if its library is the target's and the result may be another object."""
     target = conversion.target
-    labels = source.labels_of(x) if target.capabilities.options.labels else None
+    if target.capabilities.options.labels:
+        labels = source.labels_of(x)
+    else:
+        labels = None
     if labels is None or labels.library != target.name:
         return None
     is_result = source is target and decide is None and conversion.returns_plain
-    return None if is_result and source.quick.signature(x) is not None else labels
+    if is_result and source.quick.signature(x) is not None:
+        return None
+    return labels
 
 
 def prepare_described(info: TensorInfo, conversion: Conversion, out: Any = None) -> Prepared:
@@ -325,7 +340,9 @@ def _decided(
 
 
 def _with_out(request: Request, out: Any) -> Request:
-    return request if out is None else writing_into(request, out)
+    if out is None:
+        return request
+    return writing_into(request, out)
 
 
 def _prepared(
@@ -350,11 +367,17 @@ def _prepared(
         return Prepared(source, like.target, info, handle, like.request, like.recipe)
     if conversion.request.placement is not None:
         conversion = _laid_out(conversion, source, handle)
-    request = conversion.request if out is None else conversion.request._replace(out=out)
+    if out is None:
+        request = conversion.request
+    else:
+        request = conversion.request._replace(out=out)
     if request.depends_on_lengths or (out is not None and out.shape != info.shape):
         signature = info, out
     elif signature is None or info.abstract is not None:
-        signature = signature_of(info) if out is None else (signature_of(info), signature_of(out))
+        if out is None:
+            signature = signature_of(info)
+        else:
+            signature = signature_of(info), signature_of(out)
     if several:
         signature = signature, handle.signature
     here = conversion.here(info, request)

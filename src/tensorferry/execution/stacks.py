@@ -139,14 +139,20 @@ def _steps_of(members: Members, source: Backend) -> list[tuple[Conversion, Recip
             if owner is source and (asked is None or _is_as_asked(info, asked)):
                 found.append(None)
                 continue
-        request = Request(target) if asked is None else asked._replace(target=target)
+        if asked is None:
+            request = Request(target)
+        else:
+            request = asked._replace(target=target)
         conversion = conversion_of(registry.backend_named(target), request)
         try:
             found.append(
                 (conversion, run.recipe_of(info if stays else _as_member(info), owner, conversion))
             )
         except ConversionError as error:
-            index = 0 if members.which is None else members.which.index(place)
+            if members.which is None:
+                index = 0
+            else:
+                index = members.which.index(place)
             raise at_member(error, members.path(index)) from error
     return found
 
@@ -229,7 +235,10 @@ def _plan_of_members(
         return None
     info, source, conversion = _as_member(members.infos[place]), members.sources[place], step[0]
     if members.which is None:
-        size = sum(map(prod, members.shapes)) if members.joined is None else info.size
+        if members.joined is None:
+            size = sum(map(prod, members.shapes))
+        else:
+            size = info.size
     else:
         size = info.size * members.which.count(place)
     whole = info._replace(shape=(size,), strides=(find(info.dtype).itemsize,))

@@ -50,7 +50,10 @@ def name_like_device(to: object, like: object, device: object) -> tuple[str, str
     if (to is None) == (like is None):
         raise TypeError('give one of to and like: to="numpy", or like= a tensor')
     if to is not None:
-        name = registry.NAMES.get(to) if isinstance(to, str) else None
+        if isinstance(to, str):
+            name = registry.NAMES.get(to)
+        else:
+            name = None
         return name or registry.canonical(to), None, device
     name, theirs, place = follow(like)
     if device is None and place is None:
@@ -67,9 +70,15 @@ def follow(like: object) -> tuple[str, str | None, str | None]:
     Raises:
         UnsupportedTypeError: `like` is not a tensor, it has no memory, or no result can be one.
     """
-    info = like if isinstance(like, TensorInfo) else describe_like(like)
+    if isinstance(like, TensorInfo):
+        info = like
+    else:
+        info = describe_like(like)
     owner = registry.backend_named(info.framework)
-    unlike = None if isinstance(like, TensorInfo) else owner.unlike(like)
+    if isinstance(like, TensorInfo):
+        unlike = None
+    else:
+        unlike = owner.unlike(like)
     if unlike is not None:
         raise UnsupportedTypeError(f"like= is {an(type(like).__name__)}, {unlike[0]}.", unlike[1])
     if not owner.is_target:
@@ -77,7 +86,10 @@ def follow(like: object) -> tuple[str, str | None, str | None]:
             info.framework if isinstance(like, TensorInfo) else type(like).__name__
         )
         dtype = "; or like=np.asarray(like), which gives its dtype"
-        its_dtype = "" if isinstance(like, TensorInfo) else dtype
+        if isinstance(like, TensorInfo):
+            its_dtype = ""
+        else:
+            its_dtype = dtype
         raise UnsupportedTypeError(
             f"like= is {an(what)}, which only gives its memory: no result can be one.",
             f'to="{EXCHANGE}", without like={its_dtype}',
@@ -167,7 +179,10 @@ def writing_into(request: Request, out: object) -> Request:
     Raises:
         UnsupportedTypeError: `out` is not a tensor, or not one of the target's.
     """
-    info = out if isinstance(out, TensorInfo) else _describe(out, "out")
+    if isinstance(out, TensorInfo):
+        info = out
+    else:
+        info = _describe(out, "out")
     if info.framework != request.target:
         raise UnsupportedTypeError(
             f"out= is {an(info.framework)} tensor, the target is {request.target}.",
@@ -187,9 +202,15 @@ def _describe(x: object, keyword: str) -> TensorInfo:
                 info = filled_info(x)
                 if info is not None:
                     return info
-        name = registry.NAMES.get(x) if isinstance(x, str) and keyword == "like" else None
+        if isinstance(x, str) and keyword == "like":
+            name = registry.NAMES.get(x)
+        else:
+            name = None
         instead = f'to="{name or EXCHANGE}", without like='
-        hint = instead if keyword == "like" else "without out=, which makes a new tensor"
+        if keyword == "like":
+            hint = instead
+        else:
+            hint = "without out=, which makes a new tensor"
         raise UnsupportedTypeError(
             f"{keyword}= has to be a tensor. {error.message}", hint
         ) from error
@@ -223,7 +244,10 @@ def labels_like(name: str, like: object) -> Labels | None:
         name: The name of the target.
         like: The tensor, or its description, which has no labels.
     """
-    owner = None if isinstance(like, TensorInfo) else registry.BY_TYPE.get(type(like))
+    if isinstance(like, TensorInfo):
+        owner = None
+    else:
+        owner = registry.BY_TYPE.get(type(like))
     if owner is None or owner.name != name:
         return None
     return owner.labels_of(like)

@@ -84,7 +84,9 @@ class LazyTree(Mapping[Any, Any]):
         return (key for key, child in self._node.items() if not self._source.is_left_out(child))
 
     def __len__(self) -> int:
-        return sum(1 for _ in self) if self._source.others else len(self._node)
+        if self._source.others:
+            return sum(1 for _ in self)
+        return len(self._node)
 
     def __repr__(self) -> str:
         shown = [f"{_short(key)}: {self._look(self._node[key])}" for key in islice(self, _SHOWN)]
@@ -176,12 +178,12 @@ class LazyTree(Mapping[Any, Any]):
             stored = self._source.tensors[node.name]
             blocks = self._source.blocks.get(node.name)
             held = f"{stored.dtype}{list(stored.shape)}"
-            return (
-                held
-                if blocks is None
-                else f"{held}, {blocks.kind}{list(blocks.shape(stored.shape))}"
-            )
-        return f"{{{len(node)}}}" if isinstance(node, dict) else _short(node)
+            if blocks is None:
+                return held
+            return f"{held}, {blocks.kind}{list(blocks.shape(stored.shape))}"
+        if isinstance(node, dict):
+            return f"{{{len(node)}}}"
+        return _short(node)
 
     def _made(self, node: Any, *keys: Any) -> Any:
         if isinstance(node, dict):
@@ -198,7 +200,9 @@ class LazyTree(Mapping[Any, Any]):
 
     def _element(self, node: Any, *keys: Any) -> Any:
         """An element of a list, in which ``None`` keeps the place of what cannot be loaded."""
-        return None if self._source.is_left_out(node) else self._made(node, *keys)
+        if self._source.is_left_out(node):
+            return None
+        return self._made(node, *keys)
 
 
 class LazyReference:
@@ -272,7 +276,9 @@ def _short(value: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"
+    if len(text) <= _WIDTH:
+        return text
+    return f"{text[: _WIDTH - 1]}…"
 
 
 def lazy_tree(source: Source) -> LazyTree:

@@ -268,7 +268,10 @@ class Source:
         if path not in self._maps:
             self.validate(stored)
         array = stored.array(self.map_of)
-        direct = self._direct(array, dtype) if copy is None else None
+        if copy is None:
+            direct = self._direct(array, dtype)
+        else:
+            direct = None
         if direct is not None:
             return direct
         conversion = self.conversion(dtype, copy)
@@ -413,7 +416,10 @@ def _mapping_of(contents: Contents) -> dict[str, Ref]:
 
 def _reasons(left: Mapping[str, str]) -> str:
     told = [f"{name} ({why})" for name, why in left.items()]
-    more = f" and {len(told) - _SHOWN:,} more" if len(told) > _SHOWN else ""
+    if len(told) > _SHOWN:
+        more = f" and {len(told) - _SHOWN:,} more"
+    else:
+        more = ""
     return (
         ", ".join(
             each if len(each) <= _WIDTH else f"{each[: _WIDTH - 1]}…" for each in told[:_SHOWN]
@@ -474,7 +480,10 @@ def _read(source: Source, names: Iterable[str], hint: str) -> dict[str, Any]:
         with closing(read_ahead(wanted.values(), _AHEAD if copies else None)) as arrays:
             for same, array in zip(alike.values(), arrays, strict=True):
                 with source.naming(same[0]):
-                    own = wanted[same[0]].decoded() if array is None else array
+                    if array is None:
+                        own = wanted[same[0]].decoded()
+                    else:
+                        own = array
                     tensor = source.adopted(own, source.dtype(same[0]))
                 found.update(dict.fromkeys(same, tensor))
     except FileFormatError:
@@ -544,4 +553,6 @@ def _result_bytes(source: Source, name: str, stored: Stored) -> int:
     if not source.target.capabilities.memory.exists:
         return _POINTER * stored.size
     asked = source.dtype(name)
-    return stored.size * find(asked).itemsize if asked in DTYPES else stored.nbytes
+    if asked in DTYPES:
+        return stored.size * find(asked).itemsize
+    return stored.nbytes

@@ -83,9 +83,10 @@ def contents_of(tree: Any, metadata: Mapping[str, str] | None, unknown: str) -> 
             message says where. Or the metadata is not a mapping from strings to strings.
     """
     strings = strings_of(metadata)
-    outline = (
-        NOTHING if tree is None else _outline(tree, "$", 0, LeafRule("tensors", unknown=unknown))
-    )
+    if tree is None:
+        outline = NOTHING
+    else:
+        outline = _outline(tree, "$", 0, LeafRule("tensors", unknown=unknown))
     found: list[Held] = []
     relabel(outline, found.append, Held)
     named = names(outline, Held)
@@ -182,7 +183,10 @@ def _refusal(error: ConversionError, node: Any, path: str) -> ConversionError:
 
 def _outline_of_sequence(node: Any, path: str, depth: int, rule: LeafRule) -> Any:
     """As `_outline`, for a list, a deque or a tuple; one with fields becomes a dict of them."""
-    special = None if type(node) in (list, tuple) else _special(node)
+    if type(node) in (list, tuple):
+        special = None
+    else:
+        special = _special(node)
     if special is not None:
         return special
     fields = _fields(node)
@@ -198,12 +202,16 @@ def _outline_of_sequence(node: Any, path: str, depth: int, rule: LeafRule) -> An
     children = [
         _outline(child, f"{path}[{index}]", depth + 1, rule) for index, child in enumerate(node)
     ]
-    return tuple(children) if isinstance(node, tuple) else children
+    if isinstance(node, tuple):
+        return tuple(children)
+    return children
 
 
 def _is_plain(value: Any) -> bool:
     """Whether it is a plain value, or a tuple of such."""
-    return all(map(_is_plain, value)) if type(value) is tuple else type(value) in _PLAIN
+    if type(value) is tuple:
+        return all(map(_is_plain, value))
+    return type(value) in _PLAIN
 
 
 def _dotted(path: str) -> str:
@@ -230,7 +238,9 @@ def _special(node: Any) -> Special | None:
 def _open_container(node: Any) -> Node | None:
     """A container of `convert_tree`; ``None`` if it is none, or has attributes besides values."""
     found = _open_any(node)
-    return None if found is None or found.static or found.registered is not None else found
+    if found is None or found.static or found.registered is not None:
+        return None
+    return found
 
 
 def places_in(node: Any) -> list[tuple[str, str, Any]] | None:
@@ -264,7 +274,9 @@ def _fields(node: Any) -> tuple[str, ...] | None:
         found = getattr(kind, "__match_args__", ())[: kind.n_sequence_fields]
     if not isinstance(found, tuple) or len(found) != len(node) or isinstance(node, list):
         return None
-    return found if all(isinstance(name, str) for name in found) else None
+    if all(isinstance(name, str) for name in found):
+        return found
+    return None
 
 
 def _name_of(entry: str) -> str:
@@ -280,22 +292,29 @@ def _instead(node: Any, path: str) -> str | None:
         return f"{code}.__name__ in its place, which is text"
     if isinstance(node, UNCALLED):
         text = f"{code}.__name__ in its place, which is text"
-        return f"{code}() in its place; or {text}" if takes_nothing(node) else text
+        if takes_nothing(node):
+            return f"{code}() in its place; or {text}"
+        return text
     if isinstance(node, np.ndarray):
         made = "{}.tolist()"  # objects, each of which is plain, or is refused with its own place
     elif isinstance(node, Enum):
         made = "{}.value"
     elif state_of(type(node)):
         made = "{}.state_dict()"
+    elif getattr(node, "__dict__", None):
+        made = "vars({})"
     else:
-        made = "vars({})" if getattr(node, "__dict__", None) else "str({})"
+        made = "str({})"
     return f"{made.format(code)} in its place"
 
 
 def _attributes(node: Any, path: str) -> str | None:
     """The hint for an unknown object: save its attributes, of a container only its values."""
     opened = _open_any(node)
-    entries = [] if opened is None else [entry for entry in opened.entries if entry.startswith(".")]
+    if opened is None:
+        entries = []
+    else:
+        entries = [entry for entry in opened.entries if entry.startswith(".")]
     if opened is not None and entries and len(entries) == len(opened.entries):
         pairs = zip(opened.entries, opened.values, strict=True)
         held = ", ".join(

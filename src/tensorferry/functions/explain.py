@@ -86,7 +86,10 @@ _LENT = (
 
 def _line(plan: Plan) -> str:
     what = f"{plan.source.framework} {plan.source.dtype}{list(plan.source.shape)} -> {plan.result.framework}"
-    way = "shares memory" if plan.shares_memory else f"copies {size_text(plan.bytes_copied)}"
+    if plan.shares_memory:
+        way = "shares memory"
+    else:
+        way = f"copies {size_text(plan.bytes_copied)}"
     return f"{what}, {way}: {plan.reason}"
 
 

@@ -107,7 +107,9 @@ def converter_to(name: str, *, lent: bool = False) -> Converter:
             found = paths[type(x)](x)
         except not_accepted:
             found = None
-        return convert(x, conversion) if found is None else found
+        if found is None:
+            return convert(x, conversion)
+        return found
 
     return convert_here
 
@@ -210,9 +212,9 @@ def refusal_of(kind: type) -> UnsupportedTypeError | None:
     ordinary = [
         backend for backend in registry.known().values() if not backend.capabilities.memory.exists
     ]
-    return (
-        None if refused is None or any(backend.refusal(kind) for backend in ordinary) else refused
-    )
+    if refused is None or any(backend.refusal(kind) for backend in ordinary):
+        return None
+    return refused
 
 
 def is_text(leaf: Any) -> bool:
@@ -304,19 +306,27 @@ class Flat:
         self.into = conversion_as(inner.name, dtype=source.dtype, copy=source.copy)
         self.lends = not self.asks and inner.borrows(self)
         """Whether arguments can use memory valid only in the call: the function cannot keep it."""
-        self.lent_to = conversion_as(inner.name, copy=False) if self.lends else self.into
-        ordinary = converter(self.into) if self.asks else converter_to(inner.name)
-        self.enter = sharing_first(self.lent_to, self.into) if self.lends else ordinary
+        if self.lends:
+            self.lent_to = conversion_as(inner.name, copy=False)
+        else:
+            self.lent_to = self.into
+        if self.asks:
+            ordinary = converter(self.into)
+        else:
+            ordinary = converter_to(inner.name)
+        if self.lends:
+            self.enter = sharing_first(self.lent_to, self.into)
+        else:
+            self.enter = ordinary
         """Converts a tensor to the inner framework."""
         self.enter_lent = converter(conversion_as(inner.name, dtype=source.dtype, copy=True))
         """Converts an array whose memory is only lent for the call."""
         if self.into.target.capabilities.memory.writable:
             # Without a copy, it would share writable memory.
-            self.enter_lent = (
-                (lambda array: ordinary(array.copy()))
-                if self.asks
-                else converter_to(inner.name, lent=True)
-            )
+            if self.asks:
+                self.enter_lent = lambda array: ordinary(array.copy())
+            else:
+                self.enter_lent = converter_to(inner.name, lent=True)
         self.look = lru_cache(maxsize=256)(self._look)
         self.fit = fit(inner.name)
         self.side = (
@@ -418,11 +428,9 @@ class Flat:
         if isinstance(number, int) and not -(2**63) <= number < 2**63:
             return "float(number), which rounds"
         dtypes_there = conversion_as(self.outer).target.capabilities.dtypes
-        return (
-            dtypes_there.absent_hint
-            if wide in dtypes_there.absent_reasons
-            else f"numpy.{wide}(number)"
-        )
+        if wide in dtypes_there.absent_reasons:
+            return dtypes_there.absent_hint
+        return f"numpy.{wide}(number)"
 
     def hint_of_zeros(self) -> str:
         """What to type in the framework that calls, if a gradient of zeros is what is meant."""
@@ -519,7 +527,9 @@ class Flat:
     def path(self, index: int) -> str:
         """The path of a tensor among the arguments."""
         places = [place for place, leaf in enumerate(self._leaves) if leaf is TENSOR]
-        return path_of(self._structure, places[index]) if index < len(places) else f"tensor {index}"
+        if index < len(places):
+            return path_of(self._structure, places[index])
+        return f"tensor {index}"
 
     def admitted(self, spec: Spec, index: int) -> Spec:
         """The shape and dtype of a tensor in the inner framework.
@@ -529,7 +539,10 @@ class Flat:
         """
         shape, name = spec
         held = self.into.target.capabilities.dtypes.held
-        fitting = dtypes.fit(name, held) if self.source.dtype else name
+        if self.source.dtype:
+            fitting = dtypes.fit(name, held)
+        else:
+            fitting = name
         if fitting is None or fitting not in held:
             raise LossyCastError(
                 f"{self.inner.name} has no {name} as it is set up now, and that is what "

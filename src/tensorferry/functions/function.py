@@ -84,7 +84,9 @@ class Function:
 
     def kept(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> tuple[Any, ...]:
         """The tensors that its derivatives take before cotangents or tangents."""
-        return (*inputs, *outputs) if self.flat.inner.keeps_outputs else tuple(inputs)
+        if self.flat.inner.keeps_outputs:
+            return (*inputs, *outputs)
+        return tuple(inputs)
 
     def _derived(self, rule: Rule) -> Function:
         if isinstance(rule, Vmap):
@@ -107,9 +109,10 @@ class Function:
             arity = self.parent.arity
             # Outputs that were kept are there, and may depend on values, which a look at the
             # function does not have.
-            found = (
-                specs[arity : rule.kept] if rule.kept > arity else self.parent.specs(specs[:arity])
-            )
+            if rule.kept > arity:
+                found = specs[arity : rule.kept]
+            else:
+                found = self.parent.specs(specs[:arity])
             return tuple(found[index] for index in rule.outs)
         one = [_without(spec, axis) for spec, axis in zip(specs, rule.dims, strict=True)]
         return tuple(((rule.size, *shape), name) for shape, name in self.parent.specs(one))
@@ -179,7 +182,10 @@ class Function:
                 isinstance(rule, Vjp) for rule in self.rules
             )
             # Gradients have the dtypes of their inputs.
-            want = [name for _, name in self.specs([*map(outer.spec, tensors)])] if fits else None
+            if fits:
+                want = [name for _, name in self.specs([*map(outer.spec, tensors)])]
+            else:
+                want = None
             return self._outside(results, back, want)
         shared, leave = converter(conversion_as(back, copy=False)), converter_to(back)
         unshared = flat.inner.unshared(results, inside)
@@ -267,7 +273,10 @@ class Function:
                 # user's choice.
                 return convert(tensor, conversion_as(flat.inner.name, dtype=flat.source.dtype))
             if isinstance(error, LossyCastError):
-                error.hint = flat.fit if flat.source.dtype is None else None
+                if flat.source.dtype is None:
+                    error.hint = flat.fit
+                else:
+                    error.hint = None
             raise placed(error, f"{flat.path(index)} of {flat.source.name}") from None
 
     def _called(self, inside: Sequence[Any]) -> Sequence[Any]:
@@ -281,11 +290,10 @@ class Function:
         self, results: Sequence[Any], back: str, want: Sequence[str | None] | None
     ) -> list[Any]:
         flat = self.flat
-        numbers = (
-            dict(flat.tree.numbers)
-            if self.rules and all(isinstance(rule, Vmap) for rule in self.rules)
-            else {}
-        )
+        if self.rules and all(isinstance(rule, Vmap) for rule in self.rules):
+            numbers = dict(flat.tree.numbers)
+        else:
+            numbers = {}
         if numbers:
             want = [numbers.get(place, flat.source.dtype) for place in range(len(results))]
         elif not flat.asks:
@@ -318,10 +326,19 @@ class Function:
         except ConversionError as error:
             flat = self.flat
             if isinstance(error, LossyCastError):
-                fits = flat.fit if flat.source.dtype is None else None
+                if flat.source.dtype is None:
+                    fits = flat.fit
+                else:
+                    fits = None
                 refused = results[len(left)]
-                error.hint = flat.hint_of(refused) if is_number(refused) else fits
-            place = flat.tree.path(len(left)) if not self.rules else "a derivative"
+                if is_number(refused):
+                    error.hint = flat.hint_of(refused)
+                else:
+                    error.hint = fits
+            if not self.rules:
+                place = flat.tree.path(len(left))
+            else:
+                place = "a derivative"
             raise placed(error, f"{place} of {flat.source.name}") from None
         return left
 
@@ -346,4 +363,6 @@ class Function:
 
 def _without(spec: Spec, axis: int | None) -> Spec:
     shape, name = spec
-    return spec if axis is None else ((*shape[:axis], *shape[axis + 1 :]), name)
+    if axis is None:
+        return spec
+    return (*shape[:axis], *shape[axis + 1 :]), name

@@ -68,7 +68,10 @@ def wrap_module(
     if opened is None:
         raise _no_module(module)
     function, trees = opened
-    name = _functional() if outer is None else canonical("outer", outer)
+    if outer is None:
+        name = _functional()
+    else:
+        name = canonical("outer", outer)
     back = conversion_as(name, copy=True, dtype=dtype)
     copies = [{path: convert(tensor, back) for path, tensor in tree.items()} for tree in trees]
     apply: Callable[..., Any] = wrap(function, inner=inner, outer=name, dtype=dtype)

@@ -160,11 +160,9 @@ def _is_of(x: Any, name: str) -> bool:
 def _is_tensor(leaf: Any) -> bool:
     """Whether an argument is converted; all others are static."""
     try:
-        return (
-            not is_text(leaf)
-            if registry.is_tensor(type(leaf))
-            else leaf_rule("tensors").takes(leaf)
-        )
+        if registry.is_tensor(type(leaf)):
+            return not is_text(leaf)
+        return leaf_rule("tensors").takes(leaf)
     except UnsupportedTypeError:  # `Wrapped` refuses it, if it is not of the inner framework
         return False
 
@@ -344,7 +342,9 @@ class Wrapped:
             )
         if names:
             # NumPy arrays beside tensors of a framework are converted to it.
-            return self.inner if self.inner in names else EXCHANGE
+            if self.inner in names:
+                return self.inner
+            return EXCHANGE
         likely = next(
             each for each in registry.known() if brings(each) and each not in (EXCHANGE, self.inner)
         )
@@ -495,7 +495,10 @@ def canonical(keyword: str, framework: object) -> str:
             f"{keyword} must be a framework (its name, or its module), not {shown(framework)}"
         ) from None
     except UnknownFrameworkError as error:
-        hint = None if error.hint is None else str(error.hint).replace("to=", f"{keyword}=", 1)
+        if error.hint is None:
+            hint = None
+        else:
+            hint = str(error.hint).replace("to=", f"{keyword}=", 1)
         if hint is not None and ", " in hint:  # a device or dtype, for which `wrap` has no keyword
             hint = " or ".join(f'{keyword}="{each}"' for each in registry.known() if brings(each))
         raise UnknownFrameworkError(error.message, hint) from None

@@ -88,7 +88,10 @@ def cast(x: Array, dtype: str, check: str = "", compact: bool = False) -> Array:
                 return kept
         elif not check and x.dtype.kind != "c" and _casts_directly(x.dtype, after):
             return x.astype(after, subok=False)
-    result = memory.compact(x.shape, after) if compact else np.empty_like(x, after, subok=False)
+    if compact:
+        result = memory.compact(x.shape, after)
+    else:
+        result = np.empty_like(x, after, subok=False)
     if not check:
         _fill(result, x, kind)
     else:
@@ -108,7 +111,9 @@ def direct_cast(
     step = step_of(before, after)
     if step is not None:
         return _cast_by(step, before, after)
-    return subnormals.cast_to(after) if _has(before, after) else None
+    if _has(before, after):
+        return subnormals.cast_to(after)
+    return None
 
 
 def _cast_by(step: Step, before: np.dtype[Any], after: np.dtype[Any]) -> Callable[[Array], Array]:
@@ -276,8 +281,10 @@ def _compare(array: Array, result: Array, index: tuple[Any, ...], dtype: str, ch
         return
     if check == "number":
         kept = _has_place(source, result, dtype)
+    elif check == "finite":
+        kept = np.isfinite(result)
     else:
-        kept = np.isfinite(result) if check == "finite" else _value_kept(source, result)
+        kept = _value_kept(source, result)
     if np.logical_and.reduce(kept, axis=None):
         return
     if check == "finite":
@@ -292,7 +299,10 @@ def _compare(array: Array, result: Array, index: tuple[Any, ...], dtype: str, ch
         elif isinstance(part, int):
             position.append(part)
     position += inner
-    where = f"the value at {position}" if position else "the value"
+    if position:
+        where = f"the value at {position}"
+    else:
+        where = "the value"
     name = of_numpy(array.dtype) or ""
     why, hint = _why_lost(source[tuple(np.argwhere(~kept)[0])], name, dtype)
     error = LossyCastError(f"{name} to {dtype}: {where} {why}.", hint)
@@ -436,12 +446,16 @@ def step_of(source: np.dtype[Any], target: np.dtype[Any]) -> Step | None:
     if before is None or after is None:
         return None
     if cuts_off(before, after):
-        return _cut_off if _extension is None else partial(_cut_off_in_c, find(after))
+        if _extension is None:
+            return _cut_off
+        return partial(_cut_off_in_c, find(after))
     if not is_misrounded(before, after):
         return None
     if _extension is not None:
         return partial(_round_in_c, find(after), _read_as(source))
-    return _round_to_bfloat16 if after == "bfloat16" else partial(_round_once, find(after))
+    if after == "bfloat16":
+        return _round_to_bfloat16
+    return partial(_round_once, find(after))
 
 
 def cast_of_compact(
@@ -581,14 +595,20 @@ def _round_once(row: DType, target: Array, source: Array) -> None:
     kept |= bits
     kept &= ~below
     single = kept.view(np.float64).astype(np.float32)
-    target[...] = single if "zero" in row.specials else _without_slightly_more(row, single)
+    if "zero" in row.specials:
+        target[...] = single
+    else:
+        target[...] = _without_slightly_more(row, single)
 
 
 def _round_in_c(row: DType, read_as: np.dtype[Any], target: Array, source: Array) -> None:
     numbers = _aligned(source.astype(read_as, "C", copy=False))
     single = np.empty(numbers.shape, np.float32)
     _extension.round_to_odd(numbers, _CODES[read_as.kind], _lost(row), single)
-    target[...] = single if "zero" in row.specials else _without_slightly_more(row, single)
+    if "zero" in row.specials:
+        target[...] = single
+    else:
+        target[...] = _without_slightly_more(row, single)
 
 
 def _new_rounded(
@@ -618,10 +638,9 @@ def _as_float64(source: Array) -> Array:
             whole = source.astype(source.dtype.newbyteorder("="))
             below = whole.dtype.type(0x7FF)
             odd = (whole | ((whole & below) + below)) & ~below
-            large = (
-                (whole > 2**53)
-                if source.dtype.kind == "u"
-                else (whole > 2**53) | (whole < -(2**53))
-            )
+            if source.dtype.kind == "u":
+                large = whole > 2**53
+            else:
+                large = (whole > 2**53) | (whole < -(2**53))
             source = np.where(large, odd, whole)
     return source.astype(np.float64)

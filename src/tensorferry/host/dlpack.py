@@ -91,7 +91,9 @@ _rename.restype, _rename.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.c_ch
 
 def end_of(capsule: object) -> int:
     """A nameless capsule's destructor address, which shows its maker; 0 for other objects."""
-    return (_destructor(capsule) or 0) if _is_valid(capsule, None) else 0
+    if _is_valid(capsule, None):
+        return _destructor(capsule) or 0
+    return 0
 
 
 class _Owner:
@@ -162,11 +164,10 @@ def take(x: Any) -> Taken:
         )
     row = DTYPES[dtype]
     shape = tuple(tensor.shape[: tensor.ndim])
-    strides = (
-        tuple(step * row.itemsize for step in tensor.strides[: tensor.ndim])
-        if tensor.strides
-        else compact_strides(shape, row.itemsize)
-    )
+    if tensor.strides:
+        strides = tuple(step * row.itemsize for step in tensor.strides[: tensor.ndim])
+    else:
+        strides = compact_strides(shape, row.itemsize)
     owner = _Owner()
     _rename(capsule, managed.used)
     if managed.deleter:
@@ -224,9 +225,10 @@ class DlpackExport(NamedTuple):
     def __dlpack__(self, *, stream: int | None = None, **asked: Any) -> Any:
         """A capsule of the producer. The consumer's stream waits for the producer's work."""
         with self.around():
-            capsule = (
-                self.x.__dlpack__(stream=stream, **asked) if self.streams else self.x.__dlpack__()
-            )
+            if self.streams:
+                capsule = self.x.__dlpack__(stream=stream, **asked)
+            else:
+                capsule = self.x.__dlpack__()
         if self.code is not None:
             _managed_by(capsule).tensor.code = self.code
         if self.unified:
@@ -236,7 +238,10 @@ class DlpackExport(NamedTuple):
 
 def _managed_by(capsule: Any) -> Any:
     """The structure inside a capsule that has not been consumed."""
-    kind: Any = _Versioned if _is_valid(capsule, _Versioned.name) else _Managed
+    if _is_valid(capsule, _Versioned.name):
+        kind: Any = _Versioned
+    else:
+        kind = _Managed
     return ctypes.cast(_pointer(capsule, kind.name), ctypes.POINTER(kind)).contents
 
 

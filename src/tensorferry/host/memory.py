@@ -98,7 +98,10 @@ def _find_address() -> Callable[[Array], int]:
 
 address = _find_address()
 """The address of an array's first element."""
-HEADER = None if address is _slow_address else object.__basicsize__
+if address is _slow_address:
+    HEADER = None
+else:
+    HEADER = object.__basicsize__
 """Where in an array object this address is stored, in bytes; ``None`` if that is not known."""
 
 
@@ -304,7 +307,9 @@ def writable_somewhere(array: Array) -> bool | object:
             return True
         base = _base(owner)
         if base is None:
-            return False if isinstance(owner, (np.ndarray, memoryview, bytes, mmap.mmap)) else owner
+            if isinstance(owner, (np.ndarray, memoryview, bytes, mmap.mmap)):
+                return False
+            return owner
         owner = base
 
 
@@ -353,7 +358,10 @@ def _ghost(info: TensorInfo, start: int) -> Array:
     void = np.dtype(f"V{find(info.dtype).itemsize}")
     # Without axes of length 1, because a tensor may have more axes than an array can.
     axes = [axis for axis in zip(info.shape, info.strides, strict=True) if axis[0] != 1]
-    shape, strides = zip(*axes, strict=True) if axes else ((), ())
+    if axes:
+        shape, strides = zip(*axes, strict=True)
+    else:
+        shape, strides = (), ()
     return over_address(start, shape, strides, void, read_only=True, owner=None)
 
 
@@ -387,7 +395,10 @@ def gather(rows: Sequence[Array], out: Array) -> None:
         rows: The arrays.
         out: The array that is written, C-contiguous, which no other code uses meanwhile.
     """
-    threads = min(_MOST, len(rows), processors()) if out.nbytes >= MAPPED else 1
+    if out.nbytes >= MAPPED:
+        threads = min(_MOST, len(rows), processors())
+    else:
+        threads = 1
     if threads < 2:
         _copy(rows, out)
         return

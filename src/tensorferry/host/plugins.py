@@ -203,7 +203,9 @@ class EntryPoints(Generic[Thing]):
 
     def package_of(self, name: str) -> str | None:
         """The package that provided this name; ``None`` if none did."""
-        return self._packages.get(name) if name in self._known() else None
+        if name in self._known():
+            return self._packages.get(name)
+        return None
 
     def record_if_outside(self, name: str, error: BaseException) -> bool:
         """Record an error, if the name was provided by an outside package. Whether it was."""
@@ -240,18 +242,19 @@ class EntryPoints(Generic[Thing]):
     def failure(self, names: Collection[str]) -> FrameworkNotInstalledError | None:
         """The recorded error of the first of these names that has one; ``None`` without one."""
         found = next((key for key in self._failed if key[0] in names), None)
-        return None if found is None else self.broken(*found, self._failed[found])
+        if found is None:
+            return None
+        return self.broken(*found, self._failed[found])
 
     def broken(
         self, name: str, package: str, error: BaseException | str | None
     ) -> FrameworkNotInstalledError:
         """The error for a user who has named a broken package."""
         why = _one_line(error) if isinstance(error, BaseException) else error
-        fix = (
-            "tensorferry doctor"
-            if package == _UNKNOWN
-            else f"pip install --upgrade {package.partition(' ')[0]}"
-        )
+        if package == _UNKNOWN:
+            fix = "tensorferry doctor"
+        else:
+            fix = f"pip install --upgrade {package.partition(' ')[0]}"
         return FrameworkNotInstalledError(
             f"The {self.what} {name!r} of {package} is broken: {why}.", fix
         )
@@ -275,7 +278,10 @@ class _Guard:
 def _package_of(found: metadata.Distribution | None) -> str:
     """The name and version of a distribution, if its metadata can be read."""
     try:
-        name, version = (None, "") if found is None else (found.metadata["Name"], found.version)
+        if found is None:
+            name, version = None, ""
+        else:
+            name, version = found.metadata["Name"], found.version
     except Exception:  # noqa: BLE001 - damaged metadata must not hide the entry point
         name, version = None, ""
     return f"{name} {version}" if name else _UNKNOWN
@@ -287,7 +293,9 @@ def _one_line(error: BaseException) -> str:
         text = " ".join(str(error).split())
     except Exception:  # noqa: BLE001 - see the docstring
         text = ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if text:
+        return f"{type(error).__name__}: {text}"
+    return type(error).__name__
 
 
 def _is_being_imported(point: metadata.EntryPoint) -> bool:

@@ -113,7 +113,9 @@ def _find_switch() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
         variable.reset(before)
     except (ImportError, AttributeError, TypeError):
         return public, undo
-    return (partial(variable.set, ignored), variable.reset) if works else (public, undo)
+    if works:
+        return partial(variable.set, ignored), variable.reset
+    return public, undo
 
 
 _be_quiet, _be_as = _find_switch()

@@ -72,7 +72,9 @@ class PlanBuilder:
     @property
     def path(self) -> Path:
         """Over what a copy of the value goes where it is."""
-        return Path.HOST if self.now.device == HOST else Path.DEVICE
+        if self.now.device == HOST:
+            return Path.HOST
+        return Path.DEVICE
 
     @property
     def c_order(self) -> tuple[int, ...]:
@@ -196,13 +198,17 @@ def completed(info: TensorInfo, source: Declaration) -> TensorInfo:
     caps, writable = source.capabilities, info.writable
     ordinary = caps.objects.ordinary_kind
     if ordinary and not info.kind:
-        weak = info.dtype if ordinary in caps.objects.read_kinds else None
+        if ordinary in caps.objects.read_kinds:
+            weak = info.dtype
+        else:
+            weak = None
         info = info._replace(kind=ordinary, weak_dtype=info.weak_dtype or weak)
         if weak is not None:
             # What is named is what the numbers need. They are read as the widest dtype of their
             # kind.
             info = info._replace(dtype=_as_read(info.dtype))
-    writable = caps.memory.writable if writable is None else writable
+    if writable is None:
+        writable = caps.memory.writable
     return info._replace(
         writable=writable, mutable=writable if info.mutable is None else info.mutable
     )

@@ -169,11 +169,10 @@ def refuse_pinned(plan: PlanBuilder) -> None:
         )
     if host_steps.pinner(plan) is None and not plan.now.pinned:
         sides = dict.fromkeys([plan.source.name, plan.target.name])
-        who = (
-            f"Neither {' nor '.join(sides)} can"
-            if len(sides) == 2
-            else f"{plan.source.name} cannot"
-        )
+        if len(sides) == 2:
+            who = f"Neither {' nor '.join(sides)} can"
+        else:
+            who = f"{plan.source.name} cannot"
         raise DeviceError(f"{who} lock memory.", "without pinned=, or go over a framework that can")
 
 
@@ -271,11 +270,10 @@ def _move_to_peer(plan: PlanBuilder) -> None:
     now = plan.now
     if same_place(now.device, plan.device) and now.shards == 1:
         return
-    where = (
-        f"gathered from {now.shards} shards on {now.device}"
-        if now.shards > 1
-        else plan.changes_device
-    )
+    if now.shards > 1:
+        where = f"gathered from {now.shards} shards on {now.device}"
+    else:
+        where = plan.changes_device
     plan.refuse_copy([f"its {now.shards} shards have to be gathered" if now.shards > 1 else where])
     plan.reason = where
     gathers = f"{where}: " if now.shards > 1 else ""
@@ -303,12 +301,14 @@ def to_host(plan: PlanBuilder) -> None:
     now, source = plan.now, plan.source
     if now.device == HOST:
         return
-    gathered = [f"its {now.shards} shards have to be gathered"] if now.shards > 1 else []
-    why = (
-        plan.changes_dtype
-        if is_cast_by_host(plan) and same_place(now.device, plan.device)
-        else plan.changes_device
-    )
+    if now.shards > 1:
+        gathered = [f"its {now.shards} shards have to be gathered"]
+    else:
+        gathered = []
+    if is_cast_by_host(plan) and same_place(now.device, plan.device):
+        why = plan.changes_dtype
+    else:
+        why = plan.changes_device
     plan.refuse_copy([*gathered, plan.reason or why])
     fetches = source.capabilities.devices.fetches
     if not fetches:
@@ -327,7 +327,10 @@ def to_device(plan: PlanBuilder) -> None:
     out = plan.request.out
     if out is not None and plan.now is out:
         return
-    by = plan.source if plan.now.framework == plan.source.name else plan.target
+    if plan.now.framework == plan.source.name:
+        by = plan.source
+    else:
+        by = plan.target
     if not same_place(plan.now.device, plan.device):
         _narrow(plan, by)
     if plan.now.dtype != plan.dtype and bytes_more(plan) <= 0:
@@ -348,7 +351,9 @@ def _casts_first(plan: PlanBuilder) -> bool:
     if plan.now.abstract is not None or same_place(plan.now.device, plan.device):
         return True
     fits = bytes_more(plan) <= 0
-    return fits or not agrees(plan) if plan.now.device == HOST else fits and agrees(plan)
+    if plan.now.device == HOST:
+        return fits or not agrees(plan)
+    return fits and agrees(plan)
 
 
 def change_inside(plan: PlanBuilder) -> None:
@@ -408,7 +413,10 @@ def _write(plan: PlanBuilder, by: Declaration, overlaps: bool = False) -> None:
     """Write a tensor into `out`."""
     out = plan.request.out
     assert out is not None  # noqa: S101 - who calls this has looked
-    copies = plan.path if same_place(plan.now.device, out.device) else Path.BUS
+    if same_place(plan.now.device, out.device):
+        copies = plan.path
+    else:
+        copies = Path.BUS
     arguments = (True,) if overlaps else ()
     snippet_arguments = (out, "own", overlaps)
     plan.add(
@@ -522,9 +530,10 @@ def fetch(plan: PlanBuilder) -> None:
     """Bring the values into host memory, in one call of the source's framework."""
     now = plan.now
     gathers = now.shards > 1
-    where = (
-        f"gathered from {now.shards} shards on {now.device}" if gathers else f"from {now.device}"
-    )
+    if gathers:
+        where = f"gathered from {now.shards} shards on {now.device}"
+    else:
+        where = f"from {now.device}"
     plan.refuse_copy(
         [
             f"its {now.shards} shards have to be gathered"

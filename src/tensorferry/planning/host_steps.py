@@ -89,12 +89,18 @@ def read(plan: PlanBuilder) -> None:
         changes |= {"misalignment": 0, "weak_dtype": None}
     joins = JOINS.get(kind)
     # Python values have no memory, so NumPy joins them.
-    owner = plan.exchange if joins and plan.source.capabilities.memory.host_array else plan.source
+    if joins and plan.source.capabilities.memory.host_array:
+        owner = plan.exchange
+    else:
+        owner = plan.source
     changes |= {"writable": True, "mutable": True, "kind": ""}
     # The code of a column that is copied depends on what it is asked for, though the verb does not.
     out = plan.request.out
     asked = plan.request.dtype or (None if out is None else out.dtype), plan.request.casting
-    code = asked if kind in COPIED_KINDS and not joins else None
+    if kind in COPIED_KINDS and not joins:
+        code = asked
+    else:
+        code = None
     plan.add(
         owner, joins or "read", arguments, why, copies=plan.path, snippet_arguments=code, **changes
     )
@@ -258,22 +264,29 @@ def to_target(plan: PlanBuilder) -> None:
         if read_only and _ends_with_export(plan):
             template = plan.source.snippet("export", ("read-only",), plan.now)
             plan.steps[-1] = plan.steps[-1]._replace(template=template)
-        kept = {"writable": False, "mutable": info.mutable} if read_only else {}
+        if read_only:
+            kept = {"writable": False, "mutable": info.mutable}
+        else:
+            kept = {}
         plan.become(**{**plan.as_targets(), **kept})
 
 
 def _adopt(plan: PlanBuilder) -> None:
     target, caps = plan.target, plan.target.capabilities
-    copies = (
-        Path.HOST if not caps.memory.exists or plan.now.dtype in caps.dtypes.unshared else Path.NONE
-    )
+    if not caps.memory.exists or plan.now.dtype in caps.dtypes.unshared:
+        copies = Path.HOST
+    else:
+        copies = Path.NONE
     why = rules.ADOPT_REASONS[caps.memory.exists]
     # The printed code gives the target the source's own tensor, if it takes it, and not the array
     # over its memory.
     able = plan.now.dtype not in plan.source.capabilities.dtypes.unexported | caps.dtypes.unexported
     preferred = caps.devices.prefers_dlpack and plan.source.capabilities.devices.exports_dlpack
     through_dlpack = preferred and able and not plan.allocated and _ends_with_export(plan)
-    code = target.snippet("import_dlpack", (plan.source.name,), plan.now) if through_dlpack else ""
+    if through_dlpack:
+        code = target.snippet("import_dlpack", (plan.source.name,), plan.now)
+    else:
+        code = ""
     snippet_arguments = ("newly allocated",) if plan.allocated else ()
     plan.add(
         target,
@@ -325,7 +338,10 @@ def refuse_misfit_labels(info: TensorInfo, request: Request, target: Declaration
         ShapeError: It has another number of labels than the result has rows, or columns; or the
             result is one column.
     """
-    given = None if request.labels is None else request.labels.given
+    if request.labels is None:
+        given = None
+    else:
+        given = request.labels.given
     if given is None:
         return
     rows, columns = _extent(info)
@@ -366,7 +382,10 @@ def label_result(plan: PlanBuilder) -> None:
         names = None if names_from == "own" else names
     remarks = _left(index_left, names_left, rows, columns)
     if index is not None or names is not None:
-        plan.reason = plan.reason if plan.steps else "the same memory"
+        if plan.steps:
+            plan.reason = plan.reason
+        else:
+            plan.reason = "the same memory"
         _add(plan, (index, index_from), (names, names_from))
     plan.reason = "; ".join([plan.reason, *remarks])
 
@@ -401,7 +420,9 @@ def _code_of_names(names: Labels, origin: str, *, is_column: bool) -> str:
         return "columns"
     owner = "x" if origin == "own" else origin
     if names.is_table:
-        return f"{owner}.columns[0]" if is_column else f"{owner}.columns"
+        if is_column:
+            return f"{owner}.columns[0]"
+        return f"{owner}.columns"
     return f"{owner}.name" if is_column else f"[{owner}.name]"
 
 
@@ -418,10 +439,16 @@ def _chosen(
     The last is the number of those of ``like=`` that do not fit; ``None`` if they are not needed.
     """
     for origin, labels in wanted.items():
-        found = None if labels is None else getattr(labels, part)
+        if labels is None:
+            found = None
+        else:
+            found = getattr(labels, part)
         if found is not None and len(found) == length:
             return labels, origin, None
-    theirs = None if wanted["like"] is None else getattr(wanted["like"], part)
+    if wanted["like"] is None:
+        theirs = None
+    else:
+        theirs = getattr(wanted["like"], part)
     return None, "", None if theirs is None else len(theirs)
 
 
@@ -442,4 +469,6 @@ def _left(index: int | None, names: int | None, rows: int, columns: int) -> list
 
 
 def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    if number == 1:
+        return f"{number:,} {noun}"
+    return f"{number:,} {noun}s"

@@ -124,7 +124,10 @@ class Plan(NamedTuple):
         """Whether memory is shared or copied, in one line."""
         if self.shares_memory:
             return f"shares memory ({self._mode()}), copies nothing: {self.reason}"
-        copied = size_text(self.bytes_copied) if self.bytes_copied else "nothing"
+        if self.bytes_copied:
+            copied = size_text(self.bytes_copied)
+        else:
+            copied = "nothing"
         return f"copies {copied}: {self.reason}"
 
     def _mode(self) -> str:
@@ -133,7 +136,9 @@ class Plan(NamedTuple):
             return "writable"
         memory = names.registry.named(self.result.framework).capabilities.memory
         can_be_written = memory.writable or memory.shows_writes
-        return "read-only; writable with copy=True" if can_be_written else "read-only"
+        if can_be_written:
+            return "read-only; writable with copy=True"
+        return "read-only"
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data for JSON."""
@@ -162,7 +167,10 @@ class Plan(NamedTuple):
         }
 
     def __repr__(self) -> str:
-        steps = "1 step" if len(self.steps) == 1 else f"{len(self.steps)} steps"
+        if len(self.steps) == 1:
+            steps = "1 step"
+        else:
+            steps = f"{len(self.steps)} steps"
         warned = ", with a warning" if self.warnings else ""
         return f"<Plan: {self.source} -> {self.result}\n  {self._summary()}\n  print() shows the {steps}{warned}>"
 
@@ -172,9 +180,15 @@ class Plan(NamedTuple):
             lines.append("   nothing to do: x is returned as it is")
         width = max((len(step.code) for step in self.steps), default=0)
         for number, step in enumerate(self.steps, 1):
-            cost = f"  [{size_text(step.bytes)} {WAYS[step.path]}]" if step.copies else ""
+            if step.copies:
+                cost = f"  [{size_text(step.bytes)} {WAYS[step.path]}]"
+            else:
+                cost = ""
             lines.append(f"{number:2}. {step.code:<{width}}  # {step.why}{cost}")
-        kept = "kept" if self.keeps_dtype else f"becomes {self.result.dtype}"
+        if self.keeps_dtype:
+            kept = "kept"
+        else:
+            kept = f"becomes {self.result.dtype}"
         lines += ["", f"   dtype {self.source.dtype} {kept}"]
         if self.source.requires_grad:
             lines[-1] += f", gradient {'kept' if self.keeps_gradient else 'left behind'}"

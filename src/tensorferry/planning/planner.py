@@ -72,7 +72,10 @@ def make_plan(
 def _refuse_misfit(plan: PlanBuilder) -> None:
     """Raise if the layout over devices that is asked for does not take this shape."""
     placement, shape = plan.request.placement, plan.now.shape
-    found = None if placement is None else plan.target.misfit(placement, shape)
+    if placement is None:
+        found = None
+    else:
+        found = plan.target.misfit(placement, shape)
     if found is not None:
         why, hint = found
         raise ShapeError(
@@ -177,16 +180,20 @@ def _stay_inside(plan: PlanBuilder) -> None:
         device_steps.duplicate(plan, "copy=True asks for independent memory")
     if plan.allocated:
         plan.refuse_copy(["a dtype or a device cannot change in place"])
-        changed = (
-            plan.changes_dtype if plan.dtype != plan.source_info.dtype else plan.changes_device
-        )
+        if plan.dtype != plan.source_info.dtype:
+            changed = plan.changes_dtype
+        else:
+            changed = plan.changes_device
         plan.reason = plan.reason or changed
         plan.become(writable=memory.writable, mutable=memory.writable)
     elif before.kind and memory.host_array:
         plan.add(own, "export", (), "the plain array under the subclass", kind="")
         plan.reason = "the same memory"
     else:
-        same = "the same memory" if plan.steps else "the same object: there is nothing to do"
+        if plan.steps:
+            same = "the same memory"
+        else:
+            same = "the same object: there is nothing to do"
         plan.reason = plan.reason or same
 
 
@@ -205,7 +212,10 @@ def _leave_graph(plan: PlanBuilder) -> None:
             f"This tensor requires grad, and {plan.target.name} would leave its autograd graph.",
             f'grad="detach" (the default), or {by_hand} first',
         )
-    kind = "" if plan.now.kind == plan.source.capabilities.gradients.parameter else plan.now.kind
+    if plan.now.kind == plan.source.capabilities.gradients.parameter:
+        kind = ""
+    else:
+        kind = plan.now.kind
     plan.add(plan.source, "detach", (), "gradients do not cross", requires_grad=False, kind=kind)
 
 

@@ -131,7 +131,8 @@ def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) ->
             )
         else:
             code = source.capabilities.memory.reshape.format(x="x", shape=shape)
-            code += f", {leaves_out}" if len(longer) <= most else ""
+            if len(longer) <= most:
+                code += f", {leaves_out}"
         raise ShapeError(
             f"{an(exchange.name, 'A')} array has at most {most} axes, and this tensor has "
             f"{len(info.shape)}.",
@@ -236,7 +237,10 @@ def _refuse_contradiction(info: TensorInfo, devices: Devices) -> None:
         )
     if kind_of(info.device) == HOST:
         return
-    elsewhere = f", or {_described(device=HOST)}" if devices.include(HOST) else ""
+    if devices.include(HOST):
+        elsewhere = f", or {_described(device=HOST)}"
+    else:
+        elsewhere = ""
     if info.memory_map:
         raise UnsupportedTypeError(
             f"A mapped file is in host memory, and this tensor is on {info.device}.",
@@ -271,10 +275,12 @@ def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:
     assignable = out.kind in target.capabilities.objects.value_kinds
     writable = assignable or (usual if out.writable is None else out.writable)
     if not able or not writable:
-        what = (
-            "this one is read-only" if able else f"{target.name} results are not memory to write to"
-        )
-        what = what if usual else f"{target.name} tensors are immutable"
+        if able:
+            what = "this one is read-only"
+        else:
+            what = f"{target.name} results are not memory to write to"
+        if not usual:
+            what = f"{target.name} tensors are immutable"
         raise UnsupportedTypeError(f"out= cannot be written: {what}.", "without out=")
     if out.kind in target.capabilities.objects.read_kinds:
         raise UnsupportedTypeError(

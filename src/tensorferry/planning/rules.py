@@ -109,11 +109,10 @@ def target_dtype(info: TensorInfo, request: Request, target: Declaration) -> str
     if request.dtype == dtypes.FIT and _stays_as_it_is(info, request, target):
         return info.dtype
     held = caps.dtypes.held - target.device_facts(kind_of(_place(info, request, target))).absent
-    found = (
-        _widest(info.dtype, held)
-        if request.dtype == dtypes.DEFAULT
-        else dtypes.fit(info.dtype, held)
-    )
+    if request.dtype == dtypes.DEFAULT:
+        found = _widest(info.dtype, held)
+    else:
+        found = dtypes.fit(info.dtype, held)
     if found is None:
         raise _no_such_dtype(info.dtype, info.dtype, target, asked=False)
     return found
@@ -154,8 +153,14 @@ def _number_dtype(weak: str, kind: str, target: Declaration, asked: str | None) 
         return (dtypes.fit(weak, caps.dtypes.held) if asked == dtypes.FIT else None) or candidates[
             -1
         ]
-    remedy = caps.dtypes.absent_hint if weak in caps.dtypes.absent_reasons else ""
-    wide = f'dtype="{weak}"' if weak in caps.dtypes.held else remedy
+    if weak in caps.dtypes.absent_reasons:
+        remedy = caps.dtypes.absent_hint
+    else:
+        remedy = ""
+    if weak in caps.dtypes.held:
+        wide = f'dtype="{weak}"'
+    else:
+        wide = remedy
     as_floats = 'dtype="float32", which keeps each value or raises'
     raise LossyCastError(
         f"These Python integers need {weak}; {target.name} gives integers "
@@ -241,11 +246,9 @@ def why_on_host(info: TensorInfo, dtype: str) -> str:
     twice = dtypes.is_misrounded(info.dtype, dtype) or (
         dtype == "float16" and not dtypes.exact(info.dtype, "float32")
     )
-    return (
-        "; on the host, because devices may round it twice"
-        if twice
-        else "; on the host, because devices differ"
-    )
+    if twice:
+        return "; on the host, because devices may round it twice"
+    return "; on the host, because devices differ"
 
 
 def _no_such_dtype(name: str, source: str, target: Declaration, *, asked: bool) -> LossyCastError:
@@ -270,7 +273,10 @@ def _absent(
             (other for other in sorted(held) if dtypes.exact(name, other)), key=dtypes.width
         )
         instead = holders[0] if holders else "float32"
-        remark = "" if holders else ", which keeps each value or raises"
+        if holders:
+            remark = ""
+        else:
+            remark = ", which keeps each value or raises"
     else:
         instead = fitting if asked else dtypes.FIT
     error = LossyCastError(message, Hint(f'{{dtype:"{instead}"}}').before(f"{remark}{remedy}"))
@@ -300,7 +306,10 @@ def target_device(info: TensorInfo, request: Request, target: Declaration, dtype
         hint = f'device="{meant(device, caps.devices.kinds)}"'
         raise DeviceError(f"{target.name} does not support {device}, only {kinds}.", hint)
     named = request.device is not None and present is None
-    unknown = target.device_facts(kind_of(device)).meant if named else ""
+    if named:
+        unknown = target.device_facts(kind_of(device)).meant
+    else:
+        unknown = ""
     if unknown:
         raise DeviceError(
             f"{target.name} has no kind of device {kind_of(device)} for values.",
@@ -308,7 +317,10 @@ def target_device(info: TensorInfo, request: Request, target: Declaration, dtype
         )
     asked = request.device is not None or caps.devices.kinds[0] != HOST
     if asked and present is not None and not _is_here(device, target, present):
-        seen = f"sees {', '.join(present)}" if present else "sees no device"
+        if present:
+            seen = f"sees {', '.join(present)}"
+        else:
+            seen = "sees no device"
         firsts = {kind_of(name): name for name in reversed(present)}
         raise DeviceError(
             f"There is no {device} here: {target.name} {seen}.",
@@ -389,7 +401,9 @@ def why_read_only(info: TensorInfo, target: Declaration) -> str:
     if not info.writable:
         return "the source does not permit writes"
     foreign = info.framework != target.name
-    return REPEATED_REASON if foreign and info.overlaps_itself else ""
+    if foreign and info.overlaps_itself:
+        return REPEATED_REASON
+    return ""
 
 
 def layout_obstacles(info: TensorInfo, target: Declaration) -> list[str]:

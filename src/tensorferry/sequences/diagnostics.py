@@ -81,7 +81,10 @@ def why_unreadable(
         # What contains itself is no tree either.
         return ShapeError(ragged.message, None)
     if ragged is not None and ragged.hint == APART and _have_one_depth(x):
-        zero = "False" if all(isinstance(leaf, bool) for _, leaf in leaves(x)) else "0"
+        if all(isinstance(leaf, bool) for _, leaf in leaves(x)):
+            zero = "False"
+        else:
+            zero = "0"
         return ShapeError(ragged.message, _padded(zero))
     if ragged is not None:
         return ragged
@@ -133,7 +136,9 @@ def each_rounded(x: Any, path: str = "") -> str | None:
     except OverflowError:
         return None
     except (TypeError, ValueError):
-        return f"{name}({path}), which rounds" if path else None
+        if path:
+            return f"{name}({path}), which rounds"
+        return None
     return f"{each_of(f'{name}(number)', x)}, which rounds"
 
 
@@ -234,11 +239,9 @@ def _ragged(x: Any, path: str, depth: int = 0) -> ConversionError | None:
 def _as_row(row: Any, length: int | None) -> str:
     if length is not None:
         return f"length {length}"
-    return (
-        "a number"
-        if isinstance(row, (int, float, complex, np.generic))
-        else f"the {type(row).__name__}"
-    )
+    if isinstance(row, (int, float, complex, np.generic)):
+        return "a number"
+    return f"the {type(row).__name__}"
 
 
 def _ragged_across(x: Any, path: str) -> ShapeError | None:
@@ -294,8 +297,14 @@ def shape_of(x: Any) -> tuple[int, ...]:
 def at_member(error: ConversionError, path: str) -> ConversionError:
     """The error of a member of a stack, with the position of the member."""
     inside = error.message.replace(" at x[", f" at {path}[")
-    message = f"{error.message} - at {path}" if inside == error.message else inside
+    if inside == error.message:
+        message = f"{error.message} - at {path}"
+    else:
+        message = inside
     hint = error.hint
     # The rows of one member are not those of `x`.
-    hint = APART if hint in (_padded("0"), _padded("False")) else hint_at(hint, path)
+    if hint in (_padded("0"), _padded("False")):
+        hint = APART
+    else:
+        hint = hint_at(hint, path)
     return type(error)(message, hint)

@@ -89,7 +89,9 @@ class Exact(NamedTuple):
     @property
     def weak(self) -> str:
         """The narrowest ordinary dtype with the range of the numbers."""
-        return weak_of(self.dtype) if self.narrow else self.dtype
+        if self.narrow:
+            return weak_of(self.dtype)
+        return self.dtype
 
     def holds(self, other: Exact) -> bool:
         """Whether numbers expected as this dtype give the same bits if they are of another."""
@@ -133,13 +135,19 @@ def exact(found: int) -> Exact | None:
         narrow = not found & (BEYOND | SPECIAL)
         return Exact("complex128" if found & COMPLEX else "float64", narrow)
     if found & UNSIGNED:
-        return None if found & (NEGATIVE | BOOL) else Exact("uint64", narrow=True)
-    return Exact("int64", not found & WIDE) if found & INT else Exact("bool", narrow=True)
+        if found & (NEGATIVE | BOOL):
+            return None
+        return Exact("uint64", narrow=True)
+    if found & INT:
+        return Exact("int64", not found & WIDE)
+    return Exact("bool", narrow=True)
 
 
 def alike(found: int) -> Exact | None:
     """The exact dtype of numbers that are all of one type; otherwise ``None``."""
-    return exact(found) if found & KINDS in (BOOL, INT, FLOAT, COMPLEX) else None
+    if found & KINDS in (BOOL, INT, FLOAT, COMPLEX):
+        return exact(found)
+    return None
 
 
 def found_in(array: Array) -> int:
@@ -152,7 +160,9 @@ def found_in(array: Array) -> int:
     low, high = np.minimum.reduce(array, axis=None), np.maximum.reduce(array, axis=None)
     if kind == "f":
         # Another pass would find out which of the two it is.
-        return FLOAT if low >= -LARGEST and high <= LARGEST else FLOAT | BEYOND | SPECIAL
+        if low >= -LARGEST and high <= LARGEST:
+            return FLOAT
+        return FLOAT | BEYOND | SPECIAL
     return found_among(int(low), int(high))
 
 
@@ -231,7 +241,9 @@ def expected_of(x: Any, head: Any) -> Exact | None:
     row = x
     while isinstance(row, (list, tuple)) and row and row[0] is not head:
         row = row[0]
-    return exact(look(row[:_FIRST])) if type(row) in (list, tuple) else EXPECTED.get(type(head))
+    if type(row) in (list, tuple):
+        return exact(look(row[:_FIRST]))
+    return EXPECTED.get(type(head))
 
 
 def read(x: Any, head: Any, shape: tuple[int, ...]) -> tuple[Array, int] | None:
@@ -245,7 +257,10 @@ def read(x: Any, head: Any, shape: tuple[int, ...]) -> tuple[Array, int] | None:
         head: The first of them.
         shape: Their shape.
     """
-    expected = expected_of(x, head) if shape and 0 not in shape else None
+    if shape and 0 not in shape:
+        expected = expected_of(x, head)
+    else:
+        expected = None
     for _ in range(2):
         if expected is None:
             return None
@@ -288,7 +303,10 @@ def _read_by_numpy(
     try:
         # If there is a tensor or a NumPy scalar among them, the sum is not a Python number.
         plain = type(sum(opened(part, len(shape) - 1))) in PYTHON_NUMBERS
-        array = np.array(part) if plain and len(x) == shape[0] else None
+        if plain and len(x) == shape[0]:
+            array = np.array(part)
+        else:
+            array = None
     except Exception:  # noqa: BLE001 - whatever an element of somebody else's class raises
         array = None
     # Among bools, NumPy reads large integers as uint64 in some lists, and as floats in others.
@@ -310,7 +328,10 @@ def _read_by_numpy(
     return array.astype(wanted), found
 
 
-read_part = _read_by_numpy if _extension is None else _read_by_extension
+if _extension is None:
+    read_part = _read_by_numpy
+else:
+    read_part = _read_by_extension
 
 
 def opened(x: Any, levels: int) -> Any:
@@ -331,9 +352,9 @@ def with_types(found: int, x: Any, depth: int) -> int:
     if _extension is not None:
         return found
     kinds = set(map(type, opened(x, depth - 1)))
-    return (
-        (found & ~KINDS) | sum(map(_FLAGS.__getitem__, kinds)) if kinds <= PYTHON_NUMBERS else DOUBT
-    )
+    if kinds <= PYTHON_NUMBERS:
+        return (found & ~KINDS) | sum(map(_FLAGS.__getitem__, kinds))
+    return DOUBT
 
 
 _FLAGS = {bool: BOOL, int: INT, float: FLOAT, complex: COMPLEX}
@@ -347,7 +368,9 @@ def _look_by_numpy(row: Any) -> int:
         return FLOAT
     if kinds == {int}:
         low, high = min(row), max(row)
-        return found_among(low, high) if low >= -(2**63) and high < 2**64 else DOUBT
+        if low >= -(2**63) and high < 2**64:
+            return found_among(low, high)
+        return DOUBT
     if not kinds or not kinds <= PYTHON_NUMBERS:
         return DOUBT if kinds else 0
     found = _read_by_numpy(row, (len(row),), "complex128", 0, len(row))[1]
@@ -356,7 +379,10 @@ def _look_by_numpy(row: Any) -> int:
     return with_types(found, row, 1)
 
 
-look = _look_by_numpy if _extension is None else _extension.look
+if _extension is None:
+    look = _look_by_numpy
+else:
+    look = _extension.look
 
 
 def fill(result: Array, dtype: str, check: str, x: Any, shape: tuple[int, ...]) -> int:
@@ -397,7 +423,10 @@ def list_reader(
         kind: Any = type(x[0]) if x else None
         if len(x) >= FEW:
             likely = exact(look(x[:_FIRST]))
-            kind = None if likely is None else TYPES.get(likely.dtype)
+            if likely is None:
+                kind = None
+            else:
+                kind = TYPES.get(likely.dtype)
         way = ways[kind]
         if way is None or not _SMALLEST * 1.0:
             return None
@@ -414,7 +443,9 @@ def list_reader(
                 return None
             return result
         result = allocate(len(x), dtype)
-        return result if write(result, code, x) in expected else None
+        if write(result, code, x) in expected:
+            return result
+        return None
 
     return read
 

@@ -175,13 +175,21 @@ def _read_as(
         found = numbers.fill(result, expected.dtype, wanted.check, x, shape)
         exact = numbers.exact(found)
         if exact is not None and not (found & numbers.MISFIT and exact.dtype == expected.dtype):
-            again = wanted if exact == expected else decide(shape, exact)
+            if exact == expected:
+                again = wanted
+            else:
+                again = decide(shape, exact)
             same = exact.dtype == expected.dtype and again.dtype == wanted.dtype
             # The check for finite numbers has been made already.
-            fits = not found & numbers.BEYOND if again.check == "finite" else again == wanted
+            if again.check == "finite":
+                fits = not found & numbers.BEYOND
+            else:
+                fits = again == wanted
             return (result if same and fits else None), exact
+    elif wanted.made == "lists":
+        result = _hollow(shape)
     else:
-        result = _hollow(shape) if wanted.made == "lists" else chunks
+        result = chunks
     return _read_chunks(wanted, result, chunks, expected, decide, to_scalars)
 
 
@@ -204,7 +212,10 @@ def _read_chunks(
         if result is not None and not expected.holds(exact):
             # Continue, if only the check changes; if not, the other chunks are only examined.
             expected = expected._replace(narrow=False)
-            again = decide(chunks.shape, expected) if expected.holds(exact) else None
+            if expected.holds(exact):
+                again = decide(chunks.shape, expected)
+            else:
+                again = None
             if again and again.dtype == wanted.dtype:
                 wanted = again
             else:
@@ -239,9 +250,10 @@ def _put_lists(
         result[part] = to_scalars(casts.cast(chunk, wanted.dtype, wanted.check))
     else:
         exact = numbers.alike(numbers.with_types(found, rows, chunk.ndim))
-        result[part] = (
-            rows if exact is not None and exact.dtype == wanted.dtype else to_scalars(chunk)
-        )
+        if exact is not None and exact.dtype == wanted.dtype:
+            result[part] = rows
+        else:
+            result[part] = to_scalars(chunk)
 
 
 def _copied(rows: Any, depth: int) -> list[Any]:
@@ -252,7 +264,9 @@ def _copied(rows: Any, depth: int) -> list[Any]:
     """
     if not isinstance(rows, ROWS):
         raise ShapeError("Rows of unequal lengths are no tensor.", None)
-    return list(rows) if depth == 1 else [_copied(row, depth - 1) for row in rows]
+    if depth == 1:
+        return list(rows)
+    return [_copied(row, depth - 1) for row in rows]
 
 
 def _hollow(shape: tuple[int, ...]) -> list[Any]:
@@ -363,7 +377,10 @@ def read(x: Any, head: Any, others: Others) -> tuple[Array, str | None]:
     exact = numbers.exact(found[1]) if found else None
     if found and exact:
         return found[0], exact.weak
-    array = _read_range(x) if isinstance(x, range) else _read_carefully(x, others)
+    if isinstance(x, range):
+        array = _read_range(x)
+    else:
+        array = _read_carefully(x, others)
     return array, narrowest(array) if is_number(head) else None
 
 
@@ -387,11 +404,9 @@ def _read_carefully(x: Any, others: Others) -> Array:
 def _read_range(x: range) -> Array:
     ends = (x[0], x[-1]) if x else (0,)
     if min(ends) >= -(2**63) and max(ends) < 2**63 and abs(x.step) < 2**63:
-        return (
-            np.array(x, np.int64)
-            if abs(x.stop) >= 2**63
-            else np.arange(x.start, x.stop, x.step, dtype=np.int64)
-        )
+        if abs(x.stop) >= 2**63:
+            return np.array(x, np.int64)
+        return np.arange(x.start, x.stop, x.step, dtype=np.int64)
     if min(ends) >= 0 and max(ends) < 2**64:
         return np.array(list(x), np.uint64)
     raise LossyCastError("A range beyond 64 bits fits no dtype.", "[float(number) for number in x]")
@@ -452,7 +467,10 @@ def _read_exactly(x: Any, array: Array, others: Others) -> Array:
         return whole
     for path, number in leaves(x):
         if isinstance(number, (int, np.integer)) and not _is_float64(int(number)):
-            among = "complex numbers" if array.dtype.kind == "c" else "floats"
+            if array.dtype.kind == "c":
+                among = "complex numbers"
+            else:
+                among = "floats"
             raise LossyCastError(
                 f"The integer at {path} stands among {among}, and float64 cannot hold it.",
                 each_rounded(x, path),
@@ -477,5 +495,10 @@ def _has_only_integers(x: Any) -> bool:
 def narrowest(array: Array) -> str:
     """The narrowest ordinary dtype with the range of Python numbers read into an array."""
     name = of_numpy(array.dtype) or ""
-    found = numbers.exact(numbers.found_in(array)) if array.size and name in numbers.EXACT else None
-    return numbers.weak_of(name) if found is None else found.weak
+    if array.size and name in numbers.EXACT:
+        found = numbers.exact(numbers.found_in(array))
+    else:
+        found = None
+    if found is None:
+        return numbers.weak_of(name)
+    return found.weak

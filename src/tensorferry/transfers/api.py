@@ -165,9 +165,10 @@ def prefetch(
             "to) has it as one"
         )
     if not hasattr(iterable, "__iter__") and not hasattr(iterable, "__getitem__"):
-        called = (
-            "; prefetch(x(), to), for a function x that gives them" if callable(iterable) else ""
-        )
+        if callable(iterable):
+            called = "; prefetch(x(), to), for a function x that gives them"
+        else:
+            called = ""
         raise TypeError(
             f"prefetch reads an iterable of batches, not {an(type(iterable).__name__)}{called}"
         )

@@ -43,7 +43,10 @@ def begin(x: Any, target: Target) -> Transfer:
     def work(streams: SideStreams) -> None:
         _settle(future, lambda: context.run(_run, pending, streams, places, before))
 
-    end = long.result if long.result.device != HOST else long.source
+    if long.result.device != HOST:
+        end = long.result
+    else:
+        end = long.source
     _queue_of(end.framework, end.device).do(work)
     return Transfer(future)
 

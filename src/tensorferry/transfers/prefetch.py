@@ -156,10 +156,15 @@ class Prefetch:
             state = "closed"
         elif found is None or not found.begun:
             state = "not begun"
+        elif found.ended:
+            state = "at its end"
         else:
-            state = "at its end" if found.ended else f"up to {self._depth} ahead"
+            state = f"up to {self._depth} ahead"
         count = self._tally.batches
-        batches = "1 batch" if count == 1 else f"{count} batches"
+        if count == 1:
+            batches = "1 batch"
+        else:
+            batches = f"{count} batches"
         return f"<Prefetch to {self._target}: {batches} given, {state}>"
 
     @property

@@ -43,8 +43,13 @@ __all__ = ["Pending", "Target", "landed", "places_of", "tensors_in"]
 
 def _place(framework: str, device: str) -> StreamPlace | None:
     backend = registry.backend_named(framework)
-    stream = backend.current_stream(device) if backend.loaded else None
-    return None if stream is None else StreamPlace(backend, stream.device)
+    if backend.loaded:
+        stream = backend.current_stream(device)
+    else:
+        stream = None
+    if stream is None:
+        return None
+    return StreamPlace(backend, stream.device)
 
 
 def _places(infos: Iterable[TensorInfo]) -> tuple[StreamPlace, ...]:
@@ -194,7 +199,10 @@ class Target:
         return found
 
     def __str__(self) -> str:
-        place = "" if self.device is None else f" on {device_name(self.device)}"
+        if self.device is None:
+            place = ""
+        else:
+            place = f" on {device_name(self.device)}"
         return f"{self.to or 'what like= names'}{place}"
 
     def overlapping(self) -> Target:
@@ -237,7 +245,10 @@ class Target:
     def _prepare(self, x: Any) -> Pending:
         x = self._said(x)
         rule = leaf_rule(self.leaves, unknown=self.unknown)
-        targets = self._of_one if self._is_one(x) else self._of_trees
+        if self._is_one(x):
+            targets = self._of_one
+        else:
+            targets = self._of_trees
         return Pending(TreeConversion(x, targets, rule, None, coalesce=self.coalesce))
 
     def convert(self, x: Any) -> Any:

@@ -99,11 +99,9 @@ class Transfer:
         if not self.done():
             return "<Transfer: going on>"
         error = self._future.exception()
-        return (
-            "<Transfer: complete>"
-            if error is None
-            else f"<Transfer: failed with {type(error).__name__}>"
-        )
+        if error is None:
+            return "<Transfer: complete>"
+        return f"<Transfer: failed with {type(error).__name__}>"
 
 
 def _tell(loop: Any, complete: Any) -> None:

@@ -144,11 +144,10 @@ def convert_tree(
     asked = (to, like, dtype, device, copy, casting, grad, options)
     if coalesce is not True or index is not False:
         _validate(coalesce, index)
-    of_columns = (
-        None
-        if nulls is ragged is pad is None and not index
-        else (nulls, ragged, pad, index, dtype, casting)
-    )
+    if nulls is ragged is pad is None and not index:
+        of_columns = None
+    else:
+        of_columns = nulls, ragged, pad, index, dtype, casting
     return call_for(
         convert_tree,
         asked,
@@ -255,11 +254,10 @@ def explain_tree(
     asked = (to, like, dtype, device, copy, casting, grad, options)
     if coalesce is not True or index is not False:
         _validate(coalesce, index)
-    of_columns = (
-        None
-        if nulls is ragged is pad is None and not index
-        else (nulls, ragged, pad, index, dtype, casting)
-    )
+    if nulls is ragged is pad is None and not index:
+        of_columns = None
+    else:
+        of_columns = nulls, ragged, pad, index, dtype, casting
     return call_for(  # type: ignore[no-any-return]
         explain_tree, asked, _convert, tree, asked, out, leaves, unknown, coalesce, of_columns, True
     )
@@ -310,7 +308,10 @@ def _validate(coalesce: object, index: object) -> None:
 
 def untraced(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function that tracers must not trace."""
-    run = tracers.shield(_call) if tracers.may_be_active() else _call
+    if tracers.may_be_active():
+        run = tracers.shield(_call)
+    else:
+        run = _call
     return run(function, arguments)
 
 
@@ -374,9 +375,11 @@ def _convert(
         from ..columns.interface import leaving_streams
 
         with leaving_streams():
-            tree = tree if of_columns is None else _with_column_keywords(tree, of_columns)
+            if of_columns is not None:
+                tree = _with_column_keywords(tree, of_columns)
             return _conversion().TreeConversion(tree, targets, rule, out, coalesce=coalesce).plan()
-    tree = tree if of_columns is None else _with_column_keywords(tree, of_columns)
+    if of_columns is not None:
+        tree = _with_column_keywords(tree, of_columns)
     return _conversion().convert(tree, targets, rule, out, coalesce=coalesce)
 
 
@@ -463,7 +466,10 @@ def _liked(like: Any, leaves: Leaves) -> dict[str, tuple[TensorInfo, Labels | No
     found = _looked_at(like, leaf_rule(leaves, infos=True), _look_at_like)
     if not found:
         state = code_at(state_of(type(like)), "like")
-        hint = f"like={state}" if state else "like= a tensor, or a tree of tensors"
+        if state:
+            hint = f"like={state}"
+        else:
+            hint = "like= a tensor, or a tree of tensors"
         raise UnsupportedTypeError("like= has no tensor in it.", hint)
     return found
 

@@ -69,12 +69,17 @@ def opener_of(kind: type) -> Callable[[Any], Node] | None:
         return _open_namespace
     if is_dataclass(kind):
         return _open_dataclass
-    return _open_attrs if hasattr(kind, "__attrs_attrs__") else None
+    if hasattr(kind, "__attrs_attrs__"):
+        return _open_attrs
+    return None
 
 
 def _open_dict(x: dict[Any, Any]) -> Node:
     keys = list(x)
-    put = OrderedDict.__setitem__ if isinstance(x, OrderedDict) else dict.__setitem__
+    if isinstance(x, OrderedDict):
+        put = OrderedDict.__setitem__
+    else:
+        put = dict.__setitem__
 
     def rebuild(values: Sequence[Any]) -> Any:
         result = like(x)
@@ -462,11 +467,10 @@ def openers_of(kind: type, leaves: Sequence[Any]) -> tuple[Opener, ...]:
     if kind in PLAIN or issubclass(kind, TensorInfo):
         return ()
     if issubclass(kind, (np.ndarray, np.void)):
-        arrays = (
-            leaves
-            if set(map(type, leaves)) == {kind}
-            else [leaf for leaf in leaves if type(leaf) is kind]
-        )
+        if set(map(type, leaves)) == {kind}:
+            arrays = leaves
+        else:
+            arrays = [leaf for leaf in leaves if type(leaf) is kind]
         names = any(dtype.names for dtype in set(map(_DTYPE, arrays)))
         return (_open_fields,) if names else ()
     if registry.is_known_tensor(kind):
@@ -494,7 +498,9 @@ def _is_lossy(kind: type) -> bool:
 
 def _open_fields(x: Any) -> Node | None:
     # A masked array stays a leaf, and is refused with the message for masked arrays.
-    return None if x.dtype.names is None or has_masked(x) else open_structured(x)
+    if x.dtype.names is None or has_masked(x):
+        return None
+    return open_structured(x)
 
 
 # -- what frameworks know --------------------------------------------------------------------------

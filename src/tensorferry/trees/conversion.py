@@ -101,7 +101,9 @@ class Alike(NamedTuple):
             results = path(leaves)
         except fast_paths.NOT_ACCEPTED:
             return None
-        return None if results is None else dict(zip(self.keys, results, strict=True))
+        if results is None:
+            return None
+        return dict(zip(self.keys, results, strict=True))
 
 
 # -- tables whose columns are plain memory ---------------------------------------------------------
@@ -125,9 +127,14 @@ def convert_plainly(table: Any, targets: Targets) -> dict[object, Any] | None:
     if targets.common.described or not targets.common.is_for_host:
         return None
     owner: Any = registry.backend_of(table)
-    views = None if targets.common.target is owner else owner.views(table)
+    if targets.common.target is owner:
+        views = None
+    else:
+        views = owner.views(table)
     try:
-        return None if views is None else _converted(owner, views, targets)
+        if views is None:
+            return None
+        return _converted(owner, views, targets)
     except ConversionError:
         return None  # the general way raises the error, with the name of the column
 
@@ -226,7 +233,10 @@ class TreeConversion:
     def _prepare_each(self) -> dict[int, Prepared]:
         """Plan the conversion of each leaf, and keep errors."""
         taken = self._taken()
-        known = None if self._targets.decides_by_leaf or self.outs is not None else self._known
+        if self._targets.decides_by_leaf or self.outs is not None:
+            known = None
+        else:
+            known = self._known
         each = (
             (index, self._prepare(index, leaf, known))
             for index, (leaf, on) in enumerate(zip(self.leaves, taken, strict=True))
@@ -281,8 +291,14 @@ class TreeConversion:
         try:
             targets = self._targets
             conversion = targets.common or targets.of(lambda: self._structure.path(index), leaf)
-            out = None if self.outs is None else self.outs[index]
-            decide = partial(self._decided, conversion, index) if targets.decides_by_leaf else None
+            if self.outs is None:
+                out = None
+            else:
+                out = self.outs[index]
+            if targets.decides_by_leaf:
+                decide = partial(self._decided, conversion, index)
+            else:
+                decide = None
             if isinstance(leaf, TensorInfo):
                 return run.prepare_described(
                     leaf, conversion if decide is None else decide(leaf), out
@@ -303,9 +319,16 @@ class TreeConversion:
         self, prepared: Mapping[int, Prepared]
     ) -> tuple[dict[int, int], list[Cluster], list[Shipment]]:
         """The leaves that are the same, are copied together, or cross the bus together."""
-        same = {} if self.outs is not None else {**self._twins(prepared), **ties(prepared)}
-        groups = [] if self.outs is not None else overlapping(prepared, same)
-        sent = shipments(prepared, same) if self._coalesce else []
+        if self.outs is not None:
+            same = {}
+            groups = []
+        else:
+            same = {**self._twins(prepared), **ties(prepared)}
+            groups = overlapping(prepared, same)
+        if self._coalesce:
+            sent = shipments(prepared, same)
+        else:
+            sent = []
         return same, groups, sent
 
     def _twins(self, prepared: Mapping[int, Prepared]) -> dict[int, int]:
@@ -410,9 +433,9 @@ class TreeConversion:
                 been written then.
         """
         results = self._directly()
-        return (
-            self.run(self._prepare_each()) if results is None else self._structure.rebuild(results)
-        )
+        if results is None:
+            return self.run(self._prepare_each())
+        return self._structure.rebuild(results)
 
     def run(self, prepared: dict[int, Prepared]) -> Any:
         """Convert the tree.
@@ -454,7 +477,10 @@ class TreeConversion:
                 places = [index for index, on in enumerate(taken) if on]
                 leaves = [leaves[index] for index in places]
                 kinds = one_of_each(leaves)
-                outs = None if outs is None else [outs[index] for index in places]
+                if outs is None:
+                    outs = None
+                else:
+                    outs = [outs[index] for index in places]
             if not leaves:
                 return self.leaves
             if common is None:
@@ -494,13 +520,21 @@ class TreeConversion:
                 return None
             alone = list({id(leaf): leaf for leaf in leaves}.values())
             results = self._convert_each(common, alone, None, kinds)
-            done = None if results is None else dict(zip(map(id, alone), results, strict=True))
-            return None if done is None else [done[id(leaf)] for leaf in leaves]
+            if results is None:
+                done = None
+            else:
+                done = dict(zip(map(id, alone), results, strict=True))
+            if done is None:
+                return None
+            return [done[id(leaf)] for leaf in leaves]
         if outs is None and not self._targets.decides_by_leaf and common.request.is_ordinary:
             quick = self._quickly(leaves, kinds, common.target.name)
             if quick is not None:
                 return quick
-        decide = partial(self._decided, common, 0) if self._targets.decides_by_leaf else None
+        if self._targets.decides_by_leaf:
+            decide = partial(self._decided, common, 0)
+        else:
+            decide = None
         return convert_each(leaves, outs, common, decide, kinds, coalesce=self._coalesce)
 
     def _quickly(
@@ -510,7 +544,10 @@ class TreeConversion:
         together = {fast_paths.path_for_many(kind, target) for kind in kinds}
         paths = fast_paths.paths_to(target)
         try:
-            path = together.pop() if len(together) == 1 and self._coalesce else None
+            if len(together) == 1 and self._coalesce:
+                path = together.pop()
+            else:
+                path = None
             results = None if path is None else path(leaves)
             keys = self._structure.flat_keys
             if results is not None and keys is not None and len(keys) == len(leaves):
@@ -522,7 +559,9 @@ class TreeConversion:
                 results = [paths[type(leaf)](leaf) for leaf in leaves]
         except fast_paths.NOT_ACCEPTED:
             return None
-        return None if results is None or any(result is None for result in results) else results
+        if results is None or any(result is None for result in results):
+            return None
+        return results
 
     def _run(self, prepared: Mapping[int, Prepared]) -> list[Any]:
         same, groups, sent = self.bind(prepared)

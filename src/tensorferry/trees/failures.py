@@ -55,16 +55,21 @@ def refuse_unknown_name(
     from .tables import why_no_tensor  # here, because only an error needs what is for tables
 
     for name, _ in keys:
-        found = None if name in names else why_no_tensor(others(name))
+        if name in names:
+            found = None
+        else:
+            found = why_no_tensor(others(name))
         if found is not None:
             why, asked = found
-            kept = (
-                {**dict(keys), name: asked}
-                if asked
-                else {key: value for key, value in keys if key != name}
-            )
+            if asked:
+                kept = {**dict(keys), name: asked}
+            else:
+                kept = {key: value for key, value in keys if key != name}
             kept |= dict(rest)
-            hint = f"{keyword}={mapping_in_code(kept)}" if kept else f"without {keyword}="
+            if kept:
+                hint = f"{keyword}={mapping_in_code(kept)}"
+            else:
+                hint = f"without {keyword}="
             raise UnsupportedTypeError(
                 f"{keyword}= has the name {shown(name)}, which is no tensor: it {why}.", hint
             )
@@ -162,11 +167,10 @@ def ask_for_all(rule: DtypeRule, errors: Iterable[tuple[ConversionError, str]]) 
         (error, error.instead, name) for error, name in errors if isinstance(error, LossyCastError)
     ]
     others = [(*instead, name) for _, instead, name in found if instead is not None]
-    asked = (
-        with_others(rule, [(dtype, name, instead) for dtype, instead, name in others])
-        if others
-        else ""
-    )
+    if others:
+        asked = with_others(rule, [(dtype, name, instead) for dtype, instead, name in others])
+    else:
+        asked = ""
     for error, instead, _ in found:
         if instead is not None and error.hint is not None:
             rest = error.hint.removeprefix(f"dtype={quoted(instead[1])}")

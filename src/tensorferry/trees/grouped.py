@@ -122,7 +122,10 @@ def _shipment(
     if packed:
         widths = [_itemsize(prepared[index].recipe.plan, step) for index, step in members]
         nbytes = packing.places(sizes, widths, _alignment(prepared, dict(members)))[1]
-    target = HOST if verb in ("fetch", "land") else arguments[0]
+    if verb in ("fetch", "land"):
+        target = HOST
+    else:
+        target = arguments[0]
     batch = Batch(source, target, len(members), nbytes, 1 if packed else len(members))
     return Shipment(batch, dict(members))
 
@@ -192,7 +195,10 @@ def cross(
         for value in values.values():
             backend.start_fetch(value)
         return dict(values)
-    lock = {"lock": True} if _locks_first(recipe.plan, step) else {}
+    if _locks_first(recipe.plan, step):
+        lock = {"lock": True}
+    else:
+        lock = {}
     parts = _packed(
         recipe, step, transfer, list(values.values()), _alignment(prepared, values), **lock
     )
@@ -205,8 +211,14 @@ def _packed(
     """Transfer values in one packed buffer, by a recipe's step; gives views of what arrived."""
     backend: Any = registry.backend_named(transfer.backend)
     # ``place`` takes arrays of the host, and ``fetch`` gives them.
-    pack = packing.pack if transfer.verb == "place" else backend.pack
-    unpack = packing.unpack if transfer.verb == "fetch" else backend.unpack
+    if transfer.verb == "place":
+        pack = packing.pack
+    else:
+        pack = backend.pack
+    if transfer.verb == "fetch":
+        unpack = packing.unpack
+    else:
+        unpack = backend.unpack
     packed, layout = pack(values, alignment, **lock)
     return unpack(run.execute(recipe.program[number : number + 1], packed), layout)
 
@@ -280,7 +292,9 @@ def _packable(recipe: Recipe) -> int | None:
     step = recipe.steps[number]
     packs = registry.backend_named(step.backend).capabilities.devices.packs
     alone = len(recipe.transfers) == 1 and not recipe.plan.result.requires_grad
-    return number if alone and packs and step.verb in _PACKED else None
+    if alone and packs and step.verb in _PACKED:
+        return number
+    return None
 
 
 def arrive(shipment: Shipment, prepared: Mapping[int, Prepared], index: int, value: Any) -> Any:
@@ -325,7 +339,10 @@ def convert_each(
     steps = slice(None) if outs is None else slice(-1)
     if any(recipe.transfers for recipe, _ in recipes):
         several = [(recipe, _some(leaves, places)) for recipe, places in recipes]
-        found = sent_together(several, conversion.target) if outs is None and coalesce else None
+        if outs is None and coalesce:
+            found = sent_together(several, conversion.target)
+        else:
+            found = None
         if found is None:
             return None
         values = found
@@ -352,20 +369,22 @@ def convert_each(
 
 def _parts(leaves: list[Any]) -> Iterable[list[Any]]:
     starts = range(0, len(leaves), AT_ONCE)
-    return [leaves] if len(starts) == 1 else (leaves[start : start + AT_ONCE] for start in starts)
+    if len(starts) == 1:
+        return [leaves]
+    return (leaves[start : start + AT_ONCE] for start in starts)
 
 
 def _whole(parts: list[list[Any]]) -> list[Any]:
-    return parts[0] if len(parts) == 1 else [*chain.from_iterable(parts)]
+    if len(parts) == 1:
+        return parts[0]
+    return [*chain.from_iterable(parts)]
 
 
 def _some(leaves: list[Any], places: Places) -> list[Any]:
     """The leaves at some positions."""
-    return (
-        leaves
-        if len(places) == len(leaves) and isinstance(places, range)
-        else [leaves[place] for place in places]
-    )
+    if len(places) == len(leaves) and isinstance(places, range):
+        return leaves
+    return [leaves[place] for place in places]
 
 
 def _in_order(

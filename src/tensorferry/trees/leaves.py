@@ -242,7 +242,10 @@ class LeafRule:
         if isinstance(known, UnsupportedTypeError):
             return known.hint
         method = method_for_array(type(x))
-        code = state_of(type(x)) if method is None else f"x.{method}()"
+        if method is None:
+            code = state_of(type(x))
+        else:
+            code = f"x.{method}()"
         return Hint(f"{{tree:{code}}}") if code else None
 
     def check(self, structure: Structure, leaves: Sequence[Any]) -> None:
@@ -263,7 +266,10 @@ class LeafRule:
             if is_used_up(type(leaves[0])):
                 self._refuse(leaves[0], Hint("{tree:list(x)}, if it ends"))
         for node in structure.nodes() if self._refuses else ():
-            inside = self._in_static(node.static) if node.static else None
+            if node.static:
+                inside = self._in_static(node.static)
+            else:
+                inside = None
             if inside is not None:
                 path = structure.path_of(node)
                 raise UnsupportedTypeError(

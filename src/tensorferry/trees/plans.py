@@ -82,7 +82,10 @@ class KeptLeaf(NamedTuple):
     tensor: str | None = None
 
     def __str__(self) -> str:
-        inside = "" if self.tensor is None else f" with the tensor at {self.tensor}"
+        if self.tensor is None:
+            inside = ""
+        else:
+            inside = f" with the tensor at {self.tensor}"
         return f"{self.path}  {self.type}: {self.why}{inside}"
 
 
@@ -195,8 +198,14 @@ class TreePlan(PlansOfLeaves):
         return "\n".join(lines)
 
     def _head(self) -> str:
-        many = "1 leaf" if len(self.leaves) == 1 else f"{len(self.leaves)} leaves"
-        kept = f", {len(self.kept)} kept as they are" if self.kept else ""
+        if len(self.leaves) == 1:
+            many = "1 leaf"
+        else:
+            many = f"{len(self.leaves)} leaves"
+        if self.kept:
+            kept = f", {len(self.kept)} kept as they are"
+        else:
+            kept = ""
         return f"{many}{kept}: {size_text(self.bytes_copied)} copied, {size_text(self.bytes_shared)} shared"
 
     def _notes(self) -> tuple[object, ...]:

@@ -56,8 +56,14 @@ class RowsRead(NamedTuple):
 def read_rows(column: Sequence[list[Any]]) -> RowsRead | None:
     """Rows' numbers, read in one pass; ``None`` if they are not all floats or all integers."""
     flat = list(chain.from_iterable(column))
-    read = numbers.read(flat, flat[0], (len(flat),)) if flat else None
-    alike = numbers.alike(numbers.with_types(read[1], flat, 1)) if read else None
+    if flat:
+        read = numbers.read(flat, flat[0], (len(flat),))
+    else:
+        read = None
+    if read:
+        alike = numbers.alike(numbers.with_types(read[1], flat, 1))
+    else:
+        alike = None
     if read is None or alike is None or alike.dtype not in ("float64", "int64"):
         return None
     return RowsRead(read[0], list(map(len, column)))

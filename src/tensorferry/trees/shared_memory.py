@@ -405,7 +405,9 @@ def _out_at(each: Prepared, out: Any) -> tuple[TensorInfo, int] | None:
 
 
 def _source_at(each: Prepared) -> int | None:
-    return None if each.info.weak_dtype is not None or is_read(each) else address_of(each)
+    if each.info.weak_dtype is not None or is_read(each):
+        return None
+    return address_of(each)
 
 
 def _span(index: int, info: TensorInfo, at: int) -> _Span:

@@ -80,7 +80,9 @@ class Structure:
         many = optree.treespec_list(
             [one] * self._spec.num_children, none_is_leaf=True, namespace=NAMESPACE
         )
-        return Structure(one, {}, one.num_leaves) if many == self._spec else None
+        if many == self._spec:
+            return Structure(one, {}, one.num_leaves)
+        return None
 
     def path(self, index: int) -> str:
         """The path of a leaf. All are made at the first call."""
@@ -288,11 +290,9 @@ class Structure:
         values = inner.structure.rebuild_from(leaves, count, made)
         node = inner.node
         try:
-            return (
-                node.rebuild(values)
-                if count is None or node.stack is None
-                else node.stack(values, count)
-            )
+            if count is None or node.stack is None:
+                return node.rebuild(values)
+            return node.stack(values, count)
         except Exception as error:  # noqa: BLE001 - what the class of the container raises
             raise _NotMadeError(inner, error) from None
 
@@ -316,7 +316,10 @@ _WITHIN = re.compile(r" - at x((?:\[\d+\])+)$")
 
 def placed(error: ConversionError, path: str) -> ConversionError:
     """The error, with the path of the leaf."""
-    told: Any = error.exceptions if isinstance(error, TreeError) else error.hint
+    if isinstance(error, TreeError):
+        told: Any = error.exceptions
+    else:
+        told = error.hint
     message, inside = error.message, error.inside
     within = _WITHIN.search(message)
     if within is not None:
@@ -344,8 +347,12 @@ def _note(error: Exception, text: str) -> None:
 
 
 def _keyed(mapping: Any, key: Any) -> tuple[Any, str] | None:
-    return (mapping, key) if isinstance(mapping, MutableMapping) and isinstance(key, str) else None
+    if isinstance(mapping, MutableMapping) and isinstance(key, str):
+        return mapping, key
+    return None
 
 
 def _entry(entry: optree.PyTreeEntry) -> str:
-    return item(entry.entry) if isinstance(entry, optree.MappingEntry) else entry.codify("")
+    if isinstance(entry, optree.MappingEntry):
+        return item(entry.entry)
+    return entry.codify("")

@@ -104,7 +104,9 @@ def _is_table(x: Any) -> bool:
 
 def class_name(x: Any) -> str:
     """The class name of a leaf; for a column that has been read, of the class the user knows."""
-    return x.kind if isinstance(x, (TableContents, tables.ArrowColumn)) else type(x).__name__
+    if isinstance(x, (TableContents, tables.ArrowColumn)):
+        return x.kind
+    return type(x).__name__
 
 
 def why_no_tensor(x: Any) -> tuple[str, str] | None:
@@ -112,9 +114,14 @@ def why_no_tensor(x: Any) -> tuple[str, str] | None:
 
     It is ``None`` for a tensor, and for everything that is no column.
     """
-    contents = contents_of(x, None) if may_be_column(type(x)) else None
+    if may_be_column(type(x)):
+        contents = contents_of(x, None)
+    else:
+        contents = None
     found = None if contents is None else contents.found
-    return (found.why, found.asked) if isinstance(found, Refused) else None
+    if isinstance(found, Refused):
+        return found.why, found.asked
+    return None
 
 
 def may_be_column(kind: type) -> bool:
@@ -193,11 +200,9 @@ def apply_to_leaf(
         found = apply_column_keywords(
             column, becomes(_WITHOUT), casting, in_tree=becomes, **keywords
         )
-        return (
-            _with_full_mask(found.values)
-            if isinstance(found, Masked) and found.mask is None
-            else found
-        )
+        if isinstance(found, Masked) and found.mask is None:
+            return _with_full_mask(found.values)
+        return found
 
     if isinstance(x, (str, bytes, dict, list, tuple)) or not _is_table(x):
         return apply(x, name)
@@ -252,7 +257,10 @@ def put_masks_beside(x: Any, masks: list[Any]) -> Any:
             beside = f"{name}_mask"
             if beside in x or beside in result:
                 # Two columns may have names that differ only in their types: 0 and "0".
-                what = "such a column" if beside in x else "such a mask"
+                if beside in x:
+                    what = "such a column"
+                else:
+                    what = "such a mask"
                 raise UnsupportedTypeError(
                     f"The mask of {name!r} would be named {beside!r}, and there is {what} already.",
                     Hint(
@@ -266,4 +274,6 @@ def put_masks_beside(x: Any, masks: list[Any]) -> Any:
         return [put_masks_beside(each, masks) for each in x]
     if isinstance(x, Masked):
         masks.append(x.mask)
-    return tuple(put_masks_beside(each, masks) for each in x) if type(x) is tuple else x
+    if type(x) is tuple:
+        return tuple(put_masks_beside(each, masks) for each in x)
+    return x

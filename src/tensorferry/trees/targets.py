@@ -154,5 +154,6 @@ def _is_opaque(info: TensorInfo) -> bool:
 def copy_in_its_framework(leaf: Any) -> Conversion:
     """What copies a tensor in its framework, outside its graph; in NumPy if that is no target."""
     backend = registry.backend_of(leaf)
-    backend = backend if backend.is_target else registry.backend_named(EXCHANGE)
+    if not backend.is_target:
+        backend = registry.backend_named(EXCHANGE)
     return conversion_of(backend, Request(backend.name, copy=True, grad=LEAVE))

@@ -49,14 +49,18 @@ def take_apart(
     Raises:
         UnsupportedTypeError: It contains itself, or is nested too deep.
     """
-    flat = None if rows or chosen is not None else _take_flat(tree)
+    if rows or chosen is not None:
+        flat = None
+    else:
+        flat = _take_flat(tree)
     if flat is not None:
         return flat
     walk = Walk(chosen, visits=sharing, rows=rows)
     leaves, structure = walk.take(tree)
-    shared = (
-        {number: x for number, x in walk.again.items() if _is_container(x)} if walk.again else None
-    )
+    if walk.again:
+        shared = {number: x for number, x in walk.again.items() if _is_container(x)}
+    else:
+        shared = None
     if shared:
         walk = Walk(chosen, shared=shared)
         leaves, structure = walk.take(tree)
@@ -106,14 +110,14 @@ class _FlatDict(Structure):
 
     def paths(self) -> list[str]:
         paths = ["$" + item(key) for key in self._keys]
-        return paths if len(set(paths)) == len(paths) else super().paths()
+        if len(set(paths)) == len(paths):
+            return paths
+        return super().paths()
 
     def is_in_order_of(self, other: Structure) -> bool:
-        return (
-            self._keys == other.flat_keys
-            if isinstance(other, _FlatDict)
-            else super().is_in_order_of(other)
-        )
+        if isinstance(other, _FlatDict):
+            return self._keys == other.flat_keys
+        return super().is_in_order_of(other)
 
     def rebuild(self, leaves: Sequence[Any], count: int | None = None) -> Any:
         return dict(zip(self._keys, leaves, strict=True))
@@ -168,16 +172,20 @@ class Walk:
         finder = RowFinder() if self._rows else None
         if finder is not None and below_keys:
             finder.note(tree)
-        is_leaf = self._is_leaf(own) if finder is None else _is_leaf_or_row(own, finder)
+        if finder is None:
+            is_leaf = self._is_leaf(own)
+        else:
+            is_leaf = _is_leaf_or_row(own, finder)
         try:
             leaves, spec = optree.tree_flatten(
                 tree, is_leaf, none_is_leaf=True, namespace=NAMESPACE
             )
         except RecursionError:
             raise _too_deep() from None
-        misplaced = (
-            set() if finder is None else finder.misplaced(leaves, spec, below_keys=below_keys)
-        )
+        if finder is None:
+            misplaced = set()
+        else:
+            misplaced = finder.misplaced(leaves, spec, below_keys=below_keys)
         kinds = set(map(type, leaves))
         if finder is not None:
             kinds.discard(list)

@@ -47,10 +47,14 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return column_code(info, arguments)
     if not info.kind.endswith(DLPACK):
         if verb == "read":
-            return f'np.array({{x}}, dtype="{info.dtype}")' if native else "np.array({x})"
+            if native:
+                return f'np.array({{x}}, dtype="{info.dtype}")'
+            return "np.array({x})"
         return "np.asarray({x})"
     if native:
-        return "np.from_dlpack({x}).copy()" if verb == "read" else "np.from_dlpack({x})"
+        if verb == "read":
+            return "np.from_dlpack({x}).copy()"
+        return "np.from_dlpack({x})"
     return f"# NumPy's from_dlpack does not know {info.dtype}\nferry.to_numpy({{x}})"
 
 
@@ -61,7 +65,10 @@ def column_code(info: TensorInfo, arguments: tuple[Any, ...] = ()) -> str:
         info: The description of the column.
         arguments: The requested dtype and casting, if the call is for these.
     """
-    asked, casting = arguments if len(arguments) == 2 else (None, None)
+    if len(arguments) == 2:
+        asked, casting = arguments
+    else:
+        asked, casting = None, None
     text, _, reasons = info.kind.partition(": ")
     dtype = _dtype_in_call(info.dtype, asked, COUNTING in text, reasons)
     inputs = ["{x}"]
@@ -79,7 +86,10 @@ def column_code(info: TensorInfo, arguments: tuple[Any, ...] = ()) -> str:
         inputs.append(f"pad={_number(padded)}")
     # NumPy gets a table in column order. The plan says if the target needs row order.
     by_rows = info.strides == compact_strides(info.shape, DTYPES[info.dtype].itemsize)
-    in_rows = '.copy(order="C")' if reasons == APART and by_rows else ""
+    if reasons == APART and by_rows:
+        in_rows = '.copy(order="C")'
+    else:
+        in_rows = ""
     return f"ferry.to_numpy({', '.join(inputs)}){in_rows}"
 
 
@@ -96,7 +106,9 @@ def _dtype_in_call(own: str, asked: str | None, counts: bool, reasons: str) -> s
 
 def _number(text: str) -> str:
     """A number as code: NaN and infinity have no literals."""
-    return f'float("{text}")' if text.endswith(("nan", "inf")) else text
+    if text.endswith(("nan", "inf")):
+        return f'float("{text}")'
+    return text
 
 
 NAME = "array-like"

@@ -53,7 +53,10 @@ def _open_later(
 ) -> Opened:
     """Open an array by its shape and dtype. Nothing is computed or read before `take` is called."""
     shape, dtype = x.shape, x.dtype
-    name = of_numpy(dtype) if isinstance(dtype, np.dtype) else None
+    if isinstance(dtype, np.dtype):
+        name = of_numpy(dtype)
+    else:
+        name = None
     # The shape may be unknown before the values are computed.
     if (
         name is None
@@ -77,7 +80,9 @@ def _class_of_dask(kind: type) -> KnownClass | None:
     names = {base.__name__ for base in kind.__mro__}
     if "Array" in names:
         return KnownClass(_open_dask, _is_text_or_dates)
-    return KnownClass(_refuse_dask) if names & {"DataFrame", "Series", "Index"} else None
+    if names & {"DataFrame", "Series", "Index"}:
+        return KnownClass(_refuse_dask)
+    return None
 
 
 def _open_dask(x: Any, target: Any, request: Any) -> Opened:
@@ -99,7 +104,9 @@ def _class_of_datasets(kind: type) -> KnownClass | None:
     names = {base.__name__ for base in kind.__mro__}
     if "Column" in names:
         return KnownClass(_open_column_datasets, _is_text_datasets)
-    return KnownClass(_refuse_datasets) if names & {"Dataset", "IterableDataset"} else None
+    if names & {"Dataset", "IterableDataset"}:
+        return KnownClass(_refuse_datasets)
+    return None
 
 
 def _open_column_datasets(x: Any, target: Any, request: Any) -> Opened:
@@ -128,7 +135,9 @@ def _class_of_h5py(kind: type) -> KnownClass | None:
     """How to open a class of h5py, or a subclass; ``None`` for others."""
     import h5py
 
-    return KnownClass(_open_h5py, _is_text_h5py) if issubclass(kind, h5py.Dataset) else None
+    if issubclass(kind, h5py.Dataset):
+        return KnownClass(_open_h5py, _is_text_h5py)
+    return None
 
 
 def _open_h5py(x: Any, target: Any, request: Any) -> Opened:
@@ -153,7 +162,9 @@ def _class_of_pillow(kind: type) -> KnownClass | None:
     """How to open a class of Pillow, or a subclass; ``None`` for others."""
     from PIL import Image
 
-    return KnownClass(_open_pillow) if issubclass(kind, Image.Image) else None
+    if issubclass(kind, Image.Image):
+        return KnownClass(_open_pillow)
+    return None
 
 
 def _open_pillow(x: Any, target: Any, request: Any) -> Opened:
@@ -164,7 +175,10 @@ def _open_pillow(x: Any, target: Any, request: Any) -> Opened:
     if dtype is None:
         return open_by_protocol(x, target, request)
     bands = (len(mode.bands),) if len(mode.bands) > 1 else ()
-    kind = f"{kind_of(x)}{PALETTE}" if x.mode in ("P", "PA") else ""
+    if x.mode in ("P", "PA"):
+        kind = f"{kind_of(x)}{PALETTE}"
+    else:
+        kind = ""
     return None, *open_later_values(
         x, partial(_read_pillow, x), (x.height, x.width, *bands), dtype, kind
     )
@@ -183,9 +197,9 @@ def _class_of_scipy(kind: type) -> KnownClass | None:
     """How to open a class of SciPy, or a subclass; ``None`` for others."""
     from scipy import sparse
 
-    return (
-        KnownClass(_refuse_scipy) if issubclass(kind, (sparse.sparray, sparse.spmatrix)) else None
-    )
+    if issubclass(kind, (sparse.sparray, sparse.spmatrix)):
+        return KnownClass(_refuse_scipy)
+    return None
 
 
 def _refuse_scipy(x: Any, _target: Any, _request: Any) -> Opened:
@@ -208,7 +222,9 @@ def _class_of_xarray(kind: type) -> KnownClass | None:
         return KnownClass(_refuse_tree_xarray)
     made_like = "like.copy(data=to_numpy(x)), which keeps its dimensions and coordinates"
     is_array = issubclass(kind, (xr.DataArray, xr.Variable))
-    return KnownClass(_open_xarray, _is_text_or_dates, made_like) if is_array else None
+    if is_array:
+        return KnownClass(_open_xarray, _is_text_or_dates, made_like)
+    return None
 
 
 def _open_xarray(x: Any, target: Any, request: Any) -> Opened:
@@ -239,7 +255,9 @@ def _class_of_zarr(kind: type) -> KnownClass | None:
     """How to open a class of zarr, or a subclass; ``None`` for others."""
     import zarr
 
-    return KnownClass(_open_later, _is_text_or_dates) if issubclass(kind, zarr.Array) else None
+    if issubclass(kind, zarr.Array):
+        return KnownClass(_open_later, _is_text_or_dates)
+    return None
 
 
 # -- all of them -----------------------------------------------------------------------------------

@@ -351,9 +351,9 @@ def _over_dlpack(x: Any) -> tuple[TensorInfo, Any]:
     capsule = dlpack.take(x)
     kind = kind_of(x) + DLPACK
     if capsule.versioned:
-        return (
-            open_copy(capsule.array, kind) if capsule.copied else open_view(x, capsule.array, kind)
-        )
+        if capsule.copied:
+            return open_copy(capsule.array, kind)
+        return open_view(x, capsule.array, kind)
     # An export without a version cannot say whether it is a copy.
     return open_if_shared(x, capsule.array, kind, lambda: dlpack.take(x).array)
 

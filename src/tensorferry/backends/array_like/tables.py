@@ -61,7 +61,10 @@ class ArrowColumn:
         Raises:
             UnsupportedTypeError: Python has no such objects.
         """
-        found = self.found(None) if self.type.extension else None
+        if self.type.extension:
+            found = self.found(None)
+        else:
+            found = None
         if not isinstance(found, Column) or found.inner:
             return objects_in(self.type, self.chunks)
         gone = found.missing().tolist()
@@ -85,7 +88,10 @@ def read_arrow(x: Any) -> ArrowColumn | dict[object, ArrowColumn]:
     """
     kind, chunks = interface.read(x)
     if kind.format != "+s" or kind.extension:
-        code = "pa.array({x})" if hasattr(x, "__arrow_c_array__") else "pa.chunked_array({x})"
+        if hasattr(x, "__arrow_c_array__"):
+            code = "pa.array({x})"
+        else:
+            code = "pa.chunked_array({x})"
         return ArrowColumn(type(x).__name__, kind.name, kind, chunks, code)
     found: dict[object, ArrowColumn] = {}
     # A table has no nulls of its own.
@@ -97,11 +103,10 @@ def read_arrow(x: Any) -> ArrowColumn | dict[object, ArrowColumn]:
                 "of which one would be lost.",
                 None,
             )
-        code = (
-            f"pa.array(x).drop_null().field({child.name!r})"
-            if has_nulls
-            else f"pa.table(x)[{child.name!r}]"
-        )
+        if has_nulls:
+            code = f"pa.array(x).drop_null().field({child.name!r})"
+        else:
+            code = f"pa.table(x)[{child.name!r}]"
         code = code.replace("{", "{{").replace("}", "}}")
         found[child.name] = ArrowColumn(type(x).__name__, child.name, child, spans, code)
     return found
@@ -119,7 +124,10 @@ def found_in(x: Any, asked: str | None) -> TableContents:
         if isinstance(found, Refused):
             found = found._replace(hint=found.hint.replace("{x}", read.code))
         return TableContents(read.kind, read.name or None, found)
-    rows = sum(span.length for span in next(iter(read.values())).chunks) if read else 0
+    if read:
+        rows = sum(span.length for span in next(iter(read.values())).chunks)
+    else:
+        rows = 0
     columns = [(name, each.found(asked)) for name, each in read.items()]
     table = Table(list(read.items()), rows, lambda name, _: _without([name]), _without, "x")
     return TableContents(type(x).__name__, None, None, table, columns)
@@ -145,17 +153,19 @@ def open_contents(
         note = f"{COLUMN}{x.words or ''}"
         return open_table(NAME, x.kind, x.table, x.columns, target, request, note=note)
     assert x.found is not None  # noqa: S101 - it is one of the two
-    fill = x.found.fill if isinstance(x.found, Column) else None
+    if isinstance(x.found, Column):
+        fill = x.found.fill
+    else:
+        fill = None
     filled = "" if fill is None else f"{FILLED}{fill.item()}"
     note = f"{COLUMN}{filled if x.words is None else x.words}"
     info, handle = open_column(NAME, x.kind, x.name, x.found, request, exactly=exactly, note=note)
     if not x.is_one:
         return info, handle
-    one: Any = (
-        Later(lambda: handle.read().reshape(()))
-        if isinstance(handle, Later)
-        else handle.reshape(())
-    )
+    if isinstance(handle, Later):
+        one: Any = Later(lambda: handle.read().reshape(()))
+    else:
+        one = handle.reshape(())
     return info._replace(shape=(), strides=()), one
 
 
@@ -165,7 +175,9 @@ def opener_of(kind: type) -> Callable[[Any], Node | None] | None:
         return None
     if _is_dataset(kind):
         return lambda x: as_dict(named_columns(x))
-    return _open_table if is_known_by_arrow(kind) and not registry.is_tensor(kind) else None
+    if is_known_by_arrow(kind) and not registry.is_tensor(kind):
+        return _open_table
+    return None
 
 
 def _open_table(x: Any) -> Node | None:
@@ -173,9 +185,9 @@ def _open_table(x: Any) -> Node | None:
     if isinstance(read, dict):
         return as_dict(read)
     # A column is a leaf itself, unless it is a stream, which can be read once.
-    return (
-        None if interface.is_read_again(type(x)) else Node([""], [read], lambda values: values[0])
-    )
+    if interface.is_read_again(type(x)):
+        return None
+    return Node([""], [read], lambda values: values[0])
 
 
 def is_known_by_arrow(kind: type) -> bool:

@@ -65,11 +65,16 @@ class ArrayLikeBackend(Backend):
         return isinstance(dtype, np.dtype) and dtype.kind in "USTmM"
 
     def labels_of(self, x: Any) -> Labels | None:
-        return x.labels if isinstance(x, TableContents) else None
+        if isinstance(x, TableContents):
+            return x.labels
+        return None
 
     def unlike(self, x: Any) -> tuple[str, str] | None:
         known = known_class(type(x))
-        made = f"{known.made_like}; or " if known is not None and known.made_like else ""
+        if known is not None and known.made_like:
+            made = f"{known.made_like}; or "
+        else:
+            made = ""
         why = "which only gives its memory: no result can be one"
         return why, f"{made}like=np.asarray(like), which gives an array of its dtype"
 
@@ -111,7 +116,9 @@ class ArrayLikeBackend(Backend):
         return 'the numbers are indices into the image\'s palette, no colours: x.convert("RGB") has those'
 
     def pointer(self, x: Any) -> int | None:
-        return None if isinstance(x, Later) else memory.address(x)
+        if isinstance(x, Later):
+            return None
+        return memory.address(x)
 
     def read(self, x: Any) -> Array:
         """The object's values in new memory."""

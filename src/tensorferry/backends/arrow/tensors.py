@@ -91,15 +91,15 @@ class ArrowBackend(ColumnBackend):
     def dtype_of(self, x: Any) -> Any:
         kind = x.type
         # An extension type of a user may not be hashable.
-        return (
-            (kind.extension_name, kind.storage_type)
-            if isinstance(kind, self._pa.BaseExtensionType)
-            else kind
-        )
+        if isinstance(kind, self._pa.BaseExtensionType):
+            return kind.extension_name, kind.storage_type
+        return kind
 
     def _name(self, kind: Any) -> str | None:
         """The dtype for a type of numbers; ``None`` for other types."""
-        return None if isinstance(kind, self._pa.BaseExtensionType) else self._plain.get(kind)
+        if isinstance(kind, self._pa.BaseExtensionType):
+            return None
+        return self._plain.get(kind)
 
     def empty(self, x: Any) -> Any:
         return x.slice(0, 0)
@@ -122,7 +122,10 @@ class ArrowBackend(ColumnBackend):
         columns = x.columns
         if name is None or not x.num_rows or any(each.null_count for each in columns):
             return None
-        batches = [x] if isinstance(x, self._pa.RecordBatch) else x.to_batches()
+        if isinstance(x, self._pa.RecordBatch):
+            batches = [x]
+        else:
+            batches = x.to_batches()
         if len(batches) != 1:
             return None
         return Gathered(
@@ -133,7 +136,10 @@ class ArrowBackend(ColumnBackend):
 
     def views(self, x: Any) -> Views | None:
         # The whole batch is exported, because to get each column as an object takes longer.
-        batches = [x] if isinstance(x, self._pa.RecordBatch) else x.to_batches()
+        if isinstance(x, self._pa.RecordBatch):
+            batches = [x]
+        else:
+            batches = x.to_batches()
         names = tuple(x.schema.names)
         if len(batches) != 1 or len(set(names)) < len(names):
             return None
@@ -189,7 +195,10 @@ class ArrowBackend(ColumnBackend):
     def unlike(self, x: Any) -> tuple[str, str] | None:
         if not self.is_table(type(x)):
             return None
-        make = "record_batch" if isinstance(x, self._pa.RecordBatch) else "table"
+        if isinstance(x, self._pa.RecordBatch):
+            make = "record_batch"
+        else:
+            make = "table"
         of_columns = f"pa.{make}([*to_numpy(x).T], names=like.schema.names)"
         return (
             "which is several arrays: a result is one, whose elements are the rows",

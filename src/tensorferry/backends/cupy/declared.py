@@ -30,16 +30,18 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     if verb in ("move", "place"):
         index = arguments[0].partition(":")[2]
         code = _by_integers("cupy.asarray({x})", info.dtype)
-        return (
-            f"with cupy.cuda.Device({index}): {{y}} = {code.replace('{x}', '{y}')}"
-            if index
-            else code
-        )
+        if index:
+            return f"with cupy.cuda.Device({index}): {{y}} = {code.replace('{x}', '{y}')}"
+        return code
     if verb == "write":
         return _write_code(*arguments, info=info)
     if verb == "take":
-        return "cupy.from_dlpack({x})" if arguments[0] == "__dlpack__" else "cupy.asarray({x})"
-    return _by_integers(_SNIPPETS[verb], info.dtype) if verb in _COPIES else _SNIPPETS[verb]
+        if arguments[0] == "__dlpack__":
+            return "cupy.from_dlpack({x})"
+        return "cupy.asarray({x})"
+    if verb in _COPIES:
+        return _by_integers(_SNIPPETS[verb], info.dtype)
+    return _SNIPPETS[verb]
 
 
 _SNIPPETS = {
@@ -55,7 +57,9 @@ _COPIES = ("fetch", "copy", "compact")
 
 def _view_code(code: str, dtype: str) -> str:
     """The code for an array as another dtype of the same width."""
-    return f"{code}.view(ml_dtypes.{dtype})" if dtype in AS_INTEGERS else f'{code}.view("{dtype}")'
+    if dtype in AS_INTEGERS:
+        return f"{code}.view(ml_dtypes.{dtype})"
+    return f'{code}.view("{dtype}")'
 
 
 def _by_integers(code: str, dtype: str) -> str:
@@ -71,16 +75,23 @@ def _integer(dtype: str) -> str:
 
 def _write_code(out: TensorInfo, own: str = "", overlaps: bool = False, *, info: TensorInfo) -> str:  # noqa: ARG001 - as other backends
     """The code that writes an array, cast by NumPy, into `out`; or a CuPy array of its dtype."""
-    into = _view_code("out", _integer(out.dtype)) if out.dtype in AS_INTEGERS else "out"
+    if out.dtype in AS_INTEGERS:
+        into = _view_code("out", _integer(out.dtype))
+    else:
+        into = "out"
     if own:
-        values = "{y}" if into == "out" else _view_code("{y}", _integer(out.dtype))
+        if into == "out":
+            values = "{y}"
+        else:
+            values = _view_code("{y}", _integer(out.dtype))
         return f"{into}[...] = {values}; {{y}} = out"
     values = "{y}"
     if info.dtype != out.dtype or info.swapped:
         values = arrays.snippet("cast", (out.dtype,), info).replace("{x}", values)
     if out.is_compact:
         return f"out.set({values}); {{y}} = out"
-    values = values if into == "out" else _view_code(values, _integer(out.dtype))
+    if into != "out":
+        values = _view_code(values, _integer(out.dtype))
     return f"{into}[...] = cupy.asarray({values}); {{y}} = out"
 
 

@@ -186,7 +186,10 @@ class CupyBackend(Backend):
         """
         if isinstance(x, self.cupy.ndarray):
             return x
-        taken = self.cupy.from_dlpack(x) if hasattr(x, "__dlpack__") else self.cupy.asarray(x)
+        if hasattr(x, "__dlpack__"):
+            taken = self.cupy.from_dlpack(x)
+        else:
+            taken = self.cupy.asarray(x)
         if not taken.size:
             return taken
         low, high = spans(taken.shape, taken.strides, taken.itemsize)
@@ -203,7 +206,10 @@ class CupyBackend(Backend):
         CuPy tells the producer its current stream.
         (https://docs.cupy.dev/en/stable/reference/generated/cupy.from_dlpack.html)
         """
-        exported = registry.backend_named(source).export_dlpack(x) if source else x
+        if source:
+            exported = registry.backend_named(source).export_dlpack(x)
+        else:
+            exported = x
         if isinstance(exported, DlpackExport) and exported.dtype in AS_INTEGERS:
             return self.cupy.from_dlpack(exported.as_integers()).view(numpy_dtype(exported.dtype))
         return self.cupy.from_dlpack(exported)
@@ -220,11 +226,15 @@ class CupyBackend(Backend):
 
     def _integers(self, x: Any) -> Any:
         """The array, or its view as integers if CuPy has no reliable arithmetic for the dtype."""
-        return x.view(np.dtype(f"u{x.dtype.itemsize}")) if _NAMES[x.dtype] in AS_INTEGERS else x
+        if _NAMES[x.dtype] in AS_INTEGERS:
+            return x.view(np.dtype(f"u{x.dtype.itemsize}"))
+        return x
 
     def _device(self, name: str) -> Any:
         _, _, index = name.partition(":")
-        return self.cuda.Device(int(index)) if index else self.cuda.Device()
+        if index:
+            return self.cuda.Device(int(index))
+        return self.cuda.Device()
 
     def _empty(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
         """A new array without gaps on the current device."""

@@ -62,10 +62,16 @@ def loses_imaginary(before: str, after: str) -> bool:
 def _cast_code(dtype: str, check: str = "", caster: str = "", *, info: TensorInfo) -> str:
     """The code for a cast by JAX, or by NumPy, which XLA does not always agree with."""
     if not caster:
-        real = ".real" if loses_imaginary(info.dtype, dtype) else ""
+        if loses_imaginary(info.dtype, dtype):
+            real = ".real"
+        else:
+            real = ""
         return f'{{x}}{real}.astype("{dtype}")'
     remark, line, values = arrays.snippet("cast", (dtype, check), info).rpartition("\n")
-    place = _device_code(HOST) if info.device == HOST and info.shards == 1 else "{x}.sharding"
+    if info.device == HOST and info.shards == 1:
+        place = _device_code(HOST)
+    else:
+        place = "{x}.sharding"
     return f"{remark}{line}jax.device_put({values.replace('{x}', 'np.asarray({x})')}, {place})"
 
 

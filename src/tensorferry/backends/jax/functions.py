@@ -63,17 +63,18 @@ class JaxInner(Inner):
         return bool(jax.config.jax_enable_x64), bool(jax.config.jax_disable_jit)
 
     def under(self, environment: Any) -> AbstractContextManager[Any]:
-        enable = (
-            jax.enable_x64
-            if hasattr(jax, "enable_x64")
-            else import_module("jax.experimental").enable_x64
-        )
+        if hasattr(jax, "enable_x64"):
+            enable = jax.enable_x64
+        else:
+            enable = import_module("jax.experimental").enable_x64
         return enable(environment[0])  # type: ignore[no-any-return]
 
     def output(self, leaf: Any) -> Any:
         if isinstance(leaf, jax.Array):
             return leaf
-        return jnp.asarray(leaf) if isinstance(leaf, (np.ndarray, np.generic)) else None
+        if isinstance(leaf, (np.ndarray, np.generic)):
+            return jnp.asarray(leaf)
+        return None
 
     def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
         """Functions that are derived from a jitted function are jitted too."""
@@ -189,7 +190,10 @@ def _supported(function: Function, specs: Sequence[Spec]) -> list[Spec]:
     held = BACKEND.capabilities.dtypes.held
     found = []
     for shape, name in specs:
-        fitting = dtypes.fit(name, held) if function.flat.source.dtype else name
+        if function.flat.source.dtype:
+            fitting = dtypes.fit(name, held)
+        else:
+            fitting = name
         if fitting is None or fitting not in held:
             raise LossyCastError(
                 f"{function.flat.source.name} gives {name}, which JAX has not as it is set up now.",
@@ -212,14 +216,18 @@ def _conj(x: Any) -> Any:
 
     See https://github.com/jax-ml/jax/issues/9110.
     """
-    return jnp.conj(x) if jnp.issubdtype(x.dtype, jnp.complexfloating) else x
+    if jnp.issubdtype(x.dtype, jnp.complexfloating):
+        return jnp.conj(x)
+    return x
 
 
 def _unbatched(x: Any, axis: int | None) -> Any:
     """A result with its first axis where `Adjoint.axes` says: moved, summed over, or as it is."""
     if axis == -1:
         return x
-    return x.sum(0) if axis is None else jnp.moveaxis(x, 0, axis)
+    if axis is None:
+        return x.sum(0)
+    return jnp.moveaxis(x, 0, axis)
 
 
 def _run_here(function: Function, arrays: Sequence[Any], outer: Outer) -> list[Any]:
@@ -232,11 +240,9 @@ def _run_here(function: Function, arrays: Sequence[Any], outer: Outer) -> list[A
         arrays = _together(arrays)
     results = function.run(arrays, outer)
     device = next((array.device for array in arrays if isinstance(array, jax.Array)), None)
-    return (
-        results
-        if device is None or device.platform == "cpu"
-        else [jax.device_put(each, device) for each in results]
-    )
+    if device is None or device.platform == "cpu":
+        return results
+    return [jax.device_put(each, device) for each in results]
 
 
 def _together(arrays: Sequence[Any]) -> Sequence[Any]:
@@ -267,7 +273,10 @@ def _filling_function(
     function: Function, specs: Sequence[Spec]
 ) -> Callable[[list[Any], list[Any]], None]:
     """A function for XLA's threads: calls it with lent NumPy arrays, writes results into others."""
-    want = [name for _, name in specs] if function.flat.source.dtype else None
+    if function.flat.source.dtype:
+        want = [name for _, name in specs]
+    else:
+        want = None
     return subnormals.unflushed(function.filler(want))
 
 
@@ -362,7 +371,10 @@ class _Primitive:
         self.ad, self.mlir = ad, mlir
         self.emit = mlir.emit_python_callback
         known = inspect.signature(self.emit).parameters
-        self.options = {"returns_token": False} if "returns_token" in known else {}
+        if "returns_token" in known:
+            self.options = {"returns_token": False}
+        else:
+            self.options = {}
         if not {"ctx", "callback", "token", "operands", "operand_avals", "result_avals"} <= set(
             known
         ):
@@ -494,7 +506,9 @@ def _by_buffer(mlir: Any) -> Any:
 
 
 def _aval(x: Any) -> Any:
-    return jax.typeof(x) if hasattr(jax, "typeof") else jax.core.get_aval(x)
+    if hasattr(jax, "typeof"):
+        return jax.typeof(x)
+    return jax.core.get_aval(x)
 
 
 # -- where the primitive cannot be made ------------------------------------------------------------

@@ -38,21 +38,17 @@ class JaxQuick(Quick[JaxBackend]):
             return None
         found = self._read(x)
         # The alignment of memory of a device is nobody's business.
-        return (
-            found
-            if found is None or x.platform() != HOST
-            else (*found, x.unsafe_buffer_pointer() & 63)
-        )
+        if found is None or x.platform() != HOST:
+            return found
+        return (*found, x.unsafe_buffer_pointer() & 63)
 
     def signature_reader(
         self, kind: type, target: Described, request: Request
     ) -> Callable[[Any], Hashable | None]:
         # Elements are always aligned to their size, which is enough for most targets.
-        return (
-            self._read
-            if kind is self.backend.array and target.capabilities.memory.alignment <= 1
-            else self.signature
-        )
+        if kind is self.backend.array and target.capabilities.memory.alignment <= 1:
+            return self._read
+        return self.signature
 
     def _find_reader(self) -> Callable[[Any], tuple[Any, ...] | None]:
         """A function that reads a signature without address, for the type of concrete arrays."""
@@ -73,7 +69,9 @@ class JaxQuick(Quick[JaxBackend]):
 
     def likeness(self, x: Any) -> Hashable | None:
         found = self.signature(x)
-        return None if found is None or x.platform() != HOST or x.device.id else found
+        if found is None or x.platform() != HOST or x.device.id:
+            return None
+        return found
 
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         before = plan.source
@@ -83,7 +81,9 @@ class JaxQuick(Quick[JaxBackend]):
             and before.device == HOST
             and before.dtype not in PACKED
         )
-        return export_whole if step.verb == "export" and whole else None
+        if step.verb == "export" and whole:
+            return export_whole
+        return None
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         kind, name = self.backend.array, self.backend.name
@@ -102,7 +102,9 @@ class JaxQuick(Quick[JaxBackend]):
             if shares is not None and not all(map(shares, tensors)):
                 return None
             arrays = list(map(asarray, tensors))
-            return None if any(array.flags.owndata for array in arrays) else arrays
+            if any(array.flags.owndata for array in arrays):
+                return None
+            return arrays
 
         return {(self.backend.array, "numpy"): path}
 

@@ -79,7 +79,9 @@ class JaxBackend(Backend):
 
     @property
     def capabilities(self) -> Capabilities:
-        return self._now[bool(self.config.jax_enable_x64)] if self.loaded else NARROW
+        if self.loaded:
+            return self._now[bool(self.config.jax_enable_x64)]
+        return NARROW
 
     def devices(self) -> tuple[str, ...]:
         found = [device_name(device) for device in self.jax.devices()]
@@ -161,7 +163,9 @@ class JaxBackend(Backend):
         # A transfer guard allows explicit transfers, and counts unpacking as one. JAX caches what
         # it had to gather, and after JAX 0.11.0 that may not own its memory.
         gathered = x.sharding.num_devices > 1 and not x.is_fully_replicated
-        return self.fetch(x) if gathered or of_numpy(x.dtype) in PACKED else export_whole(x)
+        if gathered or of_numpy(x.dtype) in PACKED:
+            return self.fetch(x)
+        return export_whole(x)
 
     def fetch(self, x: Any) -> Array:
         """A copy of a whole array in host memory."""
@@ -244,7 +248,9 @@ class JaxBackend(Backend):
 
     def copy(self, x: Any) -> Any:
         """A copy on the same device."""
-        return self.jax.numpy.array(x, copy=True) if isinstance(x, self.tracer) else self._copied(x)
+        if isinstance(x, self.tracer):
+            return self.jax.numpy.array(x, copy=True)
+        return self._copied(x)
 
     @cached_property
     def _copied(self) -> Callable[[Any], Any]:
@@ -304,8 +310,12 @@ class JaxBackend(Backend):
         JAX tells the producer on which stream it will read.
         (https://docs.jax.dev/en/latest/_autosummary/jax.dlpack.from_dlpack.html)
         """
-        exported = registry.backend_named(source).export_dlpack(x) if source else x
-        exported = exported.as_named() if isinstance(exported, dlpack.DlpackExport) else exported
+        if source:
+            exported = registry.backend_named(source).export_dlpack(x)
+        else:
+            exported = x
+        if isinstance(exported, dlpack.DlpackExport):
+            exported = exported.as_named()
         return self.jax.dlpack.from_dlpack(exported)
 
     # -- containers that are registered with jax.tree_util -----------------------------------------
@@ -359,7 +369,9 @@ def _concrete() -> Any:
 
 def _replica(x: Any) -> Any:
     """The first of equal copies on several devices, as an array on one device."""
-    return x.addressable_shards[0].data if x.sharding.num_devices > 1 else x
+    if x.sharding.num_devices > 1:
+        return x.addressable_shards[0].data
+    return x
 
 
 BACKEND = JaxBackend()

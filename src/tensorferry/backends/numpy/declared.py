@@ -29,7 +29,10 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
             return f"np.copyto(out, {_our_code('{y}', info.dtype, dtype)}); {{y}} = out"
         return f'np.copyto(out, {_values_code("{y}", info.dtype, dtype)}, casting="unsafe"); {{y}} = out'
     if verb == "copy" and info.swapped:
-        order = ', order="C"' if arguments and arguments[0] else ""
+        if arguments and arguments[0]:
+            order = ', order="C"'
+        else:
+            order = ""
         return f'{{x}}.astype("{info.dtype}"{order})'
     if verb == "copy" and arguments and arguments[0]:
         return '{x}.copy(order="C")'
@@ -97,7 +100,10 @@ def _differs(source: str, dtype: str) -> bool:
 
 def _our_code(code: str, source: str, dtype: str) -> str:
     """The code for an array cast by us: NumPy would round twice, or leave its integers to C."""
-    casting = ', casting="unsafe"' if casting_scale(source, dtype, None).check else ""
+    if casting_scale(source, dtype, None).check:
+        casting = ', casting="unsafe"'
+    else:
+        casting = ""
     return f'ferry.to_numpy({code}, dtype="{dtype}"{casting})'
 
 
@@ -105,15 +111,20 @@ def _values_code(code: str, source: str, dtype: str) -> str:
     """The code for an array that NumPy casts with the same bits as `tensorferry.host.casts`."""
     if find(source).kind == "complex" and find(dtype).kind not in ("complex", "bool"):
         code = f"{code}.real"
-    return code if _casts(source, dtype) else f'{code}.astype("float32")'
+    if _casts(source, dtype):
+        return code
+    return f'{code}.astype("float32")'
 
 
 def _cast_code(dtype: str, check: str = "", compact: bool = False, *, info: TensorInfo) -> str:
     """The code for a cast, with a comment about checks that NumPy does not make."""
     if check != "value" and _differs(info.dtype, dtype):
         code = _our_code("{x}", info.dtype, dtype)
-        code = f'{code}.copy(order="C")' if compact and len(info.shape) > 1 else code
-        return f"{_CHECKS[check].format(dtype)}\n{code}" if check else code
+        if compact and len(info.shape) > 1:
+            code = f'{code}.copy(order="C")'
+        if check:
+            return f"{_CHECKS[check].format(dtype)}\n{code}"
+        return code
     values = _values_code("{x}", info.dtype, dtype)
     compares = (
         check == "value" and values == "{x}" and {info.dtype, dtype} <= ORDINARY and _compares()
@@ -124,10 +135,15 @@ def _cast_code(dtype: str, check: str = "", compact: bool = False, *, info: Tens
     elif compares and info.swapped:
         # NumPy 2.4 does not check values in the other byte order.
         values = f'{{x}}.astype("{info.dtype}")'
-    name = f'"{dtype}"' if dtype in ORDINARY else f"ml_dtypes.{dtype}"
+    if dtype in ORDINARY:
+        name = f'"{dtype}"'
+    else:
+        name = f"ml_dtypes.{dtype}"
     options = (', order="C"' if compact else "") + (', casting="same_value"' if compares else "")
     code = f"{values}.astype({name}{options})"
-    return f"{_CHECKS[check].format(dtype)}\n{code}" if check and not compares else code
+    if check and not compares:
+        return f"{_CHECKS[check].format(dtype)}\n{code}"
+    return code
 
 
 # NumPy 1 had some of them, and in old code they still are.

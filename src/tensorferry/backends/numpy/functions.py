@@ -37,7 +37,9 @@ class NumpyInner(Inner):
     keeps_outputs = True
 
     def output(self, leaf: Any) -> Any:
-        return np.asarray(leaf) if isinstance(leaf, (np.ndarray, np.generic)) else None
+        if isinstance(leaf, (np.ndarray, np.generic)):
+            return np.asarray(leaf)
+        return None
 
     def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
         derivatives = [rule for rule in rules if not isinstance(rule, Vmap)]
@@ -69,7 +71,9 @@ class NumpyInner(Inner):
         modes = " and in ".join(
             f"{mode} mode" for mode, function in derivatives if function is not None
         )
-        return f"of the first order in {modes}" if modes else "none, without vjp= and jvp="
+        if modes:
+            return f"of the first order in {modes}"
+        return "none, without vjp= and jvp="
 
     def remarks(self, flat: Flat) -> Sequence[str]:
         if flat.source.shapes is None:
@@ -94,7 +98,9 @@ def _derived(flat: Flat, rules: list[Rule]) -> Callable[..., Sequence[Any]]:
         # calls share.
         *earlier, batch = before
         return _batched_derivative(flat, earlier, batch, rule)
-    return _vjp(flat, rule) if isinstance(rule, Vjp) else _jvp(flat, rule)
+    if isinstance(rule, Vjp):
+        return _vjp(flat, rule)
+    return _jvp(flat, rule)
 
 
 def _own(y: Any) -> Any:
@@ -132,11 +138,10 @@ def _batched_derivative(
     one = _derived(flat, [*earlier, rule])
     inputs = len(batch.dims)
     outputs = (0,) * (rule.kept - inputs)
-    others = (
-        (0,) * len(rule.outs)
-        if isinstance(rule, Vjp)
-        else tuple(batch.dims[index] for index in rule.wrt)
-    )
+    if isinstance(rule, Vjp):
+        others = (0,) * len(rule.outs)
+    else:
+        others = tuple(batch.dims[index] for index in rule.wrt)
     loop = _looped(one, Vmap((*batch.dims, *outputs, *others), batch.size))
 
     def derivative(*arrays: Any) -> Sequence[Any]:
@@ -199,12 +204,18 @@ class _Arguments:
         """
         where = f"{name}= of {self.flat.source.name}"
         if not isinstance(found, tuple) or len(found) != len(like):
-            kind = f"a tuple of {len(found)}" if isinstance(found, tuple) else type(found).__name__
+            if isinstance(found, tuple):
+                kind = f"a tuple of {len(found)}"
+            else:
+                kind = type(found).__name__
             raise TypeError(f"{where} gave {kind}, and has to give a tuple of {len(like)}")
         leaves: list[Any] = []
         for each, whole in zip(found, like, strict=True):
             expected = [leaf for leaf in self.flat.leaves_of(whole) if isinstance(leaf, np.ndarray)]
-            mine = [None] * len(expected) if each is None else self.flat.leaves_of(each)
+            if each is None:
+                mine = [None] * len(expected)
+            else:
+                mine = self.flat.leaves_of(each)
             if len(mine) != len(self.flat.leaves_of(whole)) and each is not None:
                 raise TypeError(
                     f"{where} gave a tree of {len(mine)} leaves in the place of one of "

@@ -64,7 +64,10 @@ class NumpyQuick(Quick[NumpyBackend]):
         if own and flags & _C_ORDER and x.size:
             return dtype, x.ndim, COMPACT, _address(x) & 63, flags
         layout = layout_of(x.shape, x.strides, x.itemsize)
-        facts = None if own else who_writes(x, x.flags.writeable)
+        if own:
+            facts = None
+        else:
+            facts = who_writes(x, x.flags.writeable)
         return dtype, x.ndim, layout, _address(x) & 63, flags, facts
 
     def signature_reader(
@@ -124,7 +127,10 @@ class NumpyQuick(Quick[NumpyBackend]):
             return starts, [at + x.nbytes for x, at in zip(tensors, starts, strict=True)]
         starts, ends = [], []
         for x, at in zip(tensors, memory.addresses(tensors), strict=True):
-            low, high = (0, x.nbytes) if x.flags.forc else spans(x.shape, x.strides, x.itemsize)
+            if x.flags.forc:
+                low, high = 0, x.nbytes
+            else:
+                low, high = spans(x.shape, x.strides, x.itemsize)
             starts.append(at + low)
             ends.append(at + high)
         return starts, ends

@@ -104,18 +104,18 @@ class NumpyBackend(Backend):
     def preview(
         self, x: Any, target: Backend | None = None, request: Request | None = None
     ) -> Opened:
-        return (
-            _numbers_of(x, target, request, looks=True)
-            if x.dtype.hasobject
-            else self.open(x, target, request)
-        )
+        if x.dtype.hasobject:
+            return _numbers_of(x, target, request, looks=True)
+        return self.open(x, target, request)
 
     def is_text(self, x: Any) -> bool:
         kind = x.dtype.kind
         return kind in "USTmM" or (kind == "O" and _is_all_text(x))
 
     def pointer(self, x: Any) -> int | None:
-        return memory.address(x) if isinstance(x, np.ndarray) else None
+        if isinstance(x, np.ndarray):
+            return memory.address(x)
+        return None
 
     def export(self, x: Any) -> Array:
         return np.asarray(x)
@@ -137,9 +137,10 @@ class NumpyBackend(Backend):
         """
         native = x.dtype.isnative
         if not compact:
-            packed: Array = (
-                x.copy(order="K") if native else x.astype(x.dtype.newbyteorder("="), order="K")
-            )
+            if native:
+                packed: Array = x.copy(order="K")
+            else:
+                packed = x.astype(x.dtype.newbyteorder("="), order="K")
             return packed
         result = memory.compact(x.shape, x.dtype if native else x.dtype.newbyteorder("="))
         result[...] = x
@@ -181,7 +182,10 @@ class NumpyBackend(Backend):
         result = memory.compact(shape, value.dtype)
         result[...] = value
         if isinstance(places, np.ndarray):
-            result[places] = arrays if isinstance(arrays, np.ndarray) else np.concatenate(arrays)
+            if isinstance(arrays, np.ndarray):
+                result[places] = arrays
+            else:
+                result[places] = np.concatenate(arrays)
             return result
         # Lists of tensors may be nested, and then several axes count the arrays.
         inner = shape[len(shape) - np.ndim(arrays[0]) :] or (1,)

@@ -31,10 +31,15 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
 
 def _labelled(index: str | None, names: str | None, *, is_column: bool) -> str:
     """The code for an index and names, which are given as code."""
-    code = "{x}" if index is None else f"{{x}}.set_axis({index})"
+    if index is None:
+        code = "{x}"
+    else:
+        code = f"{{x}}.set_axis({index})"
     if names is None:
         return code
-    return f"{code}.rename({names})" if is_column else f"{code}.set_axis({names}, axis=1)"
+    if is_column:
+        return f"{code}.rename({names})"
+    return f"{code}.set_axis({names}, axis=1)"
 
 
 # Series are writable, but assume that no other code writes their memory (views of a series copy on

@@ -146,7 +146,9 @@ def _with_nan_missing(found: Column, objects: Array, na: Any) -> Column:
     without = objects.copy()
     without[_nans(objects)] = None
     others = found_in_objects(without, na)
-    return others if isinstance(others, Column) else found.nan_as_null()
+    if isinstance(others, Column):
+        return others
+    return found.nan_as_null()
 
 
 def _without_numbers(first: Any, row: int) -> Refused:
@@ -208,7 +210,10 @@ def _numbers(values: list[Any], gone: Array) -> Found:
     if odd is not None:
         return _odd(values[odd], odd)
     try:
-        numbers = lists.read(values, values[0])[0] if values else np.empty(0)
+        if values:
+            numbers = lists.read(values, values[0])[0]
+        else:
+            numbers = np.empty(0)
     except ConversionError as error:
         return Refused(
             f"has numbers of no common dtype. {_with_rows(error)}",
@@ -220,7 +225,10 @@ def _numbers(values: list[Any], gone: Array) -> Found:
 def _column(array: Array, gone: Array) -> Column:
     each = prod(array.shape[1:])
     marked = (Missing(gone, each),) if gone.any() else ()
-    pieces = [Piece(len(array), array, marked)] if len(array) else []
+    if len(array):
+        pieces = [Piece(len(array), array, marked)]
+    else:
+        pieces = []
     return Column(of_numpy(array.dtype) or "", array.shape[1:], pieces, reasons=_REASON)
 
 
@@ -262,11 +270,10 @@ def _elements(values: list[Any], gone: Array) -> Found:
     if values and known is None:
         return Refused("has nulls alone, and no dtype", CODE[LIST])
     if has_no_numbers(known):
-        what = (
-            "text, which has no numbers"
-            if isinstance(known, (str, bytes))
-            else f"{type(known).__name__} objects"
-        )
+        if isinstance(known, (str, bytes)):
+            what = "text, which has no numbers"
+        else:
+            what = f"{type(known).__name__} objects"
         return Refused(f"holds lists of {what}", CODE[LIST], stays=True)
     return _numbers(
         [known if is_gone else each for each, is_gone in zip(values, gone, strict=True)], gone
@@ -281,11 +288,10 @@ def _deep(values: list[Any]) -> Found:
             for row, each in enumerate(values)
             if not all(isinstance(one, _NUMBERS) for one in each)
         ]
-        why = (
-            f"has a list with other objects than numbers, at row {odd[0]}"
-            if odd
-            else "has numbers of no common dtype"
-        )
+        if odd:
+            why = f"has a list with other objects than numbers, at row {odd[0]}"
+        else:
+            why = "has numbers of no common dtype"
         return Refused(why, CODE[LIST])
     try:
         array, _ = lists.read(values, reader.first(values)[0])
@@ -339,11 +345,9 @@ class PandasBackend(ColumnBackend):
 
     def note(self, x: Any) -> str:
         index = getattr(x, "index", None)
-        return (
-            ""
-            if index is None or isinstance(x, self._pd.Index) or self._is_usual(index)
-            else INDEXED
-        )
+        if index is None or isinstance(x, self._pd.Index) or self._is_usual(index):
+            return ""
+        return INDEXED
 
     def _is_usual(self, index: Any) -> bool:
         """Whether an index only numbers the rows, or the columns."""
@@ -373,13 +377,18 @@ class PandasBackend(ColumnBackend):
         if self.is_table(type(x)) or x.dtype != object:
             return None
         objects: Array = x.to_numpy()
-        return objects if reads_as_list(objects, self._pd.NA) else None
+        if reads_as_list(objects, self._pd.NA):
+            return objects
+        return None
 
     def whole(self, x: Any) -> Gathered | Array | None:
         # `_mgr.blocks` is private. Without it, each column is read by itself.
         blocks: Any = getattr(getattr(x, "_mgr", None), "blocks", ())
         dtypes = {block.dtype for block in blocks}
-        name = of_plain(dtypes.pop()) if len(dtypes) == 1 else None
+        if len(dtypes) == 1:
+            name = of_plain(dtypes.pop())
+        else:
+            name = None
         if name is None:
             return None
         # The array of a single block is the frame's own memory. Before pandas 3 it can be written.
@@ -391,10 +400,15 @@ class PandasBackend(ColumnBackend):
         def read(by_rows: bool) -> Array:
             if len(blocks) < x.shape[1]:
                 array = x.to_numpy(copy=True)
-                return np.ascontiguousarray(array) if by_rows else _by_columns(array)
+                if by_rows:
+                    return np.ascontiguousarray(array)
+                return _by_columns(array)
             # Each column is a block. They are put in the order of the frame.
             columns = [blocks[place].values[0] for place in x._mgr.blknos.tolist()]
-            shape: tuple[int, int] = x.shape if by_rows else x.shape[::-1]
+            if by_rows:
+                shape: tuple[int, int] = x.shape
+            else:
+                shape = x.shape[::-1]
             result = memory.compact(shape, columns[0].dtype)
             if by_rows:
                 write_columns(result, [*enumerate(columns)])
@@ -403,7 +417,9 @@ class PandasBackend(ColumnBackend):
             turned: Array = result.T
             return turned
 
-        return Gathered(x.shape, name, read) if blocks[0].dtype.isnative else None
+        if blocks[0].dtype.isnative:
+            return Gathered(x.shape, name, read)
+        return None
 
     def plain_array(self, x: Any) -> Array | None:
         dtype = x.dtype
@@ -432,7 +448,9 @@ class PandasBackend(ColumnBackend):
     def dtype_of(self, x: Any) -> Any:
         # A dtype of another package says nothing of the values, and may have no hash.
         is_own = isinstance(x.dtype, np.dtype) or _is_own(x.dtype)
-        return x.dtype if is_own and x.dtype != object else None
+        if is_own and x.dtype != object:
+            return x.dtype
+        return None
 
     def empty(self, x: Any) -> Any:
         return x[:0]
@@ -441,7 +459,10 @@ class PandasBackend(ColumnBackend):
         pd, dtype = self._pd, x.dtype
         if isinstance(dtype, np.dtype):
             return self._found_in_numpy(x, dtype, asked)
-        values = x if isinstance(x, pd.api.extensions.ExtensionArray) else x.array
+        if isinstance(x, pd.api.extensions.ExtensionArray):
+            values = x
+        else:
+            values = x.array
         if isinstance(dtype, pd.StringDtype):
             return Refused(TEXT, of_text(first_of(values)), stays=True)
         if isinstance(dtype, pd.ArrowDtype):
@@ -449,7 +470,10 @@ class PandasBackend(ColumnBackend):
         if isinstance(dtype, pd.CategoricalDtype):
             return self._found_in_categories(values, dtype, asked)
         if isinstance(dtype, (pd.DatetimeTZDtype, pd.PeriodDtype)):
-            zone = " in UTC" if isinstance(dtype, pd.DatetimeTZDtype) else ""
+            if isinstance(dtype, pd.DatetimeTZDtype):
+                zone = " in UTC"
+            else:
+                zone = ""
             unit = _UNITS.get(
                 getattr(dtype, "unit", ""), f"periods of {getattr(values, 'freqstr', '')}"
             )
@@ -472,7 +496,10 @@ class PandasBackend(ColumnBackend):
             return Column(
                 name, (), [Piece(len(data), data, marked)] if len(data) else [], mutable=True
             )
-        found = None if _is_own(dtype) else self._found_in_foreign(values, asked)
+        if _is_own(dtype):
+            found = None
+        else:
+            found = self._found_in_foreign(values, asked)
         if isinstance(found, (Column, Ragged)):
             return found
         return Refused(
@@ -508,17 +535,26 @@ class PandasBackend(ColumnBackend):
         # Without any category, as where all is missing, objects may be of any type. Most of them
         # are text.
         unknown = dtype.categories.dtype == object and not len(dtype.categories)
-        found = None if unknown else self.found(dtype.categories, asked)
+        if unknown:
+            found = None
+        else:
+            found = self.found(dtype.categories, asked)
         if isinstance(found, Column) and not found.inner:  # tuples are categories, and no rows
             decoded = DictionaryEncoded(codes, found.whatever(), gone if marked else None)
-            pieces = [Piece(len(codes), decoded, marked)] if len(codes) else []
+            if len(codes):
+                pieces = [Piece(len(codes), decoded, marked)]
+            else:
+                pieces = []
             reasons = () if pieces else (f"encoded {decoded.encoded}",)
             return Column(found.dtype, (), pieces, unit=found.unit, reasons=reasons)
         if isinstance(found, Refused) and found.asked:
             return found._replace(lacks=bool(gone.any()))
         if not are_integers(asked):
             return CATEGORIES._replace(lacks=bool(gone.any()))
-        pieces = [Piece(len(codes), codes, marked)] if len(codes) else []
+        if len(codes):
+            pieces = [Piece(len(codes), codes, marked)]
+        else:
+            pieces = []
         column = Column(of_numpy(codes.dtype) or "", (), pieces, unit=CODES, mutable=True)
         column.categories = dtype.categories.tolist
         return column
@@ -530,7 +566,10 @@ class PandasBackend(ColumnBackend):
 
     def replaced(self, x: Any, name: object, code: str) -> str:
         # Only a string can be a keyword.
-        table = "x" if isinstance(name, str) else "x.rename(columns=str)"
+        if isinstance(name, str):
+            table = "x"
+        else:
+            table = "x.rename(columns=str)"
         return f"{table}.assign(**{{{str(name)!r}: {code}}})"
 
     def without_nulls(self, name: object) -> str:
@@ -552,8 +591,14 @@ class PandasBackend(ColumnBackend):
     # -- labels ------------------------------------------------------------------------------------
 
     def labels_given(self, index: object, columns: object) -> Labels:
-        rows = None if index is None else self._given("index", index)
-        names = None if columns is None else self._given("columns", columns)
+        if index is None:
+            rows = None
+        else:
+            rows = self._given("index", index)
+        if columns is None:
+            names = None
+        else:
+            names = self._given("columns", columns)
         if names is not None and not names.is_unique:
             refuse_twice(names)
         return Labels(self.name, rows, names)
@@ -601,11 +646,9 @@ class PandasBackend(ColumnBackend):
             names = None if x.name is None else (x.name,)
         elif not self._is_usual(x.columns):
             names = x.columns
-        return (
-            None
-            if index is None and names is None
-            else Labels(self.name, index, names, is_table=is_table)
-        )
+        if index is None and names is None:
+            return None
+        return Labels(self.name, index, names, is_table=is_table)
 
     def label(self, x: Any, index: Labels | None, names: Labels | None) -> Any:
         labelled = x.copy(deep=False)
@@ -614,11 +657,10 @@ class PandasBackend(ColumnBackend):
             labelled.index = index.index.view()
         if names is not None and names.names is not None:
             if self.is_table(type(x)):
-                labelled.columns = (
-                    names.names.view()
-                    if isinstance(names.names, self._pd.Index)
-                    else [*names.names]
-                )
+                if isinstance(names.names, self._pd.Index):
+                    labelled.columns = names.names.view()
+                else:
+                    labelled.columns = [*names.names]
             else:
                 labelled.name = names.names[0]
         return labelled
@@ -670,12 +712,16 @@ def _read_only(values: Any) -> Array | None:
 
 
 def _by_columns(array: Array) -> Array:
-    return array if array.flags.f_contiguous else np.asfortranarray(array)
+    if array.flags.f_contiguous:
+        return array
+    return np.asfortranarray(array)
 
 
 def of_plain(dtype: Any) -> str | None:
     """The canonical name of a NumPy dtype of numbers; ``None`` for other dtypes."""
-    return of_numpy(dtype) if isinstance(dtype, np.dtype) and dtype.kind in "biufc" else None
+    if isinstance(dtype, np.dtype) and dtype.kind in "biufc":
+        return of_numpy(dtype)
+    return None
 
 
 def _over(array: Array, reasons: tuple[str, ...] = ()) -> Column:

@@ -19,14 +19,14 @@ __all__ = ["CAPABILITIES", "DECLARED", "snippet"]
 def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     """See `Backend.snippet`."""
     if verb == "adopt":
-        return "pl.Series({x})" if len(info.shape) == 1 else "pl.from_numpy({x})"
+        if len(info.shape) == 1:
+            return "pl.Series({x})"
+        return "pl.from_numpy({x})"
     if verb == "label":
         _, names = arguments
-        return (
-            f"{{x}}.alias({names})"
-            if len(info.shape) == 1
-            else f"{{x}}.rename(dict(zip({{x}}.columns, {names})))"
-        )
+        if len(info.shape) == 1:
+            return f"{{x}}.alias({names})"
+        return f"{{x}}.rename(dict(zip({{x}}.columns, {names})))"
     # A series of lists gives an array of objects.
     if verb == "export" and len(info.shape) == 1 and not info.kind:
         return "{x}.to_numpy()"

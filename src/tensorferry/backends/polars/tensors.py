@@ -104,16 +104,17 @@ class PolarsBackend(ColumnBackend):
         # Without it, a series of rows could not be told from a frame, of which two axes are the
         # ordinary case.
         dtype = getattr(x, "dtype", None)
-        return "of rows" if isinstance(dtype, (self._pl.Array, self._pl.List)) else ""
+        if isinstance(dtype, (self._pl.Array, self._pl.List)):
+            return "of rows"
+        return ""
 
     def whole(self, x: Any) -> Gathered | Array | None:
         # The classes of dtypes are compared, because dtypes of numbers have no parameters.
         dtypes = [*map(type, x.dtypes)]
-        name = (
-            self._plain.get(dtypes[0])
-            if dtypes and dtypes.count(dtypes[0]) == len(dtypes)
-            else None
-        )
+        if dtypes and dtypes.count(dtypes[0]) == len(dtypes):
+            name = self._plain.get(dtypes[0])
+        else:
+            name = None
         if name is None or not x.height or any(x.null_count().row(0)):
             return None
         return Gathered(
@@ -124,7 +125,9 @@ class PolarsBackend(ColumnBackend):
 
     def plain_array(self, x: Any) -> Array | None:
         array = self._view(x)
-        return array if array is not None and array.ndim == 1 else None
+        if array is not None and array.ndim == 1:
+            return array
+        return None
 
     def _view(self, x: Any) -> Array | None:
         """`plain_array` for a series, also for rows of equal length."""
@@ -133,7 +136,9 @@ class PolarsBackend(ColumnBackend):
         except (RuntimeError, self._pl.exceptions.PolarsError):
             return None  # it has nulls, several chunks, or values that are not plain numbers
         # Dates are given as NumPy's dates. An empty series does not give its own memory.
-        return array if array.dtype.kind in "iuf" and array.size else None
+        if array.dtype.kind in "iuf" and array.size:
+            return array
+        return None
 
     def views(self, x: Any) -> Views:
         names, columns = x.columns, x.get_columns()
@@ -157,11 +162,10 @@ class PolarsBackend(ColumnBackend):
             return Column(name, (), [Piece(len(x), x.to_numpy(allow_copy=False))] if len(x) else [])
         if dtype == pl.String:
             written = is_number(x.first()) if len(x) else False
-            hint = (
-                "{x}.cast(float), which reads numbers that are written out"
-                if written
-                else CODE[WORDS]
-            )
+            if written:
+                hint = "{x}.cast(float), which reads numbers that are written out"
+            else:
+                hint = CODE[WORDS]
             return Refused(TEXT, hint, stays=True)
         if dtype == pl.Binary:
             return Refused(BYTES, CODE[LIST], stays=True)
@@ -207,8 +211,12 @@ class PolarsBackend(ColumnBackend):
         if self.is_table(type(x)):
             names = tuple(x.columns)
             usual = all(name == f"column_{place}" for place, name in enumerate(names))
-            return None if usual else Labels(self.name, None, names)
-        return Labels(self.name, None, (x.name,), is_table=False) if x.name else None
+            if usual:
+                return None
+            return Labels(self.name, None, names)
+        if x.name:
+            return Labels(self.name, None, (x.name,), is_table=False)
+        return None
 
     def label(self, x: Any, index: Labels | None, names: Labels | None) -> Any:
         if names is None or names.names is None:

@@ -23,12 +23,16 @@ _NARROWED = {("float64", "float32"), ("complex128", "complex64")}
 def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     """See `Backend.snippet`."""
     if verb == "adopt":
-        wider = "" if info.dtype in ORDINARY else f".astype(np.{exact_scalar(info.dtype)})"
+        if info.dtype in ORDINARY:
+            wider = ""
+        else:
+            wider = f".astype(np.{exact_scalar(info.dtype)})"
         return f"{{x}}{wider}.tolist()"
     if verb == "give_back":
-        as_read = (
-            "np.array({x})" if arguments[0] == info.dtype else snippet("read", arguments, info)
-        )
+        if arguments[0] == info.dtype:
+            as_read = "np.array({x})"
+        else:
+            as_read = snippet("read", arguments, info)
         remark, line, as_read = as_read.rpartition("\n")
         return (
             remark
@@ -38,7 +42,9 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     if verb == "detach":
         # The members leave the graph when they become arrays.
         if info.kind in ("rows", PADDED):
-            return "[ferry.to_numpy(row) for row in {x}]" if arguments else "{x}"
+            if arguments:
+                return "[ferry.to_numpy(row) for row in {x}]"
+            return "{x}"
         return "[tensor.detach() for tensor in {x}]"
     if verb == "export":
         return "np.asarray(memoryview({x}))"
@@ -49,13 +55,17 @@ def _read_code(dtype: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     """The code that reads numbers into an array of a dtype."""
     if info.kind == "objects" and not info.size:
         return f'np.empty({info.shape}, "{dtype}")'
-    numbers = "{x}.tolist()" if info.kind == "objects" else "{x}"
+    if info.kind == "objects":
+        numbers = "{x}.tolist()"
+    else:
+        numbers = "{x}"
     if (info.dtype, dtype) in _NARROWED:
         return f'np.array({numbers}, dtype="{dtype}")'
     # Without a dtype, NumPy makes floats from large integers beside small ones.
-    read = (
-        f'np.array({numbers}, dtype="uint64")' if info.dtype == "uint64" else f"np.array({numbers})"
-    )
+    if info.dtype == "uint64":
+        read = f'np.array({numbers}, dtype="uint64")'
+    else:
+        read = f"np.array({numbers})"
     if dtype == info.dtype:
         return read
     return arrays.snippet("cast", arguments, info).format(x=read)

@@ -43,7 +43,9 @@ class PythonQuick(Quick[PythonBackend]):
     def likeness(self, x: Any) -> Hashable | None:
         # All numbers have the same likeness.
         are_few = type(x) is list and 0 < len(x) < numbers.FEW
-        return "numbers" if are_few and numbers.look(x) in _dtypes() else None
+        if are_few and numbers.look(x) in _dtypes():
+            return "numbers"
+        return None
 
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         if step.verb == "read":
@@ -53,7 +55,9 @@ class PythonQuick(Quick[PythonBackend]):
         if plan.result.dtype in ORDINARY:
             return _ordinary_scalars
         before = plan.steps[-2:-1]
-        return _scalars_of(registry.backend_named(before[0].backend).export) if before else None
+        if before:
+            return _scalars_of(registry.backend_named(before[0].backend).export)
+        return None
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         name = self.backend.name
@@ -70,7 +74,9 @@ def _signature_reader(target: Described, request: Request) -> Callable[[Any], Ha
     look, known = numbers.look, _exact() if decides else _dtypes()
 
     def signature(x: Any) -> Hashable | None:
-        return known.get(look(x)) if type(x) is list and 0 < len(x) < numbers.FEW else None
+        if type(x) is list and 0 < len(x) < numbers.FEW:
+            return known.get(look(x))
+        return None
 
     return signature
 
@@ -109,7 +115,9 @@ def _read(backend: PythonBackend, step: Step, plan: Plan) -> Callable[..., Any] 
 
         def read_at_once(x: Any) -> Any:
             array = straight(x) if type(x) is list else None
-            return whole(_read_again(x, before), *arguments) if array is None else array
+            if array is None:
+                return whole(_read_again(x, before), *arguments)
+            return array
 
         return read_at_once
     exactly, cast = (
@@ -144,7 +152,9 @@ def _read_again(x: Any, dtype: str) -> Array:
 def _copied(x: Any) -> Any:
     """The fast path from a list to a list: a copy, if all its numbers are of one type."""
     result = x.copy() if 0 < len(x) < numbers.FEW else []
-    return result if numbers.look(result) in _dtypes() else None
+    if numbers.look(result) in _dtypes():
+        return result
+    return None
 
 
 # -- lists that are made ---------------------------------------------------------------------------
@@ -154,7 +164,9 @@ def _ordinary_scalars(x: Any) -> Any:
     """`to_scalars` for a dtype of which NumPy makes Python scalars, or a short list of numbers."""
     if type(x) is list:
         return x.copy()
-    return to_scalars(np.asarray(x)) if subnormals.are_flushed() else x.tolist()
+    if subnormals.are_flushed():
+        return to_scalars(np.asarray(x))
+    return x.tolist()
 
 
 def _scalars_of(export: Callable[[Any], Array]) -> Callable[[Any], Any]:
@@ -163,7 +175,9 @@ def _scalars_of(export: Callable[[Any], Array]) -> Callable[[Any], Any]:
     def scalars(x: Any) -> Any:
         if isinstance(x, np.ndarray):
             return to_scalars(x)
-        return to_scalars(export(x)) if subnormals.are_flushed() else x.tolist()
+        if subnormals.are_flushed():
+            return to_scalars(export(x))
+        return x.tolist()
 
     return scalars
 

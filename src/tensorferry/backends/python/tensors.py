@@ -159,9 +159,10 @@ class PythonBackend(Backend):
         self, x: Any, first: Any, target: Backend, request: Request
     ) -> reader.Read | None:
         """Read many numbers straight into the result of the plan; ``None`` if they are unusual."""
-        here = (
-            request if request.is_for_host(target) else request._replace(present=target.devices())
-        )
+        if request.is_for_host(target):
+            here = request
+        else:
+            here = request._replace(present=target.devices())
 
         def decide(shape: tuple[int, ...], exact: numbers.Exact) -> reader.Wanted:
             info = _info_of_many(shape, exact, target, request)
@@ -199,7 +200,9 @@ class PythonBackend(Backend):
         return over(self.name, array, name, mutable=mutable, kind=kind, writable=writable)
 
     def pointer(self, x: Any) -> int | None:
-        return memory.address(x) if isinstance(x, np.ndarray) else None
+        if isinstance(x, np.ndarray):
+            return memory.address(x)
+        return None
 
     # -- verbs: a Python value was opened as an array ----------------------------------------------
 
@@ -215,7 +218,9 @@ class PythonBackend(Backend):
 
     def give_back(self, x: Any, dtype: str, check: str = "") -> Any:
         """The lists that were made, with the values of `dtype`, when the numbers were described."""
-        return to_scalars(self.read(x, dtype, check)) if isinstance(x, np.ndarray) else x
+        if isinstance(x, np.ndarray):
+            return to_scalars(self.read(x, dtype, check))
+        return x
 
     def look(self, x: Any, dtype: str, check: str = "") -> Any:
         """The numbers, which were checked against `dtype` when they were described."""
@@ -283,7 +288,9 @@ def _over_buffer(x: Any) -> Array:
         ) from error
     try:
         # For the buffer protocol characters are bytes, but for NumPy they are text.
-        return np.asarray(view).view(np.uint8) if view.format == "c" else np.asarray(view)
+        if view.format == "c":
+            return np.asarray(view).view(np.uint8)
+        return np.asarray(view)
     except (ValueError, TypeError, RuntimeError) as error:
         raise UnsupportedTypeError(
             f"A buffer of format {view.format!r} has no numbers to convert.",

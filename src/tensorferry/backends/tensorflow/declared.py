@@ -67,10 +67,13 @@ def _cast_code(dtype: str, check: str = "", caster: str = "", *, info: TensorInf
     """The code for a cast by TensorFlow, or by NumPy, which TensorFlow does not always match."""
     there = f'with tf.device("{device_code(info.device)}"): {{y}} = '
     if not caster:
-        name = f'"{dtype}"' if dtype in UNEXPORTED else f"tf.{dtype}"
-        return (
-            f"tf.cast({{x}}, {name})" if info.device == HOST else f"{there}tf.cast({{y}}, {name})"
-        )
+        if dtype in UNEXPORTED:
+            name = f'"{dtype}"'
+        else:
+            name = f"tf.{dtype}"
+        if info.device == HOST:
+            return f"tf.cast({{x}}, {name})"
+        return f"{there}tf.cast({{y}}, {name})"
     remark, line, values = arrays.snippet("cast", (dtype, check), info).rpartition("\n")
     return f"{remark}{line}{there}tf.constant({values.replace('{x}', '{y}.numpy()')})"
 
@@ -99,7 +102,10 @@ def _copy_code(info: TensorInfo) -> str:
 
 def _export_code(info: TensorInfo, *, is_result: bool) -> str:
     """The code for an array over the memory. For dtypes of ml_dtypes, it must be made read-only."""
-    code = "np.asarray({x})" if info.shape else "np.asarray(tf.reshape({x}, [1])).reshape(())"
+    if info.shape:
+        code = "np.asarray({x})"
+    else:
+        code = "np.asarray(tf.reshape({x}, [1])).reshape(())"
     if not is_result or info.dtype in ORDINARY:
         return code
     return f"{{y}} = {code}; {{y}}.flags.writeable = False"

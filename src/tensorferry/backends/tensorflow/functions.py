@@ -94,7 +94,10 @@ class TensorflowInner(Inner):
             if isinstance(rule, Vmap):
                 found = _vmap(found, rule)
             else:
-                lost = partial(_refuse_lost, flat, rules[:index]) if rule is first else None
+                if rule is first:
+                    lost = partial(_refuse_lost, flat, rules[:index])
+                else:
+                    lost = None
                 found = (_vjp if isinstance(rule, Vjp) else _jvp)(flat, found, rule, lost)
         return found
 
@@ -404,6 +407,8 @@ def _host(function: Function, shapes: Sequence[tuple[int, ...]] | None) -> Calla
             if hasattr(error, "add_note"):
                 raise
             raise RuntimeError(told) from error
-        return results if shapes is None else function.checked(results, shapes)
+        if shapes is None:
+            return results
+        return function.checked(results, shapes)
 
     return host

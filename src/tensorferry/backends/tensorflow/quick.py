@@ -32,9 +32,9 @@ class TensorflowQuick(Quick[TensorflowBackend]):
 
     def signature(self, x: Any) -> Hashable | None:
         if not isinstance(x, self.backend.eager):
-            return (
-                self._signature_of_variable(x) if isinstance(x, self.backend.tf.Variable) else None
-            )
+            if isinstance(x, self.backend.tf.Variable):
+                return self._signature_of_variable(x)
+            return None
         dtype = x._datatype_enum()
         if (
             dtype not in self.backend.enums
@@ -43,11 +43,9 @@ class TensorflowQuick(Quick[TensorflowBackend]):
         ):
             return None
         array = self.backend.memory_of(x)
-        return (
-            (self.backend.name, dtype, array.ndim, memory.address(array) & 63)
-            if array.size
-            else None
-        )
+        if array.size:
+            return self.backend.name, dtype, array.ndim, memory.address(array) & 63
+        return None
 
     def signature_reader(
         self, kind: type, target: Described, request: Request
@@ -65,7 +63,9 @@ class TensorflowQuick(Quick[TensorflowBackend]):
             and rank <= AXES
             and x._num_elements()
         )
-        return (self.backend.name, dtype, rank) if ordinary else None
+        if ordinary:
+            return self.backend.name, dtype, rank
+        return None
 
     def lengths(self, x: Any) -> tuple[int, ...]:
         return x._shape_tuple() if isinstance(x, self.backend.eager) else tuple(x.shape)
@@ -80,7 +80,9 @@ class TensorflowQuick(Quick[TensorflowBackend]):
         ordinary = (
             dtype in self.backend.names and not {0, None}.intersection(shape) and len(shape) <= AXES
         )
-        return (self.backend.name, "Variable", dtype, len(shape)) if ordinary else None
+        if ordinary:
+            return self.backend.name, "Variable", dtype, len(shape)
+        return None
 
     def likeness(self, x: Any) -> Hashable | None:
         if not isinstance(x, self.backend.eager) or x.backing_device != self.backend.host:
@@ -227,7 +229,9 @@ def _numbers_path(backend: TensorflowBackend) -> Callable[[Any], Any]:
 
     def path(x: Any) -> Any:
         array = read(x) if eagerly() else None
-        return None if array is None else eager(array, host, None)
+        if array is None:
+            return None
+        return eager(array, host, None)
 
     return path
 

@@ -119,11 +119,9 @@ class TensorflowBackend(Backend):
     def opener_of(self, kind: type) -> Callable[[Any], Node] | None:
         """Open wrappers that a `tf.Module` puts around lists, dicts and tuples, as plain ones."""
         wraps = kind.__name__ in _WRAPPERS and kind.__module__.startswith(self.module)
-        return (
-            (lambda x: Node([""], [_WRAPPERS[kind.__name__](x)], lambda values: values[0]))
-            if wraps
-            else None
-        )
+        if wraps:
+            return lambda x: Node([""], [_WRAPPERS[kind.__name__](x)], lambda values: values[0])
+        return None
 
     def claims(self, kind: type) -> bool:
         return issubclass(kind, (self.tf.Tensor, self.tf.Variable))
@@ -141,23 +139,34 @@ class TensorflowBackend(Backend):
             code = f"{by_path if hasattr(kind, 'path') else ''}{{tree:x.variables}}"
             return f"{an(kind.__name__, 'A')} holds tensors, but is not one.", Hint(code)
         found = REFUSED.get(kind.__name__)
-        return None if found is None else (f"A tf.{kind.__name__} is {found[0]}.", found[1])
+        if found is None:
+            return None
+        return f"A tf.{kind.__name__} is {found[0]}.", found[1]
 
     # -- describe ----------------------------------------------------------------------------------
 
     def describe(self, x: Any) -> TensorInfo:
         if isinstance(x, self.eager):
             return self._describe_eager(x)
-        kind = "Variable" if isinstance(x, self.tf.Variable) else "traced"
+        if isinstance(x, self.tf.Variable):
+            kind = "Variable"
+        else:
+            kind = "traced"
         name = self.names.get(x.dtype.base_dtype)
         if kind == "traced" or not self.tf.executing_eagerly():
-            known = [length or 0 for length in x.shape] if x.shape.rank is not None else []
+            if x.shape.rank is not None:
+                known = [length or 0 for length in x.shape]
+            else:
+                known = []
             return TensorInfo(self.name, known, name or "uint8", kind=kind, abstract="traced")
         if name is None:
             raise self._no_such_dtype(x.dtype)
         device = device_name(x.device)
         # A variable whose shape may change has the shape of its value.
-        shape = tuple(x.shape) if x.shape.is_fully_defined() else self.value(x)._shape_tuple()
+        if x.shape.is_fully_defined():
+            shape = tuple(x.shape)
+        else:
+            shape = self.value(x)._shape_tuple()
         return _described(shape, name, device, 0, kind)
 
     def _describe_eager(self, x: Any) -> TensorInfo:
@@ -167,9 +176,15 @@ class TensorflowBackend(Backend):
         shape = x._shape_tuple()
         # `backing_device`, because TensorFlow keeps int32 "GPU" tensors in host memory.
         place = x.backing_device
-        device = HOST if place == self.host else device_name(place)
+        if place == self.host:
+            device = HOST
+        else:
+            device = device_name(place)
         # TensorFlow gives an address only through an array, which cannot have as many axes.
-        at = memory.address(self.memory_of(x)) if device == HOST and len(shape) <= AXES else 0
+        if device == HOST and len(shape) <= AXES:
+            at = memory.address(self.memory_of(x))
+        else:
+            at = 0
         return _described(shape, name, device, at & 63, "")
 
     def _no_such_dtype(self, dtype: Any) -> UnsupportedTypeError:
@@ -193,7 +208,9 @@ class TensorflowBackend(Backend):
         if isinstance(x, self.tf.Variable):
             x = self.value(x)
         on_host = device_name(x.backing_device) == HOST
-        return memory.address(self.memory_of(x)) if on_host and len(x.shape) <= AXES else None
+        if on_host and len(x.shape) <= AXES:
+            return memory.address(self.memory_of(x))
+        return None
 
     # -- verbs -------------------------------------------------------------------------------------
 
@@ -300,8 +317,12 @@ class TensorflowBackend(Backend):
 
     def import_dlpack(self, x: Any, source: str = "") -> Any:
         """A tensor over the memory of another framework's tensor on the same device."""
-        exported = registry.backend_named(source).export_dlpack(x) if source else x
-        exported = exported.as_named() if isinstance(exported, dlpack.DlpackExport) else exported
+        if source:
+            exported = registry.backend_named(source).export_dlpack(x)
+        else:
+            exported = x
+        if isinstance(exported, dlpack.DlpackExport):
+            exported = exported.as_named()
         # TensorFlow does not name a stream. The step before has waited for the producer.
         return self.from_dlpack(exported.__dlpack__(stream=DEFAULT_STREAM))
 
@@ -310,7 +331,10 @@ class TensorflowBackend(Backend):
         # With the device, because otherwise TensorFlow uses the first GPU
         # (https://www.tensorflow.org/guide/variable).
         eager = isinstance(x, self.eager) and self.tf.executing_eagerly()
-        place = self.tf.device(x.backing_device) if eager else nullcontext()
+        if eager:
+            place = self.tf.device(x.backing_device)
+        else:
+            place = nullcontext()
         try:
             with place:
                 return self.tf.Variable(x)

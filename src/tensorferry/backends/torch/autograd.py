@@ -179,7 +179,10 @@ class Flow(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc
         result = function(*args, **(kwargs or {}))
         name = function.name().partition("::")[2]
         if origins and not name.partition(".")[0].endswith("_like") and not name.startswith("new_"):
-            written = given if function._schema.is_mutable else []
+            if function._schema.is_mutable:
+                written = given
+            else:
+                written = []
             for x in (*torch.utils._pytree.tree_leaves(result), *written):
                 if isinstance(x, torch.Tensor):
                     self._mark(x, origins)
@@ -366,7 +369,10 @@ class _Reference:
 
 
 # Generators of PyTorch 2.11 take no weak references.
-_reference: Any = weakref.ref if torch.Generator.__weakrefoffset__ else _Reference
+if torch.Generator.__weakrefoffset__:
+    _reference: Any = weakref.ref
+else:
+    _reference = _Reference
 
 
 class Watch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
@@ -430,7 +436,9 @@ def derived(flat: Flat, rules: tuple[Rule, ...]) -> Derived:
                 _refuse_lost(flat, rules, _here.lost, tensors)
         finally:
             _here.lost = before
-        return [y.detach() for y in results] if alone else results
+        if alone:
+            return [y.detach() for y in results]
+        return results
 
     return call
 

@@ -31,7 +31,9 @@ def opener_of(kind: type) -> Callable[[Any], Node] | None:
         return _open_parameter_dict
     if issubclass(kind, nn.ParameterList):
         return _open_parameter_list
-    return _open_packed if issubclass(kind, nn.utils.rnn.PackedSequence) else None
+    if issubclass(kind, nn.utils.rnn.PackedSequence):
+        return _open_packed
+    return None
 
 
 def _open_parameter_dict(x: Any) -> Node:
@@ -156,7 +158,9 @@ def plain_value(x: Any) -> tuple[str, str | list[int]] | None:
     name = str(x).removeprefix("torch.")
     if isinstance(x, torch.dtype):
         return "dtype", name
-    return ("layout", name) if isinstance(x, torch.layout) else None
+    if isinstance(x, torch.layout):
+        return "layout", name
+    return None
 
 
 def value_of(kind: str, value: object) -> Any:
@@ -173,6 +177,6 @@ def value_of(kind: str, value: object) -> Any:
             return None
     # Not with `getattr`, by which a name in a file could import a module of PyTorch.
     found = vars(torch).get(value)
-    return (
-        found if kind in ("dtype", "layout") and isinstance(found, getattr(torch, kind)) else None
-    )
+    if kind in ("dtype", "layout") and isinstance(found, getattr(torch, kind)):
+        return found
+    return None

@@ -117,7 +117,9 @@ def _pin_code(info: TensorInfo) -> str:
     if info.requires_grad and find(info.dtype).kind == "complex":
         return _SNIPPETS["land"]  # `pin_memory` has no gradient of complex numbers
     # `pin_memory` keeps strides, and cannot write elements that share memory.
-    return "{x}.contiguous().pin_memory()" if info.overlaps_itself else "{x}.pin_memory()"
+    if info.overlaps_itself:
+        return "{x}.contiguous().pin_memory()"
+    return "{x}.pin_memory()"
 
 
 def _spread_code(arguments: tuple[Any, ...]) -> str:
@@ -129,7 +131,10 @@ def _spread_code(arguments: tuple[Any, ...]) -> str:
 def _cast_code(dtype: str, check: str = "", caster: str = "", *, info: TensorInfo) -> str:
     """A cast's code: by NumPy, or PyTorch with NumPy's values if that is short, or as it casts."""
     if caster == "host":
-        values = "{x}.detach()" if info.requires_grad else "{x}"
+        if info.requires_grad:
+            values = "{x}.detach()"
+        else:
+            values = "{x}"
         if info.conjugate or info.negative:
             values = _SNIPPETS["resolve"].replace("{x}", values)
         return _adopt_cast(dtype, check, snippet("export", (), info).replace("{x}", values), info)
@@ -163,7 +168,9 @@ def _cross_code(device: str, dtype: str, info: TensorInfo) -> str:
     """The code for a cast and a transfer in a graph."""
     cast = _cast_code(dtype, "", "graph", info=info)
     plain = dtype == info.dtype or cast == f"{{x}}.to(torch.{dtype})"
-    return f'{{x}}.to("{device}", torch.{dtype})' if plain else f'{cast}.to("{device}")'
+    if plain:
+        return f'{{x}}.to("{device}", torch.{dtype})'
+    return f'{cast}.to("{device}")'
 
 
 def _adopt_cast(dtype: str, check: str, array: str, info: TensorInfo) -> str:
@@ -181,11 +188,10 @@ def _adopt_cast(dtype: str, check: str, array: str, info: TensorInfo) -> str:
 def _write_code(out: TensorInfo, own: str = "", overlaps: bool = False, *, info: TensorInfo) -> str:
     """The code that writes values into `out`, cast by NumPy; or those of a tensor of its dtype."""
     if own:
-        destination = (
-            "out"
-            if out.framework == info.framework
-            else _adopt_code(out, AS_INTEGERS.get(out.dtype)).format(x="out")
-        )
+        if out.framework == info.framework:
+            destination = "out"
+        else:
+            destination = _adopt_code(out, AS_INTEGERS.get(out.dtype)).format(x="out")
         return f"{destination}.copy_({{y}}{', non_blocking=True' if overlaps else ''}); {{y}} = out"
     if out.device != HOST or out.conjugate or out.negative:
         return f"out.copy_({_adopt_cast(out.dtype, '', '{y}', info)}); {{y}} = out"
@@ -195,7 +201,10 @@ def _write_code(out: TensorInfo, own: str = "", overlaps: bool = False, *, info:
 
 def _adopt_code(info: TensorInfo, as_integer: str | None) -> str:
     # As integers first, because `as_strided` does not know every dtype of ml_dtypes.
-    array = f"{{x}}.view(np.{as_integer})" if as_integer else "{x}"
+    if as_integer:
+        array = f"{{x}}.view(np.{as_integer})"
+    else:
+        array = "{x}"
     if any(step < 0 or step % find(info.dtype).itemsize for step in info.strides):
         steps = whole_strides(info.shape, info.strides, find(info.dtype).itemsize)
         array = f"np.lib.stride_tricks.as_strided({array}, strides={steps})"
@@ -203,7 +212,9 @@ def _adopt_code(info: TensorInfo, as_integer: str | None) -> str:
     code = f"torch.from_numpy({array})"
     if not info.writable:
         code = f"torch.utils.dlpack.from_dlpack({array}.__dlpack__(max_version=(1, 0)))"
-    return f"{code}.view(torch.{info.dtype})" if as_integer else code
+    if as_integer:
+        return f"{code}.view(torch.{info.dtype})"
+    return code
 
 
 def whole_strides(

@@ -45,7 +45,9 @@ _PARTS = {"complex64": "float32", "complex128": "float64"}
 
 def accelerator(torch: Any) -> Any:
     """PyTorch's accelerator, as a device without index; ``None`` if there is no such device."""
-    return torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if torch.accelerator.is_available():
+        return torch.accelerator.current_accelerator()
+    return None
 
 
 class TorchEvent:
@@ -139,8 +141,14 @@ class Accelerators:
         """See `Declaration.device_facts`."""
         found = self._facts.get(kind)
         if found is None:
-            module = None if kind == HOST else self.module(kind)
-            count = module.device_count() if module is not None and module.is_available() else 0
+            if kind == HOST:
+                module = None
+            else:
+                module = self.module(kind)
+            if module is not None and module.is_available():
+                count = module.device_count()
+            else:
+                count = 0
             if not count:
                 return DECLARED.device_facts(kind)._replace(meant=self._meant(kind))
             works, own = self._works, self.is_one(kind)
@@ -164,7 +172,9 @@ class Accelerators:
             known = re.search("one of ([a-z, ]+) device", str(error))
             return meant(kind, known[1].split(", ") if known is not None else (HOST,))
         named = kind != HOST and self.module(kind) is None and self._works("empty", 0, device=kind)
-        return HOST if named and self.torch.empty(0, device=kind).is_meta else ""
+        if named and self.torch.empty(0, device=kind).is_meta:
+            return HOST
+        return ""
 
     def _works(self, function: str, *arguments: Any, **keywords: Any) -> bool:
         try:
@@ -222,7 +232,9 @@ class Accelerators:
     def entered(self, device: Any) -> Any:
         """A context in which a device is the current one."""
         context = getattr(self.module(device.type), "device", None)
-        return nullcontext() if context is None else context(device)
+        if context is None:
+            return nullcontext()
+        return context(device)
 
     # -- page-locked memory ------------------------------------------------------------------------
 

@@ -120,7 +120,9 @@ class TorchInner(Inner):
         """The default dtype, and each kind of device's autocast; ``None`` for initial settings."""
         default = torch.get_default_dtype()
         if not _is_any_autocast_on():
-            return None if default is torch.float32 else (default, ())
+            if default is torch.float32:
+                return None
+            return default, ()
         kinds = ("cpu", "cuda")
         return default, tuple(
             (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
@@ -151,7 +153,9 @@ class TorchInner(Inner):
     def module(
         self, module: Any, state: bool
     ) -> tuple[Callable[..., Any], Sequence[dict[str, Any]]] | None:
-        return opened(module, state) if isinstance(module, torch.nn.Module) else None
+        if isinstance(module, torch.nn.Module):
+            return opened(module, state)
+        return None
 
     def remarks(self, flat: Flat) -> Sequence[str]:
         if flat.careful:
@@ -166,7 +170,9 @@ class TorchInner(Inner):
     # -- derivatives -------------------------------------------------------------------------------
 
     def native(self, flat: Flat, rules: tuple[Rule, ...]) -> Callable[..., Sequence[Any]]:
-        return derived(flat, rules) if rules else partial(forward, flat)
+        if rules:
+            return derived(flat, rules)
+        return partial(forward, flat)
 
     def shapes(self, flat: Flat, specs: Sequence[Spec]) -> Sequence[Spec]:
         """Use fake tensors, which have no values.
@@ -304,7 +310,10 @@ def _warn_of_limit(code: Any) -> None:
     try:
         config = torch._dynamo.config
         # PyTorch 2.6 has the older name.
-        setting = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
+        if hasattr(config, "recompile_limit"):
+            setting = "recompile_limit"
+        else:
+            setting = "cache_size_limit"
         limit = getattr(config, setting)
         made = len(torch._C._dynamo.eval_frame._debug_get_cache_entry_list(code))
     except AttributeError:  # it is not public, and may be missing

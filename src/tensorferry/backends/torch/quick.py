@@ -227,7 +227,9 @@ def are_alike(backend: TorchBackend, tensors: Sequence[Any]) -> Any:
         has_memory = min(map(backend.tensor.data_ptr, tensors)) >= memory.LOWEST
     except RuntimeError:
         return None
-    return tensors[0].dtype if has_memory and tensors[0].dtype in backend.names else None
+    if has_memory and tensors[0].dtype in backend.names:
+        return tensors[0].dtype
+    return None
 
 
 def reader(
@@ -311,20 +313,20 @@ def _bound(backend: TorchBackend, step: Step, plan: Plan) -> Callable[..., Any] 
     if _is_copied_by_torch(step, plan) and (
         before.framework == after.framework or after.dtype not in integers
     ):
-        found = (
-            _write(backend, writable=bool(before.writable)) if step.verb == "write" else unchanged
-        )
+        if step.verb == "write":
+            found = _write(backend, writable=bool(before.writable))
+        else:
+            found = unchanged
     elif _becomes_numbers(step, plan):
         found = unchanged
     elif step.verb == "export" and before.dtype not in integers:
         found = backend.tensor.numpy
     elif step.verb == "adopt":
         if before.writable or not plan.shares_memory:
-            found = (
-                _adopt(backend)
-                if after.dtype not in integers
-                else _adopt_as_integer(backend, after.dtype)
-            )
+            if after.dtype not in integers:
+                found = _adopt(backend)
+            else:
+                found = _adopt_as_integer(backend, after.dtype)
         elif after.dtype not in integers:
             found = _alias(backend)
     elif step.verb == "cast" and _is_cast_alike(step, before) and not backend.is_tracing():
@@ -402,9 +404,10 @@ def _is_copied_by_torch(step: Step, plan: Plan) -> bool:
         return False
     if before.negative or before.conjugate or before.swapped or out.negative or out.conjugate:
         return False
-    exports = (
-        plan.steps[-2:-1] if before.framework == out.framework and before.dtype == out.dtype else ()
-    )
+    if before.framework == out.framework and before.dtype == out.dtype:
+        exports = plan.steps[-2:-1]
+    else:
+        exports = ()
     return step is last or any(step is each and each.verb == "export" for each in exports)
 
 
@@ -478,7 +481,9 @@ def _cast(backend: TorchBackend, dtype: str) -> Callable[[Any], Any]:
 
     def bound(x: Any) -> Any:
         try:
-            return cast(x, dtype) if count(x) >= _ALONE or are_flushed() else to_dtype(x)
+            if count(x) >= _ALONE or are_flushed():
+                return cast(x, dtype)
+            return to_dtype(x)
         except AssertionError:  # raised by a mode around the call
             return cast(x, dtype)
 
@@ -601,11 +606,9 @@ def _array_maker(backend: TorchBackend, dtype: Any) -> Callable[[Any], Any]:
     def through_integers(x: Any) -> Any:
         # A tracer would record a view of another dtype. `getfield` gives what `view` does, in two
         # thirds of the time.
-        return (
-            view_as(to_numpy(as_dtype(x, as_integer)), numpy_dtype(name))
-            if tracing() is None
-            else None
-        )
+        if tracing() is None:
+            return view_as(to_numpy(as_dtype(x, as_integer)), numpy_dtype(name))
+        return None
 
     return through_integers
 
@@ -641,7 +644,9 @@ def _identity(backend: TorchBackend) -> Callable[[Any], Any]:
             return x
         known = x.layout is strided and x.dtype in names and not x.is_nested
         # By the size of the storage, because to read the address would copy a copy-on-write tensor.
-        return x if known and x.untyped_storage().nbytes() else None
+        if known and x.untyped_storage().nbytes():
+            return x
+        return None
 
     return path
 
@@ -656,7 +661,9 @@ def _from_numpy(backend: TorchBackend) -> Callable[[Any], Any]:
         if not (flags.carray or (flags.behaved and flags.f_contiguous)):
             return None
         pair = adopted[x.dtype]
-        return from_numpy(x) if pair is None else from_numpy(x.view(pair[0])).view(pair[1])
+        if pair is None:
+            return from_numpy(x)
+        return from_numpy(x.view(pair[0])).view(pair[1])
 
     return path
 
@@ -679,13 +686,18 @@ def _from_list(
         if not x or compiling():
             return None
         if type(x[0]) not in memories:
-            array = read(x) if default_dtype() is single else None
+            if default_dtype() is single:
+                array = read(x)
+            else:
+                array = None
             return None if array is None else from_numpy(array)
         # `torch.stack` would also read freed storage, which ends the process, and mix dtypes in
         # silence.
         if are_alike(x) is None or x[0].is_nested:
             return None
-        return stack(x) if x[0].nbytes * len(x) < memory.MAPPED or not x[0].is_cpu else None
+        if x[0].nbytes * len(x) < memory.MAPPED or not x[0].is_cpu:
+            return stack(x)
+        return None
 
     return path
 
@@ -697,7 +709,9 @@ def _all_to_numpy(
         if to_array(tensors[0]) is None:
             return None
         arrays = list(map(to_array, tensors))
-        return arrays if set(map(type, arrays)) == {np.ndarray} else None
+        if set(map(type, arrays)) == {np.ndarray}:
+            return arrays
+        return None
 
     return path
 
@@ -706,11 +720,9 @@ def _all_from_numpy(backend: TorchBackend) -> Callable[[list[Any]], list[Any] | 
     from_numpy = backend.from_numpy
 
     def path(arrays: list[Array]) -> list[Any] | None:
-        return (
-            None
-            if False in {array.flags.carray for array in arrays}
-            else list(map(from_numpy, arrays))
-        )
+        if False in {array.flags.carray for array in arrays}:
+            return None
+        return list(map(from_numpy, arrays))
 
     return path
 

@@ -136,7 +136,9 @@ class TorchBackend(Backend):
         return (HOST, *self.accelerators.names())
 
     def device_facts(self, kind: str) -> DeviceFacts:
-        return self.accelerators.facts(kind) if self.loaded else DECLARED.device_facts(kind)
+        if self.loaded:
+            return self.accelerators.facts(kind)
+        return DECLARED.device_facts(kind)
 
     def shield(self, function: Callable[..., Any]) -> Callable[..., Any]:
         torch: Any = importlib.import_module("torch")
@@ -460,7 +462,10 @@ class TorchBackend(Backend):
     def write(self, x: Any, out: Any, overlaps: bool = False) -> None:
         """Write an array's or tensor's values into `out`, in its dtype; increment its version."""
         if isinstance(x, self.tensor):
-            into = out if isinstance(out, self.tensor) else self.adopt(out)
+            if isinstance(out, self.tensor):
+                into = out
+            else:
+                into = self.adopt(out)
             self._put(x, into, overlaps=overlaps)
             return
         if out.is_conj() or out.is_neg():
@@ -564,7 +569,8 @@ class TorchBackend(Backend):
         # Not `x` itself, whose memory is freed when its owner calls `x.set_`, `x.resize_` or
         # assigns `x.data`.
         held = x.detach()
-        held = held if as_integer is None else held.view(getattr(self.torch, as_integer))
+        if as_integer is not None:
+            held = held.view(getattr(self.torch, as_integer))
         return DlpackExport(held, name, partial(self.accelerators.entered, x.device))
 
     def import_dlpack(self, x: Any, source: str = "") -> Any:
@@ -574,8 +580,14 @@ class TorchBackend(Backend):
         """
         from ...host.dlpack import DlpackExport
 
-        exported = registry.backend_named(source).export_dlpack(x) if source else x
-        as_integer = AS_INTEGERS.get(exported.dtype) if isinstance(exported, DlpackExport) else None
+        if source:
+            exported = registry.backend_named(source).export_dlpack(x)
+        else:
+            exported = x
+        if isinstance(exported, DlpackExport):
+            as_integer = AS_INTEGERS.get(exported.dtype)
+        else:
+            as_integer = None
         if as_integer is None:
             return self.torch.from_dlpack(exported)
         return self.torch.from_dlpack(exported.as_integers()).view(self.dtypes[exported.dtype])
@@ -594,7 +606,10 @@ class TorchBackend(Backend):
     # -- the code to show --------------------------------------------------------------------------
 
     def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-        code = snippet if self.takes_read_only else snippet_with_a_warning
+        if self.takes_read_only:
+            code = snippet
+        else:
+            code = snippet_with_a_warning
         return code(verb, arguments, info)
 
 
@@ -612,7 +627,10 @@ class _Adopted(dict[Any, "tuple[Any, Any] | None"]):
         name = of_numpy(dtype) if dtype.isnative else None
         if name is None:
             return None  # not kept, because there are as many as there are lengths of text
-        via = AS_INTEGERS.get(name) if name in self._dtypes else None
+        if name in self._dtypes:
+            via = AS_INTEGERS.get(name)
+        else:
+            via = None
         return self.setdefault(dtype, None if via is None else (np.dtype(via), self._dtypes[name]))
 
 

@@ -87,9 +87,9 @@ class Special(NamedTuple):
             and self.value.isidentifier()
         ):
             return f"torch.{self.value}"
-        return (
-            f"torch.{self.kind}({self.value!r})" if self.kind.isidentifier() else repr(tuple(self))
-        )
+        if self.kind.isidentifier():
+            return f"torch.{self.kind}({self.value!r})"
+        return repr(tuple(self))
 
 
 NOTHING = Special("None", "")
@@ -307,7 +307,9 @@ def _is_short(text: str, names: Iterable[str]) -> bool:
 def noted(metadata: Mapping[str, str], blocks: Mapping[str, Blocks]) -> dict[str, str]:
     """Metadata with the kinds of blocks of exactly these tensors."""
     kept = {key: text for key, text in metadata.items() if key != BLOCKS}
-    return {**kept, BLOCKS: json.dumps(blocks, separators=(",", ":"))} if blocks else kept
+    if blocks:
+        return {**kept, BLOCKS: json.dumps(blocks, separators=(",", ":"))}
+    return kept
 
 
 def with_columns(
@@ -356,8 +358,6 @@ def lists_read(contents: Contents) -> Contents:
 
     What is no tensor stays among the others.
     """
-    return (
-        with_columns(contents, ColumnKeywords(), DtypeRule(), strict=False)
-        if contents.columns
-        else contents
-    )
+    if contents.columns:
+        return with_columns(contents, ColumnKeywords(), DtypeRule(), strict=False)
+    return contents

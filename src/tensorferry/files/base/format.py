@@ -239,7 +239,10 @@ class Format(ABC):
             UnsafeFileError: It asks for code to be run, or is out of all proportion.
             FrameworkNotInstalledError: The library that the format needs is not installed.
         """
-        contents = self.tried(path, allow) if found is None else found
+        if found is None:
+            contents = self.tried(path, allow)
+        else:
+            contents = found
         if isinstance(contents, UnsafeFileError | FrameworkNotInstalledError):
             raise contents
         if isinstance(contents, ConversionError):

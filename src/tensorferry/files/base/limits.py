@@ -128,9 +128,10 @@ class Saved(NamedTuple):
 
     def _child(self, node: Any, key: Any) -> tuple[str, Any]:
         if isinstance(node, Mapping):
-            found = (
-                key if key in node else next((each for each in node if str(each) == str(key)), None)
-            )
+            if key in node:
+                found = key
+            else:
+                found = next((each for each in node if str(each) == str(key)), None)
             if found is None:
                 raise LookupError(key)
             return f"[{_plain(found)!r}]", node[found]
@@ -206,7 +207,10 @@ def complete(error: ConversionError, call: Given | Saved) -> None:
     for each in error.exceptions if isinstance(error, TreeError) else (error,):
         hint = each.hint
         if isinstance(hint, FileHint):
-            hint = hint.for_save(call) if isinstance(call, Saved) else hint.for_files(call)
+            if isinstance(call, Saved):
+                hint = hint.for_save(call)
+            else:
+                hint = hint.for_files(call)
         if isinstance(call, Given):
             hint = leaving_something(hint, call)
         if hint is not each.hint:
@@ -227,7 +231,9 @@ def leaving_something(hint: str | None, given: Given) -> str | None:
         return hint
     ways = hint.split("; or ")
     others = [way for way in ways if not _leaves_nothing(way, given.names)]
-    return hint if len(others) == len(ways) else _joined(others)
+    if len(others) == len(ways):
+        return hint
+    return _joined(others)
 
 
 def _leaves_nothing(way: str, names: Iterable[str]) -> bool:
@@ -326,7 +332,10 @@ class Without(NamedTuple):
         globs = [*given.exclude, *map(escape, gone)]
         # A substitution has to change a name.
         rename = [text for text in given.rename if given.renamed.get(text, _NONE).difference(gone)]
-        again = "" if len(rename) == len(given.rename) else _with_rename(rename)
+        if len(rename) == len(given.rename):
+            again = ""
+        else:
+            again = _with_rename(rename)
         return f"exclude=[{', '.join(map(quoted, globs))}]{again}, which leaves {self._them} out"
 
     def for_save(self, saved: Saved) -> str | None:  # noqa: D102
@@ -334,7 +343,10 @@ class Without(NamedTuple):
         if found is None or len(self.keys) > _MOST_LISTED:
             return None
         code, keys = found
-        others = f"!= {keys[0]!r}" if len(keys) == 1 else f"not in {tuple(keys)!r}"
+        if len(keys) == 1:
+            others = f"!= {keys[0]!r}"
+        else:
+            others = f"not in {tuple(keys)!r}"
         kept = f"{{key: value for key, value in {code}.items() if key {others}}}"
         return f"{kept} in its place, which leaves {self._them} out"
 
@@ -347,7 +359,9 @@ _NONE: frozenset[str] = frozenset()
 
 
 def _with_rename(texts: Sequence[str]) -> str:
-    return f", rename=[{', '.join(map(quoted, texts))}]" if texts else ", without rename="
+    if texts:
+        return f", rename=[{', '.join(map(quoted, texts))}]"
+    return ", without rename="
 
 
 class Renamed(NamedTuple):
@@ -374,7 +388,10 @@ class Renamed(NamedTuple):
         )
 
     def for_save(self, saved: Saved) -> str | None:  # noqa: D102
-        found = _in_one_dict(saved, self.keys.values()) if self.in_tree else None
+        if self.in_tree:
+            found = _in_one_dict(saved, self.keys.values())
+        else:
+            found = None
         if found is None or len(self.keys) > _MOST_LISTED:
             return None
         code, keys = found
@@ -408,11 +425,9 @@ class OtherDtypes(NamedTuple):
     def for_save(self, saved: Saved) -> str | None:  # noqa: D102
         del saved
         casts = ", ".join(f"{quoted(own)}: {quoted(other)}" for own, other in self.casts.items())
-        return (
-            f'save(convert_tree(x, "numpy", dtype={{{casts}}}), path){self.remark}'
-            if self._for_all
-            else None
-        )
+        if self._for_all:
+            return f'save(convert_tree(x, "numpy", dtype={{{casts}}}), path){self.remark}'
+        return None
 
     @property
     def _for_all(self) -> bool:
@@ -423,7 +438,9 @@ class Undecoded(NamedTuple):
     """To take the bytes of quantised blocks as they are, if no dtype is asked for."""
 
     def for_files(self, given: Given) -> str | None:  # noqa: D102
-        return "without dequantize=, which keeps it as it is" if given.rule == DtypeRule() else None
+        if given.rule == DtypeRule():
+            return "without dequantize=, which keeps it as it is"
+        return None
 
     def for_save(self, saved: Saved) -> str | None:  # noqa: D102
         del saved
@@ -461,8 +478,12 @@ class Metadataless(NamedTuple):
 
     def for_files(self, given: Given) -> str | None:  # noqa: D102
         asked = any(key in given.metadata for key in self.keys)
-        ways = [_without(given.metadata, self.keys)] if asked else []
-        ways += [_LEFT_OUT] if not all(key in given.metadata for key in self.keys) else []
+        if asked:
+            ways = [_without(given.metadata, self.keys)]
+        else:
+            ways = []
+        if not all(key in given.metadata for key in self.keys):
+            ways += [_LEFT_OUT]
         return ", ".join(ways)
 
     def for_save(self, saved: Saved) -> str | None:  # noqa: D102
@@ -499,7 +520,9 @@ def in_place_of_scalar(scalar: np.generic[Any], keys: tuple[Any, ...]) -> InPlac
         keys: The keys that lead to it.
     """
     code = {"f": "float({})", "c": "complex({})"}.get(scalar.dtype.kind)
-    return InPlace(keys, "str({})") if code is None else InPlace(keys, code, ", which rounds")
+    if code is None:
+        return InPlace(keys, "str({})")
+    return InPlace(keys, code, ", which rounds")
 
 
 class Keyed(NamedTuple):
@@ -696,7 +719,10 @@ def text_keys(node: Mapping[Any, Any], keys: tuple[Any, ...]) -> dict[str, Any]:
         text = key if type(key) is str else str(key)
         if text in found:
             other = next(each for each in node if str(each) == text)
-            where = f"{'.'.join(map(str, keys))}: " if keys else ""
+            if keys:
+                where = f"{'.'.join(map(str, keys))}: "
+            else:
+                where = ""
             raise FormatLimitError(
                 f"{where}the keys {other!r} and {key!r} of a dict are both {text!r} as text, which "
                 "the format needs.",

@@ -132,7 +132,10 @@ def leaves(tree: Any, leaf: type | tuple[type, ...] = Ref) -> Iterator[tuple[tup
         elif isinstance(child, dict) or type(child) in (list, tuple):
             depth += 1
             visited += CONTAINER - 1
-            inside = child.values() if isinstance(child, dict) else child
+            if isinstance(child, dict):
+                inside = child.values()
+            else:
+                inside = child
             if leaf not in PLAIN and are_plain(inside):
                 visited += len(inside)
             else:
@@ -233,7 +236,10 @@ def named_values(tree: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     counts: dict[str, int] = {}
     has_none = tree is None or (is_container(tree) and not tree)
-    left: list[tuple[str, Any]] = [] if has_none else [("", tree)]
+    if has_none:
+        left: list[tuple[str, Any]] = []
+    else:
+        left = [("", tree)]
     while left:
         place, node = left.pop()
         # First, because there may be many plain values.
@@ -243,7 +249,10 @@ def named_values(tree: Any) -> dict[str, Any]:
         if is_leaf:
             continue
         above = f"{place}." if node is not tree else ""
-        inside = node.values() if isinstance(node, dict) else node
+        if isinstance(node, dict):
+            inside = node.values()
+        else:
+            inside = node
         paths = [f"{above}{key}" for key, _ in children_of(node)]
         # The keys 1 and "1" have the same path.
         differ = inside is node or len(set(paths)) == len(paths)
@@ -285,7 +294,9 @@ def written(value: Any) -> str:
     kind = type(value)
     if kind in (set, frozenset) and value:
         elements = ", ".join(sorted(map(written, value)))
-        return f"{{{elements}}}" if kind is set else f"frozenset({{{elements}}})"
+        if kind is set:
+            return f"{{{elements}}}"
+        return f"frozenset({{{elements}}})"
     if kind is list:
         return f"[{', '.join(map(written, value))}]"
     if kind is tuple:
@@ -300,7 +311,9 @@ def written(value: Any) -> str:
     elif kind is not dict:
         text = f"{kind.__name__}({text})"
     attributes = getattr(value, "__dict__", None)
-    return f"{text} with {written(attributes)}" if attributes else text
+    if attributes:
+        return f"{text} with {written(attributes)}"
+    return text
 
 
 def is_container(node: Any) -> bool:
@@ -312,7 +325,9 @@ def children_of(node: Any) -> Iterator[tuple[Any, Any]]:
     """The children of a node with their keys or places; none of a value."""
     if isinstance(node, dict):
         return iter(node.items())
-    return enumerate(node) if type(node) in (list, tuple) else iter(())
+    if type(node) in (list, tuple):
+        return enumerate(node)
+    return iter(())
 
 
 def like(node: dict[Any, Any], items: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:

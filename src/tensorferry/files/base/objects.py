@@ -28,7 +28,10 @@ def escaped(name: str) -> str:
     >>> escaped("pkg.f"), escaped("a\n\x1b[2J"), len(escaped("x" * 1_000_000))
     ('pkg.f', 'a\\n\\x1b[2J', 201)
     """
-    cut = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
+    if len(name) <= _LONGEST:
+        cut = name
+    else:
+        cut = f"{name[:_LONGEST]}…"
     if cut.isprintable():
         return cut
     shown = (each if each.isprintable() else each.encode("unicode_escape").decode() for each in cut)
@@ -201,7 +204,10 @@ def _plain(node: Any, *, as_text: bool) -> Any:
         return node.name if as_text else node
     if isinstance(node, dict):
         items = [(key, _plain(child, as_text=as_text)) for key, child in node.items()]
-        made = dict(items) if kind is Attributes else like(node, items)
+        if kind is Attributes:
+            made = dict(items)
+        else:
+            made = like(node, items)
         for name, value in _attributes(node).items():
             vars(made)[name] = _plain(value, as_text=as_text)
         return made

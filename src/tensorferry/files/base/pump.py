@@ -87,7 +87,8 @@ class Pump:
         Raises:
             FileFormatError: The checksum of the source is wrong, or the source is cut off.
         """
-        stored = stored.inner if isinstance(stored, Repeated) else stored
+        if isinstance(stored, Repeated):
+            stored = stored.inner
         if isinstance(stored, Packed) and not stored.swapped:
             with self._checking(stored):
                 if crc is not None:
@@ -123,7 +124,8 @@ class Pump:
         Raises:
             FileFormatError: A checksum is wrong.
         """
-        stored = stored.inner if isinstance(stored, Repeated) else stored
+        if isinstance(stored, Repeated):
+            stored = stored.inner
         for part in getattr(stored, "parts", (stored,)):
             record = getattr(part, "record", None)
             if record is not None and record.crc is not None and record not in self._checked:

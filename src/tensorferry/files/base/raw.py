@@ -51,7 +51,10 @@ def read_at(path: str, offset: int, nbytes: int, descriptor: int | None = None) 
         FileFormatError: The file is too short.
     """
     # Opened each time, because a model may have more shards than a process can have open files.
-    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if descriptor is None else descriptor
+    if descriptor is None:
+        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    else:
+        opened = descriptor
     try:
         raw = os.pread(opened, nbytes, offset)
         if len(raw) < nbytes:
@@ -86,7 +89,10 @@ def write_fully(descriptor: int, data: Any, at: int | None = None) -> int:
     done = 0
     while done < view.nbytes:
         rest = view[done:]
-        done += os.write(descriptor, rest) if at is None else os.pwrite(descriptor, rest, at + done)
+        if at is None:
+            done += os.write(descriptor, rest)
+        else:
+            done += os.pwrite(descriptor, rest, at + done)
     return view.nbytes
 
 

@@ -504,7 +504,10 @@ class Turned(Decoded):
 
     def _turned(self) -> Iterator[Array]:
         for block in self.source.blocks():
-            turned = np.conjugate(block) if self.conj else block
+            if self.conj:
+                turned = np.conjugate(block)
+            else:
+                turned = block
             yield np.negative(turned) if self.neg else turned
 
 

@@ -195,10 +195,15 @@ class _Rest:
     def of(self, node: Any, keys: tuple[str, ...]) -> Any:
         """What stays of a node."""
         if isinstance(node, Ref):
-            return _GONE if node.name in self._excluded else node
+            if node.name in self._excluded:
+                return _GONE
+            return node
         if not is_container(node) or not node:
             return _GONE if any(self._next(1)) else node
-        inside = node.values() if isinstance(node, dict) else node
+        if isinstance(node, dict):
+            inside = node.values()
+        else:
+            inside = node
         if are_plain(inside):
             return self._of_plain(node, keys)
         children = [self.of(child, (*keys, str(key))) for key, child in children_of(node)]
@@ -214,7 +219,10 @@ class _Rest:
         marks = self._next(len(node))
         if not any(marks):
             return node
-        inside = node.values() if isinstance(node, dict) else node
+        if isinstance(node, dict):
+            inside = node.values()
+        else:
+            inside = node
         pairs = zip(marks, inside, strict=True)
         return self._joined(node, keys, [_GONE if mark else child for mark, child in pairs])
 
@@ -246,7 +254,10 @@ def with_scalars(contents: Contents) -> Contents:
     Args:
         contents: The contents. Times and texts of NumPy stay values.
     """
-    found = [] if contents.tree is None else list(leaves(contents.tree, _LEAVES))
+    if contents.tree is None:
+        found = []
+    else:
+        found = list(leaves(contents.tree, _LEAVES))
     dtypes = [of_numpy(leaf.dtype) if isinstance(leaf, np.generic) else None for _, leaf in found]
     if not any(dtypes):
         return contents

@@ -79,7 +79,10 @@ def decode(text: str, paths: Sequence[str]) -> Any:
         OverflowError,
         FormatLimitError,
     ) as error:
-        what = "it nests too deep" if isinstance(error, RecursionError) else str(error)
+        if isinstance(error, RecursionError):
+            what = "it nests too deep"
+        else:
+            what = str(error)
         raise FileFormatError(
             f"The tree that {named(paths)} describes cannot be read: {what}."
         ) from error
@@ -284,9 +287,10 @@ class _Decoder:
             node[_TAG]
         ]()
         if isinstance(result, defaultdict):
-            result.default_factory = (
-                None if node["factory"] is None else FACTORIES[_text(node, "factory")]
-            )
+            if node["factory"] is None:
+                result.default_factory = None
+            else:
+                result.default_factory = FACTORIES[_text(node, "factory")]
         pairs = (
             items.items()
             if isinstance(items, dict)
@@ -309,7 +313,10 @@ class _Decoder:
         name, raw = _text(node, "dtype"), bytes.fromhex(_text(node, "hex"))
         if name not in DTYPES and not _OTHER_SCALAR.fullmatch(name):
             raise ValueError(f"{name[:80]!r} is no dtype of a scalar")
-        dtype = numpy_dtype(name) if name in DTYPES else np.dtype(name)
+        if name in DTYPES:
+            dtype = numpy_dtype(name)
+        else:
+            dtype = np.dtype(name)
         if not dtype.itemsize:
             return np.zeros((), dtype)[()]
         if len(raw) != dtype.itemsize:
@@ -346,4 +353,6 @@ def _no_constant(name: str) -> Any:
 
 
 def _at(keys: tuple[Any, ...]) -> str:
-    return ".".join(map(str, keys)) if keys else "What the file holds"
+    if keys:
+        return ".".join(map(str, keys))
+    return "What the file holds"

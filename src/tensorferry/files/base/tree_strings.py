@@ -113,7 +113,9 @@ def unpacked(contents: Contents) -> Contents:
     """As `unpack`, but a string that equals the name of a tensor stays a string."""
     own = {key: text for key, text in contents.metadata.items() if key in (TREE, TIES)}
     rest = {key: text for key, text in contents.metadata.items() if key not in own}
-    return replace(unpack(replace(contents, metadata=own)), metadata=rest) if own else contents
+    if own:
+        return replace(unpack(replace(contents, metadata=own)), metadata=rest)
+    return contents
 
 
 def _aliases(metadata: Mapping[str, str], stored: Mapping[str, Stored]) -> dict[str, str]:

@@ -120,7 +120,10 @@ def _without_secrets(url: str) -> tuple[str, bool]:
     """A URL for a message, without user, password and query; and whether it had any of these."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
-    query = parts.query if parts.query in ("", "download=true") else "…"
+    if parts.query in ("", "download=true"):
+        query = parts.query
+    else:
+        query = "…"
     told = parts._replace(netloc=place, query=query, fragment="").geturl()
     return told, place != parts.netloc or query == "…"
 
@@ -166,9 +169,15 @@ def _hub_file(scheme: str, url: str) -> ShellHint | None:
     parts = urlsplit(url)
     words = [unquote(word) for word in (parts.netloc + parts.path).split("/") if word]
     if scheme == "hf":
-        kind = words.pop(0) if words[:1] and words[0] in ("datasets", "spaces") else ""
+        if words[:1] and words[0] in ("datasets", "spaces"):
+            kind = words.pop(0)
+        else:
+            kind = ""
         repository, rest = words[:2], words[2:]
-        revision = repository[-1].partition("@")[2] if repository else ""
+        if repository:
+            revision = repository[-1].partition("@")[2]
+        else:
+            revision = ""
         repository = [word.partition("@")[0] for word in repository]
     elif parts.netloc == _HUB and len(words) > 5 and words[3] in ("resolve", "blob"):
         kind, repository, revision, rest = "", words[1:3], words[4], words[5:]

@@ -15,7 +15,10 @@ __all__ = ["as_unicode", "is_unicode", "named", "path_of", "several", "strings_o
 def named(names: Iterable[object], most: int = 5) -> str:
     """Some names for a message: the first few, and the number of the others."""
     listed = [str(name) for name in names]
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    if len(listed) > most:
+        more = f" and {len(listed) - most} more"
+    else:
+        more = ""
     return ", ".join(listed[:most]) + more
 
 

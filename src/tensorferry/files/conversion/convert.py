@@ -283,7 +283,10 @@ def convert_files(
         if dry_run:
             work.rehearse(part)
             return replace(report, seconds=time.monotonic() - started, dry_run=True)
-        done = work.whole(progress) if part is None else work.part(part, progress)
+        if part is None:
+            done = work.whole(progress)
+        else:
+            done = work.part(part, progress)
     return _finished(report, done, started, verified=verify)
 
 
@@ -451,7 +454,10 @@ def _validate_carriable(contents: Contents) -> None:
         # Tensors that only `exclude` leaves out come first, because with the other hint the next
         # try would fail too.
         tensors = [name for name, why in contents.others.items() if not isinstance(why, NotTensor)]
-        name = tensors[0] if tensors else next(iter(contents.others))
+        if tensors:
+            name = tensors[0]
+        else:
+            name = next(iter(contents.others))
         without = Without(dict.fromkeys(contents.others, ()))
         raise FormatLimitError(
             f"Not all of it can be converted: {named(contents.others)} ({name}: "
@@ -473,7 +479,10 @@ def _format(target: Path, to: str | None, source: str | None = None) -> Format:
         FileFormatError: Neither `to` nor the suffix names a format.
         FormatLimitError: The format can only be read.
     """
-    format_ = _of_shards(target, source) if to is None else format_named(to)
+    if to is None:
+        format_ = _of_shards(target, source)
+    else:
+        format_ = format_named(to)
     if not format_.writes:
         name = target.with_suffix(".safetensors").name
         raise FormatLimitError(
@@ -493,7 +502,10 @@ def _of_shards(target: Path, source: str | None) -> Format:
     try:
         return format_for(target)
     except FileFormatError:
-        format_ = None if source is None else format_named(source)
+        if source is None:
+            format_ = None
+        else:
+            format_ = format_named(source)
         if format_ is None or not format_.writes or not format_.index_suffix:
             raise
         return format_
@@ -521,7 +533,9 @@ def shards_of(
         name.endswith(suffix) for each in each_format() for suffix in each.suffixes
     )
     if shard is None:
-        return 0 if format_.index_suffix and not names_a_file else None
+        if format_.index_suffix and not names_a_file:
+            return 0
+        return None
     if not format_.index_suffix:
         raise FormatLimitError(f"{format_.title or format_.name} has no shards.", "without shard=")
     if names_a_file:
@@ -540,11 +554,15 @@ def shard_bytes(size: int | str) -> int:
     Raises:
         ValueError: It is malformed, or not positive.
     """
-    text = str(size) if not isinstance(size, int) or abs(size) <= _LARGEST else "a huge number"
+    if not isinstance(size, int) or abs(size) <= _LARGEST:
+        text = str(size)
+    else:
+        text = "a huge number"
     found = re.fullmatch(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([KMGT]?I?)B?\s*", text.upper())
-    nbytes = (
-        int(float(found[1]) * _UNITS[found[2]]) if found is not None and found[2] in _UNITS else 0
-    )
+    if found is not None and found[2] in _UNITS:
+        nbytes = int(float(found[1]) * _UNITS[found[2]])
+    else:
+        nbytes = 0
     if nbytes <= 0:
         told = text if len(text) <= 20 else f"{text[:20]}…"
         raise ValueError(f"{told!r} is not a size, such as 5GB, 500MB, 2GiB or a number of bytes")
@@ -553,7 +571,10 @@ def shard_bytes(size: int | str) -> int:
 
 def _warnings(before: Contents, after: Contents, selection: Mapping[str, Any]) -> Iterable[str]:
     """Warnings about changes, though nothing is lost; and about options that apply to no tensor."""
-    own = {**after.tensors, **before.tensors}.items() if before.columns else before.tensors.items()
+    if before.columns:
+        own = {**after.tensors, **before.tensors}.items()
+    else:
+        own = before.tensors.items()
     idle = why_idle(
         selection["dtype"], ((name, getattr(each, "inner", each).dtype) for name, each in own)
     )

@@ -94,7 +94,9 @@ def _other_names(expected: Collection[str], found: Collection[str]) -> str:
     if absent:
         return f"without {named(absent)}"
     added = [name for name in found if name not in expected]
-    return f"with {named(added)}" if added else "in another order"
+    if added:
+        return f"with {named(added)}"
+    return "in another order"
 
 
 def _different(
@@ -142,9 +144,10 @@ def _tree(contents: Contents) -> str:
 
 def _forget(path: Path) -> None:
     """Ask the system to drop the pages of a file from its cache, if they are on the disk."""
-    files: list[Any] = (
-        [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
-    )
+    if path.is_dir():
+        files: list[Any] = [each for each in path.rglob("*") if each.is_file()]
+    else:
+        files = [path]
     for each in files:
         descriptor = os.open(each, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -297,7 +300,10 @@ def open_all(
         _validate_new("values", whole.others, each.others)
         if each.columns is not None:
             known = whole.columns
-            whole.columns = each.columns if known is None else known.joined(each.columns)
+            if known is None:
+                whole.columns = each.columns
+            else:
+                whole.columns = known.joined(each.columns)
         whole.tensors.update(each.tensors)
         whole.others.update(each.others)
         blocks |= blocks_of(each)

@@ -160,7 +160,10 @@ class Recast(Stored):
                 # overflow.
                 too_large &= ~np.isfinite(result)
             too_large &= ~infinite if ends.has_infinity else ~missing
-            lost = missing if not ends.has_nan else ~missing & ~np.isfinite(result)
+            if not ends.has_nan:
+                lost = missing
+            else:
+                lost = ~missing & ~np.isfinite(result)
             if ends.has_infinity:
                 lost &= ~infinite
             lost |= too_large
@@ -176,17 +179,24 @@ class Recast(Stored):
                 lost &= ~too_large
         if np.any(lost):
             first = int(np.argmax(lost))
-            modes = ["saturate", "nan"] if ends.has_nan else ["saturate"]
+            if ends.has_nan:
+                modes = ["saturate", "nan"]
+            else:
+                modes = ["saturate"]
             raise self._lossy(start + first // per, modes if too_large[first] else [])
 
     def _lossy(self, position: int, modes: Sequence[str] = ()) -> LossyCastError:
         """The error for a lost value; `modes` are values of `overflow` that would avoid it."""
-        ways = [" or ".join(f'overflow="{mode}"' for mode in modes)] if modes else []
+        if modes:
+            ways = [" or ".join(f'overflow="{mode}"' for mode in modes)]
+        else:
+            ways = []
         if self.spared is not None:
             ways.append(self.spared())
-        where = (
-            [int(index) for index in np.unravel_index(position, self.shape)] if self.shape else []
-        )
+        if self.shape:
+            where = [int(index) for index in np.unravel_index(position, self.shape)]
+        else:
+            where = []
         return LossyCastError(
             f"{self.name or 'The tensor'}: {self.inner.dtype} to {self.dtype}: "
             f"the value{f' at {where}' if where else ''} does not fit.",
@@ -327,7 +337,10 @@ def select(
         contents = with_columns(taken, columns, rule_of_words(dtype), exclude=exclude)
         include, exclude = (), ()
     held = None if to is None else to.dtypes
-    values = named_values(contents.tree) if include or exclude else {}
+    if include or exclude:
+        values = named_values(contents.tree)
+    else:
+        values = {}
     among = (*contents.tensors, *contents.others)
     # Without values, a pattern that fits only values would take nothing.
     if not tensors_only:
@@ -362,7 +375,10 @@ def select(
         dropped = bytes(name not in kept for name in values)
         hint = partial(_whole_list, include, exclude, include_as)
         renamed = rename_in(without(contents.tree, set(excluded), dropped, hint), mapping)
-        tree = None if renamed is not contents.tree and is_flat(renamed, tensors) else renamed
+        if renamed is not contents.tree and is_flat(renamed, tensors):
+            tree = None
+        else:
+            tree = renamed
     given = metadata or {}
     carried = _metadata(contents, kept, values, to, tensors_only=tensors_only)
     # The meaning of a tensor's bytes belongs to it, like its shape.
@@ -409,7 +425,10 @@ def _metadata(
     tensors_only: bool,
 ) -> dict[str, str]:
     """The metadata that stay."""
-    foreign = {} if to is None else to.foreign(contents.metadata)
+    if to is None:
+        foreign = {}
+    else:
+        foreign = to.foreign(contents.metadata)
     stays = {key: text for key, text in contents.metadata.items() if key not in foreign}
     if tensors_only:
         # They say how the names and shapes of the tensors are meant.
@@ -530,7 +549,9 @@ def _other_pattern(glob: str, given: Sequence[str], names: Collection[str], opti
 
     def instead(*others: str) -> str:
         kept = [new for each in given for new in (others if each == glob else (each,))]
-        return f"{option}={[*dict.fromkeys(kept)]}" if kept else f"without {option}="
+        if kept:
+            return f"{option}={[*dict.fromkeys(kept)]}"
+        return f"without {option}="
 
     whole = glob.removesuffix(".*")
     if any(map(re.compile(fnmatch.translate(f"{glob}.*")).match, names)):
@@ -559,7 +580,10 @@ def _renamed(names: Sequence[str], substitutions: Sequence[str]) -> dict[str, st
         seen: dict[str, str] = {}
         for old, new in zip(names, now, strict=True):
             if new in seen:
-                both = f"be named {new}" if new else "have no name"
+                if new:
+                    both = f"be named {new}"
+                else:
+                    both = "have no name"
                 raise FormatLimitError(f"rename: {seen[new]} and {old} would both {both}.")
             seen[new] = old
     renamed = {old: new for old, new in zip(names, now, strict=True) if old != new}

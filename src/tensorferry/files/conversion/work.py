@@ -83,7 +83,9 @@ class Layout:
 
     def file(self, number: int, output: Path) -> Path:
         """The path of a piece, if the output is made at `output`."""
-        return output / self.names[number] if self.names else output
+        if self.names:
+            return output / self.names[number]
+        return output
 
     def files(self) -> list[str]:
         """The paths of the finished output."""

@@ -109,7 +109,8 @@ def slabs(
     if not shape:
         yield ()
         return
-    nbytes = max(nbytes, prod(chunks) * itemsize) if chunks else nbytes
+    if chunks:
+        nbytes = max(nbytes, prod(chunks) * itemsize)
     axis = 0
     while axis < len(shape) - 1 and prod(shape[axis + 1 :]) * itemsize > nbytes:
         axis += 1
@@ -230,7 +231,10 @@ def varints(extent: Extent, size: int) -> Iterator[Array]:
         last = np.flatnonzero(raw < 0x80)
         used = int(last[-1]) + 1 if last.size else 0
         rest = raw[used:].copy()
-        first = np.concatenate([[0], last[:-1] + 1]) if last.size else last
+        if last.size:
+            first = np.concatenate([[0], last[:-1] + 1])
+        else:
+            first = last
         lengths = last - first + 1
         if rest.size > 10 or (last.size and int(lengths.max()) > 10):
             raise FileFormatError(
@@ -296,11 +300,17 @@ class _Joined(Decoded):
         return [region.stored for region in self.regions]
 
     def where(self, element: int) -> tuple[str | None, int | None]:
-        at = np.unravel_index(element, self.grid) if self.grid else ()
+        if self.grid:
+            at = np.unravel_index(element, self.grid)
+        else:
+            at = ()
         for region in self.regions:
             inner = tuple(int(a) - b for a, b in zip(at, region.start, strict=True))
             if all(0 <= a < length for a, length in zip(inner, region.shape, strict=True)):
-                place = int(np.ravel_multi_index(inner, region.shape)) if inner else 0
+                if inner:
+                    place = int(np.ravel_multi_index(inner, region.shape))
+                else:
+                    place = 0
                 return region.stored.where(region.offset + place)
         return None, None
 
@@ -401,7 +411,10 @@ def runs(vectors: Sequence[Any], offset: int, count: int, begin: int) -> list[Re
         if here > 0:
             found.append(Region((begin,), (here,), stored, offset))
         count, begin = count - max(here, 0), begin + max(here, 0)
-        offset = max(offset - stored.size, 0) if here <= 0 else 0
+        if here <= 0:
+            offset = max(offset - stored.size, 0)
+        else:
+            offset = 0
     return found
 
 

@@ -111,12 +111,12 @@ class Reader:
             )
         length = self._number(_LENGTHS[first])
         if first >= 0xDC:
-            return Array(length) if first <= 0xDD else Map(length)
-        return (
-            self._extension(length)
-            if 0xC7 <= first <= 0xC9
-            else self._binary(length, is_text=first >= 0xD9)
-        )
+            if first <= 0xDD:
+                return Array(length)
+            return Map(length)
+        if 0xC7 <= first <= 0xC9:
+            return self._extension(length)
+        return self._binary(length, is_text=first >= 0xD9)
 
     def bytes_of(self, binary: Binary) -> bytes | str:
         """The bytes or the string at a position.
@@ -167,11 +167,9 @@ def packed(value: Any) -> bytes:
             return struct.pack(">B", value & 0xFF)
         size = (value if value >= 0 else 2 * ~value).bit_length()
         step = (size > 8) + (size > 16) + (size > 32)
-        return (
-            struct.pack(f">B{'bhiq'[step]}", 0xD0 + step, value)
-            if value < 0
-            else struct.pack(f">B{'BHIQ'[step]}", 0xCC + step, value)
-        )
+        if value < 0:
+            return struct.pack(f">B{'bhiq'[step]}", 0xD0 + step, value)
+        return struct.pack(f">B{'BHIQ'[step]}", 0xCC + step, value)
     if isinstance(value, str):
         raw = value.encode()
         return (
@@ -188,12 +186,16 @@ def packed(value: Any) -> bytes:
 
 def array_header(count: int) -> bytes:
     """The header of an array."""
-    return bytes([0x90 | count]) if count < 16 else _header(count, None, 0xDC, 0xDD)
+    if count < 16:
+        return bytes([0x90 | count])
+    return _header(count, None, 0xDC, 0xDD)
 
 
 def map_header(count: int) -> bytes:
     """The header of a map."""
-    return bytes([0x80 | count]) if count < 16 else _header(count, None, 0xDE, 0xDF)
+    if count < 16:
+        return bytes([0x80 | count])
+    return _header(count, None, 0xDE, 0xDF)
 
 
 def binary_header(nbytes: int) -> bytes:
@@ -204,11 +206,16 @@ def binary_header(nbytes: int) -> bytes:
 def extension_header(code: int, nbytes: int) -> bytes:
     """The header of a value of an application's own type."""
     fixed = {1: 0xD4, 2: 0xD5, 4: 0xD6, 8: 0xD7, 16: 0xD8}.get(nbytes)
-    header = _header(nbytes, 0xC7, 0xC8, 0xC9) if fixed is None else bytes([fixed])
+    if fixed is None:
+        header = _header(nbytes, 0xC7, 0xC8, 0xC9)
+    else:
+        header = bytes([fixed])
     return header + struct.pack(">b", code)
 
 
 def _header(count: int, byte: int | None, word: int, long: int) -> bytes:
     if byte is not None and count < 1 << 8:
         return struct.pack(">BB", byte, count)
-    return struct.pack(">BH", word, count) if count < 1 << 16 else struct.pack(">BI", long, count)
+    if count < 1 << 16:
+        return struct.pack(">BH", word, count)
+    return struct.pack(">BI", long, count)

@@ -111,13 +111,19 @@ def parse_header(read: Callable[[int], bytes], where: str) -> Header:
     head = read(256)
     if head[:6] != MAGIC:
         raise FileFormatError(f"{where} is not a NumPy array: it does not begin with {MAGIC!r}.")
-    pattern = _HEADER_LENGTHS.get(head[6]) if len(head) > 7 else None
+    if len(head) > 7:
+        pattern = _HEADER_LENGTHS.get(head[6])
+    else:
+        pattern = None
     if pattern is None or head[7]:
         raise FileFormatError(
             f"{where} has version {tuple(head[6:8])} of NumPy's format; known are 1.0, 2.0 and 3.0."
         )
     begin = 8 + struct.calcsize(pattern)
-    length = struct.unpack_from(pattern, head, 8)[0] if len(head) >= begin else 0
+    if len(head) >= begin:
+        length = struct.unpack_from(pattern, head, 8)[0]
+    else:
+        length = 0
     if length > _LONGEST_HEADER:
         raise FileFormatError(
             f"{where} has a header of {length} bytes; no more than {_LONGEST_HEADER} are read."
@@ -134,7 +140,10 @@ def parse_header(read: Callable[[int], bytes], where: str) -> Header:
             f"{where} has a header that cannot be read: {type(error).__name__}."
         ) from error
     is_pickle = isinstance(descr, str) and _OBJECTS.fullmatch(descr) is not None
-    dtype, swapped, void, why = ("", False, 0, "") if is_pickle else _described(descr, where)
+    if is_pickle:
+        dtype, swapped, void, why = "", False, 0, ""
+    else:
+        dtype, swapped, void, why = _described(descr, where)
     itemsize = find(dtype).itemsize if dtype else max(void, 1)
     return Header(
         dtype,
@@ -194,7 +203,9 @@ def parse_trailer(raw: bytes, where: str) -> dict[str, str] | None:
 
 def trailer(held: Mapping[str, str]) -> bytes:
     """The bytes for strings after the values; empty without strings."""
-    return _MARK + json.dumps(held, separators=(",", ":")).encode() if held else b""
+    if held:
+        return _MARK + json.dumps(held, separators=(",", ":")).encode()
+    return b""
 
 
 def dtype_string(dtype: str) -> dict[str, str]:
@@ -258,7 +269,10 @@ def _described(descr: Any, where: str) -> tuple[str, bool, int, str]:
         plain = _PLAIN.fullmatch(descr)
         if plain is not None:
             kind, size = _KINDS[plain[2]], int(plain[3])
-            name = kind if kind == "bool" else f"{kind}{8 * size}"
+            if kind == "bool":
+                name = kind
+            else:
+                name = f"{kind}{8 * size}"
             if name in DTYPES and size == find(name).itemsize:
                 return name, plain[1] == ">" and size > 1, 0, ""
             if name == "float8":

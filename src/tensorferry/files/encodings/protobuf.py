@@ -52,7 +52,9 @@ class Field(NamedTuple):
     @property
     def signed(self) -> int:
         """The value of an ``int32`` or ``int64`` field."""
-        return self.value - (1 << 64) if self.value >> 63 else self.value
+        if self.value >> 63:
+            return self.value - (1 << 64)
+        return self.value
 
 
 class Message:
@@ -69,9 +71,10 @@ class Message:
         self._window = held or b""
         self._at = 0
         self._left = _MOST_FIELDS
-        self.size = (
-            len(self._window) if self._file is None else os.fstat(self._file.fileno()).st_size
-        )
+        if self._file is None:
+            self.size = len(self._window)
+        else:
+            self.size = os.fstat(self._file.fileno()).st_size
 
     def close(self) -> None:
         """Close the file."""
@@ -209,5 +212,6 @@ def bytes_field(number: int, payload: bytes | str, following: int = 0) -> bytes:
 
     The caller writes its last `following` bytes.
     """
-    payload = payload.encode() if isinstance(payload, str) else payload
+    if isinstance(payload, str):
+        payload = payload.encode()
     return varint(number << 3 | BYTES) + varint(len(payload) + following) + payload

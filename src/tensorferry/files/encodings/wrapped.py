@@ -72,7 +72,9 @@ def _plain(name: str) -> str:
     if suffix:
         return name[: -len(suffix)]
     stem, dot, last = name.rpartition(".")
-    return f"{stem}.unpacked.{last}" if dot else f"{name}.unpacked"
+    if dot:
+        return f"{stem}.unpacked.{last}"
+    return f"{name}.unpacked"
 
 
 def _first(path: Path) -> bytes:
@@ -90,7 +92,9 @@ def _first(path: Path) -> bytes:
 def _kind(inside: bytes) -> str:
     if inside.startswith(b"PK\3\4"):
         return ", and has a zip archive inside"
-    return ", and has a pickle inside" if inside[:1] == b"\x80" else ""
+    if inside[:1] == b"\x80":
+        return ", and has a pickle inside"
+    return ""
 
 
 def _tar(path: Path) -> FileFormatError | None:

@@ -116,7 +116,9 @@ class Directory:
     def after(self, header: int) -> int:
         """The position of the next local header, or of the directory."""
         at = int(self._order.searchsorted(header, side="right"))
-        return int(self._order[at]) if at < len(self._order) else self.begin
+        if at < len(self._order):
+            return int(self._order[at])
+        return self.begin
 
     def _locate(self) -> tuple[int, int, int]:
         base, size = self._base, self._size
@@ -293,7 +295,10 @@ class Directory:
             first, second = names[order[place]], names[order[place + 1]]
             self._problem(int(inside[place + 1]), second, f"{second} overlaps {first}", unsafe=True)
         # In most archives members are in order and uncompressed, so that one array is enough.
-        self._order = headers if np.array_equal(headers, inside) else inside
+        if np.array_equal(headers, inside):
+            self._order = headers
+        else:
+            self._order = inside
         if self.packed == self.sizes:
             self.packed = self.sizes
         del self._spans
@@ -465,7 +470,9 @@ class Archive(Mapping[str, Member]):
         """The index of a member. For a few lookups, no table of all names is made."""
         self._asked += 1
         if self._index is None and self._asked < _FEW:
-            return self.names.index(name) if isinstance(name, str) and name in self.names else None
+            if isinstance(name, str) and name in self.names:
+                return self.names.index(name)
+            return None
         return self.places.get(name)  # type: ignore[call-overload, no-any-return]
 
     def offset(self, member: Member) -> int:

@@ -124,4 +124,6 @@ class ArchiveWriter:
 
 def _zip64(sizes: tuple[int, ...], header: tuple[int, ...]) -> bytes:
     values = sizes + header
-    return struct.pack(f"<HH{len(values)}Q", 1, 8 * len(values), *values) if values else b""
+    if values:
+        return struct.pack(f"<HH{len(values)}Q", 1, 8 * len(values), *values)
+    return b""

@@ -323,7 +323,10 @@ class _DistributedCheckpoint:
                 )
             is_tensor = bool(self._fields(described, ".TensorStorageMetadata"))
             flat = flat and is_tensor and keys == (name,)
-            value, reason = self._tensor(name, described) if is_tensor else self._value(name)
+            if is_tensor:
+                value, reason = self._tensor(name, described)
+            else:
+                value, reason = self._value(name)
             if reason:
                 others[name] = reason
             else:
@@ -360,11 +363,10 @@ class _DistributedCheckpoint:
             about.get("chunks"),
         )
         state = getattr(properties, "state", None)
-        dtype = (
-            state[0]
-            if type(state) is tuple and state
-            else self._fields(properties, "").get("dtype")
-        )
+        if type(state) is tuple and state:
+            dtype = state[0]
+        else:
+            dtype = self._fields(properties, "").get("dtype")
         if (
             type(dtype) is not Special
             or dtype.kind != "dtype"
@@ -418,7 +420,10 @@ class _DistributedCheckpoint:
     def _put(self, root: dict[Any, Any], keys: tuple[Any, ...], value: Any) -> None:
         node: Any = root
         for key in keys[:-1]:
-            node = node.setdefault(key, _UnfinishedContainer()) if type(key) in (str, int) else None
+            if type(key) in (str, int):
+                node = node.setdefault(key, _UnfinishedContainer())
+            else:
+                node = None
             if type(node) is not _UnfinishedContainer:
                 raise FileFormatError(
                     f"{self._where} has both a value and more at {'.'.join(map(str, keys))[:200]}."

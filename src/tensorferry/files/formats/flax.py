@@ -102,11 +102,10 @@ class Flax(Format):
         """
         form = _StateDict()
         contents = with_scalars(contents)
-        tree = (
-            contents.tree
-            if contents.tree is not None
-            else {name: Ref(name) for name in contents.tensors}
-        )
+        if contents.tree is not None:
+            tree = contents.tree
+        else:
+            tree = {name: Ref(name) for name in contents.tensors}
         tree = form.node(tree, ())
         self.refuse_any(form.refused, "has no form for these values", FileHint(*form.ways))
         tensors: dict[str, Stored] = {}
@@ -165,11 +164,9 @@ class _Tree:
             return [None if child is _OTHER else child for child in children]
         if isinstance(value, msgpack.Map):
             return self._map(reader, value.length, keys)
-        return (
-            self._extension(value, ".".join(keys))
-            if isinstance(value, msgpack.Extension)
-            else value
-        )
+        if isinstance(value, msgpack.Extension):
+            return self._extension(value, ".".join(keys))
+        return value
 
     def _plain(self, reader: msgpack.Reader, value: msgpack.Binary) -> bytes | str:
         self._text += value.end - value.begin
@@ -184,7 +181,8 @@ class _Tree:
         for _ in range(count):
             at = reader.at
             key = reader.next()
-            key = self._plain(reader, key) if isinstance(key, msgpack.Binary) else key
+            if isinstance(key, msgpack.Binary):
+                key = self._plain(reader, key)
             if isinstance(key, tuple):
                 raise FileFormatError(
                     f"{self._path}: the key of a map, at byte {at}, is no plain value."
@@ -216,7 +214,10 @@ class _Tree:
             return _OTHER
         where = f"{self._path}: {name!r}, at byte {value.begin},"
         begins = inner.next() == msgpack.Array(3), inner.next()
-        axes = begins[1].length if isinstance(begins[1], msgpack.Array) else -1
+        if isinstance(begins[1], msgpack.Array):
+            axes = begins[1].length
+        else:
+            axes = -1
         if not begins[0] or not 0 <= axes <= 64:
             raise FileFormatError(f"{where} is no array of Flax.")
         lengths = [inner.next() for _ in range(axes)]

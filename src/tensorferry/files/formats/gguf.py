@@ -71,7 +71,9 @@ DEEPEST = 4
 
 def tagged(kind: int, value: Any) -> str:
     """A value as metadata: JSON with its type, or a string as it is, unless it looks tagged."""
-    return str(value) if kind == STRING and _is_plain(value) else _json(kind, value)
+    if kind == STRING and _is_plain(value):
+        return str(value)
+    return _json(kind, value)
 
 
 def _is_plain(text: str) -> bool:
@@ -474,7 +476,10 @@ class _Header:
         end = 0
         for start, stop, name in sorted(spans):
             if stop > start and (start < end or stop > self._size):
-                what = "ends past the file" if stop > self._size else "overlaps the one before it"
+                if stop > self._size:
+                    what = "ends past the file"
+                else:
+                    what = "overlaps the one before it"
                 raise FileFormatError(f"{self._path}: {name[:80]!r}, at byte {start:,}, {what}.")
             end = max(end, stop)
 
@@ -544,7 +549,10 @@ class _Header:
                 f"{self._path} has a header of more than {_LONGEST_HEADER:,} bytes.",
                 "get the file again",
             )
-        raw = self._file.read(count) if count <= self._size - self._at else b""
+        if count <= self._size - self._at:
+            raw = self._file.read(count)
+        else:
+            raw = b""
         if len(raw) < count:
             raise FileFormatError(
                 f"{self._path} ends in the middle of its header, before byte {self._at + count:,}."
@@ -571,7 +579,10 @@ def _head(tensors: dict[str, Stored], strings: dict[str, str], blocks: dict[str,
     offset = 0
     for name, stored in tensors.items():
         kind = blocks.get(name)
-        shape = stored.shape if kind is None else kind.shape(stored.shape)
+        if kind is None:
+            shape = stored.shape
+        else:
+            shape = kind.shape(stored.shape)
         lengths = struct.pack(f"<{len(shape)}Q", *reversed(shape))
         place = struct.pack(
             "<IQ", _CODES[stored.dtype] if kind is None else CODES_BY_BLOCKS[kind], offset

@@ -196,7 +196,10 @@ class Window(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
         count = max(min(view.nbytes, self._nbytes - self._at), 0)
-        count = os.preadv(self._descriptor, [view[:count]], self._offset + self._at) if count else 0
+        if count:
+            count = os.preadv(self._descriptor, [view[:count]], self._offset + self._at)
+        else:
+            count = 0
         self._at += count
         return count
 
@@ -262,14 +265,14 @@ def write_hdf5(
                 group[last] = file[paths[ties[name]]]
                 continue
             is_opaque = stored.dtype in opaque
-            kind = (
-                h5py.h5t.create(h5py.h5t.OPAQUE, find(stored.dtype).itemsize) if is_opaque else None
-            )
-            space = (
-                h5py.h5s.create_simple(stored.shape)
-                if stored.shape
-                else h5py.h5s.create(h5py.h5s.SCALAR)
-            )
+            if is_opaque:
+                kind = h5py.h5t.create(h5py.h5t.OPAQUE, find(stored.dtype).itemsize)
+            else:
+                kind = None
+            if stored.shape:
+                space = h5py.h5s.create_simple(stored.shape)
+            else:
+                space = h5py.h5s.create(h5py.h5s.SCALAR)
             made = h5py.h5d.create(
                 group.id, last.encode(), kind or types()[stored.dtype][0], space, layout
             )
@@ -387,11 +390,10 @@ class _ContentsCollector:
             if kind == h5py.h5l.TYPE_HARD and link.u in self._datasets:
                 # A further name. The dataset and its attributes were read under the first one.
                 first = self._datasets[link.u]
-                held: dict[str, Any] = (
-                    self.contents.tensors
-                    if first in self.contents.tensors
-                    else self.contents.others
-                )
+                if first in self.contents.tensors:
+                    held: dict[str, Any] = self.contents.tensors
+                else:
+                    held = self.contents.others
                 held[inner] = held[first]
             elif kind == h5py.h5l.TYPE_SOFT:
                 self._soft[inner] = group.links.get_val(raw)
@@ -434,7 +436,10 @@ class _ContentsCollector:
         """
         for path, target in self._soft.items():
             text = target.decode("utf-8", "surrogateescape")
-            base = "" if text.startswith("/") else path.rpartition("/")[0]
+            if text.startswith("/"):
+                base = ""
+            else:
+                base = path.rpartition("/")[0]
             parts = [part for part in f"{base}/{text}".split("/") if part not in ("", ".")]
             stored = self.contents.tensors.get("/".join(parts))
             if stored is None:
@@ -458,7 +463,10 @@ class _ContentsCollector:
             return dtype
         shape = tuple(int(length) for length in found.shape)
         nbytes = prod(shape) * find(dtype).itemsize
-        offset = found.get_offset() if layout.get_layout() == h5py.h5d.CONTIGUOUS else None
+        if layout.get_layout() == h5py.h5d.CONTIGUOUS:
+            offset = found.get_offset()
+        else:
+            offset = None
         if offset is not None or not nbytes:
             offset = offset or 0
             if offset + nbytes > self.location.nbytes:
@@ -474,8 +482,14 @@ class _ContentsCollector:
         unknown = [str(each[0]) for each in filters if each[0] not in _FILTERS]
         if unknown:
             return f"compressed by a filter that is not HDF5's own: {', '.join(unknown)}"
-        chunk = layout.get_chunk() if layout.get_layout() == h5py.h5d.CHUNKED else ()
-        piece = prod(chunk) * find(dtype).itemsize if chunk else 0
+        if layout.get_layout() == h5py.h5d.CHUNKED:
+            chunk = layout.get_chunk()
+        else:
+            chunk = ()
+        if chunk:
+            piece = prod(chunk) * find(dtype).itemsize
+        else:
+            piece = 0
         if filters and piece > LARGEST_CHUNK:
             return f"compressed in chunks of {piece:,} bytes, and a chunk is read whole: {LARGEST_CHUNK:,} is the most"
         declared = max(nbytes, piece)
@@ -530,16 +544,23 @@ class _ContentsCollector:
             kind, (h5py.h5t.TypeIntegerID, h5py.h5t.TypeFloatID, h5py.h5t.TypeEnumID)
         ):
             return None
-        holder = h5py.Dataset(owner) if isinstance(owner, h5py.h5d.DatasetID) else h5py.Group(owner)
+        if isinstance(owner, h5py.h5d.DatasetID):
+            holder = h5py.Dataset(owner)
+        else:
+            holder = h5py.Group(owner)
         value = holder.attrs[attribute.name]
         plain = _plain(value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value)
-        return plain if isinstance(plain, str) else json.dumps(plain)
+        if isinstance(plain, str):
+            return plain
+        return json.dumps(plain)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(each) for each in value]
-    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    return value
 
 
 def _decoded(

@@ -172,11 +172,10 @@ def _read_archive(form: str, path: Path) -> Contents:
 
     archive = Archive(path)
     if _WEIGHTS not in archive:
-        what = (
-            "has its weights in several files"
-            if "model.weights.json" in archive
-            else "has no weights"
-        )
+        if "model.weights.json" in archive:
+            what = "has its weights in several files"
+        else:
+            what = "has no weights"
         raise FileFormatError(
             f"{path} {what}: there is no {_WEIGHTS} in it.",
             "model.save_weights('model.weights.h5')",
@@ -211,7 +210,9 @@ def _names(contents: Contents, key: str) -> list[str]:
         found: Any = json.loads(contents.metadata.get(key, "[]"))
     except (ValueError, RecursionError):
         return []
-    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+    if isinstance(found, list):
+        return [each for each in found if isinstance(each, str)]
+    return []
 
 
 FORMAT = Keras()

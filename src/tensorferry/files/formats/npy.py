@@ -64,7 +64,10 @@ class _Npy(Format):
             header = arrays.parse_header(lambda count: os.pread(descriptor, count, 0), where)
             if header.is_pickle:
                 return self._objects(path, header, size, allow, partly=partly)
-            end = header.length + header.nbytes if header.dtype or header.void else size
+            if header.dtype or header.void:
+                end = header.length + header.nbytes
+            else:
+                end = size
             if end > size:
                 raise FileFormatError(
                     f"{where} ends at byte {size}, "
@@ -74,13 +77,15 @@ class _Npy(Format):
         contents = Contents(self.name, (where,))
         held = arrays.parse_trailer(behind, where)
         if held is None:
-            what = (
-                "another array, as of several calls of numpy.save"
-                if behind[:6] == arrays.MAGIC
-                else "which are no array's"
-            )
+            if behind[:6] == arrays.MAGIC:
+                what = "another array, as of several calls of numpy.save"
+            else:
+                what = "which are no array's"
             why = f"{size - end} bytes behind the array: {what}"
-            contents.others["trailing"] = why if behind[:6] == arrays.MAGIC else NotTensor(why)
+            if behind[:6] == arrays.MAGIC:
+                contents.others["trailing"] = why
+            else:
+                contents.others["trailing"] = NotTensor(why)
             held = {}
         if arrays.DTYPE in held:
             header = arrays.with_dtype(header, held.pop(arrays.DTYPE), where)
@@ -143,7 +148,10 @@ class _Npy(Format):
         allow: frozenset[str] = frozenset(),
         found: Contents | ConversionError | None = None,
     ) -> Iterator[FileFinding]:
-        contents = self.tried(path, allow) if found is None else found
+        if found is None:
+            contents = self.tried(path, allow)
+        else:
+            contents = found
         if isinstance(contents, ConversionError):
             yield FileFinding(str(path), 0, None, contents.message)
             return

@@ -263,7 +263,9 @@ class _Pickled:
         for key, stored in (*found.leaves.items(), *others.items()):
             _put(contents, key, stored, {})
         contents.asks_for = tuple(dict.fromkeys((*contents.asks_for, *found.asks_for)))
-        return Ref(name) if found.tree is None else found.tree[name]
+        if found.tree is None:
+            return Ref(name)
+        return found.tree[name]
 
     def asks_for(self) -> tuple[str, ...]:
         """The globals that it asks for."""
@@ -301,7 +303,10 @@ def _array(
 ) -> tuple[str, Stored | _Pickled | str, dict[str, str]]:
     """The name of a member, its array (or why it has none), and the strings after the array."""
     where, name = f"{archive.path}: {member.name}", _tensor(member.name)
-    begin = archive.offset(member) if member.method == STORED else 0
+    if member.method == STORED:
+        begin = archive.offset(member)
+    else:
+        begin = 0
 
     def start(count: int) -> bytes:
         if member.method == STORED:
@@ -319,7 +324,10 @@ def _array(
         return name, NotTensor("Python objects: a pickle, which could run any code"), {}
     if header.is_pickle:
         return name, _Pickled(archive, member, header.length), {}
-    end = header.length + header.nbytes if header.dtype or header.void else member.size
+    if header.dtype or header.void:
+        end = header.length + header.nbytes
+    else:
+        end = member.size
     if end > member.size:
         raise FileFormatError(
             f"{where} has {member.size} bytes, "
@@ -338,11 +346,10 @@ def _array(
             arrays.stored_at(header, archive.path, begin, archive.record(member, begin)),
             held,
         )
-    read = (
-        _by_columns
-        if header.fortran and sum(length > 1 for length in header.shape) > 1
-        else _by_rows
-    )
+    if header.fortran and sum(length > 1 for length in header.shape) > 1:
+        read = _by_columns
+    else:
+        read = _by_rows
     return (
         name,
         Decoded(
@@ -380,7 +387,10 @@ def _by_rows(
             values = rest + block[skipped:]
             skipped = max(skipped - len(block), 0)
             whole = min(len(values) // dtype.itemsize * dtype.itemsize, left)
-            rest = values[whole:][: dtype.itemsize] if whole < left else b""
+            if whole < left:
+                rest = values[whole:][: dtype.itemsize]
+            else:
+                rest = b""
             left -= whole
             part = np.frombuffer(values[:whole], dtype)
             # Read to the end, because the archive compares its checksum there.
@@ -409,7 +419,9 @@ def _packed(held: dict[str, str]) -> bytes:
 
 def _commented(comment: bytes, where: str) -> dict[str, str]:
     if not comment.startswith(_MARK):
-        return {_COMMENT: comment.decode("utf-8", "replace")} if comment else {}
+        if comment:
+            return {_COMMENT: comment.decode("utf-8", "replace")}
+        return {}
     try:
         pairs, end = strings(comment, len(_MARK))
     except Cut as cut:

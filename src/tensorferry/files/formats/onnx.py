@@ -104,7 +104,9 @@ RAW = 9
 def packed_nbytes(dtype: str, shape: tuple[int, ...]) -> int:
     """The size of a tensor in ``raw_data``, in bytes."""
     size = prod(shape)
-    return packed_bytes(size, BITS[dtype]) if dtype in BITS else size * find(dtype).itemsize
+    if dtype in BITS:
+        return packed_bytes(size, BITS[dtype])
+    return size * find(dtype).itemsize
 
 
 _DEEPEST = 16
@@ -246,11 +248,10 @@ class ModelReader:
         name = self._free(name)
         code = single[2].value if 2 in single else 0
         if code not in DTYPES:
-            unlike = (
-                NotTensor("strings")
-                if code == STRING
-                else f"elements of data type {code}, which is unknown"
-            )
+            if code == STRING:
+                unlike = NotTensor("strings")
+            else:
+                unlike = f"elements of data type {code}, which is unknown"
         if 3 in single:
             unlike = "a segment of a tensor"
         if unlike:

@@ -167,7 +167,10 @@ class BareNames(Names):
         start = places[storage.key]
         key = f"{len(self.places)}"
         in_file = data is self.data and self.path
-        self.places[key] = start if in_file else data[start : start + storage.nbytes]
+        if in_file:
+            self.places[key] = start
+        else:
+            self.places[key] = data[start : start + storage.nbytes]
         return StorageOf(key, storage.dtype, storage.size, storage.kind)
 
 
@@ -198,7 +201,10 @@ def read_pickle_file(
     root = root_of(lambda: data, vocabulary)
     end = vocabulary.machine.at
     if end != len(data):
-        more = "another pickle" if data[end : end + 1] == b"\x80" else "something else"
+        if data[end : end + 1] == b"\x80":
+            more = "another pickle"
+        else:
+            more = "something else"
         raise FileFormatError(
             f"{vocabulary.where}: its pickle ends at byte {end:,} of {len(data):,}, "
             f"and {more} follows.",

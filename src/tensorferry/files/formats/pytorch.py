@@ -157,12 +157,11 @@ class PyTorch(Format):
         allow: frozenset[str] = frozenset(),
         found: Contents | ConversionError | None = None,
     ) -> Iterator[FileFinding]:
-        found = self.tried(path, allow) if found is None else found
-        return (
-            super().check(path, allow=allow, found=found)
-            if _is_legacy(path)
-            else check_archive(path, found)
-        )
+        if found is None:
+            found = self.tried(path, allow)
+        if _is_legacy(path):
+            return super().check(path, allow=allow, found=found)
+        return check_archive(path, found)
 
 
 def check_archive(path: Path, found: Contents | ConversionError) -> Iterator[FileFinding]:

@@ -395,7 +395,10 @@ class Bundle:
                 slices.append(tuple(_axes(message, field)))
             elif field.kind != BYTES:
                 numbers[field.number] = field.value
-        itemsize = find(DTYPES[numbers[1]]).itemsize if numbers[1] in DTYPES else 1
+        if numbers[1] in DTYPES:
+            itemsize = find(DTYPES[numbers[1]]).itemsize
+        else:
+            itemsize = 1
         whole = checked(shape, itemsize, self._where(name))
         return _Entry(
             numbers[1], whole, numbers[3], numbers[4], numbers[5], numbers[6], tuple(slices)
@@ -502,7 +505,10 @@ class Bundle:
 def index_of(path: Path) -> Path | None:
     """A checkpoint's index, from its path, prefix or folder, or the folder of a SavedModel."""
     if not path.is_dir():
-        index = path if path.name.endswith(INDEX) else path.with_name(path.name + INDEX)
+        if path.name.endswith(INDEX):
+            index = path
+        else:
+            index = path.with_name(path.name + INDEX)
         return index if index.is_file() else None
     state = path / STATE
     if state.is_file():
@@ -527,7 +533,9 @@ def index_of(path: Path) -> Path | None:
         index = path / _VARIABLES / f"{_VARIABLES}{INDEX}"
         return index if index.is_file() else None
     found_here = sorted(path.glob(f"*{INDEX}"))
-    return found_here[0] if len(found_here) == 1 and found_here[0].is_file() else None
+    if len(found_here) == 1 and found_here[0].is_file():
+        return found_here[0]
+    return None
 
 
 def _axes(message: Message, field: Any) -> Iterator[tuple[int, int]]:

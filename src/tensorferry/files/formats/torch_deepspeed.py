@@ -105,7 +105,9 @@ def _latest(folder: Path) -> Path | None:
     name = read_at(os.fspath(marker), 0, marker.stat().st_size).decode(errors="replace").strip()
     if not is_entry(name) or not (folder / name).is_dir():
         return None
-    return folder / name if any(map(_PARTS.fullmatch, _listed(folder / name))) else None
+    if any(map(_PARTS.fullmatch, _listed(folder / name))):
+        return folder / name
+    return None
 
 
 def _files(path: Path) -> tuple[list[Path], list[Path]]:
@@ -139,7 +141,10 @@ def _files(path: Path) -> tuple[list[Path], list[Path]]:
             f"{folder} lacks the optimizers of processes {named(missing)}.", "get them too"
         )
     own = [f"zero_pp_rank_{rank}_mp_rank_00_model_states.pt" for rank in sorted(ranks)]
-    models = own if own[0] in entries else ["mp_rank_00_model_states.pt"]
+    if own[0] in entries:
+        models = own
+    else:
+        models = ["mp_rank_00_model_states.pt"]
     missing_files = [name for name in models if name not in entries]
     if missing_files:
         raise FileFormatError(f"{folder} lacks {named(missing_files)}.", "get them too")
@@ -169,7 +174,10 @@ class _ProcessFile(SavedFile):
 
     def part(self, holder: Any, key: str, kind: type) -> Any:
         """A required entry of a dict, with a check of its type."""
-        found = holder.get(key) if isinstance(holder, dict) else None
+        if isinstance(holder, dict):
+            found = holder.get(key)
+        else:
+            found = None
         if not isinstance(found, kind):
             raise FileFormatError(f"{self.path} has no {key}, as DeepSpeed saves it.")
         return found
@@ -178,11 +186,10 @@ class _ProcessFile(SavedFile):
         """A flat vector without gaps."""
         from ..base.stored import Packed
 
-        stored = (
-            self.resolve(name, leaf)
-            if type(leaf) is TensorOf and len(leaf.view.shape) == 1
-            else None
-        )
+        if type(leaf) is TensorOf and len(leaf.view.shape) == 1:
+            stored = self.resolve(name, leaf)
+        else:
+            stored = None
         if not isinstance(stored, Packed):
             raise FileFormatError(f"{self.path}: {name} is no flat vector.")
         return stored
@@ -215,7 +222,10 @@ class _DeepSpeedCheckpoint:
             )
         self._is_third = stage == 3
         counts = self._states[0].get("partition_count")
-        most = max(counts) if isinstance(counts, list) and counts else counts
+        if isinstance(counts, list) and counts:
+            most = max(counts)
+        else:
+            most = counts
         if most != len(optimizers):
             raise FileFormatError(
                 f"{where} is of {str(most)[:50]} processes, and has the optimizers of "
@@ -226,7 +236,10 @@ class _DeepSpeedCheckpoint:
             raise FileFormatError(
                 f"{where} has the model's states of {len(models)} processes, of {len(optimizers)}."
             )
-        key = "fp32_flat_groups" if self._is_third else "single_partition_of_fp32_groups"
+        if self._is_third:
+            key = "fp32_flat_groups"
+        else:
+            key = "single_partition_of_fp32_groups"
         self._vectors = [
             [
                 saved.vector(leaf, f"{key}.{group}")
@@ -244,14 +257,16 @@ class _DeepSpeedCheckpoint:
         offset = 0
         for group, shapes in enumerate(groups):
             offset = offset if self._is_third else 0
-            padding = (
-                paddings[group] if isinstance(paddings, list) and group < len(paddings) else ()
-            )
+            if isinstance(paddings, list) and group < len(paddings):
+                padding = paddings[group]
+            else:
+                padding = ()
             for place, (name, shape) in enumerate(self._shapes(shapes)):
                 yield name, _Slice(group, offset, shape)
-                offset += (
-                    -(-prod(shape) // len(self._optimizers)) if self._is_third else prod(shape)
-                )
+                if self._is_third:
+                    offset += -(-prod(shape) // len(self._optimizers))
+                else:
+                    offset += prod(shape)
                 if not self._is_third and place < len(padding) and type(padding[place]) is int:
                     offset += max(padding[place], 0)
 
@@ -281,7 +296,10 @@ class _DeepSpeedCheckpoint:
                 regions += runs(groups, place.offset, max(min(part, count - begin), 0), begin)
         elif place.group < len(vectors[0]):
             regions += runs([groups[place.group] for groups in vectors], place.offset, count, 0)
-        dtype = vectors[0][0].dtype if vectors[0] else "float32"
+        if vectors[0]:
+            dtype = vectors[0][0].dtype
+        else:
+            dtype = "float32"
         return _Whole(joined(self._where, name, dtype, place.shape, regions, flat=True))
 
     def contents(self) -> Contents:
@@ -300,7 +318,10 @@ class _DeepSpeedCheckpoint:
         self._compare("values", self._models, [each.root for each in self._models], others)
         tensors = {}
         for name, leaf in found.leaves.items():
-            stored = leaf.stored if type(leaf) is _Whole else "it stands in an object"
+            if type(leaf) is _Whole:
+                stored = leaf.stored
+            else:
+                stored = "it stands in an object"
             if isinstance(stored, str):
                 others[name] = stored
             else:
@@ -379,12 +400,10 @@ class _DeepSpeedCheckpoint:
                 others[f"module.{name}"] = NotTensor(
                     "its place is empty: most likely it is tied to another parameter"
                 )
+            elif isinstance(leaf, TensorStandIn):
+                ordered[name] = _Whole(first.resolve(str(name), leaf))
             else:
-                ordered[name] = (
-                    _Whole(first.resolve(str(name), leaf))
-                    if isinstance(leaf, TensorStandIn)
-                    else leaf
-                )
+                ordered[name] = leaf
         return ordered | {name: leaf for name, leaf in made.items() if name not in ordered}
 
     def _frozen(self) -> dict[str, Any]:
@@ -415,7 +434,10 @@ class _DeepSpeedCheckpoint:
 
     def _optimizer(self, others: dict[str, str]) -> dict[str, Any]:
         """The optimizer's states by parameter, as whole tensors; the rest is that of process 0."""
-        key = "optimizer_state_dict" if self._is_third else "base_optimizer_state"
+        if self._is_third:
+            key = "optimizer_state_dict"
+        else:
+            key = "base_optimizer_state"
         bases = [state.get(key) for state in self._states]
         found = [base.get("state") if isinstance(base, dict) else None for base in bases]
         states = [state for state in found if isinstance(state, dict)]

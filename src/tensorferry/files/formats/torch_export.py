@@ -94,7 +94,10 @@ class TorchExport(Format):
         from ..encodings.zip_archive import Archive
 
         archive = Archive(path, may_lack_sums=True)
-        stem = archive.names[0].partition("/")[0] if archive.names else ""
+        if archive.names:
+            stem = archive.names[0].partition("/")[0]
+        else:
+            stem = ""
         contents = Contents(self.name, (os.fspath(path),))
         if f"{stem}/archive_format" in archive:
             _read_members(archive, stem, contents)

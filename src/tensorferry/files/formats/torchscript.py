@@ -62,11 +62,9 @@ class TorchScript(Format):
                 raise FileFormatError(
                     f"{where}: its module has an attribute {_CONSTANTS}, and there are constants."
                 )
-            return (
-                {_CONSTANTS: {f"c{place}": value for place, value in enumerate(root)}}
-                if root
-                else {}
-            )
+            if root:
+                return {_CONSTANTS: {f"c{place}": value for place, value in enumerate(root)}}
+            return {}
 
         constants, besides = unpickled_in(
             archive, stem, ScriptNames(where, allow), "constants", wrap=named

@@ -93,7 +93,9 @@ class _Size(NamedTuple):
             return _Size(self.most + self.most // 8 + _OVERHEAD, False)
         if name in _CHECKSUMS:
             return _Size(self.most + 4, self.exact)
-        return _Size(self.most * _MOST_WIDER, False) if name in _NUMBERS else self
+        if name in _NUMBERS:
+            return _Size(self.most * _MOST_WIDER, False)
+        return self
 
 
 def bounded(described: Any, nbytes: int, itemsize: int) -> tuple[Any, int]:
@@ -209,7 +211,10 @@ def _expanded(name: str, settings: dict[str, Any], raw: bytes, size: _Size) -> A
         "lz4": getattr(numcodecs, "LZ4", None),
         "zstd": numcodecs.Zstd,
     }[name]()
-    told = _told(raw) if name == "zstd" else int.from_bytes(raw[_PLACES[name] :][:4], "little")
+    if name == "zstd":
+        told = _told(raw)
+    else:
+        told = int.from_bytes(raw[_PLACES[name] :][:4], "little")
     if told is None:
         if not size.exact:
             raise ValueError(
@@ -221,7 +226,9 @@ def _expanded(name: str, settings: dict[str, Any], raw: bytes, size: _Size) -> A
         # Otherwise the library would read past the end.
         raise ValueError("a chunk of it is cut off")
     # Into memory of that size, because another frame without a declared size may follow.
-    return codec.decode(raw, out=np.empty(told, np.uint8)) if name == "zstd" else codec.decode(raw)
+    if name == "zstd":
+        return codec.decode(raw, out=np.empty(told, np.uint8))
+    return codec.decode(raw)
 
 
 def _streamed(start: Callable[[], Any], raw: bytes, most: int) -> bytes:
@@ -241,7 +248,10 @@ def _streamed(start: Callable[[], Any], raw: bytes, most: int) -> bytes:
 
 def _told(raw: bytes) -> int | None:
     """The size that the first frame of Zstandard declares: RFC 8878, 3.1.1.1."""
-    flags = raw[4] if raw[:4] == b"\x28\xb5\x2f\xfd" and len(raw) > 4 else 0
+    if raw[:4] == b"\x28\xb5\x2f\xfd" and len(raw) > 4:
+        flags = raw[4]
+    else:
+        flags = 0
     is_single = flags >> 5 & 1
     width = (is_single, 2, 4, 8)[flags >> 6]
     start = 5 + (1 - is_single) + (0, 1, 2, 4)[flags & 3]
@@ -336,7 +346,9 @@ def is_array(folder: Path) -> bool | None:
         kind = json.loads((folder / JSON).read_bytes()).get("node_type")
     except (OSError, ValueError, AttributeError, RecursionError):
         return None
-    return {"array": True, "group": False}.get(kind) if isinstance(kind, str) else None
+    if isinstance(kind, str):
+        return {"array": True, "group": False}.get(kind)
+    return None
 
 
 def is_own(path: str, *, in_array: bool) -> bool:
@@ -365,20 +377,28 @@ def node_of(folder: str, name: str, read: Callable[[str], bytes]) -> ZarrNode:
 
 def layout_of(node: ZarrNode) -> ArrayLayout | str:
     """The layout of an array, or why it cannot be loaded."""
-    return _layout_v3(node) if node.described["zarr_format"] == 3 else _layout_v2(node)
+    if node.described["zarr_format"] == 3:
+        return _layout_v3(node)
+    return _layout_v2(node)
 
 
 def _layout_v3(node: ZarrNode) -> ArrayLayout | str:
     where, found = node.where, node.described
     kind = found.get("data_type")
     if not isinstance(kind, str) or kind not in ORDINARY | _EXTENDED:
-        label = kind.get("name") if isinstance(kind, dict) else kind
+        if isinstance(kind, dict):
+            label = kind.get("name")
+        else:
+            label = kind
         return _no_tensor(kind, is_text=bool(re.search("string|utf|bytes", str(label))))
     grid = found.get("chunk_grid")
     if not isinstance(grid, dict) or grid.get("name") != "regular":
         return "values in chunks of a kind that is not known here"
     settings = grid.get("configuration")
-    chunk_shape = settings.get("chunk_shape") if isinstance(settings, dict) else None
+    if isinstance(settings, dict):
+        chunk_shape = settings.get("chunk_shape")
+    else:
+        chunk_shape = None
     shape, chunks = _shapes(found.get("shape"), chunk_shape, kind, where)
     codecs = found.get("codecs")
     unknown = sorted(_names(codecs, where) - _CODECS)
@@ -390,8 +410,14 @@ def _layout_v3(node: ZarrNode) -> ArrayLayout | str:
         and codecs in ([{"name": "bytes"}], [{"name": "bytes", "configuration": {}}])
     )
     encoding = found.get("chunk_key_encoding")
-    settings = (encoding.get("configuration") or {}) if isinstance(encoding, dict) else None
-    separator = settings.get("separator", "/") if isinstance(settings, dict) else None
+    if isinstance(encoding, dict):
+        settings = encoding.get("configuration") or {}
+    else:
+        settings = None
+    if isinstance(settings, dict):
+        separator = settings.get("separator", "/")
+    else:
+        separator = None
     packed = packed and isinstance(encoding, dict) and encoding.get("name") == "default"
     keys = ("shape", "chunk_grid", "chunk_key_encoding", "codecs", "zarr_format", "node_type")
     plain = {key: found[key] for key in keys if key in found}
@@ -409,7 +435,10 @@ def _layout_v2(node: ZarrNode) -> ArrayLayout | str:
     where, found = node.where, node.described
     code = found.get("dtype")
     extended = isinstance(code, str) and code in _EXTENDED
-    order, kind = ("<", code) if extended else (str(code)[:1], _CODES.get(str(code)[1:]))
+    if extended:
+        order, kind = "<", code
+    else:
+        order, kind = str(code)[:1], _CODES.get(str(code)[1:])
     if not isinstance(code, str) or kind is None or order not in "<>|":
         return _no_tensor(code, is_text=str(code)[1:2] in "OSU")
     shape, chunks = _shapes(found.get("shape"), found.get("chunks"), kind, where)
@@ -431,7 +460,10 @@ def _layout_v2(node: ZarrNode) -> ArrayLayout | str:
         "dimension_separator",
     )
     plain = {key: found[key] for key in keys if key in found}
-    held = np.dtype(f"<u{find(kind).itemsize}").str if extended else code
+    if extended:
+        held = np.dtype(f"<u{find(kind).itemsize}").str
+    else:
+        held = code
     plain |= {"dtype": held, "fill_value": _fill(found.get("fill_value"), kind), "attributes": {}}
     return ArrayLayout(
         kind, shape, chunks, _lone("", shape, chunks, separator) if packed else None, plain
@@ -461,11 +493,17 @@ def _names(found: Any, where: str, depth: int = 0) -> set[str]:
     """The names of codecs, also inside shards."""
     names = set()
     for codec in found if isinstance(found, list) and depth < 4 else [None]:
-        name = codec.get("name") if isinstance(codec, dict) else codec
+        if isinstance(codec, dict):
+            name = codec.get("name")
+        else:
+            name = codec
         if not isinstance(name, str):
             raise FileFormatError(f"{where} has codecs without a name.")
         names.add(name)
-        settings = codec.get("configuration", {}) if isinstance(codec, dict) else {}
+        if isinstance(codec, dict):
+            settings = codec.get("configuration", {})
+        else:
+            settings = {}
         if name == "sharding_indexed" and isinstance(settings, dict):
             names |= _names(settings.get("codecs"), where, depth + 1)
             names |= _names(settings.get("index_codecs"), where, depth + 1)
@@ -482,7 +520,9 @@ def _lone(
 
 
 def _held_as(kind: str) -> str:
-    return f"uint{8 * find(kind).itemsize}" if kind in _EXTENDED else kind
+    if kind in _EXTENDED:
+        return f"uint{8 * find(kind).itemsize}"
+    return kind
 
 
 def _fill(value: Any, kind: str) -> Any:
@@ -533,7 +573,10 @@ class ArrayCollector:
             if any(node.described.get("dimension_names") or ()):
                 attributes.setdefault("dimension_names", node.described["dimension_names"])
         for key, value in attributes.items():
-            text = value if isinstance(value, str) else json.dumps(value)
+            if isinstance(value, str):
+                text = value
+            else:
+                text = json.dumps(value)
             self._contents.metadata[f"{path}@{key}" if path else key] = text
         if not node.is_array:
             self._group(folder, path, depth)

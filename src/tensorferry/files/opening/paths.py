@@ -112,7 +112,10 @@ _brought: dict[str, Format] = {}
 
 def _make(name: str, found: Any) -> Format:
     """The format of an entry point, which may be an instance or a class."""
-    made = found() if isinstance(found, type) and issubclass(found, Format) else found
+    if isinstance(found, type) and issubclass(found, Format):
+        made = found()
+    else:
+        made = found
     kind = type(made).__qualname__
     if not isinstance(made, Format):
         raise TypeError(
@@ -160,7 +163,9 @@ def _namesake(path: Path) -> list[Format]:
     suffix = path.suffix[1:].lower()
     wanted = package.MODULES.get(suffix, suffix)
     module = _modules().get(wanted)
-    return [] if module is None else [importlib.import_module(module).FORMAT]
+    if module is None:
+        return []
+    return [importlib.import_module(module).FORMAT]
 
 
 def _rank_of(format: Format) -> tuple[int, str]:  # noqa: A002 - the term
@@ -282,7 +287,10 @@ def format_for(path: Path) -> Format:
         if fitting:
             # The first of those that are equally good.
             return max(fitting, key=lambda fit: fit[:2])[2]
-    other = f", in a file such as {path.stem}.safetensors" if path.suffix else ""
+    if path.suffix:
+        other = f", in a file such as {path.stem}.safetensors"
+    else:
+        other = ""
     raise FileFormatError(
         f"The name {path.name} does not say which format to write.", f'to="safetensors"{other}'
     )
@@ -364,7 +372,9 @@ def index_of(path: Path) -> Path | None:
         FileFormatError: There are several, and none has the usual name.
     """
     if not path.is_dir():
-        return path if _format_named_in(path) is not None and path.is_file() else None
+        if _format_named_in(path) is not None and path.is_file():
+            return path
+        return None
     names = {each.name for each in path.iterdir()}
     found = _index_among(path, names, own_formats())
     if found is None and _lone_among(path, own_formats()) is None:
@@ -492,7 +502,9 @@ def _said_by_suffix(path: Path, format: Format) -> Format | None:  # noqa: A002 
         for suffix in each.suffixes
         if name.endswith(suffix)
     ]
-    return max(named_so, key=lambda pair: pair[0])[1] if named_so else None
+    if named_so:
+        return max(named_so, key=lambda pair: pair[0])[1]
+    return None
 
 
 def lone(folder: Path) -> Path:
@@ -521,7 +533,9 @@ def _lone_among(folder: Path, among: Iterable[Format]) -> Path | None:
     # A trainer may save the file of the model beside the files of its processes.
     usual = (folder / f"{each.shard_stem}{each.suffixes[0]}" for each in among if each.index_suffix)
     found = next((path for path in usual if path.is_file()), None)
-    return folder if found is None and recognised(folder, b"", among) is not None else found
+    if found is None and recognised(folder, b"", among) is not None:
+        return folder
+    return found
 
 
 def _shard_path(index: Path, name: str) -> Path | None:
@@ -554,7 +568,10 @@ def _together(
         told = "; ".join(
             f"{name}, with {named(of)}" for name, of in [*missing.items()][:_MOST_TOLD]
         )
-        more = f"; {len(missing) - _MOST_TOLD} more" if len(missing) > _MOST_TOLD else ""
+        if len(missing) > _MOST_TOLD:
+            more = f"; {len(missing) - _MOST_TOLD} more"
+        else:
+            more = ""
         error = FileFormatError(
             f"{index} names shards that are missing: {told}{more}.", "get them too"
         )
@@ -567,7 +584,10 @@ def _together(
     different = list(plan.differences(shards))
     if different:
         first = "; ".join(f"{tensor}: {message}" for tensor, message in different[:3])
-        more = f"; {len(different) - 3} more" if len(different) > 3 else ""
+        if len(different) > 3:
+            more = f"; {len(different) - 3} more"
+        else:
+            more = ""
         raise FileFormatError(f"{index} and its shards contradict each other: {first}{more}.")
     if not missing:
         return _merged(index, found, plan, shards)

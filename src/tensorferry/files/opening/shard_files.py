@@ -245,14 +245,20 @@ def pieces(contents: Contents, shards: int | None, format: Format | None = None)
     Raises:
         FormatLimitError: The tree cannot be put into an index.
     """
-    metadata = contents.metadata if format is None else format.metadata_of(contents)
+    if format is None:
+        metadata = contents.metadata
+    else:
+        metadata = format.metadata_of(contents)
     if shards is None:
         whole = replace(contents, metadata=dict(metadata))
         return [whole if format is None else format.as_held(whole)]
     pack(contents)
     ties = contents.ties
     own = {name: stored for name, stored in contents.tensors.items() if name not in ties}
-    group_of = _by_size(own, shards) if shards else _by_file(own)
+    if shards:
+        group_of = _by_size(own, shards)
+    else:
+        group_of = _by_file(own)
     groups: dict[Hashable, dict[str, Stored]] = {}
     for name, stored in contents.tensors.items():
         groups.setdefault(group_of[ties.get(name, name)], {})[name] = stored
@@ -304,15 +310,23 @@ def merged_tree(opened: Sequence[Contents]) -> dict[Any, Any]:
     """
     merged: dict[Any, Any] = {}
     for contents in opened:
-        tree = (
-            contents.tree
-            if contents.tree is not None
-            else {name: Ref(name) for name in contents.tensors}
-        )
-        twice = [key for key in tree if key in merged] if isinstance(tree, dict) else []
+        if contents.tree is not None:
+            tree = contents.tree
+        else:
+            tree = {name: Ref(name) for name in contents.tensors}
+        if isinstance(tree, dict):
+            twice = [key for key in tree if key in merged]
+        else:
+            twice = []
         if not isinstance(tree, dict) or twice:
-            kind = tree.kind if isinstance(tree, Special) else type(tree).__name__
-            what = f"two entries are named {named(twice)}" if twice else f"it holds {an(kind)}"
+            if isinstance(tree, Special):
+                kind = tree.kind
+            else:
+                kind = type(tree).__name__
+            if twice:
+                what = f"two entries are named {named(twice)}"
+            else:
+                what = f"it holds {an(kind)}"
             raise FileFormatError(
                 f"{named(contents.paths)} does not go together with the others: {what}.",
                 FileHint(Leaving()),

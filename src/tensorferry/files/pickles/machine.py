@@ -212,7 +212,9 @@ class Tape:
 
 def integer_of(line: str) -> int | bool:
     """The integer in a line of protocols 0 and 1, in which bools are ``00`` and ``01``."""
-    return line == "01" if line in ("00", "01") else int(line.removesuffix("L"))
+    if line in ("00", "01"):
+        return line == "01"
+    return int(line.removesuffix("L"))
 
 
 def text_of(line: str) -> str:
@@ -296,11 +298,10 @@ class Machine(Tape):
                 raise
             # Python's message about wrong arguments would contain internal names.
             fits = not isinstance(error, TypeError | AttributeError)
-            what = (
-                f"{type(error).__name__}: {error}"
-                if fits
-                else "a value is not what is done with it"
-            )
+            if fits:
+                what = f"{type(error).__name__}: {error}"
+            else:
+                what = "a value is not what is done with it"
             raise FileFormatError(
                 f"{self.where}: its pickle is damaged at byte {start} ({what})."
             ) from None

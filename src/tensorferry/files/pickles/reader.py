@@ -165,9 +165,10 @@ def _flat(root: Any) -> dict[str, Any] | None:
 def _container(node: dict[Any, Any], attributes: dict[str, Any]) -> dict[Any, Any]:
     if type(node) is not Ordered:
         return {}
-    made: dict[Any, Any] = (
-        OrderedDict() if node.factory is None else defaultdict(_FACTORIES.get(node.factory))
-    )
+    if node.factory is None:
+        made: dict[Any, Any] = OrderedDict()
+    else:
+        made = defaultdict(_FACTORIES.get(node.factory))
     if attributes:
         vars(made).update(attributes)
     return made
@@ -255,7 +256,10 @@ class _TreeBuilder:
 
     def refused(self, node: RefusedOf) -> OtherOf:
         """What stands for the result of a call that is not allowed."""
-        kind = Refusal if self.has_tensors(node.held) else RefusedValue
+        if self.has_tensors(node.held):
+            kind = Refusal
+        else:
+            kind = RefusedValue
         return OtherOf(kind(node.demand, self.vocabulary.hint))
 
     def has_tensors(self, held: list[Any]) -> bool:
@@ -309,7 +313,10 @@ class _TreeBuilder:
 
     def label(self, leaf: Any, keys: tuple[Any, ...]) -> Ref:
         name = name_at(keys, self.leaves, self.counts)
-        self.leaves[name] = self.refused(leaf) if type(leaf) is RefusedOf else leaf
+        if type(leaf) is RefusedOf:
+            self.leaves[name] = self.refused(leaf)
+        else:
+            self.leaves[name] = leaf
         return Ref(name, getattr(leaf, "kind", "tensor"), getattr(leaf, "requires_grad", False))
 
     def fill(

@@ -65,7 +65,9 @@ class StorageOf(TensorStandIn):
     @property
     def nbytes(self) -> int:
         """Its size in bytes; 0 if its dtype is not supported."""
-        return self.size * find(self.dtype).itemsize if self.dtype else 0
+        if self.dtype:
+            return self.size * find(self.dtype).itemsize
+        return 0
 
 
 class ViewOf(NamedTuple):
@@ -121,11 +123,9 @@ class TensorOf(TensorStandIn):
     def storage(self) -> StorageOf:
         """Its storage."""
         like = self.view.storage
-        return (
-            like
-            if self.number is None
-            else StorageOf(str(self.number), like.dtype, like.size, like.kind)
-        )
+        if self.number is None:
+            return like
+        return StorageOf(str(self.number), like.dtype, like.size, like.kind)
 
     def but(self, **changes: Any) -> TensorOf:
         """Another view of the same storage."""
@@ -238,7 +238,9 @@ class DTypeOf:
     def text(self) -> str:
         """Its name, as `numpy.dtype` takes it if its arrays can be loaded."""
         if self.numpy is None:
-            return f"V{self.itemsize}" if self.itemsize else "O"
+            if self.itemsize:
+                return f"V{self.itemsize}"
+            return "O"
         own = of_numpy(self.numpy)
         return own if own is not None and self.numpy.isnative else self.numpy.str
 
@@ -338,7 +340,10 @@ class VocabularyPart:
         fitting = [name for name in names if len(name) <= 2_000 and _PLAIN_NAME.fullmatch(name)]
         if self.forbidden or not fitting or len(fitting) < len(names):
             return ASK
-        first = f", the first {_MOST_DEMANDS}" if self.has_more else ""
+        if self.has_more:
+            first = f", the first {_MOST_DEMANDS}"
+        else:
+            first = ""
         return (
             f"allow={json.dumps(fitting, ensure_ascii=False)}{first}, which reads each as a dict "
             "of what it was given "
@@ -364,7 +369,9 @@ class VocabularyPart:
         """What a key is that no dict may have, for messages."""
         if type(key) is RefusedOf:
             return key.demand
-        return title(key) if type(key) in (Global, KeptOf) else ""
+        if type(key) in (Global, KeptOf):
+            return title(key)
+        return ""
 
     def wrong(self, what: str) -> FileFormatError:
         """The error for a pickle that breaks the rules."""

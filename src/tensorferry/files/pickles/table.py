@@ -152,7 +152,10 @@ class PythonWords(VocabularyPart, ABC):
         """``bytearray(text, encoding)``, or of bytes."""
         if type(raw) is UnreadBytes:
             return raw._replace(kind=bytearray)
-        found = raw if type(raw) in (bytes, bytearray) else self.encoded(raw, encoding)
+        if type(raw) in (bytes, bytearray):
+            found = raw
+        else:
+            found = self.encoded(raw, encoding)
         self.spend(len(found))
         return bytearray(found)
 
@@ -191,7 +194,10 @@ class NumPyWords(PythonWords):
 
     def dtype_of(self, code: Any, *_: Any) -> DTypeOf:
         """``numpy.dtype(code, …)``."""
-        name = code.name.removeprefix("ml_dtypes.") if type(code) is Global else ""
+        if type(code) is Global:
+            name = code.name.removeprefix("ml_dtypes.")
+        else:
+            name = ""
         if name in DTYPES:
             found = numpy_dtype(name)
             return DTypeOf(found, found.itemsize)
@@ -201,7 +207,10 @@ class NumPyWords(PythonWords):
                 f"{str(code)[:50] if type(code) is str else '?'}"
             )
         plain = code.lstrip("<>=|")
-        itemsize = 0 if plain[0] == "O" else np.dtype(code).itemsize
+        if plain[0] == "O":
+            itemsize = 0
+        else:
+            itemsize = np.dtype(code).itemsize
         return DTypeOf(None if plain[0] in "OV" else np.dtype(code), itemsize)
 
     def set_order(self, instance: DTypeOf, state: Any) -> None:
@@ -287,7 +296,10 @@ class NumPyWords(PythonWords):
             return array
         if of_numpy(dtype.numpy) is None:
             why = f"its dtype is {dtype.numpy}, which has no counterpart"
-            array.reason = NotTensor(why) if dtype.numpy.kind in "SU" else why
+            if dtype.numpy.kind in "SU":
+                array.reason = NotTensor(why)
+            else:
+                array.reason = why
         elif type(raw) is UnreadBytes:
             array.placed = raw.start, dtype.numpy, shape, fortran
         else:
@@ -307,7 +319,9 @@ def _timed(dtype: np.dtype[Any], metadata: Any) -> np.dtype[Any] | None:
         name = name.decode("ascii")
     if type(name) is not str or type(unit[1]) is not int or not re.fullmatch("[a-zA-Z]{1,7}", name):
         return None
-    return np.dtype(f"{dtype.str[:3]}[{unit[1]}{name}]") if name != "generic" else dtype
+    if name != "generic":
+        return np.dtype(f"{dtype.str[:3]}[{unit[1]}{name}]")
+    return dtype
 
 
 _CALLS: tuple[tuple[str, Callable[..., Any]], ...] = (
@@ -458,7 +472,9 @@ def _each_path(kind: str) -> Callable[..., Any]:
 
 def _raw(raw: Any, length: int) -> bytes | None:
     """The bytes in the pickle of a date or time."""
-    return raw if type(raw) is bytes and len(raw) == length else None
+    if type(raw) is bytes and len(raw) == length:
+        return raw
+    return None
 
 
 def _date(names: VocabularyPart, raw: Any) -> Any:
@@ -504,7 +520,10 @@ def _zone(names: VocabularyPart, offset: Any, name: Any = None) -> Any:
     fits = type(offset) is KeptOf and offset.kind == "datetime.timedelta"
     if not fits or type(name) not in (str, type(None)):
         return ODD
-    own = dt.timezone(offset.value) if name is None else dt.timezone(offset.value, name)
+    if name is None:
+        own = dt.timezone(offset.value)
+    else:
+        own = dt.timezone(offset.value, name)
     return names.kept(str(own), "datetime.timezone", own)
 
 
@@ -521,8 +540,14 @@ def _decimal(names: VocabularyPart, text: Any) -> Any:
 def _fraction(names: VocabularyPart, above: Any, below: Any = 1) -> Any:
     if type(above) is str and below == 1:
         # Before Python 3.12.
-        found = _FRACTION.fullmatch(above) if len(above) <= _LONGEST_NUMBER else None
-        above, below = (int(found[1]), int(found[2] or 1)) if found else (0, 0)
+        if len(above) <= _LONGEST_NUMBER:
+            found = _FRACTION.fullmatch(above)
+        else:
+            found = None
+        if found:
+            above, below = int(found[1]), int(found[2] or 1)
+        else:
+            above, below = 0, 0
     if type(above) is not int or type(below) is not int:
         return ODD
     if not below:
@@ -541,9 +566,10 @@ def set_uuid(names: VocabularyPart, instance: KeptOf, state: Any) -> None:
     Raises:
         FileFormatError: It is not that.
     """
-    number = (
-        state.get("int") if type(state) is dict and state.keys() <= {"int", "is_safe"} else None
-    )
+    if type(state) is dict and state.keys() <= {"int", "is_safe"}:
+        number = state.get("int")
+    else:
+        number = None
     if type(number) is not int or not 0 <= number < 1 << 128:
         raise names.wrong("has a UUID without its 128 bits")
     instance.text = str(uuid.UUID(int=number))
@@ -551,7 +577,9 @@ def set_uuid(names: VocabularyPart, instance: KeptOf, state: Any) -> None:
 
 def _slice(names: VocabularyPart, *parts: Any) -> Any:
     fits = len(parts) == 3 and all(part is None or type(part) in (int, float) for part in parts)
-    return names.kept(f"slice({', '.join(map(repr, parts))})", "slice") if fits else ODD
+    if fits:
+        return names.kept(f"slice({', '.join(map(repr, parts))})", "slice")
+    return ODD
 
 
 def _range(names: VocabularyPart, *parts: Any) -> Any:
@@ -568,7 +596,9 @@ def _namespace(kind: str) -> Callable[..., Any]:
 
 def _counter(_: VocabularyPart, counts: Any = None) -> Any:
     fits = type(counts) in (dict, type(None))
-    return InstanceOf("collections.Counter", (), state=counts or {}, is_told=True) if fits else ODD
+    if fits:
+        return InstanceOf("collections.Counter", (), state=counts or {}, is_told=True)
+    return ODD
 
 
 def _deque(names: VocabularyPart, values: Any = (), length: Any = None) -> Any:
@@ -600,12 +630,13 @@ def _type_of(names: VocabularyPart, *given: Any) -> Any:
     (value,) = given if len(given) == 1 else ("",)
     if value is None:
         return names.kept("NoneType", "the type NoneType")
-    name = value.name.removeprefix("builtins.") if type(value) is Global else ""
-    return (
-        names.kept(_SINGLETONS[name], f"the type {_SINGLETONS[name]}")
-        if name in _SINGLETONS
-        else ODD
-    )
+    if type(value) is Global:
+        name = value.name.removeprefix("builtins.")
+    else:
+        name = ""
+    if name in _SINGLETONS:
+        return names.kept(_SINGLETONS[name], f"the type {_SINGLETONS[name]}")
+    return ODD
 
 
 def _subscripted(names: VocabularyPart, outer: Any, inner: Any) -> Any:
@@ -678,16 +709,17 @@ def _type_text(names: VocabularyPart, given: Any, *, is_free: bool) -> str | Non
     if kind is KeptOf:
         return given.text if given.kind.startswith("the type ") else None
     if kind is list:
-        inside = (
-            _type_texts(names, given) if not any(type(each) is list for each in given) else None
-        )
-        return None if inside is None else f"[{', '.join(inside)}]"
+        if not any(type(each) is list for each in given):
+            inside = _type_texts(names, given)
+        else:
+            inside = None
+        if inside is None:
+            return None
+        return f"[{', '.join(inside)}]"
     is_short = kind is not str or len(given) <= _LONGEST_TYPE
-    return (
-        repr(given)
-        if is_free and is_short and (given is None or kind in (str, int, bool))
-        else None
-    )
+    if is_free and is_short and (given is None or kind in (str, int, bool)):
+        return repr(given)
+    return None
 
 
 _CORES = ("core", "_core")

@@ -70,7 +70,10 @@ _COMPRESSED = {
 
 def sparse(names: Any, layout: Any, data: Any) -> Any:
     """``_rebuild_sparse_tensor(layout, data)``: indices, values, layout and size."""
-    kind = layout.value if type(layout) is Special and layout.kind == "layout" else None
+    if type(layout) is Special and layout.kind == "layout":
+        kind = layout.value
+    else:
+        kind = None
     count = 2 if kind in _COMPRESSED else 1
     if (
         type(data) is not tuple
@@ -82,7 +85,10 @@ def sparse(names: Any, layout: Any, data: Any) -> Any:
     refused = refused_among(tensors)
     if refused is not None:
         return refused
-    lengths = size.value if type(size) is Special and size.kind == "size" else size
+    if type(size) is Special and size.kind == "size":
+        lengths = size.value
+    else:
+        lengths = size
     whole = type(lengths) in (list, tuple) and all(
         type(each) is int and 0 <= each < 1 << 63 for each in lengths
     )
@@ -248,7 +254,9 @@ def _of_list(found: Any, dtype: str) -> Any:
 def _shape(found: Any) -> Any:
     if type(found) is ArrayOf and found.values is not None:
         return found.values.shape
-    return found.view.shape if type(found) is TensorOf else None
+    if type(found) is TensorOf:
+        return found.view.shape
+    return None
 
 
 STORAGES = {
@@ -359,7 +367,9 @@ class Names(NumPyWords):
         if special is not None:
             return special
         module, _, last = name.rpartition(".")
-        return Special("dtype", last) if module == "torch" and last in DTYPES else Global(name)
+        if module == "torch" and last in DTYPES:
+            return Special("dtype", last)
+        return Global(name)
 
     def knows(self, name: str) -> bool:
         """Whether the calls of this vocabulary know what a name means that is given to them."""
@@ -377,12 +387,18 @@ class Names(NumPyWords):
             return InstanceOf(function.name, (function, *arguments), keywords or {}, is_told=True)
         if type(function) is not Global:
             raise self.wrong("calls what is no function")
-        made = ODD if keywords else self._known_call(function.name, arguments)
+        if keywords:
+            made = ODD
+        else:
+            made = self._known_call(function.name, arguments)
         if made is not ODD:
             return made
         if function.name in self.allow:
             return InstanceOf(function.name, arguments, keywords or {}, is_told=True)
-        what = f"a call of {function.name}" if self.knows(function.name) else ""
+        if self.knows(function.name):
+            what = f"a call of {function.name}"
+        else:
+            what = ""
         return self.refuse_call(function.name, (*arguments, keywords), what)
 
     def _known_call(self, name: str, arguments: tuple[Any, ...]) -> Any:
@@ -397,7 +413,9 @@ class Names(NumPyWords):
 
     def special(self, node: Special) -> Special | Kept:
         """What stands in the tree for a special value."""
-        return Kept(f"torch.{node.value!s}", "torch.qscheme") if node.kind == "qscheme" else node
+        if node.kind == "qscheme":
+            return Kept(f"torch.{node.value!s}", "torch.qscheme")
+        return node
 
     def build(self, instance: Any, state: Any) -> Any:
         kind = type(instance)
@@ -454,14 +472,16 @@ class Names(NumPyWords):
         if type(name) is not str or type(size) is not int or not 0 <= size < _MOST_ELEMENTS:
             raise self.wrong("describes a storage without a name or a possible size")
         dtype = _STORAGE_CLASSES[kind.name]
-        named = "untyped_storage" if kind.name.endswith(".UntypedStorage") else "storage"
+        if kind.name.endswith(".UntypedStorage"):
+            named = "untyped_storage"
+        else:
+            named = "storage"
         found = self.known(name)
         if found is None:
-            raw = (
-                QUANTISED.get(kind.name.rpartition(".")[2].removesuffix("Storage"))
-                if dtype is None
-                else None
-            )
+            if dtype is None:
+                raw = QUANTISED.get(kind.name.rpartition(".")[2].removesuffix("Storage"))
+            else:
+                raw = None
             found = self.storages[name] = StorageOf(name, dtype, size, named, raw)
         elif found.kind != named or found.dtype != dtype or found.size != size:
             raise self.wrong(f"describes storage {name[:100]!r} in two ways")
@@ -555,7 +575,10 @@ class Names(NumPyWords):
                 "describes a tensor with hooks, "
                 "or with requires_grad that is neither true nor false"
             )
-        conj, neg = self._bits(bits) if bits else (False, False)
+        if bits:
+            conj, neg = self._bits(bits)
+        else:
+            conj, neg = False, False
         return TensorOf(ViewOf(storage, dtype, offset, size, stride, grad, conj=conj, neg=neg))
 
     def _bits(self, bits: Any) -> tuple[bool, bool]:

@@ -56,7 +56,10 @@ class DistributedNames(Names):
     def call(self, function: Any, arguments: Any, keywords: Any = None) -> Any:
         if type(function) is Global and type(arguments) is tuple and not keywords:
             name = function.name
-            inner = self._inner(arguments) if name == "builtins.getattr" else None
+            if name == "builtins.getattr":
+                inner = self._inner(arguments)
+            else:
+                inner = None
             if inner is not None:
                 return inner
             if self.is_kept(name):
@@ -77,7 +80,10 @@ def fields(instance: Any, kind: str) -> dict[Any, Any]:
     """The attributes of an object whose class name ends with `kind`; empty for others."""
     if type(instance) is not InstanceOf or not instance.name.endswith(kind):
         return {}
-    states = instance.state if type(instance.state) is tuple else (instance.state,)
+    if type(instance.state) is tuple:
+        states = instance.state
+    else:
+        states = (instance.state,)
     return {name: value for state in states if type(state) is dict for name, value in state.items()}
 
 
@@ -121,11 +127,17 @@ class RankNames(DistributedNames):
         return super().of_type(function, kind, arguments, state)
 
     def _sharded(self, state: Any) -> Any:
-        shards, about = (*state, None, None)[:2] if type(state) is tuple else (None, None)
+        if type(state) is tuple:
+            shards, about = (*state, None, None)[:2]
+        else:
+            shards, about = None, None
         metadata = fields(about, ".ShardedTensorMetadata")
         shape = lengths(metadata.get("size"))
         properties = getattr(metadata.get("tensor_properties"), "state", None)
-        dtype = properties[0] if type(properties) is tuple and properties else None
+        if type(properties) is tuple and properties:
+            dtype = properties[0]
+        else:
+            dtype = None
         if type(shards) is not list or shape is None or type(dtype) is not Special:
             raise self.wrong("has a ShardedTensor without shards, size or dtype")
         pieces = []
@@ -144,7 +156,10 @@ class RankNames(DistributedNames):
     def _placed(self, tensor: Any, spec: dict[Any, Any]) -> Any:
         about = fields(spec.get("mesh"), ".DeviceMesh")
         meta, placements = spec.get("tensor_meta"), spec.get("placements")
-        given = meta.arguments if type(meta) is InstanceOf else ()
+        if type(meta) is InstanceOf:
+            given = meta.arguments
+        else:
+            given = ()
         shape = lengths(given[0] if given else None)
         mesh, mine = _mesh_shape(about), lengths(about.get("_coordinate_on_dim"))
         if type(tensor) is RefusedOf:
@@ -163,7 +178,10 @@ class RankNames(DistributedNames):
             raise self.wrong("has a DTensor whose placements do not fit its mesh")
         start, left = [0] * len(shape), [*shape]
         for placement, count, place in zip(placements, mesh, mine, strict=True):
-            kind = placement.name.rpartition(".")[2] if type(placement) is InstanceOf else ""
+            if type(placement) is InstanceOf:
+                kind = placement.name.rpartition(".")[2]
+            else:
+                kind = ""
             if kind == "Replicate":
                 continue
             axis = fields(placement, ".Shard").get("dim")

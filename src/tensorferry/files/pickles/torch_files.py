@@ -97,7 +97,9 @@ class Resolver(ABC):
         if kind is ArrayOf:
             return self._array(name, leaf)
         if kind is StorageOf:
-            return "it is quantised" if leaf.dtype is None else self.storage(name, leaf, leaf.dtype)
+            if leaf.dtype is None:
+                return "it is quantised"
+            return self.storage(name, leaf, leaf.dtype)
         return self.tensor(name, leaf)
 
     @abstractmethod
@@ -172,11 +174,16 @@ class FileResolver(Resolver):
         view = leaf.view
         itemsize = find(view.dtype).itemsize
         compact = is_compact(view.shape, view.strides, 1)
-        strides = None if compact else tuple(step * itemsize for step in view.strides)
+        if compact:
+            strides = None
+        else:
+            strides = tuple(step * itemsize for step in view.strides)
         stored = self._at(
             name, leaf.storage, view.dtype, view.offset * itemsize, view.shape, strides
         )
-        return Turned(stored, conj=view.conj, neg=view.neg) if view.conj or view.neg else stored
+        if view.conj or view.neg:
+            return Turned(stored, conj=view.conj, neg=view.neg)
+        return stored
 
     def _at(
         self,
@@ -240,7 +247,10 @@ class ArchiveResolver(Resolver):
         number, view = leaf.number, leaf.view
         if number is not None:
             series = self._series.get(id(view)) or self._begin(view)
-            place = self._places[number] if series.plain and number < len(self._places) else -1
+            if series.plain and number < len(self._places):
+                place = self._places[number]
+            else:
+                place = -1
             if (
                 place >= 0
                 and self._archive.size(place) == series.nbytes
@@ -257,7 +267,9 @@ class ArchiveResolver(Resolver):
             stored = ZipView(
                 view.dtype, view.shape, region, start, form.strides, swapped=form.layout.swapped
             )
-        return Turned(stored, conj=view.conj, neg=view.neg) if view.conj or view.neg else stored
+        if view.conj or view.neg:
+            return Turned(stored, conj=view.conj, neg=view.neg)
+        return stored
 
     def _begin(self, view: ViewOf) -> _Series:
         layout, itemsize, strides = self._form(view)
@@ -411,7 +423,10 @@ class LegacyNames(Names):
         view = key[5] if len(key) == 6 else None
         if view is None:
             return found
-        name, start, size = view if type(view) is tuple and len(view) == 3 else (None, None, None)
+        if type(view) is tuple and len(view) == 3:
+            name, start, size = view
+        else:
+            name, start, size = None, None, None
         if (
             type(name) is not str
             or type(start) is not int
@@ -494,7 +509,10 @@ def read_legacy(
         )
     places: dict[str, int] = {}
     for key in keys:
-        storage = vocabulary.known(key) if type(key) is str else None
+        if type(key) is str:
+            storage = vocabulary.known(key)
+        else:
+            storage = None
         if storage is None or key in places:
             raise vocabulary.wrong(
                 f"has a storage that is not described, or there twice: {str(key)[:100]}"

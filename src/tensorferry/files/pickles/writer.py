@@ -70,11 +70,15 @@ class PickleWriter:
 
     def put(self, key: Hashable = None) -> None:
         index, self.count = self.count, self.count + 1
-        self.out += b"q" + bytes((index,)) if index < 256 else b"r" + struct.pack("<I", index)
+        if index < 256:
+            self.out += b"q" + bytes((index,))
+        else:
+            self.out += b"r" + struct.pack("<I", index)
         if key is not None:
-            self.memo[key] = (
-                b"h" + bytes((index,)) if index < 256 else b"j" + struct.pack("<I", index)
-            )
+            if index < 256:
+                self.memo[key] = b"h" + bytes((index,))
+            else:
+                self.memo[key] = b"j" + struct.pack("<I", index)
 
     def got(self, key: Hashable) -> bool:
         found = self.memo.get(key)
@@ -209,7 +213,10 @@ class PickleWriter:
                 self.node(key, (*keys, key))
                 self.node(child, (*keys, key))
             self.out += b"u" if len(batch) > 1 else b"s"
-        attributes = vars(node) if hasattr(node, "__dict__") else {}
+        if hasattr(node, "__dict__"):
+            attributes = vars(node)
+        else:
+            attributes = {}
         if attributes:
             self.mapping(dict(attributes), keys)
             self.out += b"b"
@@ -411,7 +418,10 @@ class _TorchWriter(PickleWriter):
 
     def numpy(self, ref: Ref, stored: Stored) -> None:
         dtype = numpy_dtype(stored.dtype)
-        raw = b"" if self.pump is None else np.ascontiguousarray(self.pump.array(stored)).tobytes()
+        if self.pump is None:
+            raw = b""
+        else:
+            raw = np.ascontiguousarray(self.pump.array(stored)).tobytes()
         if ref.kind == "scalar" and not stored.shape:
             self.scalar(dtype, raw)
             return

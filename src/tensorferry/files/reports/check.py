@@ -49,7 +49,10 @@ def check_path(
         FrameworkNotInstalledError: The library that its format needs is not installed.
     """
     contents, findings = _opened(path, allow)
-    wrong = contents if isinstance(contents, ConversionError) else None
+    if isinstance(contents, ConversionError):
+        wrong = contents
+    else:
+        wrong = None
     told = 0
     failed = False
     for finding in findings:
@@ -137,11 +140,10 @@ def _values(stored: Stored, progress: Callable[[int], None]) -> Iterator[tuple[i
                 first.setdefault(word, start + int(np.argmax(found)))
             elif row.kind == "float":
                 masked += count
-        others += (
-            int(np.count_nonzero(block))
-            if "zero" in row.specials or row.kind != "float"
-            else block.size
-        )
+        if "zero" in row.specials or row.kind != "float":
+            others += int(np.count_nonzero(block))
+        else:
+            others += block.size
         start += block.size
     mask = 0 < masked == others
     if mask:
@@ -175,4 +177,6 @@ def _special(block: Array) -> list[tuple[str, Array]]:
 
 
 def _index(place: int, shape: tuple[int, ...]) -> list[int]:
-    return [int(index) for index in np.unravel_index(place, shape)] if shape else []
+    if shape:
+        return [int(index) for index in np.unravel_index(place, shape)]
+    return []

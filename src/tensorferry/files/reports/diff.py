@@ -340,11 +340,10 @@ class _DifferenceCounts:
         if nans == x.size:
             return
         index = int(np.argmax(distances))
-        largest = (
-            distances[index].item()
-            if isinstance(distances[index], np.generic)
-            else distances[index]
-        )
+        if isinstance(distances[index], np.generic):
+            largest = distances[index].item()
+        else:
+            largest = distances[index]
         # An element that is NaN on one side has the distance 0, but may not be the position of the
         # largest.
         if nans and lone[index]:

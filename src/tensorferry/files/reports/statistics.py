@@ -79,7 +79,10 @@ class _ValueCounts:
         """Count more values."""
         if values.dtype.kind == "c":
             values = np.abs(values)
-        exact = values if values.dtype.kind in "iub" and values.dtype.itemsize == 8 else None
+        if values.dtype.kind in "iub" and values.dtype.itemsize == 8:
+            exact = values
+        else:
+            exact = None
         values = values.astype(np.float64)
         finite = np.isfinite(values)
         if not finite.all():
@@ -92,8 +95,14 @@ class _ValueCounts:
         low, high = float(values.min()), float(values.max())
         if exact is not None:
             low, high = int(exact.min()), int(exact.max())
-        self._smallest = low if self._smallest is None else min(self._smallest, low)
-        self._largest = high if self._largest is None else max(self._largest, high)
+        if self._smallest is None:
+            self._smallest = low
+        else:
+            self._smallest = min(self._smallest, low)
+        if self._largest is None:
+            self._largest = high
+        else:
+            self._largest = max(self._largest, high)
         self._zeros += values.size - int(np.count_nonzero(values))
         self._count += values.size
         self._widen(frexp(max(abs(low), abs(high)))[1])

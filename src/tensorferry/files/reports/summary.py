@@ -231,7 +231,9 @@ def _boxes(node: Any, same: dict[int, int], level: int) -> tuple[tuple[Ranges, .
     A level that repeats an earlier one has no ranges of its own.
     """
     if isinstance(node, _Numbers):
-        return (((),),) if level in same else ((node.ranges(),),)
+        if level in same:
+            return (((),),)
+        return ((node.ranges(),),)
     if level in same:
         (child,) = node.values()
         return tuple(((), *box) for box in _boxes(child, same, level + 1))
@@ -317,7 +319,9 @@ def modules(folds: Sequence[Fold]) -> dict[str, int]:
             break
         groups |= _apart(largest, groups.pop(largest))
     found = {".".join(each): sum(size for _, size, _ in inside) for each, inside in groups.items()}
-    return found if 1 < len(found) < sum(each.total for each in folds) else {}
+    if 1 < len(found) < sum(each.total for each in folds):
+        return found
+    return {}
 
 
 def _apart(name: tuple[str, ...], inside: list[_Entry]) -> dict[tuple[str, ...], list[_Entry]]:
@@ -332,7 +336,10 @@ def _apart(name: tuple[str, ...], inside: list[_Entry]) -> dict[tuple[str, ...],
     ):
         # A fold has tensors of one shape. Layers of other sizes are in other folds.
         few = sum(fold.total for _, _, fold in inside) <= _MOST_UNFOLDED
-        several = [each for entry in inside for each in _unfolded(entry, depth)] if few else []
+        if few:
+            several = [each for entry in inside for each in _unfolded(entry, depth)]
+        else:
+            several = []
         if several and len({tuple(path[: depth + 1]) for path, _, _ in several}) <= _MOST_PARTS:
             inside = several
         else:
@@ -406,7 +413,10 @@ def _layouts(above: str, parts: Mapping[str, list[Fold]]) -> Iterator[tuple[str,
             else:
                 method, wide = "GPTQ", prod(inputs[0].shape) if inputs else 0
                 bits = 32 * weight.shape[0] / max(wide, 1)
-            known = f", {bits:g} bits in groups of {wide // scales.shape[0]}" if wide else ""
+            if wide:
+                known = f", {bits:g} bits in groups of {wide // scales.shape[0]}"
+            else:
+                known = ""
             yield f"{method}{known}", weight
     for weight, scale in zip(parts.get("weight", []), parts.get("SCB", []), strict=False):
         if weight.dtype == "int8":
@@ -552,4 +562,6 @@ def values_of(contents: Contents) -> dict[str, Any]:
     one gets a suffix.
     """
     found = named_values(contents.tree)
-    return {**found, "": None} if found.get("") == NOTHING else found
+    if found.get("") == NOTHING:
+        return {**found, "": None}
+    return found

@@ -60,7 +60,9 @@ class FlatBufferTable:
     def table(self, field: int) -> FlatBufferTable | None:
         """A nested table, or ``None``."""
         at = self._place(field)
-        return FlatBufferTable(self._data, at + self._number("<I", at)) if at else None
+        if at:
+            return FlatBufferTable(self._data, at + self._number("<I", at))
+        return None
 
     def number(self, field: int, form: str) -> int:
         """An integer with a format of `struct`; 0, the default, if it is missing."""
@@ -232,15 +234,24 @@ def read_ipc(path: str, contents: Contents) -> None:
     with pa.memory_map(path) as source, _opened(source) as reader:
         columns = described(path, reader.schema, contents)
         opens = f"pa.ipc.open_{'file' if hasattr(reader, 'get_batch') else 'stream'}(pa.memory_map({path!r}))"
-        batch = next(_each_batch(reader)) if count == 1 and not is_compressed else None
+        if count == 1 and not is_compressed:
+            batch = next(_each_batch(reader))
+        else:
+            batch = None
         source.seek(0)
         base = source.read_buffer(1).address
         for column in columns:
             index = column[0]
             pieces = partial(_pieces_of, path, index)
             whole = partial(_whole_of, path, index)
-            seen = None if batch is None else _seen(batch.column(index))
-            in_place = None if seen is None else _in_place(path, seen, base, size)
+            if batch is None:
+                seen = None
+            else:
+                seen = _seen(batch.column(index))
+            if seen is None:
+                in_place = None
+            else:
+                in_place = _in_place(path, seen, base, size)
             code = f"{opens}.read_all()"
             put(
                 contents,
@@ -291,15 +302,20 @@ def _look_at_batches(path: str, size: int) -> tuple[int, int, bool]:
         ):
             batch = message.table(2)
             if kind == _DICTIONARY:
-                batch = None if batch is None else batch.table(1)
-                declared += 0 if batch is None else _declared(file.fileno(), batch, end, size)
+                if batch is None:
+                    batch = None
+                else:
+                    batch = batch.table(1)
+                if batch is None:
+                    declared += 0
+                else:
+                    declared += _declared(file.fileno(), batch, end, size)
                 continue
             if batch is None or count == _MOST_BATCHES:
-                what = (
-                    f"{_MOST_BATCHES:,} record batches, and more"
-                    if batch
-                    else "a message without its record batch"
-                )
+                if batch:
+                    what = f"{_MOST_BATCHES:,} record batches, and more"
+                else:
+                    what = "a message without its record batch"
                 raise (UnsafeFileError if batch else FileFormatError)(
                     f"{path} has {what}, before byte {end}."
                 )
@@ -398,7 +414,10 @@ def _is_stored_plainly(kind: Type) -> bool:
 def _seen(array: Any) -> Column | None:
     """A column in a mapped file, if its numbers lie there as they are; otherwise ``None``."""
     kind = type_of(array.type)
-    found = column_of(kind, chunks_of(array)) if _is_stored_plainly(kind) else None
+    if _is_stored_plainly(kind):
+        found = column_of(kind, chunks_of(array))
+    else:
+        found = None
     return found if isinstance(found, Column) else None
 
 
@@ -461,7 +480,10 @@ class Arrow(Format):
         allow: frozenset[str] = frozenset(),
         found: Contents | ConversionError | None = None,
     ) -> Iterator[FileFinding]:
-        contents = self.tried(path, allow) if found is None else found
+        if found is None:
+            contents = self.tried(path, allow)
+        else:
+            contents = found
         if isinstance(contents, UnsafeFileError | FrameworkNotInstalledError):
             raise contents
         if isinstance(contents, ConversionError):

@@ -204,8 +204,13 @@ def read_column(
         raise reader.refusal(found._replace(lacks=bool(found.asked) and reader.lacks(found.asked)))
     if isinstance(found, Column) and found.unit != CODES and has_fixed_shape(column.kind):
         return reader.streamed(found)
-    alike = reader.measured() if isinstance(found, Column) and found.unit != CODES else None
-    return reader.as_a_whole() if alike is None else reader.streamed(alike)
+    if isinstance(found, Column) and found.unit != CODES:
+        alike = reader.measured()
+    else:
+        alike = None
+    if alike is None:
+        return reader.as_a_whole()
+    return reader.streamed(alike)
 
 
 def validate_column(column: TableColumn) -> None:
@@ -395,11 +400,15 @@ class _Reader:
         array = found.read()
         # Rows without nulls have their own dtype, also where the value for nulls asks for another.
         check = casting_scale(typed.dtype, dtype, None).check
-        return array if found.dtype == dtype else casts.cast(array, dtype, check)
+        if found.dtype == dtype:
+            return array
+        return casts.cast(array, dtype, check)
 
     def _nulls_in(self, chunks: Sequence[Chunk]) -> int:
         found = self.found(chunks)
-        return found.nulls[0] if isinstance(found, Column) else 0
+        if isinstance(found, Column):
+            return found.nulls[0]
+        return 0
 
     def _masks(self) -> Iterator[Array]:
         """Yield the mask, some rows at a time."""
@@ -422,12 +431,16 @@ class _Reader:
         first: tuple[Column, int] | None = None
         with closing(_parts(self.column)) as parts:
             for chunks in parts:
-                found = self._found_in(chunks) if is_regular else None
+                if is_regular:
+                    found = self._found_in(chunks)
+                else:
+                    found = None
                 is_regular = isinstance(found, Column) and len(seen) <= 1
                 if isinstance(found, Column) and found.rows:
                     seen.setdefault((found.dtype, found.shape[1:]), found)
                     nulls += found.nulls[0]
-                    first = (found, rows) if first is None and found.nulls[0] else first
+                    if first is None and found.nulls[0]:
+                        first = found, rows
                 rows += sum(each.length for each in chunks)
         if len(seen) != 1 or not is_regular or rows != self.column.rows:
             return None
@@ -450,7 +463,10 @@ class _Reader:
             ConversionError: As for `convert_tree`.
         """
         leaf = self._whole()
-        values, mask = (leaf.values, leaf.mask) if isinstance(leaf, Masked) else (leaf, None)
+        if isinstance(leaf, Masked):
+            values, mask = leaf.values, leaf.mask
+        else:
+            values, mask = leaf, None
         if isinstance(values, ArrowColumn | TableContents):
             found = _found(values)
             if isinstance(found, Refused) and found.stays:
@@ -469,7 +485,10 @@ class _Reader:
         for _ in _parts(self.column):
             pass  # a look at its size, before all of it is in memory
         chunks = self.column.whole()
-        found = self._found_in(chunks) if "pad" in self.keywords else None
+        if "pad" in self.keywords:
+            found = self._found_in(chunks)
+        else:
+            found = None
         if isinstance(found, Ragged):
             # Padding makes its mask at once.
             _refuse_bomb(self.column, prod(found.longest) * find(found.elements.dtype).itemsize)
@@ -495,7 +514,10 @@ class _Reader:
         """The dtype and shape of what becomes a tensor."""
         of = found if isinstance(found, np.ndarray) else _found(found)
         assert not isinstance(of, Ragged | Refused)  # noqa: S101 - those were refused
-        dtype = of.dtype if isinstance(of, Column) else of.dtype.name
+        if isinstance(of, Column):
+            dtype = of.dtype
+        else:
+            dtype = of.dtype.name
         _refuse_bomb(self.column, prod(of.shape) * find(dtype).itemsize)
         return dtype, of.shape
 
@@ -534,8 +556,13 @@ class _Reader:
             hint: Code with ``{x}`` for the column; then, perhaps, a comma and a remark.
         """
         code, comma, remark = hint.replace("{x}", self.column.code).partition(", which ")
-        call = "convert_tree" if code.startswith("pa.Table") else "convert"
-        return f'{call}({code}, "{self.target}"){comma}{remark}' if code else None
+        if code.startswith("pa.Table"):
+            call = "convert_tree"
+        else:
+            call = "convert"
+        if code:
+            return f'{call}({code}, "{self.target}"){comma}{remark}'
+        return None
 
     def placed(self, error: ConversionError, before: int = 0) -> ConversionError:
         """An error about rows, with their numbers in the whole column, and the column's name.
@@ -554,8 +581,10 @@ class _Reader:
         without = f"exclude=[{', '.join(globs)}], which leaves it out"
         if isinstance(hint, Hint):
             hint = hint.before(f"; or {without}")
+        elif hint is None:
+            hint = without
         else:
-            hint = without if hint is None else f"{hint}; or {without}"
+            hint = f"{hint}; or {without}"
         made = type(error)(f"{message}{end}", hint)
         made.complete_hint("load", EXCHANGE)
         made.hint = self._without_other_keyword(made.hint)
@@ -607,7 +636,10 @@ class _Held:
             kept = self._kept or self._read()
             if len(kept) != self._count:
                 raise self._reader.changed()
-            self._kept = kept if number < self._count - 1 else None
+            if number < self._count - 1:
+                self._kept = kept
+            else:
+                self._kept = None
         found = kept[number]
         try:
             yield found if isinstance(found, np.ndarray) else _found(found).read()  # type: ignore[union-attr]
@@ -645,7 +677,10 @@ def _put_together(contents: Contents, made: Mapping[str, Any]) -> Contents:
     Raises:
         UnsupportedTypeError: A mask would have the name of another column.
     """
-    tree = {name: Ref(name) for name in made} if contents.tree is None else contents.tree
+    if contents.tree is None:
+        tree = {name: Ref(name) for name in made}
+    else:
+        tree = contents.tree
     nested = put_masks_beside(relabel(tree, lambda ref: made.get(ref.name, ref)), [])
     tensors: dict[str, Stored] = {}
     others: dict[str, str] = {

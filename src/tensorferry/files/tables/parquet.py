@@ -72,7 +72,10 @@ class ThriftReader:
         found: dict[int, Any] = {}
         number = 0
         while (head := self._byte()) != 0:
-            number = number + (head >> 4) if head >> 4 else self._integer()
+            if head >> 4:
+                number = number + (head >> 4)
+            else:
+                number = self._integer()
             kind = head & 15
             if number in wanted:
                 found[number] = self._value(kind, wanted[number], depth + 1)
@@ -110,7 +113,10 @@ class ThriftReader:
         elif kind == _STRUCT:
             number = 0
             while (head := self._byte()) != 0:
-                number = number + (head >> 4) if head >> 4 else self._integer()
+                if head >> 4:
+                    number = number + (head >> 4)
+                else:
+                    number = self._integer()
                 self._skip(head & 15, depth + 1)
         elif kind == _MAP:
             self._skip_map(depth)
@@ -405,7 +411,9 @@ def _row_bytes(kind: Type) -> int | None:
         return None
     if kind.format.startswith(_FIXED):
         return int(kind.format.removeprefix(_FIXED)) * (_row_bytes(kind.children[0]) or 1)
-    return find(NUMBERS[kind.format]).itemsize if kind.format in NUMBERS else _LARGEST_VALUE
+    if kind.format in NUMBERS:
+        return find(NUMBERS[kind.format]).itemsize
+    return _LARGEST_VALUE
 
 
 def _leaves(kind: Any) -> int:
@@ -416,11 +424,9 @@ def _leaves(kind: Any) -> int:
         return _leaves(kind.storage_type)
     if pa.types.is_dictionary(kind):
         return _leaves(kind.value_type)
-    return (
-        sum(_leaves(kind.field(number).type) for number in range(kind.num_fields))
-        if kind.num_fields
-        else 1
-    )
+    if kind.num_fields:
+        return sum(_leaves(kind.field(number).type) for number in range(kind.num_fields))
+    return 1
 
 
 FORMAT = Parquet()

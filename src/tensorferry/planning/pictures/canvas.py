@@ -99,7 +99,9 @@ class Words(NamedTuple):
 
     def bytes(self, number: int) -> str:
         """A number of bytes, written out."""
-        return self.one_byte if number == 1 else self.byte_count.format(count=f"{number:,}")
+        if number == 1:
+            return self.one_byte
+        return self.byte_count.format(count=f"{number:,}")
 
 
 WORDS = Words()

@@ -92,11 +92,10 @@ def plan_page(plan: Plan, summary: str) -> str:
         (str(number), code(step.code), _way(step), escape(step.why))
         for number, step in enumerate(plan.steps, 1)
     ]
-    steps = (
-        table(("", "step", "bytes", "why"), rows)
-        if rows
-        else "<p>Nothing to do: x is returned as it is.</p>"
-    )
+    if rows:
+        steps = table(("", "step", "bytes", "why"), rows)
+    else:
+        steps = "<p>Nothing to do: x is returned as it is.</p>"
     head = f"<p><b>{change(plan.source, plan.result)}</b></p><p>{clean(summary)}</p>"
     return page([head, both_widths(draw), steps, warned(plan.warnings)])
 
@@ -107,4 +106,6 @@ def _values(info: TensorInfo) -> str:
 
 
 def _way(step: Step) -> str:
-    return f"{size_text(step.bytes)} {WAYS[step.path]}" if step.copies else "none move"
+    if step.copies:
+        return f"{size_text(step.bytes)} {WAYS[step.path]}"
+    return "none move"

@@ -120,7 +120,10 @@ def _elements(
 ) -> None:
     """Rows of bytes with the elements that touch them, numbered in the order of reading."""
     columns, first = canvas.columns, window[0] // ALIGNMENT * ALIGNMENT
-    last = -(-window[1] // ALIGNMENT) * ALIGNMENT if columns < ALIGNMENT else window[1]
+    if columns < ALIGNMENT:
+        last = -(-window[1] // ALIGNMENT) * ALIGNMENT
+    else:
+        last = window[1]
     rows = range(first // columns, -(-last // columns))
     tops = _rows(canvas, first, last, {row: f"+{(row - rows[0]) * columns}" for row in rows})
     _lines_of_64(canvas, tops)
@@ -225,7 +228,9 @@ def _short(nbytes: float) -> str:
     """A number of bytes, short enough for the room before a row."""
     for unit in ("", "K", "M", "G", "T", "P"):
         if nbytes < 1024 and (nbytes < 1000 or unit):
-            return f"{nbytes:.3g}{unit}" if nbytes < 1000 else f"{nbytes:.0f}{unit}"
+            if nbytes < 1000:
+                return f"{nbytes:.3g}{unit}"
+            return f"{nbytes:.0f}{unit}"
         nbytes /= 1024
     return "…"
 
@@ -255,7 +260,10 @@ def _overview(canvas: Canvas, memory: Touched, base: int, kind: str, *, written:
     """Draw all memory in equal blocks, each filled by the share of its bytes that is touched."""
     size = blocks_of(base + memory.span, _BLOCKS, ALIGNMENT)
     blocks = -(-(base + memory.span) // size)
-    told = canvas.words.blocks if memory.total == memory.span else canvas.words.blocks_partly
+    if memory.total == memory.span:
+        told = canvas.words.blocks
+    else:
+        told = canvas.words.blocks_partly
     canvas.lines(told.format(size=size_text(size)), "quiet")
     columns = canvas.columns
     tops = _rows(
@@ -364,7 +372,10 @@ def picture(
 
 
 def _title(plan: Plan, words: Words) -> str:
-    title = words.title_shared if plan.shares_memory else words.title_copied
+    if plan.shares_memory:
+        title = words.title_shared
+    else:
+        title = words.title_copied
     return title.format(source=plan.source.framework, result=plan.result.framework)
 
 
@@ -392,33 +403,50 @@ def _ways(plan: Plan, words: Words) -> list[str]:
 
 def _who_writes(plan: Plan, words: Words) -> str:
     if _is_writable(plan.source):
-        return words.both_write if _is_writable(plan.result) else words.source_writes
-    return words.result_writes if _is_writable(plan.result) else words.neither_writes
+        if _is_writable(plan.result):
+            return words.both_write
+        return words.source_writes
+    if _is_writable(plan.result):
+        return words.result_writes
+    return words.neither_writes
 
 
 def _whereabouts(info: TensorInfo, words: Words) -> str:
     kind = memory_kind(info)
     memory = {"objects": words.objects, "values": words.values, "none": words.none}.get(kind)
     if memory is None:
-        memory = words.bytes(touched(info).total) if kind == "block" else _parts(info, words)
+        if kind == "block":
+            memory = words.bytes(touched(info).total)
+        else:
+            memory = _parts(info, words)
     return words.on.format(memory=memory, device=info.device)
 
 
 def _parts(info: TensorInfo, words: Words) -> str:
     many = _count(info)
-    return words.one_part if many == 1 else words.part_count.format(count=f"{many:,}")
+    if many == 1:
+        return words.one_part
+    return words.part_count.format(count=f"{many:,}")
 
 
 def _sentence_about_write(plan: Plan, side: str, words: Words) -> str:
     """The sentence about a write to one side."""
     info = plan.source if side == "source" else plan.result
     if not info.size:
-        return words.source_empty if side == "source" else words.result_empty
+        if side == "source":
+            return words.source_empty
+        return words.result_empty
     if not _is_writable(info):
-        return words.source_closed if side == "source" else words.result_closed
+        if side == "source":
+            return words.source_closed
+        return words.result_closed
     if plan.shares_memory:
-        return words.source_seen if side == "source" else words.result_seen
-    return words.source_unseen if side == "source" else words.result_unseen
+        if side == "source":
+            return words.source_seen
+        return words.result_seen
+    if side == "source":
+        return words.source_unseen
+    return words.result_unseen
 
 
 def _is_writable(info: TensorInfo) -> bool:
@@ -433,7 +461,9 @@ def memory_kind(info: TensorInfo) -> str:
         return "parts"
     if info.framework == "python" or info.kind in NUMBERS:
         return "objects"
-    return "values" if info.kind.startswith("copied ") else "block"
+    if info.kind.startswith("copied "):
+        return "values"
+    return "block"
 
 
 def _count(info: TensorInfo) -> int:
@@ -469,7 +499,10 @@ class _Frame:
 
 
 def _place(info: TensorInfo, words: Words) -> str:
-    place = words.on_host if kind_of(info.device) == HOST else words.on_device
+    if kind_of(info.device) == HOST:
+        place = words.on_host
+    else:
+        place = words.on_device
     if info.memory_map:
         place = words.on_map
     elif info.pinned:
@@ -511,7 +544,10 @@ def _side(canvas: Canvas, name: str, info: TensorInfo, *, written: bool) -> None
 def _name(canvas: Canvas, name: str, info: TensorInfo) -> None:
     """Write which side it is, what tensor it is, and whether it can be written to."""
     words = canvas.words
-    mark, told = (_PENCIL, words.may_write) if _is_writable(info) else (_LOCK, words.read_only)
+    if _is_writable(info):
+        mark, told = _PENCIL, words.may_write
+    else:
+        mark, told = _LOCK, words.read_only
     x = canvas.right - max(round(wide(told)), 66)
     side = words.source if name == "source" else words.result
     what = words.side.format(
@@ -552,18 +588,20 @@ def _memory(canvas: Canvas, info: TensorInfo, colour: str, *, written: bool) -> 
     """Draw a strip of bytes; or boxes, or a sentence, if the tensor has no block of memory."""
     kind, words = memory_kind(info), canvas.words
     if kind == "objects" and info.size:
-        told = (
-            words.one_object
-            if info.size == 1
-            else words.object_count.format(count=f"{info.size:,}")
-        )
+        if info.size == 1:
+            told = words.one_object
+        else:
+            told = words.object_count.format(count=f"{info.size:,}")
         _boxes(canvas, info.size, colour, told, written=written)
     elif kind == "parts" and info.size:
         _boxes(canvas, _count(info), colour, _parts(info, words), written=written)
     elif kind == "block" and info.size:
         strip(canvas, info, colour, written=written)
     else:
-        why = words.no_memory.format(why=info.abstract) if kind == "none" else words.values
+        if kind == "none":
+            why = words.no_memory.format(why=info.abstract)
+        else:
+            why = words.values
         canvas.y += 30
         across = canvas.right - canvas.left
         canvas.add(
@@ -601,7 +639,10 @@ def _boxes(canvas: Canvas, many: int, colour: str, told: str, *, written: bool) 
 def _bracket(canvas: Canvas, info: TensorInfo, *, down: bool) -> None:
     """Draw a bracket between a name and its memory."""
     block = memory_kind(info) == "block" and info.size > 0
-    left, right = ends(canvas, info) if block else (canvas.left, canvas.right)
+    if block:
+        left, right = ends(canvas, info)
+    else:
+        left, right = canvas.left, canvas.right
     canvas.y += 10
     y, height = canvas.y - (5 if down else 4), 6 if down else -6
     canvas.add(f"<path class='line' d='M{left:g} {y + height:g}v{-height}H{right:g}v{height}'/>")

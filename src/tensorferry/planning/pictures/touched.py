@@ -122,7 +122,10 @@ class Touched:
             least = max(-((reach[depth + 1] - 1 + at - start) // step), 0)
             most = min((stop - 1 - at) // step, length - 1)
             for number in range(least, min(most, least + _VISITS) + 1):
-                forward = number if steps[depth] > 0 else length - 1 - number
+                if steps[depth] > 0:
+                    forward = number
+                else:
+                    forward = length - 1 - number
                 pending.append((depth + 1, at + number * step, index + forward * weight))
 
     @cached_property

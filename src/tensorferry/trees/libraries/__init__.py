@@ -41,7 +41,9 @@ def opener_of(kind: type) -> Callable[[Any], Node] | None:
 def refusal_of(kind: type) -> UnsupportedTypeError | None:
     """The error for a library type's objects that must not be converted; ``None`` if none."""
     words = _look(kind)[1]
-    return None if words is None else UnsupportedTypeError(*words)
+    if words is None:
+        return None
+    return UnsupportedTypeError(*words)
 
 
 def _look(kind: type) -> _Known:

@@ -25,7 +25,9 @@ _DICTS = ("__pydantic_extra__", "__pydantic_private__")
 
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
     """The function that opens models; ``None`` for other types."""
-    return _open if is_a(kind, "pydantic", "BaseModel") else None
+    if is_a(kind, "pydantic", "BaseModel"):
+        return _open
+    return None
 
 
 def _open(x: Any) -> Node:

@@ -67,11 +67,10 @@ def _open_class(x: Any) -> Node:
     inside = _open(held)
 
     def made(values: Sequence[Any], count: int | None) -> Any:
-        found = (
-            inside.rebuild(values)
-            if count is None or inside.stack is None
-            else inside.stack(values, count)
-        )
+        if count is None or inside.stack is None:
+            found = inside.rebuild(values)
+        else:
+            found = inside.stack(values, count)
         if isinstance(found, dict):
             return found | rest
         return type(x).from_tensordict(found, dict(rest))
@@ -129,18 +128,27 @@ def _as_dict(value: Any) -> Any:
     library = _library()
     if library.is_non_tensor(value):
         return value.tolist()
-    return value.to_dict() if library.is_tensor_collection(value) else value
+    if library.is_tensor_collection(value):
+        return value.to_dict()
+    return value
 
 
 def _filled(x: Any, found: dict[str, Any], objects: dict[str, Any], count: int | None) -> Any:
     """A TensorDict with these values, with the device and the lock of `x`."""
     library = _library()
-    kind = library.TensorDict if is_a(type(x), "tensordict", *_OTHERS) else type(x)
+    if is_a(type(x), "tensordict", *_OTHERS):
+        kind = library.TensorDict
+    else:
+        kind = type(x)
     ahead: list[Any] = [] if count is None else [count]
-    names = (
-        [*([None] * len(ahead)), *x.names] if any(name is not None for name in x.names) else None
-    )
-    device = None if x.device is None else _device_of(found.values())
+    if any(name is not None for name in x.names):
+        names = [*([None] * len(ahead)), *x.names]
+    else:
+        names = None
+    if x.device is None:
+        device = None
+    else:
+        device = _device_of(found.values())
     result = kind({}, batch_size=[*ahead, *x.batch_size], names=names, device=device)
     for key, value in found.items():
         if key not in objects:
@@ -160,7 +168,10 @@ def _device_of(values: Iterable[Any]) -> Any:
     """
     library, devices = _library(), set[Any]()
     for value in values:
-        inside = value.values(True, True) if library.is_tensor_collection(value) else (value,)
+        if library.is_tensor_collection(value):
+            inside = value.values(True, True)
+        else:
+            inside = (value,)
         devices.update(getattr(each, "device", None) for each in inside)
     devices.discard(None)
     return devices.pop() if len(devices) == 1 else None

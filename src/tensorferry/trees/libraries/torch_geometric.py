@@ -25,7 +25,9 @@ _OF_A_STORE = ("_mapping", "_parent", "_key", "_cached_attr")
 def opener_of(kind: type) -> Callable[[Any], Node] | None:
     """The function that opens graphs and batches; ``None`` for other types."""
     if is_a(kind, _LIBRARY, "Data", "HeteroData", "TemporalData"):
-        return _open_batch if is_a(kind, _LIBRARY, "Batch") else _open
+        if is_a(kind, _LIBRARY, "Batch"):
+            return _open_batch
+        return _open
     return None
 
 

@@ -27,11 +27,9 @@ def opener_of(kind: type) -> Callable[[Any], Node] | None:
     """The function that opens caches, their layers, and encodings; ``None`` for other types."""
     if is_a(kind, "transformers", *_CACHES):
         return _open_cache
-    return (
-        _open_encoding
-        if is_a(kind, "transformers", *_ENCODINGS) and issubclass(kind, UserDict)
-        else None
-    )
+    if is_a(kind, "transformers", *_ENCODINGS) and issubclass(kind, UserDict):
+        return _open_encoding
+    return None
 
 
 def _open_cache(x: Any) -> Node:

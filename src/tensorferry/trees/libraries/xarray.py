@@ -19,7 +19,9 @@ def opener_of(kind: type) -> Callable[[Any], Node] | None:
     """The function that opens datasets and trees of datasets; ``None`` for other types."""
     if is_a(kind, "xarray", "DataTree"):
         return _open_tree
-    return _open_dataset if is_a(kind, "xarray", "Dataset") else None
+    if is_a(kind, "xarray", "Dataset"):
+        return _open_dataset
+    return None
 
 
 # As mappings they would lose their coordinates.

@@ -185,7 +185,10 @@ class ArrayChunks:
             or encoding.get("configuration", {}).get("separator")
             or apart
         )
-        self._key = ("c", apart) if encoding["name"] == "default" else ("", apart)
+        if encoding["name"] == "default":
+            self._key = "c", apart
+        else:
+            self._key = "", apart
         codecs = described.get("codecs") or [
             {"name": (described.get("compressor") or {}).get("id")}
         ]
@@ -206,7 +209,10 @@ class ArrayChunks:
         for key in self._keys(box):
             if self._folder is not None:
                 file = self._folder / key
-                nbytes = file.stat().st_size if file.is_file() else 0
+                if file.is_file():
+                    nbytes = file.stat().st_size
+                else:
+                    nbytes = 0
                 self._refuse(nbytes, self._most)
             if self._by_blosc:
                 found = self._store.kvstore.read(key).result()
@@ -253,7 +259,10 @@ class Checkpoint:
         self._note = load(folder / TREE)
         self._database = self._note.get("use_ocdbt", True) is not False
         self._declared = 0
-        self._driver = "zarr3" if self._note.get("use_zarr3") else "zarr"
+        if self._note.get("use_zarr3"):
+            self._driver = "zarr3"
+        else:
+            self._driver = "zarr"
         if self._database:
             _check_manifest(folder / "manifest.ocdbt")
 
@@ -265,9 +274,10 @@ class Checkpoint:
         stores = iter(
             self._open([leaf for leaf in placed if leaf.kind in _ARRAYS or leaf.kind == "scalar"])
         )
-        texts = (
-            load(self._folder / STRINGS) if any(leaf.kind == "string" for leaf in placed) else {}
-        )
+        if any(leaf.kind == "string" for leaf in placed):
+            texts = load(self._folder / STRINGS)
+        else:
+            texts = {}
         values: list[tuple[_OrbaxLeaf, Any]] = []
         for leaf in placed:
             name = ".".join(leaf.keys)
@@ -365,7 +375,10 @@ class Checkpoint:
                 f"declared in {self._held:,}."
             )
         # A box has whole chunks, so that none is decompressed twice.
-        band = min(chunks[0], shape[0]) * prod(shape[1:]) * itemsize if shape else itemsize
+        if shape:
+            band = min(chunks[0], shape[0]) * prod(shape[1:]) * itemsize
+        else:
+            band = itemsize
         held = ArrayChunks(store, itemsize, where, None if self._database else self._folder / name)
 
         def read() -> Iterator[Array]:
@@ -453,11 +466,10 @@ def item_of(path: Path) -> tuple[Path, dict[str, str]]:
     items = sorted(each for each in path.iterdir() if each.is_dir())
     trees = [each for each in items if (each / TREE).is_file()]
     if len(trees) != 1:
-        hint = (
-            f"the path of one, such as {trees[0]}"
-            if trees
-            else "the path of a step, such as PATH/1000"
-        )
+        if trees:
+            hint = f"the path of one, such as {trees[0]}"
+        else:
+            hint = "the path of a step, such as PATH/1000"
         raise FileFormatError(
             f"{path} has {len(trees)} trees of arrays in it: {named(t.name for t in trees)}.", hint
         )

@@ -123,7 +123,10 @@ def left_out(contents: Contents) -> list[str]:
     found = []
     for leaf in _walk(_tree_of(contents), (), ()):
         if kind_of(leaf.node) is None:
-            kind = leaf.node.kind if isinstance(leaf.node, Special) else type(leaf.node).__name__
+            if isinstance(leaf.node, Special):
+                kind = leaf.node.kind
+            else:
+                kind = type(leaf.node).__name__
             found.append(f"{leaf.name or 'the whole tree'} ({an(kind)})")
     return found
 
@@ -181,10 +184,15 @@ def kind_of(node: Any) -> str | None:
     if type(node) is str:
         return "string"
     if type(node) is int:
-        return "scalar" if -(1 << 63) <= node < 1 << 64 else None
+        if -(1 << 63) <= node < 1 << 64:
+            return "scalar"
+        return None
     if type(node) in (float, bool):
         return "scalar"
-    dtype = of_numpy(node.dtype) if isinstance(node, np.generic) else None
+    if isinstance(node, np.generic):
+        dtype = of_numpy(node.dtype)
+    else:
+        dtype = None
     return "scalar" if dtype in _NUMBERS else None
 
 
@@ -202,9 +210,9 @@ def _as_stored(node: Any) -> Any:
 
 
 def _tree_of(contents: Contents) -> Any:
-    return (
-        {name: Ref(name) for name in contents.tensors} if contents.tree is None else contents.tree
-    )
+    if contents.tree is None:
+        return {name: Ref(name) for name in contents.tensors}
+    return contents.tree
 
 
 def _walk(node: Any, keys: tuple[str, ...], forms: tuple[int, ...]) -> Iterator[Leaf]:
@@ -268,11 +276,10 @@ class Writer:
     def write(self, name: str, stored: Stored, pump: Pump) -> None:
         row = find(stored.dtype)
         boxes = list(slabs(stored.shape, row.itemsize, nbytes=BOX_BYTES))
-        chunk = (
-            [each.stop - each.start for each in boxes[0]]
-            if boxes
-            else [max(n, 1) for n in stored.shape]
-        )
+        if boxes:
+            chunk = [each.stop - each.start for each in boxes[0]]
+        else:
+            chunk = [max(n, 1) for n in stored.shape]
         store = self._create(name, stored.dtype, stored.shape, chunk)
         sizes = [prod(each.stop - each.start for each in box) for box in boxes]
         pieces = filled(pump.blocks(stored), sizes, numpy_dtype(row.name))

@@ -52,8 +52,14 @@ class _Safetensors(Format):
             from shlex import quote  # here, because only an error needs it
 
             first = scan.findings[0]
-            concerned = f"{first.tensor!r}: " if first.tensor is not None else ""
-            more = f" ({len(scan.findings) - 1} more)" if len(scan.findings) > 1 else ""
+            if first.tensor is not None:
+                concerned = f"{first.tensor!r}: "
+            else:
+                concerned = ""
+            if len(scan.findings) > 1:
+                more = f" ({len(scan.findings) - 1} more)"
+            else:
+                more = ""
             raise FileFormatError(
                 f"{path} breaks the rules of safetensors at byte {first.offset}: "
                 f"{concerned}{first.message}{more}.",

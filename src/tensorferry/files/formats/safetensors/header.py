@@ -287,7 +287,10 @@ class Scan:
         """
         if dtype not in DTYPES or BITS[dtype] % 8 or len(shape) > _MOST_AXES:
             raise ValueError(dtype)
-        size, span = self._sizes(shape) if _whole([*shape]) else (0, 1 << 66)
+        if _whole([*shape]):
+            size, span = self._sizes(shape)
+        else:
+            size, span = 0, 1 << 66
         if span * BITS[dtype] >= 1 << 66:
             raise ValueError(shape)
         return DTYPES[dtype], size * BITS[dtype] // 8
@@ -381,13 +384,17 @@ class Scan:
         try:
             pairs = json.loads(raw.decode(), object_pairs_hook=_Pairs, parse_constant=_no_json)
         except (ValueError, TypeError, RecursionError) as error:
-            what = "it nests too deep" if isinstance(error, RecursionError) else str(error)
+            if isinstance(error, RecursionError):
+                what = "it nests too deep"
+            else:
+                what = str(error)
             return self._find(f"its entry cannot be read: {what}", at, name)
         if not isinstance(pairs, _Pairs):
             # The official reader also accepts a list of the values of the fields.
-            pairs = (
-                _Pairs(zip(_FIELDS, pairs, strict=True)) if len(pairs) == len(_FIELDS) else _Pairs()
-            )
+            if len(pairs) == len(_FIELDS):
+                pairs = _Pairs(zip(_FIELDS, pairs, strict=True))
+            else:
+                pairs = _Pairs()
         if sorted(key for key, _ in pairs if key in _FIELDS) != sorted(_FIELDS):
             return self._find(
                 f"its entry has the fields {named([key for key, _ in pairs])}; dtype, shape and "
@@ -421,7 +428,10 @@ class Scan:
         for key, value in json.loads(raw).items():
             if key not in _FIELDS:
                 plain = isinstance(value, str) and is_unicode(value)
-                self._more[f"{name}@{key}"] = value if plain else json.dumps(value)
+                if plain:
+                    self._more[f"{name}@{key}"] = value
+                else:
+                    self._more[f"{name}@{key}"] = json.dumps(value)
 
 
 class _Pairs(list[Any]):

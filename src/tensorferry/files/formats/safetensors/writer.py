@@ -38,7 +38,9 @@ def _packed(blocks: Iterator[Array]) -> Iterator[bytes]:
 
 
 def _nbytes(stored: Stored) -> int:
-    return stored.size // 2 if stored.dtype == NIBBLES else stored.nbytes
+    if stored.dtype == NIBBLES:
+        return stored.size // 2
+    return stored.nbytes
 
 
 def _layout(contents: Contents) -> tuple[bytes, list[str]]:
@@ -59,7 +61,10 @@ def _layout(contents: Contents) -> tuple[bytes, list[str]]:
         begins[name] = reached
         reached += sizes[name]
     strings = pack(contents)
-    parts = [f'"{METADATA}":{_text(strings)}'] if strings else []
+    if strings:
+        parts = [f'"{METADATA}":{_text(strings)}']
+    else:
+        parts = []
     for name, size in sizes.items():
         stored = contents.tensors[name]
         shape = ",".join(map(str, stored.shape))
