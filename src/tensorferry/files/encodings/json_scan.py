@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
-    "BLANK",
     "Cut",
     "blank",
     "compound",
@@ -30,11 +29,9 @@ __all__ = [
     "value",
 ]
 
-BLANK = rb"[ \t\n\r]*"
-"""White space, which is allowed between any two tokens of JSON."""
-
 _WHITE = b" \t\n\r"
 _LITTLE = 16
+"""How many bytes are looked at first: most text has no white space, or little."""
 _QUOTE = rb'(?<!\\)(?:\\\\){0,1000}"'
 """The end of a string: a quote after an even number of backslashes."""
 _TOKEN = rb'(?s)"(?:[^"\\]+|\\.)*("?)|[{}\[\]]'
@@ -53,12 +50,15 @@ class Cut(Exception):  # noqa: N818 - not an error yet, because the next part of
 
 def blank(text: bytes, position: int) -> int:
     """The position after white space."""
-    # Most text has none or little, and then no pattern is needed.
-    near = text[position : position + _LITTLE]
-    rest = near.lstrip(_WHITE)
-    if rest or len(near) < _LITTLE:
-        return position + len(near) - len(rest)
-    return _compiled(BLANK).match(text, position).end()  # type: ignore[union-attr]
+    width = _LITTLE
+    while True:
+        near = text[position : position + width]
+        rest = near.lstrip(_WHITE)
+        position += len(near) - len(rest)
+        if rest or len(near) < width:
+            return position
+        # The parts grow, so that even a megabyte of white space takes few of them.
+        width *= 2
 
 
 def expect(text: bytes, position: int, character: bytes) -> int:

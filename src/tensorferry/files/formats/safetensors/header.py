@@ -265,7 +265,7 @@ class Scan:
                 known = kinds[kind] = self._kind(*kind)
             if end - begin != known[1] or not 0 <= begin < _LARGEST or len(fields) != 3:
                 raise ValueError(name)
-            if type(begin) is not int or type(end) is not int:
+            if type(begin) is not int or type(end) is not int or type(fields["shape"]) is not list:
                 raise TypeError(name)
             if begin != reached:
                 self._in_order = False
@@ -443,7 +443,8 @@ def _no_json(word: str) -> None:
 
 
 def _whole(numbers: Any) -> bool:
-    return isinstance(numbers, list) and all(
+    # An object is a list too, of `_Pairs`.
+    return type(numbers) is list and all(
         type(each) is int and 0 <= each < 1 << 64 for each in numbers
     )
 
