@@ -102,3 +102,27 @@ def test_members_of_a_stack_are_checked_in_verifying_mode(monkeypatch):
     with run.verifying(), pytest.raises(ferry.PlanViolation, match="dtype"):
         ferry.to_numpy([torch.ones(2, requires_grad=True), torch.ones(2)])
     recipes.forget()
+
+
+@pytest.mark.quick
+def test_verifying_mode_takes_the_way_of_the_second_call():
+    """A recipe that was kept gets the list itself, not what was made of it to describe it; its result is checked."""
+    recipes.forget()
+    x, given = [1.0, 2.0], []
+    conversion = recipes.conversion_as("numpy", None, dtype="float32")
+    ferry.to_numpy(x, dtype="float32")
+    ((key, recipe),) = conversion.recent.items()
+
+    def note(value):
+        given.append(value)
+        return value
+
+    with run.verifying():
+        conversion.recent[key] = recipe._replace(program=(note, *recipe.program))
+        ferry.to_numpy(x, dtype="float32")
+        assert given[0] is x
+        wrong = (*recipe.program, lambda array: array.astype("int8"))
+        conversion.recent[key] = recipe._replace(program=wrong)
+        with pytest.raises(ferry.PlanViolation, match="dtype"):
+            ferry.to_numpy(x, dtype="float32")
+    recipes.forget()

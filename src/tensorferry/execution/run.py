@@ -76,10 +76,7 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
     """
     key: tuple[Any, Hashable] | None = None
     seen: Hashable = None
-    if _verifying:
-        read = None
-    else:
-        read = conversion.readers.get(type(x)) or conversion.reader(type(x))
+    read = conversion.readers.get(type(x)) or conversion.reader(type(x))
     if read is not None and (signature := read(x)) is not None:
         seen = signature
         if out is not None:
@@ -99,8 +96,10 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
         recipe = conversion.recent.get(key) or conversion.find(key)
         if recipe is not None:
             try:
+                if _verifying:
+                    return _execute_verified(recipe, x, conversion, out)
                 return execute(recipe.program, x, out)
-            except ConversionError:
+            except (ConversionError, PlanViolation):
                 raise
             except Exception:
                 # A mode of the framework may prevent it, which the description shows, but not the
@@ -481,6 +480,18 @@ def verify(each: Prepared, result: Any) -> None:
         raise PlanViolation(
             f"the plan claims shares_memory {plan.shares_memory}, observed {shares}\n\n{plan}"
         )
+
+
+def _execute_verified(recipe: Recipe, x: Any, conversion: Conversion, out: Any) -> Any:
+    """Run a recipe that was kept, and compare the result with the plan that `x` has now.
+
+    Raises:
+        PlanViolation: They differ, or the recipe has other steps.
+    """
+    each = prepare(x, conversion, out)
+    result = execute(recipe.program, x, out)
+    verify(each._replace(recipe=recipe), result)
+    return result
 
 
 def recipe_of(info: TensorInfo, source: Backend, conversion: Conversion) -> Recipe:
