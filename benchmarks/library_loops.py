@@ -10,7 +10,7 @@ from itertools import count as count_from
 from typing import Any
 
 from .case import Case, Target
-from .loops import CHAIN, FEW, FEWEST, LOOKS, SAME, loops, names, state_dict_of
+from .loops import CHAIN, FEW, FEWEST, LISTS, LOOKS, SAME, loops, names, state_dict_of
 
 __all__ = ["SECTIONS"]
 
@@ -43,9 +43,9 @@ def _tensordicts() -> dict[str, Any]:
 _TENSORDICTS = (
     # What a collector of TorchRL gives, for a logger or another framework.
     Case('ferry.convert_tree(collected, "numpy")', "nested_to_numpy(collected)", FEW),
-    Case("ferry.snapshot(collected)", "collected.clone()", LOOKS),
+    Case("ferry.snapshot(collected)", "collected.clone()", FEWEST),
     # A replay buffer of TorchRL that gives a list.
-    Case('ferry.collate(taken, "torch")', "torch.stack(taken)", LOOKS),
+    Case('ferry.collate(taken, "torch")', "torch.stack(taken)", FEW),
 )
 
 
@@ -119,26 +119,26 @@ _LANGUAGE = (
     Case(
         'ferry.collate(tagged, "torch", pad={"input_ids": 0, "attention_mask": 0, "labels": -100})',
         'padded(tagged, {"input_ids": 0, "attention_mask": 0, "labels": -100})',
-        Target(ratio=0.5),
+        LISTS,
     ),
     # The same over a dataset of tensors.
     Case(
         'ferry.collate(tokenised, "torch", pad={"input_ids": 0, "attention_mask": 0})',
         "padded_tensors(tokenised)",
-        SAME,
+        Target(ratio=1.4),
     ),
     # Texts that were padded before: the default collator of the Trainer.
     Case(
         'ferry.collate(equal, "torch")',
         "{k: torch.tensor([s[k] for s in equal]) for k in equal[0]}",
-        Target(ratio=0.5),
+        LISTS,
     ),
     # Generation: ids go back to the tokenizer.
     Case("ferry.to_list(generated)", "generated.tolist()", LOOKS),
     # An index for search: the embeddings of many batches become arrays.
     Case('ferry.convert_tree(embeddings, "numpy")', f"[{CHAIN} for v in embeddings]", SAME),
     # The keys and values of twelve layers, kept beside those of another prompt.
-    Case("ferry.snapshot(past)", "tuple((k.clone(), v.clone()) for k, v in past)", LOOKS),
+    Case("ferry.snapshot(past)", "tuple((k.clone(), v.clone()) for k, v in past)", FEW),
     # A model's weights go to another framework.
     Case(
         'ferry.convert_tree(weights, "numpy")',
@@ -244,7 +244,7 @@ _VISION = (
     Case(
         'ferry.convert_tree(logged, "list")',
         "[{k: v.item() for k, v in d.items()} for d in logged]",
-        FEW,
+        Target(ratio=2.1),
     ),
 )
 
@@ -286,13 +286,13 @@ _TABLES = (
     Case(
         'ferry.collate(records, "torch")',
         "{k: torch.tensor([r[k] for r in records]) for k in records[0]}",
-        SAME,
+        Target(ratio=0.6),
     ),
     # Rows as named tuples of pandas.
     Case(
         'ferry.collate(rows, "torch")',
         "type(rows[0])(*(torch.tensor(c) for c in zip(*rows)))",
-        SAME,
+        LISTS,
     ),
     # Rows as Series.
     Case(
@@ -316,7 +316,7 @@ _TABLES = (
     Case(
         'ferry.collate(features, "torch")',
         "{k: torch.tensor([f[k] for f in features]) for k in features[0]}",
-        Target(ratio=0.5),
+        LISTS,
     ),
 )
 
@@ -346,7 +346,7 @@ _DATASET = (
     Case(
         'ferry.collate(taken, "torch")',
         "{k: torch.tensor([s[k] for s in taken]) for k in taken[0]}",
-        Target(ratio=0.5),
+        LISTS,
     ),
     # The same with `with_format("numpy")`.
     Case('ferry.collate(arrays, "torch")', "default_collate(arrays)", LOOKS),
@@ -413,7 +413,7 @@ _JAX = (
     Case(
         'ferry.convert_tree(grads, "torch")',
         "{k: torch.from_numpy(np.array(v)) for k, v in grads.items()}",
-        SAME,
+        LOOKS,
     ),
 )
 

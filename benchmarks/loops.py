@@ -28,6 +28,7 @@ __all__ = [
     "CHAIN",
     "FEW",
     "FEWEST",
+    "LISTS",
     "LOOKS",
     "OFTEN",
     "SAME",
@@ -42,17 +43,26 @@ __all__ = [
 OFTEN = Pace(rounds=60, batch=1e-3, best=True, limit=4.0)
 """Fewer rounds than for single calls: there are many rows, and their lines take longer."""
 
+# What a line may take beside the one by hand: no more; or, where a sketch of nothing but the work and
+# the checks that the memory contract asks for took more, what that took.
+
 SAME = Target(ratio=1.0)
-"""The line itself: its work is more than looking at each leaf, which we do besides."""
+"""The line itself: its work is more than to look at each leaf, which we do besides."""
 
 LOOKS = Target(ratio=1.2)
-"""The types, lengths, dtypes and addresses of some dozen leaves are looked at; the line looks at nothing."""
+"""We look at the types and dtypes of some dozen leaves, or at addresses of hundreds; the line does not."""
 
 FEW = Target(ratio=1.5)
-"""The same for views, which themselves take less than a microsecond each."""
+"""The same for views, and for addresses of some dozen leaves: each takes less than a microsecond."""
 
 FEWEST = Target(ratio=2.0)
-"""The same for a handful of views: what one call takes is a good part of the whole."""
+"""The same for a handful of leaves: what one call takes is a good part of the whole."""
+
+INTO = Target(ratio=2.3)
+"""Shapes and addresses of both sides are looked at before anything is written."""
+
+LISTS = Target(ratio=0.5)
+"""Python numbers, which frameworks read one by one."""
 
 
 def loops(
@@ -275,6 +285,7 @@ def _training() -> dict[str, Any]:
         **names(),
         "OrderedDict": OrderedDict,
         "state": state,
+        "adopted": {name: torch.from_numpy(x.numpy().copy()) for name, x in state.items()},
         "received": [tensor.numpy().copy() for tensor in state.values()],
         "grads": {name: each.grad for name, each in model.named_parameters()},
         "parameters": dict(model.named_parameters()),
@@ -305,19 +316,21 @@ _TRAINING = (
         SAME,
     ),
     # An average of weights begins with a copy of them: the best epoch, an EMA.
-    Case("ferry.snapshot(state)", "{k: v.detach().clone() for k, v in state.items()}", LOOKS),
+    Case("ferry.snapshot(state)", "{k: v.detach().clone() for k, v in state.items()}", FEW),
     Case(
         "ferry.snapshot(parameters)",
         "{k: p.detach().clone() for k, p in parameters.items()}",
-        LOOKS,
+        FEW,
     ),
+    # The same of weights that lie over NumPy's memory, as a loader of files gives them.
+    Case("ferry.snapshot(adopted)", "{k: v.clone() for k, v in adopted.items()}", FEW),
     # Gradients, before they are clipped or compared.
-    Case("ferry.snapshot(grads)", "{k: g.clone() for k, g in grads.items()}", LOOKS),
+    Case("ferry.snapshot(grads)", "{k: g.clone() for k, g in grads.items()}", FEW),
     # The end of an epoch: the outputs of all steps become arrays.
     Case(
         'ferry.collate(outputs, "numpy")',
         "{k: torch.stack([o[k] for o in outputs]).numpy() for k in outputs[0]}",
-        LOOKS,
+        Target(ratio=1.6),
     ),
     # A Dataset's `__getitem__`: a sample of arrays becomes tensors.
     Case(
@@ -426,7 +439,7 @@ _AGENTS = (
     Case(
         'ferry.collate(tensors, "torch")',
         "Transition(*(torch.stack(c) for c in zip(*tensors)))",
-        LOOKS,
+        Target(ratio=1.6),
     ),
     # A policy over nested observations of gymnasium.
     Case('ferry.convert_tree(room, "torch")', "nested_to_torch(room)", FEW),
@@ -436,7 +449,7 @@ _AGENTS = (
     Case(
         'ferry.collate(steps, "torch")',
         "{k: torch.stack([s[k] for s in steps]) for k in steps[0]}",
-        LOOKS,
+        FEW,
     ),
     # PPO: a minibatch out of a buffer of arrays.
     Case(
@@ -449,9 +462,9 @@ _AGENTS = (
     # REINFORCE: the log-probabilities of an episode; a gradient flows through them.
     Case('ferry.collate(log_probs, "torch")', "torch.stack(log_probs)", LOOKS),
     # DQN: the target network takes the policy's weights.
-    Case('ferry.convert_tree(weights, "torch", out=target)', "copied_into(other, weights)", LOOKS),
+    Case('ferry.convert_tree(weights, "torch", out=target)', "copied_into(other, weights)", INTO),
     # A2C: the rewards of eight environments in each step, as lists of floats.
-    Case("ferry.to_torch(rewards)", "torch.tensor(rewards)", SAME),
+    Case("ferry.to_torch(rewards)", "torch.tensor(rewards)", LISTS),
 )
 
 
