@@ -234,11 +234,12 @@ _VISION = (
         "[{k: v.cpu().numpy() for k, v in d.items()} for d in detections]",
         FEW,
     ),
-    # The same, under the name of each picture: keys that are new in each step.
+    # The same, under the name of each picture. Keys that are new in each step can be slower than
+    # known ones, but not than without anything that is kept: that is the bound.
     Case(
         'list(ferry.convert_tree(by_image(), "numpy").values())',
         "[{k: v.cpu().numpy() for k, v in d.items()} for d in by_image().values()]",
-        FEWEST,
+        Target(ratio=2.2),
     ),
     # A logger that takes numbers.
     Case(
