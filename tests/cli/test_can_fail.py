@@ -7,10 +7,10 @@ import pytest
 from examples.tour import report
 from examples.tour.cases import Case
 from examples.tour.stage import FAILED, HELD, Played, Stage
+from tensorferry.cli.observe import Observation, observe
 
 import tensorferry as ferry
 from tensorferry.cli import doctor, measure
-from tensorferry.cli.observe import Observation, observe
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 from .memory import Image, Place, addresses
 from .oracle import Verdict, verdict
-from .suite import Cell, Finding, Group, NonConformance, check, findings, groups
+from .suite import Cell, Finding, Group, NonConformance, Outcome, check, groups, outcomes
 from .witness import Sample, Witness, add_witness, witness_for, witnesses
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "Group",
     "Image",
     "NonConformance",
+    "Outcome",
     "Place",
     "Sample",
     "Verdict",
@@ -57,8 +58,8 @@ __all__ = [
     "add_witness",
     "addresses",
     "check",
-    "findings",
     "groups",
+    "outcomes",
     "verdict",
     "witness_for",
     "witnesses",

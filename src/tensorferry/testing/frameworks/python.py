@@ -13,7 +13,7 @@ from ..memory import Place, image
 from ..witness import Sample, Witness
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Mapping
 
 _CODES = {
     "int8": "b",
@@ -46,6 +46,7 @@ class PythonWitness(Witness):
         "view reversed",
         "view empty",
     )
+    everyday: ClassVar[Mapping[str, str]] = {"array": "array.array"}
 
     def knows(self, dtype: str) -> bool:
         return dtype in _CASTS
