@@ -33,6 +33,13 @@ with the framework's own operations, without the backend. To test a backend of a
     def test_it_keeps_the_contract(group):
         assert testing.check(group)
 
+4. Put the witness into the package, with an entry point in the group ``tensorferry.witnesses`` that
+   has the backend's name. `tensorferry doctor` then judges the backend on the machines of the
+   people who use it, and `add_witness` is not needed.
+
+`check` raises what is wrong. `outcomes` yields what each conversion had to do, why, and what is wrong
+with it, for some dtypes and values of ``copy=`` if you like: the doctor's tables are made of these.
+
 `tensorferry.testing.strategies` has strategies for hypothesis: dtypes, special values, blocks of
 memory with any layout, and tensors in them.
 """
