@@ -61,6 +61,8 @@ def test_every_pair_held(measured):
         ("torch", "numpy", "shares"),
         ("python, array.array", "numpy", "shares"),
         ("pandas, one column", "polars", "copies"),
+        ("python, list", "torch", "copies"),
+        ("python, list", "jax", "copies"),
         ("torch, gradient", "numpy", "shares (read-only)"),
         ("numpy, read-only view", "numpy", "shares (read-only)"),
         ("numpy, read-only view", "jax", "copies"),

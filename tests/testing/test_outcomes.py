@@ -85,7 +85,67 @@ def test_everyday_tensors_are_among_the_layouts(name):
     assert witness.everyday
     for layout in witness.everyday:
         assert layout in witness.layouts
-        assert witness.make(layout, "float32") is not None
+        dtypes = [dtype for dtype in ("float32", "float64") if witness.knows(dtype)]
+        assert any(witness.make(layout, dtype) is not None for dtype in dtypes)
+
+
+@pytest.mark.parametrize(
+    ("to", "dtypes"),
+    [
+        ("numpy", {"bool": "bool", "int64": "int64", "float64": "float64"}),
+        ("torch", {"bool": "bool", "int64": "int64", "float64": "float32"}),
+        ("tensorflow", {"bool": "bool", "int64": "int32", "float64": "float32"}),
+    ],
+)
+def test_numbers_get_the_dtype_of_the_constructor(monkeypatch, to, dtypes):
+    """As `np.array`, `torch.tensor` and `tf.constant` give it to them; another one is a finding."""
+    if not testing.witnesses()[to].is_installed():
+        pytest.skip(f"{to} is not installed")
+    group = testing.Group("python", "list", to)
+    found = list(testing.outcomes(group, copies=[None]))
+    assert [each.cell.dtype for each in found] == list(dtypes)
+    assert not [each for each in found if each.findings]
+    witness, wide = testing.witness_for(to), {}
+    true = testing.suite.api.convert
+
+    def convert(x, to, **keywords):
+        wide[str(type(x[0][0]))] = witness.dtype(true(x, to))
+        return true(x, to, dtype="complex128", **keywords)
+
+    monkeypatch.setattr(testing.suite.api, "convert", convert)
+    found = list(testing.outcomes(group, copies=[None]))
+    assert all({"dtype", "values"} <= {every.about for every in each.findings} for each in found)
+    assert list(wide.values()) == list(dtypes.values())
+
+
+@pytest.mark.parametrize("paths", [True, False])
+def test_numbers_that_are_read_wrongly_are_found(monkeypatch, paths):
+    """In the call that people write too."""
+    group = testing.Group("python", "list", "numpy", paths=paths)
+    for name in ("convert", "to_numpy"):
+        true = getattr(testing.suite.api, name)
+        monkeypatch.setattr(
+            testing.suite.api,
+            name,
+            lambda *words, true=true, **keywords: np.nan_to_num(true(*words, **keywords)),
+        )
+    (found,) = testing.outcomes(group, dtypes=["float64"], copies=[None])
+    told = [each.text for each in found.findings if each.about == "values"]
+    assert "instead of inf (000000000000f07f)" in told[0]
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint16", "int64", "float16", "float32", "float64"]
+)
+def test_numbers_are_written_as_numpy_writes_them(dtype):
+    values = [0, 1, True, 0] if dtype == "bool" else [0, 1, 100, 7]
+    assert testing.bits.encode(dtype, values) == np.array(values, dtype).tobytes()
+    assert testing.bits.decode(dtype, testing.bits.encode(dtype, values)) == values
+
+
+def test_numbers_of_a_dtype_that_python_has_not_are_an_error():
+    with pytest.raises(ValueError, match="int4"):
+        testing.bits.encode("int4", [1])
 
 
 def test_values_that_differ_are_told_as_numbers_and_bytes(monkeypatch):

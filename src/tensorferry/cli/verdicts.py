@@ -207,7 +207,7 @@ def _pairs(names: Sequence[str]) -> list[Pair]:
         for layout, word in witness.everyday.items():
             own = [Group(source, layout, target) for target in names]
             words |= dict.fromkeys(own, ", ".join(filter(None, [source, word])))
-            in_dtype.setdefault(_usual_dtype(witness), []).extend(own)
+            in_dtype.setdefault(_usual_dtype(witness, layout), []).extend(own)
     default: dict[Group, Outcome] = {}
     forced: dict[Group, Outcome] = {}
     for dtype, groups in in_dtype.items():
@@ -222,11 +222,11 @@ def _pairs(names: Sequence[str]) -> list[Pair]:
     ]
 
 
-def _usual_dtype(witness: Witness) -> str:
-    """The dtype of a framework's pairs, which nearly all have: the others are in another table."""
-    for dtype in ("float32", *FORMATS):
+def _usual_dtype(witness: Witness, layout: str) -> str:
+    """The dtype of a pair. Nearly all tensors can have it; the others are in another table."""
+    for dtype in ("float32", "float64", *FORMATS):
         with suppress(Exception):  # a broken witness is found out by the suite
-            if witness.knows(dtype):
+            if witness.knows(dtype) and witness.make(layout, dtype) is not None:
                 return dtype
     return "float32"
 

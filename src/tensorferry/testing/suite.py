@@ -7,6 +7,7 @@ code: if the backends declare it, it must work, and otherwise it must raise the 
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +16,7 @@ from .. import api, inspection
 from ..backends import registry
 from ..errors import ConversionError, UnsupportedTypeError, an
 from ..execution.run import verifying
-from .bits import FORMATS, decode
+from .bits import FORMATS, decode, encode
 from .memory import Place, addresses
 from .oracle import Verdict, verdict
 from .witness import Sample, Witness, witness_for, witness_named, witnesses
@@ -245,15 +246,23 @@ class _Case:
         self.place = source.place(sample.x) if sample.owns else None
         declared = registry.load(registry.backend_named(source.name)).capabilities
         wanted = registry.load(registry.backend_named(target.name)).capabilities
-        self.must = verdict(sample, self.place, declared, wanted, same=self.same, copy=cell.copy)
-        self.expected = target.expected(sample.dtype, sample.shape, sample.content)
+        # Python numbers have no dtype of their own: the target's constructor gives them one.
+        self.dtype, self.content = sample.dtype, sample.content
+        self.held: object = sample.content
+        if sample.numbers:
+            self.dtype = next(iter(wanted.dtypes.numbers[sample.numbers]), sample.dtype)
+            self.content = encode(self.dtype, decode(sample.dtype, sample.content))
+            self.held = source.expected(sample.dtype, sample.shape, sample.content)
+        arrives = replace(sample, dtype=self.dtype)
+        self.must = verdict(arrives, self.place, declared, wanted, same=self.same, copy=cell.copy)
+        self.expected = target.expected(self.dtype, sample.shape, self.content)
 
     def wrong(self, about: str, text: str) -> None:
         self.found.append(Finding(self.cell, about, text))
 
     def run(self) -> None:
         x, source = self.sample.x, self.source
-        if source.content(x) != self.sample.content:
+        if source.content(x) != self.held:
             self.wrong("witness", "the source does not have the values that it was made of")
             return
         before = source.state(x)
@@ -263,7 +272,7 @@ class _Case:
         result = self.attempt("convert", self.convert)
         if source.state(x) != before:
             self.wrong("source", f"metadata changed from {before} to {source.state(x)}")
-        if source.content(x) != self.sample.content:
+        if source.content(x) != self.held:
             self.wrong("source", "its elements changed")
         if self.must.error is None and result is not None and self.has_right_type(result):
             if not self.must.identical:
@@ -324,15 +333,15 @@ class _Case:
         if registry.backend_named(target.name).capabilities.memory.exists:
             if target.shape(result) != self.sample.shape:
                 self.wrong("shape", f"{target.shape(result)} instead of {self.sample.shape}")
-            if target.dtype(result) != self.cell.dtype:
-                self.wrong("dtype", f"{target.dtype(result)} instead of {self.cell.dtype}")
+            if target.dtype(result) != self.dtype:
+                self.wrong("dtype", f"{target.dtype(result)} instead of {self.dtype}")
             if must.writable is not None and target.writable(result) != must.writable:
                 self.wrong("writable", f"must be {must.writable}")
         if target.requires_grad(result) != self.keeps_gradient:
             self.wrong("gradient", f"requires_grad must be {self.keeps_gradient}")
         content = target.content(result)
         if content != self.expected:
-            self.wrong("values", _difference(self.cell.dtype, content, self.expected))
+            self.wrong("values", _difference(self.dtype, content, self.expected))
 
     # -- memory -----------------------------------------------------------------------------------
 
@@ -394,7 +403,8 @@ class _Case:
             self.wrong("plan", f"warnings {plan.warnings}, hazard {self.must.hazard}")
         if (claims.framework, claims.shape) != (target.name, self.sample.shape):
             self.wrong("plan", f"claims {claims.framework} of shape {claims.shape}")
-        if claims.dtype != self.cell.dtype or not plan.keeps_dtype:
+        keeps_dtype = self.dtype == self.sample.dtype
+        if claims.dtype != self.dtype or plan.keeps_dtype != keeps_dtype:
             self.wrong("plan", f"claims dtype {claims.dtype}, keeps_dtype={plan.keeps_dtype}")
         if claims.requires_grad != target.requires_grad(result):
             self.wrong("plan", f"claims requires_grad={claims.requires_grad}")
@@ -407,7 +417,7 @@ class _Case:
             self.wrong("plan", f"claims writable={claims.writable}")
         if self.must.shares and plan.bytes_copied:
             self.wrong("plan", f"claims to share and to copy {plan.bytes_copied} bytes")
-        if self.must.shares is False and plan.bytes_copied < len(self.sample.content):
+        if self.must.shares is False and plan.bytes_copied < len(self.content):
             self.wrong("plan", f"claims a copy of {plan.bytes_copied} bytes only")
         place = target.place(result)
         if place is not None and self.sample.content:

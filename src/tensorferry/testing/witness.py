@@ -66,6 +66,8 @@ class Sample:
         isolated: Whether later writes to it go into other memory (as for a variable).
         file: Whether it is over a file, so that writes may change the file.
         fatal: Whether a write to its memory would end the process.
+        numbers: The kind of Python numbers that it is made of (``"bool"``, ``"int"``, ``"float"``).
+            The target's own constructor then decides which dtype they get. Empty for a tensor.
         poke: Writes other elements into the memory; ``None`` if `Witness.poke` does it.
 
     .. versionadded:: 0.1
@@ -85,6 +87,7 @@ class Sample:
     isolated: bool = False
     file: bool = False
     fatal: bool = False
+    numbers: str = ""
     poke: Callable[[bytes], None] | None = None
 
     @property
