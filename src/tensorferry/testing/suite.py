@@ -18,7 +18,7 @@ from ..errors import ConversionError, UnsupportedTypeError, an
 from ..execution.run import verifying
 from .bits import FORMATS, decode, encode
 from .memory import Place, addresses
-from .oracle import Verdict, verdict
+from .oracle import Verdict, number_dtype, verdict
 from .witness import Sample, Witness, witness_for, witness_named, witnesses
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ class _Case:
         self.dtype, self.content = sample.dtype, sample.content
         self.held: object = sample.content
         if sample.numbers:
-            self.dtype = next(iter(wanted.dtypes.numbers[sample.numbers]), sample.dtype)
+            self.dtype = number_dtype(sample.numbers, wanted) or sample.dtype
             self.content = encode(self.dtype, decode(sample.dtype, sample.content))
             self.held = source.expected(sample.dtype, sample.shape, sample.content)
         arrives = replace(sample, dtype=self.dtype)
