@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -10,10 +11,12 @@ from examples.tour import report
 from examples.tour.cases import Case
 from examples.tour.observe import Observation, observe
 from examples.tour.stage import FAILED, HELD, Played, Stage
+from typer.testing import CliRunner
 
 import tensorferry as ferry
 from tensorferry.backends import fast_paths, registry
 from tensorferry.cli import doctor
+from tensorferry.cli.app import app
 from tensorferry.execution import recipes
 
 
@@ -181,6 +184,22 @@ def test_the_doctor_finds_nothing_where_nothing_is_broken(told):
     assert (code, found["held"], found["findings"]) == (0, True, [])
     assert "all are right" in text
     assert "WRONG" not in text
+
+
+def test_tensors_on_a_device_are_not_said_to_be_right(told, monkeypatch, capsys):
+    """The suite is about the host; the command that is named shows the plan."""
+    devices = {"numpy": ("cpu",), "torch": ("cpu", "cuda:0", "cuda:1")}
+    status = {
+        name: ferry.FrameworkStatus(True, "1", there, None, "") for name, there in devices.items()
+    }
+    monkeypatch.setattr(ferry, "frameworks", lambda *, load: status)
+    code, text, found = told()
+    assert code == 0
+    assert list(found["unjudged"]) == ["torch on cuda:0, cuda:1"]
+    assert "torch on cuda:0, cuda:1" in text
+    (command,) = re.findall(r"`tensorferry (.*?)`", found["unjudged"]["torch on cuda:0, cuda:1"])
+    assert CliRunner().invoke(app, command.split()).exit_code == 0
+    assert command in text
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)

@@ -13,6 +13,8 @@ from rich.text import Text
 import tensorferry as ferry
 
 from ..backends.registry import backends, outside
+from ..core.devices import HOST, kind_of
+from ..core.names import EXCHANGE
 from ..files.opening import paths as file_formats
 from ..sequences.numbers import HAS_EXTENSION
 from ..testing.witness import outside as brought_witnesses
@@ -96,8 +98,17 @@ def _finding_as_data(finding: Finding) -> dict[str, Any]:
 
 
 def _unjudged(status: Status, found: Examination) -> dict[str, str]:
-    """The frameworks of which nothing was judged, and why, for people who use them."""
-    return {name: _why_unjudged(status.get(name), why) for name, why in found.unjudged.items()}
+    """The frameworks and devices of which nothing was judged, and why, for people who use them."""
+    told = {name: _why_unjudged(status.get(name), why) for name, why in found.unjudged.items()}
+    for name, each in status.items():
+        devices = [device for device in each.devices if kind_of(device) != HOST]
+        if devices and name not in told:
+            command = f"tensorferry explain --from {name} --device {devices[0]} --to {EXCHANGE}"
+            told[f"{name} on {', '.join(devices)}"] = (
+                "the conformance suite is about memory of the host. "
+                f"`{command}` shows what a conversion does"
+            )
+    return told
 
 
 def _why_unjudged(status: ferry.FrameworkStatus | None, why: str) -> str:
@@ -164,7 +175,7 @@ def _print(status: Status, brought: list[Plugin], found: Examination) -> None:
     if unjudged:
         _heading("Not looked at", "nothing is said about conversions from and to these")
         held: list[tuple[Cell, Cell]] = [
-            (Text(name, "name"), why) for name, why in unjudged.items()
+            (Text(solid(name), "name"), why) for name, why in unjudged.items()
         ]
         show_lines(list(console.fact_lines(held, report_width())), ["", ""])
     if found.findings:
