@@ -109,7 +109,7 @@ class Code(NamedTuple):
 
     def of(self, x: str) -> Code:
         """The code for a value that has this code."""
-        return self._replace(expression=self.expression.replace(VALUE, x))
+        return Code(self.expression.replace(VALUE, x), self.then, self.remarks)
 
     @property
     def uses(self) -> int:
@@ -132,7 +132,7 @@ class Code(NamedTuple):
         """The code for a list of values: a loop if it takes more than an expression."""
         if not self.then:
             row = self.of("row").expression
-            return self._replace(expression=f"[{row} for row in {VALUE}]")
+            return Code(f"[{row} for row in {VALUE}]", remarks=self.remarks)
         body = [f"y = {self.of('y').expression}", *self.then, "rows.append(y)"]
         loop = ("rows = []", "for y in y:", *[f"    {line}" for line in body], "y = rows")
         return Code(VALUE, loop, self.remarks)
@@ -270,8 +270,17 @@ class _AsNow:
     )
 
     def __init__(self, declared: Declaration) -> None:
-        for name in self.__slots__:
-            setattr(self, name, getattr(declared, name))
+        # Written out, because a plan begins with it.
+        self.capabilities = declared.capabilities
+        self.device_facts = declared.device_facts
+        self.imports = declared.imports
+        self.misfit = declared.misfit
+        self.module = declared.module
+        self.name = declared.name
+        self.owns = declared.owns
+        self.placement = declared.placement
+        self.remark = declared.remark
+        self.snippet = declared.snippet
 
 
 def as_now(declarations: Sequence[Declaration]) -> list[Declaration]:

@@ -138,7 +138,8 @@ class PlanBuilder:
         The verb gets the arguments alone. Its code may depend on the `details`.
         """
         code = code_of(backend, VerbCall(verb, arguments, self.now, VALUE, details))
-        self.now = self.now._replace(**changes)
+        if changes:
+            self.now = self.now._replace(**changes)
         is_copy = copies is not Path.NONE
         moved = self.now.nbytes if is_copy else 0
         self.steps.append(Step(verb, backend.name, arguments, code, why, is_copy, moved, copies))

@@ -6,10 +6,10 @@ moves it. The bus is crossed in one call of a framework, and by as few bytes as 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ..core import dtypes
-from ..core.declaration import VALUE, Details, VerbCall, code_of
+from ..core.declaration import PLAIN, VALUE, Details, VerbCall, code_of
 from ..core.devices import HOST, kind_of, same_place
 from ..core.layout import spans
 from ..core.request import OVERLAPS
@@ -81,6 +81,13 @@ def is_cast_by_host(plan: PlanBuilder) -> bool:
     return there and not agrees(plan)
 
 
+_CAST_BY: dict[str, Details] = {
+    "": PLAIN,
+    "host": Details(caster="host"),
+    "graph": Details(caster="graph"),
+}
+
+
 def cast_inside(plan: PlanBuilder, by: Declaration, why: str = "") -> None:
     """Cast with the framework's own operation, on the device of the value."""
     why = why or rules.cast_reason(plan.source_info, plan.request, plan.target)
@@ -94,7 +101,7 @@ def cast_inside(plan: PlanBuilder, by: Declaration, why: str = "") -> None:
             f"{plan.now.dtype} to {plan.dtype} has to look at each value: {unseen}.",
             f'dtype="{plan.dtype}", casting="unsafe"',
         )
-    caster: Literal["", "host", "graph"] = ""
+    caster = ""
     if not unseen and not agrees(plan, by):
         caster = "graph" if kept else "host"
     if caster == "host" and not plan.check:
@@ -105,7 +112,7 @@ def cast_inside(plan: PlanBuilder, by: Declaration, why: str = "") -> None:
         (plan.dtype, plan.check),
         "the cast stays in the graph" if kept else why,
         copies=plan.path,
-        details=Details(caster=caster),
+        details=_CAST_BY[caster],
         dtype=plan.dtype,
         requires_grad=kept,
         conjugate=False,

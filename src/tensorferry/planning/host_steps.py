@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.declaration import PLAIN, VALUE, Code, Details, VerbCall, code_of
 from ..core.devices import HOST, same_place
-from ..core.info import JOINS, NUMBERS
+from ..core.info import COPIED_KINDS, JOINS, NUMBERS
 from ..core.request import PINNED
 from ..errors import ShapeError, an
 from . import rules
@@ -51,6 +51,7 @@ _OWN: dict[str, Any] = {
     "pinned": False,
 }
 """What changes in the description of a value when it is copied into new memory."""
+_NEWLY_ALLOCATED = Details(newly_allocated=True)
 _ALIGNED: dict[str, Any] = {"misalignment": 0, "swapped": False}
 
 
@@ -95,8 +96,10 @@ def read(plan: PlanBuilder) -> None:
     changes |= {"writable": True, "mutable": True, "kind": ""}
     # The code of a column that is copied depends on what it is asked for, though the verb does not.
     out = plan.request.out
-    dtype = plan.request.dtype or (None if out is None else out.dtype)
-    details = Details(dtype=dtype, casting=plan.request.casting)
+    details = PLAIN
+    if kind in COPIED_KINDS:
+        dtype = plan.request.dtype or (None if out is None else out.dtype)
+        details = Details(dtype=dtype, casting=plan.request.casting)
     plan.add(owner, joins or "read", arguments, why, copies=plan.path, details=details, **changes)
     plan.reason = why
 
@@ -283,7 +286,7 @@ def _adopt(plan: PlanBuilder) -> None:
     preferred = caps.devices.prefers_dlpack and plan.source.capabilities.devices.exports_dlpack
     through_dlpack = preferred and able and not plan.allocated and _ends_with_export(plan)
     imported = _code_now(plan, target, "import_dlpack") if through_dlpack else None
-    details = Details(newly_allocated=plan.allocated)
+    details = _NEWLY_ALLOCATED if plan.allocated else PLAIN
     plan.add(target, "adopt", (), why, copies=copies, details=details, **plan.as_targets())
     if imported is not None:
         export, adopt = plan.steps[-2:]

@@ -181,13 +181,14 @@ class Plan(NamedTuple):
         lines = [f"{self.source}", f"-> {self.result}", f"   {self._summary()}", ""]
         if not self.steps:
             lines.append("   nothing to do: x is returned as it is")
-        width = max((len(step.code) for step in self.steps), default=0)
-        for number, step in enumerate(self.steps, 1):
+        codes = [step.code for step in self.steps]
+        width = max(map(len, codes), default=0)
+        for number, (step, code) in enumerate(zip(self.steps, codes, strict=True), 1):
             if step.copies:
                 cost = f"  [{size_text(step.bytes)} {WAYS[step.path]}]"
             else:
                 cost = ""
-            lines.append(f"{number:2}. {step.code:<{width}}  # {step.why}{cost}")
+            lines.append(f"{number:2}. {code:<{width}}  # {step.why}{cost}")
         if self.keeps_dtype:
             kept = "kept"
         else:

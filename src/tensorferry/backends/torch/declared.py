@@ -52,6 +52,8 @@ AS_INTEGERS = {
 def snippet(call: VerbCall) -> Code | str:
     """See `Backend.snippet`."""
     verb, arguments, info, x, details = call
+    if verb in _SNIPPETS_BY_INFO:
+        return _SNIPPETS_BY_INFO[verb](x, info)
     if verb == "cast":
         return _cast_code(x, info, *arguments, caster=details.caster)
     if verb == "view":
@@ -71,9 +73,7 @@ def snippet(call: VerbCall) -> Code | str:
         return _write_own_code(x, info, details.out, overlaps=bool(arguments))
     if verb == "write" and details.out is not None:
         return _write_code(x, info, details.out)
-    if verb in _SNIPPETS:
-        return _SNIPPETS[verb](x)
-    return _SNIPPETS_BY_INFO[verb](x, info)
+    return _SNIPPETS[verb](x)
 
 
 def snippet_with_a_warning(call: VerbCall) -> Code | str:
