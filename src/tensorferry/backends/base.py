@@ -352,7 +352,8 @@ class Backend(ABC):
     def snippet(self, call: VerbCall) -> Code | str:
         """The code that a person types for a verb, such as ``f"np.asarray({call.x})"``.
 
-        If it takes more than an expression, it is a `Code`: statements that follow, or remarks.
+        If it takes more than an expression, it is a `Code`: statements that follow, or remarks. In
+        `call.details` is what it depends on besides what the verb gets.
 
         ``view`` is no verb. It is asked for if one of two frameworks on a device declares
         ``Dtypes(unnamed)``: the tensor as the dtype of the same width that is named.
