@@ -47,8 +47,8 @@ class {kind}(Backend):
         import tensorferry.host.memory as memory
         return {module}.Tensor(memory.over(array) if array.size else array)
 
-    def snippet(self, verb, arguments, info):
-        return "{module}." + verb + "({{x}})"
+    def snippet(self, call):
+        return f"{module}.{{call.verb}}({{call.x}})"
 '''
 """The backend of a made-up framework; `install` fills in its name, and adds what a test wants to be otherwise."""
 
