@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..core.devices import HOST, same_place
-from ..core.info import COPIED_KINDS, JOINS, NUMBERS
+from ..core.kinds import PLAIN
 from ..core.request import PINNED
 from ..errors import ShapeError, an
 from . import rules
@@ -57,16 +57,22 @@ _ALIGNED: dict[str, Any] = {"misalignment": 0, "swapped": False}
 
 def take_value(plan: PlanBuilder) -> None:
     """Read the tensor in a variable."""
-    if plan.now.kind in plan.source.capabilities.objects.value_kinds:
-        plan.add(plan.source, "value", (), f"{an(plan.now.kind)}'s value", kind="")
+    name = plan.now.kind.name
+    if name in plan.source.capabilities.objects.value_kinds:
+        plan.add(plan.source, "value", (), f"{an(name)}'s value", kind=PLAIN)
 
 
 def take_foreign(plan: PlanBuilder) -> None:
     """Take the memory of an object of another library on a device."""
-    if plan.now.kind in plan.source.capabilities.objects.taken_kinds:
-        arguments = (plan.now.kind,)
+    protocol = plan.now.kind.name
+    if protocol in plan.source.capabilities.objects.taken_kinds:
         plan.add(
-            plan.source, "take", (), "the object's memory", kind="", snippet_arguments=arguments
+            plan.source,
+            "take",
+            (),
+            "the object's memory",
+            kind=PLAIN,
+            snippet_arguments=(protocol,),
         )
 
 
@@ -81,23 +87,23 @@ def read(plan: PlanBuilder) -> None:
         return
     arguments: tuple[Any, ...] = ()
     changes: dict[str, Any] = {}
-    if kind in NUMBERS and rules.reads_as_asked(
+    if kind.is_numbers and rules.reads_as_asked(
         plan.now, target, plan.dtype, plan.device, plan.check
     ):
         arguments = (plan.dtype, plan.check, target.capabilities.memory.strides == "compact")
         changes = {"dtype": plan.dtype, "strides": plan.packed(target, plan.dtype)}
         changes |= {"misalignment": 0, "weak_dtype": None}
-    joins = JOINS.get(kind)
+    joins = kind.joined_by
     # Python values have no memory, so NumPy joins them.
     if joins and plan.source.capabilities.memory.host_array:
         owner = plan.exchange
     else:
         owner = plan.source
-    changes |= {"writable": True, "mutable": True, "kind": ""}
+    changes |= {"writable": True, "mutable": True, "kind": PLAIN}
     # The code of a column that is copied depends on what it is asked for, though the verb does not.
     out = plan.request.out
     asked = plan.request.dtype or (None if out is None else out.dtype), plan.request.casting
-    if kind in COPIED_KINDS and not joins:
+    if kind.copied:
         code = asked
     else:
         code = None

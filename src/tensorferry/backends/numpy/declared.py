@@ -36,7 +36,7 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return f'{{x}}.astype("{info.dtype}"{order})'
     if verb == "copy" and arguments and arguments[0]:
         return '{x}.copy(order="C")'
-    if verb == "stack" and info.kind == "rows":
+    if verb == "stack" and info.kind.name == "rows":
         return f'np.stack([ferry.to_numpy(row, dtype="{info.dtype}") for row in {{x}}])'
     if verb == "narrow":
         return f"{{x}}[{', '.join(':1' if axis in arguments[0] else ':' for axis in range(len(info.shape)))}]"

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...core.dtypes import common
 from ...core.info import TensorInfo
+from ...core.kinds import PLAIN, Kind, kind_named
 from ...core.layout import compact_strides
 from ...errors import ConversionError, ShapeError, UnsupportedTypeError, an
 from ...hints import Hint
@@ -89,9 +90,9 @@ class NumpyBackend(Backend):
             if name is None:
                 raise _no_such_dtype(dtype, x)
         if type(x) is np.ndarray:
-            return _info(x, name, "", False)
+            return _info(x, name, PLAIN, False)
         if isinstance(x, np.generic):
-            return TensorInfo(self.name, (), name, writable=True, kind="scalar")
+            return TensorInfo(self.name, (), name, writable=True, kind=_SCALAR)
         return _info(x, name, kind_of_type(type(x)), memory.is_mapped(x))
 
     def open(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
@@ -212,7 +213,15 @@ class NumpyBackend(Backend):
         casts.copy_into(np.asarray(out), x)
 
 
-def _info(x: Array, name: str, kind: str, mapped: bool) -> TensorInfo:
+_SCALAR = kind_named("scalar")
+_IN_OBJECTS = {
+    kind_named("numbers"): kind_named("objects"),
+    kind_named("stack"): kind_named("rows"),
+}
+"""The kinds of lists, and what they are in an array of objects."""
+
+
+def _info(x: Array, name: str, kind: Kind, mapped: bool) -> TensorInfo:
     writable, mutable, is_mapped = who_writes(x, x.flags.writeable)
     mapped = mapped or is_mapped
     at, swapped = memory.address(x) & 63, not x.dtype.isnative
@@ -229,7 +238,7 @@ def _described(
     mutable: bool,
     swapped: bool,
     mapped: bool,
-    kind: str,
+    kind: Kind,
 ) -> TensorInfo:
     bits = (False, False, False, swapped)
     return TensorInfo(
@@ -374,7 +383,7 @@ def _numbers_of(x: Any, target: Backend | None, request: Request | None, *, look
             error.hint = error.hint.for_list("np.asarray(x).tolist()")
             error.args = error.message, error.hint
         raise
-    info = info._replace(kind={"numbers": "objects", "stack": "rows"}.get(info.kind, info.kind))
+    info = info._replace(kind=_IN_OBJECTS.get(info.kind, info.kind))
     if not x.size:
         steps = compact_strides(x.shape, handle.itemsize)
         return source, info._replace(shape=x.shape, strides=steps), handle.reshape(x.shape)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects, Options
 from ...core.declaration import Declared
 from ...core.dtypes import ORDINARY
-from ...core.info import COPIED_KINDS, COUNTING
 from ...core.names import EXCHANGE_NUMBERS
 from ..array_like.declared import column_code
 
@@ -24,7 +23,7 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     if verb == "label":
         return _labelled(*arguments, is_column=len(info.shape) == 1)
     # A series of lists in Arrow's memory, which nobody writes to, gives pandas' arrays of objects.
-    if verb == "export" and COUNTING not in info.kind and (len(info.shape) == 1 or info.mutable):
+    if verb == "export" and not info.kind.counts and (len(info.shape) == 1 or info.mutable):
         return "{x}.to_numpy()"
     return column_code(info, arguments)
 
@@ -47,7 +46,7 @@ def _labelled(index: str | None, names: str | None, *, is_column: bool) -> str:
 CAPABILITIES = Capabilities(
     dtypes=Dtypes(held=ORDINARY, numbers=EXCHANGE_NUMBERS),
     memory=Memory(writable=False, shows_writes=True, fewest_axes=1, axes=2),
-    objects=Objects(read_kinds=COPIED_KINDS),
+    objects=Objects(reads_copies=True),
     options=Options(labels=frozenset({"columns", "index"})),
 )
 

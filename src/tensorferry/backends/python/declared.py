@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
 from ...core.declaration import Declared
 from ...core.dtypes import DTYPES, ORDINARY, find
-from ...core.info import JOINS, NUMBERS, PADDED
 from ...core.names import EXCHANGE_NUMBERS
 from ..numpy import declared as arrays
 
@@ -41,7 +40,7 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         )
     if verb == "detach":
         # The members leave the graph when they become arrays.
-        if info.kind in ("rows", PADDED):
+        if info.kind.name in ("rows", "padded"):
             if arguments:
                 return "[ferry.to_numpy(row) for row in {x}]"
             return "{x}"
@@ -53,9 +52,9 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
 
 def _read_code(dtype: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
     """The code that reads numbers into an array of a dtype."""
-    if info.kind == "objects" and not info.size:
+    if info.kind.name == "objects" and not info.size:
         return f'np.empty({info.shape}, "{dtype}")'
-    if info.kind == "objects":
+    if info.kind.name == "objects":
         numbers = "{x}.tolist()"
     else:
         numbers = "{x}"
@@ -79,7 +78,10 @@ def exact_scalar(name: str) -> str:
 CAPABILITIES = Capabilities(
     dtypes=Dtypes(frozenset(DTYPES), EXCHANGE_NUMBERS),
     memory=Memory(writable=True, exists=False, host_array=True),
-    objects=Objects(ordinary_kind="numbers", read_kinds=NUMBERS | JOINS.keys() | {"new"}),
+    objects=Objects(
+        ordinary_kind="numbers",
+        read_kinds=frozenset({"numbers", "objects", "rows", "stack", "padded", "new"}),
+    ),
 )
 
 DECLARED = Declared(

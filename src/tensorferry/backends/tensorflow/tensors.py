@@ -11,6 +11,7 @@ import numpy as np
 from ...core.devices import HOST, device_name
 from ...core.dtypes import ORDINARY
 from ...core.info import TensorInfo
+from ...core.kinds import Kind, kind_named
 from ...core.layout import AXES
 from ...errors import UnsupportedTypeError, an
 from ...hints import Hint
@@ -44,9 +45,12 @@ Narrow dtypes are adopted through the constructor.
 """
 
 
+_VARIABLE, _TRACED = kind_named("Variable"), kind_named("traced")
+
+
 @lru_cache(maxsize=4096)
 def _described(
-    shape: tuple[int, ...], name: str, device: str, misalignment: int, kind: str
+    shape: tuple[int, ...], name: str, device: str, misalignment: int, kind: Kind
 ) -> TensorInfo:
     return TensorInfo(
         "tensorflow",
@@ -149,11 +153,11 @@ class TensorflowBackend(Backend):
         if isinstance(x, self.eager):
             return self._describe_eager(x)
         if isinstance(x, self.tf.Variable):
-            kind = "Variable"
+            kind = _VARIABLE
         else:
-            kind = "traced"
+            kind = _TRACED
         name = self.names.get(x.dtype.base_dtype)
-        if kind == "traced" or not self.tf.executing_eagerly():
+        if kind is _TRACED or not self.tf.executing_eagerly():
             if x.shape.rank is not None:
                 known = [length or 0 for length in x.shape]
             else:

@@ -59,10 +59,10 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         return (
             f'{{x}}.to("{device}", non_blocking=True)' if non_blocking else f'{{x}}.to("{device}")'
         )
-    if verb == "detach" and info.kind in ("stack", "rows"):
+    if verb == "detach" and info.kind.name in ("stack", "rows"):
         return (
             "[row.detach() for row in {x}]"
-            if info.kind == "stack"
+            if info.kind.name == "stack"
             else "[[t.detach() for t in row] for row in {x}]"
         )
     as_integer = AS_INTEGERS.get(info.dtype)
@@ -80,7 +80,7 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         )
     if verb == "cross":
         return _cross_code(arguments[0], arguments[2], info)
-    if verb == "stack" and info.kind == "rows":
+    if verb == "stack" and info.kind.name == "rows":
         return f'torch.stack([ferry.to_torch(row, dtype="{info.dtype}") for row in {{x}}])'
     if verb == "write":
         return _write_code(*arguments, info=info)

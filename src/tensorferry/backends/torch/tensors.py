@@ -16,6 +16,7 @@ import numpy as np
 from ...core.devices import HOST, device_name
 from ...core.dtypes import ORDINARY, find
 from ...core.info import TensorInfo
+from ...core.kinds import PLAIN
 from ...core.layout import AXES
 from ...errors import UnsupportedTypeError, an
 from ...hints import Hint
@@ -214,7 +215,7 @@ class TorchBackend(Backend):
             dtype.is_complex and x.is_conj(),
             x.is_neg(),
             on_host and self.accelerators.is_pinned(x),
-            "" if plain else kind_of_type(type(x)),
+            PLAIN if plain else kind_of_type(type(x)),
         )
         if found is None:
             if x.is_quantized:
