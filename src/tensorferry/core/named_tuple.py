@@ -53,7 +53,9 @@ def fields_but(kind: Any, *names: str) -> Callable[[Any], tuple[Any, ...]]:
         names: Their names. Two fields or more stay.
 
     Raises:
-        ValueError: The class has no such field.
+        KeyError: The class has no such field.
     """
-    left_out = {kind._fields.index(name) for name in names}
-    return itemgetter(*(place for place in range(len(kind._fields)) if place not in left_out))
+    places = {name: place for place, name in enumerate(kind._fields)}
+    for name in names:
+        del places[name]
+    return itemgetter(*places.values())
