@@ -9,7 +9,7 @@ from ..backends import registry
 from ..core.named_tuple import NamedTuple
 from ..core.places import one_of_each, places_by
 from ..core.signature import COMPACT
-from ..planning.step import call_of
+from .recipes import call_of
 from .run import prepare
 
 if TYPE_CHECKING:

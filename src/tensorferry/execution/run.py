@@ -19,8 +19,7 @@ from ..errors import ConversionError, LossyCastError, PlanViolation, Unsupported
 from ..hints import Hint
 from ..host import memory
 from ..host.numpy_dtypes import has_dates
-from ..planning.step import call_of
-from .recipes import conversion_of, plan_of
+from .recipes import call_of, conversion_of, plan_of
 from .target import writing_into
 
 if TYPE_CHECKING:
@@ -77,6 +76,7 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
     """
     key: tuple[Any, Hashable] | None = None
     seen: Hashable = None
+    written: Hashable = None
     if _verifying:
         read = None
     else:
@@ -89,8 +89,6 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
             quick = conversion.quick
             if conversion.target.capabilities.memory.out:
                 written = quick.signature(out)
-            else:
-                written = None
             if written is not None:
                 lengths = registry.BY_TYPE[type(x)].quick.lengths(x)
                 if lengths != quick.lengths(out):
@@ -119,7 +117,7 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
     # If another thread has changed `x` meanwhile, the recipe may be one for another signature.
     # What the description shows, and not the signature, is a mode of the framework.
     usual = each.info.abstract is None and read is not None and read(x) == seen
-    if usual and key is not None and (out is None or key[0][1] is not None):
+    if usual and key is not None and (out is None or written is not None):
         conversion.keep(key, each.recipe)
     return complete(each, out)
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.named_tuple import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-__all__ = ["WAYS", "Path", "Step", "call_of"]
+__all__ = ["WAYS", "Path", "Step"]
 
 
 class Path(str, Enum):
@@ -66,9 +62,3 @@ class Step(NamedTuple):
     def code(self) -> str:
         """What a person would have typed, with ``x`` for the value."""
         return self.template.rpartition("\n")[2].replace("{x}", "x").replace("{y}", "y")
-
-
-call_of: Callable[[Step], tuple[str, str, tuple[Any, ...]]] = attrgetter(
-    "verb", "backend", "arguments"
-)
-"""What a step calls: the verb, the backend, and the arguments besides the value."""
