@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..core.kinds import RESERVED, Kind, kind_named
+from ..core.kinds import RESERVED
 from ..errors import FrameworkNotInstalledError
 from .quick import Quick, quick_of
 
@@ -42,11 +42,11 @@ convert: Callable[[Any, Backend, Request], Any]
 """
 
 
-def kind_of_type(kind: type) -> Kind:
-    """The kind of a class: its name, with its module if the name means something for the planner."""
+def kind_of_type(kind: type) -> str:
+    """The `Kind.name` of a class: with its module if its own means something for the planner."""
     if kind.__name__ in RESERVED:
-        return kind_named(f"{kind.__module__}.{kind.__name__}")
-    return kind_named(kind.__name__)
+        return f"{kind.__module__}.{kind.__name__}"
+    return kind.__name__
 
 
 @cache

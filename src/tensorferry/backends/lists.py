@@ -19,7 +19,7 @@ from ..columns.column import is_number
 from ..core import dtypes
 from ..core.devices import HOST, kind_of, same_place
 from ..core.info import TensorInfo
-from ..core.kinds import Kind, kind_named
+from ..core.kinds import kind_named
 from ..core.named_tuple import NamedTuple, fields_but
 from ..core.names import EXCHANGE
 from ..core.request import Request
@@ -644,13 +644,13 @@ def whole_of(members: Members, target: Backend | None) -> tuple[Backend | None, 
     else:
         owner = _stacker(members, target)
     if members.places is not None:
-        kind = kind_named("padded")
+        kind = "padded"
     elif len(members.shape) - len(infos[0].shape) > 1:
-        kind = kind_named("rows")
+        kind = "rows"
     else:
         alike = owner is not None and not _become_tensors_of(owner, asked)
         alike = alike or (asked is None and members.take_the_same_steps)
-        kind = kind_named("stack" if alike else "rows")
+        kind = "stack" if alike else "rows"
     requires_grad = any(info.requires_grad for info in infos)
     if owner is not None:
         requires_grad = requires_grad and owner.capabilities.gradients.records
@@ -678,14 +678,14 @@ def _info(
     dtype: str,
     device: str,
     requires_grad: bool,
-    kind: Kind,
+    kind: str,
     abstract: str | None,
 ) -> TensorInfo:
     """The description of a tensor in new memory."""
     info = TensorInfo(
         framework, shape, dtype, device, writable=True, mutable=True, requires_grad=requires_grad
     )
-    return info._replace(kind=kind, abstract=abstract)
+    return info._replace(kind=kind_named(kind), abstract=abstract)
 
 
 def _stacker(members: Members, target: Backend) -> Backend | None:

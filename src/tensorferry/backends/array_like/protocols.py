@@ -53,7 +53,7 @@ __all__ = [
 
 def kind_of(x: object) -> Kind:
     """The kind of an object: the name of its class."""
-    return kind_of_type(type(x))
+    return kind_named(kind_of_type(type(x)))
 
 
 # -- an object as an array over its memory, or as a copy -------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...core.dtypes import common
 from ...core.info import TensorInfo
-from ...core.kinds import PLAIN, Kind, kind_named
+from ...core.kinds import kind_named
 from ...core.layout import compact_strides
 from ...errors import ConversionError, ShapeError, UnsupportedTypeError, an
 from ...hints import Hint
@@ -90,7 +90,7 @@ class NumpyBackend(Backend):
             if name is None:
                 raise _no_such_dtype(dtype, x)
         if type(x) is np.ndarray:
-            return _info(x, name, PLAIN, False)
+            return _info(x, name, "", False)
         if isinstance(x, np.generic):
             return TensorInfo(self.name, (), name, writable=True, kind=_SCALAR)
         return _info(x, name, kind_of_type(type(x)), memory.is_mapped(x))
@@ -221,7 +221,7 @@ _IN_OBJECTS = {
 """The kinds of lists, and what they are in an array of objects."""
 
 
-def _info(x: Array, name: str, kind: Kind, mapped: bool) -> TensorInfo:
+def _info(x: Array, name: str, kind: str, mapped: bool) -> TensorInfo:
     writable, mutable, is_mapped = who_writes(x, x.flags.writeable)
     mapped = mapped or is_mapped
     at, swapped = memory.address(x) & 63, not x.dtype.isnative
@@ -238,7 +238,7 @@ def _described(
     mutable: bool,
     swapped: bool,
     mapped: bool,
-    kind: Kind,
+    kind: str,
 ) -> TensorInfo:
     bits = (False, False, False, swapped)
     return TensorInfo(
@@ -252,7 +252,7 @@ def _described(
         mutable,
         *bits,
         memory_map=mapped,
-        kind=kind,
+        kind=kind_named(kind),
     )
 
 

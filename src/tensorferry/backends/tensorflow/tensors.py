@@ -11,7 +11,7 @@ import numpy as np
 from ...core.devices import HOST, device_name
 from ...core.dtypes import ORDINARY
 from ...core.info import TensorInfo
-from ...core.kinds import Kind, kind_named
+from ...core.kinds import kind_named
 from ...core.layout import AXES
 from ...errors import UnsupportedTypeError, an
 from ...hints import Hint
@@ -45,12 +45,9 @@ Narrow dtypes are adopted through the constructor.
 """
 
 
-_VARIABLE, _TRACED = kind_named("Variable"), kind_named("traced")
-
-
 @lru_cache(maxsize=4096)
 def _described(
-    shape: tuple[int, ...], name: str, device: str, misalignment: int, kind: Kind
+    shape: tuple[int, ...], name: str, device: str, misalignment: int, kind: str
 ) -> TensorInfo:
     return TensorInfo(
         "tensorflow",
@@ -60,7 +57,7 @@ def _described(
         misalignment=misalignment,
         writable=False,
         mutable=False,
-        kind=kind,
+        kind=kind_named(kind),
     )
 
 
@@ -153,16 +150,18 @@ class TensorflowBackend(Backend):
         if isinstance(x, self.eager):
             return self._describe_eager(x)
         if isinstance(x, self.tf.Variable):
-            kind = _VARIABLE
+            kind = "Variable"
         else:
-            kind = _TRACED
+            kind = "traced"
         name = self.names.get(x.dtype.base_dtype)
-        if kind is _TRACED or not self.tf.executing_eagerly():
+        if kind == "traced" or not self.tf.executing_eagerly():
             if x.shape.rank is not None:
                 known = [length or 0 for length in x.shape]
             else:
                 known = []
-            return TensorInfo(self.name, known, name or "uint8", kind=kind, abstract="traced")
+            return TensorInfo(
+                self.name, known, name or "uint8", kind=kind_named(kind), abstract="traced"
+            )
         if name is None:
             raise self._no_such_dtype(x.dtype)
         device = device_name(x.device)
