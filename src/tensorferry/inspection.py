@@ -8,6 +8,7 @@ import numpy as np
 
 from .backends import registry
 from .core.info import TensorInfo
+from .core.kinds import PLAIN
 from .core.named_tuple import NamedTuple
 from .core.names import EXCHANGE
 from .core.request import COLUMN_KEYWORDS, make_request, refuse_unknown
@@ -212,14 +213,14 @@ def _memory_of(x: object) -> list[tuple[TensorInfo, Any]]:
         arrays = [array for column in flat if isinstance(column, Column) for array in column.memory]
         if arrays:
             return [
-                (over(source.name, array, mutable=False, kind=""), memory.address(array))
+                (over(source.name, array, mutable=False, kind=PLAIN), memory.address(array))
                 for array in arrays
             ]
     source, info, handle = source.preview(x)
     if info.abstract is not None:
         why, hint = source.capabilities.objects.abstract[info.abstract]
         raise UnsupportedTypeError(f"This {source.name} object has no memory: {why}.", hint)
-    if info.kind in source.capabilities.objects.read_kinds:
+    if source.capabilities.objects.reads(info.kind):
         return []
     return [(info, source.pointer(handle))]
 

@@ -60,7 +60,7 @@ def test_it_is_a_tensor_on_its_device(cupy, protocol):
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     x = KINDS[protocol](array)
     info = ferry.describe(x)
-    assert (info.framework, info.device, info.dtype, info.shape, info.kind) == (
+    assert (info.framework, info.device, info.dtype, info.shape, info.kind.name) == (
         "cupy",
         "cuda:0",
         "float32",

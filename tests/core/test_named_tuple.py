@@ -8,7 +8,7 @@ import typing
 
 import pytest
 
-from tensorferry.core.named_tuple import NamedTuple
+from tensorferry.core.named_tuple import NamedTuple, fields_but
 
 
 class Ours(NamedTuple):
@@ -80,3 +80,11 @@ def test_an_argument_that_is_missing_or_unknown_is_refused():
         Ours()
     with pytest.raises(TypeError, match="fourth"):
         Ours(1, fourth=2)
+
+
+def test_fields_are_left_out_by_name():
+    """The others come in their order."""
+    assert fields_but(Ours, "second")(Ours(1, {"x": [2]}, 3)) == (1, 3)
+    assert fields_but(Ours)(Ours(1, {}, 3)) == (1, {}, 3)
+    with pytest.raises(KeyError, match="fourth"):
+        fields_but(Ours, "fourth")

@@ -8,6 +8,7 @@ from tensorferry import LossyCastError, TensorInfo
 from tensorferry.backends.numpy.declared import DECLARED as NUMPY
 from tensorferry.core.capabilities import Capabilities, Devices, Dtypes, Memory, Options
 from tensorferry.core.declaration import Declared
+from tensorferry.core.kinds import kind_named
 from tensorferry.core.request import Request
 from tensorferry.planning.planner import make_plan
 
@@ -50,7 +51,9 @@ def test_no_other_is_made_of_it(asked):
     assert plan(**asked, dtype="fit").result.dtype == "float32"
 
 
-@pytest.mark.parametrize("info", [WIDE._replace(kind="rows"), TensorInfo("numpy", (2,), "float64")])
+@pytest.mark.parametrize(
+    "info", [WIDE._replace(kind=kind_named("rows")), TensorInfo("numpy", (2,), "float64")]
+)
 def test_none_is_made_of_several_nor_of_anothers(info):
     """A list of such tensors is stacked into a new one; an array of NumPy's is not the framework's."""
     with pytest.raises(LossyCastError, match="mine has no float64 until widen"):

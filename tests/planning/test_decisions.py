@@ -98,7 +98,7 @@ def test_a_variable_has_newly_allocated_memory():
             TensorInfo("tensorflow", (4,), misalignment=at), "tensorflow", variable=True
         )
         assert [step.verb for step in plan.steps] == steps
-        assert (plan.result.misalignment, plan.result.kind, plan.shares_memory) == (
+        assert (plan.result.misalignment, str(plan.result.kind), plan.shares_memory) == (
             0,
             "Variable",
             False,

@@ -595,7 +595,7 @@ def test_a_variable_is_made_of_a_tensor_of_ones_own_on_a_gpu():
     for keywords in ({}, {"dtype": "float16"}, {"copy": True}):
         info = ferry.TensorInfo("tensorflow", (2,), device="cuda:0")
         plan = ferry.explain(info, "tensorflow", variable=True, **keywords)
-        assert (plan.steps[-1].verb, plan.result.kind, plan.shares_memory) == (
+        assert (plan.steps[-1].verb, str(plan.result.kind), plan.shares_memory) == (
             "variable",
             "Variable",
             False,

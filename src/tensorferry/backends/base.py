@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..core.info import JOINS, NUMBERS
+from ..core.kinds import RESERVED
 from ..errors import FrameworkNotInstalledError
 from .quick import Quick, quick_of
 
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Backend", "kind_of_type"]
 
-_KINDS = NUMBERS | JOINS.keys() | {"Variable", "buffer", "new", "object", "scalar", "traced"}
-
 convert: Callable[[Any, Backend, Request], Any]
 """Converts a tensor.
 
@@ -46,8 +44,8 @@ convert: Callable[[Any, Backend, Request], Any]
 
 
 def kind_of_type(kind: type) -> str:
-    """A class's name as a `TensorInfo.kind`, changed if that kind has a meaning for the planner."""
-    if kind.__name__ in _KINDS:
+    """The `Kind.name` of a class: with its module if its own means something for the planner."""
+    if kind.__name__ in RESERVED:
         return f"{kind.__module__}.{kind.__name__}"
     return kind.__name__
 

@@ -15,7 +15,7 @@ from ..columns import interface
 from ..columns.column import DECODED, FIELDS, LIST, WITHOUT_NULLS, Column, Refused
 from ..columns.frames import refuse
 from ..columns.layouts import asked_of, column_of
-from ..core.info import READ_AS
+from ..core.kinds import PLAIN, Kind, Reason
 from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.places import places_by
@@ -176,9 +176,9 @@ class ColumnBackend(Backend):
         """The name of a column, or ``None``."""
         return getattr(x, "name", None)
 
-    def note(self, x: Any) -> str:
-        """A note for its `TensorInfo.kind`."""
-        return ""
+    def note(self, x: Any) -> Kind:
+        """What its `TensorInfo.kind` says, besides what the values are."""
+        return PLAIN
 
     # -- as a backend ------------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class ColumnBackend(Backend):
         if target is self and isinstance(found, Column) and found.unit:
             # The column itself is not the numbers that were requested: a new column is made of
             # them.
-            found.reasons = (*found.reasons, f"{found.unit}{READ_AS}{found.dtype}")
+            found.reasons = (*found.reasons, Reason.read_as(found.unit, found.dtype))
         return open_column(
             self.name,
             type(x).__name__,

@@ -18,8 +18,9 @@ import numpy as np
 from ..columns.column import is_number
 from ..core import dtypes
 from ..core.devices import HOST, kind_of, same_place
-from ..core.info import PADDED, TensorInfo
-from ..core.named_tuple import NamedTuple
+from ..core.info import TensorInfo
+from ..core.kinds import kind_named
+from ..core.named_tuple import NamedTuple, fields_but
 from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import (
@@ -194,6 +195,13 @@ _SHAPE = attrgetter("shape")
 # -- lists of tensors ------------------------------------------------------------------------------
 
 
+_MEMORY = ("shape", "strides", "misalignment")
+_without_memory = fields_but(TensorInfo, *_MEMORY)
+"""The fields of a description on which the steps of a stack depend."""
+_deciding = fields_but(TensorInfo, *_MEMORY, "writable", "mutable", "requires_grad")
+"""Those of them that decide which steps convert a member."""
+
+
 class Members(NamedTuple):
     """Tensors that become one tensor.
 
@@ -232,16 +240,13 @@ class Members(NamedTuple):
     def signature(self) -> Hashable:
         """Everything that the steps depend on: neither shapes, strides nor addresses."""
         if self.which is None:
-            return self.infos[0][2:4], self.infos[0][6:], self.sources[0], self.asked
-        return tuple((info[2:4], info[6:]) for info in self.infos), tuple(self.sources), self.asked
+            return _without_memory(self.infos[0]), self.sources[0], self.asked
+        return tuple(map(_without_memory, self.infos)), tuple(self.sources), self.asked
 
     @property
     def take_the_same_steps(self) -> bool:
         """Whether the same steps convert all: they differ at most in gradients and writability."""
-        return (
-            len(self.infos) == 1
-            or len({(info[0], info[2:4], info[9:]) for info in self.infos}) == 1
-        )
+        return len(self.infos) == 1 or len(set(map(_deciding, self.infos))) == 1
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -640,7 +645,7 @@ def whole_of(members: Members, target: Backend | None) -> tuple[Backend | None, 
     else:
         owner = _stacker(members, target)
     if members.places is not None:
-        kind = PADDED
+        kind = "padded"
     elif len(members.shape) - len(infos[0].shape) > 1:
         kind = "rows"
     else:
@@ -681,7 +686,7 @@ def _info(
     info = TensorInfo(
         framework, shape, dtype, device, writable=True, mutable=True, requires_grad=requires_grad
     )
-    return info._replace(kind=kind, abstract=abstract)
+    return info._replace(kind=kind_named(kind), abstract=abstract)
 
 
 def _stacker(members: Members, target: Backend) -> Backend | None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..columns.column import SEVERAL_CHUNKS, Ragged, Refused
 from ..columns.frames import asked_hint, frame_of, nulls_hint, refuse, rows_hint
 from ..core.dtypes import find
-from ..core.info import ANY_ADDRESS, APART, BIT_PACKED, COPIED, COUNTING, INDEXED, TensorInfo
+from ..core.info import ANY_ADDRESS, TensorInfo
+from ..core.kinds import APART, BIT_PACKED, PLAIN, Kind, kind_with
 from ..core.layout import compact_strides
 from ..core.named_tuple import NamedTuple
 from ..hints import Hint
@@ -68,13 +69,13 @@ class TableContents:
         found: The contents of the column; ``None`` for a table.
         table: The table.
         columns: The names and contents of its columns.
-        words: What was done with it, for its `TensorInfo.kind`; ``None`` if nulls were replaced, or
+        note: What was done with it, for its `TensorInfo.kind`; ``None`` if nulls were replaced, or
             nothing was done.
         is_one: Whether the column has one row, which is an element of shape ``()``.
         labels: The labels of the column or table.
     """
 
-    __slots__ = ("columns", "found", "is_one", "kind", "labels", "name", "table", "words")
+    __slots__ = ("columns", "found", "is_one", "kind", "labels", "name", "note", "table")
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class TableContents:
         found: Found | None,
         table: Table | None = None,
         columns: Sequence[tuple[object, Found]] = (),
-        words: str | None = None,
+        note: Kind | None = None,
         *,
         is_one: bool = False,
         labels: Labels | None = None,
@@ -95,7 +96,7 @@ class TableContents:
             table,
             columns,
         )
-        self.words, self.is_one, self.labels = words, is_one, labels
+        self.note, self.is_one, self.labels = note, is_one, labels
 
     def with_found(self, found: Found) -> TableContents:
         """The column, with other contents."""
@@ -126,15 +127,12 @@ class Later(NamedTuple):
     read: Callable[[], Array]
 
 
-def remark_of(kind: str) -> str:
+def remark_of(kind: Kind) -> str:
     """The warning of a plan for a column of a kind."""
-    text = kind.partition(": ")[0]
-    counted = text.partition(COUNTING)[2].partition(f" {INDEXED}")[0].partition(" column")[0]
-    if counted:
-        remarks = [f"the numbers count {counted}"]
-    else:
-        remarks = []
-    if INDEXED in text:
+    remarks = []
+    if kind.counts:
+        remarks.append(f"the numbers count {kind.counts}")
+    if kind.has_index:
         remarks.append("the index does not come along: index=True keeps it as a column, in a tree")
     return "; ".join(remarks)
 
@@ -147,7 +145,7 @@ def open_column(
     request: Request | None,
     *,
     exactly: bool,
-    note: str = "",
+    note: Kind = PLAIN,
     kept: object = None,
     as_it_is: bool = False,
 ) -> Described:
@@ -160,7 +158,7 @@ def open_column(
         found: Its contents.
         request: The request.
         exactly: Whether reasons contain numbers, which differ between columns.
-        note: A note for its `TensorInfo.kind`.
+        note: What else its `TensorInfo.kind` says.
         kept: The column, if the first step takes the column itself and not an array over its
             memory.
         as_it_is: Whether the column is also the result.
@@ -183,25 +181,28 @@ def open_column(
         raise refuse(what, found, rows_hint(found), request)
     if found.fill is None and found.nulls[0]:
         raise refuse(what, found, nulls_hint(found), request)
-    words = [f"{COUNTING}{found.unit}"] if found.unit else []
-    words += [note] if note else []
+    if found.unit:
+        note = kind_with(note, counts=found.unit)
     obstacles = found.obstacles(exactly=exactly)
     if not obstacles:
         view = found.view()
-        info = over(framework, view, mutable=found.mutable, kind=" ".join(words))
+        info = over(framework, view, mutable=found.mutable, kind=note)
         return info, view if kept is None else kept
     if as_it_is and obstacles == [BIT_PACKED]:
-        return TensorInfo(framework, found.shape, found.dtype, kind=" ".join(words)), kept
-    kind = " ".join([f"{COPIED}{kind}", *words])
+        return TensorInfo(framework, found.shape, found.dtype, kind=note), kept
     itemsize = find(found.dtype).itemsize
     physical = compact_strides((found.rows, *found.inner), itemsize)
     if found.order is None:
         strides = physical
     else:
         strides = physical[0], *(physical[1 + axis] for axis in found.order)
-    kind = f"{kind}: {', '.join(obstacles)}"
     info = TensorInfo(
-        framework, found.shape, found.dtype, strides=strides, misalignment=found.at, kind=kind
+        framework,
+        found.shape,
+        found.dtype,
+        strides=strides,
+        misalignment=found.at,
+        kind=kind_with(note, name=kind, copied=True, reasons=tuple(obstacles)),
     )
     return info, Later(found.read)
 
@@ -214,7 +215,7 @@ def open_table(
     target: Backend | None,
     request: Request | None,
     *,
-    note: str = "",
+    note: Kind = PLAIN,
     kept: object = None,
     as_it_is: bool = False,
 ) -> Described:
@@ -251,7 +252,7 @@ def open_gathered(
     whole: Gathered,
     target: Backend | None,
     *,
-    note: str,
+    note: Kind,
     kept: object = None,
 ) -> Described:
     """Open a table whose library makes the array; with `kept`, the table itself is the result."""
@@ -266,17 +267,13 @@ def open_gathered(
 def _info_apart(
     framework: str,
     kind: str,
-    note: str,
+    note: Kind,
     shape: tuple[int, int],
     dtype: str,
     by_rows: bool,
     misalignment: int,
 ) -> TensorInfo:
     """The description of a table whose columns have their own memory, as the array made of it."""
-    if note:
-        words = f"{COPIED}{kind} {note}"
-    else:
-        words = f"{COPIED}{kind}"
     itemsize = find(dtype).itemsize
     return TensorInfo(
         framework,
@@ -284,7 +281,7 @@ def _info_apart(
         dtype,
         strides=None if by_rows else (itemsize, itemsize * max(shape[0], 1)),
         misalignment=misalignment,
-        kind=f"{words}: {APART}",
+        kind=note._replace(name=kind, copied=True, reasons=(APART,)),
     )
 
 
@@ -306,7 +303,7 @@ def over(
     dtype: str = "",
     *,
     mutable: bool,
-    kind: str,
+    kind: Kind,
     writable: bool = False,
 ) -> TensorInfo:
     """The description of an object, from an array over its memory."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..core.capabilities import Capabilities
 from ..core.devices import HOST
-from ..core.info import JOINS
+from ..core.kinds import kind_named
 from .base import Backend
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Writes(Protocol):
 
 
 class Reads(Protocol):
-    """``Objects(read_kinds=…)``, except kinds of stacks."""
+    """``Objects(read_kinds=…)``, except kinds of stacks, and ``Objects(reads_copies=True)``."""
 
     @abstractmethod
     def read(self, x: Any) -> Any:
@@ -323,7 +323,8 @@ def verbs_needed(declared: Capabilities) -> dict[str, tuple[str, ...]]:
             (Straightens,),
         ),
         ("Gradients(graph=True)", graph, (Detaches, Stacks, Copies, Casts)),
-        ("Objects(read_kinds=…)", bool(objects.read_kinds - JOINS.keys()), (Reads,)),
+        ("Objects(read_kinds=…)", not all(map(_is_joined, objects.read_kinds)), (Reads,)),
+        ("Objects(reads_copies=True)", objects.reads_copies, (Reads,)),
         ("Objects(value_kinds=…)", bool(objects.value_kinds), (HasValues,)),
         ("Objects(taken_kinds=…)", bool(objects.taken_kinds), (Takes,)),
         ("Objects(inside_only=…) or a tracer", inside, (Copies, Casts)),
@@ -338,6 +339,11 @@ def verbs_needed(declared: Capabilities) -> dict[str, tuple[str, ...]]:
     if options.finishers:
         found["Options(finishers=…)"] += tuple(sorted(options.finishers))
     return found
+
+
+def _is_joined(name: str) -> bool:
+    """Whether the kind of this name is several tensors, which are joined instead of read."""
+    return bool(kind_named(name).joined_by)
 
 
 def _named(kind: type) -> tuple[str, ...]:

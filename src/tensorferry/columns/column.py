@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.dtypes import casting_scale, find
-from ..core.info import BIT_PACKED, READ_AS
+from ..core.kinds import BIT_PACKED, DECIMALS, Reason
 from ..core.named_tuple import NamedTuple
 from ..errors import LossyCastError, UnsupportedTypeError
 from ..host import casts, memory
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BYTES",
     "CODES",
-    "DECIMALS",
     "DECODED",
     "DECODES",
     "FIELDS",
@@ -77,13 +76,12 @@ def is_number(text: object) -> bool:
 # -- columns ---------------------------------------------------------------------------------------
 
 TEXT = "holds text, which has no numbers"
-DECIMALS = "decimals"
 CODES = "codes of categories"
 """What such integers count: see `Column`."""
 NO_CODE = "-1"
 """The code for a value that is the code of no category. Zero is the code of the first one."""
 BYTES = "holds bytes, which are no numbers"
-SEVERAL_CHUNKS = "several chunks"
+SEVERAL_CHUNKS = Reason("several chunks")
 """What keeps numbers in memory from being a tensor's, as `BIT_PACKED`: see `Column.obstacles`."""
 _FEW = 8
 """If fewer than one element in so many is null, nulls are written one by one, which is faster."""
@@ -221,7 +219,7 @@ class Column:
         *,
         mutable: bool = False,
         unit: str = "",
-        reasons: tuple[str, ...] = (),
+        reasons: tuple[Reason, ...] = (),
         order: tuple[int, ...] | None = None,
     ) -> None:
         self.dtype, self.inner, self.pieces, self.mutable = dtype, inner, pieces, mutable
@@ -373,7 +371,7 @@ class Column:
             self.shape[1:],
             [piece],
             unit=self.unit,
-            reasons=(f"{self.dtype}{READ_AS}{dtype}",),
+            reasons=(Reason.read_as(self.dtype, dtype),),
         )
 
     def value_of(self, value: Any, keyword: str = "nulls", hint: str = "") -> Any:
@@ -382,7 +380,7 @@ class Column:
 
     # -- its values --------------------------------------------------------------------------------
 
-    def obstacles(self, *, exactly: bool) -> list[str]:
+    def obstacles(self, *, exactly: bool) -> list[Reason]:
         """The reasons why its memory is not that of a tensor; empty if it is.
 
         Args:
@@ -390,20 +388,19 @@ class Column:
         """
         found = list(self.reasons)
         if len(self.pieces) > 1:
-            found.append(f"{len(self.pieces)} chunks" if exactly else SEVERAL_CHUNKS)
+            found.append(Reason(f"{len(self.pieces)} chunks") if exactly else SEVERAL_CHUNKS)
         if any(isinstance(piece.values, Bits) for piece in self.pieces):
             found.append(BIT_PACKED)
         if self.reads_as_asked and DECIMALS not in found:
             found.append(DECIMALS)
-        found += sorted(
-            {
-                f"encoded {piece.values.encoded}"
-                for piece in self.pieces
-                if isinstance(piece.values, DictionaryEncoded)
-            }
-        )
+        encodings = {
+            piece.values.encoded
+            for piece in self.pieces
+            if isinstance(piece.values, DictionaryEncoded)
+        }
+        found += map(Reason.encoded, sorted(encodings))
         if self.fill is not None and self.lacks:
-            found.append(f"nulls at row {self.nulls[1]}" if exactly else "nulls")
+            found.append(Reason(f"nulls at row {self.nulls[1]}" if exactly else "nulls"))
         return found
 
     def view(self) -> Array:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.dtypes import DTYPES
+from ..core.kinds import DECIMALS, Reason
 from ..errors import UnsupportedTypeError
 from ..host.numpy_dtypes import numpy_dtype
 from .column import (
     BYTES,
     CODES,
-    DECIMALS,
     DECODED,
     FIELDS,
     LIST,
@@ -182,6 +182,9 @@ def _has_nulls(dictionary: Chunk) -> bool:
 # (https://arrow.apache.org/docs/format/CanonicalExtensions.html)
 
 
+_ANY_BYTES = Reason("booleans of a byte that may have any value")
+
+
 def truths(found: Found) -> Found:
     """Bytes as booleans: all except 0 are true."""
     if not isinstance(found, Column):
@@ -191,9 +194,7 @@ def truths(found: Found) -> Found:
         for piece in found.pieces
         if isinstance(piece.values, np.ndarray)
     ]
-    return Column(
-        "bool", found.inner, pieces, reasons=("booleans of a byte that may have any value",)
-    )
+    return Column("bool", found.inner, pieces, reasons=(_ANY_BYTES,))
 
 
 def tensors(metadata: bytes, found: Found, inner: tuple[int, ...]) -> Found:
@@ -669,7 +670,7 @@ def _looked_up(
         inner,
         pieces,
         unit=found.unit,
-        reasons=() if pieces else (f"encoded {encoded}",),
+        reasons=() if pieces else (Reason.encoded(encoded),),
     )
 
 

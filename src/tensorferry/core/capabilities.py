@@ -22,6 +22,8 @@ from .named_tuple import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from .kinds import Kind
+
 __all__ = [
     "Capabilities",
     "DeviceFacts",
@@ -34,7 +36,8 @@ __all__ = [
 ]
 
 _NONE: Mapping[str, str] = {}
-_NO_KINDS: Mapping[int, str] = {}
+_NO_KINDS_BY_DTYPE: Mapping[str, Kind] = {}
+_NO_KINDS_BY_AXES: Mapping[int, Kind] = {}
 _NO_WORDS: Mapping[str, tuple[str, ...]] = {}
 _NONE_WHY: Mapping[str, tuple[str, str | None]] = {}
 
@@ -228,12 +231,14 @@ class Objects(NamedTuple):
     """The objects of a framework that are not plain tensors.
 
     Args:
-        ordinary_kind: The `TensorInfo.kind` of a description that names none.
+        ordinary_kind: The name of the kind of a description that names none.
         kinds_by_dtype: Instead of it, that of an ordinary tensor of a dtype.
         kinds_by_axes: Instead of both, that of an ordinary tensor with so many axes.
         gathers_at: The assumed address, modulo 64, of the array that its library makes of a table.
-        read_kinds: Values of `TensorInfo.kind` without memory to share, whose values must be read.
-        value_kinds: Values of `TensorInfo.kind` that hold a tensor (variables).
+        read_kinds: The names of kinds without memory to share, whose values must be read.
+        reads_copies: Whether those of all kinds must be read of which an array is made that may not
+            share their memory: `Kind.copied`.
+        value_kinds: The names of kinds that hold a tensor (variables).
         taken_kinds: Those of objects of other libraries on a device, whose memory it takes by a
             protocol of this name: its verb ``take``.
         abstract: For each `TensorInfo.abstract`: why the object has no memory, and what to do.
@@ -246,10 +251,11 @@ class Objects(NamedTuple):
     """
 
     ordinary_kind: str = ""
-    kinds_by_dtype: Mapping[str, str] = _NONE
-    kinds_by_axes: Mapping[int, str] = _NO_KINDS
+    kinds_by_dtype: Mapping[str, Kind] = _NO_KINDS_BY_DTYPE
+    kinds_by_axes: Mapping[int, Kind] = _NO_KINDS_BY_AXES
     gathers_at: int = 0
     read_kinds: frozenset[str] = frozenset()
+    reads_copies: bool = False
     value_kinds: frozenset[str] = frozenset()
     taken_kinds: frozenset[str] = frozenset()
     abstract: Mapping[str, tuple[str, str | None]] = _NONE_WHY
@@ -257,6 +263,12 @@ class Objects(NamedTuple):
     only_returned: frozenset[str] = frozenset()
     opaque: frozenset[str] = frozenset()
     tracer: str = ""
+
+    def reads(self, kind: Kind) -> bool:
+        """Whether the values of such an object must be read, as it has no memory to share."""
+        if kind.copied:
+            return self.reads_copies
+        return kind.name in self.read_kinds
 
 
 class Options(NamedTuple):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .placement import Placement
 
 __all__ = [
-    "PLAIN",
+    "NO_DETAILS",
     "VALUE",
     "Code",
     "Declaration",
@@ -66,7 +66,7 @@ class Details(NamedTuple):
     names_code: str | None = None
 
 
-PLAIN = Details()
+NO_DETAILS = Details()
 """For most verbs: their code depends on nothing else."""
 
 
@@ -85,7 +85,7 @@ class VerbCall(NamedTuple):
     arguments: tuple[Any, ...]
     info: TensorInfo
     x: str = "x"
-    details: Details = PLAIN
+    details: Details = NO_DETAILS
 
 
 class Code(NamedTuple):

@@ -12,6 +12,7 @@ from . import names
 from .devices import HOST, device_name, kind_of
 from .dtype_names import name_of
 from .dtypes import find
+from .kinds import Kind, kind_of_text
 from .layout import compact_strides, is_compact, overlaps_itself, packed_strides
 from .named_tuple import NamedTuple
 
@@ -23,60 +24,10 @@ if TYPE_CHECKING:
     from ..typing import To
     from .declaration import Declaration
 
-__all__ = [
-    "ANY_ADDRESS",
-    "APART",
-    "BIT_PACKED",
-    "COPIED",
-    "COPIED_KINDS",
-    "COUNTING",
-    "INDEXED",
-    "JOINS",
-    "NUMBERS",
-    "PADDED",
-    "READ_AS",
-    "TensorInfo",
-    "is_many",
-]
+__all__ = ["ANY_ADDRESS", "TensorInfo", "is_many"]
 
-COPIED = "copied "
-"""The start of a `TensorInfo.kind` if an object gives an array that may not share its memory."""
-COUNTING = "counting "
-"""In a `TensorInfo.kind`: before what the numbers count (days)."""
-APART = "each column has its own memory"
-"""The reason for the copy of a table."""
-INDEXED = "with an index"
-"""Words in a `TensorInfo.kind`: its rows have labels, which are not values."""
-BIT_PACKED = "bit-packed"
-"""The reason for the copy of a column of bools, eight in a byte."""
 ANY_ADDRESS = 16
 """The assumed address, modulo 64, of memory that a library allocates."""
-READ_AS = " read as "
-"""In the reason of such a copy: between the values' dtype, and the one they were given in."""
-
-
-class _CopiedKinds(frozenset[str]):
-    """All values of `TensorInfo.kind` that say that the values are copied."""
-
-    def __contains__(self, kind: object) -> bool:
-        return isinstance(kind, str) and kind.startswith(COPIED)
-
-
-COPIED_KINDS = _CopiedKinds({COPIED})
-"""The kinds of objects from which an array must be made. The text after the colon says why."""
-
-NUMBERS = frozenset({"numbers", "objects"})
-"""The kinds of objects that are read number by number.
-
-All other kinds are words of the frameworks.
-"""
-
-PADDED = "padded"
-"""The kind of several tensors of unequal lengths that are padded and stacked."""
-
-JOINS = {"rows": "stack", "stack": "stack", PADDED: "pad"}
-"""The kinds of several tensors that become one, and the verb that joins them."""
-
 MANY = 1 << 16
 """From this many Python numbers on, they are read in chunks, to save the memory of an array."""
 
@@ -98,11 +49,13 @@ class _Fields(NamedTuple):
     memory_map: bool
     pinned: bool
     shards: int
-    kind: str
+    kind: Kind
     abstract: str | None
 
 
 _PLACES = {name: place for place, name in enumerate(_Fields._fields)}
+_BY_POSITION = ("framework", "shape", "dtype")
+"""The fields that are written without their names."""
 
 
 def _canonical(framework: object) -> str:
@@ -177,6 +130,8 @@ _MISSPELT = 0.75
 
 def _literal(value: object) -> str:
     """A value as a person would write it."""
+    if isinstance(value, Kind):
+        value = str(value)
     text = repr(value)
     if isinstance(value, str) and text == f"'{value}'" and '"' not in value:
         return f'"{value}"'
@@ -243,7 +198,8 @@ class TensorInfo(_Fields):
         memory_map: Whether its memory is a file's.
         pinned: Whether its memory is page-locked.
         shards: On how many devices its parts lie.
-        kind: The name of its type where that matters (``"Parameter"``, ``"Variable"``).
+        kind: The name of its type where that matters (``"Parameter"``, ``"Variable"``); kept as a
+            value, whose text it is: ``info.kind.name``, ``str(info.kind)``.
         abstract: Why it has no memory (``"traced"``, ``"meta"``, ``"deleted"`` …), or ``None``.
 
     Raises:
@@ -277,7 +233,7 @@ class TensorInfo(_Fields):
         memory_map: bool = False,
         pinned: bool = False,
         shards: int = 1,
-        kind: str = "",
+        kind: Kind | str = "",
         abstract: str | None = None,
     ) -> Self:
         if isinstance(framework, str):
@@ -299,10 +255,12 @@ class TensorInfo(_Fields):
             steps = tuple(operator.index(step) for step in strides)
             if len(steps) != len(lengths):
                 raise ValueError(f"{len(steps)} strides for {len(lengths)} axes")
+        if isinstance(kind, str):
+            kind = kind_of_text(kind)
         if writable is None:
             writable = _ordinary(framework)[1]
         if mutable is None:
-            mutable = writable or (not kind.startswith(COPIED) and _ordinary(framework)[2])
+            mutable = writable or (not kind.copied and _ordinary(framework)[2])
         return cls._make(
             (
                 framework,
@@ -373,15 +331,19 @@ class TensorInfo(_Fields):
     def to_dict(self) -> dict[str, Any]:
         """The description as plain data for JSON."""
         fields = self._asdict()
-        return {**fields, "shape": list(self.shape), "strides": list(self.strides)}
+        lists = {"shape": list(self.shape), "strides": list(self.strides)}
+        return {**fields, **lists, "kind": str(self.kind)}
 
     def __repr__(self) -> str:
         ordinary = TensorInfo(self.framework, self.shape, self.dtype)
         if self.writable is not ordinary.writable:
             ordinary = ordinary._replace(mutable=self.writable)
-        told = [_literal(value) for value in self[:3]]
-        each = zip(self._fields[3:], self[3:], ordinary[3:], strict=True)
-        told += [f"{name}={_literal(value)}" for name, value, usual in each if value != usual]
+        told = [_literal(getattr(self, name)) for name in _BY_POSITION]
+        told += [
+            f"{name}={_literal(value)}"
+            for name, value, usual in zip(self._fields, self, ordinary, strict=True)
+            if name not in _BY_POSITION and value != usual
+        ]
         return f"{type(self).__name__}({', '.join(told)})"
 
     def __str__(self) -> str:
@@ -410,4 +372,4 @@ class TensorInfo(_Fields):
 
 def is_many(info: TensorInfo) -> bool:
     """Whether these are so many Python numbers that they are read in chunks."""
-    return info.kind in NUMBERS and info.size > MANY
+    return info.kind.is_numbers and info.size > MANY

@@ -10,13 +10,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from .dtypes import find
-from .info import is_many
+from .info import TensorInfo, is_many
 from .layout import are_apart, compact_strides, is_compact, packed_strides
+from .named_tuple import fields_but
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
-
-    from .info import TensorInfo
 
 __all__ = ["COMPACT", "EMPTY", "SPREAD", "layout_of", "signature_of"]
 
@@ -49,6 +48,10 @@ def layout_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Ha
     return tuple(shape), tuple(strides)
 
 
+_without_lengths = fields_but(TensorInfo, "shape", "strides")
+"""All that belongs to a signature as it is. The layout stands for shape and strides."""
+
+
 @lru_cache(maxsize=256)
 def signature_of(info: TensorInfo) -> Hashable:
     """The signature of a tensor, from its description.
@@ -68,14 +71,4 @@ def signature_of(info: TensorInfo) -> Hashable:
         # Whether it can be transferred without a copy, and whether it is in C order afterwards.
         packed = packed_strides(info.shape, info.strides, itemsize)
         order = info.is_packed, packed == compact_strides(info.shape, itemsize)
-    # The strides are field 5; the fields after them belong to the signature.
-    return (
-        info.framework,
-        len(info.shape),
-        info.dtype,
-        layout,
-        is_many(info),
-        *info[5:],
-        info.device,
-        *order,
-    )
+    return (len(info.shape), layout, is_many(info), *_without_lengths(info), *order)

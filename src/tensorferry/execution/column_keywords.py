@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..backends import registry
-from ..backends.array_like.declared import FILLED, PADDED_WITH
 from ..backends.array_like.tables import ArrowColumn, found_in, is_known_by_arrow
 from ..backends.columnar import ColumnBackend
 from ..backends.dates import dates_of
@@ -21,6 +20,7 @@ from ..columns.pieces import Cast, Missing, Piece
 from ..core.dtype_names import asked as dtype_asked
 from ..core.dtypes import DTYPES, find
 from ..core.info import TensorInfo
+from ..core.kinds import Kind, Reason
 from ..core.layout import ALIGNMENT
 from ..core.leaf_dtypes import DtypeRule, is_of_its_kind
 from ..core.named_tuple import NamedTuple
@@ -49,6 +49,7 @@ __all__ = [
 ]
 
 
+_PADDED = Reason("rows are padded")
 _NO_COLUMNS = frozenset({type(None), bool, int, float, complex, str, list, tuple})
 """Types of elements of a list that is not one of columns."""
 
@@ -275,7 +276,7 @@ def _with_nan_missing(contents: TableContents) -> TableContents:
         None,
         contents.table,
         columns,
-        contents.words,
+        contents.note,
         labels=contents.labels,
     )
 
@@ -308,10 +309,10 @@ def _as_column(members: Members) -> TableContents:
         members.value.dtype.name,
         members.shape,
         lambda: convert(members, conversion),
-        "rows are padded",
+        _PADDED,
     )
-    words = f"{PADDED_WITH}{members.value.item()}"
-    return TableContents("ndarray", None, column, words=words)
+    note = Kind(is_column=True, padded=str(members.value.item()))
+    return TableContents("ndarray", None, column, note=note)
 
 
 def _applied_to_table(
@@ -325,14 +326,14 @@ def _applied_to_table(
     if any(
         each is not before for (_, each), (_, before) in zip(columns, contents.columns, strict=True)
     ):
-        words = _words_of(columns)
+        note = _note_of(columns)
         filled = TableContents(
             contents.kind,
             contents.name,
             None,
             contents.table,
             columns,
-            words,
+            note,
             labels=contents.labels,
         )
     if not masks:
@@ -526,28 +527,24 @@ def _apply_to_rows(
     else:
         mask = None
     if elements.fill is None:
-        words = ""
+        note = Kind(is_column=True)
     else:
-        words = f"{FILLED}{elements.fill.item()}"
+        note = Kind(is_column=True, filled=str(elements.fill.item()))
     if ragged is not None:
-        rows = Rows(_rows_of(contents, found, words))
+        rows = Rows(_rows_of(contents, found, note))
         if mask is None:
             return rows
         return Masked(rows, Rows(found.rows(mask)))
     value = elements.value_of(pad, "pad")
-    padded = _new(
-        elements.dtype, found.longest, lambda: found.padded(found.read(), value), "rows are padded"
-    )
-    words = f"{words}{PADDED_WITH}{value.item()}"
-    result = TableContents(
-        contents.kind, contents.name, padded, words=words, labels=contents.labels
-    )
+    padded = _new(elements.dtype, found.longest, lambda: found.padded(found.read(), value), _PADDED)
+    note = note._replace(padded=str(value.item()))
+    result = TableContents(contents.kind, contents.name, padded, note=note, labels=contents.labels)
     if mask is None:
         return result
     return Masked(result, found.padded(mask, False))
 
 
-def _rows_of(contents: TableContents, found: Ragged, words: str) -> list[Any]:
+def _rows_of(contents: TableContents, found: Ragged, note: Kind) -> list[Any]:
     """A column's rows: views of its memory, or of the array into which reading them copies it."""
     elements = found.elements
     reasons = elements.obstacles(exactly=True)
@@ -567,12 +564,12 @@ def _rows_of(contents: TableContents, found: Ragged, words: str) -> list[Any]:
         whole = (*shape, *elements.shape[1:])
         row = _new(elements.dtype, whole, lambda number=number: rows()[number], *reasons)  # type: ignore[misc]
         row.at = at % ALIGNMENT if prod(whole) else 0
-        made.append(TableContents(contents.kind, contents.name, row, words=words))
+        made.append(TableContents(contents.kind, contents.name, row, note=note))
         at += prod(shape) * size
     return made
 
 
-def _new(dtype: str, shape: tuple[int, ...], read: Callable[[], Any], *reasons: str) -> Column:
+def _new(dtype: str, shape: tuple[int, ...], read: Callable[[], Any], *reasons: Reason) -> Column:
     """A column that is read into a new array."""
     column = Column(dtype, shape[1:], [Piece(shape[0], Cast(read))], reasons=reasons)
     column.fill, column.fill_all = np.bool_(False), lambda _: read()
@@ -636,14 +633,14 @@ def _fill_nulls(
         return value.filled(value.value_of(nulls))
 
 
-def _words_of(columns: Sequence[tuple[object, Any]]) -> str:
+def _note_of(columns: Sequence[tuple[object, Any]]) -> Kind:
     """What a plan says of the nulls of a table that were replaced."""
     values = (
-        column.fill.item()
+        str(column.fill.item())
         for _, column in columns
         if isinstance(column, Column) and column.fill is not None
     )
-    return next((f"{FILLED}{value}" for value in values), "")
+    return Kind(is_column=True, filled=next(values, ""))
 
 
 def _mask(found: Any, rows: int) -> Any:

@@ -9,6 +9,7 @@ from ..backends import registry
 from ..core.named_tuple import NamedTuple
 from ..core.places import one_of_each, places_by
 from ..core.signature import COMPACT
+from .recipes import call_of
 from .run import prepare
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def recipes_of(
         recipe = asked.find((signature, environment))
         if recipe is None:
             made = prepare(leaf, asked, out)
-            recipe, own = made.recipe, signature if outs is None else signature[0]
+            recipe, own = made.recipe, _of_leaf(signature, outs)
             again = grouped([leaf], {type(leaf): leaf}, target.capabilities.memory.alignment)
             if made.info.abstract is None and own in (again or ()):
                 # Otherwise another thread has changed the leaf meanwhile.
@@ -109,7 +110,7 @@ def recipes_of(
             filled = None
         else:
             filled = into.dtype, into.is_compact
-        steps = recipe.copies, alike, filled, *(step[:3] for step in plan.steps)
+        steps = recipe.copies, alike, filled, *map(call_of, plan.steps)
         before = found.get(steps)
         found[steps] = recipe, places if before is None else [*before[1], *places]
     if len(found) == 1:
@@ -163,6 +164,14 @@ def grouped(
                     part if all_of_them else [part[at] for at in those]
                 )
     return found
+
+
+def _of_leaf(signature: Any, outs: object) -> Any:
+    """A leaf's own signature: that of the leaf, if it has one for each of `_pairs`."""
+    if outs is None:
+        return signature
+    own, _of_out = signature
+    return own
 
 
 def _pairs(

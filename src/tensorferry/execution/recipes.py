@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry
@@ -32,12 +33,18 @@ if TYPE_CHECKING:
 __all__ = [
     "Conversion",
     "Recipe",
+    "call_of",
     "conversion_as",
     "conversion_of",
     "forget",
     "one_by_one",
     "plan_of",
 ]
+
+call_of: Callable[[Step], tuple[str, str, tuple[Any, ...]]] = attrgetter(
+    "verb", "backend", "arguments"
+)
+"""What a step calls: the verb, the backend, and the arguments besides the value."""
 
 MOST = 256
 """How many recently used recipes a conversion keeps. It keeps as many older ones too."""

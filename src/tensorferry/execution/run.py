@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from ..backends import base, fast_paths, registry
 from ..core.devices import HOST, kind_of, same_place
 from ..core.dtypes import KEYWORDS
-from ..core.info import JOINS, TensorInfo
+from ..core.info import TensorInfo
 from ..core.named_tuple import NamedTuple
 from ..core.signature import signature_of
 from ..errors import ConversionError, LossyCastError, PlanViolation, UnsupportedTypeError
 from ..hints import Hint
 from ..host import memory
 from ..host.numpy_dtypes import has_dates
-from .recipes import conversion_of, plan_of
+from .recipes import call_of, conversion_of, plan_of
 from .target import writing_into
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
     """
     key: tuple[Any, Hashable] | None = None
     seen: Hashable = None
+    written: Hashable = None
     read = conversion.readers.get(type(x)) or conversion.reader(type(x))
     if read is not None and (signature := read(x)) is not None:
         seen = signature
@@ -85,8 +86,6 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
             quick = conversion.quick
             if conversion.target.capabilities.memory.out:
                 written = quick.signature(out)
-            else:
-                written = None
             if written is not None:
                 lengths = registry.BY_TYPE[type(x)].quick.lengths(x)
                 if lengths != quick.lengths(out):
@@ -117,7 +116,7 @@ def convert(x: Any, conversion: Conversion, out: Any = None) -> Any:
     # If another thread has changed `x` meanwhile, the recipe may be one for another signature.
     # What the description shows, and not the signature, is a mode of the framework.
     usual = each.info.abstract is None and read is not None and read(x) == seen
-    if usual and key is not None and (out is None or key[0][1] is not None):
+    if usual and key is not None and (out is None or written is not None):
         conversion.keep(key, each.recipe)
     return complete(each, out)
 
@@ -182,9 +181,9 @@ class Prepared(NamedTuple):
 
             return overlaps(self.handle, result, address)
         start = self.source.pointer(self.handle)
-        unread = self.info.kind not in self.source.capabilities.objects.read_kinds
+        is_read = self.source.capabilities.objects.reads(self.info.kind)
         return (
-            unread
+            not is_read
             and start is not None
             and memory.overlap(self.plan.source, start, result, address)
         )
@@ -398,7 +397,7 @@ def _prepared(
 
 def _are_several(info: TensorInfo, handle: Any) -> bool:
     """Whether the handle is the `Members` of a stack: several tensors that become one."""
-    return info.kind in JOINS and handle is not None and handle is not info
+    return bool(info.kind.joined_by) and handle is not None and handle is not info
 
 
 def _laid_out(conversion: Conversion, source: Backend, handle: Any) -> Conversion:
@@ -454,9 +453,7 @@ def verify(each: Prepared, result: Any) -> None:
         PlanViolation: They differ; the message says in what.
     """
     plan, target = each.plan, each.target
-    planned_steps, run_steps = (
-        [step[:3] for step in found.steps] for found in (plan, each.plan_run)
-    )
+    planned_steps, run_steps = (list(map(call_of, found.steps)) for found in (plan, each.plan_run))
     if planned_steps != run_steps:
         raise PlanViolation(
             f"the plan has the steps {planned_steps}, what was run are {run_steps}\n\n{plan}"

@@ -16,7 +16,7 @@ from ..backends import registry
 from ..core.declaration import VALUE, Code
 from ..core.devices import HOST, same_place
 from ..core.dtypes import find
-from ..core.info import JOINS
+from ..core.kinds import JOINING_VERBS
 from ..core.layout import compact_strides
 from ..core.names import EXCHANGE
 from ..core.request import Request
@@ -73,11 +73,11 @@ def composed(plan: Plan, members: Members, source: Backend) -> Plan:
     before, join, after = plan.steps[:first], plan.steps[first], plan.steps[first + 1 :]
     own: tuple[Step, ...] = ()
     modules = plan.modules
-    if plan.source.kind == "stack" and source.capabilities.gradients.graph:
+    if plan.source.kind.name == "stack" and source.capabilities.gradients.graph:
         # The steps of one kind of member leave the other kinds unchanged, so the steps of all can
         # be listed.
         own = tuple(_of_each(step) for each in plans if each is not None for step in each.steps)
-    elif plan.source.kind == "stack" and plans[0] is not None:
+    elif plan.source.kind.name == "stack" and plans[0] is not None:
         own = tuple(map(_of_each, plans[0].steps))
         modules = (*plans[0].modules, *modules)
     else:
@@ -110,7 +110,7 @@ def overlaps(members: Members, result: TensorInfo, address: int) -> bool:
         if (
             info.device == HOST
             and info.abstract is None
-            and info.kind not in source.capabilities.objects.read_kinds
+            and not source.capabilities.objects.reads(info.kind)
         ):
             start = source.pointer(member)
             if start is not None and memory.overlap(info, start, result, address):
@@ -120,7 +120,7 @@ def overlaps(members: Members, result: TensorInfo, address: int) -> bool:
 
 def _place_of_join(plan: Plan) -> int:
     """The position of the step that joins the members."""
-    return next(index for index, step in enumerate(plan.steps) if step.verb in JOINS.values())
+    return next(index for index, step in enumerate(plan.steps) if step.verb in JOINING_VERBS)
 
 
 def _steps_of(members: Members, source: Backend) -> list[tuple[Conversion, Recipe] | None]:

@@ -82,7 +82,7 @@ def follow(like: object) -> tuple[str, str | None, str | None]:
     if unlike is not None:
         raise UnsupportedTypeError(f"like= is {an(type(like).__name__)}, {unlike[0]}.", unlike[1])
     if not owner.is_target:
-        what = info.kind or (
+        what = str(info.kind) or (
             info.framework if isinstance(like, TensorInfo) else type(like).__name__
         )
         dtype = "; or like=np.asarray(like), which gives its dtype"

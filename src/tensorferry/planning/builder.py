@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..core import dtypes
-from ..core.declaration import PLAIN, VALUE, VerbCall, code_of
+from ..core.declaration import NO_DETAILS, VALUE, VerbCall, code_of
 from ..core.devices import HOST
 from ..core.dtypes import exact, find
-from ..core.info import APART, BIT_PACKED, COPIED, INDEXED
+from ..core.kinds import APART, BIT_PACKED, PLAIN, kind_named
 from ..core.layout import compact_strides, packed_strides
 from ..core.names import EXCHANGE_NUMBERS
 from ..errors import CopyRequiredError
@@ -109,7 +109,7 @@ class PlanBuilder:
         memory = self.target.capabilities.memory
         changes: dict[str, Any] = {
             "framework": self.target.name,
-            "kind": "",
+            "kind": PLAIN,
             "weak_dtype": None,
             "writable": memory.writable,
             "mutable": memory.writable or bool(self.now.mutable and not self.allocated),
@@ -130,7 +130,7 @@ class PlanBuilder:
         why: str,
         *,
         copies: Path = Path.NONE,
-        details: Details = PLAIN,
+        details: Details = NO_DETAILS,
         **changes: Any,
     ) -> None:
         """Append a step. `changes` are those in the description of the value.
@@ -160,7 +160,7 @@ class PlanBuilder:
         info, labels = self.source_info, self.target.capabilities.options.labels
         if self.source is not self.target or "index" not in labels:
             return info
-        return info._replace(kind=info.kind.replace(INDEXED, "").strip())
+        return info._replace(kind=info.kind._replace(has_index=False))
 
     def finish(self) -> Plan:
         """The plan that the steps make."""
@@ -195,11 +195,11 @@ def completed(info: TensorInfo, source: Declaration) -> TensorInfo:
     caps, writable = source.capabilities, info.writable
     ordinary = caps.objects.ordinary_kind
     if ordinary and not info.kind:
-        if ordinary in caps.objects.read_kinds:
+        if caps.objects.reads(kind_named(ordinary)):
             weak = info.dtype
         else:
             weak = None
-        info = info._replace(kind=ordinary, weak_dtype=info.weak_dtype or weak)
+        info = info._replace(kind=kind_named(ordinary), weak_dtype=info.weak_dtype or weak)
         if weak is not None:
             # What is named is what the numbers need. They are read as the widest dtype of their
             # kind.
@@ -237,10 +237,10 @@ def as_of_object(
                 kind=kind, misalignment=objects.gathers_at if gathered else info.misalignment
             )
     if _is_the_result(info, request, source, target):
-        class_and_words, _, _ = info.kind.removeprefix(COPIED).partition(": ")
+        kind = info.kind._replace(name="", copied=False, reasons=())
         mutable = source.capabilities.memory.writable or source.capabilities.memory.shows_writes
-        return info._replace(kind=class_and_words.partition(" ")[2], mutable=mutable)
-    if info.kind.startswith(COPIED) and info.kind.endswith(APART) and len(info.shape) == _TABLE:
+        return info._replace(kind=kind, mutable=mutable)
+    if info.kind.copied and APART in info.kind.reasons and len(info.shape) == _TABLE:
         return info._replace(strides=_read_order(info, target.capabilities.memory))
     return info
 
@@ -249,10 +249,10 @@ def _is_the_result(
     info: TensorInfo, request: Request, source: Declaration, target: Declaration
 ) -> bool:
     """Whether a column or table is returned as is, without memory to be shared as an array."""
-    if source is not target or not info.kind.startswith(COPIED) or not request.asks_nothing_else:
+    if source is not target or not info.kind.copied or not request.asks_nothing_else:
         return False
-    by_columns = info.kind.endswith(APART) and source.capabilities.memory.axes == _TABLE
-    return by_columns or info.kind.endswith(f": {BIT_PACKED}")
+    by_columns = APART in info.kind.reasons and source.capabilities.memory.axes == _TABLE
+    return by_columns or info.kind.reasons == (BIT_PACKED,)
 
 
 def _read_order(info: TensorInfo, memory: Memory) -> tuple[int, ...]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..core import dtypes
-from ..core.declaration import PLAIN, VALUE, Details, VerbCall, code_of
+from ..core.declaration import NO_DETAILS, VALUE, Details, VerbCall, code_of
 from ..core.devices import HOST, kind_of, same_place
+from ..core.kinds import PLAIN, kind_named
 from ..core.layout import spans
 from ..core.request import OVERLAPS
 from ..errors import DeviceError, LossyCastError
@@ -61,9 +62,8 @@ def is_cast_alike(plan: PlanBuilder) -> bool:
     now, caps = plan.now, plan.source.capabilities
     alike = (now.dtype, plan.dtype) in caps.dtypes.cast_alike and not plan.check
     # The method of a subclass could do anything, and its result would be of that class.
-    plain = now.kind in ("", caps.gradients.parameter) and not (
-        now.conjugate or now.negative or now.requires_grad
-    )
+    is_plain = not now.kind or now.kind == kind_named(caps.gradients.parameter)
+    plain = is_plain and not (now.conjugate or now.negative or now.requires_grad)
     return alike and plain and now.is_compact
 
 
@@ -82,7 +82,7 @@ def is_cast_by_host(plan: PlanBuilder) -> bool:
 
 
 _CAST_BY: dict[str, Details] = {
-    "": PLAIN,
+    "": NO_DETAILS,
     "host": Details(caster="host"),
     "graph": Details(caster="graph"),
 }
@@ -119,7 +119,7 @@ def cast_inside(plan: PlanBuilder, by: Declaration, why: str = "") -> None:
         negative=False,
         strides=plan.packed(by, plan.dtype),
         misalignment=0,
-        kind="",
+        kind=PLAIN,
         pinned=False,
     )
 
@@ -150,7 +150,7 @@ def duplicate(plan: PlanBuilder, why: str) -> None:
     changes: dict[str, Any] = {
         "strides": plan.packed(plan.source),
         "misalignment": 0,
-        "kind": "",
+        "kind": PLAIN,
         "pinned": False,
     }
     changes["requires_grad"] = plan.now.requires_grad and plan.source.capabilities.gradients.records
@@ -526,7 +526,9 @@ def _cross_in_graph(
             own, "cross", arguments, why, copies=Path.BUS, device=stop, dtype=crosses, **changes
         )
         plan.become(dtype=plan.dtype, shape=whole)
-        plan.become(strides=plan.c_order, misalignment=0, kind="", conjugate=False, negative=False)
+        plan.become(
+            strides=plan.c_order, misalignment=0, kind=PLAIN, conjugate=False, negative=False
+        )
 
 
 def fetch(plan: PlanBuilder) -> None:

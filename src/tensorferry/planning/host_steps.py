@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..core.declaration import PLAIN, VALUE, Code, Details, VerbCall, code_of
+from ..core.declaration import NO_DETAILS, VALUE, Code, Details, VerbCall, code_of
 from ..core.devices import HOST, same_place
-from ..core.info import COPIED_KINDS, JOINS, NUMBERS
+from ..core.kinds import PLAIN
 from ..core.request import PINNED
 from ..errors import ShapeError, an
 from . import rules
@@ -60,14 +60,15 @@ _ALIGNED: dict[str, Any] = {"misalignment": 0, "swapped": False}
 
 def take_value(plan: PlanBuilder) -> None:
     """Read the tensor in a variable."""
-    if plan.now.kind in plan.source.capabilities.objects.value_kinds:
-        plan.add(plan.source, "value", (), f"{an(plan.now.kind)}'s value", kind="")
+    name = plan.now.kind.name
+    if name in plan.source.capabilities.objects.value_kinds:
+        plan.add(plan.source, "value", (), f"{an(name)}'s value", kind=PLAIN)
 
 
 def take_foreign(plan: PlanBuilder) -> None:
     """Take the memory of an object of another library on a device."""
-    if plan.now.kind in plan.source.capabilities.objects.taken_kinds:
-        plan.add(plan.source, "take", (), "the object's memory", kind="")
+    if plan.now.kind.name in plan.source.capabilities.objects.taken_kinds:
+        plan.add(plan.source, "take", (), "the object's memory", kind=PLAIN)
 
 
 def read(plan: PlanBuilder) -> None:
@@ -81,23 +82,23 @@ def read(plan: PlanBuilder) -> None:
         return
     arguments: tuple[Any, ...] = ()
     changes: dict[str, Any] = {}
-    if kind in NUMBERS and rules.reads_as_asked(
+    if kind.is_numbers and rules.reads_as_asked(
         plan.now, target, plan.dtype, plan.device, plan.check
     ):
         arguments = (plan.dtype, plan.check, target.capabilities.memory.strides == "compact")
         changes = {"dtype": plan.dtype, "strides": plan.packed(target, plan.dtype)}
         changes |= {"misalignment": 0, "weak_dtype": None}
-    joins = JOINS.get(kind)
+    joins = kind.joined_by
     # Python values have no memory, so NumPy joins them.
     if joins and plan.source.capabilities.memory.host_array:
         owner = plan.exchange
     else:
         owner = plan.source
-    changes |= {"writable": True, "mutable": True, "kind": ""}
+    changes |= {"writable": True, "mutable": True, "kind": PLAIN}
     # The code of a column that is copied depends on what it is asked for, though the verb does not.
     out = plan.request.out
-    details = PLAIN
-    if kind in COPIED_KINDS:
+    details = NO_DETAILS
+    if kind.copied:
         dtype = plan.request.dtype or (None if out is None else out.dtype)
         details = Details(dtype=dtype, casting=plan.request.casting)
     plan.add(owner, joins or "read", arguments, why, copies=plan.path, details=details, **changes)
@@ -286,14 +287,16 @@ def _adopt(plan: PlanBuilder) -> None:
     preferred = caps.devices.prefers_dlpack and plan.source.capabilities.devices.exports_dlpack
     through_dlpack = preferred and able and not plan.allocated and _ends_with_export(plan)
     imported = _code_now(plan, target, "import_dlpack") if through_dlpack else None
-    details = _NEWLY_ALLOCATED if plan.allocated else PLAIN
+    details = _NEWLY_ALLOCATED if plan.allocated else NO_DETAILS
     plan.add(target, "adopt", (), why, copies=copies, details=details, **plan.as_targets())
     if imported is not None:
         export, adopt = plan.steps[-2:]
         plan.steps[-2:] = [export._replace(snippet=Code(VALUE)), adopt._replace(snippet=imported)]
 
 
-def _code_now(plan: PlanBuilder, owner: Declaration, verb: str, details: Details = PLAIN) -> Code:
+def _code_now(
+    plan: PlanBuilder, owner: Declaration, verb: str, details: Details = NO_DETAILS
+) -> Code:
     """The code for a verb without arguments of its own, of the value as it is now."""
     return code_of(owner, VerbCall(verb, (), plan.now, VALUE, details))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..core import names
-from ..core.named_tuple import NamedTuple
+from ..core.named_tuple import NamedTuple, fields_but
 from ..core.sizes import size_text
 from .step import WAYS
 
@@ -74,14 +74,13 @@ class Plan(NamedTuple):
     modules: tuple[Mapping[str, str], ...] = ()
 
     def __eq__(self, other: object) -> bool:
-        # The modules follow from the frameworks, and cannot be hashed.
-        return isinstance(other, Plan) and self[:-1] == other[:-1]
+        return isinstance(other, Plan) and _compared(self) == _compared(other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:
-        return hash(self[:-1])
+        return hash(_compared(self))
 
     @property
     def written(self) -> str | None:
@@ -203,3 +202,7 @@ class Plan(NamedTuple):
         from .pictures.html import plan_page
 
         return plan_page(self, self._summary())
+
+
+_compared = fields_but(Plan, "modules")
+"""What two plans are compared by. The modules follow from the frameworks, and cannot be hashed."""

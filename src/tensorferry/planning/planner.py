@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..core.declaration import as_now
 from ..core.devices import HOST, kind_of, same_place
-from ..core.info import COPIED
+from ..core.kinds import PLAIN, kind_named
 from ..core.request import LEAVE
 from ..errors import GradientError, ShapeError
 from . import device_steps, host_steps, preconditions, rules
@@ -97,7 +97,7 @@ def _decide(plan: PlanBuilder) -> None:
     if not exists:
         plan.refuse_copy([f"{target.name} values have no memory to share"])
     _leave_graph(plan)
-    if plan.now.device != HOST and plan.now.kind in source.capabilities.objects.read_kinds:
+    if plan.now.device != HOST and source.capabilities.objects.reads(plan.now.kind):
         # A stack: made where its members are, so that one tensor crosses the bus.
         host_steps.read(plan)
     if not device_steps.share_on_device(plan):
@@ -128,7 +128,7 @@ def _stays_inside(plan: PlanBuilder) -> bool:
         return False
     if caps.objects.tracer:
         return True
-    if on_host and _reads_array(now, caps) and now.kind in caps.objects.read_kinds:
+    if on_host and _reads_array(now, caps) and caps.objects.reads(now.kind):
         return False
     if plan.dtype == now.dtype and same_place(now.device, plan.device):
         # Shards stay where they are. A framework with a graph copies its own tensors best, others
@@ -155,7 +155,7 @@ def _stays_inside(plan: PlanBuilder) -> bool:
 
 def _reads_array(now: TensorInfo, caps: Capabilities) -> bool:
     """Whether what is read of a kind is an array."""
-    return caps.memory.host_array or now.kind.startswith(COPIED)
+    return caps.memory.host_array or now.kind.copied
 
 
 def _finishes_apart(plan: PlanBuilder) -> bool:
@@ -170,7 +170,7 @@ def _stay_inside(plan: PlanBuilder) -> None:
     own, memory = plan.source, plan.source.capabilities.memory
     before = plan.now
     host_steps.take_value(plan)
-    if before.kind in own.capabilities.objects.read_kinds:
+    if own.capabilities.objects.reads(before.kind):
         host_steps.read(plan)
     device_steps.change_inside(plan)
     copies = plan.request.copy is True and not plan.allocated
@@ -187,7 +187,7 @@ def _stay_inside(plan: PlanBuilder) -> None:
         plan.reason = plan.reason or changed
         plan.become(writable=memory.writable, mutable=memory.writable)
     elif before.kind and memory.host_array:
-        plan.add(own, "export", (), "the plain array under the subclass", kind="")
+        plan.add(own, "export", (), "the plain array under the subclass", kind=PLAIN)
         plan.reason = "the same memory"
     else:
         if plan.steps:
@@ -210,8 +210,8 @@ def _leave_graph(plan: PlanBuilder) -> None:
             f"This tensor requires grad, and {plan.target.name} would leave its autograd graph.",
             f'grad="detach" (the default), or {by_hand} first',
         )
-    if plan.now.kind == plan.source.capabilities.gradients.parameter:
-        kind = ""
+    if plan.now.kind == kind_named(plan.source.capabilities.gradients.parameter):
+        kind = PLAIN
     else:
         kind = plan.now.kind
     plan.add(plan.source, "detach", (), "gradients do not cross", requires_grad=False, kind=kind)
@@ -281,7 +281,7 @@ def _to_array(plan: PlanBuilder) -> None:
     host_steps.take_value(plan)
     if now.device != HOST or (now.shards > 1 and not plan.allocated):
         device_steps.fetch(plan)
-    elif now.kind in caps.objects.read_kinds:
+    elif caps.objects.reads(now.kind):
         host_steps.read(plan)
         if not _reads_array(now, caps):
             plan.add(source, "export", (), rules.EXPORT_REASON)
@@ -309,7 +309,8 @@ def _finish_options(plan: PlanBuilder) -> None:
                 plan.add(plan.target, "copy", (), why, copies=plan.path, misalignment=0)
                 plan.become(writable=memory.writable, mutable=memory.writable)
                 plan.reason = why
-            plan.add(plan.target, option, (), f"{option}=True", kind=option.capitalize())
+            kind = kind_named(option.capitalize())
+            plan.add(plan.target, option, (), f"{option}=True", kind=kind)
 
 
 def _lay_out(plan: PlanBuilder) -> None:

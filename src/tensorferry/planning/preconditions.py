@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ..core.devices import HOST, kind_of, same_place
 from ..core.dtypes import DTYPES, find, fit
-from ..core.info import JOINS
 from ..core.layout import AXES
 from ..core.leaf_dtypes import quoted
 from ..core.request import LEAVE, PINNED
@@ -123,7 +122,7 @@ def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) ->
         # other form.
         if is_table:
             code = f"to_numpy(x).reshape({shape}), {leaves_out}"
-        elif info.kind in JOINS:
+        elif info.kind.joined_by:
             raise ShapeError(
                 f"{an(exchange.name, 'A')} array has at most {most} axes, and this tensor has "
                 f"{len(info.shape)}.",
@@ -273,7 +272,7 @@ def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:
         )[0]
         raise UnsupportedTypeError(f"out= cannot be written: {why}.", "without out=")
     able, usual = target.capabilities.memory.out, target.capabilities.memory.writable
-    assignable = out.kind in target.capabilities.objects.value_kinds
+    assignable = out.kind.name in target.capabilities.objects.value_kinds
     writable = assignable or (usual if out.writable is None else out.writable)
     if not able or not writable:
         if able:
@@ -283,9 +282,9 @@ def refuse_out(info: TensorInfo, request: Request, target: Declaration) -> None:
         if not usual:
             what = f"{target.name} tensors are immutable"
         raise UnsupportedTypeError(f"out= cannot be written: {what}.", "without out=")
-    if out.kind in target.capabilities.objects.read_kinds:
+    if target.capabilities.objects.reads(out.kind):
         raise UnsupportedTypeError(
-            f"out= cannot be written: {an(out.kind)} has no memory of its own.", "without out="
+            f"out= cannot be written: {an(str(out.kind))} has no memory of its own.", "without out="
         )
     if out.overlaps_itself:
         raise UnsupportedTypeError(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..core import dtypes
 from ..core.devices import HOST, kind_of, meant
-from ..core.info import COPIED, is_many
+from ..core.info import is_many
 from ..core.layout import is_compact
 from ..core.names import EXCHANGE_NUMBERS
 from ..errors import DeviceError, LossyCastError, an
@@ -15,6 +15,7 @@ from ..hints import Hint
 if TYPE_CHECKING:
     from ..core.declaration import Declaration
     from ..core.info import TensorInfo
+    from ..core.kinds import Kind
     from ..core.request import Request
 
 __all__ = [
@@ -63,14 +64,13 @@ READ_REASONS = {
 }
 
 
-def why_read(kind: str) -> str:
+def why_read(kind: Kind) -> str:
     """The reason why an object without memory of its own to share is read, by its kind."""
-    found = READ_REASONS.get(kind)
-    told = kind.partition(": ")[2]
+    if kind.name in READ_REASONS and not kind.copied:
+        return READ_REASONS[kind.name]
+    what = an(kind.subject)
     return (
-        found
-        or told
-        or f"what {an(kind.removeprefix(COPIED))} gives is not shown to be its own memory, and counts as a copy"
+        kind.reason or f"what {what} gives is not shown to be its own memory, and counts as a copy"
     )
 
 

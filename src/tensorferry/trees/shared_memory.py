@@ -108,7 +108,7 @@ def _identities(each: Prepared, at: int | None) -> Iterable[Any]:
 
 def is_read(each: Prepared) -> bool:
     """Whether a leaf has no own memory and is read into new memory (numbers, several tensors)."""
-    return each.info.kind in each.source.capabilities.objects.read_kinds
+    return each.source.capabilities.objects.reads(each.info.kind)
 
 
 def address_of(each: Prepared) -> int | None:

@@ -541,6 +541,7 @@ DECLARED = {
     "others": ({"devices": Devices(others=True), **FLOATS}, ["copy", "cast", "move"]),
     "a graph": ({"gradients": Gradients(graph=True)}, ["detach", "stack", "copy", "cast"]),
     "read_kinds": ({"objects": Objects(read_kinds=frozenset({"scalar"}))}, ["read"]),
+    "reads_copies": ({"objects": Objects(reads_copies=True)}, ["read"]),
     "value_kinds": ({"objects": Objects(value_kinds=frozenset({"Variable"}))}, ["value"]),
     "taken_kinds": ({"objects": Objects(taken_kinds=frozenset({"__dlpack__"}))}, ["take"]),
     "inside_only": ({"objects": Objects(inside_only=frozenset({"traced"}))}, ["copy", "cast"]),

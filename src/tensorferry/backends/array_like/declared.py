@@ -7,46 +7,30 @@ from typing import TYPE_CHECKING
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
 from ...core.declaration import Code, Declared
 from ...core.dtypes import DTYPES, ORDINARY
-from ...core.info import APART, COPIED_KINDS, COUNTING, READ_AS
+from ...core.kinds import APART
 from ...core.layout import compact_strides
 
 if TYPE_CHECKING:
     from ...core.declaration import VerbCall
+    from ...core.info import TensorInfo
 
 __all__ = [
     "CAPABILITIES",
-    "COLUMN",
     "DECLARED",
-    "DLPACK",
-    "FILLED",
     "LIBRARIES",
     "NAME",
-    "PADDED_WITH",
-    "PALETTE",
     "column_code",
     "snippet",
 ]
-
-DLPACK = ".__dlpack__"
-"""The end of a `TensorInfo.kind` if the object gives its memory by this method."""
-COLUMN = "column"
-"""In a `TensorInfo.kind`: a column known by Arrow's interfaces, or whose nulls were replaced."""
-PALETTE = " of palette indices"
-"""The end of a `TensorInfo.kind` if the numbers are indices into a table of colours."""
-
-FILLED, PADDED_WITH = " with nulls as ", " padded with "
-"""In a `TensorInfo.kind`: before the value that replaces nulls, and the one that pads rows."""
-_AS_ASKED = (READ_AS, "decimals", "encoded ", "Python objects")
-"""In the reasons for a copy: the values may be read differently if a dtype is named."""
 
 
 def snippet(call: VerbCall) -> Code | str:
     """See `Backend.snippet`."""
     info, x = call.info, call.x
     native = info.dtype in ORDINARY
-    if f" {COLUMN}" in f" {info.kind}":
+    if info.kind.is_column:
         return column_code(call)
-    if not info.kind.endswith(DLPACK):
+    if not info.kind.by_dlpack:
         if call.verb == "read":
             if native:
                 return f'np.array({x}, dtype="{info.dtype}")'
@@ -62,39 +46,37 @@ def snippet(call: VerbCall) -> Code | str:
 
 def column_code(call: VerbCall) -> str:
     """The call for the values of a column or a table, except what comes from a later step."""
-    info, details = call.info, call.details
-    text, _, reasons = info.kind.partition(": ")
-    dtype = _dtype_in_call(info.dtype, details.dtype, COUNTING in text, reasons)
+    info, details, kind = call.info, call.details, call.info.kind
+    dtype = _dtype_in_call(info, details.dtype)
     inputs = [call.x]
     if dtype:
         inputs.append(f'dtype="{dtype}"')
     if dtype and details.casting:
         inputs.append(f'casting="{details.casting}"')
-    filled, _, padded = text.partition(PADDED_WITH)
-    value = filled.partition(FILLED)[2]
-    if value == "nan":
+    if kind.filled == "nan":
         inputs.append('nulls="nan"')
-    elif value:
-        inputs.append(f"nulls={_number(value)}")
-    if padded:
-        inputs.append(f"pad={_number(padded)}")
+    elif kind.filled:
+        inputs.append(f"nulls={_number(kind.filled)}")
+    if kind.padded:
+        inputs.append(f"pad={_number(kind.padded)}")
     # NumPy gets a table in column order. The plan says if the target needs row order.
     by_rows = info.strides == compact_strides(info.shape, DTYPES[info.dtype].itemsize)
-    if reasons == APART and by_rows:
+    if APART in kind.reasons and by_rows:
         in_rows = '.copy(order="C")'
     else:
         in_rows = ""
     return f"ferry.to_numpy({', '.join(inputs)}){in_rows}"
 
 
-def _dtype_in_call(own: str, asked: str | None, counts: bool, reasons: str) -> str:
+def _dtype_in_call(info: TensorInfo, asked: str | None) -> str:
     """The dtype that the call for a column names; empty if it names none."""
-    if not counts and reasons != APART and not any(word in reasons for word in _AS_ASKED):
-        return ""
-    if asked in DTYPES:
+    named = {reason.names_dtype for reason in info.kind.reasons}
+    if info.kind.counts:
+        named.add("always")
+    if asked in DTYPES and named & {"if asked", "always"}:
         return asked
-    if counts or READ_AS in reasons:
-        return own
+    if "always" in named:
+        return info.dtype
     return ""
 
 
@@ -114,7 +96,7 @@ LIBRARIES = ("PIL", "dask", "datasets", "h5py", "scipy", "xarray", "zarr")
 CAPABILITIES = Capabilities(
     dtypes=Dtypes(frozenset(), {}),
     memory=Memory(writable=True, host_array=True),
-    objects=Objects(ordinary_kind="object", read_kinds=COPIED_KINDS),
+    objects=Objects(ordinary_kind="object", reads_copies=True),
 )
 
 DECLARED = Declared(

@@ -16,8 +16,7 @@ from ...errors import UnsupportedTypeError, an
 from ...hints import Hint
 from ...host.numpy_dtypes import of_numpy
 from .. import registry
-from .declared import PALETTE
-from .protocols import from_array, kind_of, open_by_protocol, open_contents, open_later_values
+from .protocols import from_array, open_by_protocol, open_contents, open_later_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,12 +174,9 @@ def _open_pillow(x: Any, target: Any, request: Any) -> Opened:
     if dtype is None:
         return open_by_protocol(x, target, request)
     bands = (len(mode.bands),) if len(mode.bands) > 1 else ()
-    if x.mode in ("P", "PA"):
-        kind = f"{kind_of(x)}{PALETTE}"
-    else:
-        kind = ""
+    shape, of_palette = (x.height, x.width, *bands), x.mode in ("P", "PA")
     return None, *open_later_values(
-        x, partial(_read_pillow, x), (x.height, x.width, *bands), dtype, kind
+        x, partial(_read_pillow, x), shape, dtype, of_palette=of_palette
     )
 
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.info import ANY_ADDRESS, COPIED, TensorInfo
+from ...core.info import ANY_ADDRESS, TensorInfo
+from ...core.kinds import Kind, Reason, kind_named, kind_with
 from ...core.names import EXCHANGE
 from ...errors import ConversionError, DeviceError, UnsupportedTypeError, an
 from ...host import dlpack, memory
@@ -26,7 +27,7 @@ from ...host.masked import has_masked
 from ...host.numpy_dtypes import has_dates, of_numpy
 from .. import opening, registry
 from ..base import kind_of_type
-from .declared import DLPACK, NAME
+from .declared import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,15 +51,15 @@ __all__ = [
 ]
 
 
-def kind_of(x: object) -> str:
-    """The name of an object's class, as a `TensorInfo.kind`."""
-    return kind_of_type(type(x))
+def kind_of(x: object) -> Kind:
+    """The kind of an object: the name of its class."""
+    return kind_named(kind_of_type(type(x)))
 
 
 # -- an object as an array over its memory, or as a copy -------------------------------------------
 
 
-def open_view(x: object, array: Array, kind: str) -> tuple[TensorInfo, Any]:
+def open_view(x: object, array: Array, kind: Kind) -> tuple[TensorInfo, Any]:
     """Open an array over memory of an object.
 
     The view keeps the object alive, since only that may own the memory.
@@ -69,11 +70,11 @@ def open_view(x: object, array: Array, kind: str) -> tuple[TensorInfo, Any]:
     return _info_of(array, kind), memory.keeping(array, x)
 
 
-def _info_of(array: Array, kind: str) -> TensorInfo:
+def _info_of(array: Array, kind: Kind) -> TensorInfo:
     dtype = of_numpy(array.dtype)
     if dtype is None:
         raise UnsupportedTypeError(
-            f"{an(kind, 'A')} gives an array of dtype {array.dtype}, which cannot be converted.",
+            f"{an(str(kind), 'A')} gives an array of dtype {array.dtype}, which cannot be converted.",
             _hint_for_dtype(array),
         )
     writable = array.flags.writeable
@@ -82,7 +83,12 @@ def _info_of(array: Array, kind: str) -> TensorInfo:
 
 
 def open_later_values(
-    x: object, read: Callable[[], Array], shape: tuple[int, ...], dtype: str, kind: str = ""
+    x: object,
+    read: Callable[[], Array],
+    shape: tuple[int, ...],
+    dtype: str,
+    *,
+    of_palette: bool = False,
 ) -> tuple[TensorInfo, Any]:
     """Open values whose shape and dtype are known before they are read.
 
@@ -91,11 +97,10 @@ def open_later_values(
         read: Reads the values.
         shape: Their shape.
         dtype: The name of their dtype.
-        kind: The object's `TensorInfo.kind`, if not the name of its class.
+        of_palette: Whether they are indices into a table of colours.
     """
-    info = TensorInfo(
-        NAME, shape, dtype, misalignment=ANY_ADDRESS, kind=COPIED + (kind or kind_of(x))
-    )
+    kind = kind_with(kind_of(x), copied=True, of_palette=of_palette)
+    info = TensorInfo(NAME, shape, dtype, misalignment=ANY_ADDRESS, kind=kind)
     return info, opening.Later(partial(_read_and_check, read, shape, dtype, type(x).__name__))
 
 
@@ -109,7 +114,7 @@ def open_array(x: Any, take: Callable[[Any], Array]) -> tuple[TensorInfo, Any]:
 
 
 def open_if_shared(
-    x: object, array: Array, kind: str, again: Callable[[], Array]
+    x: object, array: Array, kind: Kind, again: Callable[[], Array]
 ) -> tuple[TensorInfo, Any]:
     """Open an array as a view of an object's memory if `again` gives its address; else as a copy.
 
@@ -122,9 +127,9 @@ def open_if_shared(
     return open_copy(array, kind)
 
 
-def open_copy(array: Array, kind: str) -> tuple[TensorInfo, Any]:
+def open_copy(array: Array, kind: Kind) -> tuple[TensorInfo, Any]:
     """Open an array that was made from the object's values."""
-    return _info_of(array, kind)._replace(kind=COPIED + kind), array
+    return _info_of(array, kind)._replace(kind=kind_with(kind, copied=True)), array
 
 
 def values_of(x: Any) -> Array:
@@ -290,7 +295,7 @@ def _open_on_device(x: Any, protocol: str, target: Backend | None) -> Opened:
         raise DeviceError(f"{what} is on a device, and {why}.", "a copy of it, by its own library")
     owner: Any = registry.load(target if target in carriers else carriers[0])
     handle = owner.take(x)
-    return owner, owner.describe(handle)._replace(kind=protocol), handle
+    return owner, owner.describe(handle)._replace(kind=kind_named(protocol)), handle
 
 
 def open_contents(
@@ -315,9 +320,9 @@ def _open_dates(x: Any, array: Array, target: Backend | None, request: Request |
     contents = dates_of(
         array, None if request is None else asked_of(request.dtype, request.casting)
     )
-    contents.kind = kind_of(x)
+    contents.kind = kind_of(x).name
     if isinstance(contents.found, Column):
-        contents.found.reasons = ("an array that the object gives",)
+        contents.found.reasons = (Reason("an array that the object gives"),)
     return registry.backend_of(contents).open(contents, target, request)
 
 
@@ -349,7 +354,7 @@ def _failed(x: object, name: str, error: Exception) -> UnsupportedTypeError:
 
 def _over_dlpack(x: Any) -> tuple[TensorInfo, Any]:
     capsule = dlpack.take(x)
-    kind = kind_of(x) + DLPACK
+    kind = kind_with(kind_of(x), by_dlpack=True)
     if capsule.versioned:
         if capsule.copied:
             return open_copy(capsule.array, kind)

@@ -8,11 +8,12 @@ from ...columns import interface
 from ...columns.column import Column, Refused
 from ...columns.layouts import asked_of, column_of, fields
 from ...columns.objects import objects_in
+from ...core.kinds import Kind, kind_with
 from ...errors import UnsupportedTypeError
 from .. import registry
 from ..nodes import Node, as_dict
 from ..opening import Later, Table, TableContents, open_column, open_table
-from .declared import COLUMN, FILLED, NAME
+from .declared import NAME
 from .libraries import known_class
 
 if TYPE_CHECKING:
@@ -145,20 +146,27 @@ def open_arrow(
     return open_contents(given, target, request, exactly=exactly)
 
 
+_COLUMN = Kind(is_column=True)
+
+
 def open_contents(
     x: TableContents, target: Backend | None, request: Request | None, *, exactly: bool
 ) -> tuple[TensorInfo, Any]:
     """Open `TableContents`."""
     if x.table is not None:
-        note = f"{COLUMN}{x.words or ''}"
+        note = x.note or _COLUMN
         return open_table(NAME, x.kind, x.table, x.columns, target, request, note=note)
     assert x.found is not None  # noqa: S101 - it is one of the two
     if isinstance(x.found, Column):
         fill = x.found.fill
     else:
         fill = None
-    filled = "" if fill is None else f"{FILLED}{fill.item()}"
-    note = f"{COLUMN}{filled if x.words is None else x.words}"
+    if x.note is not None:
+        note = x.note
+    elif fill is not None:
+        note = kind_with(_COLUMN, filled=str(fill.item()))
+    else:
+        note = _COLUMN
     info, handle = open_column(NAME, x.kind, x.name, x.found, request, exactly=exactly, note=note)
     if not x.is_one:
         return info, handle

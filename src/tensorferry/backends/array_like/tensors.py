@@ -11,7 +11,7 @@ from ...columns.interface import gives_arrow, leaving_streams
 from ...host import memory
 from ..base import Backend
 from ..opening import Later, TableContents, remark_of
-from .declared import CAPABILITIES, DECLARED, NAME, PALETTE, snippet
+from .declared import CAPABILITIES, DECLARED, NAME, snippet
 from .libraries import known_class
 from .protocols import open_by_protocol, protocol_of, reading, values_of
 from .tables import ArrowColumn, found_in, is_known_by_arrow, open_arrow, open_contents, opener_of
@@ -111,7 +111,7 @@ class ArrayLikeBackend(Backend):
         return backend or self, info, handle
 
     def remark(self, info: TensorInfo) -> str:
-        if not info.kind.endswith(PALETTE):
+        if not info.kind.of_palette:
             return remark_of(info.kind)
         return 'the numbers are indices into the image\'s palette, no colours: x.convert("RGB") has those'
 

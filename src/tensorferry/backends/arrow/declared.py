@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
 from ...core.declaration import Declared
 from ...core.dtypes import ORDINARY
-from ...core.info import ANY_ADDRESS, BIT_PACKED, COPIED, COPIED_KINDS
+from ...core.info import ANY_ADDRESS
+from ...core.kinds import BIT_PACKED, Kind
 from ..array_like.declared import column_code
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ CAPABILITIES = Capabilities(
     ),
     memory=Memory(writable=False, strides="compact", fewest_axes=1),
     objects=Objects(
-        read_kinds=COPIED_KINDS,
-        kinds_by_dtype={"bool": f"{COPIED}BooleanArray: {BIT_PACKED}"},
+        reads_copies=True,
+        kinds_by_dtype={"bool": Kind("BooleanArray", copied=True, reasons=(BIT_PACKED,))},
         gathers_at=ANY_ADDRESS,
     ),
 )

@@ -36,7 +36,7 @@ def snippet(call: VerbCall) -> Code | str:
     if verb == "write" and details.out is not None:
         return _write_code(x, info, details.out, is_own=details.is_own)
     if verb == "take":
-        if info.kind == "__dlpack__":
+        if info.kind.name == "__dlpack__":
             return f"cupy.from_dlpack({x})"
         return f"cupy.asarray({x})"
     if verb in _COPIES:

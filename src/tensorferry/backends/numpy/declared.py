@@ -38,7 +38,7 @@ def snippet(call: VerbCall) -> Code | str:
         return f'{x}.astype("{info.dtype}"{order})'
     if verb == "copy" and arguments and arguments[0]:
         return f'{x}.copy(order="C")'
-    if verb == "stack" and info.kind == "rows":
+    if verb == "stack" and info.kind.name == "rows":
         return f'np.stack([ferry.to_numpy(row, dtype="{info.dtype}") for row in {x}])'
     if verb == "narrow":
         return narrow_code(x, info, *arguments)

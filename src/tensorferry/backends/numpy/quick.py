@@ -136,7 +136,8 @@ class NumpyQuick(Quick[NumpyBackend]):
         return starts, ends
 
     def owns_memory(self, signature: Any) -> bool:
-        return signature[4] in _OWN
+        _dtype, _rank, _layout, _address, flags, *_ = signature
+        return flags in _OWN
 
     def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
         alike = set(map(type, tensors)) == {np.ndarray} and len(set(map(_DTYPE, tensors))) == 1

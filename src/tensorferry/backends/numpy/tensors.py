@@ -12,6 +12,7 @@ import numpy as np
 
 from ...core.dtypes import common
 from ...core.info import TensorInfo
+from ...core.kinds import kind_named
 from ...core.layout import compact_strides
 from ...errors import ConversionError, ShapeError, UnsupportedTypeError, an
 from ...hints import Hint
@@ -91,7 +92,7 @@ class NumpyBackend(Backend):
         if type(x) is np.ndarray:
             return _info(x, name, "", False)
         if isinstance(x, np.generic):
-            return TensorInfo(self.name, (), name, writable=True, kind="scalar")
+            return TensorInfo(self.name, (), name, writable=True, kind=_SCALAR)
         return _info(x, name, kind_of_type(type(x)), memory.is_mapped(x))
 
     def open(self, x: Any, target: Backend | None = None, request: Request | None = None) -> Opened:
@@ -212,6 +213,14 @@ class NumpyBackend(Backend):
         casts.copy_into(np.asarray(out), x)
 
 
+_SCALAR = kind_named("scalar")
+_IN_OBJECTS = {
+    kind_named("numbers"): kind_named("objects"),
+    kind_named("stack"): kind_named("rows"),
+}
+"""The kinds of lists, and what they are in an array of objects."""
+
+
 def _info(x: Array, name: str, kind: str, mapped: bool) -> TensorInfo:
     writable, mutable, is_mapped = who_writes(x, x.flags.writeable)
     mapped = mapped or is_mapped
@@ -243,7 +252,7 @@ def _described(
         mutable,
         *bits,
         memory_map=mapped,
-        kind=kind,
+        kind=kind_named(kind),
     )
 
 
@@ -374,7 +383,7 @@ def _numbers_of(x: Any, target: Backend | None, request: Request | None, *, look
             error.hint = error.hint.for_list("np.asarray(x).tolist()")
             error.args = error.message, error.hint
         raise
-    info = info._replace(kind={"numbers": "objects", "stack": "rows"}.get(info.kind, info.kind))
+    info = info._replace(kind=_IN_OBJECTS.get(info.kind, info.kind))
     if not x.size:
         steps = compact_strides(x.shape, handle.itemsize)
         return source, info._replace(shape=x.shape, strides=steps), handle.reshape(x.shape)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects, Options
 from ...core.declaration import Declared
 from ...core.dtypes import ORDINARY
-from ...core.info import COPIED_KINDS, COUNTING
 from ...core.names import EXCHANGE_NUMBERS
 from ..array_like.declared import column_code
 
@@ -25,7 +24,7 @@ def snippet(call: VerbCall) -> str:
     if call.verb == "label":
         return _labelled(x, call.details, is_column=len(info.shape) == 1)
     # A series of lists in Arrow's memory, which nobody writes to, gives pandas' arrays of objects.
-    is_plain = COUNTING not in info.kind and (len(info.shape) == 1 or info.mutable)
+    is_plain = not info.kind.counts and (len(info.shape) == 1 or info.mutable)
     if call.verb == "export" and is_plain:
         return f"{x}.to_numpy()"
     return column_code(call)
@@ -47,7 +46,7 @@ def _labelled(x: str, labels: Details, *, is_column: bool) -> str:
 CAPABILITIES = Capabilities(
     dtypes=Dtypes(held=ORDINARY, numbers=EXCHANGE_NUMBERS),
     memory=Memory(writable=False, shows_writes=True, fewest_axes=1, axes=2),
-    objects=Objects(read_kinds=COPIED_KINDS),
+    objects=Objects(reads_copies=True),
     options=Options(labels=frozenset({"columns", "index"})),
 )
 

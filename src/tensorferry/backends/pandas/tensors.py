@@ -30,7 +30,7 @@ from ...columns.dates import counts_of, dates_in
 from ...columns.frames import write_columns
 from ...columns.layouts import CATEGORIES, ROUNDED, are_integers, decimals_in
 from ...columns.pieces import DictionaryEncoded, Missing, Piece
-from ...core.info import INDEXED
+from ...core.kinds import OBJECTS, PLAIN, WITH_INDEX, Kind, Reason
 from ...core.labels import Labels
 from ...core.names import EXCHANGE
 from ...errors import ConversionError, UnsupportedTypeError, an
@@ -73,7 +73,7 @@ _OTHER: dict[type, str] = {
 }
 """Code that makes another column, by the type of the first object that is no number."""
 _NUMBERS = (*reader.PYTHON_NUMBERS, np.generic)
-_REASON = ("Python objects",)
+_REASON = (OBJECTS,)
 
 
 # -- columns of Python objects: numbers and lists of them are read, None and pd.NA are nulls -------
@@ -343,11 +343,11 @@ class PandasBackend(ColumnBackend):
             )
         return None
 
-    def note(self, x: Any) -> str:
+    def note(self, x: Any) -> Kind:
         index = getattr(x, "index", None)
         if index is None or isinstance(x, self._pd.Index) or self._is_usual(index):
-            return ""
-        return INDEXED
+            return PLAIN
+        return WITH_INDEX
 
     def _is_usual(self, index: Any) -> bool:
         """Whether an index only numbers the rows, or the columns."""
@@ -483,7 +483,7 @@ class PandasBackend(ColumnBackend):
         if isinstance(dtype, pd.SparseDtype):
             name = of_plain(dtype.subtype)
             if name is not None:
-                return _over(np.asarray(values), ("sparse",))
+                return _over(np.asarray(values), (Reason("sparse"),))
         plain = getattr(dtype, "numpy_dtype", None)
         name = None if plain is None else of_plain(plain)
         if name is not None and isinstance(
@@ -545,7 +545,7 @@ class PandasBackend(ColumnBackend):
                 pieces = [Piece(len(codes), decoded, marked)]
             else:
                 pieces = []
-            reasons = () if pieces else (f"encoded {decoded.encoded}",)
+            reasons = () if pieces else (Reason.encoded(decoded.encoded),)
             return Column(found.dtype, (), pieces, unit=found.unit, reasons=reasons)
         if isinstance(found, Refused) and found.asked:
             return found._replace(lacks=bool(gone.any()))
@@ -724,7 +724,7 @@ def of_plain(dtype: Any) -> str | None:
     return None
 
 
-def _over(array: Array, reasons: tuple[str, ...] = ()) -> Column:
+def _over(array: Array, reasons: tuple[Reason, ...] = ()) -> Column:
     pieces = [Piece(len(array), array)] if array.size else []
     found = Column(
         of_numpy(array.dtype) or "", array.shape[1:], pieces, mutable=not reasons, reasons=reasons

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects, Options
 from ...core.declaration import Declared
 from ...core.dtypes import ORDINARY
-from ...core.info import ANY_ADDRESS, APART, BIT_PACKED, COPIED, COPIED_KINDS
+from ...core.info import ANY_ADDRESS
+from ...core.kinds import APART, BIT_PACKED, Kind
 from ..array_like.declared import column_code
 
 if TYPE_CHECKING:
@@ -52,9 +53,9 @@ CAPABILITIES = Capabilities(
         writable=False, strides="compact", alignment=0, fewest_axes=1, axes=2, by_columns=True
     ),
     objects=Objects(
-        read_kinds=COPIED_KINDS,
-        kinds_by_dtype={"bool": f"{COPIED}Series: {BIT_PACKED}"},
-        kinds_by_axes={2: f"{COPIED}DataFrame: {APART}"},
+        reads_copies=True,
+        kinds_by_dtype={"bool": Kind("Series", copied=True, reasons=(BIT_PACKED,))},
+        kinds_by_axes={2: Kind("DataFrame", copied=True, reasons=(APART,))},
         gathers_at=ANY_ADDRESS,
     ),
     options=Options(labels=frozenset({"columns"})),

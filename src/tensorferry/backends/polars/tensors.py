@@ -18,6 +18,7 @@ from ...columns.column import (
     is_number,
 )
 from ...columns.pieces import Piece
+from ...core.kinds import PLAIN, Kind
 from ...core.labels import Labels
 from ...errors import UnsupportedTypeError, an
 from ..columnar import ColumnBackend, Views
@@ -41,6 +42,7 @@ CODE = {
     WORDS: "{x}.cast(pl.Categorical).to_physical(), which numbers the words",
 }
 """Code of polars for hints, by that of pyarrow."""
+_OF_ROWS = Kind(of_rows=True)
 
 
 class PolarsBackend(ColumnBackend):
@@ -100,13 +102,13 @@ class PolarsBackend(ColumnBackend):
             return "A GroupBy is rows in groups, of which nothing was computed.", "x.mean()"
         return None
 
-    def note(self, x: Any) -> str:
+    def note(self, x: Any) -> Kind:
         # Without it, a series of rows could not be told from a frame, of which two axes are the
         # ordinary case.
         dtype = getattr(x, "dtype", None)
         if isinstance(dtype, (self._pl.Array, self._pl.List)):
-            return "of rows"
-        return ""
+            return _OF_ROWS
+        return PLAIN
 
     def whole(self, x: Any) -> Gathered | Array | None:
         # The classes of dtypes are compared, because dtypes of numbers have no parameters.

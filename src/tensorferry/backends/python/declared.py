@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
 from ...core.declaration import Code, Declared
 from ...core.dtypes import DTYPES, ORDINARY, find
-from ...core.info import JOINS, NUMBERS, PADDED
 from ...core.names import EXCHANGE_NUMBERS
 from ..numpy import declared as arrays
 
@@ -33,7 +32,7 @@ def snippet(call: VerbCall) -> Code | str:
         read = _read_code(x, info, dtype, check)
         return read._replace(expression=_list_code(read.expression, dtype))
     if verb == "detach":
-        if info.kind not in ("rows", PADDED):
+        if info.kind.name not in ("rows", "padded"):
             return f"[tensor.detach() for tensor in {x}]"
         # The members leave the graph when they become arrays.
         if details.in_hint:
@@ -57,9 +56,9 @@ def _read_code(
     x: str, info: TensorInfo, dtype: str, check: str = "", compact: bool = False
 ) -> Code:
     """The code that reads numbers into an array of a dtype."""
-    if info.kind == "objects" and not info.size:
+    if info.kind.name == "objects" and not info.size:
         return Code(f'np.empty({info.shape}, "{dtype}")')
-    if info.kind == "objects":
+    if info.kind.name == "objects":
         numbers = f"{x}.tolist()"
     else:
         numbers = x
@@ -83,7 +82,10 @@ def exact_scalar(name: str) -> str:
 CAPABILITIES = Capabilities(
     dtypes=Dtypes(frozenset(DTYPES), EXCHANGE_NUMBERS),
     memory=Memory(writable=True, exists=False, host_array=True),
-    objects=Objects(ordinary_kind="numbers", read_kinds=NUMBERS | JOINS.keys() | {"new"}),
+    objects=Objects(
+        ordinary_kind="numbers",
+        read_kinds=frozenset({"numbers", "objects", "rows", "stack", "padded", "new"}),
+    ),
 )
 
 DECLARED = Declared(

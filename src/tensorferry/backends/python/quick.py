@@ -98,7 +98,7 @@ def _dtypes() -> Mapping[int, str]:
 def _read(backend: PythonBackend, step: Step, plan: Plan) -> Callable[..., Any] | None:
     """The verb ``read``, for the list itself, or for an array of its numbers."""
     before = plan.source.dtype
-    if plan.source.kind != "numbers" or before not in numbers.TYPES:
+    if plan.source.kind.name != "numbers" or before not in numbers.TYPES:
         return None
     whole, arguments = backend.read, step.arguments
     dtype, check, compact = arguments or (before, "", False)

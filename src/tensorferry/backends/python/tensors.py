@@ -13,6 +13,7 @@ import numpy as np
 
 from ...core.dtypes import DTYPES, ORDINARY
 from ...core.info import MANY, TensorInfo
+from ...core.kinds import Kind, kind_named
 from ...core.layout import ALIGNMENT
 from ...core.names import EXCHANGE_NUMBERS
 from ...errors import GradientError, UnsupportedTypeError, an
@@ -122,7 +123,7 @@ class PythonBackend(Backend):
         if type(x) is not list:
             if isinstance(x, _BUFFERS):
                 array = _over_buffer(x)
-                return self, self._info(array, "buffer"), array
+                return self, self._info(array, kind_named("buffer")), array
             if isinstance(x, reader.NewArray):
                 return self, self._info_of_new(x, target), x.array
         found = x if isinstance(x, lists.Members) else lists.members_of(x, request)
@@ -183,10 +184,10 @@ class PythonBackend(Backend):
     def _info_of_new(self, x: reader.NewArray, target: Backend | None) -> TensorInfo:
         array, name = x.array, NAMES[x.array.dtype]
         if not x.weak:
-            return self._info(array, "new")
+            return self._info(array, kind_named("new"))
         return _numbers_info(array.shape, name, _weak(name, reader.narrowest(array), target))
 
-    def _info(self, array: Array, kind: str) -> TensorInfo:
+    def _info(self, array: Array, kind: Kind) -> TensorInfo:
         name = NAMES.get(array.dtype) or of_numpy(array.dtype)
         if name is None:
             raise UnsupportedTypeError(

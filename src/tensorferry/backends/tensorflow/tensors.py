@@ -11,6 +11,7 @@ import numpy as np
 from ...core.devices import HOST, device_name
 from ...core.dtypes import ORDINARY
 from ...core.info import TensorInfo
+from ...core.kinds import kind_named
 from ...core.layout import AXES
 from ...errors import UnsupportedTypeError, an
 from ...hints import Hint
@@ -56,7 +57,7 @@ def _described(
         misalignment=misalignment,
         writable=False,
         mutable=False,
-        kind=kind,
+        kind=kind_named(kind),
     )
 
 
@@ -158,7 +159,9 @@ class TensorflowBackend(Backend):
                 known = [length or 0 for length in x.shape]
             else:
                 known = []
-            return TensorInfo(self.name, known, name or "uint8", kind=kind, abstract="traced")
+            return TensorInfo(
+                self.name, known, name or "uint8", kind=kind_named(kind), abstract="traced"
+            )
         if name is None:
             raise self._no_such_dtype(x.dtype)
         device = device_name(x.device)

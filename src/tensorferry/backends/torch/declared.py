@@ -99,9 +99,9 @@ _SNIPPETS: dict[str, Callable[[str], str]] = {
 
 def _detach_code(x: str, info: TensorInfo) -> str:
     """The code that leaves the autograd graph, for a tensor or lists of tensors."""
-    if info.kind == "stack":
+    if info.kind.name == "stack":
         return f"[row.detach() for row in {x}]"
-    if info.kind == "rows":
+    if info.kind.name == "rows":
         return f"[[t.detach() for t in row] for row in {x}]"
     return f"{x}.detach()"
 
@@ -125,7 +125,7 @@ def _export_code(x: str, info: TensorInfo) -> str:
 
 def _stack_code(x: str, info: TensorInfo) -> str:
     """The code that joins tensors, or rows of them."""
-    if info.kind == "rows":
+    if info.kind.name == "rows":
         return f'torch.stack([ferry.to_torch(row, dtype="{info.dtype}") for row in {x}])'
     return f"torch.stack({x})"
 

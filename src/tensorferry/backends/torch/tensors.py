@@ -16,6 +16,7 @@ import numpy as np
 from ...core.devices import HOST, device_name
 from ...core.dtypes import ORDINARY, find
 from ...core.info import TensorInfo
+from ...core.kinds import kind_named
 from ...core.layout import AXES
 from ...errors import UnsupportedTypeError, an
 from ...hints import Hint
@@ -291,7 +292,7 @@ class TorchBackend(Backend):
             True,
             *bits,
             pinned=pinned,
-            kind=kind,
+            kind=kind_named(kind),
         )
 
     def _abstract_info(self, x: Any, abstract: str) -> TensorInfo:
@@ -306,7 +307,7 @@ class TorchBackend(Backend):
             shape,
             name,
             requires_grad=x.requires_grad,
-            kind=kind_of_type(type(x)),
+            kind=kind_named(kind_of_type(type(x))),
             abstract=abstract,
         )._replace(device=HOST if x.is_cpu else str(x.device))
 

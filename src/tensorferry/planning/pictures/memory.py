@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 
 from ...core.devices import HOST, kind_of
 from ...core.dtypes import find
-from ...core.info import JOINS, NUMBERS
 from ...core.layout import ALIGNMENT
 from ...core.sizes import size_text
 from .canvas import GUTTER, WORDS, Canvas, clean, fitted, wide
@@ -457,11 +456,11 @@ def memory_kind(info: TensorInfo) -> str:
     """How the memory of a tensor is drawn: as one block, as separate objects, or as nothing."""
     if info.abstract is not None:
         return "none"
-    if info.kind in JOINS or info.shards > 1:
+    if info.kind.joined_by or info.shards > 1:
         return "parts"
-    if info.framework == "python" or info.kind in NUMBERS:
+    if info.framework == "python" or info.kind.is_numbers:
         return "objects"
-    if info.kind.startswith("copied "):
+    if info.kind.copied:
         return "values"
     return "block"
 
