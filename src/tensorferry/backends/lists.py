@@ -207,8 +207,7 @@ class Members(NamedTuple):
             converted.
         places: The place of each tensor in the result, if they are padded.
         value: The padding value.
-        joined: An array with the values of all, one after the other, if these are numbers that were
-            read together.
+        joined: The array of `shape` with the values of all, if they were read into it together.
         lengths: The length of the first axis of each, if they are padded.
         code: The code that pads them, if they are padded.
         stays: Whether they must not leave an autograd graph of the target when they are padded.
@@ -231,7 +230,8 @@ class Members(NamedTuple):
     def signature(self) -> Hashable:
         """Everything that the steps depend on: neither shapes, strides nor addresses."""
         if self.which is None:
-            return self.infos[0][2:4], self.infos[0][6:], self.sources[0], self.asked
+            info, is_joined = self.infos[0], self.joined is not None
+            return info[2:4], info[6:], self.sources[0], self.asked, is_joined
         return tuple((info[2:4], info[6:]) for info in self.infos), tuple(self.sources), self.asked
 
     @property

@@ -236,19 +236,12 @@ def _batch(
 
     if type(samples) is not list:
         _refuse_one_value(samples)
-    rule = leaf_rule(leaves, unknown=unknown)
-    masks: list[Any] = []
+    rule, of_columns = leaf_rule(leaves, unknown=unknown), None
     if nulls is not None or (padding is not None and (padding["mask"] or padding["lengths"])):
-        # A table must become a dict first, in which a mask can be put beside a column.
-        from ..trees.tables import with_column_keywords
-
-        samples = [
-            with_column_keywords(
-                each, index=False, dtype=asked[2], casting=asked[5], nulls=nulls, masks=masks
-            )
-            for each in samples
-        ]
-    return Collation(list(samples), targets_of(asked, leaves), rule, padding, masks, looks=looks)
+        of_columns = {"dtype": asked[2], "casting": asked[5], "nulls": nulls}
+    return Collation(
+        list(samples), targets_of(asked, leaves), rule, padding, of_columns, looks=looks
+    )
 
 
 def _refuse_one_value(samples: object) -> None:

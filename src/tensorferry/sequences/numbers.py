@@ -53,7 +53,9 @@ __all__ = [
     "is_filled",
     "list_reader",
     "look",
+    "measure",
     "opened",
+    "pad",
     "read",
     "read_part",
     "weak_of",
@@ -404,6 +406,43 @@ def fill(result: Array, dtype: str, check: str, x: Any, shape: tuple[int, ...]) 
     if _extension is None or not is_filled(dtype, wanted, check):
         return DOUBT
     return _fill(result, _CODES[wanted], x, shape)
+
+
+def measure(lists: list[Any]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The greatest and the least length along each axis of nested lists, by the extension.
+
+    ``None`` if they are not equally deep, or there are none.
+    """
+    return _extension.measure(lists)  # type: ignore[no-any-return, union-attr]
+
+
+def pad(
+    result: Array,
+    dtype: str,
+    lists: list[Any],
+    axis: int,
+    left: bool,
+    value: bytes,
+    mask: Array | None,
+    lengths: Array | None,
+) -> int:
+    """Write nested lists into new memory, each padded to its shape, by the extension.
+
+    Gives the flags of the numbers.
+
+    Args:
+        result: The array to write. Its first axis counts the lists.
+        dtype: Its dtype.
+        lists: The lists.
+        axis: The axis of the result that is padded on the left, if any is.
+        left: Whether it is.
+        value: The padding, as the bytes of one element.
+        mask: An array for where there are elements on that axis.
+        lengths: An array for how many there are.
+    """
+    return _extension.pad(  # type: ignore[no-any-return, union-attr]
+        result, _CODES[dtype], lists, result.shape, axis, left, value, mask, lengths
+    )
 
 
 def list_reader(

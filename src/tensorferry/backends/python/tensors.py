@@ -182,9 +182,9 @@ class PythonBackend(Backend):
 
     def _info_of_new(self, x: reader.NewArray, target: Backend | None) -> TensorInfo:
         array, name = x.array, NAMES[x.array.dtype]
-        if not x.weak:
+        if x.exact is None:
             return self._info(array, "new")
-        return _numbers_info(array.shape, name, _weak(name, reader.narrowest(array), target))
+        return _numbers_info(array.shape, name, _weak(name, x.exact.weak, target))
 
     def _info(self, array: Array, kind: str) -> TensorInfo:
         name = NAMES.get(array.dtype) or of_numpy(array.dtype)
@@ -207,9 +207,15 @@ class PythonBackend(Backend):
     # -- verbs: a Python value was opened as an array ----------------------------------------------
 
     def read(
-        self, x: Array, dtype: str | None = None, check: str = "", compact: bool = False
+        self,
+        x: Array | reader.NewArray,
+        dtype: str | None = None,
+        check: str = "",
+        compact: bool = False,
     ) -> Array:
         """The array into which the numbers were read when they were described, cast to `dtype`."""
+        if type(x) is reader.NewArray:
+            x = x.array
         if dtype is None or (
             x.dtype == numpy_dtype(dtype) and not (compact and memory.address(x) % ALIGNMENT)
         ):

@@ -1,0 +1,242 @@
+"""Columns of Python numbers: of each sample one number, or a nested list of them.
+
+Such a column is read in one pass into one array, and its lists are padded there. Whatever is
+unusual is left to the caller, which takes each sample by itself and says what is wrong.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core.named_tuple import NamedTuple
+from ..errors import ConversionError
+from ..host import casts, memory, subnormals
+from ..host.numpy_dtypes import numpy_dtype
+from . import numbers
+from .numbers import BEYOND, MISFIT, PYTHON_NUMBERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..typing import Array
+    from .numbers import Exact
+
+__all__ = [
+    "Layout",
+    "Read",
+    "Wanted",
+    "begins_with_number",
+    "measure",
+    "read_lists",
+    "read_numbers",
+]
+
+_FIRST = 32
+"""How many numbers decide what the others are expected to be, as in `numbers.expected_of`."""
+_INT64, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
+_OF_ONE_KIND = frozenset({"bool", "int64", "float64", "complex128"})
+"""Exact dtypes that do not depend on which other numbers there are, as that of uint64 does."""
+
+
+class Layout(NamedTuple):
+    """Where the lists of a column are put.
+
+    Args:
+        whole: The shape to which each is padded.
+        axis: The axis that is padded on the left, if any is.
+        left: Whether it is.
+        mask: Whether a mask of that axis is wanted.
+        lengths: Whether the lengths on that axis are wanted.
+    """
+
+    whole: tuple[int, ...]
+    axis: int = 0
+    left: bool = False
+    mask: bool = False
+    lengths: bool = False
+
+
+class Wanted(NamedTuple):
+    """What numbers become.
+
+    Args:
+        dtype: The dtype of the array.
+        check: How the cast checks each value, see `casts.cast`.
+        value: The padding, as an array of that dtype without axes; ``None`` for zero.
+    """
+
+    dtype: str
+    check: str = ""
+    value: Any = None
+
+
+class Read(NamedTuple):
+    """A column that has been read.
+
+    Args:
+        array: The numbers.
+        exact: The dtype that has all of them.
+        mask: True where a list has an element; ``None`` if that is not wanted.
+        lengths: The length of each list; ``None`` if that is not wanted.
+    """
+
+    array: Array
+    exact: Exact
+    mask: Any = None
+    lengths: Any = None
+
+
+def read_numbers(column: list[Any]) -> Read | None:
+    """A column of numbers, in their exact dtype; ``None`` if they are not all of one kind.
+
+    >>> read_numbers([1.5, 2.5]).array, read_numbers([1, 2.5])
+    (array([1.5, 2.5]), None)
+    """
+    found = numbers.read(column, column[0], (len(column),))
+    if found is None:
+        return None
+    exact = _of_one_kind(numbers.with_types(found[1], column, 1))
+    return None if exact is None else Read(found[0], exact)
+
+
+def begins_with_number(column: list[Any]) -> bool:
+    """Whether the first element in the lists of a column is a Python number, or there is none."""
+    for each in column:
+        head = each
+        while type(head) is list and head:
+            head = head[0]
+        if type(head) is not list:
+            return type(head) in PYTHON_NUMBERS
+    return True
+
+
+def read_lists(column: list[Any], layout: Layout, decide: Callable[[Exact], Wanted]) -> Read | None:
+    """A column of lists, as one array; ``None`` if they are not all numbers of one kind.
+
+    Args:
+        column: The lists, measured before.
+        layout: Where they are put.
+        decide: Gives what they become, by their exact dtype. If it raises, the result is ``None``.
+    """
+    shape = (len(column), *layout.whole)
+    mask = memory.compact((shape[0], layout.whole[layout.axis]), _BOOL) if layout.mask else None
+    lengths = memory.compact(shape[:1], _INT64) if layout.lengths else None
+    expected = _expected(column)
+    for _ in range(2):
+        if expected is None:
+            return None
+        try:
+            wanted = decide(expected)
+            straight = numbers.HAS_EXTENSION and numbers.is_filled(
+                expected.dtype, wanted.dtype, wanted.check
+            )
+            asked = wanted if straight else Wanted(expected.dtype)
+            array = memory.compact(shape, numpy_dtype(asked.dtype))
+            write = _pad if asked.dtype == expected.dtype else _pad_as_cast
+            found = write(array, asked, column, layout, mask, lengths)
+            exact = _of_one_kind(found)
+            again = wanted if exact is None or exact == expected else decide(exact)
+        except ConversionError:
+            return None
+        if exact is None or (exact.dtype == expected.dtype and found & MISFIT):
+            return None
+        if exact.dtype == expected.dtype and again[:2] == wanted[:2]:
+            break
+        expected = exact
+    else:
+        return None
+    if straight and wanted.check == "finite" and found & BEYOND:
+        return None
+    if not straight and (wanted.value is not None or wanted.dtype != expected.dtype):
+        array = _cast(array, wanted, column, layout)
+        if array is None:
+            return None
+    return Read(array, exact, mask, lengths)
+
+
+def _of_one_kind(found: int) -> Exact | None:
+    exact = numbers.alike(found)
+    return exact if exact is not None and exact.dtype in _OF_ONE_KIND else None
+
+
+def _expected(column: list[Any]) -> Exact | None:
+    """The expected exact dtype, by the first few numbers."""
+    for each in column:
+        row = each
+        while row and type(row[0]) is list:
+            row = row[0]
+        if row:
+            return _of_one_kind(numbers.look(row[:_FIRST]))
+    return None
+
+
+def _cast(array: Array, wanted: Wanted, column: list[Any], layout: Layout) -> Array | None:
+    """The array in another dtype, and with the padding; ``None`` if a number does not fit."""
+    try:
+        result = casts.cast(array, wanted.dtype, wanted.check, compact=True)
+    except ConversionError:
+        return None
+    if wanted.value is None or not wanted.value.tobytes().strip(b"\0"):
+        return result
+    if len(layout.whole) > 1:
+        return None
+    np.copyto(result, wanted.value, where=~_mask(column, layout))
+    return result
+
+
+def _mask(column: list[Any], layout: Layout) -> Array:
+    """For lists of numbers: true where one has an element."""
+    places, lengths = np.arange(layout.whole[0]), np.array(list(map(len, column)))[:, np.newaxis]
+    return places >= layout.whole[0] - lengths if layout.left else places < lengths
+
+
+# -- by the extension, and by NumPy ----------------------------------------------------------------
+
+
+def _measure_by_numpy(column: list[Any]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The greatest and the least length on each axis; ``None`` if they are not equally deep."""
+    if set(map(type, column)) != {list} or not begins_with_number(column):
+        return None
+    if any(type(each[0]) is list for each in column if each):
+        return None
+    lengths = list(map(len, column))
+    return (max(lengths),), (min(lengths),)
+
+
+def _pad_by_extension(
+    array: Array, asked: Wanted, column: list[Any], layout: Layout, mask: Any, lengths: Any
+) -> int:
+    """Write lists into an array, its padding, and what is wanted besides; the numbers' flags."""
+    value = bytes(array.itemsize) if asked.value is None else asked.value.tobytes()
+    return numbers.pad(
+        array, asked.dtype, column, layout.axis + 1, layout.left, value, mask, lengths
+    )
+
+
+def _pad_by_numpy(
+    array: Array, asked: Wanted, column: list[Any], layout: Layout, mask: Any, lengths: Any
+) -> int:
+    """`_pad_by_extension`, without the extension: for lists of numbers, in their exact dtype."""
+    flat = list(chain.from_iterable(column))
+    read, found = numbers.read_part(flat, (len(flat),), asked.dtype, 0, len(flat))
+    if found < 0 or found & MISFIT:
+        return numbers.with_types(found, flat, 1)
+    where = _mask(column, layout)
+    if np.count_nonzero(where) != len(flat):
+        return numbers.DOUBT  # another thread has changed a list
+    array[...] = 0
+    array[where] = read
+    if mask is not None:
+        mask[...] = where
+    if lengths is not None:
+        lengths[...] = np.count_nonzero(where, axis=1)
+    return numbers.with_types(found, flat, 1)
+
+
+measure, _pad = _measure_by_numpy, _pad_by_numpy
+if numbers.HAS_EXTENSION:
+    measure, _pad = numbers.measure, _pad_by_extension
+_pad_as_cast = subnormals.kept(_pad)
