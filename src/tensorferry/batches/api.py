@@ -176,10 +176,10 @@ def explain_collate(
     ...     {"x": np.zeros(2), "ids": [9], "name": "b"},
     ... ]
     >>> print(ferry.explain_collate(samples, "numpy", pad={"ids": 0}))
-    2 leaves of 2 samples, 1 kept: 88 B copied
+    2 leaves of 2 samples, 1 kept: 64 B copied
        $["x"]     python stack float64[2, 2] on cpu -> numpy float64[2, 2] on cpu; copies 32 B:
            2 samples stacked
-       $["ids"]   python padded int64[2, 2] on cpu -> numpy int64[2, 2] on cpu; copies 56 B:
+       $["ids"]   python padded int64[2, 2] on cpu -> numpy int64[2, 2] on cpu; copies 32 B:
            2 samples padded to (2,)
        $["name"]  str: a list of 2: str is no number or tensor
 
@@ -238,6 +238,9 @@ def _batch(
         _refuse_one_value(samples)
     rule, of_columns = leaf_rule(leaves, unknown=unknown), None
     if nulls is not None or (padding is not None and (padding["mask"] or padding["lengths"])):
+        from ..execution.column_keywords import validate
+
+        validate(nulls)
         of_columns = {"dtype": asked[2], "casting": asked[5], "nulls": nulls}
     return Collation(
         list(samples), targets_of(asked, leaves), rule, padding, of_columns, looks=looks

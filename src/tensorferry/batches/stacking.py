@@ -21,7 +21,8 @@ from ..errors import LossyCastError, ShapeError, UnsupportedTypeError, an, shown
 from ..execution.recipes import conversion_of
 from ..host.numpy_dtypes import of_numpy
 from ..planning import rules
-from ..sequences.columns import Wanted, measure, read_lists, read_numbers
+from ..sequences import numbers
+from ..sequences.columns import Wanted, read_lists, read_numbers
 from ..sequences.diagnostics import shape_of
 from ..sequences.reader import PYTHON_NUMBERS, NewArray, element_types
 from ..trees.rows import is_row
@@ -156,10 +157,10 @@ def _rank(kind: str) -> int:
 def dtype_together(infos: Sequence[TensorInfo]) -> str:
     """A column's dtype for rules of ``dtype=``: of its tensors, or a number of a higher kind."""
     typed = {info.dtype for info in infos if info.weak_dtype is None}
-    numbers = {info.dtype for info in infos} - typed
-    if not typed or not numbers:
-        return _widest(typed or numbers)
-    first, other = _widest(typed), _widest(numbers)
+    weak = {info.dtype for info in infos} - typed
+    if not typed or not weak:
+        return _widest(typed or weak)
+    first, other = _widest(typed), _widest(weak)
     if _rank(_kind(first)) >= _rank(_kind(other)):
         return first
     return other
@@ -286,7 +287,7 @@ class Columns(NamedTuple):
             NotRowsError: It has a list that is no leaf.
             ShapeError: Lists of numbers have unequal lengths, and are not padded.
         """
-        lengths = measure(column)
+        lengths = numbers.measure(column)
         if lengths is None:
             _refuse_containers(column)
             return None

@@ -6,7 +6,6 @@ unusual is left to the caller, which takes each sample by itself and says what i
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +28,6 @@ __all__ = [
     "Read",
     "Wanted",
     "begins_with_number",
-    "measure",
     "read_lists",
     "read_numbers",
 ]
@@ -130,13 +128,10 @@ def read_lists(column: list[Any], layout: Layout, decide: Callable[[Exact], Want
             return None
         try:
             wanted = decide(expected)
-            straight = numbers.HAS_EXTENSION and numbers.is_filled(
-                expected.dtype, wanted.dtype, wanted.check
+            straight = numbers.is_padded_as(expected.dtype, wanted.dtype, wanted.check)
+            array, found = _pad(
+                column, layout, expected, wanted if straight else None, mask, lengths
             )
-            asked = wanted if straight else Wanted(expected.dtype)
-            array = memory.compact(shape, numpy_dtype(asked.dtype))
-            write = _pad if asked.dtype == expected.dtype else _pad_as_cast
-            found = write(array, asked, column, layout, mask, lengths)
             exact = _of_one_kind(found)
             again = wanted if exact is None or exact == expected else decide(exact)
         except ConversionError:
@@ -150,11 +145,10 @@ def read_lists(column: list[Any], layout: Layout, decide: Callable[[Exact], Want
         return None
     if straight and wanted.check == "finite" and found & BEYOND:
         return None
-    if not straight and (wanted.value is not None or wanted.dtype != expected.dtype):
-        array = _cast(array, wanted, column, layout)
-        if array is None:
-            return None
-    return Read(array, exact, mask, lengths)
+    cast = array if straight else _cast(array, wanted, column, layout)
+    if cast is None:
+        return None
+    return Read(cast, exact, mask, lengths)
 
 
 def _of_one_kind(found: int) -> Exact | None:
@@ -173,6 +167,30 @@ def _expected(column: list[Any]) -> Exact | None:
     return None
 
 
+def _pad(
+    column: list[Any],
+    layout: Layout,
+    expected: Exact,
+    wanted: Wanted | None,
+    mask: Any,
+    lengths: Any,
+) -> tuple[Array, int]:
+    """A column as wanted, or in its exact dtype and padded with zeros; and the numbers' flags."""
+    dtype = expected.dtype if wanted is None else wanted.dtype
+    array = memory.compact((len(column), *layout.whole), numpy_dtype(dtype))
+    if wanted is None or wanted.value is None:
+        value = bytes(array.itemsize)
+    else:
+        value = wanted.value.tobytes()
+    write = numbers.pad if dtype == expected.dtype else _pad_as_cast
+    return array, write(array, dtype, column, layout.axis + 1, layout.left, value, mask, lengths)
+
+
+@subnormals.kept
+def _pad_as_cast(*arguments: Any) -> int:
+    return numbers.pad(*arguments)
+
+
 def _cast(array: Array, wanted: Wanted, column: list[Any], layout: Layout) -> Array | None:
     """The array in another dtype, and with the padding; ``None`` if a number does not fit."""
     try:
@@ -183,60 +201,6 @@ def _cast(array: Array, wanted: Wanted, column: list[Any], layout: Layout) -> Ar
         return result
     if len(layout.whole) > 1:
         return None
-    np.copyto(result, wanted.value, where=~_mask(column, layout))
+    where = numbers.mask_of(column, layout.whole[0], left=layout.left)
+    np.copyto(result, wanted.value, where=~where)
     return result
-
-
-def _mask(column: list[Any], layout: Layout) -> Array:
-    """For lists of numbers: true where one has an element."""
-    places, lengths = np.arange(layout.whole[0]), np.array(list(map(len, column)))[:, np.newaxis]
-    return places >= layout.whole[0] - lengths if layout.left else places < lengths
-
-
-# -- by the extension, and by NumPy ----------------------------------------------------------------
-
-
-def _measure_by_numpy(column: list[Any]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The greatest and the least length on each axis; ``None`` if they are not equally deep."""
-    if set(map(type, column)) != {list} or not begins_with_number(column):
-        return None
-    if any(type(each[0]) is list for each in column if each):
-        return None
-    lengths = list(map(len, column))
-    return (max(lengths),), (min(lengths),)
-
-
-def _pad_by_extension(
-    array: Array, asked: Wanted, column: list[Any], layout: Layout, mask: Any, lengths: Any
-) -> int:
-    """Write lists into an array, its padding, and what is wanted besides; the numbers' flags."""
-    value = bytes(array.itemsize) if asked.value is None else asked.value.tobytes()
-    return numbers.pad(
-        array, asked.dtype, column, layout.axis + 1, layout.left, value, mask, lengths
-    )
-
-
-def _pad_by_numpy(
-    array: Array, asked: Wanted, column: list[Any], layout: Layout, mask: Any, lengths: Any
-) -> int:
-    """`_pad_by_extension`, without the extension: for lists of numbers, in their exact dtype."""
-    flat = list(chain.from_iterable(column))
-    read, found = numbers.read_part(flat, (len(flat),), asked.dtype, 0, len(flat))
-    if found < 0 or found & MISFIT:
-        return numbers.with_types(found, flat, 1)
-    where = _mask(column, layout)
-    if np.count_nonzero(where) != len(flat):
-        return numbers.DOUBT  # another thread has changed a list
-    array[...] = 0
-    array[where] = read
-    if mask is not None:
-        mask[...] = where
-    if lengths is not None:
-        lengths[...] = np.count_nonzero(where, axis=1)
-    return numbers.with_types(found, flat, 1)
-
-
-measure, _pad = _measure_by_numpy, _pad_by_numpy
-if numbers.HAS_EXTENSION:
-    measure, _pad = numbers.measure, _pad_by_extension
-_pad_as_cast = subnormals.kept(_pad)
