@@ -137,71 +137,85 @@ def _names(x: Any, y: Any) -> str:
     return ": " + ", ".join(found) if found else ""
 
 
-def plain_columns(samples: list[Any], rule: LeafRule) -> tuple[list[Any], Structure] | None:
-    """`columns_of` for samples that are plain dicts, lists and tuples, which is faster.
+class _PlainColumns:
+    """The columns of samples that are plain dicts, lists and tuples: see `plain_columns`.
 
-    Gives ``None`` for other samples. A list below a key that begins with a number is taken for a
-    leaf; only when it is read is it known whether it is one.
+    Args:
+        rows: Whether a plain list of numbers below a key is a leaf.
     """
-    if rule.chosen is not None:
+
+    def __init__(self, *, rows: bool) -> None:
+        self.columns: list[Any] = []
+        self.kinds: list[set[type]] = []
+        """The types of the leaves of each."""
+        self._rows = rows
+
+    def take(self, column: list[Any], depth: int = 0, *, below_key: bool = False) -> Any:
+        """Add the columns within one; gives the containers around their leaves.
+
+        Raises:
+            _NotPlainError: Samples may have different structures, or other containers.
+        """
+        kinds, kind = set(map(type, column)), type(column[0])
+        if kinds.isdisjoint(_CONTAINERS):
+            if not all(_are_leaves(each, column) for each in kinds):
+                raise _NotPlainError
+            return self._add(column, kinds)
+        if len(kinds) > 1 or depth == DEEPEST:
+            raise _NotPlainError
+        if kind is dict:
+            return self._take_dicts(column, depth + 1)
+        if kind is list and below_key and self._rows:
+            if begins_with_number(column):
+                return self._add(column, kinds)
+            if any(map(is_row, column)):
+                raise _NotPlainError
+        try:
+            inside = list(map(list, zip(*column, strict=True)))
+        except ValueError:  # of other lengths
+            raise _NotPlainError from None
+        return kind([self.take(inner, depth + 1) for inner in inside])
+
+    def _add(self, column: list[Any], kinds: set[type]) -> None:
+        self.columns.append(column)
+        self.kinds.append(kinds)
+
+    def _take_dicts(self, column: list[Any], depth: int) -> Any:
+        keys = column[0].keys()
+        # A faster check for the usual case that all have the same order of keys.
+        if len(set(map(tuple, column))) > 1 and any(each.keys() != keys for each in column):
+            raise _NotPlainError
+        return {
+            key: self.take(list(map(itemgetter(key), column)), depth, below_key=True)
+            for key in keys
+        }
+
+
+class _NotPlainError(Exception):
+    """Samples whose structures differ, or that have other containers than plain ones."""
+
+
+def plain_columns(
+    samples: list[Any], rule: LeafRule
+) -> tuple[list[Any], Structure, list[set[type]]] | None:
+    """`columns_of` for samples that are plain dicts, lists and tuples, and the types of leaves.
+
+    It is faster, and gives ``None`` for other samples. A list below a key that begins with a number
+    is taken for a leaf; only when it is read is it known whether it is one.
+    """
+    if rule.chosen is not None or not samples:
         return None
-    columns: list[Any] = []
-    frame = _take(samples, columns, below_key=False, rows=rule.takes_rows, depth=0)
-    return None if frame is _UNKNOWN else (columns, take_apart(frame)[1])
-
-
-_UNKNOWN: Any = object()
-
-
-def _take(column: list[Any], columns: list[Any], *, below_key: bool, rows: bool, depth: int) -> Any:
-    """Add the columns within one to a list; gives the containers around their leaves.
-
-    `_UNKNOWN` means that samples may have different structures, or other containers.
-    """
-    kinds = set(map(type, column))
-    kind = type(column[0])
-    if kinds.isdisjoint(_CONTAINERS):
-        if all(_are_leaves(each, column) for each in kinds):
-            columns.append(column)
-            return None
-        return _UNKNOWN
-    if len(kinds) > 1 or depth == DEEPEST:
-        return _UNKNOWN
-    if kind is dict:
-        return _take_dicts(column, columns, rows=rows, depth=depth)
-    if kind is list and below_key and rows:
-        if begins_with_number(column):
-            columns.append(column)
-            return None
-        if any(map(is_row, column)):
-            return _UNKNOWN
-    if len(set(map(len, column))) > 1:
-        return _UNKNOWN
-    made = []
-    for inner in zip(*column, strict=True):
-        frame = _take(list(inner), columns, below_key=False, rows=rows, depth=depth + 1)
-        if frame is _UNKNOWN:
-            return _UNKNOWN
-        made.append(frame)
-    return kind(made)
-
-
-def _take_dicts(column: list[Any], columns: list[Any], *, rows: bool, depth: int) -> Any:
-    keys = column[0].keys()
-    # A faster check for the usual case that all have the same order of keys.
-    if len(set(map(tuple, column))) > 1 and any(each.keys() != keys for each in column):
-        return _UNKNOWN
-    made = {}
-    for key in keys:
-        inner = list(map(itemgetter(key), column))
-        frame = _take(inner, columns, below_key=True, rows=rows, depth=depth + 1)
-        if frame is _UNKNOWN:
-            return _UNKNOWN
-        made[key] = frame
-    return made
+    found = _PlainColumns(rows=rule.takes_rows)
+    try:
+        frame = found.take(samples)
+    except _NotPlainError:
+        return None
+    return found.columns, take_apart(frame)[1], found.kinds
 
 
 _CONTAINERS = frozenset({dict, list, tuple})
+_NEVER_DATES = PLAIN | {list}
+"""Types of leaves that are never columns of dates, whatever they hold."""
 
 
 def _are_leaves(kind: type, column: Sequence[Any]) -> bool:
@@ -254,8 +268,10 @@ class Collation:
         else:
             self._padding = Padding(**asked)
         self._prepare = run.foresee if looks else run.prepare
-        plain = plain_columns(samples, rule) if samples else None
-        if plain is None or (of_columns is not None and any(map(may_have_columns, plain[0]))):
+        plain = plain_columns(samples, rule)
+        if plain is None or (
+            of_columns is not None and any(map(may_have_columns, plain[0], plain[2]))
+        ):
             self._look_at_all()
         else:
             self._look(*plain)
@@ -273,10 +289,17 @@ class Collation:
             ]
         if not self._samples:
             raise ShapeError("There are no samples to collate.", None)
-        self._look(*columns_of(self._samples, self._rule), masks)
+        columns, structure = columns_of(self._samples, self._rule)
+        self._look(columns, structure, [set(map(type, column)) for column in columns], masks)
 
-    def _look(self, columns: list[Any], structure: Structure, masks: Sequence[Any] = ()) -> None:
-        self._columns, self._structure = columns, structure
+    def _look(
+        self,
+        columns: list[Any],
+        structure: Structure,
+        kinds: list[set[type]],
+        masks: Sequence[Any] = (),
+    ) -> None:
+        self._columns, self._structure, self._kinds = columns, structure, kinds
         known = frozenset(map(id, masks))  # the samples keep them
         self._planner = Columns(
             self._targets,
@@ -310,7 +333,7 @@ class Collation:
                 result = _tried(path, column)
                 if result is not None:
                     return result
-            leaf = self._planner.leaf(index, column)
+            leaf = self._planner.leaf(index, column, self._kinds[index])
             if leaf.read is not None and leaf.conversion is not None:
                 result = run.convert(leaf.read, leaf.conversion)
             elif leaf.prepared is not None:
@@ -349,7 +372,7 @@ class Collation:
         kept: list[KeptLeaf] = []
 
         def planned(index: int, column: Any) -> tuple[ColumnPlan, list[tuple[str, run.Prepared]]]:
-            leaf = self._planner.leaf(index, column)
+            leaf = self._planner.leaf(index, column, self._kinds[index])
             if leaf.read is not None:
                 leaf = leaf._replace(prepared=self._prepare(leaf.read, leaf.conversion))
             beside = self._beside(index, leaf)
@@ -433,7 +456,7 @@ class Collation:
 
         errors: dict[int, ConversionError] = {}
         for index, column in enumerate(self._columns):
-            kinds = set(map(type, column))
+            kinds = self._kinds[index] - _NEVER_DATES
             if not (any(map(may_be_column, kinds)) or (kinds and any(map(has_dates, column)))):
                 continue
             try:
@@ -442,6 +465,7 @@ class Collation:
                 self._columns[index] = [
                     read_as_asked(leaf, self._targets.rule, name, casting) for leaf in column
                 ]
+                self._kinds[index] = set(map(type, self._columns[index]))
             except ConversionError as error:
                 errors[index] = error
         return errors
@@ -532,19 +556,17 @@ def _of_marks(conversion: Conversion) -> Conversion:
     return conversion_of(conversion.target, request)
 
 
-def may_have_columns(column: list[Any]) -> bool:
+def may_have_columns(column: list[Any], kinds: set[type]) -> bool:
     """Whether a leaf of plain samples may be a column of a table, or an array of another's nulls.
 
     The others are left as they are by the keywords for columns.
     """
     from ..trees.tables import may_be_column  # here, because most batches have no columns
 
-    kinds = set(map(type, column)) - _CONTAINERS
-    if np.ndarray in kinds:
-        if any(of_numpy(each.dtype) is None for each in column if type(each) is np.ndarray):
-            return True
-        kinds.remove(np.ndarray)
-    return any(issubclass(kind, (np.ndarray, np.generic)) or may_be_column(kind) for kind in kinds)
+    kinds = kinds - _NEVER_DATES - {np.ndarray}
+    if any(issubclass(kind, (np.ndarray, np.generic)) or may_be_column(kind) for kind in kinds):
+        return True
+    return any(of_numpy(each.dtype) is None for each in column if type(each) is np.ndarray)
 
 
 def _tried(path: Callable[[list[Any]], Any], column: list[Any]) -> Any:

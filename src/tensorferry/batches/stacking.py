@@ -25,6 +25,7 @@ from ..sequences import numbers
 from ..sequences.columns import Wanted, read_lists, read_numbers
 from ..sequences.diagnostics import shape_of
 from ..sequences.reader import PYTHON_NUMBERS, NewArray, element_types
+from ..trees.containers import PLAIN
 from ..trees.rows import is_row
 from .padding import APART, PaddedRows, common_dtype, filling, without_nothing
 
@@ -51,6 +52,8 @@ PYTHON = "python"
 _NUMBERS = (*PYTHON_NUMBERS, np.generic)
 _READ = PYTHON_NUMBERS | {list}
 """The types of leaves whose columns are read at once."""
+_PLAIN = PLAIN | _READ
+"""The types of leaves that all are tensors or none, as the first is."""
 _WEAK = {bool: "bool", int: "int", float: "float", complex: "complex"}
 
 
@@ -214,49 +217,52 @@ class Columns(NamedTuple):
     name: Callable[[int], str]
     masks: frozenset[int] = frozenset()
 
-    def leaf(self, index: int, column: list[Any]) -> ColumnPlan:
+    def leaf(self, index: int, column: list[Any], kinds: set[type]) -> ColumnPlan:
         """What becomes of a column.
+
+        Args:
+            index: Its number.
+            column: Its leaves.
+            kinds: The types of these.
 
         Raises:
             NotRowsError: It has a list that is no leaf.
             ConversionError: It cannot be stacked or converted.
         """
         try:
-            return self._leaf(index, column)
+            return self._leaf(index, column, kinds)
         except UnsupportedTypeError as error:
             if not any(self.rule.keeps_refused(leaf, error) for leaf in column):
                 raise
             return ColumnPlan(None, column)
 
-    def _leaf(self, index: int, column: list[Any]) -> ColumnPlan:
-        if not self._is_stacked(index, column):
+    def _leaf(self, index: int, column: list[Any], types: set[type]) -> ColumnPlan:
+        if not self._is_stacked(index, column, types):
             return ColumnPlan(None, None if all(each is None for each in column) else column)
         conversion = self.targets.of(partial(self.path, index))
         if self.padding.on:
             value = self._value_of(index, column)
         else:
             value = None
-        kind = type(column[0])
-        if kind in PYTHON_NUMBERS:
-            found = self._numbers(index, column, conversion)
-        elif kind is list:
-            found = self._lists(index, column, value, conversion)
-        else:
-            found = None
-        if found is not None:
-            return found
+        if len(types) == 1 and types <= _READ:
+            if list in types:
+                found = self._lists(index, column, value, conversion)
+            else:
+                found = self._numbers(index, column, conversion)
+            if found is not None:
+                return found
         _refuse_other_categories(column)
         target, request = registry.ready(conversion.target.name), conversion.request
-        if value is None and _are_numbers(column):
+        if value is None and _are_numbers(types):
             members = None
         else:
             members = look_at(column, (len(column),))
         kinds = kinds_in(column, members)
         if value is not None and members is not None:
-            padded = self._padded(index, column, members, kinds, value, target, request)
+            padded = self._padded(index, column, types, members, kinds, value, target, request)
             if padded is not None:
                 return padded
-            members = None if _are_numbers(column) else members
+            members = None if _are_numbers(types) else members
         return ColumnPlan(self._stacked(index, column, members, kinds, target, request))
 
     def _numbers(self, index: int, column: list[Any], conversion: Conversion) -> ColumnPlan | None:
@@ -320,16 +326,16 @@ class Columns(NamedTuple):
         )
         return ColumnPlan(None, None, extent, joined, fill.conversion)
 
-    def _is_stacked(self, index: int, column: Sequence[Any]) -> bool:
+    def _is_stacked(self, index: int, column: list[Any], types: set[type]) -> bool:
         """Whether the leaves of a column are tensors.
 
         Raises:
             UnsupportedTypeError: Some are tensors, and some are not.
         """
-        kinds = set(map(type, column))
-        if len(kinds) == 1 and kinds <= _READ and self.rule.chosen is None:
+        one = {type(column[0]): column[0]} if len(types) == 1 else None
+        if one is not None and types <= _PLAIN and self.rule.chosen is None:
             return self.rule.takes(column[0])
-        taken = self.rule.takes_each(column)
+        taken = self.rule.takes_each(column, one)
         if all(taken):
             return True
         if not any(taken):
@@ -473,6 +479,7 @@ class Columns(NamedTuple):
         self,
         index: int,
         column: list[Any],
+        types: set[type],
         members: Members,
         kinds: NumberKinds | None,
         value: Any,
@@ -487,7 +494,7 @@ class Columns(NamedTuple):
         if extent is None:
             return None
         if not (extent.is_needed or has_nothing):
-            if _are_numbers(column):
+            if _are_numbers(types):
                 members_or_numbers = None
             else:
                 members_or_numbers = members
@@ -638,9 +645,9 @@ def _refuse_other_categories(column: list[Any]) -> None:
         )
 
 
-def _are_numbers(column: list[Any]) -> bool:
-    """Whether all leaves are numbers, or lists of them."""
-    return all(kind in _READ or issubclass(kind, np.generic) for kind in set(map(type, column)))
+def _are_numbers(types: set[type]) -> bool:
+    """Whether all leaves of these types are numbers, or lists of them."""
+    return all(kind in _READ or issubclass(kind, np.generic) for kind in types)
 
 
 def _decided(decide: Callable[[Any], Conversion], members: Members) -> Conversion:

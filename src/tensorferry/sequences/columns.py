@@ -97,17 +97,20 @@ def read_numbers(column: list[Any]) -> Read | None:
     if found is None:
         return None
     exact = _of_one_kind(numbers.with_types(found[1], column, 1))
-    return None if exact is None else Read(found[0], exact)
+    if exact is None:
+        return None
+    return Read(found[0], exact)
 
 
 def begins_with_number(column: list[Any]) -> bool:
     """Whether the first element in the lists of a column is a Python number, or there is none."""
     for each in column:
-        head = each
-        while type(head) is list and head:
-            head = head[0]
-        if type(head) is not list:
-            return type(head) in PYTHON_NUMBERS
+        head = [each]
+        # A copy of each, which no other thread can change.
+        while head and type(head[0]) is list:
+            head = head[0][:1]
+        if head:
+            return type(head[0]) in PYTHON_NUMBERS
     return True
 
 
@@ -119,9 +122,7 @@ def read_lists(column: list[Any], layout: Layout, decide: Callable[[Exact], Want
         layout: Where they are put.
         decide: Gives what they become, by their exact dtype. If it raises, the result is ``None``.
     """
-    shape = (len(column), *layout.whole)
-    mask = memory.compact((shape[0], layout.whole[layout.axis]), _BOOL) if layout.mask else None
-    lengths = memory.compact(shape[:1], _INT64) if layout.lengths else None
+    marks = _marks_of(len(column), layout)
     expected = _expected(column)
     for _ in range(2):
         if expected is None:
@@ -129,61 +130,77 @@ def read_lists(column: list[Any], layout: Layout, decide: Callable[[Exact], Want
         try:
             wanted = decide(expected)
             straight = numbers.is_padded_as(expected.dtype, wanted.dtype, wanted.check)
-            array, found = _pad(
-                column, layout, expected, wanted if straight else None, mask, lengths
-            )
+            # What cannot be read as it is wanted is cast afterwards, and padded then.
+            asked = wanted if straight else Wanted(expected.dtype)
+            array, found = _pad(column, layout, expected, asked, marks)
             exact = _of_one_kind(found)
-            again = wanted if exact is None or exact == expected else decide(exact)
+            if exact is None:
+                return None
+            again = wanted if exact == expected else decide(exact)
         except ConversionError:
             return None
-        if exact is None or (exact.dtype == expected.dtype and found & MISFIT):
-            return None
-        if exact.dtype == expected.dtype and again[:2] == wanted[:2]:
+        if again[:2] == wanted[:2]:
             break
         expected = exact
     else:
         return None
-    if straight and wanted.check == "finite" and found & BEYOND:
+    if found & MISFIT or (straight and wanted.check == "finite" and found & BEYOND):
         return None
-    cast = array if straight else _cast(array, wanted, column, layout)
-    if cast is None:
-        return None
-    return Read(cast, exact, mask, lengths)
+    if not straight:
+        array = _cast(array, wanted, column, layout)
+        if array is None:
+            return None
+    return Read(array, exact, *marks)
+
+
+def _marks_of(count: int, layout: Layout) -> tuple[Any, Any]:
+    """New memory for the mask and the lengths; ``None`` for what is not wanted."""
+    mask = lengths = None
+    if layout.mask:
+        mask = memory.compact((count, layout.whole[layout.axis]), _BOOL)
+    if layout.lengths:
+        lengths = memory.compact((count,), _INT64)
+    return mask, lengths
 
 
 def _of_one_kind(found: int) -> Exact | None:
     exact = numbers.alike(found)
-    return exact if exact is not None and exact.dtype in _OF_ONE_KIND else None
+    if exact is None or exact.dtype not in _OF_ONE_KIND:
+        return None
+    return exact
 
 
 def _expected(column: list[Any]) -> Exact | None:
     """The expected exact dtype, by the first few numbers."""
     for each in column:
-        row = each
-        while row and type(row[0]) is list:
-            row = row[0]
-        if row:
-            return _of_one_kind(numbers.look(row[:_FIRST]))
+        head = each[:_FIRST]
+        while head and type(head[0]) is list:
+            head = head[0][:_FIRST]
+        if head:
+            return _of_one_kind(numbers.look(head))
     return None
 
 
 def _pad(
-    column: list[Any],
-    layout: Layout,
-    expected: Exact,
-    wanted: Wanted | None,
-    mask: Any,
-    lengths: Any,
+    column: list[Any], layout: Layout, expected: Exact, asked: Wanted, marks: tuple[Any, Any]
 ) -> tuple[Array, int]:
-    """A column as wanted, or in its exact dtype and padded with zeros; and the numbers' flags."""
-    dtype = expected.dtype if wanted is None else wanted.dtype
-    array = memory.compact((len(column), *layout.whole), numpy_dtype(dtype))
-    if wanted is None or wanted.value is None:
-        value = bytes(array.itemsize)
+    """A new array with a column that is padded, and the flags of its numbers."""
+    dtype = numpy_dtype(asked.dtype)
+    try:
+        array = memory.compact((len(column), *layout.whole), dtype)
+    except (MemoryError, ValueError):
+        # There may be no memory for a shape that only the first rows have.
+        return np.empty(0), numbers.DOUBT
+    if asked.value is None:
+        value = bytes(dtype.itemsize)
     else:
-        value = wanted.value.tobytes()
-    write = numbers.pad if dtype == expected.dtype else _pad_as_cast
-    return array, write(array, dtype, column, layout.axis + 1, layout.left, value, mask, lengths)
+        value = asked.value.tobytes()
+    if asked.dtype == expected.dtype:
+        write = numbers.pad
+    else:
+        write = _pad_as_cast
+    found = write(array, asked.dtype, column, layout.axis + 1, layout.left, value, *marks)
+    return array, found
 
 
 @subnormals.kept

@@ -473,8 +473,11 @@ def _pad_by_numpy(
     counts = np.count_nonzero(where, axis=1)
     if counts.tolist() != list(map(len, lists)) or len(flat) != counts.sum():
         return DOUBT  # another thread has changed them
-    result[...] = np.frombuffer(value, result.dtype)[0]
-    result[where] = read
+    if result.size > len(flat):
+        result[...] = np.frombuffer(value, result.dtype)[0]
+        result[where] = read
+    else:
+        result[...] = read.reshape(result.shape)
     for made, seen in ((mask, where), (lengths, counts)):
         if made is not None:
             made[...] = seen
