@@ -240,6 +240,9 @@ class Columns(NamedTuple):
         if not self._is_stacked(index, column, types):
             return ColumnPlan(None, None if all(each is None for each in column) else column)
         conversion = self.targets.of(partial(self.path, index))
+        target, request = registry.ready(conversion.target.name), conversion.request
+        if conversion.quick is not target.quick:  # the target has been loaded meanwhile
+            conversion = conversion_of(target, request)
         if self.padding.on:
             value = self._value_of(index, column)
         else:
@@ -252,7 +255,6 @@ class Columns(NamedTuple):
             if found is not None:
                 return found
         _refuse_other_categories(column)
-        target, request = registry.ready(conversion.target.name), conversion.request
         if value is None and _are_numbers(types):
             members = None
         else:
@@ -586,7 +588,6 @@ class _Fill:
     def __call__(self, exact: Exact) -> Wanted:
         decide, info = self._columns.decider(self._index, self._given), _info_of(exact)
         conversion = self._given if decide is None else decide(info)
-        registry.ready(conversion.target.name)
         made = _padded_as(conversion, exact, conversion.environment())
         self.dtype, check, self.conversion = made
         value = self._columns.filling(
