@@ -312,8 +312,7 @@ def test_a_table_in_a_list_that_begins_with_a_number():
 def test_the_plan_has_the_bytes_that_are_written():
     """Rows are padded while they are read: nothing is written twice."""
     plan = ferry.explain_collate([{"x": [1, 2]}, {"x": [3]}], "numpy", pad=0)
-    expected = np.zeros((2, 2), np.int64).nbytes if numbers.HAS_EXTENSION else plan.bytes_copied
-    assert plan.bytes_copied == expected
+    assert plan.bytes_copied == np.zeros((2, 2), np.int64).nbytes
     names = {"x": [[1, 2], [3]]}
     exec(plan.leaves[0].plan.code, names)  # noqa: S102 - the plan's own
     assert names["y"].tolist() == [[1, 2], [3, 0]]
@@ -563,6 +562,22 @@ def test_a_batch_that_another_thread_changes():
             thread.join()
         """
     )
+
+
+@ways
+@pytest.mark.parametrize(
+    ("late", "dtype"),
+    [(2**40, "int64"), (-(2**31) - 1, "int64"), (7, "int32"), (math.nan, "float32")],
+)
+def test_the_first_numbers_do_not_decide_the_dtype(way, late, dtype):
+    """TensorFlow makes int32 of small integers, and int64 of others, wherever the large one is."""
+    tf = pytest.importorskip("tensorflow")
+    rows = [[type(late)(1)] * 40 + [late], [type(late)(2)]]
+    with WAYS[way]():
+        result = ferry.collate([{"x": row} for row in rows], "tensorflow", pad=3)["x"]
+    assert result.dtype.name == dtype
+    expected = tf.ragged.constant(rows, dtype).to_tensor(default_value=3)
+    assert result.numpy().tobytes() == expected.numpy().tobytes()
 
 
 def test_lists_are_read_once_and_no_list_is_made_of_each(monkeypatch):

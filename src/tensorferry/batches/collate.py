@@ -373,10 +373,13 @@ class Collation:
 
         def planned(index: int, column: Any) -> tuple[ColumnPlan, list[tuple[str, run.Prepared]]]:
             leaf = self._planner.leaf(index, column, self._kinds[index])
-            if leaf.read is not None:
+            if leaf.read is not None and leaf.conversion is not None:
                 leaf = leaf._replace(prepared=self._prepare(leaf.read, leaf.conversion))
             beside = self._beside(index, leaf)
-            return leaf, [(keyword, self._prepare(*mark)) for keyword, *mark in beside]
+            marks = [
+                (keyword, self._prepare(mark, conversion)) for keyword, mark, conversion in beside
+            ]
+            return leaf, marks
 
         for index, (leaf, beside) in enumerate(self._each(planned)):
             path, column = self._structure.path(index), self._columns[index]

@@ -146,11 +146,10 @@ def read_lists(column: list[Any], layout: Layout, decide: Callable[[Exact], Want
         return None
     if found & MISFIT or (straight and wanted.check == "finite" and found & BEYOND):
         return None
-    if not straight:
-        array = _cast(array, wanted, column, layout)
-        if array is None:
-            return None
-    return Read(array, exact, *marks)
+    result = array if straight else _cast(array, wanted, column, layout)
+    if result is None:
+        return None
+    return Read(result, exact, *marks)
 
 
 def _marks_of(count: int, layout: Layout) -> tuple[Any, Any]:
@@ -195,12 +194,10 @@ def _pad(
         value = bytes(dtype.itemsize)
     else:
         value = asked.value.tobytes()
+    arguments = (array, asked.dtype, column, layout.axis + 1, layout.left, value, *marks)
     if asked.dtype == expected.dtype:
-        write = numbers.pad
-    else:
-        write = _pad_as_cast
-    found = write(array, asked.dtype, column, layout.axis + 1, layout.left, value, *marks)
-    return array, found
+        return array, numbers.pad(*arguments)
+    return array, _pad_as_cast(*arguments)
 
 
 @subnormals.kept

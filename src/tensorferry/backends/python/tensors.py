@@ -214,13 +214,13 @@ class PythonBackend(Backend):
         compact: bool = False,
     ) -> Array:
         """The array into which the numbers were read when they were described, cast to `dtype`."""
-        if type(x) is reader.NewArray:
-            x = x.array
+        array = x.array if isinstance(x, reader.NewArray) else x
         if dtype is None or (
-            x.dtype == numpy_dtype(dtype) and not (compact and memory.address(x) % ALIGNMENT)
+            array.dtype == numpy_dtype(dtype)
+            and not (compact and memory.address(array) % ALIGNMENT)
         ):
-            return x
-        return casts.cast(x, dtype, check, compact=compact)
+            return array
+        return casts.cast(array, dtype, check, compact=compact)
 
     def give_back(self, x: Any, dtype: str, check: str = "") -> Any:
         """The lists that were made, with the values of `dtype`, when the numbers were described."""
