@@ -238,9 +238,10 @@ def _batch(
         _refuse_one_value(samples)
     rule, of_columns = leaf_rule(leaves, unknown=unknown), None
     if nulls is not None or (padding is not None and (padding["mask"] or padding["lengths"])):
-        from ..execution.column_keywords import validate
+        if nulls is not None:
+            from ..execution.column_keywords import validate
 
-        validate(nulls)
+            validate(nulls)
         of_columns = {"dtype": asked[2], "casting": asked[5], "nulls": nulls}
     return Collation(
         list(samples), targets_of(asked, leaves), rule, padding, of_columns, looks=looks

@@ -31,7 +31,7 @@ from .padding import NOT_PADDED, Padding
 from .stacking import ColumnPlan, Columns, NotRowsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..execution.recipes import Conversion
     from ..trees.leaves import LeafRule
@@ -182,12 +182,17 @@ class _PlainColumns:
 
     def _take_dicts(self, column: list[Any], depth: int) -> Any:
         keys = column[0].keys()
-        # A faster check for the usual case that all have the same order of keys.
-        if len(set(map(tuple, column))) > 1 and any(each.keys() != keys for each in column):
+        inside: Iterable[Any]
+        # Faster, for the usual case that all have the same order of keys.
+        if len(set(map(tuple, column))) == 1:
+            inside = zip(*map(_VALUES, column), strict=True)
+        elif all(each.keys() == keys for each in column):
+            inside = [map(itemgetter(key), column) for key in keys]
+        else:
             raise _NotPlainError
         return {
-            key: self.take(list(map(itemgetter(key), column)), depth, below_key=True)
-            for key in keys
+            key: self.take(list(each), depth, below_key=True)
+            for key, each in zip(keys, inside, strict=True)
         }
 
 
@@ -213,6 +218,7 @@ def plain_columns(
     return found.columns, take_apart(frame)[1], found.kinds
 
 
+_VALUES = dict.values
 _CONTAINERS = frozenset({dict, list, tuple})
 _NEVER_DATES = PLAIN | {list}
 """Types of leaves that are never columns of dates, whatever they hold."""
@@ -442,7 +448,9 @@ class Collation:
                 results.append(do(index, column))
             except ConversionError as error:
                 errors[index] = _in_samples(error, self._structure.path(index))
-        raise_all(errors, self._structure.path, self._targets.rule, self._structure.name, "sample")
+        if errors:
+            structure, rule = self._structure, self._targets.rule
+            raise_all(errors, structure.path, rule, structure.name, "sample")
         return results
 
     def _leaf_named(self, name: str) -> Any:
@@ -564,9 +572,12 @@ def may_have_columns(column: list[Any], kinds: set[type]) -> bool:
 
     The others are left as they are by the keywords for columns.
     """
+    kinds = kinds - _NEVER_DATES
+    if not kinds:
+        return False
     from ..trees.tables import may_be_column  # here, because most batches have no columns
 
-    kinds = kinds - _NEVER_DATES - {np.ndarray}
+    kinds.discard(np.ndarray)
     if any(issubclass(kind, (np.ndarray, np.generic)) or may_be_column(kind) for kind in kinds):
         return True
     return any(of_numpy(each.dtype) is None for each in column if type(each) is np.ndarray)
