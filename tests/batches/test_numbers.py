@@ -332,7 +332,7 @@ def test_the_result_is_the_memory_that_was_written():
 # -- the reader itself ----------------------------------------------------------------------------
 
 COLUMN = [[float(number) for number in range(size)] for size in (40, 0, 3, 33, 64)]
-LAYOUT = columns.Layout((66,), 0, left=False, mask=True, lengths=True)
+LAYOUT = columns.ListLayout((66,), 0, left=False, mask=True, lengths=True)
 
 
 def check_reader():

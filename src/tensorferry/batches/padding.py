@@ -23,7 +23,7 @@ from ..execution.recipes import conversion_of
 from ..hints import Hint
 from ..host import memory
 from ..planning import rules
-from ..sequences.columns import Layout
+from ..sequences.columns import ListLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -110,7 +110,7 @@ class Padding:
 
     def layout_of(
         self, most: Shape, least: Shape, *, is_padded: bool = True
-    ) -> tuple[Layout, bool]:
+    ) -> tuple[ListLayout, bool]:
         """Where leaves are put that differ in lengths, and whether any is padded.
 
         Args:
@@ -119,9 +119,9 @@ class Padding:
             is_padded: Whether these leaves are padded.
         """
         if not is_padded:
-            return Layout(most), False
+            return ListLayout(most), False
         whole, axis = self._whole_of(most, least)
-        return Layout(whole, axis, self.left, self._mask, self._lengths), whole != least
+        return ListLayout(whole, axis, self.left, self._mask, self._lengths), whole != least
 
     def extent_of(self, shapes: Sequence[Shape]) -> PaddedShapes | None:
         """How far a column is padded; ``None`` if its leaves have no axes.

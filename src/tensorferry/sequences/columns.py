@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .numbers import Exact
 
 __all__ = [
-    "Layout",
+    "ListLayout",
     "Read",
     "Wanted",
     "begins_with_number",
@@ -39,7 +39,7 @@ _OF_ONE_KIND = frozenset({"bool", "int64", "float64", "complex128"})
 """Exact dtypes that do not depend on which other numbers there are, as that of uint64 does."""
 
 
-class Layout(NamedTuple):
+class ListLayout(NamedTuple):
     """Where the lists of a column are put.
 
     Args:
@@ -114,7 +114,9 @@ def begins_with_number(column: list[Any]) -> bool:
     return True
 
 
-def read_lists(column: list[Any], layout: Layout, decide: Callable[[Exact], Wanted]) -> Read | None:
+def read_lists(
+    column: list[Any], layout: ListLayout, decide: Callable[[Exact], Wanted]
+) -> Read | None:
     """A column of lists, as one array; ``None`` if they are not all numbers of one kind.
 
     Args:
@@ -152,7 +154,7 @@ def read_lists(column: list[Any], layout: Layout, decide: Callable[[Exact], Want
     return Read(result, exact, *marks)
 
 
-def _marks_of(count: int, layout: Layout) -> tuple[Any, Any]:
+def _marks_of(count: int, layout: ListLayout) -> tuple[Any, Any]:
     """New memory for the mask and the lengths; ``None`` for what is not wanted."""
     mask = lengths = None
     if layout.mask:
@@ -181,7 +183,7 @@ def _expected(column: list[Any]) -> Exact | None:
 
 
 def _pad(
-    column: list[Any], layout: Layout, expected: Exact, asked: Wanted, marks: tuple[Any, Any]
+    column: list[Any], layout: ListLayout, expected: Exact, asked: Wanted, marks: tuple[Any, Any]
 ) -> tuple[Array, int]:
     """A new array with a column that is padded, and the flags of its numbers."""
     dtype = numpy_dtype(asked.dtype)
@@ -205,7 +207,7 @@ def _pad_as_cast(*arguments: Any) -> int:
     return numbers.pad(*arguments)
 
 
-def _cast(array: Array, wanted: Wanted, column: list[Any], layout: Layout) -> Array | None:
+def _cast(array: Array, wanted: Wanted, column: list[Any], layout: ListLayout) -> Array | None:
     """The array in another dtype, and with the padding; ``None`` if a number does not fit."""
     try:
         result = casts.cast(array, wanted.dtype, wanted.check, compact=True)
