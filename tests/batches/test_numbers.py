@@ -460,6 +460,17 @@ def test_lengths_are_measured_by_the_first_elements():
         assert measure(odd) is None
 
 
+@ways
+@pytest.mark.parametrize(
+    "row", [[], [1], [1, 2] * 40, [1] * 40 + [True], [None, 1], [Own(1)] * 3, [OwnList(), []]]
+)
+def test_the_types_in_a_list(way, row):
+    """As Python's own `type` gives them, one by one."""
+    with WAYS[way]():
+        assert numbers.types_in(row) == {type(each) for each in row}
+        assert numbers.types_in(OwnList(row)) == {type(each) for each in row}
+
+
 def references_of(call, watched):
     """The counts of references before and after many calls."""
     call()
@@ -481,11 +492,12 @@ def test_nothing_is_kept(leaks, monkeypatch):
     bad = [[[1.5] * 40, [elements[-1]]], [[1.5] * 40, [1.5, None]], [[elements[0]], [[2]]]]
     memory = np.empty((3, 40), "complex128")
     mask, lengths = np.empty((3, 40), bool), np.empty(3, "int64")
-    watched = [*elements, *good, *bad, *good[0], *bad[0], memory, mask, lengths]
+    watched = [list, float, *elements, *good, *bad, *good[0], *bad[0], memory, mask, lengths]
 
     def call():
         for column in (*good, *bad):
             numbers._extension.measure(column)
+            numbers._extension.type_of(column)
             with contextlib.suppress(ValueError):
                 numbers._extension.pad(
                     memory, "D", column, (3, 40), 1, True, bytes(16), mask, lengths

@@ -19,6 +19,7 @@ from ..execution import run
 from ..execution.recipes import conversion_of
 from ..hints import Hint, code_at
 from ..host.numpy_dtypes import has_dates, of_numpy
+from ..sequences import numbers
 from ..sequences.columns import begins_with_number
 from ..sequences.diagnostics import DEEPEST
 from ..sequences.reader import NewArray
@@ -156,7 +157,7 @@ class _PlainColumns:
         Raises:
             _NotPlainError: Samples may have different structures, or other containers.
         """
-        kinds, kind = set(map(type, column)), type(column[0])
+        kinds, kind = numbers.types_in(column), type(column[0])
         if kinds.isdisjoint(_CONTAINERS):
             if not all(_are_leaves(each, column) for each in kinds):
                 raise _NotPlainError
@@ -296,7 +297,7 @@ class Collation:
         if not self._samples:
             raise ShapeError("There are no samples to collate.", None)
         columns, structure = columns_of(self._samples, self._rule)
-        self._look(columns, structure, [set(map(type, column)) for column in columns], masks)
+        self._look(columns, structure, list(map(numbers.types_in, columns)), masks)
 
     def _look(
         self,

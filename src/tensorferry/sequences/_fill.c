@@ -460,6 +460,26 @@ static PyObject *fill(PyObject *Py_UNUSED(module), PyObject *const *arguments, P
     return PyLong_FromLong(found);
 }
 
+PyDoc_STRVAR(type_of_doc,
+             "type_of(row, /)\n--\n\n"
+             "The type that all elements of a list have; None if there are several, or none, or it is no list.");
+
+static PyObject *type_of(PyObject *Py_UNUSED(module), PyObject *row)
+{
+    PyTypeObject *type = NULL;
+    Py_ssize_t count = PyList_CheckExact(row) ? PyList_Size(row) : 0;
+    PyObject *const *direct = knows_lists && count ? elements_of(row) : NULL;
+    for (Py_ssize_t index = 0; index < count; index++) {
+        PyObject *element = direct ? direct[index] : PyList_GetItem(row, index);
+        if (element == NULL || (type != NULL && Py_TYPE(element) != type)) {
+            PyErr_Clear();
+            Py_RETURN_NONE;
+        }
+        type = Py_TYPE(element);
+    }
+    return Py_NewRef(type == NULL ? Py_None : (PyObject *)type);
+}
+
 PyDoc_STRVAR(measure_doc,
              "measure(lists, /)\n--\n\n"
              "The greatest and the least length along each axis of the nested lists in a list, by their first elements; None\n"
@@ -546,6 +566,7 @@ done:
 
 static PyMethodDef methods[] = {
     {"look", look, METH_O, look_doc},
+    {"type_of", type_of, METH_O, type_of_doc},
     {"measure", measure, METH_O, measure_doc},
     {"pad", (PyCFunction)(void (*)(void))pad, METH_FASTCALL, pad_doc},
     {"fill", (PyCFunction)(void (*)(void))fill, METH_FASTCALL, fill_doc},

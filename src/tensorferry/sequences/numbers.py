@@ -60,6 +60,7 @@ __all__ = [
     "pad",
     "read",
     "read_part",
+    "types_in",
     "weak_of",
     "with_types",
 ]
@@ -336,6 +337,18 @@ if _extension is None:
     read_part = _read_by_numpy
 else:
     read_part = _read_by_extension
+
+
+def types_in(row: list[Any]) -> set[type]:
+    """The types of the elements of a list.
+
+    >>> types_in([1, 2.5]) == {int, float}, types_in([])
+    (True, set())
+    """
+    kind = None if _extension is None else _extension.type_of(row)
+    if kind is None:
+        return set(map(type, row))
+    return {kind}
 
 
 def opened(x: Any, levels: int) -> Any:
