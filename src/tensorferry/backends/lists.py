@@ -216,8 +216,7 @@ class Members(NamedTuple):
             converted.
         places: The place of each tensor in the result, if they are padded.
         value: The padding value.
-        joined: An array with the values of all, one after the other, if these are numbers that were
-            read together.
+        joined: The array of `shape` with the values of all, if they were read into it together.
         lengths: The length of the first axis of each, if they are padded.
         code: The code that pads them, if they are padded.
         stays: Whether they must not leave an autograd graph of the target when they are padded.
@@ -240,7 +239,8 @@ class Members(NamedTuple):
     def signature(self) -> Hashable:
         """Everything that the steps depend on: neither shapes, strides nor addresses."""
         if self.which is None:
-            return _without_memory(self.infos[0]), self.sources[0], self.asked
+            is_joined = self.joined is not None
+            return _without_memory(self.infos[0]), self.sources[0], self.asked, is_joined
         return tuple(map(_without_memory, self.infos)), tuple(self.sources), self.asked
 
     @property

@@ -176,10 +176,10 @@ def explain_collate(
     ...     {"x": np.zeros(2), "ids": [9], "name": "b"},
     ... ]
     >>> print(ferry.explain_collate(samples, "numpy", pad={"ids": 0}))
-    2 leaves of 2 samples, 1 kept: 88 B copied
+    2 leaves of 2 samples, 1 kept: 64 B copied
        $["x"]     python stack float64[2, 2] on cpu -> numpy float64[2, 2] on cpu; copies 32 B:
            2 samples stacked
-       $["ids"]   python padded int64[2, 2] on cpu -> numpy int64[2, 2] on cpu; copies 56 B:
+       $["ids"]   python padded int64[2, 2] on cpu -> numpy int64[2, 2] on cpu; copies 32 B:
            2 samples padded to (2,)
        $["name"]  str: a list of 2: str is no number or tensor
 
@@ -236,19 +236,16 @@ def _batch(
 
     if type(samples) is not list:
         _refuse_one_value(samples)
-    rule = leaf_rule(leaves, unknown=unknown)
-    masks: list[Any] = []
+    rule, of_columns = leaf_rule(leaves, unknown=unknown), None
     if nulls is not None or (padding is not None and (padding["mask"] or padding["lengths"])):
-        # A table must become a dict first, in which a mask can be put beside a column.
-        from ..trees.tables import with_column_keywords
+        if nulls is not None:
+            from ..execution.column_keywords import validate
 
-        samples = [
-            with_column_keywords(
-                each, index=False, dtype=asked[2], casting=asked[5], nulls=nulls, masks=masks
-            )
-            for each in samples
-        ]
-    return Collation(list(samples), targets_of(asked, leaves), rule, padding, masks, looks=looks)
+            validate(nulls)
+        of_columns = {"dtype": asked[2], "casting": asked[5], "nulls": nulls}
+    return Collation(
+        list(samples), targets_of(asked, leaves), rule, padding, of_columns, looks=looks
+    )
 
 
 def _refuse_one_value(samples: object) -> None:

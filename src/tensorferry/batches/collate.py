@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from functools import partial
+from functools import lru_cache, partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..backends import fast_paths, registry
 from ..backends.no_tensor import UNCALLED
@@ -16,26 +18,29 @@ from ..errors import ConversionError, ShapeError, UnsupportedTypeError, an
 from ..execution import run
 from ..execution.recipes import conversion_of
 from ..hints import Hint, code_at
-from ..host import memory
-from ..host.numpy_dtypes import has_dates
+from ..host.numpy_dtypes import has_dates, of_numpy
+from ..sequences import numbers
+from ..sequences.columns import begins_with_number
+from ..sequences.diagnostics import DEEPEST
 from ..sequences.reader import NewArray
 from ..trees.containers import PLAIN, openers_of
 from ..trees.failures import raise_all, refuse_unknown_name
-from ..trees.rows import RowsRead, is_row, read_rows
+from ..trees.rows import is_row
 from ..trees.structure import Structure, equal, placed
 from ..trees.walk import Walk, take_apart
 from .padding import NOT_PADDED, Padding
-from .stacking import ColumnPlan, Columns
+from .stacking import ColumnPlan, Columns, NotRowsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from ..execution.recipes import Conversion
     from ..trees.leaves import LeafRule
     from ..trees.targets import Targets
     from .plans import BatchPlan
 
 
-__all__ = ["Collation", "columns_of"]
+__all__ = ["Collation"]
 
 
 # -- samples ---------------------------------------------------------------------------------------
@@ -47,7 +52,7 @@ def columns_of(samples: Sequence[Any], rule: LeafRule) -> tuple[list[Any], Struc
     """The columns of samples, and the structure of the first sample.
 
     A plain list of numbers below a key is a leaf, if numbers are tensors and there is no user's
-    callable. A column of such lists may be `RowsRead`.
+    callable.
 
     Raises:
         UnsupportedTypeError: A sample has another structure than the first, or cannot be stacked.
@@ -55,9 +60,10 @@ def columns_of(samples: Sequence[Any], rule: LeafRule) -> tuple[list[Any], Struc
     if isinstance(samples[0], UNCALLED):
         rule.check(_ONE_LEAF, samples[:1])
     chosen, rows = rule.chosen, rule.takes_rows
-    alike = _columns_alike(samples, chosen, rows=rows)
-    if alike is not None:
-        return alike
+    leaves, structure = Walk(chosen, rows=rows).take_values(samples)
+    one = structure.one_of_many()
+    if one is not None:
+        return [leaves[index :: one.size] for index in range(one.size)], one
     first, structure = take_apart(samples[0], chosen, rows=rows)
     rule.check(structure, first)
     for node in structure.nodes():
@@ -132,56 +138,91 @@ def _names(x: Any, y: Any) -> str:
     return ": " + ", ".join(found) if found else ""
 
 
-def _columns_alike(
-    trees: Sequence[Any], chosen: Callable[[Any], bool] | None, *, rows: bool
-) -> tuple[list[Any], Structure] | None:
-    """`columns_of` for samples of one structure.
+class _PlainColumns:
+    """The columns of samples that are plain dicts, lists and tuples: see `plain_columns`.
 
-    Gives ``None`` if structures differ, or optree does not know a container.
+    Args:
+        rows: Whether a plain list of numbers below a key is a leaf.
     """
-    if chosen is None:
-        kinds = set(map(type, trees))
-        if len(kinds) == 1 and _are_leaves(kinds.pop(), trees):
-            return [trees], _ONE_LEAF
-        columns = _columns_of_dicts(trees, rows=rows)
-        if columns is not None:
-            return columns, take_apart(trees[0], rows=rows)[1]
-    leaves, structure = Walk(chosen, rows=rows).take_values(trees)
-    one = structure.one_of_many()
-    if one is None:
-        return None
-    return [leaves[index :: one.size] for index in range(one.size)], one
 
+    def __init__(self, *, rows: bool) -> None:
+        self.columns: list[Any] = []
+        self.kinds: list[set[type]] = []
+        """The types of the leaves of each."""
+        self._rows = rows
 
-def _columns_of_dicts(trees: Sequence[Any], *, rows: bool) -> list[Any] | None:
-    """`columns_of` for plain dicts of leaves, four times as fast.
+    def take(self, column: list[Any], depth: int = 0, *, below_key: bool = False) -> Any:
+        """Add the columns within one; gives the containers around their leaves.
 
-    Gives ``None`` if there may be other containers.
-    """
-    first = trees[0]
-    if set(map(type, trees)) != {dict}:
-        return None
-    keys = first.keys()
-    # A faster check for the usual case that all have the same order of keys.
-    if len(set(map(tuple, trees))) > 1 and any(tree.keys() != keys for tree in trees):
-        return None
-    columns: list[Any] = []
-    for key in first:
-        column: Any = list(map(itemgetter(key), trees))
-        kinds = set(map(type, column))
-        if rows and kinds == {list}:
-            read = read_rows(column)
+        Raises:
+            _NotPlainError: Samples may have different structures, or other containers.
+        """
+        kinds, kind = numbers.types_in(column), type(column[0])
+        if kinds.isdisjoint(_CONTAINERS):
+            if not all(_are_leaves(each, column) for each in kinds):
+                raise _NotPlainError
+            return self._add(column, kinds)
+        if len(kinds) > 1 or depth == DEEPEST:
+            raise _NotPlainError
+        if kind is dict:
+            return self._take_dicts(column, depth + 1)
+        if kind is list and below_key and self._rows:
+            if begins_with_number(column):
+                return self._add(column, kinds)
+            if any(map(is_row, column)):
+                raise _NotPlainError
+        try:
+            inside = list(map(list, zip(*column, strict=True)))
+        except ValueError:  # of other lengths
+            raise _NotPlainError from None
+        return kind([self.take(inner, depth + 1) for inner in inside])
+
+    def _add(self, column: list[Any], kinds: set[type]) -> None:
+        self.columns.append(column)
+        self.kinds.append(kinds)
+
+    def _take_dicts(self, column: list[Any], depth: int) -> Any:
+        keys = column[0].keys()
+        inside: Iterable[Any]
+        # Faster, for the usual case that all have the same order of keys.
+        if len(set(map(tuple, column))) == 1:
+            inside = zip(*map(_VALUES, column), strict=True)
+        elif all(each.keys() == keys for each in column):
+            inside = [map(itemgetter(key), column) for key in keys]
         else:
-            read = None
-        if read is None and not all(
-            all(type(each) is not list or is_row(each) for each in column)
-            if kind is list and rows
-            else _are_leaves(kind, column)
-            for kind in kinds
-        ):
-            return None
-        columns.append(column if read is None else read)
-    return columns
+            raise _NotPlainError
+        return {
+            key: self.take(list(each), depth, below_key=True)
+            for key, each in zip(keys, inside, strict=True)
+        }
+
+
+class _NotPlainError(Exception):
+    """Samples whose structures differ, or that have other containers than plain ones."""
+
+
+def plain_columns(
+    samples: list[Any], rule: LeafRule
+) -> tuple[list[Any], Structure, list[set[type]]] | None:
+    """`columns_of` for samples that are plain dicts, lists and tuples, and the types of leaves.
+
+    It is faster, and gives ``None`` for other samples. A list below a key that begins with a number
+    is taken for a leaf; only when it is read is it known whether it is one.
+    """
+    if rule.chosen is not None or not samples:
+        return None
+    found = _PlainColumns(rows=rule.takes_rows)
+    try:
+        frame = found.take(samples)
+    except _NotPlainError:
+        return None
+    return found.columns, take_apart(frame)[1], found.kinds
+
+
+_VALUES = dict.values
+_CONTAINERS = frozenset({dict, list, tuple})
+_NEVER_DATES = PLAIN | {list}
+"""Types of leaves that are never columns of dates, whatever they hold."""
 
 
 def _are_leaves(kind: type, column: Sequence[Any]) -> bool:
@@ -204,7 +245,8 @@ class Collation:
         targets: The targets of the leaves.
         rule: The rule for which leaves are stacked.
         asked: The keywords of `Padding`; ``None`` if nothing is padded.
-        masks: The leaves of samples that are masks of nulls.
+        of_columns: The keywords of `with_column_keywords`, if samples that have columns of tables
+            must be changed by it first; otherwise ``None``.
         looks: Whether only a plan is made, and no values are read.
 
     Raises:
@@ -214,29 +256,66 @@ class Collation:
 
     def __init__(
         self,
-        samples: Sequence[Any],
+        samples: list[Any],
         targets: Targets,
         rule: LeafRule,
         asked: dict[str, Any] | None,
-        masks: Sequence[Any] = (),
+        of_columns: dict[str, Any] | None = None,
         *,
         looks: bool = False,
     ) -> None:
-        if not samples:
+        if not samples and of_columns is None:
             raise ShapeError("There are no samples to collate.", None)
         self._samples = samples
         self._targets = targets
         self._rule = rule
+        self._of_columns = of_columns
         if asked is None:
             self._padding = NOT_PADDED
         else:
             self._padding = Padding(**asked)
         self._prepare = run.foresee if looks else run.prepare
-        self._columns, self._structure = columns_of(samples, rule)
-        structure = self._structure
+        plain = plain_columns(samples, rule)
+        if plain is None or (
+            of_columns is not None and any(map(may_have_columns, plain[0], plain[2]))
+        ):
+            self._look_at_all()
+        else:
+            self._look(*plain)
+
+    def _look_at_all(self) -> None:
+        """Find the columns of any samples."""
+        masks: list[Any] = []
+        if self._of_columns is not None:
+            # A table must become a dict first, in which a mask can be put beside a column.
+            from ..trees.tables import with_column_keywords
+
+            self._samples = [
+                with_column_keywords(each, index=False, masks=masks, **self._of_columns)
+                for each in self._samples
+            ]
+        if not self._samples:
+            raise ShapeError("There are no samples to collate.", None)
+        columns, structure = columns_of(self._samples, self._rule)
+        self._look(columns, structure, list(map(numbers.types_in, columns)), masks)
+
+    def _look(
+        self,
+        columns: list[Any],
+        structure: Structure,
+        kinds: list[set[type]],
+        masks: Sequence[Any] = (),
+    ) -> None:
+        self._columns, self._structure, self._kinds = columns, structure, kinds
         known = frozenset(map(id, masks))  # the samples keep them
         self._planner = Columns(
-            targets, rule, self._padding, self._prepare, structure.path, structure.name, known
+            self._targets,
+            self._rule,
+            self._padding,
+            self._prepare,
+            structure.path,
+            structure.name,
+            known,
         )
         self._places: list[tuple[Any, str] | None] | None = None
 
@@ -246,24 +325,31 @@ class Collation:
         Raises:
             ConversionError: A leaf cannot be stacked or converted; several raise a `TreeError`.
         """
+        try:
+            return self._stack()
+        except NotRowsError:
+            self._look_at_all()
+            return self._stack()
+
+    def _stack(self) -> Any:
         marks: list[tuple[int, str, Any]] = []
         path = self._fast_path()
 
         def done(index: int, column: Any) -> Any:
-            if (
-                path is not None
-                and type(column) is list
-                and registry.is_known_tensor(type(column[0]))
-            ):
+            if path is not None and registry.is_known_tensor(type(column[0])):
                 result = _tried(path, column)
                 if result is not None:
                     return result
-            leaf = self._planner.leaf(index, column)
-            if leaf.prepared is None:
+            leaf = self._planner.leaf(index, column, self._kinds[index])
+            if leaf.read is not None and leaf.conversion is not None:
+                result = run.convert(leaf.read, leaf.conversion)
+            elif leaf.prepared is not None:
+                result = run.complete(leaf.prepared)
+            else:
                 return leaf.kept
-            result = run.complete(leaf.prepared)
             marks.extend(
-                (index, keyword, run.complete(each)) for keyword, each in self._beside(index, leaf)
+                (index, keyword, run.convert(mark, conversion))
+                for keyword, mark, conversion in self._beside(index, leaf)
             )
             return result
 
@@ -278,6 +364,13 @@ class Collation:
         Raises:
             ConversionError: As for `stack`, except errors that depend on values.
         """
+        try:
+            return self._plan()
+        except NotRowsError:
+            self._look_at_all()
+            return self._plan()
+
+    def _plan(self) -> BatchPlan:
         # Here, because a batch that is stacked needs none of them.
         from ..trees.plans import KeptLeaf
         from .plans import BatchPlan, StackedLeaf
@@ -286,8 +379,14 @@ class Collation:
         kept: list[KeptLeaf] = []
 
         def planned(index: int, column: Any) -> tuple[ColumnPlan, list[tuple[str, run.Prepared]]]:
-            leaf = self._planner.leaf(index, column)
-            return leaf, self._beside(index, leaf)
+            leaf = self._planner.leaf(index, column, self._kinds[index])
+            if leaf.read is not None and leaf.conversion is not None:
+                leaf = leaf._replace(prepared=self._prepare(leaf.read, leaf.conversion))
+            beside = self._beside(index, leaf)
+            marks = [
+                (keyword, self._prepare(mark, conversion)) for keyword, mark, conversion in beside
+            ]
+            return leaf, marks
 
         for index, (leaf, beside) in enumerate(self._each(planned)):
             path, column = self._structure.path(index), self._columns[index]
@@ -336,7 +435,7 @@ class Collation:
             tensors = [
                 self._structure.name(index)
                 for index, column in enumerate(self._columns)
-                if type(column) is RowsRead or any(map(takes, column))
+                if any(map(takes, column))
             ]
             refuse_unknown_name(
                 "dtype", targets.rule.names, tensors, self._leaf_named, targets.rule.without_names
@@ -350,7 +449,9 @@ class Collation:
                 results.append(do(index, column))
             except ConversionError as error:
                 errors[index] = _in_samples(error, self._structure.path(index))
-        raise_all(errors, self._structure.path, self._targets.rule, self._structure.name, "sample")
+        if errors:
+            structure, rule = self._structure, self._targets.rule
+            raise_all(errors, structure.path, rule, structure.name, "sample")
         return results
 
     def _leaf_named(self, name: str) -> Any:
@@ -367,10 +468,7 @@ class Collation:
 
         errors: dict[int, ConversionError] = {}
         for index, column in enumerate(self._columns):
-            if type(column) is RowsRead:
-                kinds = set()
-            else:
-                kinds = set(map(type, column))
+            kinds = self._kinds[index] - _NEVER_DATES
             if not (any(map(may_be_column, kinds)) or (kinds and any(map(has_dates, column)))):
                 continue
             try:
@@ -379,12 +477,13 @@ class Collation:
                 self._columns[index] = [
                     read_as_asked(leaf, self._targets.rule, name, casting) for leaf in column
                 ]
+                self._kinds[index] = set(map(type, self._columns[index]))
             except ConversionError as error:
                 errors[index] = error
         return errors
 
-    def _beside(self, index: int, leaf: ColumnPlan) -> list[tuple[str, run.Prepared]]:
-        """A padded leaf's mask and lengths, on its device: each a keyword and prepared conversion.
+    def _beside(self, index: int, leaf: ColumnPlan) -> list[tuple[str, NewArray, Conversion]]:
+        """A padded leaf's mask and lengths: each a keyword, an array, and a conversion.
 
         Raises:
             UnsupportedTypeError: They cannot be put beside the leaf.
@@ -393,19 +492,23 @@ class Collation:
             found = []
         else:
             found = self._padding.marks_of(leaf.extent)
-        if not found or leaf.prepared is None:
+        if not found:
+            return []
+        if leaf.conversion is not None:
+            conversion = _of_marks(leaf.conversion)
+        elif leaf.prepared is not None:
+            # On the device of the leaf.
+            request = leaf.prepared.request
+            if request.device is None and request.placement is None:
+                device = leaf.prepared.recipe.plan.result.device
+                request = request._replace(device=None if device == HOST else device)
+            conversion = _of_marks(conversion_of(leaf.prepared.target, request))
+        else:
             return []
         if self._places is None:
-            self._places = list(self._structure.keys(self._samples[0]))
-        place, request = self._places[index], leaf.prepared.request
-        if request.device is None and request.placement is None:
-            device = leaf.prepared.recipe.plan.result.device
-            request = request._replace(device=None if device == HOST else device)
-        conversion = conversion_of(
-            leaf.prepared.target, request._replace(dtype=dtypes.FIT, casting=None)
-        )
-        made = []
-        for keyword, mark in found:
+            self._places = self._keys(self._samples[0])
+        place = self._places[index]
+        for keyword, _ in found:
             if place is None:
                 raise UnsupportedTypeError(
                     f"{keyword}=True adds a leaf beside this one, "
@@ -419,13 +522,17 @@ class Collation:
                     "and there is one.",
                     f"without {keyword}=",
                 )
-            array = memory.compact(mark.shape, mark.dtype)
-            array[...] = mark
-            made.append((keyword, self._prepare(NewArray(array), conversion)))
-        return made
+        return [(keyword, NewArray(mark), conversion) for keyword, mark in found]
+
+    def _keys(self, tree: Any) -> list[tuple[Any, str] | None]:
+        """For each leaf, the mapping that holds it, and its key there: see `Structure.keys`."""
+        keys = self._structure.flat_keys
+        if keys is None:
+            return list(self._structure.keys(tree))
+        return [(tree, key) if isinstance(key, str) else None for key in keys]
 
     def _put_marks(self, batch: Any, marks: Sequence[tuple[int, str, Any]]) -> None:
-        places = list(self._structure.keys(batch))
+        places = self._keys(batch)
         for index, keyword, mark in marks:
             place = places[index]
             if place is None:
@@ -452,6 +559,29 @@ def _in_samples(error: ConversionError, path: str) -> ConversionError:
         return type(error)(message, hint)
     in_sample = re.sub(r"\bx\[\d+\]", lambda _: f"sample{place}", hint)
     return type(error)(message, hint if in_sample == hint else f"{in_sample} in its place")
+
+
+@lru_cache(maxsize=256)
+def _of_marks(conversion: Conversion) -> Conversion:
+    """The conversion of masks and lengths beside a leaf with this conversion."""
+    request = conversion.request._replace(dtype=dtypes.FIT, casting=None)
+    return conversion_of(conversion.target, request)
+
+
+def may_have_columns(column: list[Any], kinds: set[type]) -> bool:
+    """Whether a leaf of plain samples may be a column of a table, or an array of another's nulls.
+
+    The others are left as they are by the keywords for columns.
+    """
+    kinds = kinds - _NEVER_DATES
+    if not kinds:
+        return False
+    from ..trees.tables import may_be_column  # here, because most batches have no columns
+
+    kinds.discard(np.ndarray)
+    if any(issubclass(kind, (np.ndarray, np.generic)) or may_be_column(kind) for kind in kinds):
+        return True
+    return any(of_numpy(each.dtype) is None for each in column if type(each) is np.ndarray)
 
 
 def _tried(path: Callable[[list[Any]], Any], column: list[Any]) -> Any:

@@ -22,7 +22,9 @@ from ..errors import ShapeError, shown, validate_word
 from ..execution import run
 from ..execution.recipes import conversion_of
 from ..hints import Hint
+from ..host import memory
 from ..planning import rules
+from ..sequences.columns import ListLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,10 +37,10 @@ if TYPE_CHECKING:
 __all__ = [
     "APART",
     "NOT_PADDED",
+    "PaddedRows",
     "PaddedShapes",
     "Padding",
     "common_dtype",
-    "extent_of",
     "filling",
     "without_nothing",
 ]
@@ -107,7 +109,49 @@ class Padding:
         if not all(isinstance(name, str) for name in self._names):
             raise TypeError('pad= takes names of leaves for its keys, as in pad={"input_ids": 0}')
 
-    def marks_of(self, extent: PaddedShapes) -> list[tuple[str, Array]]:
+    def layout_of(
+        self, most: Shape, least: Shape, *, is_padded: bool = True
+    ) -> tuple[ListLayout, bool]:
+        """Where leaves are put that differ in lengths, and whether any is padded.
+
+        Args:
+            most: The greatest length on each axis.
+            least: The least.
+            is_padded: Whether these leaves are padded.
+        """
+        if not is_padded:
+            return ListLayout(most), False
+        whole, axis = self._whole_of(most, least)
+        return ListLayout(whole, axis, self.left, self._mask, self._lengths), whole != least
+
+    def extent_of(self, shapes: Sequence[Shape]) -> PaddedShapes | None:
+        """How far a column is padded; ``None`` if its leaves have no axes.
+
+        Raises:
+            ShapeError: The numbers of axes differ.
+        """
+        different = set(shapes)
+        few, many = min(different, key=len), max(different, key=len)
+        if len(few) != len(many):
+            raise ShapeError(
+                f"Leaves with {len(few)} and with {len(many)} axes cannot be padded to one shape: "
+                f"{tuple(few)}, {tuple(many)}.",
+                APART,
+            )
+        if not many:
+            return None
+        most, least = (tuple(map(each, zip(*different, strict=True))) for each in (max, min))
+        return PaddedShapes(shapes, *self._whole_of(most, least), self.left)
+
+    def _whole_of(self, most: Shape, least: Shape) -> tuple[Shape, int]:
+        """The shape of each padded leaf, and the axis for `multiple` and `side`."""
+        axis = 0
+        if most != least:
+            axis = next(axis for axis, low in enumerate(least) if low != most[axis])
+        length = most[axis] + -most[axis] % self.multiple
+        return (*most[:axis], length, *most[axis + 1 :]), axis
+
+    def marks_of(self, extent: PaddedShapes | PaddedRows) -> list[tuple[str, Array]]:
         """The mask and the lengths of a padded leaf, each with its keyword."""
         mask = [("mask", extent.mask)] if self._mask else []
         return mask + ([("lengths", extent.lengths)] if self._lengths else [])
@@ -159,6 +203,23 @@ NOT_PADDED = Padding(None, None, "right", mask=False, lengths=False)
 # -- how far ---------------------------------------------------------------------------------------
 
 
+class PaddedRows(NamedTuple):
+    """How far lists of numbers are padded that have been read.
+
+    Args:
+        whole: The shape of each after padding.
+        is_needed: Whether any list is padded.
+        mask: For each list, a mask of the axis on which it is padded that is true where it has an
+            element; ``None`` if it is not wanted.
+        lengths: The length of each list on that axis; ``None`` if they are not wanted.
+    """
+
+    whole: Shape
+    is_needed: bool
+    mask: Any
+    lengths: Any
+
+
 class PaddedShapes(NamedTuple):
     """The shapes of the leaves of a column, before and after padding.
 
@@ -178,7 +239,7 @@ class PaddedShapes(NamedTuple):
     @property
     def lengths(self) -> Array:
         """The length of each leaf on that axis."""
-        return np.array([shape[self.axis] for shape in self.shapes], np.int64)
+        return _compact(np.array([shape[self.axis] for shape in self.shapes], np.int64))
 
     @property
     def mask(self) -> Array:
@@ -186,8 +247,8 @@ class PaddedShapes(NamedTuple):
         length, lengths = self.whole[self.axis], self.lengths[:, np.newaxis]
         places = np.arange(length)
         if self.left:
-            return places >= length - lengths
-        return places < lengths
+            return _compact(places >= length - lengths)
+        return _compact(places < lengths)
 
     @property
     def is_short(self) -> bool:
@@ -213,34 +274,11 @@ class PaddedShapes(NamedTuple):
         return slice(length)
 
 
-def extent_of(shapes: Sequence[Shape], padding: Padding) -> PaddedShapes | None:
-    """How far a column is padded; ``None`` if its leaves have no axes.
-
-    Raises:
-        ShapeError: The numbers of axes differ.
-    """
-    different = set(shapes)
-    few, many = min(different, key=len), max(different, key=len)
-    if len(few) != len(many):
-        raise ShapeError(
-            f"Leaves with {len(few)} and with {len(many)} axes cannot be padded to one shape: "
-            f"{tuple(few)}, {tuple(many)}.",
-            APART,
-        )
-    if not many:
-        return None
-    longest = list(map(max, zip(*different, strict=True)))
-    shortest = map(min, zip(*different, strict=True))
-    axis = next(
-        (
-            axis
-            for axis, (low, high) in enumerate(zip(shortest, longest, strict=True))
-            if low != high
-        ),
-        0,
-    )
-    longest[axis] += -longest[axis] % padding.multiple
-    return PaddedShapes(shapes, tuple(longest), axis, padding.left)
+def _compact(array: Array) -> Array:
+    """The array, in memory that every framework shares."""
+    result = memory.compact(array.shape, array.dtype)
+    result[...] = array
+    return result
 
 
 # -- into one array --------------------------------------------------------------------------------

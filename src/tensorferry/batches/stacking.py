@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ..backends import registry
 from ..backends.lists import Members, look_at
 from ..core import dtypes
 from ..core.devices import HOST
+from ..core.info import MANY, TensorInfo
 from ..core.leaf_dtypes import quoted
 from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
@@ -18,29 +20,40 @@ from ..core.request import Request
 from ..errors import LossyCastError, ShapeError, UnsupportedTypeError, an, shown
 from ..execution.recipes import conversion_of
 from ..host.numpy_dtypes import of_numpy
+from ..planning import rules
+from ..sequences import numbers
+from ..sequences.columns import Wanted, read_lists, read_numbers
 from ..sequences.diagnostics import shape_of
 from ..sequences.reader import PYTHON_NUMBERS, NewArray, element_types
-from ..trees.rows import RowsRead
-from .padding import APART, common_dtype, extent_of, filling, without_nothing
+from ..trees.containers import PLAIN
+from ..trees.rows import is_row
+from .padding import APART, PaddedRows, common_dtype, filling, without_nothing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from ..backends.base import Backend
-    from ..core.info import TensorInfo
     from ..execution.recipes import Conversion
     from ..execution.run import Prepared
+    from ..sequences.columns import Read
+    from ..sequences.numbers import Exact
     from ..trees.leaves import LeafRule
     from ..trees.targets import Targets
     from .padding import PaddedShapes, Padding
 
 
-__all__ = ["ColumnPlan", "Columns", "NumberKinds", "dtype_together", "kinds_in"]
+__all__ = ["ColumnPlan", "Columns", "NotRowsError", "NumberKinds", "dtype_together", "kinds_in"]
+
+PYTHON = "python"
 
 
 # -- kinds -----------------------------------------------------------------------------------------
 
 _NUMBERS = (*PYTHON_NUMBERS, np.generic)
+_READ = PYTHON_NUMBERS | {list}
+"""The types of leaves whose columns are read at once."""
+_PLAIN = PLAIN | _READ
+"""The types of leaves that all are tensors or none, as the first is."""
 _WEAK = {bool: "bool", int: "int", float: "float", complex: "complex"}
 
 
@@ -147,10 +160,10 @@ def _rank(kind: str) -> int:
 def dtype_together(infos: Sequence[TensorInfo]) -> str:
     """A column's dtype for rules of ``dtype=``: of its tensors, or a number of a higher kind."""
     typed = {info.dtype for info in infos if info.weak_dtype is None}
-    numbers = {info.dtype for info in infos} - typed
-    if not typed or not numbers:
-        return _widest(typed or numbers)
-    first, other = _widest(typed), _widest(numbers)
+    weak = {info.dtype for info in infos} - typed
+    if not typed or not weak:
+        return _widest(typed or weak)
+    first, other = _widest(typed), _widest(weak)
     if _rank(_kind(first)) >= _rank(_kind(other)):
         return first
     return other
@@ -169,14 +182,18 @@ class ColumnPlan(NamedTuple):
     """What becomes of a column.
 
     Args:
-        prepared: The conversion to one tensor; ``None`` if the leaves stay objects.
+        prepared: The conversion to one tensor; ``None`` if the leaves stay objects, or were read.
         kept: The objects, in that case.
         extent: How far the leaves are padded; ``None`` if they are not padded.
+        read: What Python numbers were read into; ``None`` if they are described with the rest.
+        conversion: The conversion of that, in place of `prepared`.
     """
 
     prepared: Prepared | None
     kept: Any = None
-    extent: PaddedShapes | None = None
+    extent: PaddedShapes | PaddedRows | None = None
+    read: Any = None
+    conversion: Conversion | None = None
 
 
 class Columns(NamedTuple):
@@ -200,52 +217,127 @@ class Columns(NamedTuple):
     name: Callable[[int], str]
     masks: frozenset[int] = frozenset()
 
-    def leaf(self, index: int, column: Any) -> ColumnPlan:
-        """What becomes of a column."""
+    def leaf(self, index: int, column: list[Any], kinds: set[type]) -> ColumnPlan:
+        """What becomes of a column.
+
+        Args:
+            index: Its number.
+            column: Its leaves.
+            kinds: The types of these.
+
+        Raises:
+            NotRowsError: It has a list that is no leaf.
+            ConversionError: It cannot be stacked or converted.
+        """
         try:
-            return self._leaf(index, column)
+            return self._leaf(index, column, kinds)
         except UnsupportedTypeError as error:
-            leaves = () if type(column) is RowsRead else column
-            if not any(self.rule.keeps_refused(leaf, error) for leaf in leaves):
+            if not any(self.rule.keeps_refused(leaf, error) for leaf in column):
                 raise
             return ColumnPlan(None, column)
 
-    def _leaf(self, index: int, column: Any) -> ColumnPlan:
-        if type(column) is not RowsRead and not self._is_stacked(index, column):
+    def _leaf(self, index: int, column: list[Any], types: set[type]) -> ColumnPlan:
+        if not self._is_stacked(index, column, types):
             return ColumnPlan(None, None if all(each is None for each in column) else column)
-        _refuse_other_categories(column)
-        conversion = self.targets.of(lambda: self.path(index))
+        conversion = self.targets.of(partial(self.path, index))
         target, request = registry.ready(conversion.target.name), conversion.request
+        if conversion.quick is not target.quick:  # the target has been loaded meanwhile
+            conversion = conversion_of(target, request)
         if self.padding.on:
             value = self._value_of(index, column)
         else:
             value = None
-        if value is None and _are_numbers(column):
+        if len(types) == 1 and types <= _READ:
+            if list in types:
+                found = self._lists(index, column, value, conversion)
+            else:
+                found = self._numbers(index, column, conversion)
+            if found is not None:
+                return found
+        _refuse_other_categories(column)
+        if value is None and _are_numbers(types):
             members = None
         else:
-            members = _looked_at(column)
-        if type(column) is RowsRead:
-            kinds = None
-        else:
-            kinds = kinds_in(column, members)
+            members = look_at(column, (len(column),))
+        kinds = kinds_in(column, members)
         if value is not None and members is not None:
-            padded = self._padded(index, column, members, kinds, value, target, request)
+            padded = self._padded(index, column, types, members, kinds, value, target, request)
             if padded is not None:
                 return padded
-            members = None if _are_numbers(column) else members
-        prepared = self._stacked(index, column, members, kinds, target, request)
-        return ColumnPlan(prepared, None, None)
+            members = None if _are_numbers(types) else members
+        return ColumnPlan(self._stacked(index, column, members, kinds, target, request))
 
-    def _is_stacked(self, index: int, column: Sequence[Any]) -> bool:
+    def _numbers(self, index: int, column: list[Any], conversion: Conversion) -> ColumnPlan | None:
+        """The plan of a column of Python numbers of one kind, which are read; ``None`` for others."""
+        if len(column) > MANY:
+            return None  # they are read into the result, without an array of all of them
+        read = read_numbers(column)
+        if read is None:
+            return None
+        return self._of_read(index, read, conversion)
+
+    def _of_read(
+        self, index: int, read: Read, conversion: Conversion, extent: PaddedRows | None = None
+    ) -> ColumnPlan:
+        decide = self.decider(index, conversion)
+        if decide is not None:
+            conversion = decide(_info_of(read.exact))
+        return ColumnPlan(None, None, extent, NewArray(read.array, read.exact), conversion)
+
+    def _lists(
+        self, index: int, column: list[Any], value: Any, conversion: Conversion
+    ) -> ColumnPlan | None:
+        """The plan of a column of lists of Python numbers of one kind, which are read.
+
+        ``None`` for others, and for lists that cannot be stacked.
+
+        Raises:
+            NotRowsError: It has a list that is no leaf.
+            ShapeError: Lists of numbers have unequal lengths, and are not padded.
+        """
+        lengths = numbers.measure(column)
+        if lengths is None:
+            _refuse_containers(column)
+            return None
+        layout, is_needed = self.padding.layout_of(*lengths, is_padded=value is not None)
+        if not is_needed and lengths[0] != lengths[1]:
+            _refuse_containers(column)
+            self._refuse_unequal(index, column)
+            return None
+        fill = _Fill(self, index, value, conversion) if is_needed else None
+        read = read_lists(column, layout, _as_it_is if fill is None else fill)
+        if read is None:
+            _refuse_containers(column)
+            return None
+        if value is None:
+            return self._of_read(index, read, conversion)
+        extent = PaddedRows(layout.whole, is_needed, read.mask, read.lengths)
+        if fill is None:
+            return self._of_read(index, read, conversion, extent)
+        shape = (len(column), *layout.whole)
+        info = _info_of_padded(fill.dtype)
+        joined = Members(
+            column,
+            (info,),
+            (registry.backend_named(PYTHON),),
+            None,
+            shape,
+            places=(),
+            joined=read.array,
+            code=self.padding.code(value),
+        )
+        return ColumnPlan(None, None, extent, joined, fill.conversion)
+
+    def _is_stacked(self, index: int, column: list[Any], types: set[type]) -> bool:
         """Whether the leaves of a column are tensors.
 
         Raises:
             UnsupportedTypeError: Some are tensors, and some are not.
         """
-        kinds = set(map(type, column))
-        if len(kinds) == 1 and kinds <= PYTHON_NUMBERS and self.rule.chosen is None:
+        one = {type(column[0]): column[0]} if len(types) == 1 else None
+        if one is not None and types <= _PLAIN and self.rule.chosen is None:
             return self.rule.takes(column[0])
-        taken = self.rule.takes_each(column)
+        taken = self.rule.takes_each(column, one)
         if all(taken):
             return True
         if not any(taken):
@@ -264,7 +356,7 @@ class Columns(NamedTuple):
     def _stacked(
         self,
         index: int,
-        column: Any,
+        column: list[Any],
         members: Members | None,
         kinds: NumberKinds | None,
         target: Backend,
@@ -276,21 +368,20 @@ class Columns(NamedTuple):
             ShapeError: The shapes differ.
             LossyCastError: There are integers and floats.
         """
-        conversion, decide = conversion_of(target, request), self._decider(index, target, request)
-        if type(column) is RowsRead:
-            return self.prepare(
-                NewArray(self._row_of(index, column), weak=True), conversion, None, decide
-            )
+        conversion = conversion_of(target, request)
+        decide = self.decider(index, conversion)
         apart = kinds is not None and (kinds.differ or kinds.numbers_among_tensors)
         if members is None and not apart:
             try:
                 return self.prepare(column, conversion, None, decide)
             except ShapeError as error:
                 if type(column[0]) is list:
-                    _looked_at(column)  # raises if the rows within one sample have unequal lengths
+                    look_at(
+                        column, (len(column),)
+                    )  # raises if the rows within one sample have unequal lengths
                 raise self._ragged(index, error.message, column) from error
         if members is None:
-            members = _looked_at(column)
+            members = look_at(column, (len(column),))
         if decide is not None:
             request, decide = _decided(decide, members).request, None
         if kinds is not None and kinds.differ:
@@ -306,27 +397,30 @@ class Columns(NamedTuple):
             raise self._ragged(index, error.message, column) from error
         return self.prepare(members, conversion_of(target, request))
 
-    def _row_of(self, index: int, rows: RowsRead) -> Any:
-        """The numbers of rows of equal length, as one array or list."""
-        lengths = rows.lengths
-        odd = next((number for number, length in enumerate(lengths) if length != lengths[0]), None)
-        if odd is not None:
-            raise self._ragged(
-                index,
-                f"Rows of unequal lengths do not stack: {lengths[0]} in samples[0], {lengths[odd]} "
-                f"in samples[{odd}].",
-            )
-        return rows.numbers.reshape(len(lengths), -1)
+    def _refuse_unequal(self, index: int, column: list[Any]) -> None:
+        """Raise for lists of numbers of one kind that have unequal lengths.
 
-    def _decider(
-        self, index: int, target: Backend, request: Request
-    ) -> Callable[[Any], Conversion] | None:
+        Raises:
+            ShapeError: They are such lists.
+        """
+        flat = list(chain.from_iterable(column))
+        if not flat or type(flat[0]) is list or read_numbers(flat) is None:
+            return
+        lengths = list(map(len, column))
+        odd = next(number for number, length in enumerate(lengths) if length != lengths[0])
+        raise self._ragged(
+            index,
+            f"Rows of unequal lengths do not stack: {lengths[0]} in samples[0], {lengths[odd]} "
+            f"in samples[{odd}].",
+        )
+
+    def decider(self, index: int, conversion: Conversion) -> Callable[[Any], Conversion] | None:
         """What chooses the conversion by a column's description; ``None`` if none is needed."""
         targets = self.targets
-        conversion, name = conversion_of(target, request), partial(self.name, index)
         if targets.decides_by_leaf:
+            name = partial(self.name, index)
             return lambda info: targets.asked_of(conversion, info, name).asked_by(info)
-        if request.like is None:
+        if conversion.request.like is None:
             return None
         return conversion.asked_by
 
@@ -375,7 +469,7 @@ class Columns(NamedTuple):
     def _value_of(self, index: int, column: Any) -> Any:
         """The number with which the leaves of a column are padded; ``None`` if they are not."""
         value = self.padding.value_of(lambda: self.name(index))
-        if self.masks and type(column) is list and id(column[0]) in self.masks:
+        if self.masks and id(column[0]) in self.masks:
             # Where values are padded there is none, whatever the number is.
             beside = self.padding.value_of(lambda: self.name(index).removesuffix("_mask"))
             if value is None and beside is None:
@@ -386,7 +480,8 @@ class Columns(NamedTuple):
     def _padded(
         self,
         index: int,
-        column: Any,
+        column: list[Any],
+        types: set[type],
         members: Members,
         kinds: NumberKinds | None,
         value: Any,
@@ -396,20 +491,18 @@ class Columns(NamedTuple):
         """What becomes of a column that `pad=` names; ``None`` if its leaves have no axes."""
         full = without_nothing(column, members, value)
         members, has_nothing = (members, False) if full is None else (full, True)
-        shapes = (
-            [(length,) for length in column.lengths] if type(column) is RowsRead else members.shapes
-        )
-        extent = extent_of(shapes, self.padding)
+        shapes = members.shapes
+        extent = self.padding.extent_of(shapes)
         if extent is None:
             return None
         if not (extent.is_needed or has_nothing):
-            if _are_numbers(column):
+            if _are_numbers(types):
                 members_or_numbers = None
             else:
                 members_or_numbers = members
             prepared = self._stacked(index, column, members_or_numbers, kinds, target, request)
         else:
-            decide = self._decider(index, target, request)
+            decide = self.decider(index, conversion_of(target, request))
             if decide is not None:
                 request = _decided(decide, members).request
             if kinds is not None and kinds.differ:
@@ -423,20 +516,26 @@ class Columns(NamedTuple):
                 places=extent.mask
                 if members.which is None and extent.is_short
                 else extent.places(),
-                value=self._filling(index, value, dtype, request, members.infos),
+                value=self.filling(index, value, dtype, request, members.infos),
                 lengths=[shape[0] for shape in shapes],
                 code=self.padding.code(value),
             )
             prepared = self.prepare(members, conversion_of(target, request))
         return ColumnPlan(prepared, None, extent)
 
-    def _filling(
+    def filling(
         self, index: int, value: Any, dtype: str, request: Request, infos: Sequence[TensorInfo]
     ) -> Any:
-        name = self.name(index)
-        instead = self.padding.with_number(name)
+        """A padding number, as an array in the dtype of a column.
+
+        Raises:
+            LossyCastError: The dtype does not have it, or it is a bool, and the leaves are not.
+        """
         if isinstance(value, (bool, np.bool_)) and all(info.dtype != "bool" for info in infos):
-            raise LossyCastError(f"pad= is a bool, but the leaf has {infos[0].dtype}.", instead)
+            raise LossyCastError(
+                f"pad= is a bool, but the leaf has {infos[0].dtype}.",
+                self.padding.with_number(self.name(index)),
+            )
         try:
             return filling(value, dtype, request)
         except LossyCastError as error:
@@ -445,20 +544,89 @@ class Columns(NamedTuple):
             else:
                 number = value
             message = f"pad= is {shown(number)}, which {dtype} does not hold: {error.message}"
-            raise LossyCastError(message, instead) from error
+            raise LossyCastError(message, self.padding.with_number(self.name(index))) from error
 
 
-def _refuse_other_categories(column: Any) -> None:
+class NotRowsError(Exception):
+    """A column of lists that begins with a number, in which a list is a container, and no leaf."""
+
+
+def _refuse_containers(column: list[Any]) -> None:
+    """Raise if a list of a column is no leaf.
+
+    Raises:
+        NotRowsError: One is a container.
+    """
+    if not all(type(each) is not list or is_row(each) for each in column):
+        raise NotRowsError
+
+
+def _as_it_is(exact: Exact) -> Wanted:
+    return Wanted(exact.dtype)
+
+
+class _Fill:
+    """Decides what lists of numbers become, and with what they are padded.
+
+    Args:
+        columns: The columns.
+        index: The number of this one.
+        value: The padding number.
+        conversion: The conversion of the column, before it is decided by its dtype.
+    """
+
+    def __init__(self, columns: Columns, index: int, value: Any, conversion: Conversion) -> None:
+        self._columns = columns
+        self._index = index
+        self._value = value
+        self._given = conversion
+        self.conversion = conversion
+        """The conversion of the padded array, once it is known."""
+        self.dtype = ""
+        """The dtype of that array."""
+
+    def __call__(self, exact: Exact) -> Wanted:
+        decide, info = self._columns.decider(self._index, self._given), _info_of(exact)
+        conversion = self._given if decide is None else decide(info)
+        made = _padded_as(conversion, exact, conversion.environment())
+        self.dtype, check, self.conversion = made
+        value = self._columns.filling(
+            self._index, self._value, self.dtype, conversion.request, (info,)
+        )
+        return Wanted(self.dtype, check, value)
+
+
+@lru_cache(maxsize=256)
+def _padded_as(
+    conversion: Conversion, exact: Exact, _environment: Hashable
+) -> tuple[str, str, Conversion]:
+    """The dtype that padded numbers become, the check of the cast, and the conversion of both."""
+    target, request, info = conversion.target, conversion.request, _info_of(exact)
+    dtype = common_dtype((info,), target, request)
+    check = rules.check_of(info, _asked(request, dtype), dtype)
+    return dtype, check, conversion_of(target, request._replace(dtype=dtype))
+
+
+@lru_cache(maxsize=64)
+def _info_of(exact: Exact) -> TensorInfo:
+    """The description of numbers of Python with an exact dtype."""
+    return TensorInfo(
+        PYTHON, (1,), exact.dtype, writable=True, weak_dtype=exact.weak, kind="numbers"
+    )
+
+
+@lru_cache(maxsize=64)
+def _info_of_padded(dtype: str) -> TensorInfo:
+    return TensorInfo(PYTHON, (1,), dtype, writable=True)
+
+
+def _refuse_other_categories(column: list[Any]) -> None:
     """Raise for codes of categories that mean something else in another sample.
 
     Raises:
         UnsupportedTypeError: The categories differ.
     """
-    if (
-        type(column) is RowsRead
-        or type(column[0]) in PYTHON_NUMBERS
-        or registry.is_known_tensor(type(column[0]))
-    ):
+    if type(column[0]) in _READ or registry.is_known_tensor(type(column[0])):
         return
     from ..backends.opening import TableContents  # here, because most batches have no columns
 
@@ -478,27 +646,9 @@ def _refuse_other_categories(column: Any) -> None:
         )
 
 
-def _are_numbers(column: Any) -> bool:
-    """Whether all leaves are numbers, or lists of them."""
-    if type(column) is RowsRead:
-        return True
-    return all(
-        kind in PYTHON_NUMBERS or kind is list or issubclass(kind, np.generic)
-        for kind in set(map(type, column))
-    )
-
-
-def _looked_at(column: Any) -> Members:
-    """Describe the leaves of a column.
-
-    Raises:
-        ConversionError: One of them is not a tensor, or the rows in one have unequal lengths.
-    """
-    if type(column) is RowsRead:
-        numbers = NewArray(column.numbers, weak=True)
-        source = registry.backend_of(numbers)
-        return Members(column.lengths, [source.preview(numbers)[1]], [source], None, joined=numbers)
-    return look_at(column, (len(column),))
+def _are_numbers(types: set[type]) -> bool:
+    """Whether all leaves of these types are numbers, or lists of them."""
+    return all(kind in _READ or issubclass(kind, np.generic) for kind in types)
 
 
 def _decided(decide: Callable[[Any], Conversion], members: Members) -> Conversion:

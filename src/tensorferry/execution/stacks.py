@@ -129,6 +129,8 @@ def _steps_of(members: Members, source: Backend) -> list[tuple[Conversion, Recip
     Raises:
         ConversionError: A member cannot be converted; the message names its position.
     """
+    if members.joined is not None:
+        return [None]
     # A framework with an autograd graph stacks its own tensors. The members of all others become
     # arrays.
     stays = source.capabilities.gradients.graph
@@ -173,6 +175,8 @@ def _join(
     join: Callable[..., Any], steps: Sequence[tuple[Conversion, Recipe] | None], members: Members
 ) -> Any:
     """Convert the members, and join them: one step of the recipe of a stack."""
+    if members.joined is not None:
+        return members.joined
     tensors = _converted(members, steps)
     if members.places is None:
         return join(tensors, members.shape)
@@ -190,10 +194,8 @@ def _converted(
         return tensors
     conversion, recipe = alike
     if members.places is not None:
-        whole = members.joined
-        if whole is None and (
-            len(members.shape) == 2 or len({shape[1:] for shape in members.shapes}) == 1
-        ):
+        whole = None
+        if len(members.shape) == 2 or len({shape[1:] for shape in members.shapes}) == 1:
             whole = members.sources[0].quick.join_alike(tensors)
         if whole is not None:
             array, ends = run.convert(whole, conversion), accumulate(members.lengths)
@@ -236,10 +238,7 @@ def _plan_of_members(
         return None
     info, source, conversion = _as_member(members.infos[place]), members.sources[place], step[0]
     if members.which is None:
-        if members.joined is None:
-            size = sum(map(prod, members.shapes))
-        else:
-            size = info.size
+        size = sum(map(prod, members.shapes))
     else:
         size = info.size * members.which.count(place)
     whole = info._replace(shape=(size,), strides=(find(info.dtype).itemsize,))

@@ -237,6 +237,114 @@ static PyObject *look(PyObject *Py_UNUSED(module), PyObject *row)
     return PyLong_FromLong(read_rows(&reader, row, 0));
 }
 
+/* What a batch of nested lists is written into: each list is padded to the shape of the reader, whose first axis counts
+   them. */
+typedef struct {
+    Reader reader;
+    const char *value;
+    Py_ssize_t item, axis;
+    int left, is_zero;
+    Py_ssize_t steps[DEEPEST];   /* elements from one place to the next along each axis */
+    Py_ssize_t lengths[DEEPEST]; /* those of the list that is being read */
+} Batch;
+
+/* The lengths of a nested list along its first elements, and how deep it is; 0: it is no list, or nested too deep. */
+static Py_ssize_t lengths_of(PyObject *list, Py_ssize_t *lengths)
+{
+    Py_ssize_t depth = 0;
+    while (PyList_CheckExact(list)) {
+        if (depth == DEEPEST - 1)
+            return 0;
+        lengths[depth] = PyList_Size(list);
+        if (lengths[depth++] == 0)
+            break;
+        list = PyList_GetItem(list, 0);
+        if (list == NULL) {
+            PyErr_Clear();
+            return 0;
+        }
+    }
+    return depth;
+}
+
+static void put_values(Batch *batch, Py_ssize_t count)
+{
+    char *to = batch->reader.to;
+    const size_t size = (size_t)(count * batch->item);
+    size_t done = (size_t)batch->item;
+    if (count == 0 || !batch->reader.code)
+        return;
+    batch->reader.to += size;
+    if (batch->is_zero) {
+        memset(to, 0, size);
+        return;
+    }
+    memcpy(to, batch->value, done);
+    for (size_t part; done < size; done += part) {
+        part = size - done < done ? size - done : done;
+        memcpy(to + done, to, part);
+    }
+}
+
+/* The elements of a list, and the values before or behind them. */
+static int read_padded(Batch *batch, PyObject *list, Py_ssize_t level)
+{
+    Reader *reader = &batch->reader;
+    const Py_ssize_t length = batch->lengths[level - 1], missing = reader->shape[level] - length;
+    const Py_ssize_t before = batch->left && level == batch->axis ? missing : 0;
+    int found = 0;
+    if (!PyList_CheckExact(list) || PyList_Size(list) != length)
+        return DOUBT;
+    put_values(batch, before * batch->steps[level]);
+    if (level + 1 == reader->depth)
+        found = read_row(reader, list, 1, 0, length);
+    for (Py_ssize_t index = 0; level + 1 < reader->depth && index < length && found >= 0; index++) {
+        PyObject *inner = PyList_GetItem(list, index);
+        int seen = inner == NULL ? DOUBT : read_padded(batch, inner, level + 1);
+        if (inner == NULL)
+            PyErr_Clear();
+        found = seen < 0 ? DOUBT : found | seen;
+    }
+    if (found < 0)
+        return DOUBT;
+    if (found & MISFIT)
+        reader->code = 0;
+    put_values(batch, (missing - before) * batch->steps[level]);
+    return found;
+}
+
+static int read_batch(Batch *batch, PyObject *lists, char *mask, char *counts)
+{
+    const Reader *reader = &batch->reader;
+    const Py_ssize_t whole = reader->shape[batch->axis];
+    int found = 0;
+    if (!PyList_CheckExact(lists) || PyList_Size(lists) != reader->shape[0])
+        return DOUBT;
+    for (Py_ssize_t index = 0; index < reader->shape[0]; index++) {
+        PyObject *list = PyList_GetItem(lists, index);
+        int64_t length;
+        if (list == NULL || lengths_of(list, batch->lengths) != reader->depth - 1) {
+            PyErr_Clear();
+            return DOUBT;
+        }
+        for (Py_ssize_t level = 1; level < reader->depth; level++)
+            if (batch->lengths[level - 1] > reader->shape[level])
+                return DOUBT;
+        length = batch->lengths[batch->axis - 1];
+        if (counts != NULL)
+            memcpy(counts + index * (Py_ssize_t)sizeof length, &length, sizeof length);
+        if (mask != NULL) {
+            char *row = mask + index * whole;
+            memset(row, 0, (size_t)whole);
+            memset(row + (batch->left ? whole - length : 0), 1, (size_t)length);
+        }
+        found |= read_padded(batch, list, 1);
+        if (found < 0)
+            return DOUBT;
+    }
+    return found;
+}
+
 /* The lengths of all axes, and which part of the first is read; -1 and an exception if they are none. */
 static int read_shape(Reader *reader, PyObject *const *arguments, Py_ssize_t count)
 {
@@ -278,6 +386,43 @@ static int has_room(const Reader *reader, Py_ssize_t room)
     return 0;
 }
 
+/* As what elements are written, and the size of one; -1 and an exception if there is no such code. */
+static int read_code(Reader *reader, Py_ssize_t *item, PyObject *argument)
+{
+    if (PyUnicode_GetLength(argument) == 1) {
+        Py_UCS4 code = PyUnicode_ReadChar(argument, 0);
+        reader->code = code < 128 ? (char)code : 0;
+        *item = size_of(reader->code);
+    }
+    if (*item != 0)
+        return 0;
+    if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "there is no such code");
+    return -1;
+}
+
+static int has_rows(const Py_buffer *memory, Py_ssize_t count, Py_ssize_t size)
+{
+    return count == 0 || size == 0 ? memory->len == 0 : memory->len % count == 0 && memory->len / count == size;
+}
+
+static void release(Py_buffer *memory)
+{
+    if (memory->obj != NULL)
+        PyBuffer_Release(memory);
+}
+
+static PyObject *lengths_as_tuple(const Py_ssize_t *lengths, Py_ssize_t count)
+{
+    PyObject *result = PyTuple_New(count);
+    for (Py_ssize_t index = 0; result != NULL && index < count; index++) {
+        PyObject *length = PyLong_FromSsize_t(lengths[index]);
+        if (length == NULL || PyTuple_SetItem(result, index, length) < 0)
+            Py_CLEAR(result);
+    }
+    return result;
+}
+
 PyDoc_STRVAR(fill_doc,
              "fill(memory, code, rows, shape=None, start=0, stop=shape[0], /)\n--\n\n"
              "Write the numbers of nested lists and tuples of a shape into memory, or those of a part of its first axis, as\n"
@@ -296,16 +441,8 @@ static PyObject *fill(PyObject *Py_UNUSED(module), PyObject *const *arguments, P
         PyErr_SetString(PyExc_TypeError, "fill takes 3, 4 or 6 arguments");
         return NULL;
     }
-    if (PyUnicode_GetLength(arguments[1]) == 1) {
-        Py_UCS4 code = PyUnicode_ReadChar(arguments[1], 0);
-        reader.code = code < 128 ? (char)code : 0;
-        item = size_of(reader.code);
-    }
-    if (item == 0) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "there is no such code");
+    if (read_code(&reader, &item, arguments[1]) < 0)
         return NULL;
-    }
     if (count > 3 && read_shape(&reader, arguments + 3, count - 3) < 0)
         return NULL;
     if (PyObject_GetBuffer(arguments[0], &memory, PyBUF_WRITABLE) < 0)
@@ -323,8 +460,115 @@ static PyObject *fill(PyObject *Py_UNUSED(module), PyObject *const *arguments, P
     return PyLong_FromLong(found);
 }
 
+PyDoc_STRVAR(type_of_doc,
+             "type_of(row, /)\n--\n\n"
+             "The type that all elements of a list have; None if there are several, or none, or it is no list.");
+
+static PyObject *type_of(PyObject *Py_UNUSED(module), PyObject *row)
+{
+    PyTypeObject *type = NULL;
+    Py_ssize_t count = PyList_CheckExact(row) ? PyList_Size(row) : 0;
+    PyObject *const *direct = knows_lists && count ? elements_of(row) : NULL;
+    for (Py_ssize_t index = 0; index < count; index++) {
+        PyObject *element = direct ? direct[index] : PyList_GetItem(row, index);
+        if (element == NULL || (type != NULL && Py_TYPE(element) != type)) {
+            PyErr_Clear();
+            Py_RETURN_NONE;
+        }
+        type = Py_TYPE(element);
+    }
+    return Py_NewRef(type == NULL ? Py_None : (PyObject *)type);
+}
+
+PyDoc_STRVAR(measure_doc,
+             "measure(lists, /)\n--\n\n"
+             "The greatest and the least length along each axis of the nested lists in a list, by their first elements; None\n"
+             "if some are deeper than others, or are no lists.");
+
+static PyObject *measure(PyObject *Py_UNUSED(module), PyObject *lists)
+{
+    Py_ssize_t high[DEEPEST], low[DEEPEST], lengths[DEEPEST], depth = 0, count = PyList_CheckExact(lists) ? PyList_Size(lists) : 0;
+    PyObject *most, *least;
+    for (Py_ssize_t index = 0; index < count; index++) {
+        PyObject *list = PyList_GetItem(lists, index);
+        Py_ssize_t found = list == NULL ? 0 : lengths_of(list, lengths);
+        if (found == 0 || (index != 0 && found != depth)) {
+            PyErr_Clear();
+            Py_RETURN_NONE;
+        }
+        depth = found;
+        for (Py_ssize_t level = 0; level < depth; level++) {
+            high[level] = index == 0 || lengths[level] > high[level] ? lengths[level] : high[level];
+            low[level] = index == 0 || lengths[level] < low[level] ? lengths[level] : low[level];
+        }
+    }
+    if (depth == 0)
+        Py_RETURN_NONE;
+    most = lengths_as_tuple(high, depth);
+    least = most == NULL ? NULL : lengths_as_tuple(low, depth);
+    return Py_BuildValue("(NN)", most, least);
+}
+
+PyDoc_STRVAR(pad_doc,
+             "pad(memory, code, lists, shape, axis, left, value, mask=None, lengths=None, /)\n--\n\n"
+             "Write the numbers of the nested lists in a list into memory, as fill does, each padded with a value to a shape,\n"
+             "whose first axis counts them. On one axis the value stands on the left, if so asked. For that axis may be\n"
+             "written, too: a mask of bytes that are 1 where a list has elements, and its lengths, as 64-bit integers.\n\n"
+             "Gives which numbers there are, as flags. With MISFIT among them, and as DOUBT, the memory does not hold them.");
+
+static PyObject *pad(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
+{
+    enum { MEMORY, CODE, LISTS, SHAPE, AXIS, LEFT, VALUE, MASK, LENGTHS, ALL };
+    static const char zeros[16];
+    Batch batch = {.axis = 0};
+    Py_buffer memory = {.obj = NULL}, value = {.obj = NULL}, mask = {.obj = NULL}, lengths = {.obj = NULL};
+    PyObject *result = NULL;
+
+    if (count != ALL) {
+        PyErr_SetString(PyExc_TypeError, "pad takes 9 arguments");
+        return NULL;
+    }
+    if (read_code(&batch.reader, &batch.item, arguments[CODE]) < 0 || read_shape(&batch.reader, arguments + SHAPE, 1) < 0)
+        return NULL;
+    batch.axis = PyLong_AsSsize_t(arguments[AXIS]);
+    batch.left = PyObject_IsTrue(arguments[LEFT]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (batch.axis < 1 || batch.axis >= batch.reader.depth) {
+        PyErr_SetString(PyExc_ValueError, "no such axis of the lists");
+        return NULL;
+    }
+    if (PyObject_GetBuffer(arguments[MEMORY], &memory, PyBUF_WRITABLE) < 0 ||
+        PyObject_GetBuffer(arguments[VALUE], &value, PyBUF_SIMPLE) < 0 ||
+        (arguments[MASK] != Py_None && PyObject_GetBuffer(arguments[MASK], &mask, PyBUF_WRITABLE) < 0) ||
+        (arguments[LENGTHS] != Py_None && PyObject_GetBuffer(arguments[LENGTHS], &lengths, PyBUF_WRITABLE) < 0))
+        goto done;
+    if (memory.len % batch.item || !has_room(&batch.reader, memory.len / batch.item) || value.len != batch.item ||
+        (mask.obj != NULL && !has_rows(&mask, batch.reader.shape[0], batch.reader.shape[batch.axis])) ||
+        (lengths.obj != NULL && !has_rows(&lengths, batch.reader.shape[0], (Py_ssize_t)sizeof(int64_t)))) {
+        PyErr_SetString(PyExc_ValueError, "the memory has another size than the numbers");
+        goto done;
+    }
+    batch.reader.to = memory.buf;
+    batch.value = value.buf;
+    batch.is_zero = memcmp(value.buf, zeros, (size_t)batch.item) == 0;
+    /* Where there is no room, there may be no product of all lengths either. */
+    for (Py_ssize_t level = batch.reader.depth - 1, step = memory.len != 0; level > 0; step *= batch.reader.shape[level--])
+        batch.steps[level] = step;
+    result = PyLong_FromLong(read_batch(&batch, arguments[LISTS], mask.buf, lengths.buf));
+done:
+    release(&memory);
+    release(&value);
+    release(&mask);
+    release(&lengths);
+    return result;
+}
+
 static PyMethodDef methods[] = {
     {"look", look, METH_O, look_doc},
+    {"type_of", type_of, METH_O, type_of_doc},
+    {"measure", measure, METH_O, measure_doc},
+    {"pad", (PyCFunction)(void (*)(void))pad, METH_FASTCALL, pad_doc},
     {"fill", (PyCFunction)(void (*)(void))fill, METH_FASTCALL, fill_doc},
     {NULL, NULL, 0, NULL},
 };

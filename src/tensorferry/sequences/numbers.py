@@ -51,11 +51,16 @@ __all__ = [
     "found_among",
     "found_in",
     "is_filled",
+    "is_padded_as",
     "list_reader",
     "look",
+    "mask_of",
+    "measure",
     "opened",
+    "pad",
     "read",
     "read_part",
+    "types_in",
     "weak_of",
     "with_types",
 ]
@@ -334,6 +339,18 @@ else:
     read_part = _read_by_extension
 
 
+def types_in(row: list[Any]) -> set[type]:
+    """The types of the elements of a list.
+
+    >>> types_in([1, 2.5]) == {int, float}, types_in([])
+    (True, set())
+    """
+    kind = None if _extension is None else _extension.type_of(row)
+    if kind is None:
+        return set(map(type, row))
+    return {kind}
+
+
 def opened(x: Any, levels: int) -> Any:
     """Iterate over the rows or elements that are `levels` levels down."""
     for _ in range(levels):
@@ -404,6 +421,103 @@ def fill(result: Array, dtype: str, check: str, x: Any, shape: tuple[int, ...]) 
     if _extension is None or not is_filled(dtype, wanted, check):
         return DOUBT
     return _fill(result, _CODES[wanted], x, shape)
+
+
+def _measure_by_extension(lists: list[Any]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The greatest and the least length on each axis of nested lists.
+
+    ``None`` if they are not equally deep, or if it is faster to take each by itself.
+    """
+    return _extension.measure(lists)  # type: ignore[no-any-return, union-attr]
+
+
+def _measure_by_numpy(lists: list[Any]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """`_measure_by_extension`, without the extension: for lists of numbers."""
+    if set(map(type, lists)) != {list} or list in {type(each[0]) for each in lists if each}:
+        return None
+    lengths = list(map(len, lists))
+    return (max(lengths),), (min(lengths),)
+
+
+def _pad_by_extension(
+    result: Array,
+    dtype: str,
+    lists: list[Any],
+    axis: int,
+    left: bool,
+    value: bytes,
+    mask: Array | None,
+    lengths: Array | None,
+) -> int:
+    """Write nested lists into new memory, each padded to its shape; gives the numbers' flags.
+
+    Args:
+        result: The array to write. Its first axis counts the lists.
+        dtype: Its dtype, for which `is_padded_as` is true, or their exact dtype.
+        lists: The lists.
+        axis: The axis of the result that is padded on the left, if any is.
+        left: Whether it is.
+        value: The padding, as the bytes of one element.
+        mask: An array for where there are elements on that axis, or ``None``.
+        lengths: An array for how many there are, or ``None``.
+    """
+    return _extension.pad(  # type: ignore[no-any-return, union-attr]
+        result, _CODES[dtype], lists, result.shape, axis, left, value, mask, lengths
+    )
+
+
+def _pad_by_numpy(
+    result: Array,
+    dtype: str,
+    lists: list[Any],
+    axis: int,
+    left: bool,
+    value: bytes,
+    mask: Array | None,
+    lengths: Array | None,
+) -> int:
+    """`_pad_by_extension`, without the extension: for lists of numbers, in their exact dtype."""
+    flat = list(chain.from_iterable(lists))
+    read, found = read_part(flat, (len(flat),), dtype, 0, len(flat))
+    found = with_types(found, flat, 1)
+    if found < 0 or found & MISFIT:
+        return found
+    where = mask_of(lists, result.shape[axis], left=left)
+    counts = np.count_nonzero(where, axis=1)
+    if counts.tolist() != list(map(len, lists)) or len(flat) != counts.sum():
+        return DOUBT  # another thread has changed them
+    if result.size > len(flat):
+        result[...] = np.frombuffer(value, result.dtype)[0]
+        result[where] = read
+    else:
+        result[...] = read.reshape(result.shape)
+    for made, seen in ((mask, where), (lengths, counts)):
+        if made is not None:
+            made[...] = seen
+    return found
+
+
+def mask_of(lists: list[Any], length: int, *, left: bool) -> Array:
+    """For lists that are padded to a length: true where there is an element.
+
+    >>> mask_of([[1, 2], [3]], 3, left=True).tolist()
+    [[False, True, True], [False, False, True]]
+    """
+    places, lengths = np.arange(length), np.array(list(map(len, lists)))[:, np.newaxis]
+    if left:
+        return places >= length - lengths
+    return places < lengths
+
+
+if _extension is None:
+    measure, pad = _measure_by_numpy, _pad_by_numpy
+else:
+    measure, pad = _measure_by_extension, _pad_by_extension
+
+
+def is_padded_as(dtype: str, wanted: str, check: str) -> bool:
+    """Whether `pad` reads numbers of one dtype as another, with the bits of a cast."""
+    return dtype == wanted or (_extension is not None and is_filled(dtype, wanted, check))
 
 
 def list_reader(

@@ -329,14 +329,15 @@ class NewArray:
 
     Args:
         array: The array, whose memory no other object has.
-        weak: Whether it holds Python numbers, whose dtype the target chooses.
+        exact: The exact dtype of the Python numbers in it, whose dtype the target chooses; ``None``
+            if it has a dtype of its own.
     """
 
-    __slots__ = ("array", "weak")
+    __slots__ = ("array", "exact")
 
-    def __init__(self, array: Array, *, weak: bool = False) -> None:
+    def __init__(self, array: Array, exact: Exact | None = None) -> None:
         self.array = array
-        self.weak = weak
+        self.exact = exact
 
 
 class Others(NamedTuple):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import optree
 
-from ..core.named_tuple import NamedTuple
 from ..host.numpy_dtypes import of_numpy
 from ..sequences import numbers
 from ..sequences.diagnostics import DEEPEST
@@ -17,9 +15,7 @@ from ..sequences.diagnostics import DEEPEST
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..typing import Array
-
-__all__ = ["RowFinder", "RowsRead", "is_row", "read_rows"]
+__all__ = ["RowFinder", "is_row"]
 
 
 def is_row(x: list[Any], depth: int = 0) -> bool:
@@ -39,34 +35,6 @@ def _is_number(kind: type) -> bool:
     return kind in numbers.PYTHON_NUMBERS or (
         issubclass(kind, np.generic) and of_numpy(np.dtype(kind)) is not None
     )
-
-
-class RowsRead(NamedTuple):
-    """A column of rows whose numbers have been read: all are floats, or all are 64-bit integers.
-
-    Args:
-        numbers: The numbers of all rows, one after the other.
-        lengths: The length of each row.
-    """
-
-    numbers: Array
-    lengths: list[int]
-
-
-def read_rows(column: Sequence[list[Any]]) -> RowsRead | None:
-    """Rows' numbers, read in one pass; ``None`` if they are not all floats or all integers."""
-    flat = list(chain.from_iterable(column))
-    if flat:
-        read = numbers.read(flat, flat[0], (len(flat),))
-    else:
-        read = None
-    if read:
-        alike = numbers.alike(numbers.with_types(read[1], flat, 1))
-    else:
-        alike = None
-    if read is None or alike is None or alike.dtype not in ("float64", "int64"):
-        return None
-    return RowsRead(read[0], list(map(len, column)))
 
 
 class RowFinder:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core import dtypes
 from ...core.dtypes import ORDINARY
+from ...core.layout import ALIGNMENT
 from ...core.names import EXCHANGE_NUMBERS
 from ...host import casts, memory, subnormals
 from ...host.numpy_dtypes import NAMES, of_numpy
@@ -35,6 +36,10 @@ class PythonQuick(Quick[PythonBackend]):
     def signature_reader(
         self, kind: type, target: Described, request: Request
     ) -> Callable[[Any], Hashable | None]:
+        if kind is reader.NewArray:
+            return _signature_of_new if target.capabilities.memory.exists else _no_signature
+        if kind is lists.Members:
+            return _signature_of_members
         return _signature_reader(target, request)
 
     def lengths(self, x: Any) -> tuple[int, ...]:
@@ -79,6 +84,25 @@ def _signature_reader(target: Described, request: Request) -> Callable[[Any], Ha
         return None
 
     return signature
+
+
+def _signature_of_new(x: reader.NewArray) -> Hashable | None:
+    """Of an array that was made for a list: its dtype, and that of the numbers in it."""
+    array = x.array
+    if not array.size:
+        return None
+    return array.dtype, x.exact, memory.address(array) & (ALIGNMENT - 1)
+
+
+def _signature_of_members(x: lists.Members) -> Hashable | None:
+    """Of tensors that have been joined; the others are described, and gathered on one device."""
+    if x.joined is None or not x.joined.size:
+        return None
+    return x.signature
+
+
+def _no_signature(_: Any) -> None:
+    """For a target that takes Python numbers as they were, which need no array."""
 
 
 @cache
@@ -146,6 +170,8 @@ def _read_again(x: Any, dtype: str) -> Array:
     """
     if isinstance(x, np.ndarray):
         return x
+    if type(x) is reader.NewArray:
+        return x.array
     return casts.cast(lists.read(x, reader.first(x)[0])[0], dtype, "value")
 
 

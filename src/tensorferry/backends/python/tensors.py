@@ -183,9 +183,9 @@ class PythonBackend(Backend):
 
     def _info_of_new(self, x: reader.NewArray, target: Backend | None) -> TensorInfo:
         array, name = x.array, NAMES[x.array.dtype]
-        if not x.weak:
+        if x.exact is None:
             return self._info(array, kind_named("new"))
-        return _numbers_info(array.shape, name, _weak(name, reader.narrowest(array), target))
+        return _numbers_info(array.shape, name, _weak(name, x.exact.weak, target))
 
     def _info(self, array: Array, kind: Kind) -> TensorInfo:
         name = NAMES.get(array.dtype) or of_numpy(array.dtype)
@@ -208,14 +208,20 @@ class PythonBackend(Backend):
     # -- verbs: a Python value was opened as an array ----------------------------------------------
 
     def read(
-        self, x: Array, dtype: str | None = None, check: str = "", compact: bool = False
+        self,
+        x: Array | reader.NewArray,
+        dtype: str | None = None,
+        check: str = "",
+        compact: bool = False,
     ) -> Array:
         """The array into which the numbers were read when they were described, cast to `dtype`."""
+        array = x.array if isinstance(x, reader.NewArray) else x
         if dtype is None or (
-            x.dtype == numpy_dtype(dtype) and not (compact and memory.address(x) % ALIGNMENT)
+            array.dtype == numpy_dtype(dtype)
+            and not (compact and memory.address(array) % ALIGNMENT)
         ):
-            return x
-        return casts.cast(x, dtype, check, compact=compact)
+            return array
+        return casts.cast(array, dtype, check, compact=compact)
 
     def give_back(self, x: Any, dtype: str, check: str = "") -> Any:
         """The lists that were made, with the values of `dtype`, when the numbers were described."""

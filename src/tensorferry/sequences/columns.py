@@ -1,0 +1,222 @@
+"""Columns of Python numbers: of each sample one number, or a nested list of them.
+
+Such a column is read in one pass into one array, and its lists are padded there. Whatever is
+unusual is left to the caller, which takes each sample by itself and says what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..core.named_tuple import NamedTuple
+from ..errors import ConversionError
+from ..host import casts, memory, subnormals
+from ..host.numpy_dtypes import numpy_dtype
+from . import numbers
+from .numbers import BEYOND, MISFIT, PYTHON_NUMBERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..typing import Array
+    from .numbers import Exact
+
+__all__ = [
+    "ListLayout",
+    "Read",
+    "Wanted",
+    "begins_with_number",
+    "read_lists",
+    "read_numbers",
+]
+
+_FIRST = 32
+"""How many numbers decide what the others are expected to be, as in `numbers.expected_of`."""
+_INT64, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
+_OF_ONE_KIND = frozenset({"bool", "int64", "float64", "complex128"})
+"""Exact dtypes that do not depend on which other numbers there are, as that of uint64 does."""
+
+
+class ListLayout(NamedTuple):
+    """Where the lists of a column are put.
+
+    Args:
+        whole: The shape to which each is padded.
+        axis: The axis that is padded on the left, if any is.
+        left: Whether it is.
+        mask: Whether a mask of that axis is wanted.
+        lengths: Whether the lengths on that axis are wanted.
+    """
+
+    whole: tuple[int, ...]
+    axis: int = 0
+    left: bool = False
+    mask: bool = False
+    lengths: bool = False
+
+
+class Wanted(NamedTuple):
+    """What numbers become.
+
+    Args:
+        dtype: The dtype of the array.
+        check: How the cast checks each value, see `casts.cast`.
+        value: The padding, as an array of that dtype without axes; ``None`` for zero.
+    """
+
+    dtype: str
+    check: str = ""
+    value: Any = None
+
+
+class Read(NamedTuple):
+    """A column that has been read.
+
+    Args:
+        array: The numbers.
+        exact: The dtype that has all of them.
+        mask: True where a list has an element; ``None`` if that is not wanted.
+        lengths: The length of each list; ``None`` if that is not wanted.
+    """
+
+    array: Array
+    exact: Exact
+    mask: Any = None
+    lengths: Any = None
+
+
+def read_numbers(column: list[Any]) -> Read | None:
+    """A column of numbers, in their exact dtype; ``None`` if they are not all of one kind.
+
+    >>> read_numbers([1.5, 2.5]).array, read_numbers([1, 2.5])
+    (array([1.5, 2.5]), None)
+    """
+    found = numbers.read(column, column[0], (len(column),))
+    if found is None:
+        return None
+    exact = _of_one_kind(numbers.with_types(found[1], column, 1))
+    if exact is None:
+        return None
+    return Read(found[0], exact)
+
+
+def begins_with_number(column: list[Any]) -> bool:
+    """Whether the first element in the lists of a column is a Python number, or there is none."""
+    for each in column:
+        head = [each]
+        # A copy of each, which no other thread can change.
+        while head and type(head[0]) is list:
+            head = head[0][:1]
+        if head:
+            return type(head[0]) in PYTHON_NUMBERS
+    return True
+
+
+def read_lists(
+    column: list[Any], layout: ListLayout, decide: Callable[[Exact], Wanted]
+) -> Read | None:
+    """A column of lists, as one array; ``None`` if they are not all numbers of one kind.
+
+    Args:
+        column: The lists, measured before.
+        layout: Where they are put.
+        decide: Gives what they become, by their exact dtype. If it raises, the result is ``None``.
+    """
+    marks = _marks_of(len(column), layout)
+    expected = _expected(column)
+    for _ in range(2):
+        if expected is None:
+            return None
+        try:
+            wanted = decide(expected)
+            straight = numbers.is_padded_as(expected.dtype, wanted.dtype, wanted.check)
+            # What cannot be read as it is wanted is cast afterwards, and padded then.
+            asked = wanted if straight else Wanted(expected.dtype)
+            array, found = _pad(column, layout, expected, asked, marks)
+            exact = _of_one_kind(found)
+            if exact is None:
+                return None
+            again = wanted if exact == expected else decide(exact)
+        except ConversionError:
+            return None
+        if again[:2] == wanted[:2]:
+            break
+        expected = exact
+    else:
+        return None
+    if found & MISFIT or (straight and wanted.check == "finite" and found & BEYOND):
+        return None
+    result = array if straight else _cast(array, wanted, column, layout)
+    if result is None:
+        return None
+    return Read(result, exact, *marks)
+
+
+def _marks_of(count: int, layout: ListLayout) -> tuple[Any, Any]:
+    """New memory for the mask and the lengths; ``None`` for what is not wanted."""
+    mask = lengths = None
+    if layout.mask:
+        mask = memory.compact((count, layout.whole[layout.axis]), _BOOL)
+    if layout.lengths:
+        lengths = memory.compact((count,), _INT64)
+    return mask, lengths
+
+
+def _of_one_kind(found: int) -> Exact | None:
+    exact = numbers.alike(found)
+    if exact is None or exact.dtype not in _OF_ONE_KIND:
+        return None
+    return exact
+
+
+def _expected(column: list[Any]) -> Exact | None:
+    """The expected exact dtype, by the first few numbers."""
+    for each in column:
+        head = each[:_FIRST]
+        while head and type(head[0]) is list:
+            head = head[0][:_FIRST]
+        if head:
+            return _of_one_kind(numbers.look(head))
+    return None
+
+
+def _pad(
+    column: list[Any], layout: ListLayout, expected: Exact, asked: Wanted, marks: tuple[Any, Any]
+) -> tuple[Array, int]:
+    """A new array with a column that is padded, and the flags of its numbers."""
+    dtype = numpy_dtype(asked.dtype)
+    try:
+        array = memory.compact((len(column), *layout.whole), dtype)
+    except (MemoryError, ValueError):
+        # There may be no memory for a shape that only the first rows have.
+        return np.empty(0), numbers.DOUBT
+    if asked.value is None:
+        value = bytes(dtype.itemsize)
+    else:
+        value = asked.value.tobytes()
+    arguments = (array, asked.dtype, column, layout.axis + 1, layout.left, value, *marks)
+    if asked.dtype == expected.dtype:
+        return array, numbers.pad(*arguments)
+    return array, _pad_as_cast(*arguments)
+
+
+@subnormals.kept
+def _pad_as_cast(*arguments: Any) -> int:
+    return numbers.pad(*arguments)
+
+
+def _cast(array: Array, wanted: Wanted, column: list[Any], layout: ListLayout) -> Array | None:
+    """The array in another dtype, and with the padding; ``None`` if a number does not fit."""
+    try:
+        result = casts.cast(array, wanted.dtype, wanted.check, compact=True)
+    except ConversionError:
+        return None
+    if wanted.value is None or not wanted.value.tobytes().strip(b"\0"):
+        return result
+    if len(layout.whole) > 1:
+        return None
+    where = numbers.mask_of(column, layout.whole[0], left=layout.left)
+    np.copyto(result, wanted.value, where=~where)
+    return result
