@@ -5,7 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from ..core.names import EXCHANGE
 from ..core.places import places_by
+from ..host import memory
+from . import fast_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -133,6 +136,32 @@ class Quick(Generic[Owner]):
         has a ``shape``. ``None`` if they differ, or if a quick check does not tell.
         """
         return None
+
+    def signature_together(self, tensors: Sequence[Any]) -> Hashable | None:
+        """One signature of tensors of one type and of equal shapes, which become one tensor.
+
+        It has all that the steps depend on, also of their number. ``None`` means that each must be
+        described: they differ, or one has no signature.
+        """
+        found = self.grouped(tensors, 1)
+        if found is None or len(found) > 1 or len(set(map(self.lengths, tensors))) > 1:
+            return None
+        (signature,) = found
+        return signature
+
+    def join(self, tensors: Sequence[Any]) -> Array | None:
+        """A new compact array with the values of tensors of one dtype and of equal shapes.
+
+        ``None`` if they differ, or must be joined in another way.
+        """
+        kind = type(tensors[0])
+        path = fast_paths.paths_to(EXCHANGE).get(kind, fast_paths.no_path)
+        if path is fast_paths.no_path or set(map(type, tensors)) != {kind}:
+            return None
+        try:
+            return memory.joined(list(map(path, tensors)))
+        except fast_paths.NOT_ACCEPTED:
+            return None
 
     def join_alike(self, tensors: Sequence[Any]) -> Any:
         """Tensors of `describe_alike`, concatenated; ``None`` if they must be taken one by one."""

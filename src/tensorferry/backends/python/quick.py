@@ -1,4 +1,4 @@
-"""Python's numbers, quickly: signatures of short lists, short ways for verbs, fast paths."""
+"""Python's numbers, quickly: signatures of lists, short ways for verbs, fast paths."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from ...core.names import EXCHANGE_NUMBERS
 from ...host import casts, memory, subnormals
 from ...host.numpy_dtypes import NAMES, of_numpy
 from ...sequences import numbers, reader
+from ...sequences.reader import PYTHON_NUMBERS
 from .. import lists, registry
 from ..quick import Quick, unchanged
 from .tensors import WIDER, PythonBackend, to_scalars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from ...core.request import Request
     from ...planning.plan import Plan
@@ -38,7 +39,13 @@ class PythonQuick(Quick[PythonBackend]):
         return _signature_reader(target, request)
 
     def lengths(self, x: Any) -> tuple[int, ...]:
-        return (len(x),)
+        kind = type(x[0])
+        if kind in PYTHON_NUMBERS:
+            return (len(x),)
+        return (len(x), *registry.BY_TYPE[kind].quick.lengths(x[0]))
+
+    def signature_together(self, tensors: Sequence[Any]) -> Hashable | None:
+        return None
 
     def likeness(self, x: Any) -> Hashable | None:
         # All numbers have the same likeness.
@@ -61,7 +68,7 @@ class PythonQuick(Quick[PythonBackend]):
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         name = self.backend.name
-        return {(np.ndarray, name): _list_path, (list, name): _copied}
+        return {(np.ndarray, name): _list_path, (list, name): _from_list}
 
 
 # -- short lists of numbers ------------------------------------------------------------------------
@@ -74,7 +81,11 @@ def _signature_reader(target: Described, request: Request) -> Callable[[Any], Ha
     look, known = numbers.look, _exact() if decides else _dtypes()
 
     def signature(x: Any) -> Hashable | None:
-        if type(x) is list and 0 < len(x) < numbers.FEW:
+        if type(x) not in (list, tuple) or not x:
+            return None
+        if type(x[0]) not in PYTHON_NUMBERS:
+            return lists.signature_together(x)
+        if type(x) is list and len(x) < numbers.FEW:
             return known.get(look(x))
         return None
 
@@ -149,9 +160,14 @@ def _read_again(x: Any, dtype: str) -> Array:
     return casts.cast(lists.read(x, reader.first(x)[0])[0], dtype, "value")
 
 
-def _copied(x: Any) -> Any:
-    """The fast path from a list to a list: a copy, if all its numbers are of one type."""
-    result = x.copy() if 0 < len(x) < numbers.FEW else []
+def _from_list(x: Any) -> Any:
+    """The fast path from a list to a list: numbers of one type, or the numbers of tensors."""
+    if not x:
+        return None
+    if type(x[0]) not in PYTHON_NUMBERS:
+        array = lists.join(x)
+        return None if array is None else _list_path(array)
+    result = x.copy() if len(x) < numbers.FEW else []
     if numbers.look(result) in _dtypes():
         return result
     return None
