@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import threading
 import weakref
 
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from tests.support import EVERYWHERE, TARGETS, examples
 
 import tensorferry as ferry
-from tensorferry.backends import fast_paths, lists, quick, registry
+from tensorferry.backends import fast_paths, registry, together
 from tensorferry.execution import recipes, run, stacks
 from tensorferry.host import memory
 from tensorferry.testing import strategies as these
@@ -25,7 +24,7 @@ from tensorferry.testing import strategies as these
 pytestmark = pytest.mark.fast_paths
 
 extension = pytest.mark.skipif(
-    memory._extension is None,
+    memory._joins() is None,
     reason="the extension was not built, or TENSORFERRY_NO_EXTENSION is set",
 )
 
@@ -34,12 +33,12 @@ extension = pytest.mark.skipif(
 def described():
     """Each tensor is described, and each list joined by its framework, as if no list was like another."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lists, "signature_together", lambda _: None)
-        patch.setattr(lists, "join", lambda _: None)
+        patch.setattr(together, "signature", lambda _: None)
+        patch.setattr(together, "join", lambda _: None)
         patch.setattr(stacks, "_joined_at_once", lambda _: None)
-        patch.setattr(memory, "_extension", None)
+        patch.setattr(memory, "_joins", lambda: None)
         for name in TARGETS:
-            patch.setattr(type(registry.ready(name).quick), "join", quick.Quick.join)
+            patch.setattr(type(registry.ready(name).quick), "join", lambda *_: None)
         recipes.forget()
         before = fast_paths.open_all(False)
         yield
@@ -310,7 +309,7 @@ class Extension:
     """The extension with a fault in it."""
 
     def __init__(self, **faults):
-        self.are_alike, self.join = memory._extension.are_alike, memory._extension.join
+        self.are_alike, self.join = memory._joins().are_alike, memory._joins().join
         for name, fault in faults.items():
             setattr(self, name, fault)
 
@@ -333,7 +332,8 @@ def no_look(arrays, out, kind):
 @pytest.mark.parametrize("fault", [wrong_order, no_look])
 def test_a_planted_fault_of_the_extension_is_seen(fault, monkeypatch):
     assert not is_seen()
-    monkeypatch.setattr(memory, "_extension", Extension(join=fault))
+    faulty = Extension(join=fault)
+    monkeypatch.setattr(memory, "_joins", lambda: faulty)
     assert is_seen()
 
 
@@ -341,89 +341,16 @@ def test_a_result_that_shares_memory_with_a_member_is_seen(monkeypatch):
     def shared(arrays):
         return np.lib.stride_tricks.as_strided(arrays[0], (len(arrays), *arrays[0].shape), (0, 8))
 
-    monkeypatch.setattr(lists, "join", shared)
+    monkeypatch.setattr(together, "join", shared)
     assert is_seen()
 
 
 def test_a_stale_signature_is_seen(monkeypatch):
     """All lists that begin alike are taken for alike, where no fast path comes before."""
     stale = lambda x: (type(x[0]), x[0].dtype)  # noqa: E731
-    monkeypatch.setattr(lists, "signature_together", stale)
-    monkeypatch.setattr(lists, "join", lambda _: None)
+    monkeypatch.setattr(together, "signature", stale)
+    monkeypatch.setattr(together, "join", lambda _: None)
     recipes.forget()
     assert is_seen(torch.from_numpy)
     monkeypatch.undo()
     recipes.forget()
-
-
-# -- the extension ---------------------------------------------------------------------------------
-
-
-@extension
-def test_the_extension_takes_nothing_but_plain_arrays_that_fit():
-    """Whatever is in doubt is left alone, and the target with it."""
-    rows = [np.ones(3), np.zeros(3)]
-    out = np.full((2, 3), 9.0)
-    read_only = np.full((2, 3), 9.0)
-    read_only.setflags(write=False)
-    join = memory._extension.join
-    for odd in (
-        [rows[0]],
-        [*rows, rows[0]],
-        [rows[0], np.ones(4)],
-        [rows[0], np.ones((1, 3))],
-        [rows[0], np.ones(3, "f4")],
-        [rows[0], np.ones(3, ">f8")],
-        [rows[0], np.ones(6)[::2]],
-        [rows[0], np.ones(3).view(Owned)],
-        [rows[0], [1.0, 1.0, 1.0]],
-        [],
-    ):
-        assert join(odd, out, np.ndarray) is False
-        assert (out == 9).all()
-    assert join(rows, out, np.ndarray) is True
-    assert out.tolist() == [[1, 1, 1], [0, 0, 0]]
-    for wrong, error in (
-        ((rows, bytearray(48), np.ndarray), TypeError),
-        ((rows, out), TypeError),
-        ((rows, read_only, np.ndarray), ValueError),
-        ((7, out, np.ndarray), TypeError),
-    ):
-        with pytest.raises(error):
-            join(*wrong)
-    are_alike = memory._extension.are_alike
-    assert are_alike(rows, np.ndarray) is are_alike(tuple(rows), np.ndarray) is True
-    for odd in (
-        [],
-        [*rows, np.ones(4)],
-        [*rows, np.ones(3, "f4")],
-        [*rows, np.ones(6)[::2]],
-        [rows],
-    ):
-        assert are_alike(odd, np.ndarray) is False
-    with pytest.raises(TypeError):
-        memory._extension.are_alike(rows, "ndarray")
-
-
-@extension
-def test_lists_that_change_meanwhile_do_no_harm():
-    """Another thread puts other arrays in, while the list is joined."""
-    x = [np.full(1 << 12, 1.0) for _ in range(300)]
-    done = threading.Event()
-
-    def change():
-        while not done.is_set():
-            x[7] = np.full(1 << 12, 2.0)
-            x[7] = np.full(3, 2.0)
-
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
-        for _ in range(200):
-            with contextlib.suppress(ferry.ConversionError, ValueError):
-                made = ferry.to_numpy(x)
-                assert made.shape == (300, 1 << 12)
-                assert set(np.unique(made)) <= {1.0, 2.0}
-    finally:
-        done.set()
-        thread.join()

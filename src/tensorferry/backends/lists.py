@@ -58,11 +58,9 @@ __all__ = [
     "Members",
     "gathered",
     "is_tensor",
-    "join",
     "look_at",
     "members_of",
     "read",
-    "signature_together",
     "whole_of",
     "with_numbers",
 ]
@@ -337,23 +335,6 @@ def with_numbers(x: Any, request: Request | None = None) -> Members | None:
         return None
     outer = outer_shape(x)
     return look_at([leaf for _, leaf in leaves(x)], outer, request).stacked(outer)
-
-
-def signature_together(x: Sequence[Any]) -> Hashable | None:
-    """The signature of tensors that become one: they have one type, and equal shapes.
-
-    ``None`` if they must be described, or if the first one is no tensor that was seen before.
-    """
-    kind = type(x[0])
-    owner = registry.BY_TYPE.get(kind)
-    found = None if owner is None else owner.quick.signature_together(x)
-    return None if found is None else (kind, found)
-
-
-def join(x: Sequence[Any]) -> Array | None:
-    """A new array of the values of tensors that are alike; ``None`` if it needs more than a look."""
-    owner = registry.BY_TYPE.get(type(x[0]))
-    return None if owner is None else owner.quick.join(x)
 
 
 def look_at(

@@ -16,7 +16,6 @@ import numpy as np
 
 from ..core.dtypes import find
 from ..core.layout import ALIGNMENT, are_apart, spans
-from .extensions import extension
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -374,8 +373,11 @@ def _ghost(info: TensorInfo, start: int) -> Array:
 _DTYPE, _SHAPE = map(attrgetter, ("dtype", "shape"))
 
 
+@cache
 def _joins() -> Any:
     """The extension that compares and joins arrays; ``None`` if it does not read them rightly."""
+    from .extensions import extension  # here, because most processes have no such lists
+
     found = extension("host._joins")
     probe = np.arange(24, dtype=np.int16)
     for each in (probe, probe[5:], probe[::-3], probe.reshape(4, 6).T, np.array(1.0)):
@@ -385,9 +387,6 @@ def _joins() -> Any:
     return found
 
 
-_extension: Any = _joins()
-
-
 def are_alike(arrays: Sequence[Any]) -> bool:
     """Whether objects are plain arrays of one dtype and of equal shapes.
 
@@ -395,7 +394,8 @@ def are_alike(arrays: Sequence[Any]) -> bool:
     >>> are_alike([np.ones(2), np.zeros(2)]), are_alike([np.ones(2), np.ones(3)])
     (True, False)
     """
-    if _extension is not None and _extension.are_alike(arrays, np.ndarray):
+    extension = _joins()
+    if extension is not None and extension.are_alike(arrays, np.ndarray):
         return True
     return (
         set(map(type, arrays)) == {np.ndarray}
@@ -416,13 +416,13 @@ def joined(arrays: Sequence[Any]) -> Array | None:
         The array; ``None`` if an object is no plain array, or has another dtype or shape than the
         first, no elements, gaps, or another order of bytes; or if there is no extension.
     """
-    first = arrays[0]
-    if _extension is None or type(first) is not np.ndarray:
+    first, extension = arrays[0], _joins()
+    if extension is None or type(first) is not np.ndarray:
         return None
     if not first.size or not first.dtype.isnative or first.dtype.hasobject:
         return None
     result = compact((len(arrays), *first.shape), first.dtype)
-    return result if _extension.join(arrays, result, np.ndarray) else None
+    return result if extension.join(arrays, result, np.ndarray) else None
 
 
 # -- copies ----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from ...host import casts, memory
 from ...host.numpy_dtypes import NAMES
 from ...sequences import numbers
 from ...sequences.numbers import EXPECTED
-from .. import lists
+from .. import together
 from ..quick import Quick
 from .tensors import NumpyBackend, who_writes
 
@@ -195,7 +195,7 @@ def _from_list() -> Callable[[list[Any]], Array | None]:
     def path(x: list[Any]) -> Array | None:
         if not x or type(x[0]) in EXPECTED:
             return read(x)
-        return lists.join(x)
+        return together.join(x)
 
     return path
 

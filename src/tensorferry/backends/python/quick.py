@@ -14,7 +14,7 @@ from ...host import casts, memory, subnormals
 from ...host.numpy_dtypes import NAMES, of_numpy
 from ...sequences import numbers, reader
 from ...sequences.reader import PYTHON_NUMBERS
-from .. import lists, registry
+from .. import lists, registry, together
 from ..quick import Quick, unchanged
 from .tensors import WIDER, PythonBackend, to_scalars
 
@@ -39,12 +39,14 @@ class PythonQuick(Quick[PythonBackend]):
         return _signature_reader(target, request)
 
     def lengths(self, x: Any) -> tuple[int, ...]:
-        kind = type(x[0])
-        if kind in PYTHON_NUMBERS:
+        if type(x[0]) in PYTHON_NUMBERS:
             return (len(x),)
-        return (len(x), *registry.BY_TYPE[kind].quick.lengths(x[0]))
+        return together.shape_of(x)
 
     def signature_together(self, tensors: Sequence[Any]) -> Hashable | None:
+        return None
+
+    def join(self, tensors: Sequence[Any]) -> Array | None:
         return None
 
     def likeness(self, x: Any) -> Hashable | None:
@@ -84,7 +86,7 @@ def _signature_reader(target: Described, request: Request) -> Callable[[Any], Ha
         if type(x) not in (list, tuple) or not x:
             return None
         if type(x[0]) not in PYTHON_NUMBERS:
-            return lists.signature_together(x)
+            return together.signature(x)
         if type(x) is list and len(x) < numbers.FEW:
             return known.get(look(x))
         return None
@@ -165,7 +167,7 @@ def _from_list(x: Any) -> Any:
     if not x:
         return None
     if type(x[0]) not in PYTHON_NUMBERS:
-        array = lists.join(x)
+        array = together.join(x)
         return None if array is None else _list_path(array)
     result = x.copy() if len(x) < numbers.FEW else []
     if numbers.look(result) in _dtypes():

@@ -73,27 +73,34 @@ static int is_described(Reader *reader, PyObject *x, Tensor *tensor)
     return 0;
 }
 
-/* 1: seen; 0: in doubt, without an exception; -1: an exception. `with_layout` is 0 if the layout does not matter. */
+/* 1: seen; 0: in doubt, without an exception; -1: an exception. `with_layout` is 0 if the layout does not matter.
+
+   No other code runs between the description of the tensor and the return. */
 static int see(Reader *reader, PyObject *x, Seen *seen, int with_layout)
 {
-    PyObject *dtype;
-    int same;
-    if (!is_described(reader, x, &seen->tensor))
-        return 0;
-    seen->address = (uintptr_t)seen->tensor.data + (uintptr_t)seen->tensor.byte_offset;
-    seen->row = row_of(reader, seen->tensor.dtype);
-    /* The address of a view of freed storage is at most its offset. */
-    if (seen->row == NULL || seen->address < reader->lowest)
-        return 0;
+    const Row *asked = NULL;
+    for (;;) {
+        PyObject *dtype;
+        if (!is_described(reader, x, &seen->tensor))
+            return 0;
+        seen->address = (uintptr_t)seen->tensor.data + (uintptr_t)seen->tensor.byte_offset;
+        seen->row = row_of(reader, seen->tensor.dtype);
+        /* The address of a view of freed storage is at most its offset. */
+        if (seen->row == NULL || seen->address < reader->lowest || (asked != NULL && asked != seen->row))
+            return 0;
+        if (!seen->row->is_ambiguous || asked != NULL)
+            break;
+        /* A mode may run code now, and change the tensor. So it is described again. */
+        asked = seen->row;
+        dtype = PyObject_GetAttr(x, reader->dtype);
+        if (dtype == NULL)
+            return -1;
+        Py_DECREF(dtype); /* it is compared, and not used */
+        if (dtype != asked->named)
+            return 0;
+    }
     seen->layout = with_layout ? layout_of(&seen->tensor) : OTHER;
-    if (!seen->row->is_ambiguous)
-        return 1;
-    dtype = PyObject_GetAttr(x, reader->dtype);
-    if (dtype == NULL)
-        return -1;
-    same = dtype == seen->row->named;
-    Py_DECREF(dtype);
-    return same;
+    return 1;
 }
 
 static int is_of_a_kind(const Reader *reader, PyObject *x)

@@ -207,7 +207,7 @@ static int are_plain(const Reader *reader, PyObject *tensors, const Row *row)
 
 /* Copy tensors of one dtype and shape one after the other: 1, 0 if one is in doubt, or -1 and an exception.
 
-   No Python code runs between the look at a tensor and its copy, so that its memory is there. */
+   No other code runs between the look at a tensor and its copy, so that its memory is there. */
 static int copy_all(Reader *reader, PyObject *tensors, const Row *row, const Shape *shape, char *to, size_t length)
 {
     const size_t size = length / (size_t)PyTuple_Size(tensors);

@@ -21,7 +21,8 @@ from ...host.extensions import extension
 from ...host.numpy_dtypes import numpy_dtype
 from ...planning.rules import agrees
 from ...sequences import numbers
-from .. import lists, registry
+from .. import registry, together
+from ..fast_paths import NOT_ACCEPTED
 from ..quick import Quick, unchanged
 from .declared import AS_INTEGERS, CAST_ALIKE
 from .devices import reach
@@ -135,6 +136,12 @@ class TorchQuick(Quick[TorchBackend]):
 
     def join(self, tensors: Sequence[Any]) -> Array | None:
         if self.reader is None or tensors[0].nbytes * len(tensors) > _TOGETHER:
+            return None
+        try:
+            # What prevents it for one, such as a transformation that is going on, prevents it here.
+            if self.to_array(tensors[0]) is None:
+                return None
+        except NOT_ACCEPTED:
             return None
         found: Array | None = self.reader.join(tensors)
         return found
@@ -738,7 +745,7 @@ def _from_list(
                 array = None
             return None if array is None else from_numpy(array)
         if kind not in memories:
-            array = lists.join(x)
+            array = together.join(x)
             return None if array is None else from_array(array)
         # `torch.stack` would also read freed storage, which ends the process, and mix dtypes in
         # silence.
