@@ -34,7 +34,6 @@ def described():
     """Each tensor is described, and each list joined by its framework, as if no list was like another."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(together, "signature", lambda _: None)
-        patch.setattr(together, "join", lambda _: None)
         patch.setattr(stacks, "_joined_at_once", lambda _: None)
         patch.setattr(memory, "_joins", lambda: None)
         for name in TARGETS:
@@ -338,10 +337,10 @@ def test_a_planted_fault_of_the_extension_is_seen(fault, monkeypatch):
 
 
 def test_a_result_that_shares_memory_with_a_member_is_seen(monkeypatch):
-    def shared(arrays):
+    def shared(_, arrays):
         return np.lib.stride_tricks.as_strided(arrays[0], (len(arrays), *arrays[0].shape), (0, 8))
 
-    monkeypatch.setattr(together, "join", shared)
+    monkeypatch.setattr(type(registry.ready("numpy").quick), "join", shared)
     assert is_seen()
 
 
@@ -349,7 +348,7 @@ def test_a_stale_signature_is_seen(monkeypatch):
     """All lists that begin alike are taken for alike, where no fast path comes before."""
     stale = lambda x: (type(x[0]), x[0].dtype)  # noqa: E731
     monkeypatch.setattr(together, "signature", stale)
-    monkeypatch.setattr(together, "join", lambda _: None)
+    monkeypatch.setattr(type(registry.ready("torch").quick), "join", lambda *_: None)
     recipes.forget()
     assert is_seen(torch.from_numpy)
     monkeypatch.undo()

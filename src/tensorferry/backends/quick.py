@@ -5,10 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ..core.names import EXCHANGE
 from ..core.places import places_by
-from ..host import memory
-from . import fast_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -154,14 +151,7 @@ class Quick(Generic[Owner]):
 
         ``None`` if they differ, or must be joined in another way.
         """
-        kind = type(tensors[0])
-        path = fast_paths.paths_to(EXCHANGE).get(kind, fast_paths.no_path)
-        if path is fast_paths.no_path or set(map(type, tensors)) != {kind}:
-            return None
-        try:
-            return memory.joined(list(map(path, tensors)))
-        except fast_paths.NOT_ACCEPTED:
-            return None
+        return None
 
     def join_alike(self, tensors: Sequence[Any]) -> Any:
         """Tensors of `describe_alike`, concatenated; ``None`` if they must be taken one by one."""

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..host import memory
+from .fast_paths import NOT_ACCEPTED
 from .registry import BY_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from ..typing import Array
 
-__all__ = ["join", "shape_of", "signature"]
+__all__ = ["join", "join_as_arrays", "shape_of", "signature"]
 
 
 def signature(tensors: Sequence[Any]) -> Hashable | None:
@@ -30,8 +32,23 @@ def signature(tensors: Sequence[Any]) -> Hashable | None:
 
 def join(tensors: Sequence[Any]) -> Array | None:
     """A new array of the values of tensors: see `Quick.join`."""
-    owner = BY_TYPE.get(type(tensors[0]))
+    owner = BY_TYPE.get(type(tensors[0])) if tensors else None
     return None if owner is None else owner.quick.join(tensors)
+
+
+def join_as_arrays(tensors: Sequence[Any], to_array: Callable[[Any], Array | None]) -> Array | None:
+    """`Quick.join` for tensors of a framework whose fast path to NumPy gives views.
+
+    Args:
+        tensors: The tensors.
+        to_array: The fast path.
+    """
+    if not memory.can_join() or len(set(map(type, tensors))) > 1:
+        return None
+    try:
+        return memory.joined(list(map(to_array, tensors)))
+    except NOT_ACCEPTED:
+        return None
 
 
 def shape_of(tensors: Sequence[Any]) -> tuple[int, ...]:

@@ -32,6 +32,7 @@ __all__ = [
     "address",
     "addresses",
     "are_alike",
+    "can_join",
     "compact",
     "gather",
     "is_mapped",
@@ -385,6 +386,11 @@ def _joins() -> Any:
         if HEADER is None or found is None or found.seen(each) != words:
             return None
     return found
+
+
+def can_join() -> bool:
+    """Whether `joined` may give an array: whether the extension is there."""
+    return _joins() is not None
 
 
 def are_alike(arrays: Sequence[Any]) -> bool:

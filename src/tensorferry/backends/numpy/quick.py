@@ -185,19 +185,10 @@ class NumpyQuick(Quick[NumpyBackend]):
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         name = self.backend.name
-        return {(np.ndarray, name): _plain, (list, name): _from_list()}
-
-
-def _from_list() -> Callable[[list[Any]], Array | None]:
-    """The fast path of a list to NumPy: a list of numbers, or of tensors that are alike."""
-    read = numbers.list_reader({kind: exact.dtype for kind, exact in EXPECTED.items()})
-
-    def path(x: list[Any]) -> Array | None:
-        if not x or type(x[0]) in EXPECTED:
-            return read(x)
-        return together.join(x)
-
-    return path
+        from_list = numbers.list_reader(
+            {kind: exact.dtype for kind, exact in EXPECTED.items()}, otherwise=together.join
+        )
+        return {(np.ndarray, name): _plain, (list, name): from_list}
 
 
 def _write_alike(x: Array, out: Array) -> None:

@@ -46,9 +46,6 @@ class PythonQuick(Quick[PythonBackend]):
     def signature_together(self, tensors: Sequence[Any]) -> Hashable | None:
         return None
 
-    def join(self, tensors: Sequence[Any]) -> Array | None:
-        return None
-
     def likeness(self, x: Any) -> Hashable | None:
         # All numbers have the same likeness.
         are_few = type(x) is list and 0 < len(x) < numbers.FEW
@@ -164,15 +161,11 @@ def _read_again(x: Any, dtype: str) -> Array:
 
 def _from_list(x: Any) -> Any:
     """The fast path from a list to a list: numbers of one type, or the numbers of tensors."""
-    if not x:
-        return None
-    if type(x[0]) not in PYTHON_NUMBERS:
-        array = together.join(x)
-        return None if array is None else _list_path(array)
-    result = x.copy() if len(x) < numbers.FEW else []
+    result = x.copy() if 0 < len(x) < numbers.FEW else []
     if numbers.look(result) in _dtypes():
         return result
-    return None
+    array = together.join(x)
+    return None if array is None else _list_path(array)
 
 
 # -- lists that are made ---------------------------------------------------------------------------

@@ -732,19 +732,18 @@ def _from_list(
     )
     default_dtype, single = backend.torch.get_default_dtype, backend.torch.float32
     memories, compiling, stack = backend.memories, backend.compiling, backend.torch.stack
-    from_array, kinds = _from_numpy(backend), numbers.TYPES.values()
+    from_array = _from_numpy(backend)
 
     def path(x: list[Any]) -> Any:
         if not x or compiling():
             return None
-        kind = type(x[0])
-        if kind in kinds:
+        if type(x[0]) not in memories:
             if default_dtype() is single:
                 array = read(x)
             else:
                 array = None
-            return None if array is None else from_numpy(array)
-        if kind not in memories:
+            if array is not None:
+                return from_numpy(array)
             array = together.join(x)
             return None if array is None else from_array(array)
         # `torch.stack` would also read freed storage, which ends the process, and mix dtypes in
