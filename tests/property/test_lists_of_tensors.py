@@ -242,6 +242,45 @@ def test_a_list_in_a_graph_stays_there_in_every_call():
                 assert not ferry.to_torch([weight * 2, weight * 3], dtype=dtype).requires_grad
 
 
+CHANGES = {
+    "another dtype in the place of one": (
+        "numpy",
+        lambda x: x.__setitem__(2, x[2].astype("int32")),
+    ),
+    "another dtype of one": ("numpy", lambda x: setattr(x[2], "dtype", "int64")),
+    "other lengths of one": ("numpy", lambda x: setattr(x[2], "shape", (2, 2))),
+    "a longer list": ("numpy", lambda x: x.append(np.zeros(4))),
+    "a shorter list": ("numpy", lambda x: x.pop()),
+    "a graph": ("torch", lambda x: x[2].requires_grad_()),
+    "other memory": ("torch", lambda x: x[2].set_(torch.full((4,), 9.0, dtype=torch.float64))),
+    "other lengths": ("torch", lambda x: x[2].resize_(2, 2)),
+    "freed memory": ("torch", lambda x: x[2].untyped_storage().resize_(0)),
+    "other values": ("torch", lambda x: x[2].fill_(7)),
+}
+
+
+@pytest.mark.parametrize("target", EVERYWHERE)
+@pytest.mark.parametrize("keywords", [{}, {"dtype": "float32"}], ids=str)
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.filterwarnings("ignore:Setting the .* on a NumPy array has been deprecated")
+def test_a_list_that_was_changed_is_looked_at_again(name, keywords, target):
+    """The same list, with the same tensors in it, one of which is no longer what it was."""
+    framework, change = CHANGES[name]
+
+    def seen():
+        rows = [np.arange(4.0) + row for row in range(4)]
+        x = [torch.tensor(row) for row in rows] if framework == "torch" else rows
+        before = [outcome(lambda: (ferry.convert(x, target, **keywords), ())) for _ in range(2)]
+        change(x)
+        return before, [
+            outcome(lambda: (ferry.convert(x, target, **keywords), ())) for _ in range(2)
+        ]
+
+    with described():
+        expected = seen()
+    assert seen() == expected
+
+
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 def test_what_a_mode_changes_is_not_taken_for_what_it_was():
     """Tensors of a transformation have no memory of their own, though their types are the usual ones."""

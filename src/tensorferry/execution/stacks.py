@@ -53,7 +53,8 @@ def with_members(recipe: Recipe, members: Members, source: Backend) -> Recipe:
     place = _place_of_join(recipe.plan)
     join, after = recipe.program[place], recipe.program[place + 1 :]
     steps = _steps_of(members, source)
-    alike = members._replace(tensors=(), joined=None)  # a recipe keeps no tensor
+    # A recipe keeps no tensor, and nothing as large.
+    alike = members._replace(tensors=(), joined=None, places=None, value=None, lengths=())
     # The only step before the join is that which leaves an autograd graph.
     own = _Join(join, steps, alike, place > 0, not source.capabilities.gradients.graph)
     return Recipe((own.run, *after), recipe.plan)
