@@ -73,34 +73,47 @@ static int is_described(Reader *reader, PyObject *x, Tensor *tensor)
     return 0;
 }
 
-/* 1: seen; 0: in doubt, without an exception; -1: an exception. `with_layout` is 0 if the layout does not matter.
-
-   No other code runs between the description of the tensor and the return. */
-static int see(Reader *reader, PyObject *x, Seen *seen, int with_layout)
+/* What the description of a tensor says of its dtype and memory: 0 if PyTorch has none, or if it is in doubt. */
+static int is_seen(Reader *reader, PyObject *x, Seen *seen, int with_layout)
 {
-    const Row *asked = NULL;
-    for (;;) {
-        PyObject *dtype;
-        if (!is_described(reader, x, &seen->tensor))
-            return 0;
-        seen->address = (uintptr_t)seen->tensor.data + (uintptr_t)seen->tensor.byte_offset;
-        seen->row = row_of(reader, seen->tensor.dtype);
-        /* The address of a view of freed storage is at most its offset. */
-        if (seen->row == NULL || seen->address < reader->lowest || (asked != NULL && asked != seen->row))
-            return 0;
-        if (!seen->row->is_ambiguous || asked != NULL)
-            break;
-        /* A mode may run code now, and change the tensor. So it is described again. */
-        asked = seen->row;
-        dtype = PyObject_GetAttr(x, reader->dtype);
-        if (dtype == NULL)
-            return -1;
-        Py_DECREF(dtype); /* it is compared, and not used */
-        if (dtype != asked->named)
-            return 0;
-    }
+    if (!is_described(reader, x, &seen->tensor))
+        return 0;
+    seen->address = (uintptr_t)seen->tensor.data + (uintptr_t)seen->tensor.byte_offset;
+    seen->row = row_of(reader, seen->tensor.dtype);
+    /* The address of a view of freed storage is at most its offset. */
+    if (seen->row == NULL || seen->address < reader->lowest)
+        return 0;
     seen->layout = with_layout ? layout_of(&seen->tensor) : OTHER;
     return 1;
+}
+
+/* 1: seen; 0: in doubt, without an exception; -1: an exception. `with_layout` is 0 if the layout does not matter. */
+static int see(Reader *reader, PyObject *x, Seen *seen, int with_layout)
+{
+    PyObject *dtype;
+    int same;
+    if (!is_seen(reader, x, seen, with_layout))
+        return 0;
+    if (!seen->row->is_ambiguous)
+        return 1;
+    dtype = PyObject_GetAttr(x, reader->dtype);
+    if (dtype == NULL)
+        return -1;
+    same = dtype == seen->row->named;
+    Py_DECREF(dtype);
+    return same;
+}
+
+/* The same, and no other code runs between the description of the tensor and the return: a mode can change the tensor when
+   it is asked for its dtype. */
+static int see_now(Reader *reader, PyObject *x, Seen *seen)
+{
+    int found = see(reader, x, seen, 1);
+    if (found > 0 && seen->row->is_ambiguous) {
+        const Row *row = seen->row;
+        found = is_seen(reader, x, seen, 1) && seen->row == row;
+    }
+    return found;
 }
 
 static int is_of_a_kind(const Reader *reader, PyObject *x)
@@ -138,7 +151,7 @@ typedef struct {
    count. What was seen is true until other code runs. */
 static int look(Reader *reader, PyObject *x, uintptr_t mask, Key *key, Seen *seen)
 {
-    int found = is_of_a_kind(reader, x) ? see(reader, x, seen, 1) : 0;
+    int found = is_of_a_kind(reader, x) ? see_now(reader, x, seen) : 0;
     if (found <= 0)
         return found;
     if (seen->layout != COMPACT || !seen->row->has_signature)

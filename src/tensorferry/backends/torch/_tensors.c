@@ -213,7 +213,7 @@ static int copy_all(Reader *reader, PyObject *tensors, const Row *row, const Sha
     const size_t size = length / (size_t)PyTuple_Size(tensors);
     for (Py_ssize_t index = 0; index < PyTuple_Size(tensors); index++) {
         Seen seen;
-        int found = see(reader, PyTuple_GetItem(tensors, index), &seen, 1);
+        int found = see_now(reader, PyTuple_GetItem(tensors, index), &seen);
         if (found <= 0)
             return found;
         if (seen.row != row || seen.layout != COMPACT || seen.tensor.device.type != HOST ||
@@ -263,7 +263,7 @@ static PyObject *join(Reader *reader, PyObject *list)
     count = PyTuple_Size(tensors);
     found = count > 0 && is_of_a_kind(reader, PyTuple_GetItem(tensors, 0));
     if (found > 0)
-        found = see(reader, PyTuple_GetItem(tensors, 0), &seen, 1);
+        found = see_now(reader, PyTuple_GetItem(tensors, 0), &seen);
     if (found > 0)
         found = seen.row->has_signature && seen.layout == COMPACT && shape_of(&seen.tensor, &shape);
     if (found > 0)
