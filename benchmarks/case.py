@@ -189,6 +189,7 @@ class Section:
         pace: How often.
         paths: Whether the fast paths are open; if not, every call goes the general planned path.
         absent: Says why the section cannot be measured here, or ``None`` if it can.
+        checks: Whether each pair has to give the same before it is timed, leaf by leaf.
     """
 
     title: str
@@ -197,9 +198,14 @@ class Section:
     pace: Pace = field(default=SMALL)
     paths: bool = True
     absent: Callable[[], str | None] = lambda: None
+    checks: bool = False
 
     def rows(self) -> Iterable[Measured | Unmeasured]:
-        """Measure, one row after the other."""
+        """Measure, one row after the other.
+
+        Raises:
+            DifferentValuesError: Both sides have to give the same, and do not.
+        """
         from .timing import paths_open, race
 
         why = self.absent()
@@ -209,5 +215,18 @@ class Section:
         names = self.world()
         with paths_open(self.paths):
             for case in self.cases:
+                if self.checks:
+                    self.check(case, names)
                 times = race(case.ours, case.theirs, names, self.pace)
                 yield Measured.of(case.name, times, case.target, best=self.pace.best)
+
+    @staticmethod
+    def check(case: Case, names: dict[str, Any]) -> None:
+        """Run both sides of a pair once, and compare what they give.
+
+        Raises:
+            DifferentValuesError: They do not give the same.
+        """
+        from .same import demand_same
+
+        demand_same(*(eval(code, names) for code in (case.ours, case.theirs)))  # noqa: S307

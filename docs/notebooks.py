@@ -58,10 +58,10 @@ class refused:
         return True"""
 
 MEASURED = """\
-from tensorferry.cli.measure import as_planned, pairs
+from tensorferry.cli.verdicts import pairs
 
 for pair in pairs(frozenset(["jax", "numpy", "python", "tensorflow", "torch"])):
-    assert as_planned(pair)
+    assert pair.held
     print(f"{pair.source:<34} to {pair.target:<12} {pair.word}")"""
 
 _TARGETS = {"to_list": "python"}

@@ -34,6 +34,7 @@ import numpy as np
 from tensorferry.backends import fast_paths, registry
 from tensorferry.backends.base import Backend
 from tensorferry.core.capabilities import Capabilities, Devices, Dtypes, Memory, Options
+from tensorferry.core.declaration import Code
 from tensorferry.core.devices import HOST
 from tensorferry.core.dtypes import DTYPES
 from tensorferry.core.info import TensorInfo
@@ -502,18 +503,12 @@ class SimulatedBackend(Backend):
         self._queue_copy(out.device, cells.nbytes, lambda: np.copyto(cells, values))
         self._finish(out.device)
 
-    def snippet(self, verb, arguments, info):
-        return {
-            "export": "simulated.export({x})",
-            "adopt": "simulated.adopt({x})",
-            "copy": "simulated.copy({x})",
-            "cast": f'simulated.cast({{x}}, "{arguments[0] if arguments else ""}")',
-            "pin": "simulated.pin({x})",
-            "land": "simulated.land({x})",
-            "move": f'simulated.move({{x}}, "{arguments[0] if arguments else ""}")',
-            "wait": "simulated.wait({x})",
-            "write": "simulated.write({y}, out); {y} = out",
-        }[verb]
+    def snippet(self, call):
+        if call.verb == "write":
+            return Code(call.x, ("simulated.write(y, out)", "y = out"))
+        if call.verb in ("cast", "move"):
+            return f'simulated.{call.verb}({call.x}, "{call.arguments[0]}")'
+        return f"simulated.{call.verb}({call.x})"
 
     # -- the device ------------------------------------------------------------------------------
 

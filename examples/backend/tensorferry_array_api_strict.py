@@ -6,17 +6,12 @@ from tensorferry.backends.base import Backend
 from tensorferry.backends.registry import backend_named
 from tensorferry.backends.verbs import PresentsReadOnly, Writes
 from tensorferry.core.capabilities import Capabilities, Dtypes, Memory
+from tensorferry.core.declaration import Code
 from tensorferry.errors import UnsupportedTypeError
 
 INTEGERS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64"
 DTYPES = f"bool {INTEGERS} float32 float64 complex64 complex128"
 NUMBERS = {"bool": ("bool",), "int": ("int64",), "float": ("float64",), "complex": ("complex128",)}
-SNIPPETS = {
-    "export": "np.asarray({x})",
-    "adopt": "xp.asarray({x}, copy=False)",
-    "read_only": "xp.asarray(np.broadcast_to(np.asarray({x}), {x}.shape), copy=False)",
-    "write": 'np.copyto(np.asarray(out), {x}, casting="unsafe"); {y} = out',
-}
 
 
 class StrictBackend(Backend, PresentsReadOnly, Writes):
@@ -72,6 +67,13 @@ class StrictBackend(Backend, PresentsReadOnly, Writes):
         """Write an ndarray's values into an array, with tensorferry's rules for casts."""
         self.numpy.write(x, self.export(out))
 
-    def snippet(self, verb, arguments, info):
+    def snippet(self, call):
         """The code that a person would type."""
-        return SNIPPETS[verb]
+        x = call.x
+        written = 'np.copyto(np.asarray(out), y, casting="unsafe")'
+        return {
+            "export": f"np.asarray({x})",
+            "adopt": f"xp.asarray({x}, copy=False)",
+            "read_only": f"xp.asarray(np.broadcast_to(np.asarray({x}), {x}.shape), copy=False)",
+            "write": Code(x, (written, "y = out")),
+        }[call.verb]

@@ -320,7 +320,7 @@ _MARKS = {"shares": "", "shares (read-only)": " (ro)"}
 
 @case(27, "which conversions share and which copy: measured, not memorised")
 def _table(s: Stage) -> None:
-    from tensorferry.cli.measure import as_planned, pairs
+    from tensorferry.cli.verdicts import pairs
 
     measured = pairs(s.frameworks)
     s.note("from, and what shares memory with it (ro: read-only); all others copy")
@@ -330,7 +330,7 @@ def _table(s: Stage) -> None:
         refused = [pair.target for pair in own if pair.word == "cannot"]
         words = ", ".join(shared) or "none"
         s.row(name, f"{words}; cannot: {', '.join(refused)}" if refused else words)
-    held = all(map(as_planned, measured))
+    held = all(pair.held for pair in measured)
     s.check(f"{len(measured)} pairs, each as its plan said", str(held))
     s.note("tensorferry doctor prints the whole table, with reasons")
 

@@ -156,7 +156,7 @@ def _five_worlds(world: World) -> list[dict[str, Any]]:
     """The same predictions in every framework: how they were converted, and their score."""
     from sklearn.metrics import accuracy_score
 
-    from tensorferry.cli.observe import observe
+    from .observe import observe
 
     if "torch" not in world.here:
         return []

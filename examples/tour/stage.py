@@ -11,8 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 import tensorferry as ferry
-from tensorferry.cli.observe import observe
 from tensorferry.core.sizes import size_text
+
+from .observe import observe
 
 __all__ = ["HELD", "PLANNED", "SKIPPED", "Line", "Played", "Stage"]
 

@@ -1,4 +1,4 @@
-"""``tensorferry doctor``: measured, complete, and never stopped by a framework that is not well."""
+"""``tensorferry doctor``: judged, complete, and never stopped by a framework that is not well."""
 
 from __future__ import annotations
 
@@ -48,8 +48,10 @@ def test_everything_that_is_installed_with_its_version(measured):
 def test_every_pair_held(measured):
     assert measured["held"]
     sources = {pair["source"].partition(",")[0] for pair in measured["pairs"]}
-    assert sources == {"list", "array.array", *WORLDS[1:], *TABLES}
+    assert sources == {*WORLDS, *TABLES}
     assert {pair["target"] for pair in measured["pairs"]} == {*WORLDS, *TABLES}
+    assert (measured["findings"], measured["instead"], measured["unjudged"]) == ([], {}, {})
+    assert measured["judged"] > 400
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,10 @@ def test_every_pair_held(measured):
     [
         ("numpy", "torch", "shares"),
         ("torch", "numpy", "shares"),
-        ("array.array", "numpy", "shares"),
+        ("python, array.array", "numpy", "shares"),
+        ("pandas, one column", "polars", "copies"),
+        ("python, list", "torch", "copies"),
+        ("python, list", "jax", "copies"),
         ("torch, gradient", "numpy", "shares (read-only)"),
         ("numpy, read-only view", "numpy", "shares (read-only)"),
         ("numpy, read-only view", "jax", "copies"),
@@ -69,13 +74,18 @@ def test_every_pair_held(measured):
         ("numpy", "jax", "copies"),
         ("torch", "jax", "copies"),
         ("jax", "torch", "copies"),
-        ("list", "torch", "copies"),
         ("torch", "python", "copies"),
     ],
 )
-def test_the_sharing_rule_as_observed(measured, source, target, word):
-    """C27: what is measured is what is planned, which `held` says, and what the pages say."""
-    assert _cell(measured, source, target)["default"]["word"] == word
+def test_the_sharing_rule_as_judged(measured, source, target, word):
+    """C27: what is judged is what is planned, which `held` says, and what the pages say."""
+    if source.startswith("pandas") and not {"pandas", "polars"} <= set(TABLES):
+        pytest.skip("pandas or polars is not installed")
+    pair = _cell(measured, source, target)
+    assert pair["default"]["word"] == word
+    assert pair["default"]["shares"] is word.startswith("shares")
+    assert pair["default"]["reason"]
+    assert pair["held"]
 
 
 @pytest.mark.parametrize(
@@ -88,10 +98,9 @@ def test_the_sharing_rule_as_observed(measured, source, target, word):
         ("jax", "torch"),
     ],
 )
-def test_copy_false_shares_by_address_and_by_mutation(measured, source, target):
+def test_copy_false_shares(measured, source, target):
     forced = _cell(measured, source, target)["copy=False"]
-    assert forced["by_address"] is True
-    assert forced["by_mutation"] is True
+    assert (forced["word"], forced["shares"], forced["held"]) == ("shares", True, True)
 
 
 def test_what_cannot_be_shared_says_why(measured):
@@ -100,15 +109,11 @@ def test_what_cannot_be_shared_says_why(measured):
         for row in measured["layouts"]
         if not row["shares"]
     }
-    assert "16" in refused["16 bytes past that", "jax"]
-    assert "negative" in refused["reversed", "torch"]
+    assert "16" in refused["offset", "jax"]
+    assert "negative" in refused["negative", "torch"]
     shared = {(row["layout"], row["target"]) for row in measured["layouts"] if row["shares"]}
-    assert {
-        ("transposed", "torch"),
-        ("bfloat16", "torch"),
-        ("bfloat16", "jax"),
-        ("bfloat16", "tensorflow"),
-    } <= shared
+    assert {("fortran", "torch"), ("strided", "torch"), ("aligned", "jax")} <= shared
+    assert {row["layout"]: row["words"] for row in measured["layouts"]}["fortran"] == "transposed"
 
 
 def test_dtypes_arrive_bit_for_bit_or_are_refused(measured):

@@ -26,7 +26,7 @@ def installed(module, backend, witness):
     finally:
         if is_made_up:
             del sys.modules[module.__name__]
-        known._outside.pop(witness.name, None)
+        known._added.pop(witness.name, None)
         fast_paths._by_backend.pop(module.__name__, None)
         for table in (registry._by_name, registry._by_module, registry._ready, registry.BY_TYPE):
             for key in [key for key, each in table.items() if each.name not in before]:
@@ -39,4 +39,4 @@ def groups(witness):
     try:
         return list(testing.groups(witness.name))
     finally:
-        known._outside.pop(witness.name)
+        known._added.pop(witness.name)

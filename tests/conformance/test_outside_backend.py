@@ -94,12 +94,13 @@ class TapeBackend(Backend):
     def copy(self, x):
         return Tape(bytearray(x.memory), x.dtype, x.shape)
 
-    def snippet(self, verb, arguments, info):
+    def snippet(self, call):
+        x = call.x
         return {
-            "export": "np.frombuffer({x}.memory, {x}.dtype).reshape({x}.shape)",
-            "adopt": 'tapes.Tape(memoryview({x}).cast("B"), str({x}.dtype), {x}.shape)',
-            "copy": "tapes.Tape(bytearray({x}.memory), {x}.dtype, {x}.shape)",
-        }[verb]
+            "export": f"np.frombuffer({x}.memory, {x}.dtype).reshape({x}.shape)",
+            "adopt": f'tapes.Tape(memoryview({x}).cast("B"), str({x}.dtype), {x}.shape)',
+            "copy": f"tapes.Tape(bytearray({x}.memory), {x}.dtype, {x}.shape)",
+        }[call.verb]
 
 
 # -- its witness --------------------------------------------------------------------------------

@@ -118,8 +118,10 @@ class SlateBackend(Backend, verbs.PresentsReadOnly, verbs.Writes):
     def write(self, x, out):
         self.export(out)[...] = x
 
-    def snippet(self, verb, arguments, info):
-        return f"slates.{verb}({{x}})" if verb != "write" else "slates.write({x}, out)"
+    def snippet(self, call):
+        if call.verb == "write":
+            return f"slates.write({call.x}, out)"
+        return f"slates.{call.verb}({call.x})"
 
 
 # -- its witness --------------------------------------------------------------------------------

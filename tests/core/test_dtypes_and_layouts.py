@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import tensorferry as ferry
 from tensorferry import TensorInfo
-from tensorferry.backends.numpy.declared import snippet
+from tensorferry.backends.numpy.declared import cast_code
 from tensorferry.core.dtype_names import name_of
 from tensorferry.core.dtypes import DTYPES, ORDINARY
 from tensorferry.core.layout import overlaps_itself
@@ -81,7 +81,7 @@ def test_the_table_has_every_dtype_of_ml_dtypes():
 def test_code_casts_directly_only_where_numpy_can():
     """What is shown for a cast goes by way of float32 where ml_dtypes has no cast between two of its own."""
     for source, target in itertools.product(DTYPES, repeat=2):
-        code = snippet("cast", (target,), TensorInfo("numpy", (3,), source))
+        code = cast_code("x", TensorInfo("numpy", (3,), source), target).expression
         if ".real" not in code:
             direct = code.count("astype") == 1
             able = np.can_cast(numpy_dtype(source), numpy_dtype(target), "unsafe")

@@ -29,7 +29,7 @@ def plan(info=WIDE, hint="widen() first", held=("float32", "int32"), **asked):
         devices=Devices(("cpu",)),
         options=Options(frozenset({"fresh"})),
     )
-    mine = Declared("mine", capabilities, lambda verb, *_: f"{verb}({{x}})", {})
+    mine = Declared("mine", capabilities, lambda call: f"{call.verb}({call.x})", {})
     source = NUMPY if info.framework == "numpy" else mine
     return make_plan(info, Request("mine", **asked), source, mine, NUMPY)
 

@@ -81,7 +81,7 @@ def declared(name="mine", memory=None, **groups):
     held = frozenset({"float32", "int32"})
     numbers = {"bool": ("int32",), "int": ("int32",), "float": ("float32",), "complex": ()}
     capabilities = Capabilities(Dtypes(held, numbers), memory or Memory(writable=True), **groups)
-    return Declared(name, capabilities, lambda verb, *_: f"{verb}({{x}})", {})
+    return Declared(name, capabilities, lambda call: f"{call.verb}({call.x})", {})
 
 
 def planned(info, source, target, **asked):
@@ -203,9 +203,9 @@ def test_what_is_an_array_already_does_not_go_through_dlpack():
     )
     taker = declared("taker", Memory(writable=False), devices=Devices(prefers_dlpack=True))
     info = TensorInfo("numpy", (4,), writable=False, requires_grad=True)
-    assert [step.template for step in planned(info, mine, taker).steps] == [
-        "detach({x})",
-        "adopt({x})",
+    assert [step.code for step in planned(info, mine, taker).steps] == [
+        "detach(x)",
+        "adopt(x)",
     ]
 
 
@@ -345,7 +345,8 @@ def test_code_names_what_it_writes(target, device):
 
 def test_code_names_what_is_used_twice():
     """It would be computed twice."""
-    mine = Declared("mine", declared().capabilities, lambda verb, *_: f"{verb}({{x}}, {{x}})", {})
+    twice = declared().capabilities
+    mine = Declared("mine", twice, lambda call: f"{call.verb}({call.x}, {call.x})", {})
     plan = planned(TensorInfo("numpy", (4,), swapped=True), NUMPY, mine)
     assert len(plan.steps) == 2
     first, second = plan.code.splitlines()[-2:]

@@ -495,8 +495,8 @@ def first_found(source, target, about):
     """The first group with a finding, and what was found in that cell."""
     for group in testing.groups():
         if (group.source, group.target) == (source, target):
-            for _, wrong in testing.findings(group):
-                seen = [finding for finding in wrong if about in (None, finding.about)]
+            for outcome in testing.outcomes(group):
+                seen = [each for each in outcome.findings if about in (None, each.about)]
                 if seen:
                     return group, seen
     return None, []

@@ -10,45 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.backends.plugins.packages import install
+from tests.backends.plugins.packages import WITNESS, install
 from tests.support import SOURCE
 
 from tensorferry import testing
 
-WITNESS = """
-import numpy as np
-import slabs
-from slabs_ferry import Mine as MyBackend
-from tensorferry import testing
-from tensorferry.testing.memory import Place
-
-
-class MyWitness(testing.Witness):
-    name = module = "slabs"
-    writes = True
-
-    def build(self, content, dtype, shape):
-        if dtype != "float32":
-            raise TypeError(dtype)
-        return slabs.Tensor(np.frombuffer(bytearray(content), dtype).reshape(shape))
-
-    def place(self, x):
-        return Place(x.array.__array_interface__["data"][0], x.array.shape, x.array.strides, 4)
-
-    def state(self, x):
-        return x.array.shape, x.array.strides, x.array.flags.writeable
-
-    def dtype(self, x):
-        return "float32"
-
-    def shape(self, x):
-        return x.array.shape
-
-    def poke(self, x, content):
-        x.array[...] = np.frombuffer(content, np.float32).reshape(x.array.shape)
-
-
-"""
+BACKEND = "from slabs_ferry import Mine as MyBackend\n"
 RECIPE = "\n".join(line[4:] for line in testing.__doc__.splitlines() if line.startswith("    "))
 
 
@@ -60,7 +27,7 @@ def project(folder, recipe=RECIPE):
     )
     (folder / "tests").mkdir()
     (folder / "tests" / "test_contract.py").write_text(
-        WITNESS + recipe.replace('"mine"', '"slabs"')
+        BACKEND + WITNESS + recipe.replace('"mine"', '"slabs"')
     )
 
 
@@ -134,6 +101,18 @@ def test_the_recipe_works_beside_every_framework(tmp_path):
     """From and to each of them, whose own warnings are errors too."""
     project(tmp_path)
     assert judged(tmp_path) > 60
+
+
+def test_a_witness_by_its_entry_point_needs_no_line_in_the_tests(tmp_path, bare):
+    """Once it is in the package, the tests and the doctor look at the framework with the same one."""
+    add = "testing.add_witness(MyWitness())\n"
+    assert add in RECIPE
+    project(tmp_path, RECIPE.replace(add, ""))
+    with pytest.raises(AssertionError, match="has no witness"):
+        judged(tmp_path, "-S", path=[bare])
+    points = {"slabs": "looks_ferry:MyWitness"}
+    install(tmp_path, "looks-ferry", "looks", WITNESS, group="witnesses", points=points)
+    assert judged(tmp_path, "-S", path=[bare]) > 20
 
 
 def test_a_backend_that_breaks_the_contract_fails_there(tmp_path, bare):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..core.capabilities import Capabilities, DeviceFacts
+    from ..core.declaration import Code, VerbCall
     from ..core.info import TensorInfo
     from ..core.labels import Labels
     from ..core.placement import Placement
@@ -348,15 +349,11 @@ class Backend(ABC):
     # -- the code to show --------------------------------------------------------------------------
 
     @abstractmethod
-    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
-        """The code a person types for a verb, with ``{x}`` for the value that `info` describes.
+    def snippet(self, call: VerbCall) -> Code | str:
+        """The code that a person types for a verb, such as ``f"np.asarray({call.x})"``.
 
-        Some verbs get special arguments here. ``adopt``: ``("newly allocated",)`` if the memory was
-        allocated by an earlier step (a person's copy need not be aligned as ours is). ``export``:
-        ``("read-only",)`` if the array is a read-only result. ``detach``: ``("by hand",)`` for a
-        hint. ``write``: the `TensorInfo` of `out`. ``cast`` of the backend's own tensors: a third
-        argument, which is ``"host"`` if the verb casts with NumPy, ``"graph"`` if it does so as one
-        operation of a graph, and ``""`` if the framework casts.
+        If it takes more than an expression, it is a `Code`: statements that follow, or remarks. In
+        `call.details` is what it depends on besides what the verb gets.
 
         ``view`` is no verb. It is asked for if one of two frameworks on a device declares
         ``Dtypes(unnamed)``: the tensor as the dtype of the same width that is named.

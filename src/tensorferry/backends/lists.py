@@ -51,6 +51,7 @@ from .no_tensor import TAKEN, has_no_numbers
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
+    from ..core.declaration import Code
     from ..typing import Array
     from .base import Backend
 
@@ -224,7 +225,7 @@ class Members(NamedTuple):
     value: Any = None
     joined: Any = None
     lengths: Sequence[int] = ()
-    code: str = ""
+    code: Code | None = None
     stays: bool = False
 
     @property

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..backends import registry
 from ..core import dtypes
+from ..core.declaration import VALUE, Code
 from ..core.info import TensorInfo
 from ..core.leaf_dtypes import mapping_in_code, place_of_name
 from ..core.named_tuple import NamedTuple
@@ -111,7 +112,7 @@ class Padding:
         mask = [("mask", extent.mask)] if self._mask else []
         return mask + ([("lengths", extent.lengths)] if self._lengths else [])
 
-    def code(self, value: Any) -> str:
+    def code(self, value: Any) -> Code:
         """The code that pads a column of leaves with a value."""
         if self.multiple != 1:
             multiple = f", pad_to_multiple_of={self.multiple}"
@@ -120,7 +121,7 @@ class Padding:
         odd = isinstance(value, float) and not isfinite(value)
         number = f'float("{value}")' if odd else value
         keywords = f"pad={number}{multiple}" + (', padding_side="left"' if self.left else "")
-        return f'ferry.collate([{{"x": row}} for row in {{x}}], "numpy", {keywords})["x"]'
+        return Code(f'ferry.collate([{{"x": row}} for row in {VALUE}], "numpy", {keywords})["x"]')
 
     def with_number(self, name: str, number: object = 0) -> str:
         """The keyword that pads the leaf of this name too, as code."""

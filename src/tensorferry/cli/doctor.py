@@ -1,18 +1,24 @@
-"""``tensorferry doctor``: what is installed, and what conversions do here, by measurement."""
+"""``tensorferry doctor``: what is installed, and what conversions do here.
+
+The conversions are everyday cases of the conformance suite, made and judged on this machine.
+"""
 
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 import tensorferry as ferry
 
 from ..backends.registry import backends, outside
+from ..core.devices import HOST, kind_of
+from ..core.names import EXCHANGE
 from ..files.opening import paths as file_formats
 from ..sequences.numbers import HAS_EXTENSION
-from . import console, measure
+from ..testing.witness import outside as brought_witnesses
+from . import console
 from .console import (
     EXIT_FAILED,
     print_json,
@@ -23,12 +29,15 @@ from .console import (
     show_lines,
     solid,
 )
+from .verdicts import Examination, examine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..host.plugins import Plugin
+    from ..testing import Finding, Outcome
     from .console import Cell
+    from .verdicts import DtypeRow, LayoutRow, Pair
 
     Status = dict[str, ferry.FrameworkStatus]
 
@@ -36,53 +45,76 @@ __all__ = ["is_broken", "plugins", "print_frameworks", "run", "working"]
 
 
 def run(*, as_json: bool) -> int:
-    """Measure and print; gives the exit code."""
-    with quiet("asking the frameworks, measuring every pair …"):
+    """Run the suite's cases and print; gives the exit code."""
+    with quiet("asking the frameworks, making conversions between them …"):
         status = ferry.frameworks(load=True)
-        here = working(status)
-        pairs = measure.pairs(here)
-        layouts = measure.layouts(here)
-        dtypes = measure.dtypes(here)
+        found = examine(working(status))
         brought = plugins()
-    held = (
-        all(map(measure.as_planned, pairs))
-        and all(outcome.held for _, row in layouts for outcome in row.values())
-        and not any(row.wrong for row in dtypes)
-    )
     if as_json:
-        print_json(
-            {
-                "tensorferry": ferry.__version__,
-                "python": platform.python_version(),
-                "platform": platform.platform(),
-                "extension": HAS_EXTENSION,
-                "frameworks": {name: found._asdict() for name, found in status.items()},
-                "plugins": [each._asdict() for each in brought],
-                "pairs": [pair.to_dict() for pair in pairs],
-                "layouts": [
-                    {
-                        "layout": name,
-                        "target": target,
-                        "reason": outcome.reason,
-                        "shares": outcome.seen is not None,
-                    }
-                    for name, row in layouts
-                    for target, outcome in row.items()
-                ],
-                "dtypes": {
-                    row.target: {
-                        "exact": list(row.exact),
-                        "refused": row.refused,
-                        "wrong": list(row.wrong),
-                    }
-                    for row in dtypes
-                },
-                "held": held,
-            }
-        )
+        print_json(_as_data(status, brought, found))
     else:
-        _print(status, brought, pairs, layouts, dtypes, held=held)
-    return 0 if held else EXIT_FAILED
+        _print(status, brought, found)
+    return EXIT_FAILED if found.findings else 0
+
+
+def _as_data(status: Status, brought: list[Plugin], found: Examination) -> dict[str, Any]:
+    return {
+        "tensorferry": ferry.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "extension": HAS_EXTENSION,
+        "frameworks": {name: each._asdict() for name, each in status.items()},
+        "plugins": [each._asdict() for each in brought],
+        "pairs": [pair.to_dict() for pair in found.pairs],
+        "layouts": [each for row in found.layouts for each in row.to_dicts()],
+        "dtypes": {
+            row.target: {
+                "exact": list(row.exact),
+                "refused": row.refused,
+                "wrong": list(row.wrong),
+            }
+            for row in found.dtypes
+        },
+        "judged": len(found.outcomes),
+        "unjudged": _unjudged(status, found),
+        "findings": [_finding_as_data(each) for each in found.findings],
+        "instead": {" to ".join(ends): code for ends, code in found.instead.items() if code},
+        "held": not found.findings,
+    }
+
+
+def _finding_as_data(finding: Finding) -> dict[str, Any]:
+    group, dtype, copy = finding.cell
+    return {
+        "source": group.source,
+        "layout": group.layout,
+        "target": group.target,
+        "dtype": dtype,
+        "copy": copy,
+        "without_keywords": group.paths,
+        "about": finding.about,
+        "text": finding.text,
+    }
+
+
+def _unjudged(status: Status, found: Examination) -> dict[str, str]:
+    """The frameworks and devices of which nothing was judged, and why, for people who use them."""
+    told = {name: _why_unjudged(status.get(name), why) for name, why in found.unjudged.items()}
+    for name, each in status.items():
+        devices = [device for device in each.devices if kind_of(device) != HOST]
+        if devices and name not in told:
+            command = f"tensorferry explain --from {name} --device {devices[0]} --to {EXCHANGE}"
+            told[f"{name} on {', '.join(devices)}"] = (
+                "the conformance suite is about memory of the host. "
+                f"`{command}` shows what a conversion does"
+            )
+    return told
+
+
+def _why_unjudged(status: ferry.FrameworkStatus | None, why: str) -> str:
+    if status is None or status.package is None:
+        return "the conformance suite has no witness for it, because it is about memory of the host"
+    return f"{why}. Ask the makers of {status.package} for one."
 
 
 def working(status: Status) -> frozenset[str]:
@@ -91,9 +123,11 @@ def working(status: Status) -> frozenset[str]:
 
 
 def plugins() -> list[Plugin]:
-    """The backends and file formats of outside packages, also broken ones with their errors."""
-    file_formats.outside.open_all()
-    return [*outside.plugins(), *file_formats.outside.plugins()]
+    """What outside packages bring: backends, file formats, witnesses; also broken ones."""
+    groups = outside, file_formats.outside, brought_witnesses
+    for each in groups:
+        each.open_all()
+    return [plugin for each in groups for plugin in each.plugins()]
 
 
 def is_broken(found: ferry.FrameworkStatus) -> bool:
@@ -120,43 +154,106 @@ def print_frameworks(status: Status) -> None:
     _print_table(held)
 
 
-def _print(
-    status: Status,
-    brought: list[Plugin],
-    pairs: list[measure.Pair],
-    layouts: list[tuple[str, dict[str, measure.Outcome]]],
-    dtypes: list[measure.RoundTrips],
-    *,
-    held: bool,
-) -> None:
+def _print(status: Status, brought: list[Plugin], found: Examination) -> None:
     system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     prose(Text.assemble((f"tensorferry {ferry.__version__}", "title"), f" · {system}"))
-    by = (
-        "by the extension"
-        if HAS_EXTENSION
-        else "by NumPy: the extension was not built, or TENSORFERRY_NO_EXTENSION is set"
-    )
-    prose(f"Python numbers are read {by}")
+    prose(f"Python numbers are read {_READ_BY[HAS_EXTENSION]}")
     prose()
     print_frameworks(status)
     if brought:
         _heading("What other packages bring", "by entry points; what is broken is left aside")
         _print_plugins(brought)
-    _heading("What a conversion does", "each was run just now, and its memory looked at")
-    _print_pairs(pairs)
+    _heading("What a conversion does", "each was run just now, its values and memory looked at")
+    _print_pairs(found.pairs)
     # Without a framework there is no table of sharing.
-    if any(row for _, row in layouts):
+    if any(row.outcomes for row in found.layouts):
         _heading("Which ndarrays copy=False can share", "with each framework")
-        _print_layouts(layouts)
+        _print_layouts(found.layouts)
     _heading("Dtypes, there and back", "bit for bit or refused, never changed in silence")
-    _print_dtypes(dtypes)
+    _print_dtypes(found.dtypes)
+    unjudged = _unjudged(status, found)
+    if unjudged:
+        _heading("Not looked at", "nothing is said about conversions from and to these")
+        held: list[tuple[Cell, Cell]] = [
+            (Text(solid(name), "name"), why) for name, why in unjudged.items()
+        ]
+        show_lines(list(console.fact_lines(held, report_width())), ["", ""])
+    if found.findings:
+        _print_findings(status, found)
+        return
     prose()
-    for pair in pairs:
-        if not measure.as_planned(pair):
-            words = f"{pair.source} to {_label(pair.target)} did not do what its plan said."
-            prose(Text(words, "bad"))
-    good = Text("Everything that was measured is as planned.", "ok")
-    prose(good if held else Text("Something did not hold.", "bad"))
+    judged = f"The conformance suite judged {len(found.outcomes):,} conversions: all are right."
+    prose(Text(judged, "ok"))
+
+
+_READ_BY = {
+    True: "by the extension",
+    False: "by NumPy: the extension was not built, or TENSORFERRY_NO_EXTENSION is set",
+}
+
+
+def _print_findings(status: Status, found: Examination) -> None:
+    """Print what is wrong, framework by framework, and what to do about it."""
+    _heading("What does not hold", "do not rely on these conversions here")
+    by_ends: dict[tuple[str, str], list[Outcome]] = {}
+    for outcome in found.outcomes:
+        if outcome.findings:
+            group = outcome.cell.group
+            by_ends.setdefault((group.source, group.target), []).append(outcome)
+    for (source, target), outcomes in by_ends.items():
+        instead: dict[str, list[str]] = {}
+        for pair in found.pairs:
+            code = found.instead.get((pair.source, pair.target), "")
+            if code and (pair.group.source, pair.target) == (source, target):
+                instead.setdefault(code, []).append(pair.source)
+        facts: list[tuple[Cell, Cell]] = [
+            (_case_words(outcome), printable(_told(outcome))) for outcome in outcomes[:_MOST_SHOWN]
+        ]
+        if len(outcomes) > _MOST_SHOWN:
+            facts.append(("", f"and {len(outcomes) - _MOST_SHOWN} more conversions"))
+        facts += [
+            ("instead", f"`{solid(code)}` is right, from {'; '.join(sources)}")
+            for code, sources in instead.items()
+        ]
+        prose()
+        prose(Text(f"{source} to {_label(target)}", "bad"))
+        show_lines(list(console.fact_lines(facts, report_width())), ["quiet", ""])
+    wrong = sum(map(len, by_ends.values()))
+    prose()
+    prose(
+        Text(f"{wrong:,} of {len(found.outcomes):,} conversions did not do what they must.", "bad")
+    )
+    named = {name for ends in by_ends for name in ends}
+    brought = {each.package for name, each in status.items() if name in named and each.package}
+    # Each is a name and a version, unless its metadata cannot be read.
+    packages = sorted(each.split()[0] for each in brought if len(each.split()) == 2)
+    upgrade = " ".join(["pip install --upgrade tensorferry", *packages])
+    prose(
+        f"Try `{solid(upgrade)}`. If that does not help, report it, with what "
+        f"`{solid('tensorferry doctor --json')}` prints."
+    )
+
+
+_MOST_SHOWN = 5
+_LONGEST = 160
+
+
+def _case_words(outcome: Outcome) -> str:
+    """Which of the conversions between two frameworks it was."""
+    group, dtype, copy = outcome.cell
+    if group.paths:
+        return f"{group.layout}, {dtype}"
+    return f"{group.layout}, {dtype}, copy={copy}"
+
+
+def _told(outcome: Outcome) -> str:
+    """What is wrong with a conversion: the first finding, and what the others are about."""
+    first, *others = outcome.findings
+    text = _one_line(f"{first.about}: {first.text}".partition("\n\n")[0])
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]} …"
+    also = dict.fromkeys(each.about for each in others if each.about != first.about)
+    return "; also ".join(filter(None, [text, ", ".join(also)]))
 
 
 def _print_plugins(brought: list[Plugin]) -> None:
@@ -171,10 +268,11 @@ def _print_plugins(brought: list[Plugin]) -> None:
     _print_table(held)
 
 
-def _print_pairs(pairs: list[measure.Pair]) -> None:
+def _print_pairs(pairs: list[Pair]) -> None:
     """Print the table of pairs, and the reason for each number."""
-    noted = [pair.default.reason for pair in pairs if pair.word != "shares"]
-    numbers = _numbered(noted)
+    numbers = _numbered(
+        pair.default.reason for pair in pairs if pair.held and pair.word != "shares"
+    )
     targets = list(dict.fromkeys(pair.target for pair in pairs))
     held: list[list[Cell]] = []
     for source in dict.fromkeys(pair.source for pair in pairs):
@@ -191,20 +289,19 @@ def _print_pairs(pairs: list[measure.Pair]) -> None:
     _print_notes(notes, numbers)
 
 
-def _pair_cell(pair: measure.Pair, numbers: dict[str, int]) -> Text:
-    if not measure.as_planned(pair):
-        return Text("NOT AS PLANNED", "bad")
-    note = _raised(numbers.get(pair.default.reason, 0)) if pair.word != "shares" else ""
+def _pair_cell(pair: Pair, numbers: dict[str, int]) -> Text:
+    if not pair.held:
+        return Text("WRONG", "bad")
     match pair.word:
         case "cannot":
             cell = Text("cannot", "bad")
         case "copies":
             cell = Text("copies*" if pair.can_share else "copies", "copied")
         case "shares":
-            cell = Text("shares", "shared")
+            return Text("shares", "shared")
         case _:
             cell = Text("shares, ro", "shared")
-    return cell.append(note, "quiet")
+    return cell.append(_raised(numbers[pair.default.reason]), "quiet")
 
 
 def _numbered(reasons: Iterable[str]) -> dict[str, int]:
@@ -216,27 +313,27 @@ def _raised(number: int) -> str:
     return str(number).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
-def _print_layouts(layouts: list[tuple[str, dict[str, measure.Outcome]]]) -> None:
+def _print_layouts(layouts: list[LayoutRow]) -> None:
     """Print which layouts are shared, and the reason for each number."""
-    targets = list(dict.fromkeys(target for _, row in layouts for target in row))
+    targets = list(dict.fromkeys(target for row in layouts for target in row.outcomes))
     numbers = _numbered(
         _core(outcome.reason)
-        for _, row in layouts
-        for outcome in row.values()
-        if outcome.held and outcome.seen is None
+        for row in layouts
+        for outcome in row.outcomes.values()
+        if outcome.verdict.error is not None and not outcome.findings
     )
     held: list[list[Cell]] = [
-        [Text(name, "name"), *(_layout_cell(row[target], numbers) for target in targets)]
-        for name, row in layouts
+        [Text(row.words, "name"), *(_layout_cell(row.outcomes[each], numbers) for each in targets)]
+        for row in layouts
     ]
     _print_matrix(["", *targets], held)
     _print_notes([], numbers)
 
 
-def _layout_cell(outcome: measure.Outcome, numbers: dict[str, int]) -> Text:
-    if not outcome.held:
-        return Text("NOT AS PLANNED", "bad")
-    if outcome.seen is not None:
+def _layout_cell(outcome: Outcome, numbers: dict[str, int]) -> Text:
+    if outcome.findings:
+        return Text("WRONG", "bad")
+    if outcome.verdict.error is None:
         return Text("yes", "shared")
     return Text("no", "copied").append(_raised(numbers[_core(outcome.reason)]), "quiet")
 
@@ -248,12 +345,12 @@ def _core(reason: str) -> str:
     ).rstrip(".")
 
 
-def _print_dtypes(dtypes: list[measure.RoundTrips]) -> None:
+def _print_dtypes(dtypes: list[DtypeRow]) -> None:
     held: list[list[Cell]] = [["to", "exact", "refused"]]
     for row in dtypes:
         refused = Text(", ".join(row.refused) or "none", "quiet")
         if row.wrong:
-            refused.append(f"\nCHANGED: {', '.join(row.wrong)}", "bad")
+            refused.append(f"\nWRONG: {', '.join(row.wrong)}", "bad")
         total = len(row.exact) + len(row.refused) + len(row.wrong)
         held.append([Text(_label(row.target), "name"), f"{len(row.exact)} of {total}", refused])
     _print_table(held)

@@ -107,7 +107,8 @@ class Memory(NamedTuple):
             1 any address.
         axes: How many axes its tensors have at most.
         fewest_axes: How many they have at least.
-        reshape: The code that gives one of its tensors another shape, for hints.
+        reshape: The function of its module that gives a tensor another shape, for hints; empty if
+            its tensors have a method for that.
         by_columns: Whether a tensor of several axes is a table, with separate memory for each
             column.
         host_array: Whether its tensors *are* ndarrays in host memory.
@@ -128,7 +129,7 @@ class Memory(NamedTuple):
     alignment: int = 1
     axes: float = math.inf
     fewest_axes: int = 0
-    reshape: str = "{x}.reshape({shape})"
+    reshape: str = ""
     by_columns: bool = False
     host_array: bool = False
     shows_writes: bool = False

@@ -1,8 +1,13 @@
-"""What a framework declares for the planner, whether it is installed or not."""
+"""What a framework declares for the planner, whether it is installed or not.
+
+It declares its abilities, and the code that a person would type for each of its verbs.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from .named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +16,143 @@ if TYPE_CHECKING:
     from .info import TensorInfo
     from .placement import Placement
 
-__all__ = ["Declaration", "Declared", "as_now"]
+__all__ = [
+    "PLAIN",
+    "VALUE",
+    "Code",
+    "Declaration",
+    "Declared",
+    "Details",
+    "VerbCall",
+    "as_now",
+    "code_of",
+]
+
+VALUE = "\0"
+"""Stands in `Code` for the value of a step, until the code is printed.
+
+Only then is it known what the value is called. No code of Python has this character.
+"""
+
+
+class Details(NamedTuple):
+    """What the code of a verb depends on besides what the verb itself gets.
+
+    Args:
+        newly_allocated: For ``adopt``: whether an earlier step has allocated the memory. A person's
+            copy need not be aligned as ours is.
+        read_only: For ``export``: whether the array is the result, and read-only.
+        in_hint: For ``detach``: whether the code is for a hint, which a person types beforehand. A
+            hint names functions without a module.
+        caster: For ``cast`` of the backend's own tensors: who casts. ``"host"`` is NumPy,
+            ``"graph"`` is NumPy as one operation of a graph, ``""`` is the framework.
+        out: For ``write``: the description of what is written into.
+        is_own: For ``write``: whether the value is a tensor of the backend, and not an array.
+        dtype: For ``read`` of a column: the dtype that was asked for.
+        casting: For ``read`` of a column: the ``casting=`` that was given.
+        index_code: For ``label``: the code for the index; ``None`` if it is not set.
+        names_code: For ``label``: the code for the names; ``None`` if they are not set.
+    """
+
+    newly_allocated: bool = False
+    read_only: bool = False
+    in_hint: bool = False
+    caster: Literal["", "host", "graph"] = ""
+    out: TensorInfo | None = None
+    is_own: bool = False
+    dtype: str | None = None
+    casting: str | None = None
+    index_code: str | None = None
+    names_code: str | None = None
+
+
+PLAIN = Details()
+"""For most verbs: their code depends on nothing else."""
+
+
+class VerbCall(NamedTuple):
+    """The call of a verb, whose code is asked for.
+
+    Args:
+        verb: The name of the verb.
+        arguments: What the verb itself gets besides the value.
+        info: The description of the value.
+        x: The code for the value.
+        details: What else the code depends on.
+    """
+
+    verb: str
+    arguments: tuple[Any, ...]
+    info: TensorInfo
+    x: str = "x"
+    details: Details = PLAIN
+
+
+class Code(NamedTuple):
+    """The code that a person would type for a verb.
+
+    >>> from tensorferry.core.declaration import VALUE, Code
+    >>> code = Code(f"np.asarray({VALUE})", ("y.flags.writeable = False",))
+    >>> print(code.of("x.data"))
+    y = np.asarray(x.data); y.flags.writeable = False
+
+    Args:
+        expression: An expression for the result.
+        then: Statements that follow ``y = expression``, if it takes more than an expression. In
+            them, `y` is the result.
+        remarks: What to say before it, as comments.
+    """
+
+    expression: str
+    then: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    def of(self, x: str) -> Code:
+        """The code for a value that has this code."""
+        return Code(self.expression.replace(VALUE, x), self.then, self.remarks)
+
+    @property
+    def uses(self) -> int:
+        """How many times it has the value."""
+        return self.expression.count(VALUE)
+
+    def mentions(self, module: str) -> bool:
+        """Whether it takes something from a module of this name."""
+        return any(f"{module}." in text for text in (self.expression, *self.then))
+
+    def after(self, first: Code) -> Code:
+        """The code for both, one after the other."""
+        remarks = first.remarks + self.remarks
+        if not first.then:
+            return Code(self.of(first.expression).expression, self.then, remarks)
+        last = f"y = {self.of('y').expression}"
+        return Code(first.expression, (*first.then, last, *self.then), remarks)
+
+    def for_each(self) -> Code:
+        """The code for a list of values: a loop if it takes more than an expression."""
+        if not self.then:
+            row = self.of("row").expression
+            return Code(f"[{row} for row in {VALUE}]", remarks=self.remarks)
+        body = [f"y = {self.of('y').expression}", *self.then, "rows.append(y)"]
+        loop = ("rows = []", "for y in y:", *[f"    {line}" for line in body], "y = rows")
+        return Code(VALUE, loop, self.remarks)
+
+    def __str__(self) -> str:
+        """In one line, without the remarks."""
+        if not self.then:
+            return self.expression
+        lines = [line.strip() for line in self.then]
+        if self.expression != "x":
+            lines.insert(0, f"y = {self.expression}")
+        return "; ".join(lines)
+
+
+def code_of(declared: Declaration, call: VerbCall) -> Code:
+    """The code that a framework gives for a verb; a text is an expression."""
+    given = declared.snippet(call)
+    if isinstance(given, Code):
+        return given
+    return Code(given)
 
 
 class Declaration(Protocol):
@@ -46,8 +187,8 @@ class Declaration(Protocol):
         """By identity, because recipes are cached by their backends."""
         ...
 
-    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo, /) -> str:
-        """The code that a person would type for a verb, with ``{x}`` for the value."""
+    def snippet(self, call: VerbCall, /) -> Code | str:
+        """The code that a person would type for a verb. A text is an expression."""
         ...
 
     def remark(self, info: TensorInfo, /) -> str:
@@ -91,7 +232,7 @@ class Declared:
         self,
         name: str,
         capabilities: Capabilities,
-        snippet: Callable[..., str],
+        snippet: Callable[[VerbCall], Code | str],
         imports: Mapping[str, str],
         facts: Mapping[str, DeviceFacts] | None = None,
     ) -> None:
@@ -129,8 +270,17 @@ class _AsNow:
     )
 
     def __init__(self, declared: Declaration) -> None:
-        for name in self.__slots__:
-            setattr(self, name, getattr(declared, name))
+        # Written out, because a plan begins with it.
+        self.capabilities = declared.capabilities
+        self.device_facts = declared.device_facts
+        self.imports = declared.imports
+        self.misfit = declared.misfit
+        self.module = declared.module
+        self.name = declared.name
+        self.owns = declared.owns
+        self.placement = declared.placement
+        self.remark = declared.remark
+        self.snippet = declared.snippet
 
 
 def as_now(declarations: Sequence[Declaration]) -> list[Declaration]:

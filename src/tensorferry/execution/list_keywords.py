@@ -13,6 +13,7 @@ from ..backends.array_like.tables import ArrowColumn
 from ..backends.lists import look_at, members_of
 from ..backends.opening import TableContents
 from ..columns.column import value_in
+from ..core.declaration import VALUE, Code
 from ..core.dtype_names import asked as dtype_asked
 from ..core.dtypes import DTYPES, FINITE, common
 from ..core.named_tuple import NamedTuple
@@ -133,11 +134,12 @@ def plan_from(plan: Plan, keywords: Mapping[str, object]) -> Plan:
     else:
         asked = {}
     given = ", ".join(f"{name}={_code_of(value)}" for name, value in {**keywords, **asked}.items())
-    code = f"ferry.to_list({{x}}, {given})" + ("[0]" if keywords.get("nulls") == "mask" else "")
+    first_of_two = "[0]" if keywords.get("nulls") == "mask" else ""
+    filled = Code(f"ferry.to_list({VALUE}, {given}){first_of_two}")
     if not plan.steps:
         return plan
     first = plan.steps[0]
-    steps = (first._replace(template=first.template.replace("{x}", code)), *plan.steps[1:])
+    steps = (first._replace(snippet=first.snippet.after(filled)), *plan.steps[1:])
     return plan._replace(
         steps=steps, modules=(*plan.modules, {"ferry": "import tensorferry as ferry"})
     )
@@ -276,7 +278,7 @@ def _padded_tensors(
         places=places,
         value=value,
         lengths=[shape[0] if shape else 1 for shape in members.shapes],
-        code=f"ferry.to_numpy({{x}}, pad={_code_of(pad)}{asked})",
+        code=Code(f"ferry.to_numpy({VALUE}, pad={_code_of(pad)}{asked})"),
         stays=True,
     )
     return stacked, mask.reshape(*outer, *whole)

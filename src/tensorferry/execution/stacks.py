@@ -12,6 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ..backends import registry, together
+from ..core.declaration import VALUE, Code
 from ..core.devices import HOST, same_place
 from ..core.dtypes import find
 from ..core.info import JOINS
@@ -128,14 +129,14 @@ def composed(plan: Plan, members: Members, source: Backend) -> Plan:
         crossing = sum(step.bytes for step in steps if step.path is Path.BUS)
         join = join._replace(
             bytes=join.bytes + sum(step.bytes for step in steps) - crossing,
-            template=members.code or join.template,
+            snippet=members.code or join.snippet,
         )
         if crossing:
             why = "each of them from its device"
             own = (
                 join._replace(
                     verb="fetch",
-                    template="{x}",
+                    snippet=Code(VALUE),
                     why=why,
                     bytes=crossing,
                     path=Path.BUS,
@@ -282,5 +283,4 @@ def _plan_of_members(
 
 def _of_each(step: Step) -> Step:
     """A step of one member, written as a list comprehension over all."""
-    remark, line, code = step.template.rpartition("\n")
-    return step._replace(template=f"{remark}{line}[{code.replace('{x}', 'row')} for row in {{x}}]")
+    return step._replace(snippet=step.snippet.for_each())

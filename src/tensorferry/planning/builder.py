@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..core import dtypes
+from ..core.declaration import PLAIN, VALUE, VerbCall, code_of
 from ..core.devices import HOST
 from ..core.dtypes import exact, find
 from ..core.info import APART, BIT_PACKED, COPIED, INDEXED
@@ -21,7 +22,7 @@ from .step import Path, Step
 
 if TYPE_CHECKING:
     from ..core.capabilities import Memory
-    from ..core.declaration import Declaration
+    from ..core.declaration import Declaration, Details
     from ..core.dtypes import Check
     from ..core.info import TensorInfo
     from ..core.request import Request
@@ -129,23 +130,19 @@ class PlanBuilder:
         why: str,
         *,
         copies: Path = Path.NONE,
-        snippet_arguments: tuple[Any, ...] | None = None,
+        details: Details = PLAIN,
         **changes: Any,
     ) -> None:
         """Append a step. `changes` are those in the description of the value.
 
-        If `snippet_arguments` are given, the printed code is made with them instead of the verb's
-        own arguments.
+        The verb gets the arguments alone. Its code may depend on the `details`.
         """
-        template = backend.snippet(
-            verb, arguments if snippet_arguments is None else snippet_arguments, self.now
-        )
-        self.now = self.now._replace(**changes)
+        code = code_of(backend, VerbCall(verb, arguments, self.now, VALUE, details))
+        if changes:
+            self.now = self.now._replace(**changes)
         is_copy = copies is not Path.NONE
         moved = self.now.nbytes if is_copy else 0
-        self.steps.append(
-            Step(verb, backend.name, arguments, template, why, is_copy, moved, copies)
-        )
+        self.steps.append(Step(verb, backend.name, arguments, code, why, is_copy, moved, copies))
         # What is copied when it is adopted is the target's own, and is in no memory of ours.
         self.allocated = self.allocated or (is_copy and verb != "adopt")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..core import dtypes
+from ..core.declaration import PLAIN, VALUE, Details, VerbCall, code_of
 from ..core.devices import HOST, kind_of, same_place
 from ..core.layout import spans
 from ..core.request import OVERLAPS
@@ -80,6 +81,13 @@ def is_cast_by_host(plan: PlanBuilder) -> bool:
     return there and not agrees(plan)
 
 
+_CAST_BY: dict[str, Details] = {
+    "": PLAIN,
+    "host": Details(caster="host"),
+    "graph": Details(caster="graph"),
+}
+
+
 def cast_inside(plan: PlanBuilder, by: Declaration, why: str = "") -> None:
     """Cast with the framework's own operation, on the device of the value."""
     why = why or rules.cast_reason(plan.source_info, plan.request, plan.target)
@@ -104,7 +112,7 @@ def cast_inside(plan: PlanBuilder, by: Declaration, why: str = "") -> None:
         (plan.dtype, plan.check),
         "the cast stays in the graph" if kept else why,
         copies=plan.path,
-        snippet_arguments=(plan.dtype, plan.check, caster),
+        details=_CAST_BY[caster],
         dtype=plan.dtype,
         requires_grad=kept,
         conjugate=False,
@@ -242,14 +250,10 @@ def _import(plan: PlanBuilder) -> None:
     if any(before.dtype in each.capabilities.dtypes.unnamed for each in (source, target)):
         # The verb writes the type code itself; a person has integers of the same width exported.
         integer = f"uint{8 * dtypes.find(before.dtype).itemsize}"
-        exported = source.snippet("view", (integer,), before)
-        imported = target.snippet("view", (before.dtype,), plan.now)
-        remarks, code = [], "{x}"
-        for template in (exported, plan.steps[-1].template, imported):
-            remark, line, outer = template.rpartition("\n")
-            remarks.append(remark + line)
-            code = outer.replace("{x}", code)
-        plan.steps[-1] = plan.steps[-1]._replace(template="".join([*remarks, code]))
+        exported = code_of(source, VerbCall("view", (integer,), before, VALUE))
+        named = code_of(target, VerbCall("view", (before.dtype,), plan.now, VALUE))
+        code = named.after(plan.steps[-1].snippet.after(exported))
+        plan.steps[-1] = plan.steps[-1]._replace(snippet=code)
 
 
 def _share_or_copy(plan: PlanBuilder) -> None:
@@ -418,14 +422,13 @@ def _write(plan: PlanBuilder, by: Declaration, overlaps: bool = False) -> None:
     else:
         copies = Path.BUS
     arguments = (True,) if overlaps else ()
-    snippet_arguments = (out, "own", overlaps)
     plan.add(
         by,
         "write",
         arguments,
         "into the memory that was given",
         copies=copies,
-        snippet_arguments=snippet_arguments,
+        details=Details(out=out, is_own=True),
     )
     plan.now = out
     plan.reason = "out= is written into"

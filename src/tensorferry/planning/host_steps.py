@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..core.declaration import PLAIN, VALUE, Code, Details, VerbCall, code_of
 from ..core.devices import HOST, same_place
 from ..core.info import COPIED_KINDS, JOINS, NUMBERS
 from ..core.request import PINNED
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "cast_array",
     "copy_array",
+    "detached_in_hint",
     "give_back",
     "is_to_be_locked",
     "label_result",
@@ -49,6 +51,7 @@ _OWN: dict[str, Any] = {
     "pinned": False,
 }
 """What changes in the description of a value when it is copied into new memory."""
+_NEWLY_ALLOCATED = Details(newly_allocated=True)
 _ALIGNED: dict[str, Any] = {"misalignment": 0, "swapped": False}
 
 
@@ -64,10 +67,7 @@ def take_value(plan: PlanBuilder) -> None:
 def take_foreign(plan: PlanBuilder) -> None:
     """Take the memory of an object of another library on a device."""
     if plan.now.kind in plan.source.capabilities.objects.taken_kinds:
-        arguments = (plan.now.kind,)
-        plan.add(
-            plan.source, "take", (), "the object's memory", kind="", snippet_arguments=arguments
-        )
+        plan.add(plan.source, "take", (), "the object's memory", kind="")
 
 
 def read(plan: PlanBuilder) -> None:
@@ -96,14 +96,11 @@ def read(plan: PlanBuilder) -> None:
     changes |= {"writable": True, "mutable": True, "kind": ""}
     # The code of a column that is copied depends on what it is asked for, though the verb does not.
     out = plan.request.out
-    asked = plan.request.dtype or (None if out is None else out.dtype), plan.request.casting
-    if kind in COPIED_KINDS and not joins:
-        code = asked
-    else:
-        code = None
-    plan.add(
-        owner, joins or "read", arguments, why, copies=plan.path, snippet_arguments=code, **changes
-    )
+    details = PLAIN
+    if kind in COPIED_KINDS:
+        dtype = plan.request.dtype or (None if out is None else out.dtype)
+        details = Details(dtype=dtype, casting=plan.request.casting)
+    plan.add(owner, joins or "read", arguments, why, copies=plan.path, details=details, **changes)
     plan.reason = why
 
 
@@ -135,9 +132,14 @@ def refuse_to_share(plan: PlanBuilder, found: list[str], share: bool, reason: st
     if found:
         plan.refuse_copy(found)
     elif not share and not plan.allocated and plan.request.copy is False:
-        detached = plan.source.snippet("detach", ("by hand",), plan.source_info).format(x="x")
+        detached = detached_in_hint(plan.source, plan.source_info)
         hint = f'convert({detached}, "{plan.target.name}", copy=False), whose writes show in x'
         plan.refuse_copy([reason], hint)
+
+
+def detached_in_hint(source: Declaration, info: TensorInfo) -> str:
+    """The code that detaches `x`, as a hint says it."""
+    return code_of(source, VerbCall("detach", (), info, details=Details(in_hint=True))).expression
 
 
 def must_align(plan: PlanBuilder) -> str:
@@ -262,8 +264,8 @@ def to_target(plan: PlanBuilder) -> None:
     else:
         read_only = memory.read_only and not plan.allocated and not info.writable
         if read_only and _ends_with_export(plan):
-            template = plan.source.snippet("export", ("read-only",), plan.now)
-            plan.steps[-1] = plan.steps[-1]._replace(template=template)
+            code = _code_now(plan, plan.source, "export", Details(read_only=True))
+            plan.steps[-1] = plan.steps[-1]._replace(snippet=code)
         if read_only:
             kept = {"writable": False, "mutable": info.mutable}
         else:
@@ -283,23 +285,17 @@ def _adopt(plan: PlanBuilder) -> None:
     able = plan.now.dtype not in plan.source.capabilities.dtypes.unexported | caps.dtypes.unexported
     preferred = caps.devices.prefers_dlpack and plan.source.capabilities.devices.exports_dlpack
     through_dlpack = preferred and able and not plan.allocated and _ends_with_export(plan)
-    if through_dlpack:
-        code = target.snippet("import_dlpack", (plan.source.name,), plan.now)
-    else:
-        code = ""
-    snippet_arguments = ("newly allocated",) if plan.allocated else ()
-    plan.add(
-        target,
-        "adopt",
-        (),
-        why,
-        copies=copies,
-        snippet_arguments=snippet_arguments,
-        **plan.as_targets(),
-    )
-    if code:
+    imported = _code_now(plan, target, "import_dlpack") if through_dlpack else None
+    details = _NEWLY_ALLOCATED if plan.allocated else PLAIN
+    plan.add(target, "adopt", (), why, copies=copies, details=details, **plan.as_targets())
+    if imported is not None:
         export, adopt = plan.steps[-2:]
-        plan.steps[-2:] = [export._replace(template="{x}"), adopt._replace(template=code)]
+        plan.steps[-2:] = [export._replace(snippet=Code(VALUE)), adopt._replace(snippet=imported)]
+
+
+def _code_now(plan: PlanBuilder, owner: Declaration, verb: str, details: Details = PLAIN) -> Code:
+    """The code for a verb without arguments of its own, of the value as it is now."""
+    return code_of(owner, VerbCall(verb, (), plan.now, VALUE, details))
 
 
 def _ends_with_export(plan: PlanBuilder) -> bool:
@@ -324,9 +320,8 @@ def write_out(plan: PlanBuilder, out: TensorInfo) -> None:
         why = "each value is compared before the first is written"
         plan.add(plan.exchange, "check", (plan.dtype, plan.check), why)
     copies, why = Path.HOST if out.device == HOST else Path.BUS, "into the memory that was given"
-    plan.add(
-        plan.target, "write", (), why, copies=copies, snippet_arguments=(out,), dtype=plan.dtype
-    )
+    details = Details(out=out)
+    plan.add(plan.target, "write", (), why, copies=copies, details=details, dtype=plan.dtype)
     plan.now = out
     plan.reason = "out= is written into"
 
@@ -394,14 +389,16 @@ def _add(
     plan: PlanBuilder, index: tuple[Labels | None, str], names: tuple[Labels | None, str]
 ) -> None:
     is_column = len(plan.now.shape) == 1
-    codes = (
-        None if index[0] is None else _INDEX[index[1]][0],
-        None if names[0] is None else _code_of_names(names[0], names[1], is_column=is_column),
+    details = Details(
+        index_code=None if index[0] is None else _INDEX[index[1]][0],
+        names_code=None
+        if names[0] is None
+        else _code_of_names(names[0], names[1], is_column=is_column),
     )
     words = [] if index[0] is None else [_INDEX[index[1]][1]]
     words += [] if names[0] is None else [_NAMES[names[1]]]
     why = f"labelled by {' and '.join(words)}"
-    plan.add(plan.target, "label", (index[0], names[0]), why, snippet_arguments=codes)
+    plan.add(plan.target, "label", (index[0], names[0]), why, details=details)
 
 
 _INDEX = {

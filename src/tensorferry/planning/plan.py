@@ -10,13 +10,37 @@ from ..core.sizes import size_text
 from .step import WAYS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from ..core.declaration import Code
     from ..core.info import TensorInfo
     from ..core.request import Request
     from .step import Step
 
-__all__ = ["Plan"]
+__all__ = ["Plan", "script"]
+
+
+def script(codes: Iterable[Code]) -> list[str]:
+    """The lines that make `y` of `x`, with one code after the other.
+
+    Expressions go into each other. A value gets a name only where an expression cannot hold it.
+    """
+    lines: list[str] = []
+    value = "x"
+    for code in codes:
+        lines.extend(f"# {remark}" for remark in code.remarks)
+        if code.uses > 1 and value not in ("x", "y"):
+            lines.append(f"y = {value}")
+            value = "y"
+        value = code.of(value).expression
+        if code.then:
+            if value != "y":
+                lines.append(f"y = {value}")
+            lines.extend(code.then)
+            value = "y"
+    if value != "y":
+        lines.append(f"y = {value}")
+    return lines
 
 
 class Plan(NamedTuple):
@@ -76,7 +100,7 @@ class Plan(NamedTuple):
     def imports(self) -> tuple[str, ...]:
         """The import lines that `code` needs."""
         known = {name: line for each in self.modules for name, line in each.items()}
-        used = [name for name in known if any(f"{name}." in step.template for step in self.steps)]
+        used = [name for name in known if any(step.snippet.mentions(name) for step in self.steps)]
         return tuple(dict.fromkeys(known[name] for name in used))
 
     @property
@@ -97,28 +121,7 @@ class Plan(NamedTuple):
     @property
     def code(self) -> str:
         """The whole conversion as code that a person could paste; ``x`` becomes ``y``."""
-        lines = list(self.imports)
-        expression = "x"
-        for step in self.steps:
-            remark, _, template = step.template.rpartition("\n")
-            if remark:
-                lines.append(remark)
-            if "{y}" in template:
-                if expression != "y" and "{x}" not in template:
-                    lines.append(f"y = {expression}")
-                lines.extend(
-                    part.replace("{x}", expression).replace("{y}", "y")
-                    for part in template.split("; ")
-                )
-                expression = "y"
-                continue
-            if template.count("{x}") > 1 and expression not in ("x", "y"):
-                lines.append(f"y = {expression}")
-                expression = "y"
-            expression = template.replace("{x}", expression)
-        if expression != "y":
-            lines.append(f"y = {expression}")
-        return "\n".join(lines)
+        return "\n".join([*self.imports, *script(step.snippet for step in self.steps)])
 
     def _summary(self) -> str:
         """Whether memory is shared or copied, in one line."""
@@ -178,13 +181,14 @@ class Plan(NamedTuple):
         lines = [f"{self.source}", f"-> {self.result}", f"   {self._summary()}", ""]
         if not self.steps:
             lines.append("   nothing to do: x is returned as it is")
-        width = max((len(step.code) for step in self.steps), default=0)
-        for number, step in enumerate(self.steps, 1):
+        codes = [step.code for step in self.steps]
+        width = max(map(len, codes), default=0)
+        for number, (step, code) in enumerate(zip(self.steps, codes, strict=True), 1):
             if step.copies:
                 cost = f"  [{size_text(step.bytes)} {WAYS[step.path]}]"
             else:
                 cost = ""
-            lines.append(f"{number:2}. {step.code:<{width}}  # {step.why}{cost}")
+            lines.append(f"{number:2}. {code:<{width}}  # {step.why}{cost}")
         if self.keeps_dtype:
             kept = "kept"
         else:

@@ -205,9 +205,7 @@ def _leave_graph(plan: PlanBuilder) -> None:
     if not plan.now.requires_grad:
         return
     if plan.request.grad == "error":
-        by_hand = plan.source.snippet("detach", ("by hand",), plan.now).format(x="x")
-        # Unlike printed code, hints name functions alone.
-        by_hand = by_hand.replace("ferry.", "")
+        by_hand = host_steps.detached_in_hint(plan.source, plan.now)
         raise GradientError(
             f"This tensor requires grad, and {plan.target.name} would leave its autograd graph.",
             f'grad="detach" (the default), or {by_hand} first',

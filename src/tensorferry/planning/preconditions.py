@@ -130,7 +130,8 @@ def refuse_axes(info: TensorInfo, source: Declaration, exchange: Declaration) ->
                 Hint("{tree:x}, which converts each"),
             )
         else:
-            code = source.capabilities.memory.reshape.format(x="x", shape=shape)
+            function = source.capabilities.memory.reshape
+            code = f"{function}(x, {shape})" if function else f"x.reshape({shape})"
             if len(longer) <= most:
                 code += f", {leaves_out}"
         raise ShapeError(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from ..core.declaration import Code
 
 __all__ = ["WAYS", "Path", "Step"]
 
@@ -39,8 +42,7 @@ class Step(NamedTuple):
         verb: The method of the backend that is called.
         backend: The name of the backend.
         arguments: The arguments of the method, besides the value.
-        template: The code that a person would type, with ``{x}`` for the value, after lines of
-            comments.
+        snippet: The code that a person would type.
         why: Why the step is needed.
         copies: Whether it writes the elements into other memory.
         bytes: How many bytes it writes.
@@ -52,7 +54,7 @@ class Step(NamedTuple):
     verb: str
     backend: str
     arguments: tuple[Any, ...]
-    template: str
+    snippet: Code
     why: str
     copies: bool = False
     bytes: int = 0
@@ -61,4 +63,4 @@ class Step(NamedTuple):
     @property
     def code(self) -> str:
         """What a person would have typed, with ``x`` for the value."""
-        return self.template.rpartition("\n")[2].replace("{x}", "x").replace("{y}", "y")
+        return str(self.snippet.of("x"))

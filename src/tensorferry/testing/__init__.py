@@ -33,6 +33,13 @@ with the framework's own operations, without the backend. To test a backend of a
     def test_it_keeps_the_contract(group):
         assert testing.check(group)
 
+4. Put the witness into the package, with an entry point in the group ``tensorferry.witnesses`` that
+   has the backend's name. `tensorferry doctor` then judges the backend on the machines of the
+   people who use it, and `add_witness` is not needed.
+
+`check` raises what is wrong. `outcomes` yields what each conversion had to do, why, and what is wrong
+with it, for some dtypes and values of ``copy=`` if you like: the doctor's tables are made of these.
+
 `tensorferry.testing.strategies` has strategies for hypothesis: dtypes, special values, blocks of
 memory with any layout, and tensors in them.
 """
@@ -41,7 +48,7 @@ from __future__ import annotations
 
 from .memory import Image, Place, addresses
 from .oracle import Verdict, verdict
-from .suite import Cell, Finding, Group, NonConformance, check, findings, groups
+from .suite import Cell, Finding, Group, NonConformance, Outcome, check, groups, outcomes
 from .witness import Sample, Witness, add_witness, witness_for, witnesses
 
 __all__ = [
@@ -50,6 +57,7 @@ __all__ = [
     "Group",
     "Image",
     "NonConformance",
+    "Outcome",
     "Place",
     "Sample",
     "Verdict",
@@ -57,8 +65,8 @@ __all__ = [
     "add_witness",
     "addresses",
     "check",
-    "findings",
     "groups",
+    "outcomes",
     "verdict",
     "witness_for",
     "witnesses",

@@ -18,6 +18,7 @@ __all__ = [
     "FORMATS",
     "ElementFormat",
     "decode",
+    "encode",
     "flip_sign",
     "nested",
     "numbers",
@@ -95,11 +96,19 @@ FORMATS: dict[str, ElementFormat] = _formats()
 """Every dtype that some framework knows, by its canonical name."""
 
 
+_NATIVE = {
+    "bool": "?",
+    **dict(zip(("int8", "int16", "int32", "int64"), "bhiq", strict=True)),
+    **dict(zip(("uint8", "uint16", "uint32", "uint64"), "BHIQ", strict=True)),
+    **dict(zip(("float16", "float32", "float64"), "efd", strict=True)),
+}
+"""For each dtype that `struct` knows, its code there."""
+
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 """For each width in bytes, the code of `struct` for an unsigned integer."""
 
 
-# -- from bits to numbers -----------------------------------------------------------------------
+# -- from numbers to bits, and back -----------------------------------------------------------------------
 
 
 def decode(dtype: str, content: bytes) -> list[Any]:
@@ -116,6 +125,23 @@ def decode(dtype: str, content: bytes) -> list[Any]:
     if row.kind == "float" and row.bits >= 32:
         return list(struct.unpack(f"={len(content) // row.itemsize}{code}", content))
     return [numbers(dtype, pattern) for pattern in _split(content, row.itemsize)]
+
+
+def encode(dtype: str, values: list[Any]) -> bytes:
+    """The bytes of Python scalars that a dtype has exactly, in the machine's byte order.
+
+    >>> (
+    ...     encode("float32", [1.5]).hex(),
+    ...     encode("float64", [1, True]) == encode("float64", [1.0, 1.0]),
+    ... )
+    ('0000c03f', True)
+
+    Raises:
+        ValueError: `struct` has no such numbers.
+    """
+    if dtype not in _NATIVE:
+        raise ValueError(f"no Python number is written as {dtype}")
+    return struct.pack(f"={len(values)}{_NATIVE[dtype]}", *values)
 
 
 def _split(content: bytes, itemsize: int) -> list[int]:

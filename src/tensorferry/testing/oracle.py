@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .memory import Place
     from .witness import Sample
 
-__all__ = ["Verdict", "verdict"]
+__all__ = ["Verdict", "number_dtype", "verdict"]
 
 
 class Verdict(NamedTuple):
@@ -72,6 +72,8 @@ def verdict(
         return Verdict(ShapeError)
     if sample.dtype not in target.dtypes.held:
         return Verdict(LossyCastError)
+    if sample.numbers and number_dtype(sample.numbers, target) is None:
+        return Verdict(LossyCastError)
     if not target.memory.exists:
         return Verdict(CopyRequiredError) if copy is False else Verdict()
     newly_allocated = Verdict(
@@ -99,6 +101,27 @@ def verdict(
     if copy is None and possible and _permitted(sample, target):
         return _shared(sample, place, target)
     return newly_allocated
+
+
+def number_dtype(kind: str, target: Capabilities) -> str | None:
+    """The dtype that Python numbers of a kind get; ``None`` if they are refused.
+
+    Floats get the first that the target declares, as its constructor rounds them. Integers get the
+    first that has all of them exactly. Small ones count as int32, so that a dtype does not depend
+    on how small they are.
+    """
+    candidates = target.dtypes.numbers[kind]
+    if kind == "int":
+        candidates = tuple(name for name in candidates if _has_int32(name))
+    return next(iter(candidates), None)
+
+
+def _has_int32(name: str) -> bool:
+    """Whether a dtype has every int32 exactly."""
+    row = FORMATS[name]
+    if row.kind in ("float", "complex"):
+        return row.mantissa + 1 >= 32
+    return row.kind == "int" and row.bits >= 32
 
 
 def _permitted(sample: Sample, target: Capabilities) -> bool:

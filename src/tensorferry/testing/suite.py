@@ -7,23 +7,26 @@ code: if the backends declare it, it must work, and otherwise it must raise the 
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import api, inspection
 from ..backends import registry
 from ..errors import ConversionError, UnsupportedTypeError, an
 from ..execution.run import verifying
-from .bits import FORMATS
+from .bits import FORMATS, decode, encode
 from .memory import Place, addresses
-from .oracle import verdict
+from .oracle import Verdict, number_dtype, verdict
 from .witness import Sample, Witness, witness_for, witness_named, witnesses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from ..planning.plan import Plan
 
-__all__ = ["Cell", "Finding", "Group", "NonConformance", "check", "findings", "groups", "judge"]
+__all__ = ["Cell", "Finding", "Group", "NonConformance", "Outcome", "check", "groups", "outcomes"]
 
 COPIES = (None, True, False)
 
@@ -71,6 +74,26 @@ class Finding(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.cell}: {self.about}: {self.text}"
+
+
+class Outcome(NamedTuple):
+    """What one conversion had to do, and what is wrong with what it did.
+
+    Args:
+        cell: The conversion.
+        verdict: What the contract demands of it. Without findings, this is what it did.
+        reason: Why it shares or copies, in the words of its plan; or the message of its error.
+        findings: What is wrong with it.
+        error: What was raised when the witness made or read a tensor, which is a finding too.
+
+    .. versionadded:: 0.1
+    """
+
+    cell: Cell
+    verdict: Verdict
+    reason: str
+    findings: tuple[Finding, ...] = ()
+    error: Exception | None = None
 
 
 class NonConformance(AssertionError):  # noqa: N818 - it is not an error in the code that runs
@@ -124,11 +147,6 @@ def _modes(source: Witness, target: Witness) -> tuple[str, ...]:
     return source.modes if source.modes != ("",) else target.modes
 
 
-def _cells(group: Group) -> Iterator[Cell]:
-    copies = (None,) if group.paths else COPIES
-    return (Cell(group, dtype, copy) for dtype in FORMATS for copy in copies)
-
-
 def check(group: Group) -> int:
     """Check all cells of a group. Gives their number.
 
@@ -138,44 +156,83 @@ def check(group: Group) -> int:
 
     .. versionadded:: 0.1
     """
-    count, found = 0, []
-    for _, wrong in findings(group):
-        count += 1
-        found += wrong
-    if found:
-        raise NonConformance(found)
-    return count
+    found = list(outcomes(group))
+    wrong = [finding for outcome in found for finding in outcome.findings]
+    if wrong:
+        errors = (outcome.error for outcome in found if outcome.error is not None)
+        raise NonConformance(wrong) from next(errors, None)
+    return len(found)
 
 
-def findings(group: Group) -> Iterator[tuple[Cell, list[Finding]]]:
-    """Yield each cell of a group for which there is a tensor, and what is wrong with it.
+def outcomes(
+    *groups: Group,
+    dtypes: Collection[str] = tuple(FORMATS),
+    copies: Collection[bool | None] = COPIES,
+) -> Iterator[Outcome]:
+    """Make the conversions of groups, and yield the outcome of each for which there is a tensor.
+
+    >>> aligned = Group("numpy", "aligned", "numpy")
+    >>> for found in outcomes(aligned, dtypes=["float32"], copies=[None, True]):
+    ...     print(found.cell, found.verdict.shares, found.findings)
+    numpy aligned to numpy, float32, copy=None True ()
+    numpy aligned to numpy, float32, copy=True False ()
+
+    Args:
+        *groups: The groups. If the mode of one is none of its frameworks' modes, their settings
+            stay as they are now.
+        dtypes: Only these dtypes.
+        copies: Only these values of ``copy=``. A group for fast paths has ``None`` only.
+
+    Raises:
+        LookupError: A framework is not installed, or has no witness.
 
     .. versionadded:: 0.1
     """
+    # Groups beside each other share the context, because it closes or opens all fast paths.
+    for paths, same in groupby(groups, key=attrgetter("paths")):
+        with verifying(not paths):
+            for group in same:
+                yield from _outcomes_of(group, dtypes, (None,) if paths else copies)
+
+
+def _outcomes_of(
+    group: Group, dtypes: Collection[str], copies: Collection[bool | None]
+) -> Iterator[Outcome]:
     source, target = witness_for(group.source), witness_for(group.target)
     with ExitStack() as stack:
-        stack.enter_context(verifying(not group.paths))
         for witness in (source, target):
             if group.mode in witness.modes:
                 stack.enter_context(witness.mode(group.mode))
-        for cell in _cells(group):
-            if source.knows(cell.dtype):
-                wrong = judge(cell, source, target)
-                if wrong is not None:
-                    yield cell, wrong
+        for dtype in dtypes:
+            for copy in copies:
+                outcome = _judge(Cell(group, dtype, copy), source, target)
+                if outcome is not None:
+                    yield outcome
 
 
 # -- one cell -----------------------------------------------------------------------------------
 
 
-def judge(cell: Cell, source: Witness, target: Witness) -> list[Finding] | None:
-    """What is wrong with one conversion; ``None`` if the source has no such tensor."""
-    sample = source.make(cell.group.layout, cell.dtype)
-    if sample is None:
-        return None
-    case = _Case(cell, source, target, sample)
-    case.run()
-    return case.found
+def _judge(cell: Cell, source: Witness, target: Witness) -> Outcome | None:
+    """The outcome of one conversion; ``None`` if the source has no such tensor.
+
+    A witness that cannot look is a finding too: a result that is wrong may not be readable, and the
+    next conversions can still be judged.
+    """
+    case: _Case | None = None
+    try:
+        is_known = source.knows(cell.dtype)
+        sample = source.make(cell.group.layout, cell.dtype) if is_known else None
+        if sample is None:
+            return None
+        case = _Case(cell, source, target, sample)
+        case.run()
+    except Exception as error:  # noqa: BLE001 - see the docstring
+        raised = Finding(cell, "witness", f"{type(error).__name__}: {error}")
+        if case is None:
+            return Outcome(cell, Verdict(), "", (raised,), error)
+        return Outcome(cell, case.must, case.reason, (*case.found, raised), error)
+    return Outcome(cell, case.must, case.reason, tuple(case.found))
 
 
 class _Case:
@@ -184,27 +241,38 @@ class _Case:
     def __init__(self, cell: Cell, source: Witness, target: Witness, sample: Sample) -> None:
         self.cell, self.source, self.target, self.sample = cell, source, target, sample
         self.found: list[Finding] = []
+        self.reason = ""
         self.same = source.name == target.name
         self.place = source.place(sample.x) if sample.owns else None
         declared = registry.load(registry.backend_named(source.name)).capabilities
         wanted = registry.load(registry.backend_named(target.name)).capabilities
-        self.must = verdict(sample, self.place, declared, wanted, same=self.same, copy=cell.copy)
-        self.expected = target.expected(sample.dtype, sample.shape, sample.content)
+        # Python numbers have no dtype of their own: the target's constructor gives them one.
+        self.dtype, self.content = sample.dtype, sample.content
+        self.held: object = sample.content
+        if sample.numbers:
+            self.dtype = number_dtype(sample.numbers, wanted) or sample.dtype
+            self.content = encode(self.dtype, decode(sample.dtype, sample.content))
+            self.held = source.expected(sample.dtype, sample.shape, sample.content)
+        arrives = replace(sample, dtype=self.dtype)
+        self.must = verdict(arrives, self.place, declared, wanted, same=self.same, copy=cell.copy)
+        self.expected = target.expected(self.dtype, sample.shape, self.content)
 
     def wrong(self, about: str, text: str) -> None:
         self.found.append(Finding(self.cell, about, text))
 
     def run(self) -> None:
         x, source = self.sample.x, self.source
-        if source.content(x) != self.sample.content:
+        if source.content(x) != self.held:
             self.wrong("witness", "the source does not have the values that it was made of")
             return
         before = source.state(x)
         plan = self.attempt("explain", inspection.explain)
+        if plan is not None:
+            self.reason = plan.reason
         result = self.attempt("convert", self.convert)
         if source.state(x) != before:
             self.wrong("source", f"metadata changed from {before} to {source.state(x)}")
-        if source.content(x) != self.sample.content:
+        if source.content(x) != self.held:
             self.wrong("source", "its elements changed")
         if self.must.error is None and result is not None and self.has_right_type(result):
             if not self.must.identical:
@@ -225,6 +293,7 @@ class _Case:
         try:
             found = function(self.sample.x, self.target.name, copy=self.cell.copy)
         except Exception as error:  # noqa: BLE001 - any error is checked
+            self.reason = error.message if isinstance(error, ConversionError) else str(error)
             self.judge_error(name, error)
             return None
         if self.must.error is not None:
@@ -264,14 +333,15 @@ class _Case:
         if registry.backend_named(target.name).capabilities.memory.exists:
             if target.shape(result) != self.sample.shape:
                 self.wrong("shape", f"{target.shape(result)} instead of {self.sample.shape}")
-            if target.dtype(result) != self.cell.dtype:
-                self.wrong("dtype", f"{target.dtype(result)} instead of {self.cell.dtype}")
+            if target.dtype(result) != self.dtype:
+                self.wrong("dtype", f"{target.dtype(result)} instead of {self.dtype}")
             if must.writable is not None and target.writable(result) != must.writable:
                 self.wrong("writable", f"must be {must.writable}")
         if target.requires_grad(result) != self.keeps_gradient:
             self.wrong("gradient", f"requires_grad must be {self.keeps_gradient}")
-        if target.content(result) != self.expected:
-            self.wrong("values", f"{target.content(result)!r} instead of {self.expected!r}")
+        content = target.content(result)
+        if content != self.expected:
+            self.wrong("values", _difference(self.dtype, content, self.expected))
 
     # -- memory -----------------------------------------------------------------------------------
 
@@ -333,7 +403,8 @@ class _Case:
             self.wrong("plan", f"warnings {plan.warnings}, hazard {self.must.hazard}")
         if (claims.framework, claims.shape) != (target.name, self.sample.shape):
             self.wrong("plan", f"claims {claims.framework} of shape {claims.shape}")
-        if claims.dtype != self.cell.dtype or not plan.keeps_dtype:
+        keeps_dtype = self.dtype == self.sample.dtype
+        if claims.dtype != self.dtype or plan.keeps_dtype != keeps_dtype:
             self.wrong("plan", f"claims dtype {claims.dtype}, keeps_dtype={plan.keeps_dtype}")
         if claims.requires_grad != target.requires_grad(result):
             self.wrong("plan", f"claims requires_grad={claims.requires_grad}")
@@ -346,7 +417,7 @@ class _Case:
             self.wrong("plan", f"claims writable={claims.writable}")
         if self.must.shares and plan.bytes_copied:
             self.wrong("plan", f"claims to share and to copy {plan.bytes_copied} bytes")
-        if self.must.shares is False and plan.bytes_copied < len(self.sample.content):
+        if self.must.shares is False and plan.bytes_copied < len(self.content):
             self.wrong("plan", f"claims a copy of {plan.bytes_copied} bytes only")
         place = target.place(result)
         if place is not None and self.sample.content:
@@ -363,3 +434,18 @@ def _steps(place: Place) -> tuple[int, ...]:
     return tuple(
         step for length, step in zip(place.shape, place.strides, strict=True) if length > 1
     )
+
+
+def _difference(dtype: str, found: object, expected: object) -> str:
+    """Where two contents differ: the first element, as a number and as bytes."""
+    if not isinstance(found, bytes) or not isinstance(expected, bytes):
+        return f"{found!r} instead of {expected!r}"
+    size = FORMATS[dtype].itemsize
+    pairs = [
+        (found[at : at + size], expected[at : at + size]) for at in range(0, len(expected), size)
+    ]
+    if len(found) != len(expected):
+        return f"{len(found) / size:g} elements instead of {len(pairs)}"
+    places = [place for place, (one, other) in enumerate(pairs) if one != other]
+    one, other = (f"{decode(dtype, each)[0]} ({each.hex()})" for each in pairs[places[0]])
+    return f"element {places[0]} is {one} instead of {other}; {len(places)} of {len(pairs)} differ"

@@ -10,12 +10,15 @@ from __future__ import annotations
 import importlib.util
 import pkgutil
 import sys
+import threading
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ..host.plugins import EntryPoints
 from .bits import FORMATS
 from .memory import LAYOUTS, image, read
 
@@ -32,6 +35,7 @@ __all__ = [
     "Sample",
     "Witness",
     "add_witness",
+    "outside",
     "witness_for",
     "witness_named",
     "witnesses",
@@ -62,6 +66,8 @@ class Sample:
         isolated: Whether later writes to it go into other memory (as for a variable).
         file: Whether it is over a file, so that writes may change the file.
         fatal: Whether a write to its memory would end the process.
+        numbers: The kind of Python numbers that it is made of (``"bool"``, ``"int"``, ``"float"``).
+            The target's own constructor then decides which dtype they get. Empty for a tensor.
         poke: Writes other elements into the memory; ``None`` if `Witness.poke` does it.
 
     .. versionadded:: 0.1
@@ -81,6 +87,7 @@ class Sample:
     isolated: bool = False
     file: bool = False
     fatal: bool = False
+    numbers: str = ""
     poke: Callable[[bytes], None] | None = None
 
     @property
@@ -105,6 +112,11 @@ class Witness(ABC):
     """The module to import."""
     layouts: ClassVar[tuple[str, ...]] = COMPACT
     """The layouts that `make` can make: of `memory.LAYOUTS`, and others only this framework has."""
+    everyday: ClassVar[Mapping[str, str]] = MappingProxyType({"aligned": ""})
+    """Those of the layouts that people meet every day, each with a few words for them.
+
+    ``tensorferry doctor`` has a row for each of them. The plain tensor needs no words.
+    """
     modes: ClassVar[tuple[str, ...]] = ("",)
     """Names of settings of the framework that change which dtypes it has."""
     writes: ClassVar[bool] = False
@@ -156,10 +168,6 @@ class Witness(ABC):
         x = self.lay(found, dtype)
         return Sample(x, dtype, found.shape, found.content, self.writes, self.writes)
 
-    def variants(self) -> Mapping[str, Callable[[Any], Any]]:
-        """Functions that turn a plain tensor into one converted another way, by a name for it."""
-        return {}
-
     # -- reading ----------------------------------------------------------------------------------
 
     @abstractmethod
@@ -204,7 +212,8 @@ class Witness(ABC):
         raise TypeError(f"{self.name} tensors are immutable")
 
 
-_outside: dict[str, Witness] = {}
+_added: dict[str, Witness] = {}
+_brought: dict[str, Witness] = {}
 
 
 @cache
@@ -218,12 +227,41 @@ def _own() -> dict[str, Witness]:
     return {witness.name: witness for witness in found}
 
 
+def _witness_of_entry_point(name: str, found: object) -> Witness:
+    """The witness of an entry point, which may be a class or an instance."""
+    made = found() if isinstance(found, type) else found
+    if not isinstance(made, Witness):
+        raise TypeError(f"{type(made).__qualname__} is no tensorferry.testing.Witness")
+    if made.name != name:
+        raise ValueError(
+            f"its entry point is named {name!r}, and its witness {made.name!r}: "
+            "both need the name of the backend"
+        )
+    return made
+
+
+outside: EntryPoints[Witness] = EntryPoints(
+    "tensorferry.witnesses",
+    "witness",
+    known=lambda: _brought,
+    own=_own,
+    make=_witness_of_entry_point,
+    keep=lambda made: _brought.setdefault(made.name, made),
+    lock=threading.RLock(),
+)
+"""The witnesses of outside packages."""
+
+
 def witnesses() -> dict[str, Witness]:
-    """The witnesses of this package, and those that were added, by the name of the backend.
+    """The witnesses of this package, of outside packages, and those that were added.
+
+    They are by the name of the backend. Outside packages register theirs through the entry-point
+    group ``tensorferry.witnesses``.
 
     .. versionadded:: 0.1
     """
-    return {**_own(), **_outside}
+    outside.search()
+    return {**_own(), **_brought, **_added}
 
 
 def add_witness(witness: Witness) -> None:
@@ -231,20 +269,24 @@ def add_witness(witness: Witness) -> None:
 
     .. versionadded:: 0.1
     """
-    _outside[witness.name] = witness
+    _added[witness.name] = witness
 
 
 def witness_named(name: str) -> Witness:
     """The witness of a backend.
 
     Raises:
-        LookupError: It has none.
+        LookupError: It has none, or that of its package is broken.
     """
     found = witnesses().get(name)
+    broken = None if found else outside.failure([name])
+    if broken is not None:
+        raise LookupError(broken.message) from broken
     if found is None:
         raise LookupError(
             f"the backend {name!r} has no witness: add one with "
-            "tensorferry.testing.add_witness(...)"
+            "tensorferry.testing.add_witness(...), or with an entry point in the group "
+            f"{outside.group!r}"
         )
     return found
 
@@ -276,6 +318,9 @@ class ColumnWitness(Witness):
     """
 
     layouts: ClassVar[tuple[str, ...]] = ("column", "aligned", "empty")
+    everyday: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"column": "one column", "aligned": ""}
+    )
     mutable: ClassVar[bool] = False
     """Whether the memory of a column can be written through any object."""
 

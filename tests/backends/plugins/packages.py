@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-__all__ = ["BACKEND", "FORMAT", "install", "loads"]
+__all__ = ["BACKEND", "FORMAT", "WITNESS", "install", "loads"]
 
 BACKEND = '''
 import numpy as np
@@ -47,8 +47,8 @@ class {kind}(Backend):
         import tensorferry.host.memory as memory
         return {module}.Tensor(memory.over(array) if array.size else array)
 
-    def snippet(self, verb, arguments, info):
-        return "{module}." + verb + "({{x}})"
+    def snippet(self, call):
+        return f"{module}.{{call.verb}}({{call.x}})"
 '''
 """The backend of a made-up framework; `install` fills in its name, and adds what a test wants to be otherwise."""
 
@@ -64,6 +64,41 @@ READ_ONLY = """
         array.flags.writeable = False
         return {module}.Tensor(array)
 """
+
+WITNESS = """
+import numpy as np
+import slabs
+from tensorferry import testing
+from tensorferry.testing.memory import Place
+
+
+class MyWitness(testing.Witness):
+    name = module = "slabs"
+    writes = True
+
+    def build(self, content, dtype, shape):
+        if dtype != "float32":
+            raise TypeError(dtype)
+        return slabs.Tensor(np.frombuffer(bytearray(content), dtype).reshape(shape))
+
+    def place(self, x):
+        return Place(x.array.__array_interface__["data"][0], x.array.shape, x.array.strides, 4)
+
+    def state(self, x):
+        return x.array.shape, x.array.strides, x.array.flags.writeable
+
+    def dtype(self, x):
+        return "float32"
+
+    def shape(self, x):
+        return x.array.shape
+
+    def poke(self, x, content):
+        x.array[...] = np.frombuffer(content, np.float32).reshape(x.array.shape)
+
+
+"""
+"""A witness for that framework where it is named `slabs`."""
 
 FORMAT = """
 from tensorferry.files.base.format import Format

@@ -46,16 +46,18 @@ def strict():
         "array_api_strict", reason="array-api-strict is not installed: pip install it"
     )
     backend = module_of("tensorferry_array_api_strict").StrictBackend()
-    with installed(xp, backend, module_of("test_contract").StrictWitness()):
+    witness = module_of("tensorferry_array_api_strict_witness").StrictWitness()
+    with installed(xp, backend, witness):
         yield xp
 
 
 def test_the_package_has_less_than_100_lines():
-    """All of it: the project file with the entry point, and the one module."""
+    """All of the backend: the project file with the entry points, and the one module."""
     lines = [(EXAMPLE / name).read_text(encoding="utf-8").splitlines() for name in PACKAGE]
     assert sum(map(len, lines)) < 100
     assert {path.name for path in EXAMPLE.iterdir() if path.is_file()} == {
         *PACKAGE,
+        "tensorferry_array_api_strict_witness.py",
         "test_contract.py",
     }
 
@@ -237,6 +239,8 @@ def test_it_installs_into_a_fresh_environment_and_keeps_the_contract(tmp_path):
         found = ferry.frameworks()["array_api_strict"]
         assert found.package == "tensorferry-array-api-strict 0.1.0", found
         assert found.error is None, found
+        from tensorferry import testing
+        assert type(testing.witness_for("array_api_strict")).__name__ == "StrictWitness"
     """
     code = "\n".join(line.strip() for line in asked.splitlines())
     done = run_in(environment, "-W", "error", "-c", code, cwd=tmp_path)

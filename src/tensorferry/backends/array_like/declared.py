@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
-from ...core.declaration import Declared
+from ...core.declaration import Code, Declared
 from ...core.dtypes import DTYPES, ORDINARY
 from ...core.info import APART, COPIED_KINDS, COUNTING, READ_AS
 from ...core.layout import compact_strides
 
 if TYPE_CHECKING:
-    from ...core.info import TensorInfo
+    from ...core.declaration import VerbCall
 
 __all__ = [
     "CAPABILITIES",
@@ -40,42 +40,36 @@ _AS_ASKED = (READ_AS, "decimals", "encoded ", "Python objects")
 """In the reasons for a copy: the values may be read differently if a dtype is named."""
 
 
-def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+def snippet(call: VerbCall) -> Code | str:
     """See `Backend.snippet`."""
+    info, x = call.info, call.x
     native = info.dtype in ORDINARY
     if f" {COLUMN}" in f" {info.kind}":
-        return column_code(info, arguments)
+        return column_code(call)
     if not info.kind.endswith(DLPACK):
-        if verb == "read":
+        if call.verb == "read":
             if native:
-                return f'np.array({{x}}, dtype="{info.dtype}")'
-            return "np.array({x})"
-        return "np.asarray({x})"
+                return f'np.array({x}, dtype="{info.dtype}")'
+            return f"np.array({x})"
+        return f"np.asarray({x})"
     if native:
-        if verb == "read":
-            return "np.from_dlpack({x}).copy()"
-        return "np.from_dlpack({x})"
-    return f"# NumPy's from_dlpack does not know {info.dtype}\nferry.to_numpy({{x}})"
+        if call.verb == "read":
+            return f"np.from_dlpack({x}).copy()"
+        return f"np.from_dlpack({x})"
+    remark = f"NumPy's from_dlpack does not know {info.dtype}"
+    return Code(f"ferry.to_numpy({x})", remarks=(remark,))
 
 
-def column_code(info: TensorInfo, arguments: tuple[Any, ...] = ()) -> str:
-    """The call for the values of a column or a table, except what comes from a later step.
-
-    Args:
-        info: The description of the column.
-        arguments: The requested dtype and casting, if the call is for these.
-    """
-    if len(arguments) == 2:
-        asked, casting = arguments
-    else:
-        asked, casting = None, None
+def column_code(call: VerbCall) -> str:
+    """The call for the values of a column or a table, except what comes from a later step."""
+    info, details = call.info, call.details
     text, _, reasons = info.kind.partition(": ")
-    dtype = _dtype_in_call(info.dtype, asked, COUNTING in text, reasons)
-    inputs = ["{x}"]
+    dtype = _dtype_in_call(info.dtype, details.dtype, COUNTING in text, reasons)
+    inputs = [call.x]
     if dtype:
         inputs.append(f'dtype="{dtype}"')
-    if dtype and casting:
-        inputs.append(f'casting="{casting}"')
+    if dtype and details.casting:
+        inputs.append(f'casting="{details.casting}"')
     filled, _, padded = text.partition(PADDED_WITH)
     value = filled.partition(FILLED)[2]
     if value == "nan":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
 from ...core.declaration import Declared
@@ -12,16 +12,17 @@ from ...core.info import ANY_ADDRESS, BIT_PACKED, COPIED, COPIED_KINDS
 from ..array_like.declared import column_code
 
 if TYPE_CHECKING:
-    from ...core.info import TensorInfo
+    from ...core.declaration import VerbCall
 
 __all__ = ["CAPABILITIES", "DECLARED", "snippet"]
 
 
-def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+def snippet(call: VerbCall) -> str:
     """See `Backend.snippet`."""
-    if verb == "adopt" and len(info.shape) == 1:
-        return "pa.array({x})"
-    if verb == "adopt" and 0 in info.shape:
+    info, x = call.info, call.x
+    if call.verb == "adopt" and len(info.shape) == 1:
+        return f"pa.array({x})"
+    if call.verb == "adopt" and 0 in info.shape:
         # pyarrow refuses arrays without elements.
         kind, (rows, *shape) = (
             "pa.bool_()" if info.dtype == "bool" else f"pa.{info.dtype}()",
@@ -29,11 +30,11 @@ def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
         )
         storage = f"pa.array([[]] * {rows}, pa.list_({kind}, {prod(shape)}))"
         return f"pa.ExtensionArray.from_storage(pa.fixed_shape_tensor({kind}, {shape}), {storage})"
-    if verb == "adopt":
-        return "pa.FixedShapeTensorArray.from_numpy_ndarray({x})"
-    if verb == "export" and len(info.shape) == 1 and not info.kind:
-        return "{x}.to_numpy()"
-    return column_code(info, arguments)
+    if call.verb == "adopt":
+        return f"pa.FixedShapeTensorArray.from_numpy_ndarray({x})"
+    if call.verb == "export" and len(info.shape) == 1 and not info.kind:
+        return f"{x}.to_numpy()"
+    return column_code(call)
 
 
 CAPABILITIES = Capabilities(

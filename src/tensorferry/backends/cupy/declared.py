@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...core.capabilities import Capabilities, Devices, Dtypes, Memory, Objects
-from ...core.declaration import Declared
+from ...core.declaration import Code, Declared
 from ...core.dtypes import DTYPES, ORDINARY
 from ...core.names import EXCHANGE_NUMBERS
 from ..numpy import declared as arrays
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...core.declaration import VerbCall
     from ...core.info import TensorInfo
 
 __all__ = ["AS_INTEGERS", "CAPABILITIES", "DECLARED", "snippet"]
@@ -21,37 +24,36 @@ __all__ = ["AS_INTEGERS", "CAPABILITIES", "DECLARED", "snippet"]
 AS_INTEGERS = frozenset(name for name in DTYPES if name == "bfloat16" or name.startswith("float8"))
 
 
-def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+def snippet(call: VerbCall) -> Code | str:
     """See `Backend.snippet`."""
+    verb, arguments, info, x, details = call
     if verb == "cast":
-        return f'{{x}}.astype("{arguments[0]}")'
+        return f'{x}.astype("{arguments[0]}")'
     if verb == "view":
-        return _view_code("{x}", arguments[0])
+        return _view_code(x, arguments[0])
     if verb in ("move", "place"):
-        index = arguments[0].partition(":")[2]
-        code = _by_integers("cupy.asarray({x})", info.dtype)
-        if index:
-            return f"with cupy.cuda.Device({index}): {{y}} = {code.replace('{x}', '{y}')}"
-        return code
-    if verb == "write":
-        return _write_code(*arguments, info=info)
+        return _place_code(x, info.dtype, arguments[0])
+    if verb == "write" and details.out is not None:
+        return _write_code(x, info, details.out, is_own=details.is_own)
     if verb == "take":
-        if arguments[0] == "__dlpack__":
-            return "cupy.from_dlpack({x})"
-        return "cupy.asarray({x})"
+        if info.kind == "__dlpack__":
+            return f"cupy.from_dlpack({x})"
+        return f"cupy.asarray({x})"
     if verb in _COPIES:
-        return _by_integers(_SNIPPETS[verb], info.dtype)
-    return _SNIPPETS[verb]
+        return _by_integers(_COPIES[verb], x, info.dtype)
+    return _SNIPPETS[verb](x)
 
 
-_SNIPPETS = {
-    "fetch": "{x}.get()",
-    "copy": "{x}.copy()",
-    "compact": "cupy.ascontiguousarray({x})",
-    "wait": "cupy.cuda.get_current_stream().synchronize() or {x}",
-    "import_dlpack": "cupy.from_dlpack({x})",
+_SNIPPETS: dict[str, Callable[[str], str]] = {
+    "wait": lambda x: f"cupy.cuda.get_current_stream().synchronize() or {x}",
+    "import_dlpack": lambda x: f"cupy.from_dlpack({x})",
 }
-_COPIES = ("fetch", "copy", "compact")
+_COPIES: dict[str, Callable[[str], str]] = {
+    "fetch": lambda x: f"{x}.get()",
+    "copy": lambda x: f"{x}.copy()",
+    "compact": lambda x: f"cupy.ascontiguousarray({x})",
+    "place": lambda x: f"cupy.asarray({x})",
+}
 """Verbs whose functions CuPy does not have for every dtype that it stores."""
 
 
@@ -62,37 +64,42 @@ def _view_code(code: str, dtype: str) -> str:
     return f'{code}.view("{dtype}")'
 
 
-def _by_integers(code: str, dtype: str) -> str:
+def _by_integers(code: Callable[[str], str], x: str, dtype: str) -> str:
     """Code that moves elements; of a dtype that CuPy only stores, as integers of the same width."""
     if dtype not in AS_INTEGERS:
-        return code
-    return _view_code(code.replace("{x}", _view_code("{x}", _integer(dtype))), dtype)
+        return code(x)
+    return _view_code(code(_view_code(x, _integer(dtype))), dtype)
+
+
+def _place_code(x: str, dtype: str, device: str) -> Code:
+    """The code for an array on a device."""
+    index = device.partition(":")[2]
+    if not index:
+        return Code(_by_integers(_COPIES["place"], x, dtype))
+    placed = _by_integers(_COPIES["place"], "y", dtype)
+    return Code(x, (f"with cupy.cuda.Device({index}): y = {placed}",))
 
 
 def _integer(dtype: str) -> str:
     return f"uint{8 * DTYPES[dtype].itemsize}"
 
 
-def _write_code(out: TensorInfo, own: str = "", overlaps: bool = False, *, info: TensorInfo) -> str:  # noqa: ARG001 - as other backends
+def _write_code(x: str, info: TensorInfo, out: TensorInfo, *, is_own: bool) -> Code:
     """The code that writes an array, cast by NumPy, into `out`; or a CuPy array of its dtype."""
     if out.dtype in AS_INTEGERS:
         into = _view_code("out", _integer(out.dtype))
     else:
         into = "out"
-    if own:
-        if into == "out":
-            values = "{y}"
-        else:
-            values = _view_code("{y}", _integer(out.dtype))
-        return f"{into}[...] = {values}; {{y}} = out"
-    values = "{y}"
-    if info.dtype != out.dtype or info.swapped:
-        values = arrays.snippet("cast", (out.dtype,), info).replace("{x}", values)
-    if out.is_compact:
-        return f"out.set({values}); {{y}} = out"
+    values = "y"
+    if not is_own and (info.dtype != out.dtype or info.swapped):
+        values = arrays.cast_code(values, info, out.dtype).expression
+    if not is_own and out.is_compact:
+        return Code(x, (f"out.set({values})", "y = out"))
     if into != "out":
         values = _view_code(values, _integer(out.dtype))
-    return f"{into}[...] = cupy.asarray({values}); {{y}} = out"
+    if not is_own:
+        values = f"cupy.asarray({values})"
+    return Code(x, (f"{into}[...] = {values}", "y = out"))
 
 
 # CuPy compiles its kernels with -ftz=true, so these casts turn subnormal float32 into zero

@@ -6,16 +6,19 @@ It has 64-bit dtypes only if they are switched on.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects
-from ...core.declaration import Declared
+from ...core.declaration import Code, Declared
 from ...core.devices import HOST
 from ...core.dtypes import DTYPES, find
 from ...core.layout import ALIGNMENT
 from ..numpy import declared as arrays
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...core.declaration import VerbCall
     from ...core.info import TensorInfo
 
 __all__ = [
@@ -30,27 +33,29 @@ __all__ = [
 ]
 
 
-def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+def snippet(call: VerbCall) -> Code | str:
     """See `Backend.snippet`."""
+    verb, arguments, info, x, details = call
     if verb == "cast":
-        return _cast_code(*arguments, info=info)
+        return _cast_code(x, info, *arguments, caster=details.caster)
     if verb == "view":
-        return (
-            f'# tensorferry uses this memory; view copies it in JAX\n{{x}}.view("{arguments[0]}")'
-        )
+        remark = "tensorferry uses this memory; view copies it in JAX"
+        return Code(f'{x}.view("{arguments[0]}")', remarks=(remark,))
     if verb == "move":
-        return f"jax.device_put({{x}}, {_device_code(arguments[0])})"
-    return _SNIPPETS[verb]
+        return f"jax.device_put({x}, {_device_code(arguments[0])})"
+    if verb == "place_over":
+        remark = "sharding is what was given as device="
+        return Code(f"jax.device_put({x}, sharding)", remarks=(remark,))
+    return _SNIPPETS[verb](x)
 
 
-_SNIPPETS = {
-    "export": "np.asarray({x})",
-    "fetch": "np.array({x})",
-    "adopt": "jax.device_put({x})",
-    "wait": "{x}.block_until_ready()",
-    "copy": "jnp.array({x}, copy=True)",
-    "import_dlpack": "jax.dlpack.from_dlpack({x})",
-    "place_over": "# sharding is what was given as device=\njax.device_put({x}, sharding)",
+_SNIPPETS: dict[str, Callable[[str], str]] = {
+    "export": lambda x: f"np.asarray({x})",
+    "fetch": lambda x: f"np.array({x})",
+    "adopt": lambda x: f"jax.device_put({x})",
+    "wait": lambda x: f"{x}.block_until_ready()",
+    "copy": lambda x: f"jnp.array({x}, copy=True)",
+    "import_dlpack": lambda x: f"jax.dlpack.from_dlpack({x})",
 }
 
 
@@ -59,20 +64,20 @@ def loses_imaginary(before: str, after: str) -> bool:
     return find(before).kind == "complex" and find(after).kind not in ("complex", "bool")
 
 
-def _cast_code(dtype: str, check: str = "", caster: str = "", *, info: TensorInfo) -> str:
+def _cast_code(x: str, info: TensorInfo, dtype: str, check: str = "", *, caster: str) -> Code:
     """The code for a cast by JAX, or by NumPy, which XLA does not always agree with."""
     if not caster:
         if loses_imaginary(info.dtype, dtype):
             real = ".real"
         else:
             real = ""
-        return f'{{x}}{real}.astype("{dtype}")'
-    remark, line, values = arrays.snippet("cast", (dtype, check), info).rpartition("\n")
+        return Code(f'{x}{real}.astype("{dtype}")')
+    cast = arrays.cast_code(f"np.asarray({x})", info, dtype, check)
     if info.device == HOST and info.shards == 1:
         place = _device_code(HOST)
     else:
-        place = "{x}.sharding"
-    return f"{remark}{line}jax.device_put({values.replace('{x}', 'np.asarray({x})')}, {place})"
+        place = f"{x}.sharding"
+    return cast._replace(expression=f"jax.device_put({cast.expression}, {place})")
 
 
 def _device_code(device: str) -> str:

@@ -3,62 +3,88 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects, Options
-from ...core.declaration import Declared
+from ...core.declaration import Code, Declared
 from ...core.dtypes import DTYPES, ORDINARY, casting_scale, cuts_off, find, is_misrounded, width
 from ...core.layout import AXES
 from ...core.names import EXCHANGE_NUMBERS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...core.declaration import VerbCall
     from ...core.info import TensorInfo
 
-__all__ = ["CAPABILITIES", "DECLARED", "snippet"]
+__all__ = ["CAPABILITIES", "DECLARED", "cast_code", "narrow_code", "snippet", "write_code"]
 
 
-def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+def snippet(call: VerbCall) -> Code | str:
     """See `Backend.snippet`."""
+    verb, arguments, info, x, details = call
     if verb == "cast":
-        return _cast_code(*arguments, info=info)
+        return cast_code(x, info, *arguments)
     if verb == "check":
-        return f"{_CHECKS[arguments[1]].format(arguments[0])}\n{{x}}"
-    if verb == "write":
-        dtype = arguments[0].dtype
-        if _differs(info.dtype, dtype):
-            return f"np.copyto(out, {_our_code('{y}', info.dtype, dtype)}); {{y}} = out"
-        return f'np.copyto(out, {_values_code("{y}", info.dtype, dtype)}, casting="unsafe"); {{y}} = out'
+        dtype, check = arguments
+        return Code(x, remarks=_remarks(dtype, check))
+    if verb == "write" and details.out is not None:
+        return write_code(x, info, details.out)
     if verb == "copy" and info.swapped:
         if arguments and arguments[0]:
             order = ', order="C"'
         else:
             order = ""
-        return f'{{x}}.astype("{info.dtype}"{order})'
+        return f'{x}.astype("{info.dtype}"{order})'
     if verb == "copy" and arguments and arguments[0]:
-        return '{x}.copy(order="C")'
+        return f'{x}.copy(order="C")'
     if verb == "stack" and info.kind == "rows":
-        return f'np.stack([ferry.to_numpy(row, dtype="{info.dtype}") for row in {{x}}])'
+        return f'np.stack([ferry.to_numpy(row, dtype="{info.dtype}") for row in {x}])'
     if verb == "narrow":
-        return f"{{x}}[{', '.join(':1' if axis in arguments[0] else ':' for axis in range(len(info.shape)))}]"
+        return narrow_code(x, info, *arguments)
     if verb == "span":
         itemsize = find(info.dtype).itemsize
-        return f"np.lib.stride_tricks.as_strided({{x}}, ({arguments[0]},), ({itemsize},))"
-    return _SNIPPETS[verb]
+        return f"np.lib.stride_tricks.as_strided({x}, ({arguments[0]},), ({itemsize},))"
+    if verb == "read_only":
+        return Code(x, ("y.flags.writeable = False",))
+    return _SNIPPETS[verb](x)
 
 
-_SNIPPETS = {
-    "export": "np.asarray({x})",
-    "read": "np.array({x})",
-    "stack": "np.stack({x})",
-    "pad": 'ferry.collate([{"x": row} for row in {x}], "numpy", pad=0)["x"]',
-    "copy": '{x}.copy(order="K")',
-    "read_only": "{y}.flags.writeable = False",
+_SNIPPETS: dict[str, Callable[[str], str]] = {
+    "export": lambda x: f"np.asarray({x})",
+    "read": lambda x: f"np.array({x})",
+    "stack": lambda x: f"np.stack({x})",
+    "pad": lambda x: f'ferry.collate([{{"x": row}} for row in {x}], "numpy", pad=0)["x"]',
+    "copy": lambda x: f'{x}.copy(order="K")',
 }
-_CHECKS = {
-    "value": "# before this, each value is looked at: one that {} does not keep is refused",
-    "number": "# before this, each value is looked at: one that {} has no place for is refused",
-    "finite": "# before this, each value is looked at: one that becomes infinite as {} is refused",
-}
+
+
+def narrow_code(x: str, info: TensorInfo, axes: tuple[int, ...]) -> str:
+    """The code for the first elements along these axes."""
+    parts = [":1" if axis in axes else ":" for axis in range(len(info.shape))]
+    return f"{x}[{', '.join(parts)}]"
+
+
+def write_code(x: str, info: TensorInfo, out: TensorInfo, into: str = "out") -> Code:
+    """The code that writes an array into `out`, over whose memory `into` is an array."""
+    if _differs(info.dtype, out.dtype):
+        written = f"np.copyto({into}, {_our_code('y', info.dtype, out.dtype)})"
+    else:
+        values = _values_code("y", info.dtype, out.dtype)
+        written = f'np.copyto({into}, {values}, casting="unsafe")'
+    return Code(x, (written, "y = out"))
+
+
+def _remarks(dtype: str, check: str) -> tuple[str, ...]:
+    """What to say of the look at values before a cast."""
+    if not check:
+        return ()
+    refused = {
+        "value": f"{dtype} does not keep",
+        "number": f"{dtype} has no place for",
+        "finite": f"becomes infinite as {dtype}",
+    }[check]
+    return (f"before this, each value is looked at: one that {refused} is refused",)
 
 
 def _compares() -> bool:
@@ -116,34 +142,30 @@ def _values_code(code: str, source: str, dtype: str) -> str:
     return f'{code}.astype("float32")'
 
 
-def _cast_code(dtype: str, check: str = "", compact: bool = False, *, info: TensorInfo) -> str:
+def cast_code(x: str, info: TensorInfo, dtype: str, check: str = "", compact: bool = False) -> Code:
     """The code for a cast, with a comment about checks that NumPy does not make."""
     if check != "value" and _differs(info.dtype, dtype):
-        code = _our_code("{x}", info.dtype, dtype)
+        code = _our_code(x, info.dtype, dtype)
         if compact and len(info.shape) > 1:
             code = f'{code}.copy(order="C")'
-        if check:
-            return f"{_CHECKS[check].format(dtype)}\n{code}"
-        return code
-    values = _values_code("{x}", info.dtype, dtype)
-    compares = (
-        check == "value" and values == "{x}" and {info.dtype, dtype} <= ORDINARY and _compares()
-    )
+        return Code(code, remarks=_remarks(dtype, check))
+    values = _values_code(x, info.dtype, dtype)
+    compares = check == "value" and values == x and {info.dtype, dtype} <= ORDINARY and _compares()
     if compares and info.dtype == "float16":
         # NumPy 2.4 refuses -0.0 from float16 to integers.
-        values = '{x}.astype("float32")'
+        values = f'{x}.astype("float32")'
     elif compares and info.swapped:
         # NumPy 2.4 does not check values in the other byte order.
-        values = f'{{x}}.astype("{info.dtype}")'
+        values = f'{x}.astype("{info.dtype}")'
     if dtype in ORDINARY:
         name = f'"{dtype}"'
     else:
         name = f"ml_dtypes.{dtype}"
     options = (', order="C"' if compact else "") + (', casting="same_value"' if compares else "")
     code = f"{values}.astype({name}{options})"
-    if check and not compares:
-        return f"{_CHECKS[check].format(dtype)}\n{code}"
-    return code
+    if compares:
+        return Code(code)
+    return Code(code, remarks=_remarks(dtype, check))
 
 
 # NumPy 1 had some of them, and in old code they still are.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects, Options
 from ...core.declaration import Declared
@@ -12,34 +12,34 @@ from ...core.names import EXCHANGE_NUMBERS
 from ..array_like.declared import column_code
 
 if TYPE_CHECKING:
-    from ...core.info import TensorInfo
+    from ...core.declaration import Details, VerbCall
 
 __all__ = ["CAPABILITIES", "DECLARED", "snippet"]
 
 
-def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+def snippet(call: VerbCall) -> str:
     """See `Backend.snippet`."""
-    if verb == "adopt":
-        return f"pd.{'Series' if len(info.shape) == 1 else 'DataFrame'}({{x}}, copy=False)"
-    if verb == "label":
-        return _labelled(*arguments, is_column=len(info.shape) == 1)
+    info, x = call.info, call.x
+    if call.verb == "adopt":
+        return f"pd.{'Series' if len(info.shape) == 1 else 'DataFrame'}({x}, copy=False)"
+    if call.verb == "label":
+        return _labelled(x, call.details, is_column=len(info.shape) == 1)
     # A series of lists in Arrow's memory, which nobody writes to, gives pandas' arrays of objects.
-    if verb == "export" and COUNTING not in info.kind and (len(info.shape) == 1 or info.mutable):
-        return "{x}.to_numpy()"
-    return column_code(info, arguments)
+    is_plain = COUNTING not in info.kind and (len(info.shape) == 1 or info.mutable)
+    if call.verb == "export" and is_plain:
+        return f"{x}.to_numpy()"
+    return column_code(call)
 
 
-def _labelled(index: str | None, names: str | None, *, is_column: bool) -> str:
+def _labelled(x: str, labels: Details, *, is_column: bool) -> str:
     """The code for an index and names, which are given as code."""
-    if index is None:
-        code = "{x}"
-    else:
-        code = f"{{x}}.set_axis({index})"
-    if names is None:
-        return code
+    if labels.index_code is not None:
+        x = f"{x}.set_axis({labels.index_code})"
+    if labels.names_code is None:
+        return x
     if is_column:
-        return f"{code}.rename({names})"
-    return f"{code}.set_axis({names}, axis=1)"
+        return f"{x}.rename({labels.names_code})"
+    return f"{x}.set_axis({labels.names_code}, axis=1)"
 
 
 # Series are writable, but assume that no other code writes their memory (views of a series copy on

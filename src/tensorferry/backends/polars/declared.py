@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects, Options
 from ...core.declaration import Declared
@@ -11,26 +11,27 @@ from ...core.info import ANY_ADDRESS, APART, BIT_PACKED, COPIED, COPIED_KINDS
 from ..array_like.declared import column_code
 
 if TYPE_CHECKING:
-    from ...core.info import TensorInfo
+    from ...core.declaration import VerbCall
 
 __all__ = ["CAPABILITIES", "DECLARED", "snippet"]
 
 
-def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+def snippet(call: VerbCall) -> str:
     """See `Backend.snippet`."""
-    if verb == "adopt":
+    info, x = call.info, call.x
+    if call.verb == "adopt":
         if len(info.shape) == 1:
-            return "pl.Series({x})"
-        return "pl.from_numpy({x})"
-    if verb == "label":
-        _, names = arguments
+            return f"pl.Series({x})"
+        return f"pl.from_numpy({x})"
+    if call.verb == "label":
+        names = call.details.names_code
         if len(info.shape) == 1:
-            return f"{{x}}.alias({names})"
-        return f"{{x}}.rename(dict(zip({{x}}.columns, {names})))"
+            return f"{x}.alias({names})"
+        return f"{x}.rename(dict(zip({x}.columns, {names})))"
     # A series of lists gives an array of objects.
-    if verb == "export" and len(info.shape) == 1 and not info.kind:
-        return "{x}.to_numpy()"
-    return column_code(info, arguments)
+    if call.verb == "export" and len(info.shape) == 1 and not info.kind:
+        return f"{x}.to_numpy()"
+    return column_code(call)
 
 
 _HELD = frozenset(name for name in ORDINARY if not name.startswith("complex"))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...core.capabilities import Capabilities, Dtypes, Memory, Objects
-from ...core.declaration import Declared
+from ...core.declaration import Code, Declared
 from ...core.dtypes import DTYPES, ORDINARY, find
 from ...core.info import JOINS, NUMBERS, PADDED
 from ...core.names import EXCHANGE_NUMBERS
 from ..numpy import declared as arrays
 
 if TYPE_CHECKING:
+    from ...core.declaration import VerbCall
     from ...core.info import TensorInfo
 
 __all__ = ["CAPABILITIES", "DECLARED", "exact_scalar", "snippet"]
@@ -20,55 +21,58 @@ __all__ = ["CAPABILITIES", "DECLARED", "exact_scalar", "snippet"]
 _NARROWED = {("float64", "float32"), ("complex128", "complex64")}
 
 
-def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+def snippet(call: VerbCall) -> Code | str:
     """See `Backend.snippet`."""
+    verb, arguments, info, x, details = call
     if verb == "adopt":
-        if info.dtype in ORDINARY:
-            wider = ""
-        else:
-            wider = f".astype(np.{exact_scalar(info.dtype)})"
-        return f"{{x}}{wider}.tolist()"
+        return _list_code(x, info.dtype)
     if verb == "give_back":
-        if arguments[0] == info.dtype:
-            as_read = "np.array({x})"
-        else:
-            as_read = snippet("read", arguments, info)
-        remark, line, as_read = as_read.rpartition("\n")
-        return (
-            remark
-            + line
-            + snippet("adopt", (), info._replace(dtype=arguments[0])).format(x=as_read)
-        )
+        dtype, check = arguments
+        if dtype == info.dtype:
+            return _list_code(f"np.array({x})", dtype)
+        read = _read_code(x, info, dtype, check)
+        return read._replace(expression=_list_code(read.expression, dtype))
     if verb == "detach":
+        if info.kind not in ("rows", PADDED):
+            return f"[tensor.detach() for tensor in {x}]"
         # The members leave the graph when they become arrays.
-        if info.kind in ("rows", PADDED):
-            if arguments:
-                return "[ferry.to_numpy(row) for row in {x}]"
-            return "{x}"
-        return "[tensor.detach() for tensor in {x}]"
+        if details.in_hint:
+            return f"[to_numpy(row) for row in {x}]"
+        return x
     if verb == "export":
-        return "np.asarray(memoryview({x}))"
-    return _read_code(arguments[0] if verb == "read" and arguments else info.dtype, arguments, info)
+        return f"np.asarray(memoryview({x}))"
+    if verb == "read" and arguments:
+        return _read_code(x, info, *arguments)
+    return _read_code(x, info, info.dtype)
 
 
-def _read_code(dtype: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+def _list_code(x: str, dtype: str) -> str:
+    """The code for the numbers of an array."""
+    if dtype in ORDINARY:
+        return f"{x}.tolist()"
+    return f"{x}.astype(np.{exact_scalar(dtype)}).tolist()"
+
+
+def _read_code(
+    x: str, info: TensorInfo, dtype: str, check: str = "", compact: bool = False
+) -> Code:
     """The code that reads numbers into an array of a dtype."""
     if info.kind == "objects" and not info.size:
-        return f'np.empty({info.shape}, "{dtype}")'
+        return Code(f'np.empty({info.shape}, "{dtype}")')
     if info.kind == "objects":
-        numbers = "{x}.tolist()"
+        numbers = f"{x}.tolist()"
     else:
-        numbers = "{x}"
+        numbers = x
     if (info.dtype, dtype) in _NARROWED:
-        return f'np.array({numbers}, dtype="{dtype}")'
+        return Code(f'np.array({numbers}, dtype="{dtype}")')
     # Without a dtype, NumPy makes floats from large integers beside small ones.
     if info.dtype == "uint64":
         read = f'np.array({numbers}, dtype="uint64")'
     else:
         read = f"np.array({numbers})"
     if dtype == info.dtype:
-        return read
-    return arrays.snippet("cast", arguments, info).format(x=read)
+        return Code(read)
+    return arrays.cast_code(read, info, dtype, check, compact)
 
 
 def exact_scalar(name: str) -> str:

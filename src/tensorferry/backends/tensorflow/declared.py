@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...core.capabilities import Capabilities, Devices, Dtypes, Gradients, Memory, Objects, Options
-from ...core.declaration import Declared
+from ...core.declaration import Code, Declared
 from ...core.devices import HOST, kind_of
 from ...core.dtypes import DTYPES, ORDINARY
 from ...core.layout import ALIGNMENT
 from ..numpy import declared as arrays
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...core.declaration import VerbCall
     from ...core.info import TensorInfo
 
 __all__ = [
@@ -34,81 +37,89 @@ UNEXPORTED = frozenset(
 )
 
 
-def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+def snippet(call: VerbCall) -> Code | str:
     """See `Backend.snippet`."""
+    verb, arguments, info, x, details = call
     if verb == "cast":
-        return _cast_code(*arguments, info=info)
+        return _cast_code(x, info, *arguments, caster=details.caster)
     if verb == "view":
-        return f"tf.bitcast({{x}}, tf.{arguments[0]})"
+        return f"tf.bitcast({x}, tf.{arguments[0]})"
     if verb == "move":
-        return f'with tf.device("{device_code(arguments[0])}"): {{y}} = tf.identity({{y}})'
+        return _on_device(x, arguments[0], "tf.identity(y)")
     if verb == "adopt":
-        return _adopt_code(info, is_new=bool(arguments))
+        return _adopt_code(x, info, is_new=details.newly_allocated)
     if verb == "copy":
-        return _copy_code(info)
-    if verb == "write":
-        values = arrays.snippet("cast", (arguments[0].dtype, "", True), info)
-        return f"out.assign({values.format(x='{y}')}); {{y}} = out"
+        return _copy_code(x, info)
+    if verb == "write" and details.out is not None:
+        values = arrays.cast_code("y", info, details.out.dtype, compact=True)
+        return Code(x, (f"out.assign({values.expression})", "y = out"))
     if verb == "export":
-        return _export_code(info, is_result=bool(arguments))
-    return _SNIPPETS[verb]
+        return _export_code(x, info, is_result=details.read_only)
+    return _SNIPPETS[verb](x)
 
 
-_SNIPPETS = {
-    "value": "{x}.read_value_no_copy()",
-    "fetch": "{x}.numpy()",
-    "wait": "tf.test.experimental.sync_devices() or {x}",
-    "import_dlpack": "tf.experimental.dlpack.from_dlpack({x}.__dlpack__())",
-    "variable": "tf.Variable({x})",
+_SNIPPETS: dict[str, Callable[[str], str]] = {
+    "value": lambda x: f"{x}.read_value_no_copy()",
+    "fetch": lambda x: f"{x}.numpy()",
+    "wait": lambda x: f"tf.test.experimental.sync_devices() or {x}",
+    "import_dlpack": lambda x: f"tf.experimental.dlpack.from_dlpack({x}.__dlpack__())",
+    "variable": lambda x: f"tf.Variable({x})",
 }
 
 
-def _cast_code(dtype: str, check: str = "", caster: str = "", *, info: TensorInfo) -> str:
+def _on_device(x: str, device: str, made: str) -> Code:
+    """The code for what is made of `y` on a device."""
+    return Code(x, (f'with tf.device("{device_code(device)}"): y = {made}',))
+
+
+def _cast_code(x: str, info: TensorInfo, dtype: str, check: str = "", *, caster: str) -> Code:
     """The code for a cast by TensorFlow, or by NumPy, which TensorFlow does not always match."""
-    there = f'with tf.device("{device_code(info.device)}"): {{y}} = '
     if not caster:
         if dtype in UNEXPORTED:
             name = f'"{dtype}"'
         else:
             name = f"tf.{dtype}"
         if info.device == HOST:
-            return f"tf.cast({{x}}, {name})"
-        return f"{there}tf.cast({{y}}, {name})"
-    remark, line, values = arrays.snippet("cast", (dtype, check), info).rpartition("\n")
-    return f"{remark}{line}{there}tf.constant({values.replace('{x}', '{y}.numpy()')})"
+            return Code(f"tf.cast({x}, {name})")
+        return _on_device(x, info.device, f"tf.cast(y, {name})")
+    cast = arrays.cast_code("y.numpy()", info, dtype, check)
+    made = _on_device(x, info.device, f"tf.constant({cast.expression})")
+    return made._replace(remarks=cast.remarks)
 
 
-def _adopt_code(info: TensorInfo, *, is_new: bool) -> str:
+def _adopt_code(x: str, info: TensorInfo, *, is_new: bool) -> Code | str:
     # A person's copy may not be aligned as TensorFlow needs it, and with DLPack it does not check
     # that.
     if is_new:
-        return "tf.constant({x})"
+        return f"tf.constant({x})"
     if info.writable and info.dtype in ORDINARY:
-        return _SNIPPETS["import_dlpack"]
+        return _SNIPPETS["import_dlpack"](x)
     if info.writable and info.dtype == "bfloat16":
-        return 'tf.bitcast(tf.experimental.dlpack.from_dlpack({x}.view("int16").__dlpack__()), tf.bfloat16)'
-    return "# tensorferry uses this memory; tf.constant copies it\ntf.constant({x})"
+        integers = f'{x}.view("int16")'
+        return f"tf.bitcast({_SNIPPETS['import_dlpack'](integers)}, tf.bfloat16)"
+    remark = "tensorferry uses this memory; tf.constant copies it"
+    return Code(f"tf.constant({x})", remarks=(remark,))
 
 
-def _copy_code(info: TensorInfo) -> str:
+def _copy_code(x: str, info: TensorInfo) -> Code | str:
     if info.abstract:
-        return "tf.identity({x})"
+        return f"tf.identity({x})"
     if info.dtype not in UNEXPORTED:
-        return "tf.raw_ops.DeepCopy(x={x})"
+        return f"tf.raw_ops.DeepCopy(x={x})"
     if info.device == HOST:
-        return "tf.constant({x}.numpy())"
-    return f'with tf.device("{device_code(info.device)}"): {{y}} = tf.constant({{y}}.numpy())'
+        return f"tf.constant({x}.numpy())"
+    return _on_device(x, info.device, "tf.constant(y.numpy())")
 
 
-def _export_code(info: TensorInfo, *, is_result: bool) -> str:
+def _export_code(x: str, info: TensorInfo, *, is_result: bool) -> Code:
     """The code for an array over the memory. For dtypes of ml_dtypes, it must be made read-only."""
     if info.shape:
-        code = "np.asarray({x})"
+        code = f"np.asarray({x})"
     else:
-        code = "np.asarray(tf.reshape({x}, [1])).reshape(())"
+        code = f"np.asarray(tf.reshape({x}, [1])).reshape(())"
     if not is_result or info.dtype in ORDINARY:
-        return code
-    return f"{{y}} = {code}; {{y}}.flags.writeable = False"
+        return Code(code)
+    return Code(code, ("y.flags.writeable = False",))
 
 
 def device_code(device: str) -> str:
@@ -139,7 +150,7 @@ CAPABILITIES = Capabilities(
         strides="compact",
         alignment=ALIGNMENT,
         out=True,
-        reshape="tf.reshape({x}, {shape})",
+        reshape="tf.reshape",
     ),
     devices=Devices(
         ("cpu", "cuda", "tpu"), fetches=True, waits=True, exports_dlpack=True, prefers_dlpack=True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...core.capabilities import (
     Capabilities,
@@ -14,13 +14,16 @@ from ...core.capabilities import (
     Objects,
     Options,
 )
-from ...core.declaration import Declared
+from ...core.declaration import Code, Declared
 from ...core.devices import HOST
 from ...core.dtypes import ORDINARY, find, is_misrounded
 from ...core.layout import packed_strides
 from ..numpy import declared as arrays
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...core.declaration import VerbCall
     from ...core.info import TensorInfo
 
 __all__ = [
@@ -46,165 +49,182 @@ AS_INTEGERS = {
 }
 
 
-def snippet(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+def snippet(call: VerbCall) -> Code | str:
     """See `Backend.snippet`."""
+    verb, arguments, info, x, details = call
+    if verb in _SNIPPETS_BY_INFO:
+        return _SNIPPETS_BY_INFO[verb](x, info)
     if verb == "cast":
-        return _cast_code(*arguments, info=info)
+        return _cast_code(x, info, *arguments, caster=details.caster)
     if verb == "view":
-        return f"{{x}}.view(torch.{arguments[0]})"
+        return f"{x}.view(torch.{arguments[0]})"
     if verb == "move":
-        device, non_blocking = arguments
-        if device == HOST:
-            return "{x}.cpu()"
-        return (
-            f'{{x}}.to("{device}", non_blocking=True)' if non_blocking else f'{{x}}.to("{device}")'
-        )
-    if verb == "detach" and info.kind in ("stack", "rows"):
-        return (
-            "[row.detach() for row in {x}]"
-            if info.kind == "stack"
-            else "[[t.detach() for t in row] for row in {x}]"
-        )
-    as_integer = AS_INTEGERS.get(info.dtype)
-    if verb == "export" and as_integer:
-        return f"{{x}}.view(torch.{as_integer}).numpy().view(ml_dtypes.{info.dtype})"
-    if verb == "adopt":
-        return _adopt_code(info, as_integer)
+        return _move_code(x, *arguments)
     if verb == "narrow":
-        return arrays.snippet(verb, arguments, info)
-    if verb in ("spread", "span"):
-        return (
-            _spread_code(arguments)
-            if verb == "spread"
-            else f"{{x}}.as_strided(({arguments[0]},), (1,))"
-        )
+        return arrays.narrow_code(x, info, *arguments)
+    if verb == "spread":
+        return _spread_code(x, *arguments)
+    if verb == "span":
+        return f"{x}.as_strided(({arguments[0]},), (1,))"
     if verb == "cross":
-        return _cross_code(arguments[0], arguments[2], info)
-    if verb == "stack" and info.kind == "rows":
-        return f'torch.stack([ferry.to_torch(row, dtype="{info.dtype}") for row in {{x}}])'
-    if verb == "write":
-        return _write_code(*arguments, info=info)
-    if verb == "pin":
-        return _pin_code(info)
-    return _SNIPPETS[verb]
+        device, _, dtype, _ = arguments
+        return _cross_code(x, info, device, dtype)
+    if verb == "write" and details.out is not None and details.is_own:
+        return _write_own_code(x, info, details.out, overlaps=bool(arguments))
+    if verb == "write" and details.out is not None:
+        return _write_code(x, info, details.out)
+    return _SNIPPETS[verb](x)
 
 
-def snippet_with_a_warning(verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+def snippet_with_a_warning(call: VerbCall) -> Code | str:
     """The code for a PyTorch that takes no capsules of read-only memory."""
-    if verb == "adopt" and not info.writable:
-        return f"{_WARNS}{snippet(verb, arguments, info._replace(writable=True))}"
-    return snippet(verb, arguments, info)
+    if call.verb == "adopt" and not call.info.writable:
+        code = _adopt_code(call.x, call.info._replace(writable=True))
+        return Code(code, remarks=(_WARNS,))
+    return snippet(call)
 
 
-_WARNS = "# PyTorch before 2.9 warns that the memory is read-only; the conversion does not\n"
+_WARNS = "PyTorch before 2.9 warns that the memory is read-only; the conversion does not"
 
-_SNIPPETS = {
-    "take": "torch.from_dlpack({x})",
-    "detach": "{x}.detach()",
-    "resolve": "{x}.resolve_conj().resolve_neg()",
-    "export": "{x}.numpy()",
-    "copy": "{x}.clone()",
-    "wait": "torch.accelerator.current_stream().synchronize() or {x}",
-    "import_dlpack": "torch.from_dlpack({x})",
-    "compact": "{x}.contiguous()",
-    "land": 'torch.empty_like({x}, device="cpu", pin_memory=True).copy_({x})',
-    "stack": "torch.stack({x})",
+_SNIPPETS: dict[str, Callable[[str], str]] = {
+    "take": lambda x: f"torch.from_dlpack({x})",
+    "resolve": lambda x: f"{x}.resolve_conj().resolve_neg()",
+    "copy": lambda x: f"{x}.clone()",
+    "wait": lambda x: f"torch.accelerator.current_stream().synchronize() or {x}",
+    "import_dlpack": lambda x: f"torch.from_dlpack({x})",
+    "compact": lambda x: f"{x}.contiguous()",
+    "land": lambda x: f'torch.empty_like({x}, device="cpu", pin_memory=True).copy_({x})',
 }
 
 
-def _pin_code(info: TensorInfo) -> str:
+def _detach_code(x: str, info: TensorInfo) -> str:
+    """The code that leaves the autograd graph, for a tensor or lists of tensors."""
+    if info.kind == "stack":
+        return f"[row.detach() for row in {x}]"
+    if info.kind == "rows":
+        return f"[[t.detach() for t in row] for row in {x}]"
+    return f"{x}.detach()"
+
+
+def _move_code(x: str, device: str, non_blocking: bool) -> str:
+    """The code for a transfer."""
+    if device == HOST:
+        return f"{x}.cpu()"
+    if non_blocking:
+        return f'{x}.to("{device}", non_blocking=True)'
+    return f'{x}.to("{device}")'
+
+
+def _export_code(x: str, info: TensorInfo) -> str:
+    """The code for an array over the memory of a tensor."""
+    as_integer = AS_INTEGERS.get(info.dtype)
+    if as_integer:
+        return f"{x}.view(torch.{as_integer}).numpy().view(ml_dtypes.{info.dtype})"
+    return f"{x}.numpy()"
+
+
+def _stack_code(x: str, info: TensorInfo) -> str:
+    """The code that joins tensors, or rows of them."""
+    if info.kind == "rows":
+        return f'torch.stack([ferry.to_torch(row, dtype="{info.dtype}") for row in {x}])'
+    return f"torch.stack({x})"
+
+
+def _pin_code(x: str, info: TensorInfo) -> str:
     """The code for a copy in page-locked memory."""
     if info.requires_grad and find(info.dtype).kind == "complex":
-        return _SNIPPETS["land"]  # `pin_memory` has no gradient of complex numbers
+        return _SNIPPETS["land"](x)  # `pin_memory` has no gradient of complex numbers
     # `pin_memory` keeps strides, and cannot write elements that share memory.
     if info.overlaps_itself:
-        return "{x}.contiguous().pin_memory()"
-    return "{x}.pin_memory()"
+        return f"{x}.contiguous().pin_memory()"
+    return f"{x}.pin_memory()"
 
 
-def _spread_code(arguments: tuple[Any, ...]) -> str:
+def _spread_code(x: str, *whole: tuple[int, ...]) -> str:
     """The code that gives elements that share memory memory of their own."""
-    whole = "expand" if len(arguments) == 1 else "as_strided"
-    return f"{{x}}.{whole}({', '.join(map(str, arguments))}).contiguous()"
+    method = "expand" if len(whole) == 1 else "as_strided"
+    return f"{x}.{method}({', '.join(map(str, whole))}).contiguous()"
 
 
-def _cast_code(dtype: str, check: str = "", caster: str = "", *, info: TensorInfo) -> str:
+def _cast_code(x: str, info: TensorInfo, dtype: str, check: str = "", *, caster: str) -> Code:
     """A cast's code: by NumPy, or PyTorch with NumPy's values if that is short, or as it casts."""
     if caster == "host":
         if info.requires_grad:
-            values = "{x}.detach()"
-        else:
-            values = "{x}"
+            x = f"{x}.detach()"
         if info.conjugate or info.negative:
-            values = _SNIPPETS["resolve"].replace("{x}", values)
-        return _adopt_cast(dtype, check, snippet("export", (), info).replace("{x}", values), info)
-    values = "{x}"
+            x = _SNIPPETS["resolve"](x)
+        return _adopt_cast(_export_code(x, info), info, dtype, check)
+    values = x
     if find(info.dtype).kind == "complex" and find(dtype).kind not in ("complex", "bool"):
         # PyTorch warns if it has to leave out the imaginary part itself.
         values += ".real"
         if (info.dtype, dtype) in (("complex64", "float32"), ("complex128", "float64")):
-            return f"{values}.clone()"
+            return Code(f"{values}.clone()")
     if not caster:
-        return f"{values}.to(torch.{dtype})"
-    remark = _REMARKS.get(dtype, "")
+        return Code(f"{values}.to(torch.{dtype})")
+    remarks = _REMARKS.get(dtype, ())
     if is_misrounded(info.dtype, dtype) or (
         dtype == "float16" and info.dtype in ("float64", "complex128")
     ):
-        remark = _TWICE
+        remarks = (_TWICE,)
     if dtype == "float8_e4m3fn":
         # PyTorch gives the largest number for larger ones.
         values = f"{values}.masked_fill({values}.abs() > 464, torch.nan)"
-    return f"{remark}{values}.to(torch.{dtype})"
+    return Code(f"{values}.to(torch.{dtype})", remarks=remarks)
 
 
-_TWICE = "# PyTorch rounds this to float32 first; what the conversion records rounds once\n"
+_TWICE = "PyTorch rounds this to float32 first; what the conversion records rounds once"
 _REMARKS = {
-    "float8_e8m0fnu": "# what the conversion records gives NaN for zero and negative numbers\n",
+    "float8_e8m0fnu": ("what the conversion records gives NaN for zero and negative numbers",),
 }
 """What to say of casts whose values PyTorch cannot be made to give in a line."""
 
 
-def _cross_code(device: str, dtype: str, info: TensorInfo) -> str:
+def _cross_code(x: str, info: TensorInfo, device: str, dtype: str) -> Code:
     """The code for a cast and a transfer in a graph."""
-    cast = _cast_code(dtype, "", "graph", info=info)
-    plain = dtype == info.dtype or cast == f"{{x}}.to(torch.{dtype})"
-    if plain:
-        return f'{{x}}.to("{device}", torch.{dtype})'
-    return f'{cast}.to("{device}")'
+    cast = _cast_code(x, info, dtype, caster="graph")
+    if dtype == info.dtype or cast == Code(f"{x}.to(torch.{dtype})"):
+        return Code(f'{x}.to("{device}", torch.{dtype})')
+    return cast._replace(expression=f'{cast.expression}.to("{device}")')
 
 
-def _adopt_cast(dtype: str, check: str, array: str, info: TensorInfo) -> str:
+def _adopt_cast(array: str, info: TensorInfo, dtype: str, check: str = "") -> Code:
     """The code for a tensor of an array's values, cast by NumPy."""
     steps = packed_strides(info.shape, info.strides, find(dtype).itemsize)
-    cast = info._replace(dtype=dtype, strides=steps, writable=True)
-    remark, line, values = arrays.snippet("cast", (dtype, check), info).rpartition("\n")
-    return (
-        remark
-        + line
-        + _adopt_code(cast, AS_INTEGERS.get(dtype)).replace("{x}", values.replace("{x}", array))
-    )
+    adopted = info._replace(dtype=dtype, strides=steps, writable=True)
+    cast = arrays.cast_code(array, info, dtype, check)
+    return cast._replace(expression=_adopt_code(cast.expression, adopted))
 
 
-def _write_code(out: TensorInfo, own: str = "", overlaps: bool = False, *, info: TensorInfo) -> str:
-    """The code that writes values into `out`, cast by NumPy; or those of a tensor of its dtype."""
-    if own:
-        if out.framework == info.framework:
-            destination = "out"
-        else:
-            destination = _adopt_code(out, AS_INTEGERS.get(out.dtype)).format(x="out")
-        return f"{destination}.copy_({{y}}{', non_blocking=True' if overlaps else ''}); {{y}} = out"
-    if out.device != HOST or out.conjugate or out.negative:
-        return f"out.copy_({_adopt_cast(out.dtype, '', '{y}', info)}); {{y}} = out"
-    array = snippet("export", (), out).format(x="out")
-    return arrays.snippet("write", (out,), info).replace("copyto(out,", f"copyto({array},")
-
-
-def _adopt_code(info: TensorInfo, as_integer: str | None) -> str:
-    # As integers first, because `as_strided` does not know every dtype of ml_dtypes.
-    if as_integer:
-        array = f"{{x}}.view(np.{as_integer})"
+def _write_own_code(x: str, info: TensorInfo, out: TensorInfo, *, overlaps: bool) -> Code:
+    """The code that writes a tensor into `out`, which has its dtype."""
+    if out.framework == info.framework:
+        destination = "out"
     else:
-        array = "{x}"
+        destination = _adopt_code("out", out)
+    if overlaps:
+        written = f"{destination}.copy_(y, non_blocking=True)"
+    else:
+        written = f"{destination}.copy_(y)"
+    return Code(x, (written, "y = out"))
+
+
+def _write_code(x: str, info: TensorInfo, out: TensorInfo) -> Code:
+    """The code that writes the values of an array into `out`, cast by NumPy."""
+    if out.device != HOST or out.conjugate or out.negative:
+        cast = _adopt_cast("y", info, out.dtype)
+        return Code(x, (f"out.copy_({cast.expression})", "y = out"))
+    return arrays.write_code(x, info, out, _export_code("out", out))
+
+
+def _adopt_code(x: str, info: TensorInfo) -> str:
+    """The code for a tensor over the memory of an array."""
+    # As integers first, because `as_strided` does not know every dtype of ml_dtypes.
+    as_integer = AS_INTEGERS.get(info.dtype)
+    if as_integer:
+        array = f"{x}.view(np.{as_integer})"
+    else:
+        array = x
     if any(step < 0 or step % find(info.dtype).itemsize for step in info.strides):
         steps = whole_strides(info.shape, info.strides, find(info.dtype).itemsize)
         array = f"np.lib.stride_tricks.as_strided({array}, strides={steps})"
@@ -215,6 +235,15 @@ def _adopt_code(info: TensorInfo, as_integer: str | None) -> str:
     if as_integer:
         return f"{code}.view(torch.{info.dtype})"
     return code
+
+
+_SNIPPETS_BY_INFO: dict[str, Callable[[str, TensorInfo], str]] = {
+    "detach": _detach_code,
+    "export": _export_code,
+    "adopt": _adopt_code,
+    "stack": _stack_code,
+    "pin": _pin_code,
+}
 
 
 def whole_strides(

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ...core.capabilities import Capabilities, DeviceFacts
+    from ...core.declaration import Code, VerbCall
     from ...devices.streams import Stream
     from ...host.dlpack import DlpackExport
     from ...typing import Array
@@ -605,12 +606,10 @@ class TorchBackend(Backend):
 
     # -- the code to show --------------------------------------------------------------------------
 
-    def snippet(self, verb: str, arguments: tuple[Any, ...], info: TensorInfo) -> str:
+    def snippet(self, call: VerbCall) -> Code | str:
         if self.takes_read_only:
-            code = snippet
-        else:
-            code = snippet_with_a_warning
-        return code(verb, arguments, info)
+            return snippet(call)
+        return snippet_with_a_warning(call)
 
 
 class _Adopted(dict[Any, "tuple[Any, Any] | None"]):

@@ -67,6 +67,7 @@ class NumpyWitness(Witness):
         "map private",
         "scalar",
     )
+    everyday: ClassVar[Mapping[str, str]] = {"aligned": "", "view read-only": "read-only view"}
 
     def build(self, content: bytes, dtype: str, shape: tuple[int, ...]) -> Array:
         return at_64(content).view(dtype_of(dtype)).reshape(shape)
@@ -95,9 +96,6 @@ class NumpyWitness(Witness):
             "scalar": _scalar,
         }
         return makers[layout.partition(" ")[0]](layout, dtype)
-
-    def variants(self) -> Mapping[str, Callable[[Any], Any]]:
-        return {"read-only view": _read_only}
 
     def place(self, x: Array) -> Place:
         return place_of(x)

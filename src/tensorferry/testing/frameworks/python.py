@@ -1,4 +1,4 @@
-"""The witness for Python: typed buffers as sources, and nested lists of numbers as results."""
+"""The witness for Python: typed buffers, and nested lists of numbers."""
 
 # ruff: noqa: D102 - the methods are documented in the base class
 
@@ -8,12 +8,12 @@ import array as arrays
 import ctypes
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..bits import FORMATS, nested
+from ..bits import FORMATS, decode, encode, nested
 from ..memory import Place, image
 from ..witness import Sample, Witness
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Mapping
 
 _CODES = {
     "int8": "b",
@@ -31,7 +31,7 @@ _CASTS = {**_CODES, "bool": "?"}
 
 
 class PythonWitness(Witness):
-    """`bytes`, `bytearray`, `array.array` and `memoryview`; lists only as results."""
+    """`bytes`, `bytearray`, `array.array` and `memoryview`; lists of numbers."""
 
     name = "python"
     module = "builtins"
@@ -45,7 +45,9 @@ class PythonWitness(Witness):
         "view strided",
         "view reversed",
         "view empty",
+        "list",
     )
+    everyday: ClassVar[Mapping[str, str]] = {"array": "array.array", "list": "list"}
 
     def knows(self, dtype: str) -> bool:
         return dtype in _CASTS
@@ -64,6 +66,8 @@ class PythonWitness(Witness):
             x: Any = bytes(bytearray(content)) if layout == "bytes" else bytearray(content)
             written = layout == "bytearray"
             return Sample(x, dtype, (count,), content, written, written, plain=False)
+        if layout == "list":
+            return _list(dtype)
         if layout == "array":
             if dtype not in _CODES:
                 return None
@@ -92,6 +96,8 @@ class PythonWitness(Witness):
         return Place(_address(view), view.shape or (), strides, view.itemsize)
 
     def state(self, x: Any) -> Hashable:
+        if isinstance(x, list):
+            return type(x), repr(x)
         view = memoryview(x)
         return type(x), view.format, view.shape, view.strides, view.readonly, len(x), _address(view)
 
@@ -122,6 +128,36 @@ class PythonWitness(Witness):
         for row in range(len(values)):
             for column in range(len(values.tolist()[0])):
                 view[row, column] = values[row, column]
+
+
+_KINDS = {"bool": ("bool", "bool"), "int64": ("int", "uint8"), "float64": ("float", "float32")}
+"""For each dtype that a list of numbers can be said to have: their kind; and of which dtype they are,
+so that every dtype that a constructor may choose has them exactly."""
+
+
+def _list(dtype: str) -> Sample | None:
+    """A list of lists of Python numbers; ``None`` for a dtype that Python has no numbers of."""
+    if dtype not in _KINDS:
+        return None
+    kind, narrow = _KINDS[dtype]
+    found = image("aligned", narrow)
+    values = decode(narrow, found.content)
+    if kind == "int":
+        values = [value % 128 for value in values]  # signed integers have these too
+    if kind == "float":
+        values = [value if value == value else 1.5 for value in values]  # noqa: PLR0124 - NaN has no one pattern
+    content = encode(dtype, values)
+    return Sample(
+        nested(dtype, found.shape, content),
+        dtype,
+        found.shape,
+        content,
+        writable=False,
+        mutable=False,
+        owns=False,
+        plain=False,
+        numbers=kind,
+    )
 
 
 class _Buffer(ctypes.Structure):

@@ -15,6 +15,7 @@ from .numpy import dtype_of, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
+    from contextlib import AbstractContextManager
 
     from ..memory import Place
 
@@ -30,9 +31,16 @@ class TensorflowWitness(Witness):
         self.tf: Any = importlib.import_module("tensorflow")
 
     def build(self, content: bytes, dtype: str, shape: tuple[int, ...]) -> Any:
-        return self.tf.constant(np.frombuffer(bytearray(content), dtype_of(dtype)).reshape(shape))
+        with self._on_host():
+            return self.tf.constant(
+                np.frombuffer(bytearray(content), dtype_of(dtype)).reshape(shape)
+            )
 
     def make(self, layout: str, dtype: str) -> Sample | None:
+        with self._on_host():
+            return self._make(layout, dtype)
+
+    def _make(self, layout: str, dtype: str) -> Sample | None:
         if layout in COMPACT:
             return super().make(layout, dtype)
         found = image("aligned", dtype)
@@ -61,10 +69,15 @@ class TensorflowWitness(Witness):
             poke=lambda content: variable.assign(self.build(content, dtype, found.shape)),
         )
 
+    def _on_host(self) -> AbstractContextManager[Any]:
+        """The suite is about host memory; where TensorFlow has a GPU, tensors are there otherwise."""
+        return self.tf.device("CPU:0")  # type: ignore[no-any-return]
+
     def place(self, x: Any) -> Place:
         value = x.value() if isinstance(x, self.tf.Variable) else x
         # For shape (), `np.asarray` would copy. A reshaped tensor has the same memory.
-        array = np.asarray(value if value.shape.rank else self.tf.reshape(value, [1]))
+        with self._on_host():
+            array = np.asarray(value if value.shape.rank else self.tf.reshape(value, [1]))
         return place_of(array.reshape(tuple(value.shape)))
 
     def content(self, x: Any) -> bytes:

@@ -13,7 +13,7 @@ from ..memory import image as image_of
 from ..witness import Sample, Witness
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Hashable, Mapping
 
 
 class TorchWitness(Witness):
@@ -33,6 +33,7 @@ class TorchWitness(Witness):
         "parameter",
         "subclass",
     )
+    everyday: ClassVar[Mapping[str, str]] = {"aligned": "", "leaf": "gradient"}
 
     def load(self) -> None:
         self.torch: Any = importlib.import_module("torch")
@@ -94,13 +95,6 @@ class TorchWitness(Witness):
         found = image_of("aligned", dtype)
         x = self.lay(found, dtype).as_subclass(self.subclass)
         return Sample(x, dtype, found.shape, found.content, True, True)
-
-    def variants(self) -> Mapping[str, Callable[[Any], Any]]:
-        found: dict[str, Callable[[Any], Any]] = {"gradient": self.torch.Tensor.requires_grad_}
-        if not self.torch.accelerator.is_available():
-            return found
-        there = self.torch.accelerator.current_accelerator()
-        return {**found, there.type: lambda x: x.to(there)}
 
     def _lazy(self, layout: str, dtype: str) -> Sample | None:
         kind, found = FORMATS[dtype].kind, image_of("aligned", dtype)
