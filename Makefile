@@ -40,7 +40,7 @@ FILES_REST_ON := $(addprefix src/tensorferry/,files trees execution backends col
 	tests/files tests/conftest.py tests/support.py tests/simulated.py pyproject.toml constraints.txt
 
 # What reads numbers out of lists and addresses out of tensors: by C where it could be built, and without it.
-WITHOUT_EXTENSION := tests/sequences tests/property tests/backends/test_torch_reading.py tests/trees tests/batches
+WITHOUT_EXTENSION := tests/sequences tests/host tests/property tests/backends/test_torch_reading.py tests/trees tests/batches
 
 # Those of the documentation; what is not translated stays English. `make check` builds the English pages only.
 LANGUAGES ?= en ko ja zh_CN
@@ -212,7 +212,7 @@ sanitize: $(VENV)/.test ## the tests of what is in C, the long ones too, under A
 	mkdir .sanitize
 	cp -r src/tensorferry .sanitize/
 	find .sanitize -name '*.so' -delete
-	set -e; for source in host/_casts sequences/_fill backends/torch/_tensors; do \
+	set -e; for source in host/_casts host/_joins sequences/_fill backends/torch/_tensors; do \
 		$(CC) -shared -fPIC -g -O1 -std=c11 -Wall -Wextra -Wconversion -Wshadow -Werror -fno-omit-frame-pointer \
 			-fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all \
 			-I"$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["include"])')" \
@@ -220,7 +220,7 @@ sanitize: $(VENV)/.test ## the tests of what is in C, the long ones too, under A
 	done
 	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" PYTHONMALLOC=malloc \
 		ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 $(BIN)/python -m pytest -q -m "" --benchmark-disable -o pythonpath=".sanitize ." \
-		tests/sequences/test_extension.py tests/batches/test_numbers.py tests/backends/test_torch_reading.py tests/property/test_rounding.py -k 'not memory_does_not_grow and not nothing_is_kept' $(PYTEST_ARGS)
+		tests/sequences/test_extension.py tests/batches/test_numbers.py tests/backends/test_torch_reading.py tests/property/test_rounding.py tests/host/test_joins.py -k 'not memory_does_not_grow and not nothing_is_kept' $(PYTEST_ARGS)
 
 bench: $(VENV)/.test ## one table: case, ours, theirs, ratio, target
 	$(BIN)/python -m benchmarks

@@ -14,6 +14,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCES = (
     "src/tensorferry/host/_casts.c",
+    "src/tensorferry/host/_joins.c",
     "src/tensorferry/sequences/_fill.c",
     "src/tensorferry/backends/torch/_tensors.c",
 )

@@ -27,6 +27,7 @@ from tensorferry.backends.torch.quick import (
 )
 from tensorferry.core.dtypes import DLPACK_CODES
 from tensorferry.core.places import places_by
+from tensorferry.core.signature import COMPACT
 from tensorferry.host import memory
 from tensorferry.host.extensions import extension
 from tensorferry.host.numpy_dtypes import numpy_dtype
@@ -288,6 +289,75 @@ class TestManyTensors:
                     other.dtype,
                 )
 
+    @WARNS
+    def test_together(self, reader):
+        """The signature of each, if it is one, and there is no gap; the shapes must be equal too."""
+        for x, other in itertools.product(odd_tensors(), odd_tensors()):
+            signatures = [IN_PYTHON(x), IN_PYTHON(other)]
+            found = reader.together([x, other, x])
+            plain = None not in signatures and COMPACT in signatures[0] and x.dim() <= 8
+            if not plain or x.shape != other.shape:
+                assert found is None
+                continue
+            first, second = ((*each[:4], 0, *each[5:]) for each in signatures)
+            assert found == (first if first == second else None)
+            assert reader.together((x,)) == first
+        assert reader.together([]) is None
+        assert reader.together([torch.zeros(3), "x"]) is None
+
+    @WARNS
+    def test_join(self, reader):
+        """The bits of each, one after the other, in memory of their own; graphs do not matter."""
+        for x, other in itertools.product(odd_tensors(), odd_tensors()):
+            signatures = [IN_PYTHON(x), IN_PYTHON(other)]
+            made = reader.join([x, other, x])
+            plain = None not in signatures and signatures[0][1] == signatures[1][1]
+            plain = plain and all(COMPACT in each for each in signatures)
+            if not plain or x.shape != other.shape or x.dim() > 8:
+                assert made is None
+                continue
+            arrays = [ARRAY_IN_PYTHON(each) for each in (x, other, x)]
+            assert made.tobytes() == b"".join(each.tobytes() for each in arrays)
+            assert (made.dtype, made.shape) == (arrays[0].dtype, (3, *x.shape))
+            assert made.flags.writeable
+            assert not any(np.shares_memory(made, each) for each in arrays)
+        assert reader.join([]) is None
+        for odd in (
+            "x",
+            None,
+            torch.zeros(3, 1),
+            torch.zeros(4),
+            torch.zeros(3).double(),
+            np.zeros(3),
+        ):
+            assert reader.join([torch.zeros(3), odd]) is None
+            assert reader.join([odd, torch.zeros(3)]) is None
+
+    @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.float32])
+    def test_code_that_runs_while_they_are_joined(self, reader, dtype):
+        """Tensors that change while they are looked at, by a mode that sees it: no freed memory is read."""
+        for grown in range(4):
+            tensors = [torch.ones(1 << 12, dtype=dtype) for _ in range(4)]
+            with Recording(tensors[grown]):
+                made = outcome(reader.join, tensors)
+                found = outcome(reader.together, tensors)
+            assert not isinstance(made, np.ndarray) or (made == 1).all()
+            assert found is None or isinstance(found, (tuple, type))
+
+    def test_memory_of_another_size_is_not_written(self):
+        """Whatever is allocated for them."""
+        tensors = [torch.zeros(3), torch.zeros(3)]
+        for shape in ((5,), (7,), (2, 2)):
+            other = np.full(shape, 9, np.float32)
+            assert made_with(allocate=lambda *_, other=other: other).join(tensors) is None
+            assert (other == 9).all()
+        with pytest.raises(LookupError, match="not today"):
+            made_with(allocate=fail).join(tensors)
+        with pytest.raises(TypeError):
+            made_with(allocate=lambda *_: None).join(tensors)
+        with pytest.raises(ValueError, match="read-only"):
+            made_with(allocate=lambda *_: np.frombuffer(bytes(24), "f4")).join(tensors)
+
     def test_a_list_that_another_thread_changes(self, reader):
         tensors, going = [torch.zeros(3) for _ in range(200)], True
 
@@ -303,6 +373,8 @@ class TestManyTensors:
                 found = reader.grouped(tensors, 64)
                 assert found is None or sum(map(len, found.values())) in range(201)
                 assert reader.alike(tensors) in (torch.float32, None)
+                made = reader.join(tensors)
+                assert made is None or made.shape in ((count, 3) for count in range(201))
         finally:
             going = False
             thread.join()
@@ -353,6 +425,7 @@ def made_with(**changed):
         "to_numpy": torch.Tensor.numpy,
         "view_as": np.ndarray.getfield,
         "numpy_dtype": numpy_dtype,
+        "allocate": lambda shape, dtype: np.empty(shape, str(dtype).removeprefix("torch.")),
         "signature": IN_PYTHON,
         "array": ARRAY_IN_PYTHON,
         "lowest": memory.LOWEST,
@@ -412,6 +485,11 @@ def test_an_exception_of_a_function_is_raised():
             getattr(made, call)(x)
         with pytest.raises(LookupError, match="not today"):
             made.grouped([x], 64)
+        if name != "signature":
+            with pytest.raises(LookupError, match="not today"):
+                made.together([x])
+            with pytest.raises(LookupError, match="not today"):
+                made.join([x])
     with pytest.raises(LookupError, match="not today"):
         made_with(to_numpy=fail).array(x)
     half = torch.zeros(3, dtype=torch.bfloat16)
@@ -452,10 +530,14 @@ def test_nothing_is_kept(reader):
                 reader.array,
                 lambda x: reader.alike([x]),
                 lambda x: reader.grouped([x], 64),
+                lambda x: reader.together([x, x]),
+                lambda x: reader.join([x, x]),
             ):
                 outcome(call, x)
         reader.grouped(plain, 64)
         reader.alike(plain)
+        reader.together(plain)
+        reader.join(plain)
 
     all_of_it()
     gc.collect()

@@ -134,6 +134,25 @@ class Quick(Generic[Owner]):
         """
         return None
 
+    def signature_together(self, tensors: Sequence[Any]) -> Hashable | None:
+        """One signature of tensors of one type and of equal shapes, which become one tensor.
+
+        It has all that the steps depend on, also of their number. ``None`` means that each must be
+        described: they differ, or one has no signature.
+        """
+        found = self.grouped(tensors, 1)
+        if found is None or len(found) > 1 or len(set(map(self.lengths, tensors))) > 1:
+            return None
+        (signature,) = found
+        return signature
+
+    def join(self, tensors: Sequence[Any]) -> Array | None:
+        """A new compact array with the values of tensors of one dtype and of equal shapes.
+
+        ``None`` if they differ, or must be joined in another way.
+        """
+        return None
+
     def join_alike(self, tensors: Sequence[Any]) -> Any:
         """Tensors of `describe_alike`, concatenated; ``None`` if they must be taken one by one."""
         return None

@@ -7,17 +7,17 @@ These are steps of a plan too: `explain` shows them, and `run.execute` runs them
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ..backends import registry
+from ..backends import registry, together
 from ..core.declaration import VALUE, Code
 from ..core.devices import HOST, same_place
 from ..core.dtypes import find
 from ..core.kinds import JOINING_VERBS
 from ..core.layout import compact_strides
+from ..core.named_tuple import NamedTuple
 from ..core.names import EXCHANGE
 from ..core.request import Request
 from ..errors import ConversionError
@@ -53,14 +53,60 @@ def with_members(recipe: Recipe, members: Members, source: Backend) -> Recipe:
     """
     place = _place_of_join(recipe.plan)
     join, after = recipe.program[place], recipe.program[place + 1 :]
-    # The only steps before the join are those that leave an autograd graph.
-    before = [type(members).detached] * place
-    program: tuple[Callable[..., Any], ...] = (
-        *before,
-        partial(_join, join, _steps_of(members, source)),
-        *after,
-    )
-    return Recipe(program, recipe.plan)
+    steps = _steps_of(members, source)
+    # A recipe keeps no tensor, and nothing as large.
+    alike = members._replace(tensors=(), joined=None, places=None, value=None, lengths=())
+    # The only step before the join is that which leaves an autograd graph.
+    own = _Join(join, steps, alike, place > 0, not source.capabilities.gradients.graph)
+    return Recipe((own.run, *after), recipe.plan)
+
+
+class _Join(NamedTuple):
+    """The members of a stack are converted and joined: one step of its recipe.
+
+    Args:
+        join: The verb that joins them.
+        steps: For each kind of member, its conversion before the join, and the recipe of that;
+            ``None`` if it needs none.
+        alike: The members for which the recipe was made, without the tensors.
+        detaches: Whether they leave their autograd graphs first.
+        by_numpy: Whether they become arrays and are joined by NumPy.
+    """
+
+    join: Callable[..., Any]
+    steps: Sequence[tuple[Conversion, Recipe] | None]
+    alike: Members
+    detaches: bool
+    by_numpy: bool
+
+    def run(self, x: Any) -> Any:
+        """Join members, or a list of tensors with the signature for which the recipe was made."""
+        members = x if type(x) is type(self.alike) else self._opened(x)
+        if members.joined is not None:
+            return members.joined
+        if self.by_numpy and (whole := _joined_at_once(members)) is not None:
+            return whole.reshape(members.shape)
+        if self.detaches:
+            members = members.detached()
+        tensors = _converted(members, self.steps)
+        if members.places is None:
+            return self.join(tensors, members.shape)
+        return self.join(tensors, members.shape, members.places, members.value)
+
+    def _opened(self, x: Any) -> Members:
+        """The members of a list with the signature for which the recipe was made."""
+        which = None if self.alike.which is None else [0] * len(x)
+        return self.alike._replace(tensors=x, which=which, shape=together.shape_of(x))
+
+
+def _joined_at_once(members: Members) -> Any:
+    """Members that only become arrays, as one new array; ``None`` if they are taken one by one.
+
+    In verifying mode, each is compared with its plan.
+    """
+    if members.places is not None or members.asked is not None or len(members.infos) > 1:
+        return None
+    return None if run.is_verifying() else members.sources[0].quick.join(members.tensors)
 
 
 def composed(plan: Plan, members: Members, source: Backend) -> Plan:
@@ -169,18 +215,6 @@ def _as_member(info: TensorInfo) -> TensorInfo:
     """A member's description when converted: it has left its graph, its strides do not matter."""
     strides = compact_strides(info.shape, find(info.dtype).itemsize)
     return info._replace(strides=strides, misalignment=0, requires_grad=False)
-
-
-def _join(
-    join: Callable[..., Any], steps: Sequence[tuple[Conversion, Recipe] | None], members: Members
-) -> Any:
-    """Convert the members, and join them: one step of the recipe of a stack."""
-    if members.joined is not None:
-        return members.joined
-    tensors = _converted(members, steps)
-    if members.places is None:
-        return join(tensors, members.shape)
-    return join(tensors, members.shape, members.places, members.value)
 
 
 def _converted(

@@ -9,6 +9,7 @@ import sys
 from functools import cache
 from itertools import pairwise
 from math import prod
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,11 +31,14 @@ __all__ = [
     "MAPPED",
     "address",
     "addresses",
+    "are_alike",
+    "can_join",
     "compact",
     "gather",
     "is_mapped",
     "is_spread",
     "is_there",
+    "joined",
     "keeping",
     "make_pages",
     "narrow",
@@ -363,6 +367,68 @@ def _ghost(info: TensorInfo, start: int) -> Array:
     else:
         shape, strides = (), ()
     return over_address(start, shape, strides, void, read_only=True, owner=None)
+
+
+# -- many arrays become one ------------------------------------------------------------------------
+
+_DTYPE, _SHAPE = map(attrgetter, ("dtype", "shape"))
+
+
+@cache
+def _joins() -> Any:
+    """The extension that compares and joins arrays; ``None`` if it does not read them rightly."""
+    from .extensions import extension  # here, because most processes have no such lists
+
+    found = extension("host._joins")
+    probe = np.arange(24, dtype=np.int16)
+    for each in (probe, probe[5:], probe[::-3], probe.reshape(4, 6).T, np.array(1.0)):
+        words = address(each), each.shape, each.dtype, each.flags.num
+        if HEADER is None or found is None or found.seen(each) != words:
+            return None
+    return found
+
+
+def can_join() -> bool:
+    """Whether `joined` may give an array: whether the extension is there."""
+    return _joins() is not None
+
+
+def are_alike(arrays: Sequence[Any]) -> bool:
+    """Whether objects are plain arrays of one dtype and of equal shapes.
+
+    >>> import numpy as np
+    >>> are_alike([np.ones(2), np.zeros(2)]), are_alike([np.ones(2), np.ones(3)])
+    (True, False)
+    """
+    extension = _joins()
+    if extension is not None and extension.are_alike(arrays, np.ndarray):
+        return True
+    return (
+        set(map(type, arrays)) == {np.ndarray}
+        and len(set(map(_DTYPE, arrays))) == 1
+        and len(set(map(_SHAPE, arrays))) == 1
+    )
+
+
+def joined(arrays: Sequence[Any]) -> Array | None:
+    """Arrays of one dtype and of equal shapes as one compact array, in a tenth of NumPy's time.
+
+    >>> import numpy as np
+    >>> made = joined([np.ones(2), np.zeros(2)])
+    >>> made is None or made.tolist()  # without the extension it is None
+    [[1.0, 1.0], [0.0, 0.0]]
+
+    Returns:
+        The array; ``None`` if an object is no plain array, or has another dtype or shape than the
+        first, no elements, gaps, or another order of bytes; or if there is no extension.
+    """
+    first, extension = arrays[0], _joins()
+    if extension is None or type(first) is not np.ndarray:
+        return None
+    if not first.size or not first.dtype.isnative or first.dtype.hasobject:
+        return None
+    result = compact((len(arrays), *first.shape), first.dtype)
+    return result if extension.join(arrays, result, np.ndarray) else None
 
 
 # -- copies ----------------------------------------------------------------------------------------

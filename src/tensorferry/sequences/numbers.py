@@ -520,8 +520,14 @@ def is_padded_as(dtype: str, wanted: str, check: str) -> bool:
     return dtype == wanted or (_extension is not None and is_filled(dtype, wanted, check))
 
 
+def _nothing(_: object) -> None:
+    """What is not read becomes nothing."""
+
+
 def list_reader(
-    dtypes: Mapping[type, str], allocate: Callable[[int, np.dtype[Any]], Array] = np.empty
+    dtypes: Mapping[type, str],
+    allocate: Callable[[int, np.dtype[Any]], Array] = np.empty,
+    otherwise: Callable[[list[Any]], Array | None] = _nothing,
 ) -> Callable[[list[Any]], Array | None]:
     """A function that reads a list of numbers into an array; gives ``None`` for an unusual list.
 
@@ -529,6 +535,7 @@ def list_reader(
         dtypes: The dtype of the array, by the type of the first number, or by the expected type of
             many.
         allocate: Makes a new array.
+        otherwise: Reads a list that does not begin with numbers, or is long and unusual.
     """
     ways = _Ways(dtypes)
     write: Any = getattr(_extension, "fill", None)
@@ -542,7 +549,9 @@ def list_reader(
             else:
                 kind = TYPES.get(likely.dtype)
         way = ways[kind]
-        if way is None or not _SMALLEST * 1.0:
+        if way is None:
+            return otherwise(x)
+        if not _SMALLEST * 1.0:
             return None
         dtype, code, expected = way
         if write is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -9,16 +10,18 @@ import numpy as np
 
 from ...core.devices import HOST
 from ...host.numpy_dtypes import numpy_dtype
+from .. import together
 from ..quick import Quick
 from .declared import PACKED
 from .tensors import JaxBackend, export_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from ...core.request import Request
     from ...planning.plan import Plan
     from ...planning.step import Step
+    from ...typing import Array
     from ..quick import Described
 
 __all__ = ["QUICK", "JaxQuick"]
@@ -32,6 +35,10 @@ class JaxQuick(Quick[JaxBackend]):
     def __init__(self, backend: JaxBackend) -> None:
         super().__init__(backend)
         self._read = self._find_reader()
+
+    @cached_property
+    def _to_array(self) -> Callable[[Any], Any]:
+        return _to_numpy(self.backend)
 
     def signature(self, x: Any) -> Hashable | None:
         if type(x) is not self.backend.array:
@@ -73,6 +80,11 @@ class JaxQuick(Quick[JaxBackend]):
             return None
         return found
 
+    def join(self, tensors: Sequence[Any]) -> Array | None:
+        if type(tensors[0]) is not self.backend.array:
+            return None
+        return together.join_as_arrays(tensors, self._to_array)
+
     def bound(self, step: Step, plan: Plan) -> Callable[..., Any] | None:
         before = plan.source
         whole = (
@@ -89,7 +101,7 @@ class JaxQuick(Quick[JaxBackend]):
         kind, name = self.backend.array, self.backend.name
         if kind is None:
             return {}
-        return {(kind, "numpy"): _to_numpy(self.backend), (kind, name): _identity}
+        return {(kind, "numpy"): self._to_array, (kind, name): _identity}
 
     def fast_paths_for_many(
         self,

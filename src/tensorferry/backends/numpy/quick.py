@@ -14,6 +14,7 @@ from ...host import casts, memory
 from ...host.numpy_dtypes import NAMES
 from ...sequences import numbers
 from ...sequences.numbers import EXPECTED
+from .. import together
 from ..quick import Quick
 from .tensors import NumpyBackend, who_writes
 
@@ -73,27 +74,27 @@ class NumpyQuick(Quick[NumpyBackend]):
     def signature_reader(
         self, kind: type, target: Described, request: Request
     ) -> Callable[[Any], Hashable | None]:
-        addressed = self.signature
-
-        def unaddressed(x: Any) -> Hashable | None:
-            # To read the address takes a third of the time, and the flags say whether it fits the
-            # element.
-            flags, base, dtype = x.flags.num, x.base, x.dtype
-            own = base is None or (
-                flags & _WRITEABLE and type(base) is np.ndarray and base.base is None
-            )
-            if (
-                own
-                and flags & _FITS == _FITS
-                and x.size
-                and not dtype.hasobject
-                and dtype.kind not in _OPENED
-            ):
-                return dtype, x.ndim, COMPACT, 0, flags
-            return addressed(x)
-
         needs_address = kind is not np.ndarray or target.capabilities.memory.alignment > 1
-        return addressed if needs_address else unaddressed
+        return self.signature if needs_address else self._unaddressed
+
+    def _unaddressed(self, x: Any) -> Hashable | None:
+        """The signature without the address, whose reading takes a third of the time.
+
+        The flags say whether the address fits the element.
+        """
+        flags, base, dtype = x.flags.num, x.base, x.dtype
+        own = base is None or (
+            flags & _WRITEABLE and type(base) is np.ndarray and base.base is None
+        )
+        if (
+            own
+            and flags & _FITS == _FITS
+            and x.size
+            and not dtype.hasobject
+            and dtype.kind not in _OPENED
+        ):
+            return dtype, x.ndim, COMPACT, 0, flags
+        return self.signature(x)
 
     def likeness(self, x: Any) -> Hashable | None:
         return x.dtype if type(x) is np.ndarray and x.dtype in NAMES else None
@@ -139,6 +140,17 @@ class NumpyQuick(Quick[NumpyBackend]):
         _dtype, _rank, _layout, _address, flags, *_ = signature
         return flags in _OWN
 
+    def signature_together(self, tensors: Sequence[Any]) -> Hashable | None:
+        # Of the members, the steps depend on what the first one is, but for dtype and shape: their
+        # values are copied.
+        first = tensors[0]
+        if first.size and memory.are_alike(tensors):
+            return self._unaddressed(first)
+        return None
+
+    def join(self, tensors: Sequence[Any]) -> Array | None:
+        return memory.joined(tensors) if tensors[0].dtype in NAMES else None
+
     def describe_alike(self, tensors: Sequence[Any]) -> TensorInfo | None:
         alike = set(map(type, tensors)) == {np.ndarray} and len(set(map(_DTYPE, tensors))) == 1
         if not alike or tensors[0].dtype.hasobject:
@@ -174,8 +186,10 @@ class NumpyQuick(Quick[NumpyBackend]):
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         name = self.backend.name
-        as_they_are = numbers.list_reader({kind: exact.dtype for kind, exact in EXPECTED.items()})
-        return {(np.ndarray, name): _plain, (list, name): as_they_are}
+        from_list = numbers.list_reader(
+            {kind: exact.dtype for kind, exact in EXPECTED.items()}, otherwise=together.join
+        )
+        return {(np.ndarray, name): _plain, (list, name): from_list}
 
 
 def _write_alike(x: Array, out: Array) -> None:

@@ -155,8 +155,11 @@ class NumpyBackend(Backend):
 
     def stack(self, tensors: Sequence[Any], shape: tuple[int, ...]) -> Array:
         """Stack arrays of equal shapes into one of `shape`, in the dtype that has all their values."""
-        names = {of_numpy(dtype) or "" for dtype in {array.dtype for array in tensors}}
+        result = memory.joined(tensors)
+        if result is not None:
+            return result.reshape(shape)
         inner = tensors[0].shape
+        names = {of_numpy(dtype) or "" for dtype in {array.dtype for array in tensors}}
         if len(names) > 1:
             result = memory.compact((len(tensors), *inner), numpy_dtype(common(names)))
             for index, array in enumerate(tensors):

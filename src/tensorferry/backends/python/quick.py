@@ -1,4 +1,4 @@
-"""Python's numbers, quickly: signatures of short lists, short ways for verbs, fast paths."""
+"""Python's numbers, quickly: signatures of lists, short ways for verbs, fast paths."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from ...core.names import EXCHANGE_NUMBERS
 from ...host import casts, memory, subnormals
 from ...host.numpy_dtypes import NAMES, of_numpy
 from ...sequences import numbers, reader
-from .. import lists, registry
+from ...sequences.reader import PYTHON_NUMBERS
+from .. import lists, registry, together
 from ..quick import Quick, unchanged
 from .tensors import WIDER, PythonBackend, to_scalars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from ...core.request import Request
     from ...planning.plan import Plan
@@ -43,7 +44,12 @@ class PythonQuick(Quick[PythonBackend]):
         return _signature_reader(target, request)
 
     def lengths(self, x: Any) -> tuple[int, ...]:
-        return (len(x),)
+        if type(x[0]) in PYTHON_NUMBERS:
+            return (len(x),)
+        return together.shape_of(x)
+
+    def signature_together(self, tensors: Sequence[Any]) -> Hashable | None:
+        return None
 
     def likeness(self, x: Any) -> Hashable | None:
         # All numbers have the same likeness.
@@ -66,7 +72,7 @@ class PythonQuick(Quick[PythonBackend]):
 
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         name = self.backend.name
-        return {(np.ndarray, name): _list_path, (list, name): _copied}
+        return {(np.ndarray, name): _list_path, (list, name): _from_list}
 
 
 # -- short lists of numbers ------------------------------------------------------------------------
@@ -79,7 +85,11 @@ def _signature_reader(target: Described, request: Request) -> Callable[[Any], Ha
     look, known = numbers.look, _exact() if decides else _dtypes()
 
     def signature(x: Any) -> Hashable | None:
-        if type(x) is list and 0 < len(x) < numbers.FEW:
+        if type(x) not in (list, tuple) or not x:
+            return None
+        if type(x[0]) not in PYTHON_NUMBERS:
+            return together.signature(x)
+        if type(x) is list and len(x) < numbers.FEW:
             return known.get(look(x))
         return None
 
@@ -175,12 +185,13 @@ def _read_again(x: Any, dtype: str) -> Array:
     return casts.cast(lists.read(x, reader.first(x)[0])[0], dtype, "value")
 
 
-def _copied(x: Any) -> Any:
-    """The fast path from a list to a list: a copy, if all its numbers are of one type."""
+def _from_list(x: Any) -> Any:
+    """The fast path from a list to a list: numbers of one type, or the numbers of tensors."""
     result = x.copy() if 0 < len(x) < numbers.FEW else []
     if numbers.look(result) in _dtypes():
         return result
-    return None
+    array = together.join(x)
+    return None if array is None else _list_path(array)
 
 
 # -- lists that are made ---------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,11 +13,12 @@ from ...core.dtypes import ORDINARY
 from ...core.layout import AXES
 from ...host import memory
 from ...sequences import numbers
+from .. import together
 from ..quick import Quick
 from .tensors import TensorflowBackend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from ...core.request import Request
     from ...planning.plan import Plan
@@ -29,6 +31,10 @@ __all__ = ["QUICK", "TensorflowQuick"]
 
 class TensorflowQuick(Quick[TensorflowBackend]):
     """What makes conversions of ordinary tensors fast."""
+
+    @cached_property
+    def _to_array(self) -> Callable[[Any], Any]:
+        return _to_numpy_path(self.backend)
 
     def signature(self, x: Any) -> Hashable | None:
         if not isinstance(x, self.backend.eager):
@@ -84,6 +90,11 @@ class TensorflowQuick(Quick[TensorflowBackend]):
             return self.backend.name, "Variable", dtype, len(shape)
         return None
 
+    def join(self, tensors: Sequence[Any]) -> Array | None:
+        if type(tensors[0]) is not self.backend.eager:
+            return None
+        return together.join_as_arrays(tensors, self._to_array)
+
     def likeness(self, x: Any) -> Hashable | None:
         if not isinstance(x, self.backend.eager) or x.backing_device != self.backend.host:
             return None
@@ -111,7 +122,7 @@ class TensorflowQuick(Quick[TensorflowBackend]):
     def fast_paths(self) -> Mapping[tuple[type, str], Callable[[Any], Any]]:
         eager, name = self.backend.eager, self.backend.name
         return {
-            (eager, "numpy"): _to_numpy_path(self.backend),
+            (eager, "numpy"): self._to_array,
             (eager, name): _identity_path(self.backend),
             (list, name): _numbers_path(self.backend),
         }

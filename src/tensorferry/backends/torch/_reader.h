@@ -28,7 +28,7 @@ typedef struct {
     PyObject *found; /* NumPy's dtypes by their names */
     PyObject *given; /* the arguments; these are borrowed from them: */
     PyObject *kinds[2], *settings, *modes, *forward, *is_negative, *has_address, *array_type, *set_flags, *compact;
-    PyObject *tracing, *view, *to_numpy, *view_as, *numpy_dtype;
+    PyObject *tracing, *view, *to_numpy, *view_as, *numpy_dtype, *allocate;
     PyObject *signature_otherwise, *array_otherwise;
     PyObject *level, *dtype, *requires_grad, *data; /* names of attributes */
     int has_failed; /* whether a tensor could not be described */
@@ -37,8 +37,7 @@ typedef struct {
 typedef struct {
     const Row *row;
     uintptr_t address;
-    Device device;
-    int32_t rank;
+    Tensor tensor;
     Layout layout;
 } Seen;
 
@@ -74,22 +73,27 @@ static int is_described(Reader *reader, PyObject *x, Tensor *tensor)
     return 0;
 }
 
-/* 1: seen; 0: in doubt, without an exception; -1: an exception. `with_layout` is 0 if the layout does not matter. */
-static int see(Reader *reader, PyObject *x, Seen *seen, int with_layout)
+/* What the description of a tensor says of its dtype and memory: 0 if PyTorch has none, or if it is in doubt. */
+static int is_seen(Reader *reader, PyObject *x, Seen *seen, int with_layout)
 {
-    Tensor tensor;
-    PyObject *dtype;
-    int same;
-    if (!is_described(reader, x, &tensor))
+    if (!is_described(reader, x, &seen->tensor))
         return 0;
-    seen->address = (uintptr_t)tensor.data + (uintptr_t)tensor.byte_offset;
-    seen->row = row_of(reader, tensor.dtype);
-    seen->device = tensor.device;
-    seen->rank = tensor.ndim;
+    seen->address = (uintptr_t)seen->tensor.data + (uintptr_t)seen->tensor.byte_offset;
+    seen->row = row_of(reader, seen->tensor.dtype);
     /* The address of a view of freed storage is at most its offset. */
     if (seen->row == NULL || seen->address < reader->lowest)
         return 0;
-    seen->layout = with_layout ? layout_of(&tensor) : OTHER;
+    seen->layout = with_layout ? layout_of(&seen->tensor) : OTHER;
+    return 1;
+}
+
+/* 1: seen; 0: in doubt, without an exception; -1: an exception. `with_layout` is 0 if the layout does not matter. */
+static int see(Reader *reader, PyObject *x, Seen *seen, int with_layout)
+{
+    PyObject *dtype;
+    int same;
+    if (!is_seen(reader, x, seen, with_layout))
+        return 0;
     if (!seen->row->is_ambiguous)
         return 1;
     dtype = PyObject_GetAttr(x, reader->dtype);
@@ -98,6 +102,18 @@ static int see(Reader *reader, PyObject *x, Seen *seen, int with_layout)
     same = dtype == seen->row->named;
     Py_DECREF(dtype);
     return same;
+}
+
+/* The same, and no other code runs between the description of the tensor and the return: a mode can change the tensor when
+   it is asked for its dtype. */
+static int see_now(Reader *reader, PyObject *x, Seen *seen)
+{
+    int found = see(reader, x, seen, 1);
+    if (found > 0 && seen->row->is_ambiguous) {
+        const Row *row = seen->row;
+        found = is_seen(reader, x, seen, 1) && seen->row == row;
+    }
+    return found;
 }
 
 static int is_of_a_kind(const Reader *reader, PyObject *x)
@@ -131,27 +147,40 @@ typedef struct {
     int misalignment, requires_grad;
 } Key;
 
-/* 1: a key; 0: in doubt; -1: an exception. `mask` has the bits of the address that count. */
-static int key_of(Reader *reader, PyObject *x, uintptr_t mask, Key *key)
+/* What the memory of a tensor says of its key: 1; 0: in doubt; -1: an exception. `mask` has the bits of the address that
+   count. What was seen is true until other code runs. */
+static int look(Reader *reader, PyObject *x, uintptr_t mask, Key *key, Seen *seen)
 {
-    Seen seen;
-    int found = is_of_a_kind(reader, x) ? see(reader, x, &seen, 1) : 0;
+    int found = is_of_a_kind(reader, x) ? see_now(reader, x, seen) : 0;
     if (found <= 0)
         return found;
-    if (seen.layout != COMPACT || !seen.row->has_signature)
+    if (seen->layout != COMPACT || !seen->row->has_signature)
         return 0;
-    if (seen.row->may_be_negative) {
+    key->row = seen->row;
+    key->kind = (PyObject *)Py_TYPE(x);
+    key->device = seen->tensor.device;
+    key->rank = seen->tensor.ndim;
+    key->misalignment = (int)(seen->address & mask);
+    return 1;
+}
+
+/* What PyTorch must be asked for the rest of it. */
+static int ask(const Reader *reader, PyObject *x, Key *key)
+{
+    if (key->row->may_be_negative) {
         int negative = is_true(PyObject_CallFunctionObjArgs(reader->is_negative, x, NULL));
         if (negative)
             return negative < 0 ? -1 : 0;
     }
-    key->row = seen.row;
-    key->kind = (PyObject *)Py_TYPE(x);
-    key->device = seen.device;
-    key->rank = seen.rank;
-    key->misalignment = (int)(seen.address & mask);
     key->requires_grad = is_true(PyObject_GetAttr(x, reader->requires_grad));
     return key->requires_grad < 0 ? -1 : 1;
+}
+
+static int key_of(Reader *reader, PyObject *x, uintptr_t mask, Key *key)
+{
+    Seen seen;
+    int found = look(reader, x, mask, key, &seen);
+    return found > 0 ? ask(reader, x, key) : found;
 }
 
 static PyObject *signature_of(const Reader *reader, const Key *key)
@@ -166,6 +195,29 @@ static PyObject *signature_of(const Reader *reader, const Key *key)
     Py_XDECREF(misalignment);
     Py_XDECREF(device);
     return made;
+}
+
+/* The lengths of the axes of a tensor, which stay when the tensor is gone. */
+typedef struct {
+    int32_t rank;
+    int64_t lengths[MOST_AXES];
+} Shape;
+
+/* 0 if there are too many axes. */
+static int shape_of(const Tensor *tensor, Shape *shape)
+{
+    if (tensor->ndim > MOST_AXES)
+        return 0;
+    shape->rank = tensor->ndim;
+    if (tensor->ndim > 0)
+        memcpy(shape->lengths, tensor->shape, (size_t)tensor->ndim * sizeof *tensor->shape);
+    return 1;
+}
+
+static int has_shape(const Tensor *tensor, const Shape *shape)
+{
+    return tensor->ndim == shape->rank &&
+           (shape->rank == 0 || !memcmp(tensor->shape, shape->lengths, (size_t)shape->rank * sizeof *tensor->shape));
 }
 
 #endif

@@ -81,7 +81,7 @@ static PyObject *array(Reader *reader, PyObject *x)
     int found = see(reader, x, &seen, 1), recorded;
     if (found < 0)
         return NULL;
-    if (found == 0 || seen.layout == OTHER || seen.device.type != HOST)
+    if (found == 0 || seen.layout == OTHER || seen.tensor.device.type != HOST)
         return PyObject_CallFunctionObjArgs(reader->array_otherwise, x, NULL);
     recorded = is_true(PyObject_GetAttr(x, reader->requires_grad));
     if (recorded < 0)
@@ -150,6 +150,142 @@ static PyObject *alike(Reader *reader, PyObject *list)
     if (found < 0)
         return NULL;
     return Py_NewRef(row == NULL ? Py_None : row->named);
+}
+
+PyDoc_STRVAR(together_doc,
+             "together(tensors, /)\n--\n\n"
+             "The signature that all tensors of a list have, which are of equal shapes; or None: see\n"
+             "`Quick.signature_together`.");
+
+static PyObject *together(Reader *reader, PyObject *list)
+{
+    PyObject *tensors, *made = NULL;
+    Key first, key;
+    Shape shape;
+    Seen seen;
+    int found = is_ordinary_now(reader);
+    if (found <= 0)
+        return found < 0 ? NULL : Py_NewRef(Py_None);
+    tensors = PySequence_Tuple(list);
+    if (tensors == NULL)
+        return NULL;
+    memset(&key, 0, sizeof key); /* it is compared as bytes */
+    memset(&first, 0, sizeof first);
+    for (Py_ssize_t index = 0; found > 0 && index < PyTuple_Size(tensors); index++) {
+        PyObject *x = PyTuple_GetItem(tensors, index);
+        found = look(reader, x, 0, &key, &seen);
+        if (found > 0)
+            found = index == 0 ? shape_of(&seen.tensor, &shape) : has_shape(&seen.tensor, &shape);
+        if (found > 0)
+            found = ask(reader, x, &key);
+        if (found > 0 && index == 0)
+            first = key;
+        else if (found > 0)
+            found = !memcmp(&first, &key, sizeof key);
+    }
+    if (found > 0)
+        made = PyTuple_Size(tensors) > 0 ? signature_of(reader, &first) : Py_NewRef(Py_None);
+    Py_DECREF(tensors);
+    return found == 0 ? Py_NewRef(Py_None) : made;
+}
+
+/* Whether all objects of a tuple are tensors whose bits are their values: 1, 0, or -1 and an exception. */
+static int are_plain(const Reader *reader, PyObject *tensors, const Row *row)
+{
+    for (Py_ssize_t index = 0; index < PyTuple_Size(tensors); index++) {
+        PyObject *x = PyTuple_GetItem(tensors, index);
+        int negative = 0;
+        if (!is_of_a_kind(reader, x))
+            return 0;
+        if (row->may_be_negative)
+            negative = is_true(PyObject_CallFunctionObjArgs(reader->is_negative, x, NULL));
+        if (negative)
+            return negative < 0 ? -1 : 0;
+    }
+    return 1;
+}
+
+/* Copy tensors of one dtype and shape one after the other: 1, 0 if one is in doubt, or -1 and an exception.
+
+   No other code runs between the look at a tensor and its copy, so that its memory is there. */
+static int copy_all(Reader *reader, PyObject *tensors, const Row *row, const Shape *shape, char *to, size_t length)
+{
+    const size_t size = length / (size_t)PyTuple_Size(tensors);
+    for (Py_ssize_t index = 0; index < PyTuple_Size(tensors); index++) {
+        Seen seen;
+        int found = see_now(reader, PyTuple_GetItem(tensors, index), &seen);
+        if (found <= 0)
+            return found;
+        if (seen.row != row || seen.layout != COMPACT || seen.tensor.device.type != HOST ||
+            !has_shape(&seen.tensor, shape))
+            return 0;
+        memcpy(to + (size_t)index * size, (const void *)seen.address, size);
+    }
+    return 1;
+}
+
+/* A new array for so many tensors of a shape. */
+static PyObject *new_array(const Reader *reader, Py_ssize_t count, const Shape *shape, const Row *row)
+{
+    PyObject *lengths = PyTuple_New(shape->rank + 1), *made;
+    for (int32_t axis = 0; lengths != NULL && axis <= shape->rank; axis++) {
+        PyObject *length = PyLong_FromLongLong(axis == 0 ? count : shape->lengths[axis - 1]);
+        if (length == NULL)
+            Py_CLEAR(lengths);
+        else
+            PyTuple_SetItem(lengths, axis, length);
+    }
+    if (lengths == NULL)
+        return NULL;
+    made = PyObject_CallFunctionObjArgs(reader->allocate, lengths, row->named, NULL);
+    Py_DECREF(lengths);
+    return made;
+}
+
+PyDoc_STRVAR(join_doc,
+             "join(tensors, /)\n--\n\n"
+             "A new array with the values of the tensors of a list; or None, if they are not all of one dtype and shape, in\n"
+             "host memory without gaps.");
+
+static PyObject *join(Reader *reader, PyObject *list)
+{
+    PyObject *tensors, *made = NULL;
+    Py_buffer written;
+    Shape shape;
+    Seen seen;
+    Py_ssize_t count;
+    int found = is_ordinary_now(reader);
+    if (found <= 0)
+        return found < 0 ? NULL : Py_NewRef(Py_None);
+    tensors = PySequence_Tuple(list);
+    if (tensors == NULL)
+        return NULL;
+    count = PyTuple_Size(tensors);
+    found = count > 0 && is_of_a_kind(reader, PyTuple_GetItem(tensors, 0));
+    if (found > 0)
+        found = see_now(reader, PyTuple_GetItem(tensors, 0), &seen);
+    if (found > 0)
+        found = seen.row->has_signature && seen.layout == COMPACT && shape_of(&seen.tensor, &shape);
+    if (found > 0)
+        found = are_plain(reader, tensors, seen.row);
+    if (found > 0) {
+        made = new_array(reader, count, &shape, seen.row);
+        found = made == NULL || PyObject_GetBuffer(made, &written, PyBUF_WRITABLE) < 0 ? -1 : 1;
+        if (found > 0) {
+            size_t size = (size_t)count * seen.row->dtype.bits / 8;
+            for (int32_t axis = 0; axis < shape.rank; axis++)
+                size *= (size_t)shape.lengths[axis];
+            found = size == (size_t)written.len;
+            if (found)
+                found = copy_all(reader, tensors, seen.row, &shape, written.buf, size);
+            PyBuffer_Release(&written);
+        }
+    }
+    Py_DECREF(tensors);
+    if (found > 0)
+        return made;
+    Py_XDECREF(made);
+    return found < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 /* The list of positions for a signature, which takes the reference to the signature; borrowed. */
@@ -270,13 +406,14 @@ static void deallocate(PyObject *self)
 static int read_arguments(Reader *reader, PyObject *arguments)
 {
     static char *names[] = {"exchange", "rows", "kinds", "settings", "modes", "forward", "is_negative", "has_address", "array_type", "set_flags",
-                            "compact", "tracing", "view", "to_numpy", "view_as", "numpy_dtype", "signature", "array", "lowest", "header", NULL};
+                            "compact", "tracing", "view", "to_numpy", "view_as", "numpy_dtype", "allocate", "signature", "array", "lowest", "header", NULL};
     PyObject *capsule, *rows;
     Py_ssize_t lowest, header;
-    if (!PyArg_ParseTupleAndKeywords(arguments, reader->given, "$OO!(OO)O!OOOOOOOOOOOOOOnn", names, &capsule, &PyTuple_Type, &rows,
+    if (!PyArg_ParseTupleAndKeywords(arguments, reader->given, "$OO!(OO)O!OOOOOOOOOOOOOOOnn", names, &capsule, &PyTuple_Type, &rows,
                                      &reader->kinds[0], &reader->kinds[1], &PyTuple_Type, &reader->settings, &reader->modes, &reader->forward,
                                      &reader->is_negative, &reader->has_address, &reader->array_type, &reader->set_flags, &reader->compact,
-                                     &reader->tracing, &reader->view, &reader->to_numpy, &reader->view_as, &reader->numpy_dtype, &reader->signature_otherwise,
+                                     &reader->tracing, &reader->view, &reader->to_numpy, &reader->view_as, &reader->numpy_dtype, &reader->allocate,
+                                     &reader->signature_otherwise,
                                      &reader->array_otherwise, &lowest, &header))
         return -1;
     reader->lowest = (uintptr_t)lowest;
@@ -328,13 +465,16 @@ static PyMethodDef methods[] = {
     {"array", (PyCFunction)array, METH_O, array_doc},
     {"environment", (PyCFunction)environment, METH_NOARGS, environment_doc},
     {"alike", (PyCFunction)alike, METH_O, alike_doc},
+    {"together", (PyCFunction)together, METH_O, together_doc},
+    {"join", (PyCFunction)join, METH_O, join_doc},
     {"grouped", (PyCFunction)(void (*)(void))grouped, METH_FASTCALL, grouped_doc},
     {NULL, NULL, 0, NULL},
 };
 
 PyDoc_STRVAR(reader_doc,
              "Reader(*, exchange, rows, kinds, settings, modes, forward, is_negative, has_address, array_type, set_flags, compact,\n"
-             "       tracing, view, to_numpy, view_as, numpy_dtype, signature, array, lowest, header)\n--\n\n"
+             "       tracing, view, to_numpy, view_as, numpy_dtype, allocate, signature, array,\n"
+             "       lowest, header)\n--\n\n"
              "Reads tensors of some types.\n\n"
              "exchange: Tensor.__dlpack_c_exchange_api__.\n"
              "rows: For each dtype a tuple: DLPack's code and bits, the dtype, the dtype of integers as which NumPy gets it\n"
@@ -353,6 +493,7 @@ PyDoc_STRVAR(reader_doc,
              "view, to_numpy: Tensor.view and Tensor.numpy.\n"
              "view_as: A method of arrays that views them as another dtype.\n"
              "numpy_dtype: The function that gives NumPy's dtype for a name.\n"
+             "allocate: The function that gives a new array of a shape, for a dtype of PyTorch.\n"
              "signature: The function that reads the signatures of all others.\n"
              "array: The function that makes arrays of all others.\n"
              "lowest: No memory has a lower address.\n"

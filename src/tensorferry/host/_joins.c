@@ -1,0 +1,169 @@
+/* Many small arrays become one: what they are is compared, and their bytes are copied, one after the other.
+
+   Nothing is decided here: whatever is in doubt is left to Python, which compares and joins too, in ten times the time.
+
+   What an array is, is read from its object, whose first fields are public
+   (https://numpy.org/doc/stable/reference/c-api/types-and-structures.html#c.PyArrayObject). Python tries out at first
+   whether they are where they should be. An array may change while other code runs, so nothing that is read here is
+   kept: `join` compares again what it copies. */
+
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdint.h>
+#include <string.h>
+
+/* In C order, without gaps (NPY_ARRAY_C_CONTIGUOUS). */
+enum { C_ORDER = 0x0001, MOST_HELD = 1 << 20 };
+
+typedef struct {
+    PyObject ob_base;
+    char *data;
+    int rank;
+    Py_ssize_t *shape, *strides;
+    PyObject *base, *dtype;
+    int flags;
+} Array;
+
+/* Whether an object is an array in C order of this dtype, whose axes have these lengths. */
+static int is_like(PyObject *x, PyTypeObject *type, const PyObject *dtype, int rank, const Py_ssize_t *shape)
+{
+    const Array *array = (const Array *)x;
+    if (Py_TYPE(x) != type || array->dtype != dtype || array->rank != rank || !(array->flags & C_ORDER))
+        return 0;
+    return rank == 0 || !memcmp(array->shape, shape, (size_t)rank * sizeof *shape);
+}
+
+PyDoc_STRVAR(seen_doc,
+             "seen(array, /)\n--\n\nAddress, shape, dtype and flags of an array, to compare them with its attributes.");
+
+static PyObject *seen(PyObject *Py_UNUSED(module), PyObject *x)
+{
+    const Array *array = (const Array *)x;
+    PyObject *shape;
+    if (array->rank < 0 || array->rank > 64 || (shape = PyTuple_New(array->rank)) == NULL) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "no array has so many axes");
+        return NULL;
+    }
+    for (int axis = 0; axis < array->rank; axis++) {
+        PyObject *length = PyLong_FromSsize_t(array->shape[axis]);
+        if (length == NULL) {
+            Py_DECREF(shape);
+            return NULL;
+        }
+        PyTuple_SetItem(shape, axis, length);
+    }
+    return Py_BuildValue("(nNOi)", (Py_ssize_t)(uintptr_t)array->data, shape, array->dtype, array->flags);
+}
+
+PyDoc_STRVAR(alike_doc,
+             "are_alike(arrays, type, /)\n--\n\n"
+             "Whether all objects of a list are of this type, which is numpy.ndarray, have one dtype, equal shapes and no gaps.\n"
+             "False says nothing.");
+
+static PyObject *are_alike(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
+{
+    PyObject *arrays;
+    int alike;
+    if (count != 2 || !PyType_Check(arguments[1])) {
+        PyErr_SetString(PyExc_TypeError, "are_alike takes a list and a type");
+        return NULL;
+    }
+    arrays = PySequence_Tuple(arguments[0]);
+    if (arrays == NULL)
+        return NULL;
+    count = PyTuple_Size(arrays);
+    alike = count > 0 && Py_TYPE(PyTuple_GetItem(arrays, 0)) == (PyTypeObject *)arguments[1];
+    if (alike) {
+        const Array *first = (const Array *)PyTuple_GetItem(arrays, 0);
+        for (Py_ssize_t index = 0; alike && index < count; index++)
+            alike = is_like(PyTuple_GetItem(arrays, index), (PyTypeObject *)arguments[1], first->dtype, first->rank,
+                            first->shape);
+    }
+    Py_DECREF(arrays);
+    return PyBool_FromLong(alike);
+}
+
+static void copy_all(const char *const *from, Py_ssize_t count, char *to, size_t size)
+{
+    for (Py_ssize_t index = 0; index < count; index++)
+        memcpy(to + (size_t)index * size, from[index], size);
+}
+
+PyDoc_STRVAR(join_doc,
+             "join(arrays, target, type, /)\n--\n\n"
+             "Copy arrays into the rows of another array in C order, of one axis more. All are of this type, which is\n"
+             "numpy.ndarray. False, and nothing is copied, if one has another dtype or shape than a row, or gaps.");
+
+static PyObject *join(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t count)
+{
+    const Array *target;
+    PyTypeObject *type;
+    PyObject *arrays;
+    Py_buffer written;
+    const char **from;
+    size_t size;
+    int alike;
+    if (count != 3 || Py_TYPE(arguments[1]) != (PyTypeObject *)arguments[2]) {
+        PyErr_SetString(PyExc_TypeError, "join takes a list, an array and its type");
+        return NULL;
+    }
+    /* It is an array that can be written, and stays where it is while its buffer is taken. */
+    if (PyObject_GetBuffer(arguments[1], &written, PyBUF_WRITABLE) < 0)
+        return NULL;
+    target = (const Array *)arguments[1];
+    type = (PyTypeObject *)arguments[2];
+    arrays = PySequence_Tuple(arguments[0]);
+    count = arrays == NULL ? 0 : PyTuple_Size(arrays);
+    from = PyMem_Calloc((size_t)count + 1, sizeof *from);
+    if (arrays == NULL || from == NULL) {
+        Py_XDECREF(arrays);
+        PyMem_Free(from);
+        PyBuffer_Release(&written);
+        return arrays == NULL ? NULL : PyErr_NoMemory();
+    }
+    alike = target->rank > 0 && target->shape[0] == count && count > 0 && target->flags & C_ORDER;
+    for (Py_ssize_t index = 0; alike && index < count; index++) {
+        PyObject *x = PyTuple_GetItem(arrays, index);
+        alike = is_like(x, type, target->dtype, target->rank - 1, target->shape + 1);
+        from[index] = ((const Array *)x)->data;
+    }
+    size = alike ? (size_t)written.len / (size_t)count : 0;
+    if (alike && written.len > MOST_HELD) {
+        /* The tuple keeps the arrays, and an array that has another owner does not give its memory back. */
+        Py_BEGIN_ALLOW_THREADS
+        copy_all(from, count, written.buf, size);
+        Py_END_ALLOW_THREADS
+    } else if (size > 0)
+        copy_all(from, count, written.buf, size);
+    PyMem_Free((void *)from);
+    Py_DECREF(arrays);
+    PyBuffer_Release(&written);
+    return PyBool_FromLong(alike);
+}
+
+static PyMethodDef methods[] = {
+    {"seen", (PyCFunction)seen, METH_O, seen_doc},
+    {"are_alike", (PyCFunction)(void (*)(void))are_alike, METH_FASTCALL, alike_doc},
+    {"join", (PyCFunction)(void (*)(void))join, METH_FASTCALL, join_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "tensorferry.host._joins",
+    .m_doc = "Many small arrays become one.",
+    .m_methods = methods,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__joins(void)
+{
+    return PyModuleDef_Init(&definition);
+}

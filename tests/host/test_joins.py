@@ -1,0 +1,191 @@
+"""Arrays are compared and joined in C, or left to NumPy; nothing that is no plain array is read.
+
+No framework is needed here, so that `make sanitize` can run it under the sanitizers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+import threading
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from tests.support import examples
+
+import tensorferry as ferry
+from tensorferry.host import memory
+
+extension = pytest.mark.skipif(
+    memory._joins() is None,
+    reason="the extension was not built, or TENSORFERRY_NO_EXTENSION is set",
+)
+
+
+class Owned(np.ndarray):
+    """Somebody's own arrays."""
+
+
+DTYPES = [
+    "f4",
+    "f8",
+    ">f8",
+    "u1",
+    "bool",
+    "c16",
+    "m8[s]",
+    "O",
+    "U3",
+    "i4,f4",
+    ml_dtypes.bfloat16,
+    ml_dtypes.float8_e5m2,
+]
+SHAPES = arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3)
+LAYOUTS = [
+    np.asarray,
+    np.asarray,
+    np.asfortranarray,
+    lambda x: np.stack([x, x], -1)[..., 0],
+    lambda x: x[::-1] if x.ndim else x,
+    lambda x: x.view(Owned),
+    np.ma.masked_array,
+    lambda x: np.broadcast_to(x, x.shape),
+]
+
+
+@st.composite
+def lists_of_arrays(draw):
+    """A few arrays, most of them of one dtype and shape, with numbers that NumPy makes of bytes."""
+    kinds = st.tuples(st.sampled_from(DTYPES), SHAPES)
+    likely = draw(st.lists(kinds, min_size=1, max_size=2))
+    found = []
+    for dtype, shape in draw(st.lists(st.sampled_from(likely), min_size=1, max_size=5)):
+        first = draw(st.integers(0, 100))
+        count = np.prod(shape, dtype=int)
+        numbers = np.arange(first, first + count).reshape(shape)
+        found.append(draw(st.sampled_from(LAYOUTS))(numbers.astype(dtype)))
+    return found
+
+
+@settings(max_examples=examples(900), deadline=None)
+@given(lists_of_arrays())
+def test_what_is_joined_is_what_numpy_stacks(several):
+    """In new, aligned, writable memory; all else gives nothing."""
+    first, made = several[0], memory.joined(several)
+    alike = {(type(x), x.dtype, x.shape) for x in several} == {
+        (np.ndarray, first.dtype, first.shape)
+    }
+    assert memory.are_alike(several) is alike
+    takes = alike and first.dtype.isnative and not first.dtype.hasobject and first.size > 0
+    if made is None:
+        # Dates, text and records have dtypes that are equal, but not the same object.
+        usual = takes and first.dtype.kind not in "mUV"
+        compact = all(x.flags.c_contiguous for x in several)
+        assert memory._joins() is None or not (usual and compact)
+        return
+    assert takes
+    assert made.tobytes() == np.stack(several).tobytes()
+    assert (made.dtype, made.shape) == (first.dtype, (len(several), *first.shape))
+    assert made.flags.carray
+    assert made.ctypes.data % 64 == 0
+    assert not any(np.shares_memory(made, x) for x in several)
+
+
+@extension
+def test_nothing_is_kept():
+    """References to arrays and dtypes are given back, and to lists."""
+    rows = [np.ones(3), np.zeros(3)]
+    odd = [*rows, np.ones(3, "f4")]
+    objects = [rows, odd, *rows, np.ndarray, rows[0].dtype]
+
+    def all_of_it():
+        memory.joined(rows)
+        memory.are_alike(rows)
+        memory._joins().are_alike(odd, np.ndarray)
+        memory.joined(odd)
+        memory._joins().seen(rows[0])
+
+    all_of_it()
+    gc.collect()
+    before = list(map(sys.getrefcount, objects))
+    for _ in range(50):
+        all_of_it()
+    gc.collect()
+    assert [b - a < 20 for a, b in zip(before, map(sys.getrefcount, objects), strict=True)] == [
+        True
+    ] * len(objects)
+
+
+@extension
+def test_the_extension_takes_nothing_but_plain_arrays_that_fit():
+    """Whatever is in doubt is left alone, and the target with it."""
+    rows = [np.ones(3), np.zeros(3)]
+    out = np.full((2, 3), 9.0)
+    read_only = np.full((2, 3), 9.0)
+    read_only.setflags(write=False)
+    join = memory._joins().join
+    for odd in (
+        [rows[0]],
+        [*rows, rows[0]],
+        [rows[0], np.ones(4)],
+        [rows[0], np.ones((1, 3))],
+        [rows[0], np.ones(3, "f4")],
+        [rows[0], np.ones(3, ">f8")],
+        [rows[0], np.ones(6)[::2]],
+        [rows[0], np.ones(3).view(Owned)],
+        [rows[0], [1.0, 1.0, 1.0]],
+        [],
+    ):
+        assert join(odd, out, np.ndarray) is False
+        assert (out == 9).all()
+    assert join(rows, out, np.ndarray) is True
+    assert out.tolist() == [[1, 1, 1], [0, 0, 0]]
+    for wrong, error in (
+        ((rows, bytearray(48), np.ndarray), TypeError),
+        ((rows, out), TypeError),
+        ((rows, read_only, np.ndarray), ValueError),
+        ((7, out, np.ndarray), TypeError),
+    ):
+        with pytest.raises(error):
+            join(*wrong)
+    are_alike = memory._joins().are_alike
+    assert are_alike(rows, np.ndarray) is are_alike(tuple(rows), np.ndarray) is True
+    for odd in (
+        [],
+        [*rows, np.ones(4)],
+        [*rows, np.ones(3, "f4")],
+        [*rows, np.ones(6)[::2]],
+        [rows],
+    ):
+        assert are_alike(odd, np.ndarray) is False
+    with pytest.raises(TypeError):
+        memory._joins().are_alike(rows, "ndarray")
+
+
+@extension
+def test_lists_that_change_meanwhile_do_no_harm():
+    """Another thread puts other arrays in, while the list is joined."""
+    x = [np.full(1 << 12, 1.0) for _ in range(300)]
+    done = threading.Event()
+
+    def change():
+        while not done.is_set():
+            x[7] = np.full(1 << 12, 2.0)
+            x[7] = np.full(3, 2.0)
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(200):
+            with contextlib.suppress(ferry.ConversionError, ValueError):
+                made = ferry.to_numpy(x)
+                assert made.shape == (300, 1 << 12)
+                assert set(np.unique(made)) <= {1.0, 2.0}
+    finally:
+        done.set()
+        thread.join()
